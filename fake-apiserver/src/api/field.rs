@@ -1,0 +1,277 @@
+//! Field paths and field errors: what validation finds wrong, in the words of Go's `field.Error` (rule A10).
+
+use std::fmt;
+
+use serde_json::Value;
+
+use super::status::StatusCause;
+
+/// The path of a field, such as `spec.containers[0].name` or `metadata.labels[a.b/c]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FieldPath(String);
+
+impl FieldPath {
+    /// The path of a top-level field.
+    pub fn new(name: &str) -> Self {
+        Self(name.to_owned())
+    }
+
+    /// The path of the object itself, which prints as `<nil>`.
+    pub fn root() -> Self {
+        Self::default()
+    }
+
+    /// A field of this one; `name` may hold dots to go several steps down.
+    #[must_use]
+    pub fn child(&self, name: &str) -> Self {
+        if self.0.is_empty() {
+            Self(name.to_owned())
+        } else {
+            Self(format!("{}.{name}", self.0))
+        }
+    }
+
+    /// An item of this list.
+    #[must_use]
+    pub fn index(&self, index: usize) -> Self {
+        Self(format!("{}[{index}]", self.0))
+    }
+
+    /// An entry of this map.
+    #[must_use]
+    pub fn key(&self, key: &str) -> Self {
+        Self(format!("{}[{key}]", self.0))
+    }
+}
+
+impl fmt::Display for FieldPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_empty() { "<nil>" } else { &self.0 })
+    }
+}
+
+/// What is wrong with a field; the names are those of Go's `field.ErrorType`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldErrorKind {
+    /// `Required value`
+    Required,
+    /// `Invalid value`
+    Invalid,
+    /// `Invalid value`, for a value of the wrong type
+    TypeInvalid,
+    /// `Unsupported value`
+    NotSupported,
+    /// `Forbidden`; the value is not shown
+    Forbidden,
+    /// `Duplicate value`
+    Duplicate,
+    /// `Not found`
+    NotFound,
+    /// `Too long`; the value is not shown
+    TooLong,
+    /// `Too many`
+    TooMany,
+    /// `Too few`
+    TooFew,
+    /// `Internal error`; the value is not shown
+    Internal,
+}
+
+/// One error of validation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FieldError {
+    /// Where.
+    pub path: FieldPath,
+    /// What sort of error.
+    pub kind: FieldErrorKind,
+    /// The offending value as it is to be printed; `None` prints none.
+    pub value: Option<Value>,
+    /// The rest of the text; may be empty.
+    pub detail: String,
+}
+
+impl FieldError {
+    /// The text without the path: `Invalid value: "x": detail`.
+    pub fn body(&self) -> String {
+        use FieldErrorKind as Kind;
+        let text = match self.kind {
+            Kind::Required => "Required value",
+            Kind::Invalid | Kind::TypeInvalid => "Invalid value",
+            Kind::NotSupported => "Unsupported value",
+            Kind::Forbidden => "Forbidden",
+            Kind::Duplicate => "Duplicate value",
+            Kind::NotFound => "Not found",
+            Kind::TooLong => "Too long",
+            Kind::TooMany => "Too many",
+            Kind::TooFew => "Too few",
+            Kind::Internal => "Internal error",
+        };
+        let mut out = text.to_owned();
+        if let Some(value) = &self.value {
+            out.push_str(": ");
+            out.push_str(&print_value(value));
+        }
+        if !self.detail.is_empty() {
+            out.push_str(": ");
+            out.push_str(&self.detail);
+        }
+        out
+    }
+
+    /// The `details.causes` entry of this error.
+    pub fn cause(&self) -> StatusCause {
+        use FieldErrorKind as Kind;
+        let reason = match self.kind {
+            Kind::Required => "FieldValueRequired",
+            Kind::Invalid => "FieldValueInvalid",
+            Kind::TypeInvalid => "FieldValueTypeInvalid",
+            Kind::NotSupported => "FieldValueNotSupported",
+            Kind::Forbidden => "FieldValueForbidden",
+            Kind::Duplicate => "FieldValueDuplicate",
+            Kind::NotFound => "FieldValueNotFound",
+            Kind::TooLong => "FieldValueTooLong",
+            Kind::TooMany => "FieldValueTooMany",
+            Kind::TooFew => "FieldValueTooFew",
+            Kind::Internal => "InternalError",
+        };
+        StatusCause {
+            reason: reason.to_owned(),
+            message: self.body(),
+            field: self.path.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path, self.body())
+    }
+}
+
+/// A value as Go prints it in a field error: strings quoted as by `%q`, the rest as JSON.
+fn print_value(value: &Value) -> String {
+    match value {
+        Value::String(text) => quote(text),
+        other => other.to_string(),
+    }
+}
+
+/// A string as Go's `%q` writes it.
+pub fn quote(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\u{7}' => out.push_str("\\a"),
+            '\u{8}' => out.push_str("\\b"),
+            '\u{b}' => out.push_str("\\v"),
+            '\u{c}' => out.push_str("\\f"),
+            c if (c as u32) < 0x20 || c == '\u{7f}' => out.push_str(&format!("\\x{:02x}", c as u32)),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// The errors found in one object, in the order they were found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FieldErrors(Vec<FieldError>);
+
+impl FieldErrors {
+    /// No errors yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether nothing is wrong.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The errors in order.
+    pub fn iter(&self) -> std::slice::Iter<'_, FieldError> {
+        self.0.iter()
+    }
+
+    /// Adds an error.
+    pub fn push(&mut self, error: FieldError) {
+        self.0.push(error);
+    }
+
+    /// Adds all errors of another list.
+    pub fn extend(&mut self, other: FieldErrors) {
+        self.0.extend(other.0);
+    }
+
+    fn add(&mut self, path: FieldPath, kind: FieldErrorKind, value: Option<Value>, detail: String) {
+        self.0.push(FieldError {
+            path,
+            kind,
+            value,
+            detail,
+        });
+    }
+
+    /// `path: Required value: detail`
+    pub fn required(&mut self, path: FieldPath, detail: impl Into<String>) {
+        self.add(path, FieldErrorKind::Required, None, detail.into());
+    }
+
+    /// `path: Invalid value: value: detail`
+    pub fn invalid(&mut self, path: FieldPath, value: impl Into<Value>, detail: impl Into<String>) {
+        self.add(path, FieldErrorKind::Invalid, Some(value.into()), detail.into());
+    }
+
+    /// `path: Unsupported value: value: supported values: "a", "b"`
+    pub fn not_supported(&mut self, path: FieldPath, value: impl Into<Value>, supported: &[&str]) {
+        let list: Vec<String> = supported.iter().map(|text| quote(text)).collect();
+        let detail = if list.is_empty() {
+            String::new()
+        } else {
+            format!("supported values: {}", list.join(", "))
+        };
+        self.add(path, FieldErrorKind::NotSupported, Some(value.into()), detail);
+    }
+
+    /// `path: Forbidden: detail`
+    pub fn forbidden(&mut self, path: FieldPath, detail: impl Into<String>) {
+        self.add(path, FieldErrorKind::Forbidden, None, detail.into());
+    }
+
+    /// `path: Duplicate value: value`
+    pub fn duplicate(&mut self, path: FieldPath, value: impl Into<Value>) {
+        self.add(path, FieldErrorKind::Duplicate, Some(value.into()), String::new());
+    }
+
+    /// `path: Not found: value`
+    pub fn not_found(&mut self, path: FieldPath, value: impl Into<Value>) {
+        self.add(path, FieldErrorKind::NotFound, Some(value.into()), String::new());
+    }
+
+    /// `path: Too long: may not be more than max bytes`
+    pub fn too_long(&mut self, path: FieldPath, max: usize) {
+        self.add(
+            path,
+            FieldErrorKind::TooLong,
+            None,
+            format!("may not be more than {max} bytes"),
+        );
+    }
+
+    /// `path: Too many: n: must have at most max items`
+    pub fn too_many(&mut self, path: FieldPath, n: usize, max: usize) {
+        let items = if max == 1 { "item" } else { "items" };
+        self.add(
+            path,
+            FieldErrorKind::TooMany,
+            Some(n.into()),
+            format!("must have at most {max} {items}"),
+        );
+    }
+}

@@ -1,0 +1,138 @@
+//! What a resource is called: group, version, resource, kind, and one row of the table of served resources.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// A string that is either in the generated table or owned by a CRD's row.
+pub type Text = Cow<'static, str>;
+
+/// A resource whatever its version. Prints as errors name it: `pods`, `deployments.apps`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupResource {
+    /// API group; empty for core.
+    pub group: Text,
+    /// Plural name.
+    pub resource: Text,
+}
+
+impl fmt::Display for GroupResource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.group.is_empty() {
+            f.write_str(&self.resource)
+        } else {
+            write!(f, "{}.{}", self.resource, self.group)
+        }
+    }
+}
+
+/// A kind whatever its version. Prints as errors name it: `Pod`, `Deployment.apps`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupKind {
+    /// API group; empty for core.
+    pub group: Text,
+    /// Kind.
+    pub kind: Text,
+}
+
+impl fmt::Display for GroupKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.group.is_empty() {
+            f.write_str(&self.kind)
+        } else {
+            write!(f, "{}.{}", self.kind, self.group)
+        }
+    }
+}
+
+/// Whether objects live in namespaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scope {
+    /// Each object has a namespace.
+    Namespaced,
+    /// The object belongs to the whole cluster.
+    Cluster,
+}
+
+/// One served resource in one version: a row of the table that discovery shows.
+#[derive(Clone, Debug)]
+pub struct ResourceInfo {
+    /// API group; empty for core.
+    pub group: Text,
+    /// Version, such as `v1`.
+    pub version: Text,
+    /// Plural name, as in paths.
+    pub resource: Text,
+    /// Singular name, for kubectl.
+    pub singular: Text,
+    /// Kind of one object.
+    pub kind: Text,
+    /// Kind of a list, usually `<kind>List`.
+    pub list_kind: Text,
+    /// Namespaced or not.
+    pub scope: Scope,
+    /// Short names, for kubectl.
+    pub short_names: Cow<'static, [Text]>,
+    /// Categories, such as `all`.
+    pub categories: Cow<'static, [Text]>,
+    /// Verbs of the resource itself, sorted; a virtual resource such as `tokenreviews` has `create` alone.
+    pub verbs: Cow<'static, [Text]>,
+    /// Subresources, sorted by name.
+    pub subresources: Cow<'static, [SubresourceInfo]>,
+}
+
+/// One subresource of a [`ResourceInfo`].
+#[derive(Clone, Debug)]
+pub struct SubresourceInfo {
+    /// `status`, `scale`, …
+    pub name: Text,
+    /// Group of the kind it takes and answers, where it is not the resource's own (`autoscaling` for `scale`).
+    pub group: Text,
+    /// Version of that kind.
+    pub version: Text,
+    /// Kind it takes and answers.
+    pub kind: Text,
+    /// Verbs, sorted.
+    pub verbs: Cow<'static, [Text]>,
+}
+
+impl ResourceInfo {
+    /// `v1` or `apps/v1`.
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() {
+            self.version.to_string()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
+    }
+
+    /// The resource without its version, for errors and storage.
+    pub fn group_resource(&self) -> GroupResource {
+        GroupResource {
+            group: self.group.clone(),
+            resource: self.resource.clone(),
+        }
+    }
+
+    /// The kind without its version, for errors.
+    pub fn group_kind(&self) -> GroupKind {
+        GroupKind {
+            group: self.group.clone(),
+            kind: self.kind.clone(),
+        }
+    }
+
+    /// Whether the resource has this verb.
+    pub fn allows(&self, verb: &str) -> bool {
+        self.verbs.iter().any(|it| it == verb)
+    }
+
+    /// The subresource of this name.
+    pub fn subresource(&self, name: &str) -> Option<&SubresourceInfo> {
+        self.subresources.iter().find(|it| it.name == name)
+    }
+
+    /// Whether objects live in namespaces.
+    pub fn is_namespaced(&self) -> bool {
+        self.scope == Scope::Namespaced
+    }
+}

@@ -1,0 +1,282 @@
+//! `Status`: the catalogue of every error a client can receive, in Kubernetes' own words.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::field::FieldErrors;
+use super::resource::{GroupKind, GroupResource};
+
+/// The `metav1.Status` a failed request is answered with, or a delete that removed its object (rule A1).
+///
+/// Every layer below HTTP fails with one of these; `endpoints` turns it into an answer exactly once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// The HTTP status, and `code` of the body.
+    pub code: u16,
+    /// The machine-readable reason; empty where Kubernetes knows none.
+    pub reason: &'static str,
+    /// The text for people.
+    pub message: String,
+    /// What the error is about; `None` leaves the field out, an empty one is shown as `{}`.
+    pub details: Option<Box<StatusDetails>>,
+    /// `metadata.continue`, which an expired continue token is answered with (rule D11).
+    pub continue_token: Option<String>,
+}
+
+/// `details` of a [`Status`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct StatusDetails {
+    /// Name of the object.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// API group of the object; empty for the core group.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub group: String,
+    /// The plural resource, or the kind for `Invalid` (rule A2).
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub kind: String,
+    /// UID of the object.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub uid: String,
+    /// One entry a single error.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub causes: Vec<StatusCause>,
+    /// Seconds to wait before another try; also the `Retry-After` header.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub retry_after_seconds: u32,
+}
+
+/// One cause of a [`Status`]. Fields that are empty are left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StatusCause {
+    /// The machine-readable type, such as `FieldValueRequired`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// The text without the field's path.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// The field's path.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub field: String,
+}
+
+fn is_zero(n: &u32) -> bool {
+    *n == 0
+}
+
+impl Status {
+    /// A failure without details.
+    pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            reason,
+            message: message.into(),
+            details: None,
+            continue_token: None,
+        }
+    }
+
+    fn about(self, resource: &GroupResource, name: &str) -> Self {
+        self.with_details(StatusDetails {
+            name: name.to_owned(),
+            group: resource.group.to_string(),
+            kind: resource.resource.to_string(),
+            ..StatusDetails::default()
+        })
+    }
+
+    /// The same failure with `details`.
+    #[must_use]
+    pub fn with_details(mut self, details: StatusDetails) -> Self {
+        self.details = Some(Box::new(details));
+        self
+    }
+
+    /// The same failure with one more cause.
+    #[must_use]
+    pub fn with_cause(mut self, reason: &str, message: impl Into<String>, field: &str) -> Self {
+        self.details.get_or_insert_default().causes.push(StatusCause {
+            reason: reason.to_owned(),
+            message: message.into(),
+            field: field.to_owned(),
+        });
+        self
+    }
+
+    /// The same failure with `retryAfterSeconds` and a `Retry-After` header.
+    #[must_use]
+    pub fn with_retry_after(mut self, seconds: u32) -> Self {
+        self.details.get_or_insert_default().retry_after_seconds = seconds;
+        self
+    }
+
+    /// 400 (rule A15).
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(400, "BadRequest", message)
+    }
+
+    /// 404 `pods "x" not found` (rule A3).
+    pub fn not_found(resource: &GroupResource, name: &str) -> Self {
+        Self::new(404, "NotFound", format!("{resource} \"{name}\" not found")).about(resource, name)
+    }
+
+    /// 404 of the router below a served group (rule A19).
+    pub fn unknown_path() -> Self {
+        Self::new(404, "NotFound", "the server could not find the requested resource")
+            .with_details(StatusDetails::default())
+    }
+
+    /// 405 of the router (rule A18).
+    pub fn method_not_allowed() -> Self {
+        Self::new(
+            405,
+            "MethodNotAllowed",
+            "the server does not allow this method on the requested resource",
+        )
+        .with_details(StatusDetails::default())
+    }
+
+    /// 405 of a handler (rule A18).
+    pub fn verb_not_supported(resource: &GroupResource, verb: &str) -> Self {
+        Self::new(
+            405,
+            "MethodNotAllowed",
+            format!("{verb} is not supported on resources of kind \"{resource}\""),
+        )
+        .about(resource, "")
+    }
+
+    /// 409 AlreadyExists (rule A4).
+    pub fn already_exists(resource: &GroupResource, name: &str) -> Self {
+        Self::new(409, "AlreadyExists", format!("{resource} \"{name}\" already exists")).about(resource, name)
+    }
+
+    /// 409 Conflict with the reason spelled out (rules A6, A7).
+    pub fn conflict(resource: &GroupResource, name: &str, why: impl std::fmt::Display) -> Self {
+        Self::new(
+            409,
+            "Conflict",
+            format!("Operation cannot be fulfilled on {resource} \"{name}\": {why}"),
+        )
+        .about(resource, name)
+    }
+
+    /// 409 of a stale resourceVersion (rule A6).
+    pub fn object_modified(resource: &GroupResource, name: &str) -> Self {
+        let why = "the object has been modified; please apply your changes to the latest version and try again";
+        Self::conflict(resource, name, why)
+    }
+
+    /// 403 (rule A23): `pods "x" is forbidden: why`.
+    pub fn forbidden(resource: &GroupResource, name: &str, why: impl std::fmt::Display) -> Self {
+        let what = if name.is_empty() {
+            format!("{resource}")
+        } else {
+            format!("{resource} \"{name}\"")
+        };
+        Self::new(403, "Forbidden", format!("{what} is forbidden: {why}")).about(resource, name)
+    }
+
+    /// 422 Invalid with one cause an error (rule A9). The message names an error once, `causes` every time.
+    pub fn invalid(kind: &GroupKind, name: &str, errors: &FieldErrors) -> Self {
+        let mut texts: Vec<String> = Vec::new();
+        for error in errors.iter() {
+            let text = error.to_string();
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
+        let list = if texts.len() == 1 {
+            texts.remove(0)
+        } else {
+            format!("[{}]", texts.join(", "))
+        };
+        Self::new(422, "Invalid", format!("{kind} \"{name}\" is invalid: {list}")).with_details(StatusDetails {
+            name: name.to_owned(),
+            group: kind.group.to_string(),
+            kind: kind.kind.to_string(),
+            causes: errors.iter().map(super::field::FieldError::cause).collect(),
+            ..StatusDetails::default()
+        })
+    }
+
+    /// 410 (rule A13).
+    pub fn expired(message: impl Into<String>) -> Self {
+        Self::new(410, "Expired", message)
+    }
+
+    /// 504 of a resourceVersion the server has not reached (rule A14).
+    pub fn too_large_resource_version(wanted: u64, current: u64) -> Self {
+        let message = format!("Timeout: Too large resource version: {wanted}, current: {current}");
+        Self::new(504, "Timeout", message)
+            .with_cause("ResourceVersionTooLarge", "Too large resource version", "")
+            .with_retry_after(1)
+    }
+
+    /// 413 (rule A20).
+    pub fn too_large(message: impl Into<String>) -> Self {
+        Self::new(413, "RequestEntityTooLarge", message)
+    }
+
+    /// 415 (rule A16).
+    pub fn unsupported_media_type(accepted: &[&str]) -> Self {
+        let list = accepted.join(", ");
+        let message =
+            format!("the body of the request was in an unknown format - accepted media types include: {list}");
+        Self::new(415, "UnsupportedMediaType", message)
+    }
+
+    /// 406 (rule A17).
+    pub fn not_acceptable(accepted: &[&str]) -> Self {
+        let list = accepted.join(", ");
+        Self::new(
+            406,
+            "NotAcceptable",
+            format!("only the following media types are accepted: {list}"),
+        )
+    }
+
+    /// 500 InternalError (rule A22).
+    pub fn internal(error: impl std::fmt::Display) -> Self {
+        Self::new(500, "InternalError", format!("Internal error occurred: {error}")).with_cause(
+            "",
+            error.to_string(),
+            "",
+        )
+    }
+
+    /// The body: `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",…}`.
+    pub fn to_value(&self) -> Value {
+        let mut metadata = Map::new();
+        if let Some(token) = &self.continue_token {
+            metadata.insert("continue".into(), json!(token));
+        }
+        let mut body = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": metadata,
+            "status": if self.code < 400 { "Success" } else { "Failure" },
+        });
+        if !self.message.is_empty() {
+            body["message"] = json!(self.message);
+        }
+        if !self.reason.is_empty() {
+            body["reason"] = json!(self.reason);
+        }
+        if let Some(details) = &self.details {
+            body["details"] = serde_json::to_value(details).unwrap_or_default();
+        }
+        if self.code != 0 {
+            body["code"] = json!(self.code);
+        }
+        body
+    }
+}
+
+impl std::fmt::Display for Status {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}: {}", self.code, self.reason, self.message)
+    }
+}
+
+impl std::error::Error for Status {}

@@ -1,0 +1,3 @@
+//! HTTP in, HTTP out. The one layer that knows axum.
+
+pub(crate) mod table;

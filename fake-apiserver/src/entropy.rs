@@ -1,0 +1,105 @@
+//! `Entropy`: the only clock and the only random numbers of the server, all from one seed.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use tokio::time::Instant;
+
+/// Time and chance. The clock is tokio's, so a paused runtime stops it; the numbers are a function of the seed.
+#[derive(Debug)]
+pub(crate) struct Entropy {
+    seed: u64,
+    /// The time of day when `started` was read.
+    epoch: Timestamp,
+    started: Instant,
+    /// The stream of random numbers; a lock because requests may run on several threads.
+    rng: Mutex<ChaCha8Rng>,
+}
+
+impl Entropy {
+    /// A clock that stands at `epoch` now, and numbers drawn from `seed`.
+    pub(crate) fn new(seed: u64, epoch: Timestamp) -> Self {
+        Self {
+            seed,
+            epoch,
+            started: Instant::now(),
+            rng: Mutex::new(ChaCha8Rng::seed_from_u64(seed)),
+        }
+    }
+
+    /// The same clock and the same numbers to come, independent from now on.
+    pub(crate) fn fork(&self) -> Self {
+        let rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Self {
+            seed: self.seed,
+            epoch: self.epoch,
+            started: self.started,
+            rng: Mutex::new(rng),
+        }
+    }
+
+    /// The seed all numbers come from.
+    pub(crate) fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// The time of day.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.epoch.saturating_add(self.elapsed()).unwrap_or(Timestamp::MAX)
+    }
+
+    /// Time since the server started.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Now as metadata writes it: `2006-01-02T15:04:05Z`.
+    pub(crate) fn now_seconds(&self) -> String {
+        seconds(self.now())
+    }
+
+    /// A number in `0..bound`; 0 if `bound` is 0.
+    pub(crate) fn below(&self, bound: u64) -> u64 {
+        self.next_u64().checked_rem(bound).unwrap_or(0)
+    }
+
+    /// The next random number.
+    pub(crate) fn next_u64(&self) -> u64 {
+        self.rng.lock().unwrap_or_else(PoisonError::into_inner).next_u64()
+    }
+
+    /// A version 4 UUID.
+    pub(crate) fn uid(&self) -> String {
+        let mut bytes = [0; 16];
+        self.rng
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .fill_bytes(&mut bytes);
+        uuid::Builder::from_random_bytes(bytes)
+            .into_uuid()
+            .hyphenated()
+            .to_string()
+    }
+
+    /// Five characters for a generated name (rule B2).
+    pub(crate) fn name_suffix(&self) -> String {
+        const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+        let mut bits = self.next_u64();
+        (0..5)
+            .map(|_| {
+                let letter = ALPHABET[(bits % 27) as usize];
+                bits /= 27;
+                char::from(letter)
+            })
+            .collect()
+    }
+}
+
+/// A time as metadata writes it: UTC, whole seconds.
+pub(crate) fn seconds(time: Timestamp) -> String {
+    // Nothing is rounded up: a time that has not come yet must not be shown.
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}

@@ -1,0 +1,1 @@
+//! Patches: JSON, merge and strategic.

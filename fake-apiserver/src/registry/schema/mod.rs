@@ -1,0 +1,116 @@
+//! What the type of a value says: fields, list types, map keys and patch strategies, for built-ins and CRDs alike.
+
+pub(crate) mod builtin;
+
+use serde_json::Value;
+
+/// The type of one JSON value. Built-in types come from the generated table, those of custom resources from the
+/// CRD's structural schema; both answer the same questions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum SchemaRef<'a> {
+    /// A node of the generated table.
+    Builtin(&'static builtin::Shape),
+    /// A node of a CRD's schema.
+    Custom(&'a super::custom::schema::Structural),
+    /// Nothing is known: maps are granular, lists atomic (rule H11).
+    Deduced,
+}
+
+/// How a list is merged by server-side apply (rule H11).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ListType<'a> {
+    /// Replaced whole; one owner.
+    Atomic,
+    /// A set of scalars.
+    Set,
+    /// Items identified by these fields.
+    Map(ListKeys<'a>),
+}
+
+/// The key fields of a map-list, in the order in which they are written into `k:{…}`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ListKeys<'a> {
+    /// Of the generated table.
+    Static(&'static [&'static str]),
+    /// Of a CRD.
+    Owned(&'a [String]),
+}
+
+/// How strategic merge patch treats a list or map (rules G4 to G6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PatchStrategy {
+    /// `merge`: items are merged by `merge_key`, or as a set where there is none.
+    pub(crate) merge: bool,
+    /// `retainKeys`: the patch may name the only keys to keep.
+    pub(crate) retain_keys: bool,
+    /// `replace`, said of a map: it is replaced whole.
+    pub(crate) replace: bool,
+    /// The field that identifies an item.
+    pub(crate) merge_key: Option<&'static str>,
+}
+
+impl<'a> ListKeys<'a> {
+    /// The names of the key fields.
+    pub(crate) fn iter(self) -> impl Iterator<Item = &'a str> {
+        let (fixed, owned): (&'static [&'static str], &'a [String]) = match self {
+            ListKeys::Static(keys) => (keys, &[]),
+            ListKeys::Owned(keys) => (&[], keys),
+        };
+        fixed.iter().copied().chain(owned.iter().map(String::as_str))
+    }
+}
+
+impl<'a> SchemaRef<'a> {
+    /// The type of the field or map entry `name` of an object; `None` where the schema does not declare it.
+    pub(crate) fn field(self, name: &str) -> Option<SchemaRef<'a>> {
+        match self {
+            SchemaRef::Builtin(shape) => shape.field(name).map(SchemaRef::Builtin),
+            SchemaRef::Custom(node) => node.field(name),
+            SchemaRef::Deduced => Some(SchemaRef::Deduced),
+        }
+    }
+
+    /// Whether an object of this type is owned and replaced as a whole (`x-kubernetes-map-type: atomic`).
+    pub(crate) fn is_atomic_map(self) -> bool {
+        match self {
+            SchemaRef::Builtin(shape) => shape.is_atomic_map(),
+            SchemaRef::Custom(node) => node.is_atomic_map(),
+            SchemaRef::Deduced => false,
+        }
+    }
+
+    /// The type of a list's items.
+    pub(crate) fn items(self) -> SchemaRef<'a> {
+        match self {
+            SchemaRef::Builtin(shape) => shape.items().map_or(SchemaRef::Deduced, SchemaRef::Builtin),
+            SchemaRef::Custom(node) => node.items(),
+            SchemaRef::Deduced => SchemaRef::Deduced,
+        }
+    }
+
+    /// How a list of this type is merged by apply.
+    pub(crate) fn list_type(self) -> ListType<'a> {
+        match self {
+            SchemaRef::Builtin(shape) => shape.list_type(),
+            SchemaRef::Custom(node) => node.list_type(),
+            SchemaRef::Deduced => ListType::Atomic,
+        }
+    }
+
+    /// The default of a list item's key field, such as `protocol: TCP` of a container port.
+    pub(crate) fn key_default(self, key: &str) -> Option<Value> {
+        match self {
+            SchemaRef::Builtin(shape) => shape.key_default(key),
+            SchemaRef::Custom(node) => node.key_default(key),
+            SchemaRef::Deduced => None,
+        }
+    }
+
+    /// How strategic merge patch treats this value. Custom resources have none (rule G4).
+    pub(crate) fn patch_strategy(self) -> PatchStrategy {
+        match self {
+            SchemaRef::Builtin(shape) => shape.patch_strategy(),
+            SchemaRef::Custom(_) | SchemaRef::Deduced => PatchStrategy::default(),
+        }
+    }
+}

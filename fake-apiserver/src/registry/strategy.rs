@@ -1,0 +1,147 @@
+//! `Strategy`: what a kind says about create, update and delete, beyond what every object obeys.
+
+use crate::api::field::FieldErrors;
+use crate::api::object::Object;
+use crate::entropy::Entropy;
+
+/// How an object is removed where the client does not say (rule B19).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Propagation {
+    /// Dependents go first.
+    Foreground,
+    /// The object goes at once, dependents later.
+    Background,
+    /// Dependents stay.
+    Orphan,
+}
+
+/// What may be consulted while an object is prepared.
+#[derive(Clone, Copy)]
+pub(crate) struct Context<'a> {
+    /// The clock and the random numbers.
+    pub(crate) entropy: &'a Entropy,
+    /// Reads the stored objects of a built-in resource, in key order; for what must be unique across objects, such as
+    /// a Service's cluster IP.
+    pub(crate) stored: &'a dyn Fn(&str, &str) -> Vec<Object>,
+    /// The subresource written through; empty for the resource itself.
+    pub(crate) subresource: &'a str,
+}
+
+/// The part of an object's life that differs from kind to kind. Each method has the answer of most kinds; a kind that
+/// differs overrides it. Objects arrive decoded: kind and apiVersion set, unknown fields gone, types right.
+///
+/// The order on create is: `default`, `prepare_for_create`, the rules of every object, `validate`; on update:
+/// `default`, `prepare_for_update`, the rules of every object, `validate_update`.
+pub(crate) trait Strategy: Sync + Send {
+    /// Fills the defaults in, as the server does whenever it decodes an object of this kind (rule T6). Idempotent.
+    fn default(&self, _object: &mut Object) {}
+
+    /// Clears what a client may not set and sets what the server does, such as `status.phase`.
+    /// `status` of kinds that have the subresource is already gone.
+    fn prepare_for_create(&self, _object: &mut Object, _context: &Context<'_>) {}
+
+    /// Checks a new object's own rules; metadata has been checked.
+    fn validate(&self, _object: &Object, _errors: &mut FieldErrors) {}
+
+    /// Restores what this kind of write may not change. For the resource itself `status` is already the old one where
+    /// the kind has the subresource; for `/status` everything but `status` and the changeable metadata is the old one.
+    fn prepare_for_update(&self, _object: &mut Object, _old: &Object, _context: &Context<'_>) {}
+
+    /// Checks an update, immutable fields included.
+    fn validate_update(&self, object: &Object, _old: &Object, errors: &mut FieldErrors, _context: &Context<'_>) {
+        self.validate(object, errors);
+    }
+
+    /// Warnings about a written object, each a `Warning: 299` header.
+    fn warnings(&self, _object: &Object, _old: Option<&Object>) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Checks `metadata.name`; the text of what is wrong with it (rule B26).
+    fn validate_name(&self, name: &str, is_prefix: bool) -> Vec<String> {
+        super::kinds::names::dns1123_subdomain(name, is_prefix)
+    }
+
+    /// Whether PUT without a resourceVersion overwrites (rule C1).
+    fn allows_unconditional_update(&self) -> bool {
+        true
+    }
+
+    /// Whether PUT creates a missing object (rule C3).
+    fn allows_create_on_update(&self) -> bool {
+        false
+    }
+
+    /// Whether a delete that removed the object answers with it rather than with a Status (rule B16).
+    fn returns_deleted_object(&self) -> bool {
+        false
+    }
+
+    /// Whether `metadata.generation` is kept for this kind (rule B8).
+    fn has_generation(&self) -> bool {
+        false
+    }
+
+    /// Whether an update raises the generation: by default, when anything but metadata and status changed.
+    fn raises_generation(&self, object: &Object, old: &Object) -> bool {
+        let outside = |it: &Object| {
+            let mut rest = it.clone();
+            rest.retain(|key, _| !matches!(key.as_str(), "metadata" | "status" | "kind" | "apiVersion"));
+            rest
+        };
+        outside(object) != outside(old)
+    }
+
+    /// Propagation where neither the client nor a finalizer says (rule B19).
+    fn default_propagation(&self) -> Propagation {
+        Propagation::Background
+    }
+
+    /// Seconds a delete leaves the object alive, for kinds deleted gracefully; `asked` is the client's wish (rule B17).
+    /// `None`: this kind knows no grace period.
+    fn grace_period(&self, _object: &Object, _asked: Option<i64>) -> Option<i64> {
+        None
+    }
+
+    /// Changes the object when its deletion begins but finalizers or grace keep it, such as a Namespace's phase.
+    fn prepare_for_deletion(&self, _object: &mut Object) {}
+
+    /// Whether the kind itself still holds a terminating object, as `spec.finalizers` of a Namespace do (rule R4).
+    fn holds_terminating(&self, _object: &Object) -> bool {
+        false
+    }
+
+    /// Why this object may not be deleted, if so: the rest of `<resource> "<name>" is forbidden: …`.
+    fn forbids_deletion(&self, _object: &Object) -> Option<String> {
+        None
+    }
+
+    /// Field selectors this kind knows beside `metadata.name` and `metadata.namespace`.
+    fn field_labels(&self) -> FieldLabels {
+        FieldLabels::Default
+    }
+
+    /// The values of the field labels for one object, in the order of [`FieldLabels`].
+    fn field_values(&self, _object: &Object) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+}
+
+/// The field labels a kind accepts, and how it refuses the others (rules F4 to F9).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum FieldLabels {
+    /// None but the two of metadata; others are `"x" is not a known field selector: only "metadata.name",
+    /// "metadata.namespace"`.
+    Default,
+    /// These too; others are `field label not supported: x`.
+    These {
+        /// The labels beside `metadata.name`.
+        labels: &'static [&'static str],
+        /// Whether `metadata.namespace` is accepted.
+        namespace: bool,
+        /// Spellings rewritten to another label, such as `spec.host` to `spec.nodeName`.
+        aliases: &'static [(&'static str, &'static str)],
+        /// The text of a refusal, with `{}` for the label.
+        refusal: &'static str,
+    },
+}

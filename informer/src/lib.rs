@@ -1,0 +1,1 @@
+//! The informer and controller library.
