@@ -4,3 +4,4 @@ pub mod resource;
 pub mod object;
 pub mod field;
 pub mod status;
+pub mod selector;
