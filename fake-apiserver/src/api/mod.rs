@@ -7,3 +7,4 @@ pub mod object;
 pub mod field;
 pub mod selector;
 pub mod status;
+pub mod selector;
