@@ -2,5 +2,7 @@
 
 pub mod api;
 mod endpoints;
+mod storage;
+mod watch;
 mod registry;
 mod entropy;

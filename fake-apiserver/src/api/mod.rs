@@ -5,6 +5,6 @@ pub mod request_info;
 pub mod options;
 pub mod object;
 pub mod field;
+pub mod json;
 pub mod selector;
 pub mod status;
-pub mod selector;
