@@ -5,4 +5,14 @@ mod endpoints;
 mod storage;
 mod watch;
 mod registry;
+mod server;
+mod serve;
+#[cfg(feature = "tls")]
+mod tls;
+mod kubeconfig;
+pub mod load;
 mod entropy;
+mod tasks;
+
+pub use serve::Serving;
+pub use server::{ApiServer, ApiServerBuilder, LoadError};
