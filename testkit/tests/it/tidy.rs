@@ -56,11 +56,29 @@ const SERVER_WORDS: &[(&str, &[&str])] = &[
     ("k8s_openapi::", &["client"]),
     ("tokio::spawn", &["tasks"]),
     ("task::spawn", &["tasks"]),
+    ("time::sleep", &["endpoints", "faults", "serve", "watch", "workers"]),
     ("JoinSet", &["tasks"]),
     ("thread::spawn", &[]),
     ("thread::sleep", &[]),
     ("SystemTime::now", &["main"]),
-    ("Instant::now", &["entropy"]),
+    // tokio's is meant: the standard library's does not stop with a paused runtime
+    ("std::time::Instant", &[]),
+    (
+        "tokio::",
+        &[
+            "endpoints",
+            "faults",
+            "registry",
+            "watch",
+            "workers",
+            "client",
+            "entropy",
+            "main",
+            "serve",
+            "server",
+            "tasks",
+        ],
+    ),
     ("Timestamp::now", &[]),
 ];
 
@@ -78,8 +96,9 @@ const STOPS: &[&str] = &[".unwrap()", ".unwrap_err()", "todo!(", "unimplemented!
 const FILE_LINES: usize = 500;
 
 /// The longest `mod.rs`: it shows the way, and holds the words its files share at the most.
-const MOD_LINES: usize = 80;
+const MOD_LINES: usize = 150;
 
+/// The longest line; one with a string in it may be longer, because a message is not to be cut.
 const LINE_CHARS: usize = 120;
 
 /// The mark of a generated file, within its first lines.
@@ -184,7 +203,7 @@ fn files_are_small_and_say_what_they_are() {
             faults.add(&source, 1, &format!("{length} lines of code, {bound} are the most"));
         }
         for (index, line) in source.text.lines().enumerate() {
-            if line.chars().count() > LINE_CHARS {
+            if line.chars().count() > LINE_CHARS && !line.contains('"') {
                 faults.add(&source, index + 1, &format!("longer than {LINE_CHARS} characters"));
             }
         }
@@ -441,10 +460,14 @@ fn sources(folder: &str) -> Vec<Source> {
     let mut files = Vec::new();
     find_files(&root().join(folder), &["rs"], &mut files);
     assert!(!files.is_empty(), "{folder} has no source files");
-    let is_test = |file: &Path| {
-        file.file_stem().is_some_and(|stem| stem == "tests") || file.components().any(|it| it.as_os_str() == "tests")
-    };
-    files.retain(|file| !is_test(file.strip_prefix(root()).unwrap_or(file)));
+    files.retain(|file| {
+        let mut names = file
+            .strip_prefix(root())
+            .unwrap_or(file)
+            .iter()
+            .filter_map(|it| it.to_str());
+        !names.any(|name| name == "tests" || name.ends_with("tests.rs"))
+    });
     files.into_iter().map(Source::read).collect()
 }
 
