@@ -259,14 +259,33 @@ mod tests {
             .collect()
     }
 
+    const SEVERAL: &str = "\
+%YAML 1.1
+---
+{kind: A, apiVersion: v1, metadata: {name: a}}
+--- # two
+kind: B
+apiVersion: v1
+...
+";
+    const LIST: &str = "\
+kind: List
+apiVersion: v1
+items:
+- {kind: A, apiVersion: v1}
+- {kind: List, apiVersion: v1, items: [{kind: B, apiVersion: v1}]}
+";
+    const TYPED_LIST: &str = r#"{"kind":"PodList","apiVersion":"v1","items":[{"metadata":{"name":"a"}}]}"#;
+    const JSON_STREAM: &str = r#"{"kind":"A","apiVersion":"v1"} {"kind":"B","apiVersion":"v1"}"#;
+
     #[rstest]
     #[case::one("kind: Pod\napiVersion: v1\nmetadata: {name: a}\n", &["Pod/a"])]
     #[case::empty("# nothing\n---\n\n---\n# more\n", &[])]
     #[case::null("---\nnull\n", &[])]
-    #[case::several("%YAML 1.1\n---\n{kind: A, apiVersion: v1, metadata: {name: a}}\n--- # two\nkind: B\napiVersion: v1\n...\n", &["A/a", "B/?"])]
-    #[case::list("kind: List\napiVersion: v1\nitems:\n- {kind: A, apiVersion: v1}\n- {kind: List, apiVersion: v1, items: [{kind: B, apiVersion: v1}]}\n", &["A/?", "B/?"])]
-    #[case::typed_list(r#"{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[{"metadata":{"name":"a"}}]}"#, &["Pod/a"])]
-    #[case::json_stream("{\"kind\":\"A\",\"apiVersion\":\"v1\"}\n{\"kind\":\"B\",\"apiVersion\":\"v1\"}", &["A/?", "B/?"])]
+    #[case::several(SEVERAL, &["A/a", "B/?"])]
+    #[case::list(LIST, &["A/?", "B/?"])]
+    #[case::typed_list(TYPED_LIST, &["Pod/a"])]
+    #[case::json_stream(JSON_STREAM, &["A/?", "B/?"])]
     #[case::separator_in_a_string("kind: A\napiVersion: v1\ndata: |\n  x\n  ---\n  y\n", &["A/?"])]
     fn objects_of_a_text(#[case] text: &str, #[case] expected: &[&str]) {
         assert_eq!(names(&parsed(text).unwrap()), expected);

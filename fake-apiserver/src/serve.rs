@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tower::{Service, ServiceExt};
 
-use crate::kubeconfig::kubeconfig;
+use crate::kubeconfig::{Credentials, kubeconfig};
 use crate::tasks::TaskGroup;
 
 /// How long [`Serving::shutdown`] waits for requests in progress; what is left then is cut.
@@ -54,8 +54,8 @@ pub(crate) enum Transport {
 #[must_use = "the server stops listening when this is dropped"]
 pub struct Serving {
     addr: SocketAddr,
-    /// The certificate authority to trust, as PEM; none for plain HTTP.
-    ca: Option<String>,
+    /// What clients need to speak TLS; none for plain HTTP.
+    credentials: Option<Credentials>,
     stop: watch::Sender<bool>,
     /// The accept loop, which owns the connections.
     tasks: TaskGroup,
@@ -74,18 +74,18 @@ impl Serving {
             IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
             ip => ip,
         };
-        let scheme = if self.ca.is_some() { "https" } else { "http" };
+        let scheme = if self.credentials.is_some() { "https" } else { "http" };
         format!("{scheme}://{}", SocketAddr::new(host, self.addr.port()))
     }
 
     /// The certificate authority that signed the server's certificate, as PEM; none for plain HTTP.
     pub fn ca_certificate(&self) -> Option<&str> {
-        self.ca.as_deref()
+        self.credentials.as_ref().map(|it| it.ca.as_str())
     }
 
     /// A kubeconfig for kubectl and every client library, as YAML.
     pub fn kubeconfig(&self) -> String {
-        kubeconfig(&self.url(), self.ca.as_deref())
+        kubeconfig(&self.url(), self.credentials.as_ref())
     }
 
     /// Stops listening, ends watches, lets requests in progress finish for at most five seconds, and cuts the rest.
@@ -110,11 +110,16 @@ impl<S> HttpService for S where
 pub(crate) async fn serve(addr: SocketAddr, transport: Transport, service: impl HttpService) -> io::Result<Serving> {
     let listener = TcpListener::bind(addr).await?;
     let addr = listener.local_addr()?;
-    let (handshake, ca) = Handshake::new(transport, addr)?;
+    let (handshake, credentials) = Handshake::new(transport, addr)?;
     let (stop, stopped) = watch::channel(false);
     let tasks = TaskGroup::default();
     tasks.spawn(accept(listener, handshake, service, Stop(stopped)));
-    Ok(Serving { addr, ca, stop, tasks })
+    Ok(Serving {
+        addr,
+        credentials,
+        stop,
+        tasks,
+    })
 }
 
 /// The accept loop: one task a connection, all of them owned by this one.
@@ -239,18 +244,18 @@ enum Handshake {
 }
 
 impl Handshake {
-    /// The handshake, and the certificate authority clients must trust for it.
+    /// The handshake, and what clients need for it.
     #[cfg_attr(
         not(feature = "tls"),
         expect(unused_variables, reason = "only a certificate names an address")
     )]
-    fn new(transport: Transport, addr: SocketAddr) -> io::Result<(Self, Option<String>)> {
+    fn new(transport: Transport, addr: SocketAddr) -> io::Result<(Self, Option<Credentials>)> {
         match transport {
             Transport::Http => Ok((Self::None, None)),
             #[cfg(feature = "tls")]
             Transport::Https => {
                 let identity = crate::tls::Identity::generate(addr.ip())?;
-                Ok((Self::Tls(identity.config.into()), Some(identity.ca)))
+                Ok((Self::Tls(identity.config.into()), Some(identity.credentials)))
             }
         }
     }

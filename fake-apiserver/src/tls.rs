@@ -5,42 +5,56 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
-    KeyPair, KeyUsagePurpose,
+    BasicConstraints, Certificate, CertificateParams, CertifiedIssuer, DistinguishedName, DnType,
+    ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
 };
-use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
-use tokio_rustls::rustls::pki_types::PrivatePkcs8KeyDer;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+use tokio_rustls::rustls::{self, ServerConfig};
+
+use crate::kubeconfig::Credentials;
+
+type Authority = CertifiedIssuer<'static, KeyPair>;
 
 /// The names every certificate is good for.
 const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
-/// What a server needs to speak TLS, and what its clients need to trust it.
+/// The administrator, as kubeadm names it.
+const ADMIN: (&str, &str) = ("kubernetes-admin", "system:masters");
+
+/// What a server needs to speak TLS, and what its clients need for it.
 #[derive(Debug)]
 pub(crate) struct Identity {
-    /// The certificate of the authority, as PEM.
-    pub(crate) ca: String,
+    /// The client's side.
+    pub(crate) credentials: Credentials,
     /// The server's side of the handshake.
     pub(crate) config: Arc<ServerConfig>,
 }
 
 impl Identity {
-    /// A new authority and a certificate of it for loopback and for `address`.
+    /// A new authority, a certificate of it for loopback and for `address`, and one for the administrator.
     ///
     /// Keys are drawn from the system's randomness, not from the server's seed: they are no part of what a run does.
     pub(crate) fn generate(address: IpAddr) -> io::Result<Self> {
-        let authority = authority().map_err(io::Error::other)?;
-        let config = server_config(&authority, address)?;
+        let failed = io::Error::other::<rcgen::Error>;
+        let authority = authority().map_err(failed)?;
+        let (server, server_key) = server_certificate(&authority, address).map_err(failed)?;
+        let (admin, admin_key) = admin_certificate(&authority).map_err(failed)?;
+        let config = server_config(server.der().clone(), &server_key).map_err(io::Error::other)?;
         Ok(Self {
-            ca: authority.pem(),
+            credentials: Credentials {
+                ca: authority.pem(),
+                certificate: admin.pem(),
+                key: admin_key.serialize_pem(),
+            },
             config: Arc::new(config),
         })
     }
 }
 
-fn authority() -> Result<CertifiedIssuer<'static, KeyPair>, rcgen::Error> {
+fn authority() -> Result<Authority, rcgen::Error> {
     let mut params = CertificateParams::default();
-    params.distinguished_name = common_name("fake-apiserver-ca");
+    params.distinguished_name = subject(&[(DnType::CommonName, "fake-apiserver-ca")]);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![
         KeyUsagePurpose::DigitalSignature,
@@ -50,36 +64,52 @@ fn authority() -> Result<CertifiedIssuer<'static, KeyPair>, rcgen::Error> {
     CertifiedIssuer::self_signed(params, KeyPair::generate()?)
 }
 
-fn server_config(authority: &CertifiedIssuer<'_, KeyPair>, address: IpAddr) -> io::Result<ServerConfig> {
+fn server_certificate(authority: &Authority, address: IpAddr) -> Result<(Certificate, KeyPair), rcgen::Error> {
     let mut names: Vec<String> = NAMES.map(String::from).into();
     if !address.is_loopback() && !address.is_unspecified() {
         names.push(address.to_string());
     }
-    let mut params = CertificateParams::new(names).map_err(io::Error::other)?;
-    params.distinguished_name = common_name("fake-apiserver");
+    let mut params = CertificateParams::new(names)?;
+    params.distinguished_name = subject(&[(DnType::CommonName, "fake-apiserver")]);
+    sign(authority, params, ExtendedKeyUsagePurpose::ServerAuth)
+}
+
+fn admin_certificate(authority: &Authority) -> Result<(Certificate, KeyPair), rcgen::Error> {
+    let (user, group) = ADMIN;
+    let mut params = CertificateParams::default();
+    params.distinguished_name = subject(&[(DnType::OrganizationName, group), (DnType::CommonName, user)]);
+    sign(authority, params, ExtendedKeyUsagePurpose::ClientAuth)
+}
+
+fn sign(
+    authority: &Authority,
+    mut params: CertificateParams,
+    purpose: ExtendedKeyUsagePurpose,
+) -> Result<(Certificate, KeyPair), rcgen::Error> {
     // Strict clients (Python since 3.13) refuse a chain without the authority's key identifier.
     params.use_authority_key_identifier_extension = true;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    let key = KeyPair::generate().map_err(io::Error::other)?;
-    let certificate = params.signed_by(&key, authority).map_err(io::Error::other)?;
+    params.extended_key_usages = vec![purpose];
+    let key = KeyPair::generate()?;
+    let certificate = params.signed_by(&key, authority)?;
+    Ok((certificate, key))
+}
 
+fn server_config(certificate: CertificateDer<'static>, key: &KeyPair) -> Result<ServerConfig, rustls::Error> {
+    let key = PrivatePkcs8KeyDer::from(key.serialize_der());
     let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(io::Error::other)?
-        // Client certificates are not asked for; a verifier for them goes here, and `serve::Peer` hands on what it saw.
+        .with_safe_default_protocol_versions()?
+        // Client certificates are not asked for yet; `serve::Peer` is where one that was verified here belongs.
         .with_no_client_auth()
-        .with_single_cert(
-            vec![certificate.der().clone()],
-            PrivatePkcs8KeyDer::from(key.serialize_der()).into(),
-        )
-        .map_err(io::Error::other)?;
+        .with_single_cert(vec![certificate], key.into())?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)
 }
 
-fn common_name(name: &str) -> DistinguishedName {
-    let mut distinguished_name = DistinguishedName::new();
-    distinguished_name.push(DnType::CommonName, name);
-    distinguished_name
+fn subject(parts: &[(DnType, &str)]) -> DistinguishedName {
+    let mut name = DistinguishedName::new();
+    for (kind, text) in parts {
+        name.push(kind.clone(), *text);
+    }
+    name
 }
