@@ -73,7 +73,12 @@ pub(crate) fn decode_at(row: &Row, stored: &Stored, revision: Revision) -> Objec
 
 /// Writes a stored object, which must be of the storage version, as JSON with its kind.
 pub(crate) fn write_at(row: &Row, stored: &Stored, revision: Revision, out: &mut Vec<u8>) {
-    out.extend_from_slice(row.head.as_bytes());
+    write_with_head(&row.head, stored, revision, out);
+}
+
+/// The same where the row's head is at hand, but not the row.
+pub(crate) fn write_with_head(head: &str, stored: &Stored, revision: Revision, out: &mut Vec<u8>) {
+    out.extend_from_slice(head.as_bytes());
     write_rest(stored, revision, out);
 }
 
