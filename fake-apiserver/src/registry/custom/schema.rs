@@ -13,6 +13,10 @@ impl Structural {
         Some(SchemaRef::Deduced)
     }
 
+    pub(crate) fn declares(&self, _name: &str) -> bool {
+        false
+    }
+
     pub(crate) fn is_atomic_map(&self) -> bool {
         false
     }

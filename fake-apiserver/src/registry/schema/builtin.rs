@@ -13,6 +13,14 @@ impl Shape {
         None
     }
 
+    pub(crate) fn is_always_present(&self, _name: &str) -> bool {
+        false
+    }
+
+    pub(crate) fn declares(&self, _name: &str) -> bool {
+        false
+    }
+
     pub(crate) fn is_atomic_map(&self) -> bool {
         false
     }

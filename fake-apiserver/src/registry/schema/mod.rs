@@ -70,6 +70,24 @@ impl<'a> SchemaRef<'a> {
         }
     }
 
+    /// Whether Go's encoder writes the field `name` even where it is unset, as it does structs and fields without
+    /// `omitempty`. Such a field is never added or removed, only what lies below it.
+    pub(crate) fn is_always_present(self, name: &str) -> bool {
+        match self {
+            SchemaRef::Builtin(shape) => shape.is_always_present(name),
+            SchemaRef::Custom(_) | SchemaRef::Deduced => false,
+        }
+    }
+
+    /// Whether `name` is a field the type declares, rather than an entry of a map.
+    pub(crate) fn declares(self, name: &str) -> bool {
+        match self {
+            SchemaRef::Builtin(shape) => shape.declares(name),
+            SchemaRef::Custom(node) => node.declares(name),
+            SchemaRef::Deduced => false,
+        }
+    }
+
     /// Whether an object of this type is owned and replaced as a whole (`x-kubernetes-map-type: atomic`).
     pub(crate) fn is_atomic_map(self) -> bool {
         match self {
