@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::element::{Element, same};
 use super::items::item_element;
 use super::set::FieldSet;
-use crate::registry::schema::{ListType, SchemaRef};
+use crate::registry::schema::{ListType, SchemaRef, Unset};
 
 /// The fields in which two objects differ.
 #[derive(Debug, Default)]
@@ -192,21 +192,22 @@ fn diff_field<'a>(
     new: Option<&'a Value>,
 ) -> Diff<'a> {
     match (old, new) {
-        (None, Some(value)) if parent.is_always_present(name) => diff(field, Some(zero_like(value)), new),
-        (Some(value), None) if parent.is_always_present(name) => diff(field, old, Some(zero_like(value))),
-        _ => diff(field, old, new),
+        (None, Some(value)) => diff(field, unset_like(parent, name, value), new),
+        (Some(value), None) => diff(field, old, unset_like(parent, name, value)),
+        (Some(_), Some(_)) | (None, None) => diff(field, old, new),
     }
 }
 
-/// What Go writes for an unset field of this value's type.
-fn zero_like(value: &Value) -> &'static Value {
+/// What Go writes for the unset field `name` that has this value on the other side.
+fn unset_like(parent: SchemaRef<'_>, name: &str, value: &Value) -> Option<&'static Value> {
     static ZERO: LazyLock<[Value; 3]> = LazyLock::new(|| [Value::from(""), Value::from(0), Value::from(false)]);
-    match value {
-        Value::Object(_) => &EMPTY_OBJECT,
-        Value::Array(_) | Value::Null => &NULL,
-        Value::String(_) => &ZERO[0],
-        Value::Number(_) => &ZERO[1],
-        Value::Bool(_) => &ZERO[2],
+    match (parent.unset(name), value) {
+        (Unset::Absent, _) => None,
+        (Unset::Null, _) | (Unset::Zero, Value::Array(_) | Value::Null) => Some(&NULL),
+        (Unset::Zero, Value::Object(_)) => Some(&EMPTY_OBJECT),
+        (Unset::Zero, Value::String(_)) => Some(&ZERO[0]),
+        (Unset::Zero, Value::Number(_)) => Some(&ZERO[1]),
+        (Unset::Zero, Value::Bool(_)) => Some(&ZERO[2]),
     }
 }
 

@@ -1,6 +1,8 @@
 //! What the type of a value says: fields, list types, map keys and patch strategies, for built-ins and CRDs alike.
 
 pub(crate) mod builtin;
+pub(crate) mod resources;
+mod table;
 
 use serde_json::Value;
 
@@ -34,6 +36,36 @@ pub(crate) enum ListKeys<'a> {
     Static(&'static [&'static str]),
     /// Of a CRD.
     Owned(&'a [String]),
+}
+
+/// What Go's encoder writes for an unset field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unset {
+    /// Nothing.
+    Absent,
+    /// `null`
+    Null,
+    /// The zero value of its type.
+    Zero,
+}
+
+/// The sorts of values server-side apply tells apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Whatever the value is.
+    Any,
+    /// An object.
+    Map,
+    /// A list.
+    List,
+    /// A string.
+    String,
+    /// A number.
+    Numeric,
+    /// `true` or `false`.
+    Boolean,
+    /// Any string, number or bool.
+    Scalar,
 }
 
 /// How strategic merge patch treats a list or map (rules G4 to G6).
@@ -70,12 +102,21 @@ impl<'a> SchemaRef<'a> {
         }
     }
 
-    /// Whether Go's encoder writes the field `name` even where it is unset, as it does structs and fields without
-    /// `omitempty`. Such a field is never added or removed, only what lies below it.
-    pub(crate) fn is_always_present(self, name: &str) -> bool {
+    /// What Go's encoder writes for the field `name` where it is unset. A field it always writes is never added or
+    /// removed, only what lies below it.
+    pub(crate) fn unset(self, name: &str) -> Unset {
         match self {
-            SchemaRef::Builtin(shape) => shape.is_always_present(name),
-            SchemaRef::Custom(_) | SchemaRef::Deduced => false,
+            SchemaRef::Builtin(shape) => shape.unset(name),
+            SchemaRef::Custom(_) | SchemaRef::Deduced => Unset::Absent,
+        }
+    }
+
+    /// What sort of value this is to server-side apply.
+    pub(crate) fn form(self) -> Form {
+        match self {
+            SchemaRef::Builtin(shape) => shape.form(),
+            SchemaRef::Custom(node) => node.form(),
+            SchemaRef::Deduced => Form::Any,
         }
     }
 
