@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::formats::Format;
 use super::pattern::Pattern;
-use crate::registry::schema::{ListKeys, ListType, SchemaRef};
+use crate::registry::schema::{Form, ListKeys, ListType, SchemaRef};
 
 /// One node of a structural schema.
 ///
@@ -163,6 +163,26 @@ impl Structural {
             SchemaRef::Deduced
         } else {
             SchemaRef::Custom(self)
+        }
+    }
+
+    /// Whether `name` is a property, rather than one of any other fields.
+    pub(crate) fn declares(&self, name: &str) -> bool {
+        self.properties.contains_key(name) || (self.is_resource && is_meta_field(name))
+    }
+
+    /// What sort of value this is to server-side apply.
+    pub(crate) fn form(&self) -> Form {
+        if self.int_or_string {
+            return Form::Scalar;
+        }
+        match self.kind {
+            None => Form::Any,
+            Some(JsonType::Array) => Form::List,
+            Some(JsonType::Boolean) => Form::Boolean,
+            Some(JsonType::Integer | JsonType::Number) => Form::Numeric,
+            Some(JsonType::Object) => Form::Map,
+            Some(JsonType::String) => Form::String,
         }
     }
 

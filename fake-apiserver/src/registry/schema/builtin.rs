@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::table::{FIELDS, KINDS, SHAPES, STRUCTS};
-use super::{ListKeys, ListType, PatchStrategy};
+use super::{Form, ListKeys, ListType, PatchStrategy, Unset};
 
 /// The type of one value, as one place in the API uses it: a row of the generated table.
 #[derive(Debug)]
@@ -230,6 +230,48 @@ impl Shape {
             Kind::Struct(index) => STRUCTS[usize::from(index)].field(name).map(Field::shape),
             Kind::Map(index) => SHAPES.get(usize::from(index)),
             _ => None,
+        }
+    }
+
+    /// What Go's encoder writes for the field `name` where it is unset.
+    pub(crate) fn unset(&self, name: &str) -> Unset {
+        let Some(field) = self.structure().and_then(|it| it.field(name)) else {
+            return Unset::Absent;
+        };
+        let kind = field.shape().kind;
+        // `omitempty` leaves no struct out, be it one that encodes itself as a string or a number.
+        let is_struct = matches!(
+            kind,
+            Kind::Struct(_) | Kind::Quantity | Kind::IntOrString | Kind::Time | Kind::MicroTime | Kind::Raw
+        );
+        if field.omits_zero() || (field.omits_empty() && (field.is_pointer() || !is_struct)) {
+            return Unset::Absent;
+        }
+        let is_nil = matches!(kind, Kind::List(_) | Kind::Map(_) | Kind::Bytes | Kind::Raw | Kind::Json);
+        if field.is_pointer() || is_nil {
+            Unset::Null
+        } else {
+            Unset::Zero
+        }
+    }
+
+    /// Whether `name` is a field of the struct, rather than an entry of a map.
+    pub(crate) fn declares(&self, name: &str) -> bool {
+        self.structure().is_some_and(|it| it.field(name).is_some())
+    }
+
+    /// What sort of value this is to server-side apply.
+    pub(crate) fn form(&self) -> Form {
+        match self.kind {
+            Kind::String | Kind::Bytes => Form::String,
+            Kind::Bool => Form::Boolean,
+            Kind::Int32 | Kind::Int64 | Kind::Float64 => Form::Numeric,
+            Kind::Quantity | Kind::IntOrString | Kind::Time | Kind::MicroTime => Form::Scalar,
+            Kind::Raw | Kind::Json | Kind::SchemaOrArray(_) | Kind::SchemaOrBool(_) | Kind::SchemaOrStrings(_) => {
+                Form::Any
+            }
+            Kind::List(_) => Form::List,
+            Kind::Map(_) | Kind::Struct(_) => Form::Map,
         }
     }
 
