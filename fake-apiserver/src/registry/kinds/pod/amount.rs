@@ -40,6 +40,11 @@ impl Amount {
         self.0 % UNIT == 0
     }
 
+    /// Whether it is some number of times `unit`.
+    pub(crate) fn is_multiple_of(self, unit: Self) -> bool {
+        unit.0 != 0 && self.0 % unit.0 == 0
+    }
+
     /// The amount in the canonical form, with powers of two where `other` is written with them.
     pub(crate) fn written_like(self, other: &str) -> String {
         const BINARY: [(&str, i128); 6] = [
