@@ -330,8 +330,10 @@ items:
         let err = parsed("kind: A\napiVersion: v1\n---\nkind: B\na: [\n").unwrap_err();
         assert!(err.starts_with("f.yaml, document 2: "), "{err}");
         assert!(err.contains("line 5") || err.contains("line 6"), "{err}");
-        let err = parsed("{\"kind\": \"A\",\n]").unwrap_err();
-        assert!(err.starts_with("f.yaml: ") && err.contains("line 2"), "{err}");
+        let err = parse("f.json", "{\"kind\": \"A\",\n]", &mut Vec::new())
+            .unwrap_err()
+            .to_string();
+        assert!(err.starts_with("f.json: ") && err.contains("line 2"), "{err}");
     }
 
     #[test]

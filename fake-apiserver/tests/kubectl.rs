@@ -117,8 +117,8 @@ impl Kubectl {
                 && same_lines(&stderr, &step.stderr);
             assert!(
                 as_expected,
-                "$ kubectl {}\n{}\n--- stdout\n{stdout}--- stderr\n{stderr}--- expected\n{step:#?}",
-                step.command, output.status
+                "$ kubectl {} # at {}\n{}\n--- stdout\n{stdout}--- stderr\n{stderr}--- expected\n{step:#?}",
+                step.command, self.server.url, output.status
             );
         }
     }

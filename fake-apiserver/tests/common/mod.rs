@@ -1,19 +1,21 @@
 //! The command as another process: started, read until it is ready, and stopped with the test.
 
+#![allow(dead_code, reason = "each test binary uses its part")]
+
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The command to be run with these arguments.
-pub fn command(args: &[&str]) -> Command {
+pub(crate) fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fake-apiserver"));
     command.args(args).stdin(Stdio::null());
     command
 }
 
 /// A folder of its own for one test, empty.
-pub fn folder() -> PathBuf {
+pub(crate) fn folder() -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let name = format!(
         "{}-{}-{}",
@@ -28,15 +30,15 @@ pub fn folder() -> PathBuf {
 
 /// A running command.
 #[derive(Debug)]
-pub struct Server {
-    pub child: Child,
-    pub url: String,
-    pub stdout: BufReader<ChildStdout>,
+pub(crate) struct Server {
+    pub(crate) child: Child,
+    pub(crate) url: String,
+    pub(crate) stdout: BufReader<ChildStdout>,
 }
 
 impl Server {
     /// Starts the command on a free port and waits for the line that says it is ready.
-    pub fn start(args: &[&str]) -> Self {
+    pub(crate) fn start(args: &[&str]) -> Self {
         let mut child = command(args)
             .stdout(Stdio::piped())
             .spawn()
