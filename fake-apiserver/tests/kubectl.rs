@@ -108,7 +108,7 @@ impl Kubectl {
             let output = self.output(&step);
             let stdout = String::from_utf8_lossy(&output.stdout);
             let stderr = String::from_utf8_lossy(&output.stderr);
-            let as_expected = output.status.success() == !step.fails
+            let as_expected = output.status.success() != step.fails
                 && (same_lines(&stdout, &step.stdout) || step.contained_only())
                 && step
                     .contained
