@@ -351,3 +351,16 @@ impl DeleteOptions {
         Ok(self)
     }
 }
+
+/// What the body of a PATCH is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PatchKind {
+    /// `application/json-patch+json`
+    Json,
+    /// `application/merge-patch+json`
+    Merge,
+    /// `application/strategic-merge-patch+json`; built-ins alone have it.
+    Strategic,
+    /// `application/apply-patch+yaml`
+    Apply,
+}

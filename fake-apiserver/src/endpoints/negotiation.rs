@@ -3,6 +3,7 @@
 //! Built-in resources pass two doors, as in the real server: the router, which compares media types as they are
 //! written, and the handler, which understands parameters and qualities. Custom resources pass only the second.
 
+use crate::api::options::PatchKind;
 use crate::api::status::{Status, StatusDetails};
 
 use super::accept::{Clause, clauses};
@@ -108,19 +109,6 @@ pub(crate) enum BodyForm {
     Yaml,
     /// Kubernetes' protobuf envelope; built-ins alone have it.
     Protobuf,
-}
-
-/// What the body of a PATCH is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PatchForm {
-    /// `application/json-patch+json`
-    Json,
-    /// `application/merge-patch+json`
-    Merge,
-    /// `application/strategic-merge-patch+json`; built-ins alone have it.
-    Strategic,
-    /// `application/apply-patch+yaml`
-    Apply,
 }
 
 impl Encoding {
@@ -280,19 +268,19 @@ pub(crate) fn body_form(content_type: Option<&str>, served: Served) -> Result<Bo
     }
 }
 
-const PATCHES: [(&str, PatchForm); 4] = [
-    ("application/json-patch+json", PatchForm::Json),
-    ("application/merge-patch+json", PatchForm::Merge),
-    ("application/strategic-merge-patch+json", PatchForm::Strategic),
-    ("application/apply-patch+yaml", PatchForm::Apply),
+const PATCHES: [(&str, PatchKind); 4] = [
+    ("application/json-patch+json", PatchKind::Json),
+    ("application/merge-patch+json", PatchKind::Merge),
+    ("application/strategic-merge-patch+json", PatchKind::Strategic),
+    ("application/apply-patch+yaml", PatchKind::Apply),
 ];
 
 /// The form of a PATCH.
-pub(crate) fn patch_form(content_type: Option<&str>, served: Served) -> Result<PatchForm, Status> {
+pub(crate) fn patch_form(content_type: Option<&str>, served: Served) -> Result<PatchKind, Status> {
     let written = content_type.unwrap_or_default();
     let known = |name: &str| {
         let found = PATCHES.iter().find(|(it, _)| *it == name).map(|(_, form)| *form);
-        found.filter(|it| *it != PatchForm::Strategic || served == Served::BuiltIn)
+        found.filter(|it| *it != PatchKind::Strategic || served == Served::BuiltIn)
     };
     let media_type = written.split_once(';').map_or(written, |(it, _)| it);
     if let Some(form) = known(media_type) {

@@ -208,9 +208,9 @@ fn a16_bodies(#[case] content_type: Option<&str>, #[case] served: Served, #[case
 #[test]
 fn a16_patches() {
     let merge = Some("application/merge-patch+json; charset=utf-8");
-    assert_eq!(patch_form(merge, Served::BuiltIn), Ok(PatchForm::Merge));
+    assert_eq!(patch_form(merge, Served::BuiltIn), Ok(PatchKind::Merge));
     let strategic = Some("application/strategic-merge-patch+json");
-    assert_eq!(patch_form(strategic, Served::BuiltIn), Ok(PatchForm::Strategic));
+    assert_eq!(patch_form(strategic, Served::BuiltIn), Ok(PatchKind::Strategic));
     let custom = patch_form(strategic, Served::Custom).unwrap_err();
     assert_eq!(
         custom.message,

@@ -28,6 +28,7 @@ pub(crate) mod write;
 pub(crate) mod create;
 pub(crate) mod update;
 pub(crate) mod patch;
+pub(crate) mod modify;
 pub(crate) mod managed_fields;
 pub(crate) mod delete;
 pub(crate) mod subresources;

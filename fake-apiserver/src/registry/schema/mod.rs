@@ -1,6 +1,8 @@
 //! What the type of a value says: fields, list types, map keys and patch strategies, for built-ins and CRDs alike.
 
 pub(crate) mod builtin;
+pub(crate) mod resources;
+mod table;
 
 use serde_json::Value;
 
