@@ -97,16 +97,22 @@ fn find_files(path: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<(),
     Ok(())
 }
 
-/// Every object of one file.
+/// Every object of one file: a stream of JSON, or documents of YAML.
 fn parse(file: &str, text: &str, manifests: &mut Vec<Manifest>) -> Result<(), ReadError> {
     if text.trim_start().starts_with('{') {
-        let documents = serde_json::Deserializer::from_str(text).into_iter::<Value>();
-        for (index, document) in documents.enumerate() {
-            let place = place(file, index, index > 0);
-            let document = document.map_err(|err| ReadError::new(place.as_str(), err))?;
-            flatten(&place, document, 0, manifests)?;
+        let documents: Result<Vec<Value>, _> = serde_json::Deserializer::from_str(text).into_iter().collect();
+        match documents {
+            Ok(documents) => {
+                let several = documents.len() > 1;
+                for (index, document) in documents.into_iter().enumerate() {
+                    flatten(&place(file, index, several), document, 0, manifests)?;
+                }
+                return Ok(());
+            }
+            Err(err) if file.ends_with(".json") => return Err(ReadError::new(file, err)),
+            // YAML may start with a brace as well.
+            Err(_) => {}
         }
-        return Ok(());
     }
     let documents = yaml_documents(text);
     let several = documents.len() > 1;
@@ -280,6 +286,7 @@ items:
 
     #[rstest]
     #[case::one("kind: Pod\napiVersion: v1\nmetadata: {name: a}\n", &["Pod/a"])]
+    #[case::flow("{kind: Pod, apiVersion: v1}\n--- {}\n{kind: Pod, apiVersion: v1}\n", &["Pod/?", "Pod/?"])]
     #[case::empty("# nothing\n---\n\n---\n# more\n", &[])]
     #[case::null("---\nnull\n", &[])]
     #[case::several(SEVERAL, &["A/a", "B/?"])]
@@ -323,8 +330,10 @@ items:
         let err = parsed("kind: A\napiVersion: v1\n---\nkind: B\na: [\n").unwrap_err();
         assert!(err.starts_with("f.yaml, document 2: "), "{err}");
         assert!(err.contains("line 5") || err.contains("line 6"), "{err}");
-        let err = parsed("{\"kind\": \"A\",\n]").unwrap_err();
-        assert!(err.starts_with("f.yaml: ") && err.contains("line 2"), "{err}");
+        let err = parse("f.json", "{\"kind\": \"A\",\n]", &mut Vec::new())
+            .unwrap_err()
+            .to_string();
+        assert!(err.starts_with("f.json: ") && err.contains("line 2"), "{err}");
     }
 
     #[test]

@@ -266,10 +266,12 @@ impl Handshake {
 struct Stop(watch::Receiver<bool>);
 
 impl Stop {
-    /// Waits until the server is told to stop, or is gone.
+    /// Waits until the server is told to stop.
     async fn requested(mut self) {
-        // An error means that the sender is gone, and so is the server.
-        let _ = self.0.wait_for(|stopped| *stopped).await;
+        if self.0.wait_for(|stopped| *stopped).await.is_err() {
+            // The server was dropped without that order. Who waits here is about to be cut, and must not end in order.
+            std::future::pending().await
+        }
     }
 }
 
