@@ -39,6 +39,16 @@ pub(crate) fn object(
     }
 }
 
+/// The body of a subresource as JSON, whatever its kind.
+pub(crate) fn any(row: &Row, call: &Call) -> Result<Value, Status> {
+    let kind = row.info.kind.as_ref();
+    match body_form(call.header(&CONTENT_TYPE), served(row))? {
+        BodyForm::Json => body::parse(&call.body, kind),
+        BodyForm::Yaml => yaml::parse(&call.body).map_err(|why| body::unrecognized(&call.body, kind, &why)),
+        BodyForm::Protobuf => Err(protobuf_refused()),
+    }
+}
+
 /// The options of a delete: from the body if it has one, else from the query (rule B22).
 pub(crate) fn delete_options(row: &Row, call: &Call) -> Result<DeleteOptions, Status> {
     if call.body.is_empty() {

@@ -148,15 +148,23 @@ async fn other_subresource(
     row: &Row,
     info: &RequestInfo,
 ) -> Result<Response<Body>, Status> {
+    let patch = match info.verb {
+        Verb::Patch => Some(negotiation::patch_form(call.header(&CONTENT_TYPE), decode::served(row))?),
+        _ => None,
+    };
     let form = form(call, row, Route::Object)?;
+    let value = match info.verb {
+        Verb::Create | Verb::Update => Some(decode::any(row, call)?),
+        _ => None,
+    };
     let request = subresources::SubresourceRequest {
         row,
         info,
         query: &call.query,
-        content_type: call.header(&CONTENT_TYPE),
-        body: &call.body,
+        patch,
+        raw: &call.body,
+        value,
         user_agent: call.user_agent(),
-        parse: &|raw| decode::any(call, row, raw),
     };
     let written = server.registry.subresource(&request).await?;
     answer(server, call, row, &form, written)

@@ -1,7 +1,5 @@
 //! DELETE: grace, finalizers, propagation and preconditions, then the object goes (rules B13 to B23, J1).
 
-use std::sync::Arc;
-
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -84,7 +82,7 @@ impl Registry {
     }
 
     /// One try; `None` if the object changed meanwhile.
-    fn delete_once(&self, row: &Row, stored: &Stored, options: &DeleteOptions) -> Result<Option<Answer>, Status> {
+    pub(super) fn delete_once(&self, row: &Row, stored: &Stored, options: &DeleteOptions) -> Result<Option<Answer>, Status> {
         let strategy = row.strategy();
         // Deletion works on the stored version; the answer is in the version asked for.
         let mut old = self.decode(row, stored);
@@ -258,7 +256,7 @@ fn set_propagation_finalizers(row: &Row, object: &mut Object, options: &DeleteOp
 }
 
 /// Preconditions (rule A8); their messages name the kind.
-fn check_preconditions(row: &Row, stored: &Arc<Stored>, options: &DeleteOptions) -> Result<(), Status> {
+fn check_preconditions(row: &Row, stored: &Stored, options: &DeleteOptions) -> Result<(), Status> {
     let conflict = |why: String| {
         let kind = row.info.group_kind();
         let named = crate::api::resource::GroupResource { group: kind.group, resource: kind.kind };

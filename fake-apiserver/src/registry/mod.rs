@@ -47,6 +47,8 @@ pub(crate) struct Registry {
     pub(crate) entropy: Entropy,
     /// Signalled by each commit, for readers who wait for a revision.
     pub(crate) committed: Notify,
+    /// Signalled when the served resources change.
+    pub(crate) definitions_changed: Notify,
     /// The served resources. Replaced as a whole when a CRD changes.
     scheme: RwLock<Arc<Scheme>>,
 }
@@ -59,6 +61,7 @@ impl Registry {
             fanout: Arc::default(),
             entropy,
             committed: Notify::new(),
+            definitions_changed: Notify::new(),
             scheme: RwLock::default(),
         };
         registry.load_definitions();
@@ -110,6 +113,9 @@ impl Registry {
     fn remove(&self, row: &Row, old: &Stored) -> Result<Revision, StoreError> {
         let revision = self.store.delete(&row.storage, &old.key, old.revision)?;
         self.signal(row, &old.key);
+        if row.is_custom() {
+            self.instance_removed();
+        }
         Ok(revision)
     }
 
@@ -118,7 +124,7 @@ impl Registry {
         self.fanout.wake(&row.storage, key);
         self.committed.notify_waiters();
         if *row.storage == *scheme::CRDS {
-            self.definitions_changed();
+            self.definitions_written();
         }
     }
 
