@@ -7,6 +7,8 @@ pub(crate) mod plain;
 pub(crate) mod namespace;
 pub(crate) mod config_map;
 pub(crate) mod secret;
+pub(crate) mod net;
+pub(crate) mod service;
 
 use crate::registry::strategy::Strategy;
 use plain::{CONDITIONAL, GENERATED, PLAIN, Plain, RETURNED};
@@ -56,7 +58,7 @@ fn core(resource: &str) -> &'static dyn Strategy {
         "configmaps" => &config_map::ConfigMap,
         "secrets" => &secret::Secret,
         "endpoints" | "limitranges" | "events" => &CREATED,
-        "services" => &CREATED_RETURNED,
+        "services" => &service::Service,
         "serviceaccounts" | "persistentvolumes" | "persistentvolumeclaims" | "resourcequotas" => &RETURNED,
         _ => &PLAIN,
     }
@@ -65,10 +67,6 @@ fn core(resource: &str) -> &'static dyn Strategy {
 static CREATED: Plain = Plain {
     create_on_update: true,
     ..PLAIN
-};
-static CREATED_RETURNED: Plain = Plain {
-    returns_deleted: true,
-    ..CREATED
 };
 static CREATED_CONDITIONAL: Plain = Plain {
     create_on_update: true,
