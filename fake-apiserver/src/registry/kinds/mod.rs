@@ -9,6 +9,13 @@ pub(crate) mod config_map;
 pub(crate) mod secret;
 pub(crate) mod net;
 pub(crate) mod service;
+pub(crate) mod service_account;
+pub(crate) mod node;
+pub(crate) mod endpoints;
+pub(crate) mod endpoint_slice;
+pub(crate) mod lease;
+pub(crate) mod role;
+pub(crate) mod role_binding;
 
 use crate::registry::strategy::Strategy;
 use plain::{CONDITIONAL, GENERATED, PLAIN, Plain, RETURNED};
@@ -23,8 +30,12 @@ pub(crate) fn strategy(group: &str, resource: &str) -> &'static dyn Strategy {
             "certificatesigningrequests" => &PLAIN,
             _ => &CONDITIONAL,
         },
-        "coordination.k8s.io" => &CREATED_CONDITIONAL,
-        "discovery.k8s.io" | "flowcontrol.apiserver.k8s.io" => &GENERATED,
+        "coordination.k8s.io" => match resource {
+            "leases" => &lease::Lease,
+            _ => &lease::LeaseCandidate,
+        },
+        "discovery.k8s.io" => &endpoint_slice::EndpointSlice,
+        "flowcontrol.apiserver.k8s.io" => &GENERATED,
         "events.k8s.io" => &CREATED,
         "internal.apiserver.k8s.io" | "storagemigration.k8s.io" => &CONDITIONAL,
         "networking.k8s.io" => match resource {
@@ -33,7 +44,12 @@ pub(crate) fn strategy(group: &str, resource: &str) -> &'static dyn Strategy {
         },
         "node.k8s.io" => &CREATED_CONDITIONAL,
         "policy" => &GENERATED_CONDITIONAL,
-        "rbac.authorization.k8s.io" => &ROLES,
+        "rbac.authorization.k8s.io" => match resource {
+            "roles" => &role::Role { is_cluster: false },
+            "clusterroles" => &role::Role { is_cluster: true },
+            "rolebindings" => &role_binding::RoleBinding { is_cluster: false },
+            _ => &role_binding::RoleBinding { is_cluster: true },
+        },
         "resource.k8s.io" => match resource {
             "deviceclasses" | "resourceslices" | "devicetaintrules" => &GENERATED_RETURNED,
             "resourcepoolstatusrequests" => &CONDITIONAL_RETURNED,
@@ -57,9 +73,12 @@ fn core(resource: &str) -> &'static dyn Strategy {
         "namespaces" => &namespace::Namespace,
         "configmaps" => &config_map::ConfigMap,
         "secrets" => &secret::Secret,
-        "endpoints" | "limitranges" | "events" => &CREATED,
+        "nodes" => &node::Node,
+        "endpoints" => &endpoints::Endpoints,
+        "serviceaccounts" => &service_account::ServiceAccount,
+        "limitranges" | "events" => &CREATED,
         "services" => &service::Service,
-        "serviceaccounts" | "persistentvolumes" | "persistentvolumeclaims" | "resourcequotas" => &RETURNED,
+        "persistentvolumes" | "persistentvolumeclaims" | "resourcequotas" => &RETURNED,
         _ => &PLAIN,
     }
 }
@@ -83,9 +102,4 @@ static GENERATED_RETURNED: Plain = Plain {
 static CONDITIONAL_RETURNED: Plain = Plain {
     returns_deleted: true,
     ..CONDITIONAL
-};
-static ROLES: Plain = Plain {
-    create_on_update: true,
-    name: names::path_segment,
-    ..PLAIN
 };

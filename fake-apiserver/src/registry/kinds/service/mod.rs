@@ -3,6 +3,8 @@
 mod allocation;
 mod validation;
 
+pub(crate) use validation::validate_protocol;
+
 use serde_json::{Map, Value, json};
 
 use super::access::{at, default_to, ensure_object, list, object_mut, objects_mut, restore, text};

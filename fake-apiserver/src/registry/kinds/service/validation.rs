@@ -382,7 +382,7 @@ pub(super) fn validate_status(object: &Object, errors: &mut FieldErrors) {
 }
 
 /// Checks one address of a load balancer.
-pub(crate) fn validate_ingress(ingress: &Spec, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_ingress(ingress: &Spec, path: &FieldPath, errors: &mut FieldErrors) {
     let (ip, host) = (text(ingress, "ip"), text(ingress, "hostname"));
     if !ip.is_empty() {
         net::validate_ip(ip, || path.child("ip"), errors);
