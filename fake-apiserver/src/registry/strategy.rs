@@ -90,6 +90,16 @@ pub(crate) trait Strategy: Sync + Send {
         super::kinds::names::dns1123_subdomain(name, is_prefix)
     }
 
+    /// Whether a new object keeps the status its body has, though the kind has the subresource; Nodes do.
+    fn keeps_status_on_create(&self) -> bool {
+        false
+    }
+
+    /// What every request of this kind is warned of, because the kind is deprecated (rule U5).
+    fn deprecation(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Whether finalizers must be Kubernetes' own or have a domain; custom resources are only warned (rule B25).
     fn checks_finalizer_names(&self) -> bool {
         true

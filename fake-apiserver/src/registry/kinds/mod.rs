@@ -12,6 +12,15 @@ pub(crate) mod pod;
 pub(crate) mod deployment;
 pub(crate) mod replica_set;
 pub(crate) mod workloads;
+pub(crate) mod net;
+pub(crate) mod service;
+pub(crate) mod service_account;
+pub(crate) mod node;
+pub(crate) mod endpoints;
+pub(crate) mod endpoint_slice;
+pub(crate) mod lease;
+pub(crate) mod role;
+pub(crate) mod role_binding;
 
 use crate::registry::strategy::Strategy;
 use plain::{CONDITIONAL, GENERATED, PLAIN, Plain, RETURNED};
@@ -29,8 +38,12 @@ pub(crate) fn strategy(group: &str, resource: &str) -> &'static dyn Strategy {
             "certificatesigningrequests" => &PLAIN,
             _ => &CONDITIONAL,
         },
-        "coordination.k8s.io" => &CREATED_CONDITIONAL,
-        "discovery.k8s.io" | "flowcontrol.apiserver.k8s.io" => &GENERATED,
+        "coordination.k8s.io" => match resource {
+            "leases" => &lease::Lease,
+            _ => &lease::LeaseCandidate,
+        },
+        "discovery.k8s.io" => &endpoint_slice::EndpointSlice,
+        "flowcontrol.apiserver.k8s.io" => &GENERATED,
         "events.k8s.io" => &CREATED,
         "internal.apiserver.k8s.io" | "storagemigration.k8s.io" => &CONDITIONAL,
         "networking.k8s.io" => match resource {
@@ -39,7 +52,12 @@ pub(crate) fn strategy(group: &str, resource: &str) -> &'static dyn Strategy {
         },
         "node.k8s.io" => &CREATED_CONDITIONAL,
         "policy" => &GENERATED_CONDITIONAL,
-        "rbac.authorization.k8s.io" => &ROLES,
+        "rbac.authorization.k8s.io" => match resource {
+            "roles" => &role::Role { is_cluster: false },
+            "clusterroles" => &role::Role { is_cluster: true },
+            "rolebindings" => &role_binding::RoleBinding { is_cluster: false },
+            _ => &role_binding::RoleBinding { is_cluster: true },
+        },
         "resource.k8s.io" => match resource {
             "deviceclasses" | "resourceslices" | "devicetaintrules" => &GENERATED_RETURNED,
             "resourcepoolstatusrequests" => &CONDITIONAL_RETURNED,
@@ -63,9 +81,12 @@ fn core(resource: &str) -> &'static dyn Strategy {
         "namespaces" => &namespace::Namespace,
         "configmaps" => &config_map::ConfigMap,
         "secrets" => &secret::Secret,
-        "endpoints" | "limitranges" | "events" => &CREATED,
-        "services" => &CREATED_RETURNED,
-        "serviceaccounts" | "persistentvolumes" | "persistentvolumeclaims" | "resourcequotas" => &RETURNED,
+        "nodes" => &node::Node,
+        "endpoints" => &endpoints::Endpoints,
+        "serviceaccounts" => &service_account::ServiceAccount,
+        "limitranges" | "events" => &CREATED,
+        "services" => &service::Service,
+        "persistentvolumes" | "persistentvolumeclaims" | "resourcequotas" => &RETURNED,
         _ => &PLAIN,
     }
 }
@@ -73,10 +94,6 @@ fn core(resource: &str) -> &'static dyn Strategy {
 static CREATED: Plain = Plain {
     create_on_update: true,
     ..PLAIN
-};
-static CREATED_RETURNED: Plain = Plain {
-    returns_deleted: true,
-    ..CREATED
 };
 static CREATED_CONDITIONAL: Plain = Plain {
     create_on_update: true,
@@ -93,9 +110,4 @@ static GENERATED_RETURNED: Plain = Plain {
 static CONDITIONAL_RETURNED: Plain = Plain {
     returns_deleted: true,
     ..CONDITIONAL
-};
-static ROLES: Plain = Plain {
-    create_on_update: true,
-    name: names::path_segment,
-    ..PLAIN
 };
