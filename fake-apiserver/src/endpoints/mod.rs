@@ -2,4 +2,5 @@
 
 mod accept;
 pub(crate) mod negotiation;
+pub(crate) mod yaml;
 pub(crate) mod table;
