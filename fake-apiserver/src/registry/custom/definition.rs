@@ -212,7 +212,8 @@ impl Reader<'_> {
         }
         let (group, kind) = (self.group, self.name("kind"));
         let warning = format!("{group}/{name} {kind} is deprecated");
-        Some(match self.preferred.filter(|it| *it != name) {
+        let is_newer = |it: &&str| version_rank(it) > version_rank(name);
+        Some(match self.preferred.filter(is_newer) {
             Some(preferred) => format!("{warning}; use {group}/{preferred} {kind}"),
             None => warning,
         })

@@ -2,12 +2,16 @@
 
 pub(crate) mod schema;
 
+pub(crate) mod crd;
 pub(crate) mod definition;
 
 mod default;
+mod embedded;
 mod formats;
+mod metadata;
 mod number;
 mod path;
 mod pattern;
 mod prune;
+mod unique;
 mod validate;

@@ -157,6 +157,11 @@ impl Structural {
         }
     }
 
+    /// Whether `name` is a field the schema declares, rather than an entry of a map.
+    pub(crate) fn declares(&self, name: &str) -> bool {
+        self.properties.contains_key(name) || (self.is_resource && is_meta_field(name))
+    }
+
     /// A node that says nothing but that anything goes is what apply calls a deduced type.
     fn as_schema(&self) -> SchemaRef<'_> {
         if self.kind.is_none() && self.preserves_unknown && self.properties.is_empty() {
