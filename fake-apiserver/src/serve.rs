@@ -21,6 +21,7 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tower::{Service, ServiceExt};
 
+use crate::api::user::UserInfo;
 use crate::kubeconfig::{Credentials, kubeconfig};
 use crate::tasks::TaskGroup;
 
@@ -36,6 +37,9 @@ const ACCEPT_REST: Duration = Duration::from_millis(100);
 
 /// The longest head of a request, as the API server has it; more is answered 431.
 const HEADER_BYTES: u32 = 1 << 20;
+
+/// How many requests, watches above all, one HTTP/2 connection carries at once; the next ones wait for one to end.
+const HTTP2_STREAMS: u32 = 1000;
 
 /// What is spoken below HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,7 +137,7 @@ async fn accept(listener: TcpListener, handshake: Handshake, service: impl HttpS
         };
         match accepted {
             Ok((stream, addr)) => {
-                let peer = Peer { addr };
+                let peer = Peer { addr, user: None };
                 connections.spawn(connection(
                     stream,
                     peer,
@@ -178,7 +182,10 @@ async fn connection(stream: TcpStream, peer: Peer, handshake: Handshake, service
                 shaken = timeout(HANDSHAKE_BOUND, acceptor.accept(stream)) => shaken,
             };
             match shaken {
-                Ok(Ok(stream)) => speak(stream, peer, service, stop).await,
+                Ok(Ok(stream)) => {
+                    let user = crate::tls::user(stream.get_ref().1);
+                    speak(stream, Peer { user, ..peer }, service, stop).await;
+                }
                 Ok(Err(err)) => tracing::debug!(peer = %peer.addr, "TLS handshake failed: {err}"),
                 Err(_elapsed) => tracing::debug!(peer = %peer.addr, "no TLS handshake within {HANDSHAKE_BOUND:?}"),
             }
@@ -197,7 +204,10 @@ async fn speak(
     let requests = service_fn(move |request| answer(request, sender.clone(), service.clone(), stop.clone()));
     let mut protocol = auto::Builder::new(StreamTasks::default());
     protocol.http1().max_buf_size(HEADER_BYTES as usize);
-    protocol.http2().max_header_list_size(HEADER_BYTES);
+    protocol
+        .http2()
+        .max_header_list_size(HEADER_BYTES)
+        .max_concurrent_streams(HTTP2_STREAMS);
 
     let mut connection = pin!(protocol.serve_connection(TokioIo::new(stream), requests));
     let ended = tokio::select! {
@@ -220,19 +230,21 @@ async fn answer(
     stop: Stop,
 ) -> Result<Response<StoppableBody>, Infallible> {
     let (method, uri, addr) = (request.method().clone(), request.uri().clone(), peer.addr);
-    request.extensions_mut().insert(peer);
+    if let Some(user) = peer.user {
+        request.extensions_mut().insert(user);
+    }
     let response = service.oneshot(request.map(Body::new)).await?;
     let target = uri.path_and_query().map_or("*", |it| it.as_str());
     tracing::debug!(target: "fake_apiserver::request", "{addr} {method} {target} {}", response.status().as_u16());
     Ok(response.map(|body| StoppableBody::new(body, stop)))
 }
 
-/// Who sent a request, as an extension of it.
+/// The other end of a connection.
 #[derive(Clone, Debug)]
-pub(crate) struct Peer {
-    /// The other end of the socket.
-    pub(crate) addr: SocketAddr,
-    // A verified client certificate (CN is the user, each O a group) goes here once `tls` asks for one.
+struct Peer {
+    addr: SocketAddr,
+    /// Whom a client certificate names; an extension of each request.
+    user: Option<UserInfo>,
 }
 
 /// What comes before HTTP on a new connection.
@@ -347,6 +359,7 @@ mod tests {
                 Body::from_stream(event.chain(futures::stream::pending()))
             }
             "/hold" => std::future::pending().await,
+            "/user" => Body::from(format!("{:?}\n", request.extensions().get::<UserInfo>())),
             path => Body::from(format!("you asked for {path}")),
         };
         Ok(Response::new(body))
@@ -437,34 +450,84 @@ mod tests {
     }
 
     #[cfg(feature = "tls")]
-    #[tokio::test]
-    async fn tls_is_trusted_through_the_certificate_authority() {
+    mod tls {
+        use std::sync::Arc;
+
         use tokio_rustls::TlsConnector;
-        use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, pem::PemObject};
+        use tokio_rustls::rustls::pki_types::pem::PemObject;
+        use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
         use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
 
-        let serving = start(Transport::Https).await;
-        let ca = CertificateDer::from_pem_slice(serving.ca_certificate().expect("TLS has one").as_bytes());
-        let mut roots = RootCertStore::empty();
-        roots.add(ca.expect("it is PEM")).expect("it is an authority");
-        let mut config = ClientConfig::builder_with_provider(ring::default_provider().into())
-            .with_safe_default_protocol_versions()
-            .expect("the provider has them")
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        let connector = TlsConnector::from(std::sync::Arc::new(config));
-        for name in ["127.0.0.1", "localhost", "::1"] {
+        use super::*;
+
+        /// A client that trusts the server, and shows these certificates if there are some.
+        fn connector(serving: &Serving, shown: Option<&Credentials>) -> TlsConnector {
+            let ca = CertificateDer::from_pem_slice(serving.ca_certificate().expect("TLS has one").as_bytes());
+            let mut roots = RootCertStore::empty();
+            roots.add(ca.expect("it is PEM")).expect("it is an authority");
+            let config = ClientConfig::builder_with_provider(ring::default_provider().into())
+                .with_safe_default_protocol_versions()
+                .expect("the provider has them")
+                .with_root_certificates(roots);
+            let config = match shown {
+                Some(Credentials { certificate, key, .. }) => {
+                    let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).expect("it is PEM")];
+                    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).expect("it is PEM");
+                    config.with_client_auth_cert(chain, key).expect("they belong together")
+                }
+                None => config.with_no_client_auth(),
+            };
+            TlsConnector::from(Arc::new(config))
+        }
+
+        async fn get(serving: &Serving, name: &'static str, path: &str, shown: Option<&Credentials>) -> String {
             let stream = TcpStream::connect(serving.addr()).await.expect("it listens");
             let name = ServerName::try_from(name).expect("it is a name");
-            let mut stream = connector.connect(name, stream).await.expect("it is trusted");
-            stream
-                .write_all(b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n")
+            let mut stream = connector(serving, shown)
+                .connect(name, stream)
                 .await
-                .expect("it reads");
-            read_until(&mut stream, "you asked for /a").await;
+                .expect("it is trusted");
+            let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+            stream.write_all(request.as_bytes()).await.expect("it reads");
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await.expect("the end is announced");
+            answer
         }
-        assert!(serving.url().starts_with("https://127.0.0.1:"));
-        assert!(serving.kubeconfig().contains("certificate-authority-data: "));
+
+        #[tokio::test]
+        async fn the_server_is_trusted_by_its_names() {
+            let serving = start(Transport::Https).await;
+            for name in ["127.0.0.1", "localhost", "::1"] {
+                let answer = get(&serving, name, "/a", None).await;
+                assert!(answer.ends_with("you asked for /a"), "{answer}");
+            }
+            assert!(serving.url().starts_with("https://127.0.0.1:"));
+            assert!(serving.kubeconfig().contains("certificate-authority-data: "));
+        }
+
+        #[tokio::test]
+        async fn a_client_certificate_names_the_user() {
+            let serving = start(Transport::Https).await;
+            let answer = get(&serving, "localhost", "/user", None).await;
+            assert!(answer.ends_with("None\n"), "{answer}");
+
+            let answer = get(&serving, "localhost", "/user", serving.credentials.as_ref()).await;
+            let admin = r#"Some(UserInfo { name: "kubernetes-admin", groups: ["system:masters"] })"#;
+            assert!(answer.contains(admin), "{answer}");
+        }
+
+        #[tokio::test]
+        async fn a_certificate_of_another_authority_is_refused() {
+            let serving = start(Transport::Https).await;
+            let other = start(Transport::Https).await;
+            let stream = TcpStream::connect(serving.addr()).await.expect("it listens");
+            let name = ServerName::try_from("localhost").expect("it is a name");
+            let connector = connector(&serving, other.credentials.as_ref());
+            // In TLS 1.3 the client learns of it when it reads first.
+            if let Ok(mut stream) = connector.connect(name, stream).await {
+                let read = stream.read(&mut [0]).await;
+                assert!(read.is_err(), "{read:?}");
+            }
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! TLS: a certificate authority and a server certificate made for one server, and gone with it.
 
+mod subject;
+
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,8 +12,10 @@ use rcgen::{
 };
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
-use tokio_rustls::rustls::{self, ServerConfig};
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::{self, RootCertStore, ServerConfig, ServerConnection};
 
+use crate::api::user::UserInfo;
 use crate::kubeconfig::Credentials;
 
 type Authority = CertifiedIssuer<'static, KeyPair>;
@@ -40,7 +44,7 @@ impl Identity {
         let authority = authority().map_err(failed)?;
         let (server, server_key) = server_certificate(&authority, address).map_err(failed)?;
         let (admin, admin_key) = admin_certificate(&authority).map_err(failed)?;
-        let config = server_config(server.der().clone(), &server_key).map_err(io::Error::other)?;
+        let config = server_config(&authority, server.der().clone(), &server_key).map_err(io::Error::other)?;
         Ok(Self {
             credentials: Credentials {
                 ca: authority.pem(),
@@ -52,9 +56,14 @@ impl Identity {
     }
 }
 
+/// The user whose certificate was verified in the handshake, if the client showed one.
+pub(crate) fn user(connection: &ServerConnection) -> Option<UserInfo> {
+    subject::user(connection.peer_certificates()?.first()?)
+}
+
 fn authority() -> Result<Authority, rcgen::Error> {
     let mut params = CertificateParams::default();
-    params.distinguished_name = subject(&[(DnType::CommonName, "fake-apiserver-ca")]);
+    params.distinguished_name = subject_name(&[(DnType::CommonName, "fake-apiserver-ca")]);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![
         KeyUsagePurpose::DigitalSignature,
@@ -70,14 +79,14 @@ fn server_certificate(authority: &Authority, address: IpAddr) -> Result<(Certifi
         names.push(address.to_string());
     }
     let mut params = CertificateParams::new(names)?;
-    params.distinguished_name = subject(&[(DnType::CommonName, "fake-apiserver")]);
+    params.distinguished_name = subject_name(&[(DnType::CommonName, "fake-apiserver")]);
     sign(authority, params, ExtendedKeyUsagePurpose::ServerAuth)
 }
 
 fn admin_certificate(authority: &Authority) -> Result<(Certificate, KeyPair), rcgen::Error> {
     let (user, group) = ADMIN;
     let mut params = CertificateParams::default();
-    params.distinguished_name = subject(&[(DnType::OrganizationName, group), (DnType::CommonName, user)]);
+    params.distinguished_name = subject_name(&[(DnType::OrganizationName, group), (DnType::CommonName, user)]);
     sign(authority, params, ExtendedKeyUsagePurpose::ClientAuth)
 }
 
@@ -95,18 +104,29 @@ fn sign(
     Ok((certificate, key))
 }
 
-fn server_config(certificate: CertificateDer<'static>, key: &KeyPair) -> Result<ServerConfig, rustls::Error> {
+fn server_config(
+    authority: &Authority,
+    certificate: CertificateDer<'static>,
+    key: &KeyPair,
+) -> Result<ServerConfig, rustls::Error> {
+    let provider = Arc::new(ring::default_provider());
+    let mut roots = RootCertStore::empty();
+    roots.add(authority.der().clone())?;
+    // A client may show a certificate; one that the authority did not sign fails the handshake.
+    let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
+        .allow_unauthenticated()
+        .build()
+        .map_err(|err| rustls::Error::General(err.to_string()))?;
     let key = PrivatePkcs8KeyDer::from(key.serialize_der());
-    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
-        // Client certificates are not asked for yet; `serve::Peer` is where one that was verified here belongs.
-        .with_no_client_auth()
+        .with_client_cert_verifier(clients)
         .with_single_cert(vec![certificate], key.into())?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)
 }
 
-fn subject(parts: &[(DnType, &str)]) -> DistinguishedName {
+fn subject_name(parts: &[(DnType, &str)]) -> DistinguishedName {
     let mut name = DistinguishedName::new();
     for (kind, text) in parts {
         name.push(kind.clone(), *text);

@@ -143,7 +143,7 @@ impl Step<'_> {
 
 /// Reads a transcript. A line that starts with `$` is a command, and those below it are about it: `<` is its input, `!`
 /// is on stderr and the command fails, `?` is on stderr and it does not, `~` is a line somewhere on stdout, and all else
-/// is the whole of stdout. `*` stands for anything within a line; how wide columns are does not matter.
+/// is the whole of stdout. `*` stands for anything within a line and a last `...` for any lines; how wide columns are does not matter.
 fn steps(transcript: &str) -> Vec<Step<'_>> {
     let mut steps: Vec<Step<'_>> = Vec::new();
     for line in transcript.lines().filter(|line| !line.trim().is_empty()) {
@@ -188,7 +188,14 @@ fn words(line: &str) -> Vec<String> {
 }
 
 fn same_lines(text: &str, patterns: &[&str]) -> bool {
-    let lines: Vec<_> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    let mut lines: Vec<_> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    let patterns = match patterns.split_last() {
+        Some((&"...", first)) => {
+            lines.truncate(first.len());
+            first
+        }
+        _ => patterns,
+    };
     lines.len() == patterns.len() && lines.iter().zip(patterns).all(|(line, pattern)| matches(pattern, line))
 }
 
@@ -413,16 +420,7 @@ configmap/ssa serverside-applied
 $ apply --server-side --field-manager=other -f -
 < {kind: ConfigMap, apiVersion: v1, metadata: {name: ssa}, data: {a: "2"}}
 ! error: Apply failed with 1 conflict: conflict with "kubectl": .data.a
-! Please review the fields above--they currently have other managers. Here*
-! are the ways you can resolve this warning:
-! * If you intend to manage all of these fields, please re-run the apply*
-! *
-! *
-! *
-! *
-! *
-! *
-! *
+! ...
 $ apply --server-side --field-manager=other --force-conflicts -f -
 < {kind: ConfigMap, apiVersion: v1, metadata: {name: ssa}, data: {a: "2"}}
 configmap/ssa serverside-applied
@@ -446,8 +444,8 @@ deployment.apps/web scaled
 $ get deployment web -o jsonpath={.spec.replicas}
 3
 $ get deployment web --subresource=scale
-NAME   DESIRED   AVAILABLE
-web    3         0
+NAME   DESIRED   AVAILABLE   AGE
+web    3         0           *s
 $ set image deployment/web web=web:2
 deployment.apps/web image updated
 $ get deployments

@@ -2,6 +2,7 @@
 
 pub mod resource;
 pub mod request_info;
+pub mod user;
 pub mod options;
 pub mod object;
 pub mod field;

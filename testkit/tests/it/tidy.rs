@@ -42,8 +42,8 @@ const SERVER_ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("client", &["api", "server"]),
-    ("serve", &["tasks", "tls", "kubeconfig"]),
-    ("tls", &["kubeconfig"]),
+    ("serve", &["api", "tasks", "tls", "kubeconfig"]),
+    ("tls", &["api", "kubeconfig"]),
     ("kubeconfig", &[]),
     ("load", &["endpoints"]),
 ];
