@@ -2,9 +2,12 @@
 
 pub mod api;
 mod endpoints;
+mod faults;
+mod registry;
 mod storage;
 mod watch;
-mod registry;
+#[cfg(feature = "client")]
+mod client;
 mod server;
 mod serve;
 #[cfg(feature = "tls")]
@@ -14,5 +17,8 @@ pub mod load;
 mod entropy;
 mod tasks;
 
+pub use api::request_info::{RequestInfo, Verb};
+pub use endpoints::journal::{Entry, Journal, RecordedEvent, RecordedRequest};
+pub use faults::{Fault, FaultGuard, Seen, Verdict, WatchEventKind, WatchHandle};
 pub use serve::Serving;
-pub use server::{ApiServer, ApiServerBuilder, LoadError};
+pub use server::{ApiServer, ApiServerBuilder, LoadError, Snapshot};

@@ -10,7 +10,8 @@ use crate::api::json::syntax_error;
 use crate::api::options::{DeleteOptions, FieldValidation};
 use crate::api::status::Status;
 use crate::registry::body::{self, Decoded};
-use crate::registry::scheme::{Row, Scheme};
+use crate::registry::decode;
+use crate::registry::scheme::Row;
 
 /// Who serves a row, as negotiation asks.
 pub(crate) fn served(row: &Row) -> Served {
@@ -18,24 +19,24 @@ pub(crate) fn served(row: &Row) -> Served {
 }
 
 /// The body of POST or PUT as an object of the row's kind.
-pub(crate) fn object(
-    scheme: &Scheme,
-    row: &Row,
-    call: &Call,
-    validation: FieldValidation,
-) -> Result<Decoded, Status> {
+pub(crate) fn object(row: &Row, call: &Call, validation: FieldValidation) -> Result<Decoded, Status> {
     let kind = row.info.kind.as_ref();
     match body_form(call.header(&CONTENT_TYPE), served(row))? {
-        BodyForm::Json => {
-            let value = body::parse(&call.body, kind)?;
-            body::decode(scheme, row, value, &call.body, validation)
-        }
+        BodyForm::Json => body::read(row, decode::parse(&call.body, kind)?, &call.body, validation),
         BodyForm::Yaml => {
-            let value = yaml::parse(&call.body).map_err(|why| body::unrecognized(&call.body, kind, &why))?;
-            let text = serde_json::to_vec(&value).unwrap_or_default();
-            body::decode(scheme, row, value, &text, validation)
+            let text = yaml_as_json(&call.body, validation)?;
+            body::read(row, decode::parse(&text, kind)?, &text, validation)
         }
         BodyForm::Protobuf => Err(protobuf_refused()),
+    }
+}
+
+/// A YAML body as the JSON text the rest of the server reads.
+fn yaml_as_json(body: &[u8], validation: FieldValidation) -> Result<Vec<u8>, Status> {
+    let parsed = yaml::parse(body).map_err(Status::bad_request)?;
+    match parsed.strict_error().filter(|_| validation == FieldValidation::Strict) {
+        Some(error) => Err(Status::bad_request(error)),
+        None => Ok(serde_json::to_vec(&parsed.value).unwrap_or_default()),
     }
 }
 
@@ -43,8 +44,8 @@ pub(crate) fn object(
 pub(crate) fn any(row: &Row, call: &Call) -> Result<Value, Status> {
     let kind = row.info.kind.as_ref();
     match body_form(call.header(&CONTENT_TYPE), served(row))? {
-        BodyForm::Json => body::parse(&call.body, kind),
-        BodyForm::Yaml => yaml::parse(&call.body).map_err(|why| body::unrecognized(&call.body, kind, &why)),
+        BodyForm::Json => decode::parse(&call.body, kind).map(|object| Value::Object(object.0)),
+        BodyForm::Yaml => yaml::parse(&call.body).map(|parsed| parsed.value).map_err(Status::bad_request),
         BodyForm::Protobuf => Err(protobuf_refused()),
     }
 }
@@ -59,7 +60,7 @@ pub(crate) fn delete_options(row: &Row, call: &Call) -> Result<DeleteOptions, St
             let why = syntax_error(&call.body).unwrap_or_else(|| error.to_string());
             Status::bad_request(format!("couldn't get version/kind; json parse error: {why}"))
         })?,
-        BodyForm::Yaml => yaml::parse(&call.body).map_err(Status::bad_request)?,
+        BodyForm::Yaml => yaml::parse(&call.body).map_err(Status::bad_request)?.value,
         BodyForm::Protobuf => return Err(protobuf_refused()),
     };
     check_delete_options(row, &value)?;
@@ -78,14 +79,14 @@ fn check_delete_options(row: &Row, value: &Value) -> Result<(), Status> {
         )));
     }
     let Value::Object(map) = value else {
-        let found = body::type_name(value);
+        let found = type_name(value);
         let why = format!("json: cannot unmarshal {found} into Go value of type v1.DeleteOptions");
         return Err(Status::bad_request(why));
     };
     let wrong = |field: &str, go_type: &str, is_right: &dyn Fn(&Value) -> bool| match map.get(field) {
         Some(value) if !value.is_null() && !is_right(value) => Err(Status::bad_request(format!(
             "json: cannot unmarshal {} into Go struct field DeleteOptions.{field} of type {go_type}",
-            body::type_name(value)
+            type_name(value)
         ))),
         _ => Ok(()),
     };
@@ -99,4 +100,16 @@ fn check_delete_options(row: &Row, value: &Value) -> Result<(), Status> {
 fn protobuf_refused() -> Status {
     let why = "the fake API server does not read protobuf bodies: ask the client to send application/json";
     Status::new(415, "UnsupportedMediaType", why)
+}
+
+/// What Go calls a JSON value.
+fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
 }

@@ -17,7 +17,7 @@ use crate::api::request_info::{RequestInfo, Verb};
 use crate::api::status::Status;
 use crate::registry::scheme::Row;
 use crate::registry::write::{Answer, WriteRequest, Written};
-use crate::registry::{body, subresources};
+use crate::registry::subresources;
 
 /// Answers a request for a resource.
 pub(crate) async fn handle(
@@ -78,8 +78,7 @@ async fn watch(
 async fn create(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -> Result<Response<Body>, Status> {
     let form = form(call, row, Route::Object)?;
     let options = WriteOptions::parse(&call.query, WriteKind::Create)?;
-    let scheme = server.registry.scheme();
-    let decoded = decode::object(&scheme, row, call, options.field_validation)?;
+    let decoded = decode::object(row, call, options.field_validation)?;
     let request = WriteRequest { row, info, options: &options, user_agent: call.user_agent() };
     let written = server.registry.create(&request, decoded).await?;
     answer(server, call, row, &form, written)
@@ -88,8 +87,7 @@ async fn create(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) 
 async fn update(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -> Result<Response<Body>, Status> {
     let form = form(call, row, Route::Object)?;
     let options = WriteOptions::parse(&call.query, WriteKind::Update)?;
-    let scheme = server.registry.scheme();
-    let decoded = decode::object(&scheme, row, call, options.field_validation)?;
+    let decoded = decode::object(row, call, options.field_validation)?;
     let request = WriteRequest { row, info, options: &options, user_agent: call.user_agent() };
     let written = server.registry.update(&request, decoded).await?;
     answer(server, call, row, &form, written)
@@ -114,11 +112,13 @@ async fn patch(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -
 
 /// The body of an apply: YAML, of which JSON is a part.
 fn applied(row: &Row, call: &Call, options: &WriteOptions) -> Result<(Object, Vec<String>), Status> {
-    let value = yaml::parse(&call.body).map_err(|why| Status::bad_request(format!("error decoding YAML: {why}")))?;
-    let Value::Object(map) = value else {
-        return Err(Status::bad_request("error decoding YAML: an applied configuration must be an object"));
-    };
-    body::check_applied(row, Object(map), options.field_validation)
+    let parsed = yaml::parse(&call.body)
+        .map_err(|why| Status::bad_request(format!("error decoding YAML: error converting YAML to JSON: {why}")))?;
+    let _ = (row, options);
+    match parsed.value {
+        Value::Object(map) => Ok((Object(map), parsed.duplicates)),
+        _ => Err(Status::bad_request("error decoding YAML: an applied configuration must be an object")),
+    }
 }
 
 async fn delete(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -> Result<Response<Body>, Status> {
@@ -174,8 +174,7 @@ async fn other_subresource(
 async fn review(server: &Endpoints, call: &Call, row: &Row) -> Result<Response<Body>, Status> {
     let form = form(call, row, Route::Object)?;
     let options = WriteOptions::parse(&call.query, WriteKind::Create)?;
-    let scheme = server.registry.scheme();
-    let decoded = decode::object(&scheme, row, call, options.field_validation)?;
+    let decoded = decode::object(row, call, options.field_validation)?;
     let written = server.registry.review(row, decoded)?;
     answer(server, call, row, &form, written)
 }

@@ -31,7 +31,7 @@ impl Change for Patched<'_> {
                 patch::strategic_patch(document, self.body, self.row.schema())?
             }
         };
-        body::decode_patched(self.row, patched, self.validation)
+        body::read_patched(self.row, patched, self.validation)
     }
 }
 
@@ -50,7 +50,7 @@ impl Applied<'_> {
         let manager = self.request.manager(self.manager, self.now);
         let force = self.request.options.force.unwrap_or(false);
         let merged = managed_fields::apply(row.schema(), live, self.configuration, &manager, force)?;
-        let mut decoded = body::decode_patched(row, Value::Object(merged.0), FieldValidation::Ignore)?;
+        let mut decoded = body::read_patched(row, Value::Object(merged.0), FieldValidation::Ignore)?;
         decoded.warnings.extend_from_slice(self.warnings);
         Ok(decoded)
     }

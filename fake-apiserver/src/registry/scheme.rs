@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use crate::api::object::Object;
 use crate::api::resource::ResourceInfo;
-use crate::registry::custom::CustomVersion;
+use crate::registry::custom::definition::CustomVersion;
 use crate::registry::schema::{SchemaRef, builtin, resources};
 use crate::registry::strategy::Strategy;
 use crate::registry::{custom, kinds};
@@ -44,7 +44,7 @@ impl Row {
     fn builtin(info: &ResourceInfo) -> Self {
         let strategy = kinds::strategy(&info.group, &info.resource);
         let shape = builtin::shape_of(&info.group, &info.version, &info.kind);
-        let is_storage_version = strategy.storage_version().is_none_or(|it| it == info.api_version());
+        let is_storage_version = strategy.stored_api_version().is_none_or(|it| it == info.api_version());
         Self::new(info.clone(), is_storage_version, Kind::Builtin { shape, strategy })
     }
 
@@ -56,9 +56,11 @@ impl Row {
     fn new(info: ResourceInfo, is_storage_version: bool, kind: Kind) -> Self {
         let api_version = info.api_version();
         let head = format!("{{\"kind\":\"{}\",\"apiVersion\":\"{api_version}\",\"metadata\":{{", info.kind);
-        let storage = match (&*info.group, &*info.resource) {
-            // Both groups serve the same objects.
-            ("events.k8s.io", "events") => "events".into(),
+        let shared = match &kind {
+            Kind::Builtin { strategy, .. } => strategy.stored_as(),
+            Kind::Custom(_) => None,
+        };
+        let storage = match shared.unwrap_or((&*info.group, &*info.resource)) {
             ("", resource) => resource.into(),
             (group, resource) => format!("{group}/{resource}").into(),
         };
@@ -109,16 +111,28 @@ impl Row {
 
     /// Turns an object as it is stored into this version.
     pub(crate) fn from_storage(&self, object: &mut Object) {
-        if let (false, Some(stored)) = (self.is_storage_version, self.strategy().storage_version()) {
-            self.strategy().convert(object, stored, &self.api_version);
+        if let (false, Some(stored)) = (self.is_storage_version, self.strategy().stored_api_version()) {
+            object.insert("apiVersion".into(), stored.into());
+            self.strategy().convert(object, &self.api_version);
         }
         self.name_kind(object);
     }
 
     /// Turns an object of this version into the stored one.
     pub(crate) fn to_storage(&self, object: &mut Object) {
-        if let (false, Some(stored)) = (self.is_storage_version, self.strategy().storage_version()) {
-            self.strategy().convert(object, &self.api_version, stored);
+        if let (false, Some(stored)) = (self.is_storage_version, self.strategy().stored_api_version()) {
+            self.name_kind(object);
+            self.strategy().convert(object, stored);
+        }
+    }
+
+    /// What a write through a subresource cannot own: the parts it does not change (rule H10).
+    pub(crate) fn unowned_paths(&self, subresource: &str) -> &'static [&'static [&'static str]] {
+        match subresource {
+            "status" if self.is_custom() => &[&["spec"], &["metadata"]],
+            "status" => &[&["spec"]],
+            _ if self.info.subresource("status").is_some() => &[&["status"]],
+            _ => &[],
         }
     }
 

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::body::{self, Decoded};
+use super::decode;
 use super::scheme::Row;
 use super::update::Change;
 use super::write::{Answer, SuccessStatus, WriteRequest, Written};
@@ -85,7 +86,7 @@ impl Registry {
             (Some(kind), _) => self.patch(&write, kind, request.raw).await,
             (None, Some(value)) => {
                 let decoded =
-                    body::decode(&self.scheme(), request.row, value, request.raw, options.field_validation)?;
+                    read_value(request, value, &options)?;
                 self.update(&write, decoded).await
             }
             (None, None) => Err(request.unsupported()),
@@ -223,6 +224,15 @@ impl Registry {
         object.metadata_mut();
         Ok(Written { answer: Answer::Object(object), created: true, warnings })
     }
+}
+
+/// The body of a write to the whole object.
+fn read_value(request: &SubresourceRequest<'_>, value: Value, options: &WriteOptions) -> Result<Decoded, Status> {
+    let object = match value {
+        Value::Object(map) => Object(map),
+        _ => decode::parse(request.raw, &request.row.info.kind)?,
+    };
+    body::read(request.row, object, request.raw, options.field_validation)
 }
 
 /// `{"kind":"Status",…,"status":"Success","code":201}`

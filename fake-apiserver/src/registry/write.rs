@@ -75,7 +75,8 @@ impl Written {
 impl WriteRequest<'_> {
     /// Who owns the fields this write changes.
     pub(crate) fn manager<'b>(&'b self, name: &'b str, now: &'b str) -> Manager<'b> {
-        Manager { name, api_version: &self.row.api_version, subresource: &self.info.subresource, time: now }
+        let reset = self.row.unowned_paths(&self.info.subresource);
+        Manager { name, api_version: &self.row.api_version, subresource: &self.info.subresource, time: now, reset }
     }
 
     /// The manager's name: the parameter, else the first word of the user agent.
