@@ -247,7 +247,10 @@ impl Shape {
         if field.omits_zero() || (field.omits_empty() && (field.is_pointer() || !is_struct)) {
             return Unset::Absent;
         }
-        let is_nil = matches!(kind, Kind::List(_) | Kind::Map(_) | Kind::Bytes | Kind::Raw | Kind::Json);
+        let is_nil = matches!(
+            kind,
+            Kind::List(_) | Kind::Map(_) | Kind::Bytes | Kind::Raw | Kind::Json
+        );
         if field.is_pointer() || is_nil {
             Unset::Null
         } else {
