@@ -188,7 +188,8 @@ impl WatchBody {
         if let Some(shape) = self.row.shape()
             && self.view == View::Whole
         {
-            crate::registry::decode::fill_empty(shape, &mut object);
+            // An empty object of a Go type shows the fields it never omits; no type refuses an empty one.
+            let _ = crate::registry::decode::convert(shape, &mut object);
         }
         let shown = self.shown(object);
         event_line("BOOKMARK", &shown)

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::patch::Patched;
 use super::scheme::Row;
 use super::{custom, decode};
 use crate::api::field::{FieldErrors, FieldPath};
@@ -35,24 +36,26 @@ pub(crate) fn read(row: &Row, mut object: Object, raw: &[u8], validation: FieldV
 }
 
 /// The result of a patch as an object of the row's kind. What is wrong with it is a 422 that shows it (rules G8, L3).
-pub(crate) fn read_patched(row: &Row, value: Value, validation: FieldValidation) -> Result<Decoded, Status> {
+pub(crate) fn read_patched(row: &Row, patched: Patched, validation: FieldValidation) -> Result<Decoded, Status> {
+    let Patched { value, strict_errors, shown: patch } = patched;
     let text = value.to_string();
     let shown = |why: &str| {
         let mut errors = FieldErrors::new();
-        errors.invalid(FieldPath::new("patch"), text.as_str(), why);
+        errors.invalid(FieldPath::new("patch"), patch.as_deref().unwrap_or(&text), why);
         Status::invalid(&GroupKind { group: "".into(), kind: "".into() }, "", &errors)
     };
     let Value::Object(map) = value else {
         return Err(shown("json: cannot unmarshal patch into Go value of type map[string]interface {}"));
     };
     let mut object = Object(map);
-    let unknown = match (row.custom_version(), row.shape()) {
+    let mut unknown = match (row.custom_version(), row.shape()) {
         (Some(version), _) => custom::decode(version, &mut object, text.as_bytes(), FieldValidation::Warn)?,
         (None, Some(shape)) => {
             decode::convert_strictly(shape, &mut object, text.as_bytes(), validation).map_err(|why| shown(&why))?
         }
         (None, None) => Vec::new(),
     };
+    unknown.splice(0..0, strict_errors);
     if validation == FieldValidation::Strict && !unknown.is_empty() {
         return Err(shown(&format!("strict decoding error: {}", unknown.join(", "))));
     }

@@ -19,7 +19,7 @@ pub(crate) fn key_of(object: &Object) -> Key {
 /// Encodes an object of the storage version for storage; see [`Body`] for the form.
 pub(crate) fn encode(row: &Row, object: &Object) -> Result<Body, Status> {
     let mut out = Vec::with_capacity(512);
-    let mut write = |out: &mut Vec<u8>, key: &str, value: &Value| {
+    let write = |out: &mut Vec<u8>, key: &str, value: &Value| {
         // Writing JSON to memory cannot fail: keys are strings and numbers finite.
         let _ = serde_json::to_writer(&mut *out, key);
         out.push(b':');

@@ -22,7 +22,7 @@ impl Registry {
 
         let now = self.entropy.now_seconds();
         let name = request.manager_name();
-        managed_fields::track_update(row.schema(), None, &mut object, &request.manager(&name, &now));
+        managed_fields::track_update(&request.types(), None, &mut object, &request.manager(&name, &now));
         self.create_tracked(request, object, warnings).await
     }
 

@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use super::custom::{CustomResource, controller};
+use super::custom::controller;
+use super::custom::definition::CustomResource;
 use super::scheme::{CRDS, Row};
 use super::{Registry, codec};
 use crate::api::object::Object;

@@ -51,7 +51,7 @@ impl Registry {
             };
             if let Some(answer) = self.delete_once(row, &stored, options)? {
                 let policy_given = options.propagation_policy.is_some() || options.orphan_dependents.is_some();
-                let warnings = if policy_given { Vec::new() } else { row.strategy().deletion_warnings() };
+                let warnings = if policy_given { Vec::new() } else { deletion_warnings(row) };
                 return Ok(Written::updated(answer, warnings));
             }
         }
@@ -153,7 +153,8 @@ impl Registry {
         let first_mark = strategy.is_marked_before_deleted() && !old.is_terminating();
         match graceful {
             None if held || first_mark => {
-                mark(&mut object, self.entropy.now(), !first_mark || object.finalizers().next().is_some());
+                let with_grace = !first_mark || object.finalizers().next().is_some();
+                mark(&mut object, self.entropy.now(), with_grace);
                 strategy.prepare_for_deletion(&mut object);
                 Step::Mark(object)
             }
@@ -282,4 +283,16 @@ fn check_preconditions(row: &Row, stored: &Stored, options: &DeleteOptions) -> R
 fn with_version(mut object: Object, revision: u64) -> Object {
     object.metadata_mut().insert("resourceVersion".into(), revision.to_string().into());
     object
+}
+
+/// A Job's dependents stay unless the client says otherwise, which surprises people (rule B21).
+fn deletion_warnings(row: &Row) -> Vec<String> {
+    match (&*row.info.group, &*row.info.resource) {
+        ("batch", "jobs") => vec![
+            "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove \
+             them or set propagationPolicy=Orphan to suppress this warning"
+                .to_owned(),
+        ],
+        _ => Vec::new(),
+    }
 }

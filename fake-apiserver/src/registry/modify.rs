@@ -50,7 +50,8 @@ impl Applied<'_> {
         let manager = self.request.manager(self.manager, self.now);
         let force = self.request.options.force.unwrap_or(false);
         let merged = managed_fields::apply(row.schema(), live, self.configuration, &manager, force)?;
-        let mut decoded = body::read_patched(row, Value::Object(merged.0), FieldValidation::Ignore)?;
+        let patched = patch::Patched { value: Value::Object(merged.0), strict_errors: Vec::new(), shown: None };
+        let mut decoded = body::read_patched(row, patched, FieldValidation::Ignore)?;
         decoded.warnings.extend_from_slice(self.warnings);
         Ok(decoded)
     }

@@ -46,7 +46,7 @@ pub(crate) enum Items {
 
 impl Items {
     /// The objects in order.
-    pub(crate) fn iter(&self) -> Box<dyn Iterator<Item = &Arc<Stored>> + '_> {
+    pub(crate) fn iter(&self) -> Box<dyn Iterator<Item = &Arc<Stored>> + Send + '_> {
         match self {
             Items::Page(items) => Box::new(items.iter()),
             Items::All(all) => {

@@ -80,6 +80,11 @@ pub(crate) trait Strategy: Sync + Send {
         None
     }
 
+    /// Whether a write of `/status` may change labels; most kinds keep them (rule C6).
+    fn status_write_changes_labels(&self) -> bool {
+        false
+    }
+
     /// Warnings about a written object, each a `Warning: 299` header.
     fn warnings(&self, _object: &Object, _old: Option<&Object>) -> Vec<String> {
         Vec::new()

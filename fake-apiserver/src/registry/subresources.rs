@@ -416,10 +416,10 @@ impl Change for Scaled<'_> {
                 let document = Value::Object(self.paths.scale_of(old)?.0);
                 let body = self.request.raw;
                 match kind {
-                    PatchKind::Json => patch::json_patch(document, body)?,
-                    PatchKind::Merge => patch::merge_patch(document, body)?,
+                    PatchKind::Json => patch::json_patch(document, body)?.value,
+                    PatchKind::Merge => patch::merge_patch(document, body)?.value,
                     PatchKind::Strategic => {
-                        patch::strategic_patch(document, body, super::schema::SchemaRef::Deduced)?
+                        patch::strategic_patch(document, body, super::schema::SchemaRef::Deduced)?.value
                     }
                     PatchKind::Apply => return Err(self.request.unsupported()),
                 }

@@ -1,6 +1,7 @@
 //! PUT, and the write to an existing object that PATCH and apply share.
 
 use super::body::Decoded;
+use super::scheme::Row;
 use super::write::{Answer, WriteRequest, Written, refuse};
 use super::{Registry, codec, managed_fields, metadata};
 use crate::api::field::{FieldErrors, FieldPath};
@@ -12,7 +13,7 @@ use crate::storage::{Key, StoreError, Stored};
 const TRIES: usize = 8;
 
 /// How a write makes the new object from the old one, which is in the version asked for.
-pub(super) trait Change {
+pub(super) trait Change: Sync {
     /// The new object. It is asked again when the old one changed meanwhile.
     fn next(&self, old: &Object) -> Result<Decoded, Status>;
 
@@ -91,7 +92,7 @@ impl Registry {
         if !change.is_tracked() {
             let now = self.entropy.now_seconds();
             let name = request.manager_name();
-            managed_fields::track_update(row.schema(), Some(&old), &mut object, &request.manager(&name, &now));
+            managed_fields::track_update(&request.types(), Some(&old), &mut object, &request.manager(&name, &now));
         }
         check_version(request, &object, stored)?;
 
@@ -118,6 +119,24 @@ impl Registry {
             Ok(stored) => Ok(Some(Written::updated(Answer::Stored(stored), warnings))),
             Err(StoreError::NotFound | StoreError::Stale(_) | StoreError::Exists(_)) => Ok(None),
         }
+    }
+
+    /// Stores an object as it is, over the one that may be there, as if it had come from a dump of the store.
+    pub(crate) fn put(&self, row: &Row, mut object: Object) -> Result<(), Status> {
+        row.strategy().default(&mut object);
+        row.to_storage(&mut object);
+        let key = codec::key_of(&object);
+        for _ in 0..TRIES {
+            let body = codec::encode(row, &object)?;
+            let stored = match self.store.get(&row.storage, &key) {
+                Some(old) => self.replace(row, &old, body),
+                None => self.insert(row, key.clone(), body),
+            };
+            if stored.is_ok() {
+                return Ok(());
+            }
+        }
+        Err(Status::object_modified(&row.info.group_resource(), object.name()))
     }
 
     /// What the strategy and the rules of every object make of an update.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::managed_fields::{self, Manager};
+use super::managed_fields::{self, Manager, Types};
 use super::scheme::Row;
 use super::strategy::Context;
 use super::{Registry, codec};
@@ -77,6 +77,11 @@ impl WriteRequest<'_> {
     pub(crate) fn manager<'b>(&'b self, name: &'b str, now: &'b str) -> Manager<'b> {
         let reset = self.row.unowned_paths(&self.info.subresource);
         Manager { name, api_version: &self.row.api_version, subresource: &self.info.subresource, time: now, reset }
+    }
+
+    /// The type of the object, for its field owners.
+    pub(crate) fn types(&self) -> Types<'_> {
+        Types { schema: self.row.schema(), other: &|object, version| managed_fields::single_version(object, version) }
     }
 
     /// The manager's name: the parameter, else the first word of the user agent.

@@ -15,3 +15,5 @@ mod pattern;
 mod prune;
 mod unique;
 mod validate;
+pub(crate) mod controller;
+pub(crate) use controller::decode;

@@ -171,11 +171,6 @@ impl Structural {
         }
     }
 
-    /// Whether `name` is a property, rather than one of any other fields.
-    pub(crate) fn declares(&self, name: &str) -> bool {
-        self.properties.contains_key(name) || (self.is_resource && is_meta_field(name))
-    }
-
     /// What sort of value this is to server-side apply.
     pub(crate) fn form(&self) -> Form {
         if self.int_or_string {

@@ -60,6 +60,16 @@ impl std::fmt::Debug for Types<'_> {
 }
 
 /// For kinds that have one version: no other is known.
-pub(crate) fn single_version<'o>(_: &'o Object, _: &str) -> Option<(SchemaRef<'static>, Cow<'o, Object>)> {
+pub(crate) fn single_version<'a, 'o>(_: &'o Object, _: &str) -> Option<(SchemaRef<'a>, Cow<'o, Object>)> {
     None
+}
+
+pub(crate) fn apply(
+    _schema: SchemaRef<'_>,
+    _live: Option<&Object>,
+    applied: &Object,
+    _manager: &Manager<'_>,
+    _force: bool,
+) -> Result<Object, crate::api::status::Status> {
+    Ok(applied.clone())
 }
