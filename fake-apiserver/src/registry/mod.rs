@@ -1,6 +1,8 @@
 //! What a verb means. It knows storage and the vocabulary, and nothing of HTTP.
 
 pub(crate) mod schema;
+pub(crate) mod decode;
+pub(crate) mod quantity;
 pub(crate) mod strategy;
 pub(crate) mod kinds;
 pub(crate) mod custom;
