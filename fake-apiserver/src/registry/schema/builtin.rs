@@ -299,6 +299,16 @@ impl Shape {
         }
     }
 
+    /// The shape of the schema that a part of a CRD's schema may be.
+    pub(crate) fn alternative(&self) -> Option<&'static Shape> {
+        match self.kind {
+            Kind::SchemaOrArray(index) | Kind::SchemaOrBool(index) | Kind::SchemaOrStrings(index) => {
+                SHAPES.get(usize::from(index))
+            }
+            _ => None,
+        }
+    }
+
     /// How a list is merged by apply.
     pub(crate) fn list_type(&self) -> ListType<'static> {
         self.list
