@@ -2,6 +2,7 @@
 
 pub(crate) mod schema;
 pub(crate) mod strategy;
+pub(crate) mod metadata;
 pub(crate) mod kinds;
 pub(crate) mod custom;
 pub(crate) mod patch;

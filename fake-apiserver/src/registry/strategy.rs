@@ -30,11 +30,33 @@ pub(crate) struct Context<'a> {
 /// The part of an object's life that differs from kind to kind. Each method has the answer of most kinds; a kind that
 /// differs overrides it. Objects arrive decoded: kind and apiVersion set, unknown fields gone, types right.
 ///
-/// The order on create is: `default`, `prepare_for_create`, the rules of every object, `validate`; on update:
-/// `default`, `prepare_for_update`, the rules of every object, `validate_update`.
+/// The order on create is: `default`, `convert` to the stored version, `allocate`, `prepare_for_create`, the rules of
+/// every object, `validate`; on update: `default`, `convert`, `allocate`, `prepare_for_update`, the rules of every object,
+/// `validate_update`. All but `default` and `convert` see objects in the stored version only.
 pub(crate) trait Strategy: Sync + Send {
     /// Fills the defaults in, as the server does whenever it decodes an object of this kind (rule T6). Idempotent.
     fn default(&self, _object: &mut Object) {}
+
+    /// The `apiVersion` objects are stored in, for kinds that are served in several; `None`: the one they are served in.
+    fn stored_api_version(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// The group and resource that this one shares its storage with, as Events of both groups do.
+    fn stored_as(&self) -> Option<(&'static str, &'static str)> {
+        None
+    }
+
+    /// Rewrites an object of any served version as `api_version`. The versions of most kinds differ in name only.
+    fn convert(&self, object: &mut Object, api_version: &str) {
+        if object.api_version() != api_version {
+            object.insert("apiVersion".into(), api_version.into());
+        }
+    }
+
+    /// Allocates what must be unique across objects, such as a Service's cluster IP. Its errors are answered alone.
+    fn allocate(&self, _object: &mut Object, _old: Option<&Object>, _errors: &mut FieldErrors, _context: &Context<'_>) {
+    }
 
     /// Clears what a client may not set and sets what the server does, such as `status.phase`.
     /// `status` of kinds that have the subresource is already gone.
@@ -68,6 +90,17 @@ pub(crate) trait Strategy: Sync + Send {
         super::kinds::names::dns1123_subdomain(name, is_prefix)
     }
 
+    /// Whether finalizers must be Kubernetes' own or have a domain; custom resources are only warned (rule B25).
+    fn checks_finalizer_names(&self) -> bool {
+        true
+    }
+
+    /// Whether an update of the resource itself runs the checks of new metadata again, so that its errors come once
+    /// more in `causes`.
+    fn revalidates_metadata(&self) -> bool {
+        false
+    }
+
     /// Whether PUT without a resourceVersion overwrites (rule C1).
     fn allows_unconditional_update(&self) -> bool {
         true
@@ -90,12 +123,12 @@ pub(crate) trait Strategy: Sync + Send {
 
     /// Whether an update raises the generation: by default, when anything but metadata and status changed.
     fn raises_generation(&self, object: &Object, old: &Object) -> bool {
-        let outside = |it: &Object| {
-            let mut rest = it.clone();
-            rest.retain(|key, _| !matches!(key.as_str(), "metadata" | "status" | "kind" | "apiVersion"));
-            rest
-        };
-        outside(object) != outside(old)
+        let outside = |it: &&String| !matches!(it.as_str(), "metadata" | "status" | "kind" | "apiVersion");
+        let fields = |it: &Object| it.keys().filter(outside).count();
+        fields(object) != fields(old)
+            || object
+                .iter()
+                .any(|(key, value)| outside(&key) && old.get(key) != Some(value))
     }
 
     /// Propagation where neither the client nor a finalizer says (rule B19).
@@ -111,6 +144,12 @@ pub(crate) trait Strategy: Sync + Send {
 
     /// Changes the object when its deletion begins but finalizers or grace keep it, such as a Namespace's phase.
     fn prepare_for_deletion(&self, _object: &mut Object) {}
+
+    /// Whether the first delete only marks the object, with a deletionTimestamp and no grace period, even where no
+    /// finalizer keeps it; the next one deletes. So a Namespace goes (rule R4).
+    fn is_marked_before_deleted(&self) -> bool {
+        false
+    }
 
     /// Whether the kind itself still holds a terminating object, as `spec.finalizers` of a Namespace do (rule R4).
     fn holds_terminating(&self, _object: &Object) -> bool {

@@ -1,0 +1,121 @@
+//! Namespaces (rules R3 to R5).
+
+use serde_json::json;
+
+use super::access::{at, default_to, ensure_object, list, restore, text};
+use super::{labels, names, plain};
+use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::object::Object;
+use crate::registry::metadata;
+use crate::registry::strategy::{Context, FieldLabels, Strategy};
+
+/// The label every Namespace carries its name in.
+const NAME_LABEL: &str = "kubernetes.io/metadata.name";
+const KUBERNETES: &str = "kubernetes";
+
+/// The strategy of Namespaces, their status and their finalizers.
+#[derive(Debug)]
+pub(crate) struct Namespace;
+
+impl Strategy for Namespace {
+    fn default(&self, object: &mut Object) {
+        let name = object.name();
+        if !name.is_empty() && text_label(object) != name {
+            let name = name.to_owned();
+            ensure_object(object.metadata_mut(), "labels").insert(NAME_LABEL.into(), name.into());
+        }
+    }
+
+    fn prepare_for_create(&self, object: &mut Object, _context: &Context<'_>) {
+        // A generated name is not known yet when the object is decoded.
+        self.default(object);
+        object.insert("status".into(), json!({"phase": "Active"}));
+        let mut finalizers = list(object, "spec.finalizers").to_vec();
+        if !finalizers.iter().any(|it| it == KUBERNETES) {
+            finalizers.push(KUBERNETES.into());
+        }
+        ensure_object(object, "spec").insert("finalizers".into(), finalizers.into());
+    }
+
+    fn validate(&self, object: &Object, errors: &mut FieldErrors) {
+        for (index, name) in list(object, "spec.finalizers").iter().enumerate() {
+            let name = name.as_str().unwrap_or_default();
+            let path = || FieldPath::new("spec.finalizers").index(index);
+            labels::validate_key(name, &path(), errors);
+            metadata::validate_finalizer_name(name, path, errors);
+        }
+    }
+
+    fn prepare_for_update(&self, object: &mut Object, old: &Object, context: &Context<'_>) {
+        if context.subresource == "finalize" {
+            restore(object, old, "status");
+            return;
+        }
+        restore(object, old, "spec");
+        if context.subresource == "status" {
+            default_to(ensure_object(object, "status"), "phase", "Active");
+        } else {
+            restore(object, old, "status");
+        }
+    }
+
+    fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, context: &Context<'_>) {
+        match context.subresource {
+            "finalize" => self.validate(object, errors),
+            "status" => {
+                let (phase, path) = (text(object, "status.phase"), FieldPath::new("status.Phase"));
+                if at(old, "metadata.deletionTimestamp").is_none() {
+                    if phase != "Active" {
+                        errors.invalid(path, phase, "may only be 'Active' if `deletionTimestamp` is empty");
+                    }
+                } else if phase != "Terminating" {
+                    errors.invalid(
+                        path,
+                        phase,
+                        "may only be 'Terminating' if `deletionTimestamp` is not empty",
+                    );
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn validate_name(&self, name: &str, is_prefix: bool) -> Vec<String> {
+        names::dns1123_label(name, is_prefix)
+    }
+
+    fn returns_deleted_object(&self) -> bool {
+        true
+    }
+
+    fn is_marked_before_deleted(&self) -> bool {
+        true
+    }
+
+    fn prepare_for_deletion(&self, object: &mut Object) {
+        ensure_object(object, "status").insert("phase".into(), "Terminating".into());
+    }
+
+    fn holds_terminating(&self, object: &Object) -> bool {
+        !list(object, "spec.finalizers").is_empty()
+    }
+
+    fn forbids_deletion(&self, object: &Object) -> Option<String> {
+        let is_protected = matches!(object.name(), "default" | "kube-system" | "kube-public");
+        is_protected.then(|| "this namespace may not be deleted".to_owned())
+    }
+
+    fn field_labels(&self) -> FieldLabels {
+        plain::field_labels(&["status.phase"], false)
+    }
+
+    fn field_values(&self, object: &Object) -> Vec<(&'static str, String)> {
+        vec![("status.phase", text(object, "status.phase").to_owned())]
+    }
+}
+
+fn text_label(object: &Object) -> &str {
+    let labels = object.metadata().and_then(|meta| meta.get("labels"));
+    let label = labels.and_then(|labels| labels.get(NAME_LABEL));
+    label.and_then(serde_json::Value::as_str).unwrap_or_default()
+}
