@@ -1,6 +1,21 @@
 //! One strategy a built-in kind that needs one. It knows objects and nothing of storage or HTTP.
 
 pub(crate) mod names;
+pub(crate) mod view;
+pub(crate) mod check;
+pub(crate) mod pod;
+pub(crate) mod workload_rules;
+pub(crate) mod deployment;
+pub(crate) mod replica_set;
+pub(crate) mod stateful_set;
+pub(crate) mod daemon_set;
+pub(crate) mod job;
+pub(crate) mod job_policies;
+pub(crate) mod job_status;
+pub(crate) mod cron_job;
+pub(crate) mod cron;
+pub(crate) mod pod_template;
+pub(crate) mod workloads;
 pub(crate) mod labels;
 pub(crate) mod access;
 pub(crate) mod plain;
@@ -29,6 +44,8 @@ use plain::{CONDITIONAL, GENERATED, PLAIN, Plain, RETURNED};
 pub(crate) fn strategy(group: &str, resource: &str) -> &'static dyn Strategy {
     if let Some(workload) = workloads::workload_strategy(group, resource) {
         return workload;
+    if let Some(strategy) = workloads::workload_strategy(group, resource) {
+        return strategy;
     }
     match group {
         "" => core(resource),
@@ -110,4 +127,9 @@ static GENERATED_RETURNED: Plain = Plain {
 static CONDITIONAL_RETURNED: Plain = Plain {
     returns_deleted: true,
     ..CONDITIONAL
+};
+static ROLES: Plain = Plain {
+    create_on_update: true,
+    name: names::path_segment,
+    ..PLAIN
 };

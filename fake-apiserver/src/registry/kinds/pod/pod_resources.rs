@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
+
 use super::amount::Amount;
 use crate::registry::kinds::view::{JsonMap, items, object, object_made, object_mut, object_or_empty, text};
 
@@ -19,7 +21,7 @@ pub(super) fn default_pod_resources(spec: &mut JsonMap) {
         return;
     }
     let requests = object(spec, "resources").map(|own| object_or_empty(own, "requests"));
-    let mut missing: Vec<(String, serde_json::Value)> = Vec::new();
+    let mut missing: Vec<(String, Value)> = Vec::new();
     for (resource, limit) in limits {
         if is_pod_level(resource) && requests.is_none_or(|requests| !requests.contains_key(resource)) {
             let asked = containers_ask(spec, resource).filter(|_| !resource.starts_with("hugepages-"));
@@ -40,48 +42,51 @@ pub(super) fn default_pod_resources(spec: &mut JsonMap) {
     }
 }
 
-/// What the containers together request: the sum of those that run, or more where one init container asks for more.
-fn containers_ask(spec: &JsonMap, resource: &str) -> Option<serde_json::Value> {
+fn containers_ask(spec: &JsonMap, resource: &str) -> Option<Value> {
+    requested(spec, "requests", resource).map(|(_, written)| Value::String(written))
+}
+
+/// What the containers together request, or are limited to: the sum of those that run, or more where one init
+/// container asks for more. The amount, and how it is written.
+pub(super) fn requested(spec: &JsonMap, which: &str, resource: &str) -> Option<(Amount, String)> {
     let asked = |container: &JsonMap| -> Option<(Amount, String)> {
-        let request = object(container, "resources").and_then(|own| object(own, "requests"))?;
-        let written = request.get(resource)?.as_str()?;
+        let asked = object(container, "resources").and_then(|own| object(own, which))?;
+        let written = asked.get(resource)?.as_str()?;
         Some((Amount::parse(written)?, written.to_owned()))
     };
     let mut total: Option<(Amount, String)> = None;
-    let mut add = |amount: (Amount, String), total: &mut Option<(Amount, String)>| {
-        *total = Some(match total.take() {
-            None => amount,
-            Some((sum, written)) => {
-                let sum = sum.plus(amount.0);
-                (sum, sum.written_like(&written))
-            }
-        });
-    };
-    let mut peak: Option<(Amount, String)> = None;
     let mut sidecars: Option<(Amount, String)> = None;
-    for (_, container) in items(spec, "initContainers") {
-        let Some(own) = asked(container) else { continue };
-        let mut with_sidecars = sidecars.clone();
-        add(own.clone(), &mut with_sidecars);
-        if text(container, "restartPolicy") == "Always" {
-            sidecars = with_sidecars.clone();
-            add(own, &mut total);
-        }
-        if with_sidecars.as_ref().map(|it| it.0) > peak.as_ref().map(|it| it.0) {
-            peak = with_sidecars;
-        }
-    }
+    let mut peak: Option<(Amount, String)> = None;
     for (_, container) in items(spec, "containers") {
         if let Some(own) = asked(container) {
-            add(own, &mut total);
+            total = Some(sum(total.take(), own));
         }
     }
-    let most = if peak.as_ref().map(|it| it.0) > total.as_ref().map(|it| it.0) {
-        peak
-    } else {
-        total
-    };
-    most.map(|(_, written)| serde_json::Value::String(written))
+    for (_, container) in items(spec, "initContainers") {
+        let Some(own) = asked(container) else { continue };
+        let together = sum(sidecars.clone(), own.clone());
+        if text(container, "restartPolicy") == "Always" {
+            sidecars = Some(together.clone());
+            total = Some(sum(total.take(), own));
+        }
+        if peak.as_ref().is_none_or(|peak| together.0 > peak.0) {
+            peak = Some(together);
+        }
+    }
+    match (total, peak) {
+        (Some(total), Some(peak)) => Some(if peak.0 > total.0 { peak } else { total }),
+        (total, peak) => total.or(peak),
+    }
+}
+
+fn sum(so_far: Option<(Amount, String)>, own: (Amount, String)) -> (Amount, String) {
+    match so_far {
+        None => own,
+        Some((amount, written)) => {
+            let amount = amount.plus(own.0);
+            (amount, amount.written_like(&written))
+        }
+    }
 }
 
 /// `status.qosClass` of a pod (rule C5).

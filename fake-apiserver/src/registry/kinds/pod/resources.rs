@@ -1,7 +1,7 @@
 //! Requests and limits: known names, whole numbers where needed, requests within limits.
 
 use super::amount::Amount;
-use crate::api::field::{FieldErrors, FieldPath, FieldError, FieldErrorKind};
+use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, FieldPath};
 use crate::registry::kinds::check::{NEGATIVE, optional_label, wrong};
 use crate::registry::kinds::names;
 use crate::registry::kinds::view::{JsonMap, is_set, items, object_or_empty, text};
@@ -58,7 +58,10 @@ pub(super) fn validate_resources(
     path: &FieldPath,
     errors: &mut FieldErrors,
 ) {
-    let (limits, requests) = (object_or_empty(resources, "limits"), object_or_empty(resources, "requests"));
+    let (limits, requests) = (
+        object_or_empty(resources, "limits"),
+        object_or_empty(resources, "requests"),
+    );
     for (name, value) in limits {
         let written = value.as_str().unwrap_or_default();
         validate_entry(name, written, owner, || path.child("limits").key(name), errors);
@@ -79,7 +82,10 @@ pub(super) fn validate_resources(
                 errors.invalid(path.child("requests"), written, detail);
             }
         } else if !overcommits {
-            errors.required(path.child("limits"), "Limit must be set for non overcommitable resources");
+            errors.required(
+                path.child("limits"),
+                "Limit must be set for non overcommitable resources",
+            );
         }
         validate_huge_pages(name, written, || path.child("requests").key(name), errors);
     }
@@ -183,7 +189,9 @@ fn validate_claims(resources: &JsonMap, known: &[&str], path: &FieldPath, errors
             if seen.contains(&key) {
                 errors.duplicate(path.clone(), key.as_str());
             } else if request.is_empty() {
-                let parts = seen.iter().filter(|it| it.split_once('/').is_some_and(|(first, _)| first == name));
+                let parts = seen
+                    .iter()
+                    .filter(|it| it.split_once('/').is_some_and(|(first, _)| first == name));
                 parts.for_each(|_| errors.duplicate(path.clone(), name));
             }
             seen.push(key);
