@@ -16,6 +16,12 @@ pub(crate) mod endpoint_slice;
 pub(crate) mod lease;
 pub(crate) mod role;
 pub(crate) mod role_binding;
+pub(crate) mod persistent_volume_claim;
+pub(crate) mod persistent_volume;
+pub(crate) mod limit_range;
+pub(crate) mod resource_quota;
+pub(crate) mod pod_disruption_budget;
+pub(crate) mod event;
 
 use crate::registry::strategy::Strategy;
 use plain::{CONDITIONAL, GENERATED, PLAIN, Plain, RETURNED};
@@ -36,14 +42,14 @@ pub(crate) fn strategy(group: &str, resource: &str) -> &'static dyn Strategy {
         },
         "discovery.k8s.io" => &endpoint_slice::EndpointSlice,
         "flowcontrol.apiserver.k8s.io" => &GENERATED,
-        "events.k8s.io" => &CREATED,
+        "events.k8s.io" => &event::Event { is_new: true },
         "internal.apiserver.k8s.io" | "storagemigration.k8s.io" => &CONDITIONAL,
         "networking.k8s.io" => match resource {
             "ingresses" | "ingressclasses" | "networkpolicies" => &GENERATED,
             _ => &PLAIN,
         },
         "node.k8s.io" => &CREATED_CONDITIONAL,
-        "policy" => &GENERATED_CONDITIONAL,
+        "policy" => &pod_disruption_budget::PodDisruptionBudget,
         "rbac.authorization.k8s.io" => match resource {
             "roles" => &role::Role { is_cluster: false },
             "clusterroles" => &role::Role { is_cluster: true },
@@ -76,17 +82,16 @@ fn core(resource: &str) -> &'static dyn Strategy {
         "nodes" => &node::Node,
         "endpoints" => &endpoints::Endpoints,
         "serviceaccounts" => &service_account::ServiceAccount,
-        "limitranges" | "events" => &CREATED,
+        "events" => &event::Event { is_new: false },
+        "limitranges" => &limit_range::LimitRange,
         "services" => &service::Service,
-        "persistentvolumes" | "persistentvolumeclaims" | "resourcequotas" => &RETURNED,
+        "persistentvolumes" => &persistent_volume::PersistentVolume,
+        "persistentvolumeclaims" => &persistent_volume_claim::PersistentVolumeClaim,
+        "resourcequotas" => &resource_quota::ResourceQuota,
         _ => &PLAIN,
     }
 }
 
-static CREATED: Plain = Plain {
-    create_on_update: true,
-    ..PLAIN
-};
 static CREATED_CONDITIONAL: Plain = Plain {
     create_on_update: true,
     ..CONDITIONAL
