@@ -22,6 +22,7 @@ pub(crate) mod limit_range;
 pub(crate) mod resource_quota;
 pub(crate) mod pod_disruption_budget;
 pub(crate) mod event;
+pub(crate) mod horizontal_pod_autoscaler;
 pub(crate) mod ingress;
 pub(crate) mod ingress_class;
 pub(crate) mod network_policy;
@@ -43,6 +44,7 @@ pub(crate) fn strategy(group: &str, resource: &str) -> &'static dyn Strategy {
         "" => core(resource),
         "admissionregistration.k8s.io" => admission(resource),
         "apiregistration.k8s.io" => &CONDITIONAL,
+        "autoscaling" => &horizontal_pod_autoscaler::HorizontalPodAutoscaler,
         "certificates.k8s.io" => certificates(resource),
         "coordination.k8s.io" => match resource {
             "leases" => &lease::Lease,
@@ -138,3 +140,6 @@ static CONDITIONAL_RETURNED: Plain = Plain {
     returns_deleted: true,
     ..CONDITIONAL
 };
+
+#[cfg(test)]
+mod tests;
