@@ -74,6 +74,17 @@ pub(crate) trait Strategy: Sync + Send {
         self.validate(object, errors);
     }
 
+    /// Why this new object is refused before it is checked, as built-in admission plugins do: the rest of
+    /// `<resource> "<name>" is forbidden: …`. Asked before `prepare_for_create`.
+    fn forbids_creation(&self, _object: &Object, _context: &Context<'_>) -> Option<String> {
+        None
+    }
+
+    /// Whether a write of `/status` may change labels; most kinds keep them (rule C6).
+    fn status_write_changes_labels(&self) -> bool {
+        false
+    }
+
     /// Warnings about a written object, each a `Warning: 299` header.
     fn warnings(&self, _object: &Object, _old: Option<&Object>) -> Vec<String> {
         Vec::new()
