@@ -3,4 +3,5 @@
 mod accept;
 pub(crate) mod negotiation;
 pub(crate) mod yaml;
+pub(crate) mod partial;
 pub(crate) mod table;
