@@ -22,6 +22,7 @@ pub(crate) mod handlers;
 pub(crate) mod encode;
 pub(crate) mod list_body;
 pub(crate) mod watch_body;
+pub(crate) mod partial;
 pub(crate) mod table;
 pub(crate) mod discovery;
 pub(crate) mod openapi;
