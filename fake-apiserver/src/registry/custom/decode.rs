@@ -112,35 +112,40 @@ pub(crate) fn check_kind(object: &Object, version: &CustomVersion) -> Result<(),
     Err(Status::invalid(&kind, object.name(), &errors))
 }
 
-/// Makes a stored object one of `version`: `apiVersion` is rewritten (conversion `None`, rule O10), and it is pruned
-/// and defaulted by the schemas it passes (rules O5, O6).
-pub(crate) fn restore(object: &mut Object, resource: &CustomResource, version: &CustomVersion) {
-    let stored = &resource.storage;
-    if stored.row.version != version.row.version {
-        fit(object, stored);
+/// Makes an object that was checked what is stored: where the storage version is another, `apiVersion` is rewritten and
+/// what that version does not know is lost (rule O10). The answer of a write is then the stored object [`restore`]d.
+pub(crate) fn to_stored(object: &mut Object, resource: &CustomResource, version: &CustomVersion) {
+    if resource.storage.row.version != version.row.version {
+        convert(object, &resource.storage);
     }
-    convert(object, &version.row.api_version());
-    fit(object, version);
 }
 
-/// Rewrites `apiVersion`, which is all that conversion `None` does.
-pub(crate) fn convert(object: &mut Object, api_version: &str) {
+/// Makes a stored object one of `version`. Pruning and defaults of the storage version are applied, for its schema may
+/// have changed (rules O5, O6); the version asked for prunes, but does not default.
+pub(crate) fn restore(object: &mut Object, resource: &CustomResource, version: &CustomVersion) {
+    let stored = &resource.storage;
+    convert(object, stored);
+    default::fill(object, &stored.schema);
+    if stored.row.version != version.row.version {
+        convert(object, version);
+    }
+}
+
+/// Conversion `None`: rewrites `apiVersion`, and removes what the version's schema does not allow.
+fn convert(object: &mut Object, version: &CustomVersion) {
+    let api_version = version.row.api_version();
     if object.api_version() != api_version {
         object.insert("apiVersion".into(), api_version.into());
     }
-}
-
-fn fit(object: &mut Object, version: &CustomVersion) {
     prune::prune(object, Some(&version.schema));
     default::drop_nulls(object, &version.schema);
-    default::fill(object, &version.schema);
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
-    use super::super::tests::{object, resource};
+    use super::super::tests::{object, resource, resource_of};
     use super::*;
 
     fn decode(spec: Value, mut body: Object) -> Result<(Object, Vec<String>), String> {
@@ -234,5 +239,26 @@ mod tests {
             error.message,
             "the API version in the data (example.com/v2) does not match the expected API version (example.com/v1)"
         );
+    }
+
+    #[test]
+    fn o10_each_version_prunes_and_only_the_storage_version_defaults_what_is_read() {
+        let schema = |spec: Value| json!({"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}});
+        let version = |name: &str, storage: bool, properties: Value| {
+            let schema = schema(json!({"type": "object", "properties": properties}));
+            json!({"name": name, "served": true, "storage": storage, "schema": schema})
+        };
+        let old = json!({"size": {"type": "integer"}, "old": {"type": "string"}});
+        let new = json!({"size": {"type": "integer"}, "extra": {"type": "string", "default": "d"}});
+        let resource = resource_of(json!([version("v1", true, old), version("v2", false, new)]));
+        let v2 = resource.version("v2").expect("v2 is served");
+        let mut stored = object(json!({"size": 1, "old": "x", "gone": 1}));
+        restore(&mut stored, &resource, v2);
+        assert_eq!(stored["apiVersion"], "example.com/v2");
+        assert_eq!(stored["spec"], json!({"size": 1}));
+        let mut written = object(json!({"size": 7, "extra": "d"}));
+        to_stored(&mut written, &resource, v2);
+        assert_eq!(written["apiVersion"], "example.com/v1");
+        assert_eq!(written["spec"], json!({"size": 7}));
     }
 }

@@ -15,10 +15,15 @@ pub(super) fn resource(schema: Value, more: Value) -> CustomResource {
     for (key, value) in more.as_object().expect("an object") {
         version[key] = value.clone();
     }
+    resource_of(json!([version]))
+}
+
+/// An established CRD of Widgets with these versions.
+pub(super) fn resource_of(versions: Value) -> CustomResource {
     let names = json!({"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"});
     let crd = json!({
         "metadata": {"name": "widgets.example.com"},
-        "spec": {"group": "example.com", "names": names, "scope": "Namespaced", "versions": [version]},
+        "spec": {"group": "example.com", "names": names, "scope": "Namespaced", "versions": versions},
         "status": {"acceptedNames": names, "conditions": [{"type": "Established", "status": "True"}]},
     });
     CustomResource::parse(&Object(crd.as_object().expect("an object").clone())).expect("a valid CRD")
