@@ -1,9 +1,12 @@
 //! Custom resources: what a CustomResourceDefinition says, and the strategy of the objects it defines.
 
 pub(crate) mod schema;
+pub(crate) mod strategy;
 
 pub(crate) mod crd;
+pub(crate) mod decode;
 pub(crate) mod definition;
+pub(crate) mod scale;
 
 mod default;
 mod embedded;
@@ -17,3 +20,6 @@ mod unique;
 mod validate;
 pub(crate) mod controller;
 pub(crate) use controller::decode;
+
+#[cfg(test)]
+mod tests;

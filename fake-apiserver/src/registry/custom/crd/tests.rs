@@ -1,9 +1,7 @@
 //! CRDs as the real server takes and refuses them.
 
-use jiff::Timestamp;
-
+use super::super::tests::in_context;
 use super::*;
-use crate::entropy::Entropy;
 
 fn crd(version: Value) -> Object {
     crd_with(json!([version]), json!({}))
@@ -40,20 +38,6 @@ fn with(mut version: Value, key: &str, value: Value) -> Value {
 
 fn plain() -> Value {
     v1(json!({"size": {"type": "integer"}, "color": {"type": "string"}}))
-}
-
-/// Runs `then` with a context that knows no other objects.
-fn in_context<T>(subresource: &str, then: impl FnOnce(&Context<'_>) -> T) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .build()
-        .expect("a runtime");
-    let _guard = runtime.enter();
-    let entropy = Entropy::new(1, Timestamp::UNIX_EPOCH);
-    then(&Context {
-        entropy: &entropy,
-        stored: &|_, _| Vec::new(),
-        subresource,
-    })
 }
 
 fn created(mut crd: Object) -> Object {
