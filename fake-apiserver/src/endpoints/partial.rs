@@ -20,7 +20,7 @@ pub(crate) fn list<'o>(
     items: impl IntoIterator<Item = &'o Object>,
     version: MetaVersion,
 ) -> Value {
-    let items: Vec<Value> = items.into_iter().map(|it| object(it, version)).collect();
+    let items: Vec<Value> = items.into_iter().map(|it| self::object(it, version)).collect();
     json!({
         "kind": "PartialObjectMetadataList",
         "apiVersion": version.api_version(),

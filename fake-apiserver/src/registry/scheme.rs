@@ -1,11 +1,14 @@
 //! `Scheme`: the table of served resources. The built-in rows are the same for every server; CRDs add rows.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use crate::api::object::Object;
 use crate::api::resource::ResourceInfo;
-use crate::registry::custom::definition::CustomVersion;
+use crate::registry::custom::decode;
+use crate::registry::custom::definition::{CustomResource, CustomVersion};
+use crate::registry::custom::strategy::CustomStrategy;
 use crate::registry::schema::{SchemaRef, builtin, resources};
 use crate::registry::strategy::Strategy;
 use crate::registry::kinds;
@@ -28,7 +31,13 @@ pub(crate) struct Row {
 
 enum Kind {
     Builtin { shape: Option<&'static builtin::Shape>, strategy: &'static dyn Strategy },
-    Custom(Arc<CustomVersion>),
+    Custom(Box<Custom>),
+}
+
+/// A version of a custom resource.
+struct Custom {
+    resource: Arc<CustomResource>,
+    strategy: CustomStrategy,
 }
 
 impl std::fmt::Debug for Kind {
@@ -48,9 +57,13 @@ impl Row {
         Self::new(info.clone(), is_storage_version, Kind::Builtin { shape, strategy })
     }
 
-    /// A row that a CRD adds. The stored form names no version, so each version is stored as it is.
-    pub(crate) fn custom(info: ResourceInfo, version: Arc<CustomVersion>) -> Self {
-        Self::new(info, true, Kind::Custom(version))
+    /// A row that a CRD adds.
+    pub(crate) fn custom(resource: Arc<CustomResource>, version: Arc<CustomVersion>) -> Self {
+        // An object of another version, or of an older schema, is pruned and defaulted when it is read (rule O5).
+        let is_storage_version = resource.storage.row.version == version.row.version && !resource.has_changed;
+        let info = version.row.clone();
+        let strategy = CustomStrategy { version };
+        Self::new(info, is_storage_version, Kind::Custom(Box::new(Custom { resource, strategy })))
     }
 
     fn new(info: ResourceInfo, is_storage_version: bool, kind: Kind) -> Self {
@@ -71,10 +84,7 @@ impl Row {
     pub(crate) fn strategy(&self) -> &dyn Strategy {
         match &self.kind {
             Kind::Builtin { strategy, .. } => *strategy,
-            Kind::Custom(version) => {
-                let _ = version;
-                &kinds::plain::CONDITIONAL_GENERATED
-            }
+            Kind::Custom(custom) => &custom.strategy
         }
     }
 
@@ -82,7 +92,7 @@ impl Row {
     pub(crate) fn schema(&self) -> SchemaRef<'_> {
         match &self.kind {
             Kind::Builtin { shape, .. } => shape.map_or(SchemaRef::Deduced, SchemaRef::Builtin),
-            Kind::Custom(version) => SchemaRef::Custom(&version.schema),
+            Kind::Custom(custom) => SchemaRef::Custom(&custom.strategy.version.schema),
         }
     }
 
@@ -98,7 +108,15 @@ impl Row {
     pub(crate) fn custom_version(&self) -> Option<&Arc<CustomVersion>> {
         match &self.kind {
             Kind::Builtin { .. } => None,
-            Kind::Custom(version) => Some(version),
+            Kind::Custom(custom) => Some(&custom.strategy.version),
+        }
+    }
+
+    /// The CRD in all its versions, for a custom resource.
+    pub(crate) fn custom_resource(&self) -> Option<&Arc<CustomResource>> {
+        match &self.kind {
+            Kind::Builtin { .. } => None,
+            Kind::Custom(custom) => Some(&custom.resource),
         }
     }
 
@@ -112,7 +130,33 @@ impl Row {
         self.info.allows("get")
     }
 
-    /// Turns an object as it is stored into this version.
+    /// Turns an object just read into this version.
+    pub(crate) fn restore(&self, object: &mut Object) {
+        match &self.kind {
+            Kind::Custom(custom) if !self.is_storage_version => {
+                let stored = &custom.resource.storage.row;
+                object.insert("kind".into(), stored.kind.as_ref().into());
+                object.insert("apiVersion".into(), stored.api_version().into());
+                decode::restore(object, &custom.resource, &custom.strategy.version);
+            }
+            Kind::Custom(_) | Kind::Builtin { .. } => self.from_storage(object),
+        }
+    }
+
+    /// An object about to be written in the version that is stored, if that is another one.
+    pub(crate) fn stored_form<'a>(&self, object: &'a Object) -> Cow<'a, Object> {
+        match &self.kind {
+            Kind::Custom(custom) if custom.resource.storage.row.version != self.info.version => {
+                let mut object = object.clone();
+                decode::to_stored(&mut object, &custom.resource, &custom.strategy.version);
+                Cow::Owned(object)
+            }
+            Kind::Custom(_) | Kind::Builtin { .. } => Cow::Borrowed(object),
+        }
+    }
+
+    /// Turns an object of a built-in kind as strategies handle it into this version. Strategies of built-ins handle
+    /// the stored version, those of custom resources the one of the request.
     pub(crate) fn from_storage(&self, object: &mut Object) {
         if let (false, Some(stored)) = (self.is_storage_version, self.strategy().stored_api_version()) {
             object.insert("apiVersion".into(), stored.into());
@@ -121,7 +165,7 @@ impl Row {
         self.name_kind(object);
     }
 
-    /// Turns an object of this version into the stored one.
+    /// Turns an object of a built-in kind in this version into the one its strategy handles.
     pub(crate) fn to_storage(&self, object: &mut Object) {
         if let (false, Some(stored)) = (self.is_storage_version, self.strategy().stored_api_version()) {
             self.name_kind(object);

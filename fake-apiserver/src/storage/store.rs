@@ -207,10 +207,10 @@ impl Store {
 }
 
 impl Default for World {
-    /// Nothing yet. The first write is revision 2: a real server has always written before a client comes, and 1 is
-    /// what clients take for "before everything".
+    /// Nothing yet. The first write is revision 3: a real server has written and compacted before a client comes, so
+    /// that revision 1, which clients take for "before everything", is too old to be read.
     fn default() -> Self {
-        Self { revision: 1, compacted: 0, tables: BTreeMap::new() }
+        Self { revision: 2, compacted: 2, tables: BTreeMap::new() }
     }
 }
 

@@ -18,8 +18,6 @@ mod pattern;
 mod prune;
 mod unique;
 mod validate;
-pub(crate) mod controller;
-pub(crate) use controller::decode;
 
 #[cfg(test)]
 mod tests;

@@ -111,7 +111,7 @@ pub(crate) fn of_workload(object: &Object, old: Option<&Object>, path: &str, nam
     }
     let template = path
         .split('.')
-        .try_fold::<&JsonMap, _, _>(object, |map, step| object(map, step));
+        .try_fold::<&JsonMap, _, _>(object, |map, step| self::object(map, step));
     if let Some(template) = template {
         of_template(template, &FieldPath::new(path), &mut warnings);
     }
