@@ -1,3 +1,4 @@
 //! HTTP in, HTTP out. The one layer that knows axum.
 
+pub(crate) mod discovery;
 pub(crate) mod table;
