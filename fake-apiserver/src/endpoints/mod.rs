@@ -1,4 +1,5 @@
 //! HTTP in, HTTP out. The one layer that knows axum.
 
 pub(crate) mod discovery;
+pub(crate) mod openapi;
 pub(crate) mod table;
