@@ -3,7 +3,6 @@
 
 import argparse
 import gzip
-import io
 import json
 import pathlib
 import subprocess
@@ -26,12 +25,6 @@ NEW_RESOURCES = [
      "MutatingAdmissionPolicyBinding", "Cluster"),
 ]
 ALL_VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
-# Fields of list items that are keys and have a default (rule H11).
-KEY_DEFAULTS = {
-    ("io.k8s.api.core.v1.ContainerPort", "protocol"): "TCP",
-    ("io.k8s.api.core.v1.ServicePort", "protocol"): "TCP",
-    ("io.k8s.api.core.v1.LocalObjectReference", "name"): "",
-}
 # Kinds that are read or written without being a resource.
 EXTRA_KINDS = [
     ("", "v1", "Status"),
@@ -39,6 +32,11 @@ EXTRA_KINDS = [
     ("meta.k8s.io", "v1", "PartialObjectMetadata"),
     ("autoscaling", "v1", "Scale"),
 ]
+# The source has neither type nor text of quantities.
+QUANTITY = {"description": "Quantity is a fixed-point representation of a number. It provides convenient "
+                           "marshaling/unmarshaling in JSON and YAML, in addition to String() and AsInt64() accessors."}
+# Definitions every OpenAPI document may refer to, beside the served kinds and their lists.
+EXTRA_DEFINITIONS = ["APIResourceList", "DeleteOptions", "ListMeta", "ObjectMeta", "Patch", "Status"]
 GO_PACKAGES = {
     "k8s.io/api/": "io.k8s.api.",
     "k8s.io/apimachinery/": "io.k8s.apimachinery.",
@@ -244,11 +242,26 @@ def resource_rows(rows):
 # --- Types ----------------------------------------------------------------------------------------------------------
 
 
+# Definition and name of every field that identifies items of a list.
+KEYS = set()
+
+
+def list_keys(defs):
+    for spec in defs.values():
+        for prop in spec.get("properties", {}).values():
+            for key in prop.get("x-kubernetes-list-map-keys", []):
+                yield definition_of(prop["items"]), key
+
+
+def definition_of(spec):
+    return spec.get("$ref", "").removeprefix("#/$defs/")
+
+
 class Table:
     """The flat tables of shapes, structs and fields."""
 
-    def __init__(self, types, defs):
-        self.types, self.defs = types, defs
+    def __init__(self, types, defs, defaults):
+        self.types, self.defs, self.defaults = types, defs, defaults
         self.shapes, self.shape_index = [], {}
         self.structs, self.struct_index = [], {}
         self.done = {}
@@ -338,7 +351,8 @@ class Table:
         for prop in properties:
             if prop not in {field[0] for field in fields}:
                 print(f"note: {name}.{prop} is not in the Go type", file=sys.stderr)
-        defaults = [(key, value) for (of, key), value in KEY_DEFAULTS.items() if of == name]
+        defaults = [(key, json.loads(value)) for key, value in sorted(self.defaults.get(go, {}).items())
+                    if (name, key) in KEYS]
         self.structs[index] = (kind["name"], name, sorted(fields), defaults)
         return index
 
@@ -362,7 +376,8 @@ def flat_fields(types, go):
 
 def type_tables(rows, types, defs):
     """The source of `table.rs`, and the names of the OpenAPI definitions it covers."""
-    table = Table(types["types"], defs)
+    KEYS.update(list_keys(defs))
+    table = Table(types["types"], defs, types["comments"]["defaults"])
     kinds = set(EXTRA_KINDS)
     for group, version, row in rows:
         kinds.add((group, version, row["responseKind"]["kind"]))
@@ -419,6 +434,113 @@ def type_tables(rows, types, defs):
 # --- OpenAPI --------------------------------------------------------------------------------------------------------
 
 
+class Documents:
+    """The definitions in the form of OpenAPI v3."""
+
+    def __init__(self, types, defs):
+        self.types, self.defs = types["types"], defs
+        self.enums, self.defaults = types["comments"]["enums"], types["comments"]["defaults"]
+        self.go = {openapi_name(kind): go for go, kind in self.types.items()
+                   if kind["kind"] == "struct" and any(kind.get("pkg", "").startswith(p) for p in GO_PACKAGES)}
+        self.out = {}
+
+    def add(self, name):
+        if name not in self.out:
+            self.out[name] = None
+            self.out[name] = self.schema(name)
+
+    def schema(self, name):
+        if name == "io.k8s.apimachinery.pkg.api.resource.Quantity":
+            return {**QUANTITY, "oneOf": [{"type": "string"}, {"type": "number"}]}
+        if name == "io.k8s.apimachinery.pkg.util.intstr.IntOrString":
+            return {"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]}
+        spec = self.clean(self.defs[name])
+        go = self.go.get(name)
+        if "properties" not in spec or not go or go in CUSTOM:
+            return spec
+        fields = {field["json"]: field for field in flat_fields(self.types, go)}
+        for prop, value in spec["properties"].items():
+            spec["properties"][prop] = self.field(go, value, fields.get(prop))
+        return spec
+
+    def clean(self, spec):
+        """Drops what the source adds to v2 definitions: `null` among types, the only values of kind and apiVersion."""
+        if isinstance(spec, list):
+            return [self.clean(item) for item in spec]
+        if not isinstance(spec, dict):
+            return spec
+        out = {}
+        for key, value in spec.items():
+            if key == "type" and isinstance(value, list):
+                value = next(item for item in value if item != "null")
+            elif key == "$ref":
+                name = definition_of(spec)
+                self.add(name)
+                value = "#/components/schemas/" + name
+            elif key == "properties":
+                value = {name: self.clean(prop) for name, prop in value.items()}
+                for name in ("kind", "apiVersion"):
+                    value.get(name, {}).pop("enum", None)
+            elif key != "enum":
+                value = self.clean(value)
+            out[key] = value
+        return out
+
+    def field(self, owner, spec, field):
+        kind = self.types[field["type"]] if field else None
+        pointer = bool(kind) and kind["kind"] == "ptr"
+        shown = bool(field) and not field.get("omitempty") and not field.get("omitzero")
+        spec = self.typed(spec, field and field["type"], zero=not pointer and shown)
+        marker = field and self.defaults.get(owner, {}).get(field["json"])
+        if marker is not None:
+            spec["default"] = json.loads(marker)
+        return spec
+
+    def typed(self, spec, go, zero):
+        """The schema of a value of the Go type `go`; `zero`: its zero value is the default."""
+        if go is None:
+            return spec
+        kind = self.types[go]
+        pointer = kind["kind"] == "ptr"
+        if pointer:
+            go, kind = kind["elem"], self.types[kind["elem"]]
+        if "$ref" in spec:
+            is_struct = kind["kind"] == "struct" and go not in CUSTOM and not pointer
+            if len(spec) == 1 and not is_struct:
+                return spec
+            spec = {"allOf": [{"$ref": spec["$ref"]}], **{k: v for k, v in spec.items() if k != "$ref"}}
+            if is_struct:
+                spec["default"] = {}
+            return spec
+        for key in ("items", "additionalProperties"):
+            if key in spec and "elem" in kind:
+                spec[key] = self.typed(spec[key], kind["elem"], zero=True)
+        of = kind["elem"].lstrip("*") if kind["kind"] == "slice" else go
+        values = self.enums.get(of)
+        if values:
+            lines = sorted(f" - `{quote(value)}` {comment}".rstrip() if not comment
+                           else f" - `{quote(value)}` {comment}" for value, comment in values)
+            spec["description"] = "\n".join([spec.get("description", ""), "", "Possible enum values:", *lines])
+            (spec["items"] if kind["kind"] == "slice" else spec)["enum"] = sorted(value for value, _ in values)
+        zeros = {"string": "", "bool": False, "int32": 0, "int64": 0, "float64": 0}
+        if zero and kind["kind"] in zeros:
+            spec["default"] = zeros[kind["kind"]]
+        return spec
+
+
+def openapi(rows, types, defs, table):
+    """The definitions all documents are made of, as one JSON object."""
+    documents = Documents(types, defs)
+    for _, name, _, _ in table.structs:
+        if name in defs:
+            documents.add(name)
+        if name + "List" in defs:
+            documents.add(name + "List")
+    for name in EXTRA_DEFINITIONS:
+        documents.add("io.k8s.apimachinery.pkg.apis.meta.v1." + name)
+    return json.dumps(documents.out, sort_keys=True, separators=(",", ":"))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--work", type=pathlib.Path, default=pathlib.Path("target/generate"),
@@ -431,6 +553,12 @@ def main():
     (SCHEMA / "resources.rs").write_text(resource_rows(rows))
     source, table = type_tables(rows, types, defs)
     (SCHEMA / "table.rs").write_text(source)
+    document = openapi(rows, types, defs, table).encode()
+    subprocess.run(["rustfmt", "--edition", "2024", SCHEMA / "resources.rs", SCHEMA / "table.rs"], check=True)
+    packed = gzip.compress(document, 9, mtime=0)
+    (CRATE / "data").mkdir(exist_ok=True)
+    (CRATE / "data" / "openapi.json.gz").write_bytes(packed)
+    print(f"OpenAPI: {len(document)} bytes, {len(packed)} packed", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -83,21 +83,21 @@ pub(super) static KINDS: [(&str, &str, &str, u16); 80] = [
     ("rbac.authorization.k8s.io", "v1", "Role", 743),
     ("rbac.authorization.k8s.io", "v1", "RoleBinding", 744),
     ("resource.k8s.io", "v1", "DeviceClass", 752),
-    ("resource.k8s.io", "v1", "ResourceClaim", 784),
-    ("resource.k8s.io", "v1", "ResourceClaimTemplate", 786),
-    ("resource.k8s.io", "v1", "ResourceSlice", 810),
-    ("scheduling.k8s.io", "v1", "PriorityClass", 811),
-    ("storage.k8s.io", "v1", "CSIDriver", 818),
-    ("storage.k8s.io", "v1", "CSINode", 823),
-    ("storage.k8s.io", "v1", "CSIStorageCapacity", 824),
-    ("storage.k8s.io", "v1", "StorageClass", 830),
-    ("storage.k8s.io", "v1", "VolumeAttachment", 835),
-    ("storage.k8s.io", "v1", "VolumeAttributesClass", 836),
+    ("resource.k8s.io", "v1", "ResourceClaim", 785),
+    ("resource.k8s.io", "v1", "ResourceClaimTemplate", 787),
+    ("resource.k8s.io", "v1", "ResourceSlice", 811),
+    ("scheduling.k8s.io", "v1", "PriorityClass", 812),
+    ("storage.k8s.io", "v1", "CSIDriver", 819),
+    ("storage.k8s.io", "v1", "CSINode", 824),
+    ("storage.k8s.io", "v1", "CSIStorageCapacity", 825),
+    ("storage.k8s.io", "v1", "StorageClass", 831),
+    ("storage.k8s.io", "v1", "VolumeAttachment", 836),
+    ("storage.k8s.io", "v1", "VolumeAttributesClass", 837),
 ];
 
 /// Every distinct shape.
 #[rustfmt::skip]
-pub(super) static SHAPES: [Shape; 837] = [
+pub(super) static SHAPES: [Shape; 838] = [
     h(String, 0, NO_LIST, NO_PATCH, "string"), // 0
     h(String, 0, NO_LIST, NO_PATCH, "types.UID"), // 1
     h(Int64, 0, NO_LIST, NO_PATCH, "int64"), // 2
@@ -420,7 +420,7 @@ pub(super) static SHAPES: [Shape; 837] = [
     h(List(318), 0, NO_LIST, NO_PATCH, "[]v1.ContainerExtendedResourceRequest"), // 319
     h(Struct(185), 0, NO_LIST, NO_PATCH, "v1.PodExtendedResourceClaimStatus"), // 320
     h(List(0), 0, ListType::Set, NO_PATCH, "[]string"), // 321
-    h(Map(38), 0, NO_LIST, NO_PATCH, "map[v1.QualifiedName]resource.Quantity"), // 322
+    h(Map(38), 0, NO_LIST, NO_PATCH, "map[v1.ResourceName]resource.Quantity"), // 322
     h(Struct(187), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableResourceClaimStatus"), // 323
     h(List(323), 0, NO_LIST, NO_PATCH, "[]v1.NodeAllocatableResourceClaimStatus"), // 324
     h(Struct(168), 0, NO_LIST, NO_PATCH, "v1.PodStatus"), // 325
@@ -856,85 +856,86 @@ pub(super) static SHAPES: [Shape; 837] = [
     h(String, 0, NO_LIST, NO_PATCH, "v1.DeviceTaintEffect"), // 755
     h(Struct(464), 0, NO_LIST, NO_PATCH, "v1.DeviceToleration"), // 756
     h(List(756), 0, NO_LIST, NO_PATCH, "[]v1.DeviceToleration"), // 757
-    h(Struct(465), 0, NO_LIST, NO_PATCH, "v1.CapacityRequirements"), // 758
-    h(Struct(463), 0, NO_LIST, NO_PATCH, "v1.ExactDeviceRequest"), // 759
-    h(Struct(466), 0, NO_LIST, NO_PATCH, "v1.DeviceSubRequest"), // 760
-    h(List(760), 0, NO_LIST, NO_PATCH, "[]v1.DeviceSubRequest"), // 761
-    h(Struct(462), 0, NO_LIST, NO_PATCH, "v1.DeviceRequest"), // 762
-    h(List(762), 0, NO_LIST, NO_PATCH, "[]v1.DeviceRequest"), // 763
-    h(String, 0, NO_LIST, NO_PATCH, "v1.FullyQualifiedName"), // 764
-    h(Struct(467), 0, NO_LIST, NO_PATCH, "v1.DeviceConstraint"), // 765
-    h(List(765), 0, NO_LIST, NO_PATCH, "[]v1.DeviceConstraint"), // 766
-    h(Struct(468), 0, NO_LIST, NO_PATCH, "v1.DeviceClaimConfiguration"), // 767
-    h(List(767), 0, NO_LIST, NO_PATCH, "[]v1.DeviceClaimConfiguration"), // 768
-    h(Struct(461), 0, NO_LIST, NO_PATCH, "v1.DeviceClaim"), // 769
-    h(Struct(460), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimSpec"), // 770
-    h(Struct(472), 0, NO_LIST, NO_PATCH, "v1.DeviceRequestAllocationResult"), // 771
-    h(List(771), 0, NO_LIST, NO_PATCH, "[]v1.DeviceRequestAllocationResult"), // 772
-    h(String, 0, NO_LIST, NO_PATCH, "v1.AllocationConfigSource"), // 773
-    h(Struct(473), 0, NO_LIST, NO_PATCH, "v1.DeviceAllocationConfiguration"), // 774
-    h(List(774), 0, NO_LIST, NO_PATCH, "[]v1.DeviceAllocationConfiguration"), // 775
-    h(Struct(471), 0, NO_LIST, NO_PATCH, "v1.DeviceAllocationResult"), // 776
-    h(Struct(470), 0, NO_LIST, NO_PATCH, "v1.AllocationResult"), // 777
-    h(Struct(474), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimConsumerReference"), // 778
-    h(List(778), 0, keys(&["uid"]), p(true, false, false, Some("uid")), "[]v1.ResourceClaimConsumerReference"), // 779
-    h(Struct(476), 0, NO_LIST, NO_PATCH, "v1.NetworkDeviceData"), // 780
-    h(Struct(475), 0, NO_LIST, NO_PATCH, "v1.AllocatedDeviceStatus"), // 781
-    h(List(781), 0, keys(&["driver", "device", "pool", "shareID"]), NO_PATCH, "[]v1.AllocatedDeviceStatus"), // 782
-    h(Struct(469), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimStatus"), // 783
-    h(Struct(459), 0, NO_LIST, NO_PATCH, "v1.ResourceClaim"), // 784
-    h(Struct(478), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimTemplateSpec"), // 785
-    h(Struct(477), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimTemplate"), // 786
-    h(Struct(481), 0, NO_LIST, NO_PATCH, "v1.ResourcePool"), // 787
-    h(List(5), 0, NO_LIST, NO_PATCH, "[]bool"), // 788
-    h(Struct(483), 0, NO_LIST, NO_PATCH, "v1.DeviceAttribute"), // 789
-    h(Map(789), 0, NO_LIST, NO_PATCH, "map[v1.QualifiedName]v1.DeviceAttribute"), // 790
-    h(List(38), 0, NO_LIST, NO_PATCH, "[]resource.Quantity"), // 791
-    h(Struct(486), 0, NO_LIST, NO_PATCH, "v1.CapacityRequestPolicyRange"), // 792
-    h(Struct(485), 0, NO_LIST, NO_PATCH, "v1.CapacityRequestPolicy"), // 793
-    h(Struct(484), 0, NO_LIST, NO_PATCH, "v1.DeviceCapacity"), // 794
-    h(Map(794), 0, NO_LIST, NO_PATCH, "map[v1.QualifiedName]v1.DeviceCapacity"), // 795
-    h(Struct(488), 0, NO_LIST, NO_PATCH, "v1.Counter"), // 796
-    h(Map(796), 0, NO_LIST, NO_PATCH, "map[string]v1.Counter"), // 797
-    h(Struct(487), 0, NO_LIST, NO_PATCH, "v1.DeviceCounterConsumption"), // 798
-    h(List(798), 0, NO_LIST, NO_PATCH, "[]v1.DeviceCounterConsumption"), // 799
-    h(Struct(489), 0, NO_LIST, NO_PATCH, "v1.DeviceTaint"), // 800
-    h(List(800), 0, NO_LIST, NO_PATCH, "[]v1.DeviceTaint"), // 801
-    h(String, 0, NO_LIST, NO_PATCH, "v1.QualifiedName"), // 802
-    h(Struct(490), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableResourceMapping"), // 803
-    h(Map(803), 0, NO_LIST, NO_PATCH, "map[v1.ResourceName]v1.NodeAllocatableResourceMapping"), // 804
-    h(Struct(482), 0, NO_LIST, NO_PATCH, "v1.Device"), // 805
-    h(List(805), 0, NO_LIST, NO_PATCH, "[]v1.Device"), // 806
-    h(Struct(491), 0, NO_LIST, NO_PATCH, "v1.CounterSet"), // 807
-    h(List(807), 0, NO_LIST, NO_PATCH, "[]v1.CounterSet"), // 808
-    h(Struct(480), 0, NO_LIST, NO_PATCH, "v1.ResourceSliceSpec"), // 809
-    h(Struct(479), 0, NO_LIST, NO_PATCH, "v1.ResourceSlice"), // 810
-    h(Struct(492), 0, NO_LIST, NO_PATCH, "v1.PriorityClass"), // 811
-    h(String, 0, NO_LIST, NO_PATCH, "v1.VolumeLifecycleMode"), // 812
-    h(List(812), 0, ListType::Set, NO_PATCH, "[]v1.VolumeLifecycleMode"), // 813
-    h(String, 0, NO_LIST, NO_PATCH, "v1.FSGroupPolicy"), // 814
-    h(Struct(495), 0, NO_LIST, NO_PATCH, "v1.TokenRequest"), // 815
-    h(List(815), 0, NO_LIST, NO_PATCH, "[]v1.TokenRequest"), // 816
-    h(Struct(494), 0, NO_LIST, NO_PATCH, "v1.CSIDriverSpec"), // 817
-    h(Struct(493), 0, NO_LIST, NO_PATCH, "v1.CSIDriver"), // 818
-    h(Struct(499), 0, NO_LIST, NO_PATCH, "v1.VolumeNodeResources"), // 819
-    h(Struct(498), 0, NO_LIST, NO_PATCH, "v1.CSINodeDriver"), // 820
-    h(List(820), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.CSINodeDriver"), // 821
-    h(Struct(497), 0, NO_LIST, NO_PATCH, "v1.CSINodeSpec"), // 822
-    h(Struct(496), 0, NO_LIST, NO_PATCH, "v1.CSINode"), // 823
-    h(Struct(500), 0, NO_LIST, NO_PATCH, "v1.CSIStorageCapacity"), // 824
-    h(String, 0, NO_LIST, NO_PATCH, "v1.VolumeBindingMode"), // 825
-    h(Struct(503), 0, NO_LIST, NO_PATCH, "v1.TopologySelectorLabelRequirement"), // 826
-    h(List(826), 0, NO_LIST, NO_PATCH, "[]v1.TopologySelectorLabelRequirement"), // 827
-    h(Struct(502), ATOMIC, NO_LIST, NO_PATCH, "v1.TopologySelectorTerm"), // 828
-    h(List(828), 0, NO_LIST, NO_PATCH, "[]v1.TopologySelectorTerm"), // 829
-    h(Struct(501), 0, NO_LIST, NO_PATCH, "v1.StorageClass"), // 830
-    h(Struct(506), 0, NO_LIST, NO_PATCH, "v1.VolumeAttachmentSource"), // 831
-    h(Struct(505), 0, NO_LIST, NO_PATCH, "v1.VolumeAttachmentSpec"), // 832
-    h(Struct(508), 0, NO_LIST, NO_PATCH, "v1.VolumeError"), // 833
-    h(Struct(507), 0, NO_LIST, NO_PATCH, "v1.VolumeAttachmentStatus"), // 834
-    h(Struct(504), 0, NO_LIST, NO_PATCH, "v1.VolumeAttachment"), // 835
-    h(Struct(509), 0, NO_LIST, NO_PATCH, "v1.VolumeAttributesClass"), // 836
+    h(Map(38), 0, NO_LIST, NO_PATCH, "map[v1.QualifiedName]resource.Quantity"), // 758
+    h(Struct(465), 0, NO_LIST, NO_PATCH, "v1.CapacityRequirements"), // 759
+    h(Struct(463), 0, NO_LIST, NO_PATCH, "v1.ExactDeviceRequest"), // 760
+    h(Struct(466), 0, NO_LIST, NO_PATCH, "v1.DeviceSubRequest"), // 761
+    h(List(761), 0, NO_LIST, NO_PATCH, "[]v1.DeviceSubRequest"), // 762
+    h(Struct(462), 0, NO_LIST, NO_PATCH, "v1.DeviceRequest"), // 763
+    h(List(763), 0, NO_LIST, NO_PATCH, "[]v1.DeviceRequest"), // 764
+    h(String, 0, NO_LIST, NO_PATCH, "v1.FullyQualifiedName"), // 765
+    h(Struct(467), 0, NO_LIST, NO_PATCH, "v1.DeviceConstraint"), // 766
+    h(List(766), 0, NO_LIST, NO_PATCH, "[]v1.DeviceConstraint"), // 767
+    h(Struct(468), 0, NO_LIST, NO_PATCH, "v1.DeviceClaimConfiguration"), // 768
+    h(List(768), 0, NO_LIST, NO_PATCH, "[]v1.DeviceClaimConfiguration"), // 769
+    h(Struct(461), 0, NO_LIST, NO_PATCH, "v1.DeviceClaim"), // 770
+    h(Struct(460), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimSpec"), // 771
+    h(Struct(472), 0, NO_LIST, NO_PATCH, "v1.DeviceRequestAllocationResult"), // 772
+    h(List(772), 0, NO_LIST, NO_PATCH, "[]v1.DeviceRequestAllocationResult"), // 773
+    h(String, 0, NO_LIST, NO_PATCH, "v1.AllocationConfigSource"), // 774
+    h(Struct(473), 0, NO_LIST, NO_PATCH, "v1.DeviceAllocationConfiguration"), // 775
+    h(List(775), 0, NO_LIST, NO_PATCH, "[]v1.DeviceAllocationConfiguration"), // 776
+    h(Struct(471), 0, NO_LIST, NO_PATCH, "v1.DeviceAllocationResult"), // 777
+    h(Struct(470), 0, NO_LIST, NO_PATCH, "v1.AllocationResult"), // 778
+    h(Struct(474), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimConsumerReference"), // 779
+    h(List(779), 0, keys(&["uid"]), p(true, false, false, Some("uid")), "[]v1.ResourceClaimConsumerReference"), // 780
+    h(Struct(476), 0, NO_LIST, NO_PATCH, "v1.NetworkDeviceData"), // 781
+    h(Struct(475), 0, NO_LIST, NO_PATCH, "v1.AllocatedDeviceStatus"), // 782
+    h(List(782), 0, keys(&["driver", "device", "pool", "shareID"]), NO_PATCH, "[]v1.AllocatedDeviceStatus"), // 783
+    h(Struct(469), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimStatus"), // 784
+    h(Struct(459), 0, NO_LIST, NO_PATCH, "v1.ResourceClaim"), // 785
+    h(Struct(478), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimTemplateSpec"), // 786
+    h(Struct(477), 0, NO_LIST, NO_PATCH, "v1.ResourceClaimTemplate"), // 787
+    h(Struct(481), 0, NO_LIST, NO_PATCH, "v1.ResourcePool"), // 788
+    h(List(5), 0, NO_LIST, NO_PATCH, "[]bool"), // 789
+    h(Struct(483), 0, NO_LIST, NO_PATCH, "v1.DeviceAttribute"), // 790
+    h(Map(790), 0, NO_LIST, NO_PATCH, "map[v1.QualifiedName]v1.DeviceAttribute"), // 791
+    h(List(38), 0, NO_LIST, NO_PATCH, "[]resource.Quantity"), // 792
+    h(Struct(486), 0, NO_LIST, NO_PATCH, "v1.CapacityRequestPolicyRange"), // 793
+    h(Struct(485), 0, NO_LIST, NO_PATCH, "v1.CapacityRequestPolicy"), // 794
+    h(Struct(484), 0, NO_LIST, NO_PATCH, "v1.DeviceCapacity"), // 795
+    h(Map(795), 0, NO_LIST, NO_PATCH, "map[v1.QualifiedName]v1.DeviceCapacity"), // 796
+    h(Struct(488), 0, NO_LIST, NO_PATCH, "v1.Counter"), // 797
+    h(Map(797), 0, NO_LIST, NO_PATCH, "map[string]v1.Counter"), // 798
+    h(Struct(487), 0, NO_LIST, NO_PATCH, "v1.DeviceCounterConsumption"), // 799
+    h(List(799), 0, NO_LIST, NO_PATCH, "[]v1.DeviceCounterConsumption"), // 800
+    h(Struct(489), 0, NO_LIST, NO_PATCH, "v1.DeviceTaint"), // 801
+    h(List(801), 0, NO_LIST, NO_PATCH, "[]v1.DeviceTaint"), // 802
+    h(String, 0, NO_LIST, NO_PATCH, "v1.QualifiedName"), // 803
+    h(Struct(490), 0, NO_LIST, NO_PATCH, "v1.NodeAllocatableResourceMapping"), // 804
+    h(Map(804), 0, NO_LIST, NO_PATCH, "map[v1.ResourceName]v1.NodeAllocatableResourceMapping"), // 805
+    h(Struct(482), 0, NO_LIST, NO_PATCH, "v1.Device"), // 806
+    h(List(806), 0, NO_LIST, NO_PATCH, "[]v1.Device"), // 807
+    h(Struct(491), 0, NO_LIST, NO_PATCH, "v1.CounterSet"), // 808
+    h(List(808), 0, NO_LIST, NO_PATCH, "[]v1.CounterSet"), // 809
+    h(Struct(480), 0, NO_LIST, NO_PATCH, "v1.ResourceSliceSpec"), // 810
+    h(Struct(479), 0, NO_LIST, NO_PATCH, "v1.ResourceSlice"), // 811
+    h(Struct(492), 0, NO_LIST, NO_PATCH, "v1.PriorityClass"), // 812
+    h(String, 0, NO_LIST, NO_PATCH, "v1.VolumeLifecycleMode"), // 813
+    h(List(813), 0, ListType::Set, NO_PATCH, "[]v1.VolumeLifecycleMode"), // 814
+    h(String, 0, NO_LIST, NO_PATCH, "v1.FSGroupPolicy"), // 815
+    h(Struct(495), 0, NO_LIST, NO_PATCH, "v1.TokenRequest"), // 816
+    h(List(816), 0, NO_LIST, NO_PATCH, "[]v1.TokenRequest"), // 817
+    h(Struct(494), 0, NO_LIST, NO_PATCH, "v1.CSIDriverSpec"), // 818
+    h(Struct(493), 0, NO_LIST, NO_PATCH, "v1.CSIDriver"), // 819
+    h(Struct(499), 0, NO_LIST, NO_PATCH, "v1.VolumeNodeResources"), // 820
+    h(Struct(498), 0, NO_LIST, NO_PATCH, "v1.CSINodeDriver"), // 821
+    h(List(821), 0, keys(&["name"]), p(true, false, false, Some("name")), "[]v1.CSINodeDriver"), // 822
+    h(Struct(497), 0, NO_LIST, NO_PATCH, "v1.CSINodeSpec"), // 823
+    h(Struct(496), 0, NO_LIST, NO_PATCH, "v1.CSINode"), // 824
+    h(Struct(500), 0, NO_LIST, NO_PATCH, "v1.CSIStorageCapacity"), // 825
+    h(String, 0, NO_LIST, NO_PATCH, "v1.VolumeBindingMode"), // 826
+    h(Struct(503), 0, NO_LIST, NO_PATCH, "v1.TopologySelectorLabelRequirement"), // 827
+    h(List(827), 0, NO_LIST, NO_PATCH, "[]v1.TopologySelectorLabelRequirement"), // 828
+    h(Struct(502), ATOMIC, NO_LIST, NO_PATCH, "v1.TopologySelectorTerm"), // 829
+    h(List(829), 0, NO_LIST, NO_PATCH, "[]v1.TopologySelectorTerm"), // 830
+    h(Struct(501), 0, NO_LIST, NO_PATCH, "v1.StorageClass"), // 831
+    h(Struct(506), 0, NO_LIST, NO_PATCH, "v1.VolumeAttachmentSource"), // 832
+    h(Struct(505), 0, NO_LIST, NO_PATCH, "v1.VolumeAttachmentSpec"), // 833
+    h(Struct(508), 0, NO_LIST, NO_PATCH, "v1.VolumeError"), // 834
+    h(Struct(507), 0, NO_LIST, NO_PATCH, "v1.VolumeAttachmentStatus"), // 835
+    h(Struct(504), 0, NO_LIST, NO_PATCH, "v1.VolumeAttachment"), // 836
+    h(Struct(509), 0, NO_LIST, NO_PATCH, "v1.VolumeAttributesClass"), // 837
 ];
 
 /// Every struct: its fields lie side by side in `FIELDS`.
@@ -3907,22 +3908,22 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("apiVersion", 0, OMIT_EMPTY),
     f("kind", 0, OMIT_EMPTY),
     f("metadata", 13, OMIT_EMPTY),
-    f("spec", 770, REQUIRED),
-    f("status", 783, OMIT_EMPTY),
+    f("spec", 771, REQUIRED),
+    f("status", 784, OMIT_EMPTY),
     // ResourceClaimSpec
-    f("devices", 769, 0),
+    f("devices", 770, 0),
     // DeviceClaim
-    f("config", 768, OMIT_EMPTY),
-    f("constraints", 766, OMIT_EMPTY),
-    f("requests", 763, 0),
+    f("config", 769, OMIT_EMPTY),
+    f("constraints", 767, OMIT_EMPTY),
+    f("requests", 764, 0),
     // DeviceRequest
-    f("exactly", 759, POINTER | OMIT_EMPTY),
-    f("firstAvailable", 761, OMIT_EMPTY),
+    f("exactly", 760, POINTER | OMIT_EMPTY),
+    f("firstAvailable", 762, OMIT_EMPTY),
     f("name", 0, REQUIRED),
     // ExactDeviceRequest
     f("adminAccess", 5, POINTER | OMIT_EMPTY),
     f("allocationMode", 753, OMIT_EMPTY),
-    f("capacity", 758, POINTER | OMIT_EMPTY),
+    f("capacity", 759, POINTER | OMIT_EMPTY),
     f("count", 2, OMIT_EMPTY),
     f("deviceClassName", 0, REQUIRED),
     f("selectors", 747, OMIT_EMPTY),
@@ -3934,38 +3935,38 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("tolerationSeconds", 2, POINTER | OMIT_EMPTY),
     f("value", 0, OMIT_EMPTY),
     // CapacityRequirements
-    f("requests", 322, OMIT_EMPTY),
+    f("requests", 758, OMIT_EMPTY),
     // DeviceSubRequest
     f("allocationMode", 753, OMIT_EMPTY),
-    f("capacity", 758, POINTER | OMIT_EMPTY),
+    f("capacity", 759, POINTER | OMIT_EMPTY),
     f("count", 2, OMIT_EMPTY),
     f("deviceClassName", 0, REQUIRED),
     f("name", 0, REQUIRED),
     f("selectors", 747, OMIT_EMPTY),
     f("tolerations", 757, OMIT_EMPTY),
     // DeviceConstraint
-    f("distinctAttribute", 764, POINTER | OMIT_EMPTY),
-    f("matchAttribute", 764, POINTER | OMIT_EMPTY),
+    f("distinctAttribute", 765, POINTER | OMIT_EMPTY),
+    f("matchAttribute", 765, POINTER | OMIT_EMPTY),
     f("requests", 70, OMIT_EMPTY),
     // DeviceClaimConfiguration
     f("opaque", 748, POINTER | OMIT_EMPTY),
     f("requests", 70, OMIT_EMPTY),
     // ResourceClaimStatus
-    f("allocation", 777, POINTER | OMIT_EMPTY),
-    f("devices", 782, OMIT_EMPTY),
-    f("reservedFor", 779, OMIT_EMPTY),
+    f("allocation", 778, POINTER | OMIT_EMPTY),
+    f("devices", 783, OMIT_EMPTY),
+    f("reservedFor", 780, OMIT_EMPTY),
     // AllocationResult
     f("allocationTimestamp", 3, POINTER | OMIT_EMPTY),
-    f("devices", 776, OMIT_EMPTY),
+    f("devices", 777, OMIT_EMPTY),
     f("nodeSelector", 120, POINTER | OMIT_EMPTY),
     // DeviceAllocationResult
-    f("config", 775, OMIT_EMPTY),
-    f("results", 772, OMIT_EMPTY),
+    f("config", 776, OMIT_EMPTY),
+    f("results", 773, OMIT_EMPTY),
     // DeviceRequestAllocationResult
     f("adminAccess", 5, POINTER | OMIT_EMPTY),
     f("bindingConditions", 70, OMIT_EMPTY),
     f("bindingFailureConditions", 70, OMIT_EMPTY),
-    f("consumedCapacity", 322, OMIT_EMPTY),
+    f("consumedCapacity", 758, OMIT_EMPTY),
     f("device", 0, REQUIRED),
     f("driver", 0, REQUIRED),
     f("pool", 0, REQUIRED),
@@ -3975,7 +3976,7 @@ pub(super) static FIELDS: [Field; 2198] = [
     // DeviceAllocationConfiguration
     f("opaque", 748, POINTER | OMIT_EMPTY),
     f("requests", 70, OMIT_EMPTY),
-    f("source", 773, REQUIRED),
+    f("source", 774, REQUIRED),
     // ResourceClaimConsumerReference
     f("apiGroup", 0, OMIT_EMPTY),
     f("name", 0, REQUIRED),
@@ -3986,7 +3987,7 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("data", 483, POINTER | OMIT_EMPTY),
     f("device", 0, REQUIRED),
     f("driver", 0, REQUIRED),
-    f("networkData", 780, POINTER | OMIT_EMPTY),
+    f("networkData", 781, POINTER | OMIT_EMPTY),
     f("pool", 0, REQUIRED),
     f("shareID", 0, POINTER | OMIT_EMPTY),
     // NetworkDeviceData
@@ -3997,24 +3998,24 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("apiVersion", 0, OMIT_EMPTY),
     f("kind", 0, OMIT_EMPTY),
     f("metadata", 13, OMIT_EMPTY),
-    f("spec", 785, REQUIRED),
+    f("spec", 786, REQUIRED),
     // ResourceClaimTemplateSpec
     f("metadata", 13, OMIT_EMPTY),
-    f("spec", 770, REQUIRED),
+    f("spec", 771, REQUIRED),
     // ResourceSlice
     f("apiVersion", 0, OMIT_EMPTY),
     f("kind", 0, OMIT_EMPTY),
     f("metadata", 13, OMIT_EMPTY),
-    f("spec", 809, REQUIRED),
+    f("spec", 810, REQUIRED),
     // ResourceSliceSpec
     f("allNodes", 5, POINTER | OMIT_EMPTY),
-    f("devices", 806, OMIT_EMPTY),
+    f("devices", 807, OMIT_EMPTY),
     f("driver", 0, REQUIRED),
     f("nodeName", 0, POINTER | OMIT_EMPTY),
     f("nodeSelector", 120, POINTER | OMIT_EMPTY),
     f("perDeviceNodeSelection", 5, POINTER | OMIT_EMPTY),
-    f("pool", 787, REQUIRED),
-    f("sharedCounters", 808, OMIT_EMPTY),
+    f("pool", 788, REQUIRED),
+    f("sharedCounters", 809, OMIT_EMPTY),
     // ResourcePool
     f("generation", 2, REQUIRED),
     f("name", 0, REQUIRED),
@@ -4022,20 +4023,20 @@ pub(super) static FIELDS: [Field; 2198] = [
     // Device
     f("allNodes", 5, POINTER | OMIT_EMPTY),
     f("allowMultipleAllocations", 5, POINTER | OMIT_EMPTY),
-    f("attributes", 790, OMIT_EMPTY),
+    f("attributes", 791, OMIT_EMPTY),
     f("bindingConditions", 70, OMIT_EMPTY),
     f("bindingFailureConditions", 70, OMIT_EMPTY),
     f("bindsToNode", 5, POINTER | OMIT_EMPTY),
-    f("capacity", 795, OMIT_EMPTY),
-    f("consumesCounters", 799, OMIT_EMPTY),
+    f("capacity", 796, OMIT_EMPTY),
+    f("consumesCounters", 800, OMIT_EMPTY),
     f("name", 0, REQUIRED),
-    f("nodeAllocatableResourceMappings", 804, OMIT_EMPTY),
+    f("nodeAllocatableResourceMappings", 805, OMIT_EMPTY),
     f("nodeName", 0, POINTER | OMIT_EMPTY),
     f("nodeSelector", 120, POINTER | OMIT_EMPTY),
-    f("taints", 801, OMIT_EMPTY),
+    f("taints", 802, OMIT_EMPTY),
     // DeviceAttribute
     f("bool", 5, POINTER | OMIT_EMPTY),
-    f("bools", 788, OMIT_EMPTY),
+    f("bools", 789, OMIT_EMPTY),
     f("int", 2, POINTER | OMIT_EMPTY),
     f("ints", 247, OMIT_EMPTY),
     f("string", 0, POINTER | OMIT_EMPTY),
@@ -4043,19 +4044,19 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("version", 0, POINTER | OMIT_EMPTY),
     f("versions", 70, OMIT_EMPTY),
     // DeviceCapacity
-    f("requestPolicy", 793, POINTER | OMIT_EMPTY),
+    f("requestPolicy", 794, POINTER | OMIT_EMPTY),
     f("value", 38, REQUIRED),
     // CapacityRequestPolicy
     f("default", 38, POINTER),
-    f("validRange", 792, POINTER | OMIT_EMPTY),
-    f("validValues", 791, OMIT_EMPTY),
+    f("validRange", 793, POINTER | OMIT_EMPTY),
+    f("validValues", 792, OMIT_EMPTY),
     // CapacityRequestPolicyRange
     f("max", 38, POINTER | OMIT_EMPTY),
     f("min", 38, REQUIRED | POINTER | OMIT_EMPTY),
     f("step", 38, POINTER | OMIT_EMPTY),
     // DeviceCounterConsumption
     f("counterSet", 0, REQUIRED),
-    f("counters", 797, REQUIRED | OMIT_EMPTY),
+    f("counters", 798, REQUIRED | OMIT_EMPTY),
     // Counter
     f("value", 38, REQUIRED),
     // DeviceTaint
@@ -4065,9 +4066,9 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("value", 0, OMIT_EMPTY),
     // NodeAllocatableResourceMapping
     f("allocationMultiplier", 38, POINTER | OMIT_EMPTY),
-    f("capacityKey", 802, POINTER | OMIT_EMPTY),
+    f("capacityKey", 803, POINTER | OMIT_EMPTY),
     // CounterSet
-    f("counters", 797, REQUIRED | OMIT_EMPTY),
+    f("counters", 798, REQUIRED | OMIT_EMPTY),
     f("name", 0, REQUIRED),
     // PriorityClass
     f("apiVersion", 0, OMIT_EMPTY),
@@ -4081,10 +4082,10 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("apiVersion", 0, OMIT_EMPTY),
     f("kind", 0, OMIT_EMPTY),
     f("metadata", 13, OMIT_EMPTY),
-    f("spec", 817, REQUIRED),
+    f("spec", 818, REQUIRED),
     // CSIDriverSpec
     f("attachRequired", 5, POINTER | OMIT_EMPTY),
-    f("fsGroupPolicy", 814, POINTER | OMIT_EMPTY),
+    f("fsGroupPolicy", 815, POINTER | OMIT_EMPTY),
     f("nodeAllocatableUpdatePeriodSeconds", 2, POINTER | OMIT_EMPTY),
     f("podInfoOnMount", 5, POINTER | OMIT_EMPTY),
     f("preventPodSchedulingIfMissing", 5, POINTER | OMIT_EMPTY),
@@ -4092,8 +4093,8 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("seLinuxMount", 5, POINTER | OMIT_EMPTY),
     f("serviceAccountTokenInSecrets", 5, POINTER | OMIT_EMPTY),
     f("storageCapacity", 5, POINTER | OMIT_EMPTY),
-    f("tokenRequests", 816, OMIT_EMPTY),
-    f("volumeLifecycleModes", 813, OMIT_EMPTY),
+    f("tokenRequests", 817, OMIT_EMPTY),
+    f("volumeLifecycleModes", 814, OMIT_EMPTY),
     // TokenRequest
     f("audience", 0, REQUIRED),
     f("expirationSeconds", 2, POINTER | OMIT_EMPTY),
@@ -4101,11 +4102,11 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("apiVersion", 0, OMIT_EMPTY),
     f("kind", 0, OMIT_EMPTY),
     f("metadata", 13, OMIT_EMPTY),
-    f("spec", 822, REQUIRED),
+    f("spec", 823, REQUIRED),
     // CSINodeSpec
-    f("drivers", 821, REQUIRED),
+    f("drivers", 822, REQUIRED),
     // CSINodeDriver
-    f("allocatable", 819, POINTER | OMIT_EMPTY),
+    f("allocatable", 820, POINTER | OMIT_EMPTY),
     f("name", 0, REQUIRED),
     f("nodeID", 0, REQUIRED),
     f("topologyKeys", 70, 0),
@@ -4121,7 +4122,7 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("storageClassName", 0, REQUIRED),
     // StorageClass
     f("allowVolumeExpansion", 5, POINTER | OMIT_EMPTY),
-    f("allowedTopologies", 829, OMIT_EMPTY),
+    f("allowedTopologies", 830, OMIT_EMPTY),
     f("apiVersion", 0, OMIT_EMPTY),
     f("kind", 0, OMIT_EMPTY),
     f("metadata", 13, OMIT_EMPTY),
@@ -4129,9 +4130,9 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("parameters", 4, OMIT_EMPTY),
     f("provisioner", 0, REQUIRED),
     f("reclaimPolicy", 113, POINTER | OMIT_EMPTY),
-    f("volumeBindingMode", 825, POINTER | OMIT_EMPTY),
+    f("volumeBindingMode", 826, POINTER | OMIT_EMPTY),
     // TopologySelectorTerm
-    f("matchLabelExpressions", 827, OMIT_EMPTY),
+    f("matchLabelExpressions", 828, OMIT_EMPTY),
     // TopologySelectorLabelRequirement
     f("key", 0, REQUIRED),
     f("values", 70, REQUIRED),
@@ -4139,20 +4140,20 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("apiVersion", 0, OMIT_EMPTY),
     f("kind", 0, OMIT_EMPTY),
     f("metadata", 13, OMIT_EMPTY),
-    f("spec", 832, REQUIRED),
-    f("status", 834, OMIT_EMPTY),
+    f("spec", 833, REQUIRED),
+    f("status", 835, OMIT_EMPTY),
     // VolumeAttachmentSpec
     f("attacher", 0, REQUIRED),
     f("nodeName", 0, REQUIRED),
-    f("source", 831, REQUIRED),
+    f("source", 832, REQUIRED),
     // VolumeAttachmentSource
     f("inlineVolumeSpec", 122, POINTER | OMIT_EMPTY),
     f("persistentVolumeName", 0, POINTER | OMIT_EMPTY),
     // VolumeAttachmentStatus
-    f("attachError", 833, POINTER | OMIT_EMPTY),
+    f("attachError", 834, POINTER | OMIT_EMPTY),
     f("attached", 5, REQUIRED),
     f("attachmentMetadata", 4, OMIT_EMPTY),
-    f("detachError", 833, POINTER | OMIT_EMPTY),
+    f("detachError", 834, POINTER | OMIT_EMPTY),
     // VolumeError
     f("errorCode", 26, POINTER | OMIT_EMPTY),
     f("message", 0, OMIT_EMPTY),
