@@ -9,6 +9,7 @@ use super::conflict::{Conflict, conflict_status};
 use super::entries::{self, Identity};
 use super::merge::merge_maps;
 use super::prune::{put_back_dangling, put_back_owned, without_last};
+use super::reconcile::reconcile;
 use super::set::FieldSet;
 use super::typed::{field_set, validate};
 use super::update::{next_version, set_entries, subtract_changes};
@@ -32,6 +33,7 @@ pub(crate) fn apply(
     check_body(types.schema, applied, manager, kind)?;
     let mut base = live.cloned().unwrap_or_default();
     let mut list = take_entries(&mut base)?;
+    reconcile(types.schema, manager.api_version, &mut list);
     if list.is_empty() && live.is_some() {
         list = entries_of_the_untracked(types, &base, manager);
     }

@@ -10,6 +10,7 @@ mod compare;
 mod entries;
 mod name;
 mod update;
+mod reconcile;
 mod typed;
 mod merge;
 mod prune;
@@ -17,15 +18,21 @@ mod conflict;
 mod last_applied;
 mod apply;
 mod body;
+mod scale;
 
 #[cfg(test)]
 mod apply_tests;
+#[cfg(test)]
+mod property_tests;
+#[cfg(test)]
+mod scale_tests;
 #[cfg(test)]
 mod update_tests;
 
 pub(crate) use apply::apply;
 pub(crate) use body::{decode_apply_body, strict_error};
 pub(crate) use name::{manager_name, validate_field_manager};
+pub(crate) use scale::ScaleFields;
 pub(crate) use update::{restore_times, track_update};
 
 use std::borrow::Cow;
@@ -88,6 +95,6 @@ impl std::fmt::Debug for Types<'_, '_> {
 }
 
 /// For kinds that have one version: no other is known.
-pub(crate) fn single_version<'o>(_: &'o Object, _: &str) -> Option<(SchemaRef<'static>, Cow<'o, Object>)> {
+pub(crate) fn single_version<'s, 'o>(_: &'o Object, _: &str) -> Option<(SchemaRef<'s>, Cow<'o, Object>)> {
     None
 }

@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::compare::{Changes, compare, no_fields};
 use super::element::same;
 use super::entries::{self, Identity};
+use super::reconcile::reconcile;
 use super::set::FieldSet;
 use super::{Manager, Types, json};
 use crate::api::object::Object;
@@ -19,6 +20,7 @@ pub(crate) fn track_update(types: &Types<'_, '_>, live: Option<&Object>, new: &m
         // Nobody has been tracked so far; the next apply begins it.
         return;
     }
+    reconcile(types.schema, manager.api_version, &mut list);
     let old = live.map_or(no_fields(), |live| &live.0);
     let changes = compare(types.schema, old, &new.0, manager.reset);
     let changed = !changes.is_empty();
