@@ -95,20 +95,6 @@ impl std::fmt::Debug for Types<'_, '_> {
 }
 
 /// For kinds that have one version: no other is known.
-<<<<<<< HEAD
-pub(crate) fn single_version<'a, 'o>(_: &'o Object, _: &str) -> Option<(SchemaRef<'a>, Cow<'o, Object>)> {
-=======
 pub(crate) fn single_version<'s, 'o>(_: &'o Object, _: &str) -> Option<(SchemaRef<'s>, Cow<'o, Object>)> {
->>>>>>> fields
     None
-}
-
-pub(crate) fn apply(
-    _schema: SchemaRef<'_>,
-    _live: Option<&Object>,
-    applied: &Object,
-    _manager: &Manager<'_>,
-    _force: bool,
-) -> Result<Object, crate::api::status::Status> {
-    Ok(applied.clone())
 }
