@@ -1,0 +1,294 @@
+//! `CustomResource`: a CustomResourceDefinition parsed once, so that no request has to read it again.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::schema::{Structural, strings};
+use crate::api::object::Object;
+use crate::api::resource::{ResourceInfo, Scope, SubresourceInfo, Text};
+
+/// What a CRD defines. Made once when the CRD is written; requests share it.
+#[derive(Clone, Debug)]
+pub(crate) struct CustomResource {
+    /// The versions that are served, in the order of `spec.versions`; one row of discovery each.
+    pub(crate) served: Vec<Arc<CustomVersion>>,
+    /// The version objects are stored in, served or not.
+    pub(crate) storage: Arc<CustomVersion>,
+    /// Whether objects may be created: not while the CRD is being deleted (rule O14).
+    pub(crate) accepts_creates: bool,
+}
+
+/// One version of a custom resource.
+#[derive(Debug)]
+pub(crate) struct CustomVersion {
+    /// Its row in discovery.
+    pub(crate) row: ResourceInfo,
+    /// The type of its objects.
+    pub(crate) schema: Structural,
+    /// The schema as the CRD has it, for OpenAPI documents.
+    pub(crate) open_api: Value,
+    /// `additionalPrinterColumns` as the CRD has them.
+    pub(crate) columns: Vec<Value>,
+    /// The fields that can be selected by, beside those of metadata.
+    pub(crate) selectable: Vec<SelectableField>,
+    /// Whether `/status` is on.
+    pub(crate) has_status: bool,
+    /// The paths `/scale` maps to, if it is on.
+    pub(crate) scale: Option<ScalePaths>,
+    /// The warning every request to this version is answered with (rule O13).
+    pub(crate) deprecation: Option<String>,
+}
+
+/// One of a CRD's `selectableFields`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SelectableField {
+    /// The label in a field selector: the path without its leading dot.
+    pub(crate) label: String,
+    /// The steps of the path.
+    pub(crate) steps: Vec<String>,
+}
+
+/// Where `/scale` finds its fields in the object, as the CRD writes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ScalePaths {
+    /// `specReplicasPath`
+    pub(crate) spec_replicas: String,
+    /// `statusReplicasPath`
+    pub(crate) status_replicas: String,
+    /// `labelSelectorPath`
+    pub(crate) label_selector: Option<String>,
+}
+
+/// Verbs in the order discovery gives them for custom resources (rule N5).
+const VERBS: [&str; 8] = [
+    "delete",
+    "deletecollection",
+    "get",
+    "list",
+    "patch",
+    "create",
+    "update",
+    "watch",
+];
+const VERBS_TERMINATING: [&str; 5] = ["delete", "deletecollection", "get", "list", "watch"];
+const VERBS_OF_SUBRESOURCES: [&str; 3] = ["get", "patch", "update"];
+
+impl CustomResource {
+    /// Reads a valid CRD; `None` where it lacks what validation demands. Serves nothing unless it is Established.
+    pub(crate) fn parse(crd: &Object) -> Option<Self> {
+        let spec = crd.get("spec")?.as_object()?;
+        let status = crd.get("status").and_then(Value::as_object);
+        let established = condition_is(status, "Established", "True");
+        let terminating = crd.is_terminating();
+        let names = status
+            .and_then(|status| status.get("acceptedNames"))
+            .filter(|names| {
+                names
+                    .get("kind")
+                    .and_then(Value::as_str)
+                    .is_some_and(|kind| !kind.is_empty())
+            })
+            .or_else(|| spec.get("names"))?
+            .as_object()?;
+        let reader = Reader {
+            group: spec.get("group")?.as_str()?,
+            names,
+            scope: match spec.get("scope")?.as_str()? {
+                "Cluster" => Scope::Cluster,
+                _ => Scope::Namespaced,
+            },
+            // What a version that is no longer preferred is replaced by in deprecation warnings.
+            preferred: preferred_version(spec),
+            terminating,
+        };
+        let mut served = Vec::new();
+        let mut storage = None;
+        for version in spec.get("versions")?.as_array()? {
+            let is_served = version.get("served") == Some(&Value::Bool(true));
+            let is_storage = version.get("storage") == Some(&Value::Bool(true));
+            if !is_served && !is_storage {
+                continue;
+            }
+            let parsed = Arc::new(reader.version(version)?);
+            if is_storage {
+                storage = Some(Arc::clone(&parsed));
+            }
+            if is_served && established {
+                served.push(parsed);
+            }
+        }
+        Some(Self {
+            served,
+            storage: storage?,
+            accepts_creates: !terminating,
+        })
+    }
+
+    /// The served version of this name.
+    pub(crate) fn version(&self, name: &str) -> Option<&Arc<CustomVersion>> {
+        self.served.iter().find(|it| it.row.version == name)
+    }
+}
+
+/// What all versions of a CRD share while they are read.
+struct Reader<'a> {
+    group: &'a str,
+    names: &'a Map<String, Value>,
+    scope: Scope,
+    preferred: Option<&'a str>,
+    terminating: bool,
+}
+
+impl Reader<'_> {
+    fn name(&self, key: &str) -> Text {
+        let name = self.names.get(key).and_then(Value::as_str).unwrap_or_default();
+        name.to_owned().into()
+    }
+
+    fn name_list(&self, key: &str) -> Vec<Text> {
+        strings(self.names.get(key)).into_iter().map(Text::from).collect()
+    }
+
+    fn version(&self, version: &Value) -> Option<CustomVersion> {
+        let name = version.get("name")?.as_str()?;
+        let open_api = version.pointer("/schema/openAPIV3Schema").cloned().unwrap_or_default();
+        let subresources = version.get("subresources");
+        let has_status = subresources
+            .and_then(|it| it.get("status"))
+            .is_some_and(Value::is_object);
+        let scale = subresources.and_then(|it| it.get("scale")).and_then(ScalePaths::parse);
+        let columns = version.get("additionalPrinterColumns").and_then(Value::as_array);
+        let selectable = version
+            .get("selectableFields")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten();
+        Some(CustomVersion {
+            row: self.row(name, has_status, scale.is_some()),
+            schema: Structural::parse_root(&open_api),
+            open_api,
+            columns: columns.cloned().unwrap_or_default(),
+            selectable: selectable.filter_map(SelectableField::parse).collect(),
+            has_status,
+            scale,
+            deprecation: self.deprecation(name, version),
+        })
+    }
+
+    fn row(&self, version: &str, has_status: bool, has_scale: bool) -> ResourceInfo {
+        let kind = self.name("kind");
+        let subresource = |name: &'static str, group: &str, version: &str, kind: Text| SubresourceInfo {
+            name: name.into(),
+            group: group.to_owned().into(),
+            version: version.to_owned().into(),
+            kind,
+            verbs: VERBS_OF_SUBRESOURCES.map(Text::from).to_vec().into(),
+        };
+        let status = has_status.then(|| subresource("status", self.group, version, kind.clone()));
+        let scale = has_scale.then(|| subresource("scale", "autoscaling", "v1", "Scale".into()));
+        let verbs: &[&'static str] = if self.terminating { &VERBS_TERMINATING } else { &VERBS };
+        ResourceInfo {
+            group: self.group.to_owned().into(),
+            version: version.to_owned().into(),
+            resource: self.name("plural"),
+            singular: self.name("singular"),
+            list_kind: self.name("listKind"),
+            kind,
+            scope: self.scope,
+            short_names: self.name_list("shortNames").into(),
+            categories: self.name_list("categories").into(),
+            verbs: verbs.iter().copied().map(Text::from).collect::<Vec<_>>().into(),
+            subresources: status.into_iter().chain(scale).collect::<Vec<_>>().into(),
+        }
+    }
+
+    fn deprecation(&self, name: &str, version: &Value) -> Option<String> {
+        if version.get("deprecated") != Some(&Value::Bool(true)) {
+            return None;
+        }
+        if let Some(text) = version.get("deprecationWarning").and_then(Value::as_str) {
+            return Some(text.to_owned());
+        }
+        let (group, kind) = (self.group, self.name("kind"));
+        let warning = format!("{group}/{name} {kind} is deprecated");
+        let is_newer = |it: &&str| version_rank(it) > version_rank(name);
+        Some(match self.preferred.filter(is_newer) {
+            Some(preferred) => format!("{warning}; use {group}/{preferred} {kind}"),
+            None => warning,
+        })
+    }
+}
+
+impl SelectableField {
+    fn parse(field: &Value) -> Option<Self> {
+        let path = field.get("jsonPath")?.as_str()?;
+        let label = path.strip_prefix('.').unwrap_or(path);
+        Some(Self {
+            label: label.to_owned(),
+            steps: label.split('.').map(str::to_owned).collect(),
+        })
+    }
+
+    /// The field's value in an object as selectors compare it; absent is the empty string (rule F9).
+    pub(crate) fn value(&self, object: &Map<String, Value>) -> String {
+        let mut steps = self.steps.iter();
+        let first = steps.next().and_then(|step| object.get(step));
+        match steps.fold(first, |value, step| value?.get(step)) {
+            None | Some(Value::Null) => String::new(),
+            Some(Value::String(text)) => text.clone(),
+            Some(other) => other.to_string(),
+        }
+    }
+}
+
+impl ScalePaths {
+    fn parse(scale: &Value) -> Option<Self> {
+        let path = |key: &str| scale.get(key).and_then(Value::as_str).map(str::to_owned);
+        Some(Self {
+            spec_replicas: path("specReplicasPath")?,
+            status_replicas: path("statusReplicasPath")?,
+            label_selector: path("labelSelectorPath").filter(|it| !it.is_empty()),
+        })
+    }
+}
+
+/// Whether `status.conditions` has this condition with this status.
+pub(super) fn condition_is(status: Option<&Map<String, Value>>, kind: &str, wanted: &str) -> bool {
+    let conditions = status
+        .and_then(|status| status.get("conditions"))
+        .and_then(Value::as_array);
+    conditions.into_iter().flatten().any(|it| {
+        let text = |key: &str| it.get(key).and_then(Value::as_str);
+        text("type") == Some(kind) && text("status") == Some(wanted)
+    })
+}
+
+/// The newest served version that is not deprecated, in the order of Kubernetes' version priority.
+fn preferred_version(spec: &Map<String, Value>) -> Option<&str> {
+    let versions = spec.get("versions").and_then(Value::as_array)?;
+    let usable = versions.iter().filter(|it| {
+        let flag = |key: &str| it.get(key) == Some(&Value::Bool(true));
+        flag("served") && !flag("deprecated")
+    });
+    usable
+        .filter_map(|it| it.get("name").and_then(Value::as_str))
+        .max_by(|a, b| version_rank(a).cmp(&version_rank(b)).then_with(|| b.cmp(a)))
+}
+
+/// Versions by stability (GA, beta, alpha), then by number; what has no such form comes last.
+pub(crate) fn version_rank(version: &str) -> (u8, u64, u64) {
+    let parse = || {
+        let rest = version.strip_prefix('v')?;
+        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let (major, rest) = rest.split_at(end);
+        let major: u64 = major.parse().ok()?;
+        for (stage, rank) in [("alpha", 1), ("beta", 2)] {
+            if let Some(minor) = rest.strip_prefix(stage) {
+                return Some((rank, major, minor.parse().ok()?));
+            }
+        }
+        rest.is_empty().then_some((3, major, 0))
+    };
+    parse().unwrap_or((0, 0, 0))
+}

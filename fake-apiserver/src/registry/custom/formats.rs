@@ -1,0 +1,394 @@
+//! The `format` of a schema: which are known, and which strings have them.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::OnceLock;
+
+use regex::Regex;
+
+use super::schema::JsonType;
+
+/// A format that is enforced. Others are ignored, with a warning when the CRD is written (rule O21).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Format {
+    name: String,
+    for_strings: bool,
+}
+
+/// Formats of strings, dashes removed.
+const STRING_FORMATS: &[&str] = &[
+    "bsonobjectid",
+    "byte",
+    "cidr",
+    "creditcard",
+    "date",
+    "datetime",
+    "duration",
+    "email",
+    "hexcolor",
+    "hostname",
+    "ipv4",
+    "ipv6",
+    "isbn",
+    "isbn10",
+    "isbn13",
+    "k8slongname",
+    "k8sshortname",
+    "mac",
+    "password",
+    "rgbcolor",
+    "ssn",
+    "uri",
+    "uuid",
+    "uuid3",
+    "uuid4",
+    "uuid5",
+];
+
+impl Format {
+    /// The format, if it is known for values of this type.
+    pub(super) fn parse(name: &str, kind: Option<JsonType>) -> Option<Self> {
+        let (known, for_strings) = match kind {
+            None | Some(JsonType::String) => (STRING_FORMATS.contains(&name.replace('-', "").as_str()), true),
+            Some(JsonType::Integer) => (matches!(name, "int32" | "int64"), false),
+            Some(JsonType::Number) => (matches!(name, "float" | "double"), false),
+            Some(JsonType::Array | JsonType::Boolean | JsonType::Object) => (false, false),
+        };
+        known.then(|| Self {
+            name: name.to_owned(),
+            for_strings,
+        })
+    }
+
+    /// The name as the schema writes it.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn is_for_strings(&self) -> bool {
+        self.for_strings
+    }
+
+    /// Whether a string has this format.
+    pub(super) fn accepts(&self, text: &str) -> bool {
+        match self.name.replace('-', "").as_str() {
+            "bsonobjectid" => text.len() == 24 && text.bytes().all(|b| b.is_ascii_hexdigit()),
+            "byte" => is_base64(text),
+            "cidr" => is_cidr(text),
+            "date" => text.parse::<jiff::civil::Date>().is_ok() && text.len() == 10,
+            "datetime" => is_date_time(text),
+            "duration" => is_duration(text),
+            "email" => is_email(text),
+            "hostname" => {
+                matches_pattern(HOSTNAME, text) && text.len() <= 255 && text.split('.').all(|it| it.len() <= 63)
+            }
+            "ipv4" => text.parse::<Ipv4Addr>().is_ok(),
+            "ipv6" => text.parse::<Ipv6Addr>().is_ok(),
+            "isbn" => is_isbn10(text) || is_isbn13(text),
+            "isbn10" => is_isbn10(text),
+            "isbn13" => is_isbn13(text),
+            "k8slongname" => is_name(text, true),
+            "k8sshortname" => is_name(text, false),
+            "mac" => is_mac(text),
+            "uri" => is_uri(text),
+            "uuid" => is_uuid(text, None),
+            "uuid3" => is_uuid(text, Some(b'3')),
+            "uuid4" => is_uuid(text, Some(b'4')),
+            "uuid5" => is_uuid(text, Some(b'5')),
+            "hexcolor" => matches_pattern(HEX_COLOR, text),
+            "rgbcolor" => matches_pattern(RGB_COLOR, text),
+            "ssn" => matches_pattern(SSN, text),
+            "creditcard" => is_credit_card(text),
+            _ => true,
+        }
+    }
+}
+
+struct Known {
+    pattern: &'static str,
+    compiled: &'static OnceLock<Option<Regex>>,
+}
+
+macro_rules! known {
+    ($name:ident, $pattern:expr) => {
+        const $name: Known = {
+            static COMPILED: OnceLock<Option<Regex>> = OnceLock::new();
+            Known {
+                pattern: $pattern,
+                compiled: &COMPILED,
+            }
+        };
+    };
+}
+
+known!(
+    HOSTNAME,
+    r"^([a-zA-Z0-9\p{S}\p{L}]((-?[a-zA-Z0-9\p{S}\p{L}]{0,62})?)|([a-zA-Z0-9\p{S}\p{L}](([a-zA-Z0-9\-\p{S}\p{L}]{0,61}[a-zA-Z0-9\p{S}\p{L}])?)(\.)){1,}([a-zA-Z\p{L}]){2,63})$"
+);
+known!(HEX_COLOR, "^#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})$");
+known!(SSN, "^[0-9]{3}[- ]?[0-9]{2}[- ]?[0-9]{4}$");
+known!(
+    RGB_COLOR,
+    r"^rgb\(\s*(0|[1-9][0-9]?|1[0-9][0-9]?|2[0-4][0-9]|25[0-5])\s*,\s*(0|[1-9][0-9]?|1[0-9][0-9]?|2[0-4][0-9]|25[0-5])\s*,\s*(0|[1-9][0-9]?|1[0-9][0-9]?|2[0-4][0-9]|25[0-5])\s*\)$"
+);
+known!(
+    CREDIT_CARD,
+    "^(?:4[0-9]{12}(?:[0-9]{3})?|5[1-5][0-9]{14}|6(?:011|5[0-9][0-9])[0-9]{12}|3[47][0-9]{13}|3(?:0[0-5]|[68][0-9])[0-9]{11}|(?:2131|1800|35[0-9]{3})[0-9]{11})$"
+);
+
+fn matches_pattern(known: Known, text: &str) -> bool {
+    let regex = known.compiled.get_or_init(|| Regex::new(known.pattern).ok());
+    regex.as_ref().is_some_and(|regex| regex.is_match(text))
+}
+
+fn is_base64(text: &str) -> bool {
+    use base64::Engine as _;
+    base64::engine::general_purpose::STANDARD.decode(text).is_ok()
+}
+
+fn is_cidr(text: &str) -> bool {
+    let Some((address, bits)) = text.split_once('/') else {
+        return false;
+    };
+    let most = match (address.parse::<Ipv4Addr>(), address.parse::<Ipv6Addr>()) {
+        (Ok(_), _) => 32,
+        (_, Ok(_)) => 128,
+        _ => return false,
+    };
+    bits.bytes().all(|b| b.is_ascii_digit()) && bits.parse::<u8>().is_ok_and(|bits| bits <= most)
+}
+
+fn is_date_time(text: &str) -> bool {
+    // A bare date is a date-time to Go's library, as are fractions of any length.
+    let has_time = text.parse::<jiff::Timestamp>().is_ok();
+    has_time && text.len() > 10 && matches!(text.as_bytes()[10], b'T' | b't' | b' ')
+}
+
+fn is_duration(text: &str) -> bool {
+    const UNITS: &[&str] = &[
+        "ns",
+        "us",
+        "\u{b5}s",
+        "\u{3bc}s",
+        "ms",
+        "s",
+        "m",
+        "h",
+        "nano",
+        "nanos",
+        "nanosecond",
+        "nanoseconds",
+        "micro",
+        "micros",
+        "microsecond",
+        "microseconds",
+        "milli",
+        "millis",
+        "millisecond",
+        "milliseconds",
+        "sec",
+        "secs",
+        "second",
+        "seconds",
+        "min",
+        "mins",
+        "minute",
+        "minutes",
+        "hr",
+        "hrs",
+        "hour",
+        "hours",
+        "d",
+        "day",
+        "days",
+        "w",
+        "week",
+        "weeks",
+        "wk",
+        "wks",
+    ];
+    let mut rest = text.trim_start_matches(['-', '+']).trim_start();
+    if rest == "0" {
+        return true;
+    }
+    let mut parts = 0;
+    while !rest.is_empty() {
+        let digits = rest
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .unwrap_or(rest.len());
+        let number = &rest[..digits];
+        rest = rest[digits..].trim_start();
+        let end = rest
+            .find(|c: char| c.is_ascii_digit() || c.is_whitespace())
+            .unwrap_or(rest.len());
+        if number.parse::<f64>().is_err() || !UNITS.contains(&rest[..end].to_lowercase().as_str()) {
+            return false;
+        }
+        rest = rest[end..].trim_start();
+        parts += 1;
+    }
+    parts > 0
+}
+
+fn is_email(text: &str) -> bool {
+    let address = match (text.find('<'), text.ends_with('>')) {
+        (Some(from), true) => &text[from + 1..text.len() - 1],
+        _ => text,
+    };
+    let Some((local, domain)) = address.rsplit_once('@') else {
+        return false;
+    };
+    let is_atom = |part: &str| {
+        !part.is_empty()
+            && part.split('.').all(|it| {
+                !it.is_empty()
+                    && it
+                        .chars()
+                        .all(|c| c.is_alphanumeric() || "!#$%&'*+-/=?^_`{|}~".contains(c))
+            })
+    };
+    let is_quoted = local.len() > 2 && local.starts_with('"') && local.ends_with('"');
+    (is_quoted || is_atom(local)) && is_atom(domain)
+}
+
+fn is_isbn10(text: &str) -> bool {
+    let digits: Vec<char> = text.chars().filter(|c| !matches!(c, '-' | ' ')).collect();
+    if digits.len() != 10 {
+        return false;
+    }
+    let value = |(index, c): (usize, &char)| match c {
+        'X' if index == 9 => Some(10),
+        c => c.to_digit(10),
+    };
+    let values: Option<Vec<u32>> = digits.iter().enumerate().map(value).collect();
+    values.is_some_and(|values| {
+        let sum: u32 = values.iter().zip(1..).map(|(value, weight)| value * weight).sum();
+        sum % 11 == 0
+    })
+}
+
+fn is_isbn13(text: &str) -> bool {
+    let digits: Option<Vec<u32>> = text
+        .chars()
+        .filter(|c| !matches!(c, '-' | ' '))
+        .map(|c| c.to_digit(10))
+        .collect();
+    digits.is_some_and(|digits| {
+        let weights = [1, 3].into_iter().cycle();
+        let sum: u32 = digits.iter().zip(weights).map(|(value, weight)| value * weight).sum();
+        digits.len() == 13 && sum % 10 == 0
+    })
+}
+
+fn is_credit_card(text: &str) -> bool {
+    let digits: String = text.chars().filter(char::is_ascii_digit).collect();
+    let luhn = digits.bytes().rev().enumerate().map(|(index, b)| {
+        let digit = u32::from(b - b'0');
+        match (index % 2, digit) {
+            (1, 5..) => digit * 2 - 9,
+            (1, _) => digit * 2,
+            _ => digit,
+        }
+    });
+    matches_pattern(CREDIT_CARD, &digits) && luhn.sum::<u32>() % 10 == 0
+}
+
+fn is_mac(text: &str) -> bool {
+    for (separator, width) in [(':', 2), ('-', 2), ('.', 4)] {
+        let parts: Vec<&str> = text.split(separator).collect();
+        let bytes = parts.len() * width / 2;
+        let is_hex = |it: &&str| it.len() == width && it.bytes().all(|b| b.is_ascii_hexdigit());
+        if matches!(bytes, 6 | 8 | 20) && parts.iter().all(is_hex) {
+            return true;
+        }
+    }
+    false
+}
+
+/// What Go's `url.ParseRequestURI` takes: an absolute URI or an absolute path.
+fn is_uri(text: &str) -> bool {
+    if text.is_empty() || text.chars().any(|c| c.is_ascii_control()) {
+        return false;
+    }
+    if text.starts_with('/') || text == "*" {
+        return true;
+    }
+    let Some((scheme, rest)) = text.split_once(':') else {
+        return false;
+    };
+    let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
+    let authority = rest
+        .strip_prefix("//")
+        .map(|it| it.split(['/', '?']).next().unwrap_or(""));
+    let port_is_number = authority.is_none_or(|it| {
+        let host_end = it.rfind(']').map_or(0, |at| at + 1);
+        it[host_end..]
+            .rsplit_once(':')
+            .is_none_or(|(_, port)| port.bytes().all(|b| b.is_ascii_digit()))
+    });
+    is_scheme && port_is_number && !authority.unwrap_or("").contains([' ', '<', '>', '"'])
+}
+
+/// A UUID with or without dashes; of a version if one is asked for.
+fn is_uuid(text: &str, version: Option<u8>) -> bool {
+    let bytes = text.as_bytes();
+    let mut hex = Vec::with_capacity(32);
+    for &byte in bytes {
+        match byte {
+            b'-' if matches!(hex.len(), 8 | 12 | 16 | 20) => {}
+            byte if byte.is_ascii_hexdigit() => hex.push(byte.to_ascii_lowercase()),
+            _ => return false,
+        }
+    }
+    let is_variant = !matches!(version, Some(b'4' | b'5')) || matches!(hex.get(16), Some(b'8' | b'9' | b'a' | b'b'));
+    hex.len() == 32 && !text.contains("--") && version.is_none_or(|it| hex[12] == it) && is_variant
+}
+
+fn is_name(text: &str, long: bool) -> bool {
+    let is_label = |it: &str| {
+        let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+        !it.is_empty() && it.bytes().all(|b| inner(b) || b == b'-') && !it.starts_with('-') && !it.ends_with('-')
+    };
+    match long {
+        true => text.len() <= 253 && text.split('.').all(is_label),
+        false => text.len() <= 63 && is_label(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[rstest::rstest]
+    #[case("date", "2024-02-30", false)]
+    #[case("date", "2024-02-29", true)]
+    #[case("date-time", "2024-02-29T10:00:00Z", true)]
+    #[case("date-time", "2024-02-29", false)]
+    #[case("duration", "1h30m", true)]
+    #[case("duration", "22 ns", true)]
+    #[case("duration", "x", false)]
+    #[case("uuid", "6ba7b810-9dad-11d1-80b4-00c04fd430c8", true)]
+    #[case("uuid4", "6ba7b810-9dad-11d1-80b4-00c04fd430c8", false)]
+    #[case("ipv4", "10.0.0.1", true)]
+    #[case("ipv4", "10.0.0.256", false)]
+    #[case("cidr", "10.0.0.0/33", false)]
+    #[case("email", "a@b.c", true)]
+    #[case("email", "a", false)]
+    #[case("hostname", "a.example.com", true)]
+    #[case("hostname", "-a", false)]
+    #[case("uri", "https://example.com/x", true)]
+    #[case("uri", "example", false)]
+    #[case("byte", "aGk=", true)]
+    #[case("byte", "a", false)]
+    #[case("mac", "00:11:22:33:44:55", true)]
+    #[case("isbn10", "0321751043", true)]
+    #[case("isbn13", "978-0321751041", true)]
+    fn formats_of_strings(#[case] name: &str, #[case] text: &str, #[case] expected: bool) {
+        let format = Format::parse(name, Some(JsonType::String));
+        assert_eq!(
+            format.map(|format| format.accepts(text)),
+            Some(expected),
+            "{name} {text}"
+        );
+    }
+}

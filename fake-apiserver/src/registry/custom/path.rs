@@ -1,0 +1,50 @@
+//! A path kept on the stack while a value is walked; it becomes text only where something is wrong.
+
+/// Where a walk stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Path<'a> {
+    /// At the value the walk began with.
+    Root,
+    /// In a field of a map.
+    Field(&'a Path<'a>, &'a str),
+    /// In an item of a list.
+    Index(&'a Path<'a>, usize),
+}
+
+impl<'a> Path<'a> {
+    pub(super) fn field(&'a self, name: &'a str) -> Path<'a> {
+        Path::Field(self, name)
+    }
+
+    pub(super) fn index(&'a self, index: usize) -> Path<'a> {
+        Path::Index(self, index)
+    }
+
+    pub(super) fn is_root(&self) -> bool {
+        matches!(self, Path::Root)
+    }
+
+    /// `spec.list[0].name`; empty at the root.
+    pub(super) fn text(&self) -> String {
+        let mut out = String::new();
+        self.write(&mut out);
+        out
+    }
+
+    fn write(&self, out: &mut String) {
+        match self {
+            Path::Root => {}
+            Path::Field(parent, name) => {
+                parent.write(out);
+                if !out.is_empty() {
+                    out.push('.');
+                }
+                out.push_str(name);
+            }
+            Path::Index(parent, index) => {
+                parent.write(out);
+                out.push_str(&format!("[{index}]"));
+            }
+        }
+    }
+}

@@ -1,0 +1,540 @@
+//! Validation of a value against its schema, with the texts of the real server (rule O7) and ratcheting (rule O9).
+
+use serde_json::{Map, Number, Value};
+
+use super::number::{Problem, integer, is_whole, problems};
+use super::path::Path;
+use super::schema::{Additional, JsonType, ListKind, Structural};
+use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, FieldPath, quote};
+
+/// Checks `value`, which lies at `base`, against `schema`. Of an update, `old` is the stored value: what was wrong
+/// already and has not changed is let through.
+pub(super) fn validate(schema: &Structural, value: &Value, old: Option<&Value>, base: &FieldPath) -> FieldErrors {
+    let mut outcome = Outcome::default();
+    check(schema, value, old, &Path::Root, &mut outcome);
+    let mut errors = FieldErrors::new();
+    let mut seen: Vec<&str> = Vec::new();
+    for finding in &outcome.findings {
+        // The same text found twice is one error, whatever value it is about.
+        if seen.contains(&finding.text.as_str()) {
+            continue;
+        }
+        seen.push(&finding.text);
+        errors.push(finding.field_error(base));
+    }
+    errors
+}
+
+/// What the checks of a value came to.
+#[derive(Debug, Default)]
+struct Outcome {
+    findings: Vec<Finding>,
+    /// How many checks passed; `anyOf` and `oneOf` show the errors of the branch with most.
+    matches: u32,
+}
+
+#[derive(Debug)]
+struct Finding {
+    /// Where, below the value validated; `None` where the error names no field.
+    path: Option<String>,
+    kind: FieldErrorKind,
+    value: Option<Value>,
+    text: String,
+}
+
+impl Finding {
+    fn field_error(&self, base: &FieldPath) -> FieldError {
+        let path = match self.path.as_deref() {
+            None | Some("") => base.clone(),
+            Some(path) => base.child(path),
+        };
+        let detail = match self.kind {
+            FieldErrorKind::Required => String::new(),
+            _ => self.text.clone(),
+        };
+        match self.kind {
+            FieldErrorKind::NotSupported | FieldErrorKind::TooLong | FieldErrorKind::TooMany => FieldError {
+                path,
+                kind: self.kind,
+                value: self.value.clone(),
+                // The text before the mark only tells findings apart.
+                detail: detail
+                    .split_once('\0')
+                    .map_or_else(String::new, |(_, shown)| shown.to_owned()),
+            },
+            kind => FieldError {
+                path,
+                kind,
+                value: self.value.clone(),
+                detail,
+            },
+        }
+    }
+}
+
+impl Outcome {
+    fn find(&mut self, path: String, kind: FieldErrorKind, value: Option<Value>, text: String) {
+        let path = Some(path);
+        self.findings.push(Finding {
+            path,
+            kind,
+            value,
+            text,
+        });
+    }
+
+    fn invalid(&mut self, path: &Path<'_>, value: Value, what: &str) {
+        let path = path.text();
+        let text = format!("{path} in body {what}");
+        self.find(path, FieldErrorKind::Invalid, Some(value), text);
+    }
+
+    fn type_invalid(&mut self, path: &Path<'_>, wanted: &str, found: &str) {
+        let path = path.text();
+        let text = format!("{path} in body must be of type {wanted}: {}", quote(found));
+        self.find(path, FieldErrorKind::TypeInvalid, Some(Value::from(found)), text);
+    }
+
+    /// An error that is printed without the field it is about.
+    fn plain(&mut self, text: String) {
+        self.findings.push(Finding {
+            path: None,
+            kind: FieldErrorKind::Invalid,
+            value: Some(Value::from("")),
+            text,
+        });
+    }
+
+    fn too_many(&mut self, path: &Path<'_>, found: usize, most: u64, things: &str) {
+        let path = path.text();
+        let items = if most == 1 { "item" } else { "items" };
+        let text = format!("{path} in body should have at most {most} {things}\0must have at most {most} {items}");
+        self.find(path, FieldErrorKind::TooMany, Some(found.into()), text);
+    }
+
+    fn absorb(&mut self, other: Outcome) {
+        self.findings.extend(other.findings);
+        self.matches += other.matches;
+    }
+}
+
+fn check(node: &Structural, value: &Value, old: Option<&Value>, path: &Path<'_>, out: &mut Outcome) {
+    let before = out.findings.len();
+    check_type(node, value, path, out);
+    if value.is_null() {
+        check_allowed(node, value, path, out);
+    } else {
+        out.matches += 3 + u32::from(node.kind.is_some() || node.int_or_string);
+        check_junctors(node, value, path, out);
+        match value {
+            Value::String(text) => check_string(node, text, path, out),
+            Value::Number(number) => check_number(node, number, path, out),
+            Value::Array(list) => check_list(node, list, old, path, out),
+            Value::Object(_) | Value::Bool(_) | Value::Null => {}
+        }
+        check_allowed(node, value, path, out);
+        if let Value::Object(map) = value {
+            check_object(node, map, old, path, out);
+        }
+    }
+    if out.findings.len() > before && old.is_some_and(|old| is_unchanged(node, value, old)) {
+        out.findings.truncate(before);
+    }
+}
+
+fn check_type(node: &Structural, value: &Value, path: &Path<'_>, out: &mut Outcome) {
+    let names = if node.int_or_string {
+        "integer,string"
+    } else {
+        node.kind.map_or("", JsonType::name)
+    };
+    let accepts = |kind: JsonType| match node.int_or_string {
+        true => matches!(kind, JsonType::Integer | JsonType::String),
+        false => node.kind == Some(kind),
+    };
+    let format = node.checks.format.as_ref();
+    let (kind, found_format) = match value {
+        Value::Null => {
+            if !names.is_empty() && !node.nullable {
+                out.type_invalid(path, names, "null");
+            }
+            return;
+        }
+        Value::Bool(_) => (JsonType::Boolean, ""),
+        Value::String(_) => (JsonType::String, ""),
+        Value::Array(_) => (JsonType::Array, ""),
+        Value::Object(_) => (JsonType::Object, ""),
+        Value::Number(number) if integer(number).is_some() || number.is_u64() => (JsonType::Integer, "int64"),
+        Value::Number(_) => (JsonType::Number, "float64"),
+    };
+    if names.is_empty() && format.is_none() {
+        return;
+    }
+    let whole = match value {
+        Value::Number(number) => kind == JsonType::Number && number.as_f64().is_some_and(is_whole),
+        _ => false,
+    };
+    let fits = accepts(kind)
+        || (whole && accepts(JsonType::Integer))
+        || (kind == JsonType::Integer && accepts(JsonType::Number));
+    if let Some(format) = format {
+        let is_text = matches!(kind, JsonType::String | JsonType::Array);
+        if !is_text && !fits && format.name() != found_format {
+            return out.type_invalid(path, format.name(), found_format);
+        }
+        if is_text && !accepts(JsonType::Number) && !accepts(JsonType::Integer) {
+            out.matches += 1;
+            return;
+        }
+    }
+    if fits {
+        out.matches += 1;
+    } else {
+        out.type_invalid(path, names, kind.name());
+    }
+}
+
+/// `anyOf`, `oneOf`, `allOf` and `not`. Inside them nothing is let through because it is unchanged.
+fn check_junctors(node: &Structural, value: &Value, path: &Path<'_>, out: &mut Outcome) {
+    let checks = &node.checks;
+    let branch = |schema: &Structural| {
+        let mut outcome = Outcome::default();
+        check(schema, value, None, path, &mut outcome);
+        outcome
+    };
+    if !checks.any_of.is_empty() {
+        let outcomes = checks.any_of.iter().map(branch);
+        let (valid, shown) = best(outcomes, true);
+        if valid == 0 {
+            out.plain(format!(
+                "{} must validate at least one schema (anyOf)",
+                quote(&path.text())
+            ));
+        }
+        out.absorb(shown);
+    }
+    if !checks.one_of.is_empty() {
+        let (valid, shown) = best(checks.one_of.iter().map(branch), false);
+        if valid != 1 {
+            let found = if valid == 0 {
+                "Found none valid".to_owned()
+            } else {
+                format!("Found {valid} valid alternatives")
+            };
+            let path = quote(&path.text());
+            out.plain(format!("{path} must validate one and only one schema (oneOf). {found}"));
+        }
+        if valid < 2 {
+            out.absorb(shown);
+        }
+    }
+    if !checks.all_of.is_empty() {
+        let outcomes: Vec<Outcome> = checks.all_of.iter().map(branch).collect();
+        let valid = outcomes.iter().filter(|it| it.findings.is_empty()).count();
+        let total = outcomes.len();
+        outcomes.into_iter().for_each(|it| out.absorb(it));
+        if valid != total {
+            let none = if valid == 0 { ". None validated" } else { "" };
+            let path = quote(&path.text());
+            out.plain(format!("{path} must validate all the schemas (allOf){none}"));
+        }
+    }
+    if let Some(not) = &checks.not
+        && branch(not).findings.is_empty()
+    {
+        out.plain(format!("{} must not validate the schema (not)", quote(&path.text())));
+    }
+}
+
+/// How many branches are valid, and the outcome to show: the first valid one, else the one where most checks passed.
+fn best(outcomes: impl Iterator<Item = Outcome>, stop_at_first: bool) -> (usize, Outcome) {
+    let mut valid = 0;
+    let mut shown: Option<Outcome> = None;
+    for outcome in outcomes {
+        if outcome.findings.is_empty() {
+            valid += 1;
+            if valid == 1 {
+                shown = Some(outcome);
+            }
+            if stop_at_first {
+                break;
+            }
+        } else if valid == 0 && shown.as_ref().is_none_or(|it| outcome.matches > it.matches) {
+            shown = Some(outcome);
+        }
+    }
+    (valid, shown.unwrap_or_default())
+}
+
+fn check_string(node: &Structural, text: &str, path: &Path<'_>, out: &mut Outcome) {
+    let checks = &node.checks;
+    let length = if checks.max_length.is_some() || checks.min_length.is_some() {
+        text.chars().count() as u64
+    } else {
+        0
+    };
+    if let Some(most) = checks.max_length.filter(|most| length > *most) {
+        let path = path.text();
+        let text = format!("{path} in body should be at most {most} chars long\0may not be more than {most} bytes");
+        out.find(path, FieldErrorKind::TooLong, None, text);
+    } else if let Some(least) = checks.min_length.filter(|least| length < *least) {
+        out.invalid(path, text.into(), &format!("should be at least {least} chars long"));
+    } else if let Some(pattern) = &checks.pattern {
+        match pattern.is_match(text) {
+            Ok(true) => {}
+            Ok(false) => out.invalid(path, text.into(), &format!("should match '{}'", pattern.text())),
+            Err(error) => {
+                let what = format!("should match '{}, but pattern is invalid: {error}'", pattern.text());
+                out.invalid(path, text.into(), &what);
+            }
+        }
+    }
+    if let Some(format) = &checks.format
+        && format.is_for_strings()
+        && !format.accepts(text)
+    {
+        out.type_invalid(path, format.name(), text);
+    }
+}
+
+fn check_number(node: &Structural, number: &Number, path: &Path<'_>, out: &mut Outcome) {
+    let kind = node.kind.filter(|_| !node.int_or_string);
+    for problem in problems(&node.checks, kind, number) {
+        match problem {
+            Problem::Range(text) => out.plain(text + &path.text()),
+            Problem::Bound(what) => out.invalid(path, Value::Number(number.clone()), &what),
+            Problem::Factor(factor) => {
+                let path = path.text();
+                let text = format!("factor MultipleOf declared for {path} must be positive: {factor}");
+                out.find(path, FieldErrorKind::Invalid, Some(Value::Number(number.clone())), text);
+            }
+        }
+    }
+}
+
+fn check_list(node: &Structural, list: &[Value], old: Option<&Value>, path: &Path<'_>, out: &mut Outcome) {
+    let checks = &node.checks;
+    if let Some(items) = &node.items {
+        for (index, item) in list.iter().enumerate() {
+            let old_item = old.and_then(|old| old_item(node, item, old));
+            check(items, item, old_item, &path.index(index), out);
+        }
+    }
+    if let Some(least) = checks.min_items.filter(|least| (list.len() as u64) < *least) {
+        out.invalid(path, list.len().into(), &format!("should have at least {least} items"));
+    }
+    if let Some(most) = checks.max_items.filter(|most| list.len() as u64 > *most) {
+        out.too_many(path, list.len(), most, "items");
+    }
+    out.matches += 1;
+}
+
+fn check_object(node: &Structural, map: &Map<String, Value>, old: Option<&Value>, path: &Path<'_>, out: &mut Outcome) {
+    let checks = &node.checks;
+    if let Some(least) = checks.min_properties.filter(|least| (map.len() as u64) < *least) {
+        out.invalid(
+            path,
+            map.len().into(),
+            &format!("should have at least {least} properties"),
+        );
+    }
+    if let Some(most) = checks.max_properties.filter(|most| map.len() as u64 > *most) {
+        out.too_many(path, map.len(), most, "properties");
+    }
+    for (name, value) in map {
+        let child = match (node.properties.get(name), &node.additional) {
+            (Some(child), _) => child,
+            (None, Additional::Schema(child)) => child,
+            (None, Additional::Bool(false)) => {
+                let text = format!("{}.{name} in body is a forbidden property", path.text());
+                out.find(path.text(), FieldErrorKind::Invalid, Some(name.as_str().into()), text);
+                continue;
+            }
+            (None, Additional::Unset | Additional::Bool(true)) => continue,
+        };
+        let is_type_meta = path.is_root() && matches!(name.as_str(), "kind" | "apiVersion");
+        let old_value = old.filter(|_| !is_type_meta).and_then(|old| old.get(name));
+        check(child, value, old_value, &path.field(name), out);
+    }
+    for name in &checks.required {
+        if !map.contains_key(name) {
+            let path = path.field(name).text();
+            let text = format!("{path} in body is required");
+            out.find(path, FieldErrorKind::Required, None, text);
+        }
+    }
+}
+
+/// `enum`.
+fn check_allowed(node: &Structural, value: &Value, path: &Path<'_>, out: &mut Outcome) {
+    let allowed = &node.checks.allowed;
+    if allowed.is_empty() || allowed.iter().any(|it| is_same(it, value)) {
+        return;
+    }
+    let shown: Vec<String> = allowed
+        .iter()
+        .map(|it| quote(&it.as_str().map_or_else(|| it.to_string(), str::to_owned)))
+        .collect();
+    let path = path.text();
+    let text = format!(
+        "{path} in body should be one of\0supported values: {}",
+        shown.join(", ")
+    );
+    out.find(path, FieldErrorKind::NotSupported, Some(value.clone()), text);
+}
+
+/// Whether a value equals one of the schema's; `1` and `1.0` are equal, and null equals nothing.
+fn is_same(allowed: &Value, value: &Value) -> bool {
+    match (allowed, value) {
+        (Value::Null, _) => false,
+        (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64(),
+        _ => allowed == value,
+    }
+}
+
+/// The stored item of a map-list with the keys of `item`. Items of other lists cannot be told apart over time.
+fn old_item<'a>(node: &Structural, item: &Value, old: &'a Value) -> Option<&'a Value> {
+    let ListKind::Map(keys) = &node.list else {
+        return None;
+    };
+    old.as_array()?
+        .iter()
+        .find(|it| keys.iter().all(|key| it.get(key) == item.get(key)))
+}
+
+/// Whether nothing changed, as far as the schema lets the two values be compared: a field it does not know, or an
+/// item whose keys are new, counts as a change.
+fn is_unchanged(node: &Structural, value: &Value, old: &Value) -> bool {
+    match (value, old) {
+        (Value::Object(map), Value::Object(old_map)) => {
+            map.len() == old_map.len()
+                && map.iter().all(|(name, value)| {
+                    let child = node.child(name).zip(old_map.get(name));
+                    child.is_some_and(|(child, old)| is_unchanged(child, value, old))
+                })
+        }
+        (Value::Array(list), Value::Array(old_list)) => match (&node.list, node.items.as_deref()) {
+            (ListKind::Map(_), Some(items)) => {
+                list.len() == old_list.len()
+                    && list
+                        .iter()
+                        .all(|item| old_item(node, item, old).is_some_and(|old| is_unchanged(items, item, old)))
+            }
+            _ => list == old_list,
+        },
+        _ => value == old,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn errors(schema: Value, value: Value) -> Vec<String> {
+        let schema = Structural::parse_root(&schema);
+        let found = validate(&schema, &value, None, &FieldPath::root());
+        found.iter().map(ToString::to_string).collect()
+    }
+
+    fn spec_errors(spec: Value, value: Value) -> Vec<String> {
+        errors(
+            json!({"type": "object", "properties": {"spec": {"type": "object", "properties": spec}}}),
+            json!({"apiVersion": "a/v1", "kind": "K", "metadata": {"name": "a"}, "spec": value}),
+        )
+    }
+
+    #[rstest::rstest]
+    #[case(json!("x"), &["spec.i: Invalid value: \"string\": spec.i in body must be of type integer: \"string\""])]
+    #[case(json!(true), &["spec.i: Invalid value: \"boolean\": spec.i in body must be of type integer: \"boolean\""])]
+    #[case(json!(null), &["spec.i: Invalid value: \"null\": spec.i in body must be of type integer: \"null\""])]
+    #[case(json!(1.5), &["spec.i: Invalid value: \"number\": spec.i in body must be of type integer: \"number\"",
+        "<nil>: Invalid value: \"\": Checked value must be of type integer (default format) in spec.i"])]
+    fn o7_wrong_types(#[case] value: Value, #[case] expected: &[&str]) {
+        assert_eq!(
+            spec_errors(json!({"i": {"type": "integer"}}), json!({"i": value})),
+            expected
+        );
+    }
+
+    #[rstest::rstest]
+    #[case(json!({"a": 0}), "spec.a: Invalid value: 0: spec.a in body should be greater than or equal to 1")]
+    #[case(json!({"a": 11}), "spec.a: Invalid value: 11: spec.a in body should be less than or equal to 10")]
+    #[case(json!({"x": 0}), "spec.x: Invalid value: 0: spec.x in body should be greater than 0")]
+    #[case(json!({"x": 1}), "spec.x: Invalid value: 1: spec.x in body should be less than 1")]
+    #[case(json!({"m": 7}), "spec.m: Invalid value: 7: spec.m in body should be a multiple of 5")]
+    #[case(json!({"f": 2147483648u64}),
+        "<nil>: Invalid value: \"\": Checked value must be of type integer with format int32 in spec.f")]
+    #[case(json!({"s": "x"}), "spec.s: Invalid value: \"x\": spec.s in body should be at least 2 chars long")]
+    #[case(json!({"s": "xxxxx"}), "spec.s: Too long: may not be more than 4 bytes")]
+    #[case(json!({"p": "A1"}), "spec.p: Invalid value: \"A1\": spec.p in body should match '^[a-z]+$'")]
+    #[case(json!({"e": "z"}), "spec.e: Unsupported value: \"z\": supported values: \"a\", \"b\"")]
+    #[case(json!({"l": [1, 2]}), "spec.l: Too many: 2: must have at most 1 item")]
+    #[case(json!({"l": []}), "spec.l: Invalid value: 0: spec.l in body should have at least 1 items")]
+    #[case(json!({"d": "x"}), "spec.d: Invalid value: \"x\": spec.d in body must be of type date: \"x\"")]
+    #[case(json!({"t": {"a.b/c": {"v": 7}}}),
+        "spec.t.a.b/c.v: Invalid value: 7: spec.t.a.b/c.v in body should be less than or equal to 3")]
+    #[case(json!({"r": [{"n": "a"}, {}]}), "spec.r[1].n: Required value")]
+    fn o7_texts(#[case] value: Value, #[case] expected: &str) {
+        let schema = json!({
+            "a": {"type": "integer", "minimum": 1, "maximum": 10},
+            "x": {"type": "number", "minimum": 0, "exclusiveMinimum": true, "maximum": 1, "exclusiveMaximum": true},
+            "m": {"type": "integer", "multipleOf": 5},
+            "f": {"type": "integer", "format": "int32"},
+            "s": {"type": "string", "minLength": 2, "maxLength": 4},
+            "p": {"type": "string", "pattern": "^[a-z]+$"},
+            "e": {"type": "string", "enum": ["a", "b"]},
+            "l": {"type": "array", "items": {"type": "integer"}, "maxItems": 1, "minItems": 1},
+            "d": {"type": "string", "format": "date"},
+            "t": {"type": "object", "additionalProperties":
+                {"type": "object", "properties": {"v": {"type": "integer", "maximum": 3}}}},
+            "r": {"type": "array", "items":
+                {"type": "object", "properties": {"n": {"type": "string"}}, "required": ["n"]}},
+        });
+        assert_eq!(spec_errors(schema, value), [expected]);
+    }
+
+    #[test]
+    fn o7_all_errors_in_order() {
+        let schema = json!({"l": {"type": "array", "items": {"type": "object", "required": ["a"], "properties": {
+            "a": {"type": "integer", "minimum": 5, "multipleOf": 3},
+            "c": {"type": "string", "enum": ["x"], "minLength": 2, "pattern": "^x"},
+        }}}});
+        let value = json!({"l": [{"a": 4}, {}, {"a": 6, "c": "y"}]});
+        assert_eq!(
+            spec_errors(schema, value),
+            [
+                "spec.l[0].a: Invalid value: 4: spec.l[0].a in body should be a multiple of 3",
+                "spec.l[0].a: Invalid value: 4: spec.l[0].a in body should be greater than or equal to 5",
+                "spec.l[1].a: Required value",
+                "spec.l[2].c: Invalid value: \"y\": spec.l[2].c in body should be at least 2 chars long",
+                "spec.l[2].c: Unsupported value: \"y\": supported values: \"x\"",
+            ]
+        );
+    }
+
+    #[test]
+    fn o9_unchanged_parts_are_let_through() {
+        let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
+            "a": {"type": "integer", "minimum": 5}, "c": {"type": "string"},
+        }, "oneOf": [{"required": ["a"]}, {"required": ["b"]}]}}});
+        let schema = Structural::parse_root(&schema);
+        let check = |old: Value, new: Value| {
+            let found = validate(&schema, &new, Some(&old), &FieldPath::root());
+            found.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        let old = json!({"spec": {"a": 1}});
+        assert!(check(old.clone(), json!({"spec": {"a": 1, "c": "x"}})).is_empty());
+        assert_eq!(check(old, json!({"spec": {"a": 2}})).len(), 1);
+        let both = json!({"spec": {"c": "x"}});
+        assert!(check(both.clone(), both.clone()).is_empty());
+        assert_eq!(
+            check(both, json!({"spec": {"c": "y"}})),
+            [
+                "<nil>: Invalid value: \"\": \"spec\" must validate one and only one schema (oneOf). Found none valid",
+                "spec.a: Required value",
+            ]
+        );
+    }
+}
