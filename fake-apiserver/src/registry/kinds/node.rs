@@ -63,6 +63,10 @@ impl Strategy for Node {
         }
     }
 
+    fn status_write_changes_labels(&self) -> bool {
+        true
+    }
+
     fn keeps_status_on_create(&self) -> bool {
         true
     }
