@@ -49,12 +49,6 @@ pub(crate) const RETURNED: Plain = Plain {
     ..PLAIN
 };
 
-/// The object has a generation.
-pub(crate) const GENERATED: Plain = Plain {
-    generation: true,
-    ..PLAIN
-};
-
 impl Strategy for Plain {
     fn prepare_for_update(&self, object: &mut Object, old: &Object, context: &Context<'_>) {
         if context.subresource == "status" {
