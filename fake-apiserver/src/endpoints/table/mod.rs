@@ -86,8 +86,8 @@ impl Tables<'_> {
         self.one_row(object, self.column_definitions())
     }
 
-    /// The Table of a watch event's object; the first alone defines the columns. The object of a bookmark has a row too,
-    /// whose metadata carries its annotations; the Status of an error is left as it is.
+    /// The Table of a watch event's object; the first alone defines the columns. The object of a bookmark has a row
+    /// too, whose metadata carries its annotations; the Status of an error is left as it is.
     pub(crate) fn of_event(&self, object: &Object, is_first: bool) -> Value {
         if is_first {
             self.of_object(object)

@@ -116,7 +116,8 @@ fn template() -> Value {
     json!(["a (default)", "p", "Delete", "Immediate", true, "5m"]))]
 #[case("", "PersistentVolumeClaim",
     json!({"spec": {"volumeName": "v", "storageClassName": "s", "volumeMode": "Filesystem"},
-           "status": {"phase": "Bound", "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteMany", "ReadWriteOnce"]}}),
+           "status": {"phase": "Bound", "capacity": {"storage": "1Gi"},
+                      "accessModes": ["ReadWriteMany", "ReadWriteOnce"]}}),
     json!(["a", "Bound", "v", "1Gi", "RWO,RWX", "s", "<unset>", "5m", "Filesystem"]))]
 #[case("", "Node",
     json!({"metadata": {"labels": {"node-role.kubernetes.io/worker": "", "kubernetes.io/role": "db"}},
@@ -150,7 +151,8 @@ fn container(state: Value) -> Value {
 #[rstest]
 #[case(json!({"phase": "Pending"}), "0/1", "Pending", "0")]
 #[case(json!({"phase": "Running", "containerStatuses": container(json!({"running": {}}))}), "1/1", "Running", "0")]
-#[case(json!({"phase": "Succeeded", "containerStatuses": container(json!({"terminated": {"exitCode": 0, "reason": "Completed"}}))}),
+#[case(json!({"phase": "Succeeded",
+              "containerStatuses": container(json!({"terminated": {"exitCode": 0, "reason": "Completed"}}))}),
     "0/1", "Completed", "0")]
 #[case(json!({"phase": "Failed", "containerStatuses": container(json!({"terminated": {"exitCode": 3}}))}),
     "0/1", "ExitCode:3", "0")]
