@@ -4,4 +4,5 @@ mod accept;
 pub(crate) mod negotiation;
 pub(crate) mod yaml;
 pub(crate) mod partial;
+pub(crate) mod status_protobuf;
 pub(crate) mod table;
