@@ -103,9 +103,9 @@ impl PrinterColumn {
             (Kind::Number, Value::Number(_)) | (Kind::Boolean, Value::Bool(_)) => value.clone(),
             (Kind::Date, Value::String(text)) => match text.as_str() {
                 "" | "null" => "<unknown>".into(),
-                text => match text.parse() {
-                    Ok(then) => duration::between(then, now).into(),
-                    Err(_) => "<invalid>".into(),
+                text => match duration::parse_time(text) {
+                    Some(then) => duration::between(then, now).into(),
+                    None => "<invalid>".into(),
                 },
             },
             _ => Value::Null,

@@ -42,6 +42,7 @@ fn template() -> Value {
 #[case("", "ConfigMap", json!({"data": {"k": "1", "l": "2"}, "binaryData": {"x": "AQ=="}}), json!(["a", 3, "5m"]))]
 #[case("", "Secret", json!({"type": "Opaque", "data": {"k": ""}}), json!(["a", "Opaque", 1, "5m"]))]
 #[case("", "Namespace", json!({"status": {"phase": "Active"}}), json!(["a", "Active", "5m"]))]
+#[case("", "ServiceAccount", json!({"secrets": [{}]}), json!(["a", "5m"]))]
 #[case("", "LimitRange", json!({}), json!(["a", "2026-01-01T00:05:00Z"]))]
 #[case("rbac.authorization.k8s.io", "Role", json!({}), json!(["a", "2026-01-01T00:05:00Z"]))]
 #[case("apps", "ControllerRevision",
