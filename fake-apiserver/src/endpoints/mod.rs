@@ -23,6 +23,7 @@ pub(crate) mod encode;
 pub(crate) mod list_body;
 pub(crate) mod watch_body;
 pub(crate) mod partial;
+pub(crate) mod status_protobuf;
 pub(crate) mod table;
 pub(crate) mod discovery;
 pub(crate) mod openapi;
