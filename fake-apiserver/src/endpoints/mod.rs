@@ -42,8 +42,6 @@ pub(crate) struct Endpoints {
     pub(crate) faults: Faults,
     /// What was asked and answered.
     pub(crate) journal: Journal,
-    /// Discovery and OpenAPI, made when first asked for.
-    pub(crate) documents: documents::Documents,
 }
 
 impl Endpoints {
@@ -62,7 +60,7 @@ impl Endpoints {
         let scheme = self.registry.scheme();
         match route::find(&scheme, call)? {
             Target::NotFound => Ok(encode::not_found_text()),
-            Target::Document => self.documents.answer(&self.registry, &scheme, call),
+            Target::Document => documents::answer(&self.registry, &scheme, call),
             Target::Resource(row, info) => {
                 call.info = Some(info.clone());
                 call.body = filters::read_body(&call.parts, body).await?;

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::formats::Format;
 use super::pattern::Pattern;
+use crate::registry::schema::builtin::object_meta;
 use crate::registry::schema::{Form, ListKeys, ListType, SchemaRef};
 
 /// One node of a structural schema.
@@ -147,7 +148,8 @@ impl Structural {
 
     pub(crate) fn field(&self, name: &str) -> Option<SchemaRef<'_>> {
         if self.is_resource && is_meta_field(name) {
-            return Some(SchemaRef::Deduced);
+            let meta = (name == "metadata").then(object_meta).flatten();
+            return Some(meta.map_or(SchemaRef::Deduced, SchemaRef::Builtin));
         }
         match (self.properties.get(name), &self.additional) {
             (Some(node), _) => Some(node.as_schema()),

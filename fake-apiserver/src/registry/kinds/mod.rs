@@ -16,6 +16,8 @@ pub(crate) mod cron_job;
 pub(crate) mod cron;
 pub(crate) mod pod_template;
 pub(crate) mod workloads;
+#[cfg(test)]
+mod workload_tests;
 pub(crate) mod labels;
 pub(crate) mod access;
 pub(crate) mod plain;

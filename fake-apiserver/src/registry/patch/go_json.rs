@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
+use crate::api::field::quote;
+
 /// Parses a body; the error is Go's text, such as `unexpected end of JSON input`.
 pub(crate) fn parse_json(body: &[u8]) -> Result<Value, String> {
     // Go reads invalid UTF-8 as replacement characters.
@@ -18,6 +20,20 @@ pub(crate) fn parse_json(body: &[u8]) -> Result<Value, String> {
 
 /// The error texts of duplicate fields, such as `duplicate field "data.k"`, each once.
 pub(super) fn duplicate_fields(body: &[u8]) -> Vec<String> {
+    let found = duplicates(body).into_iter();
+    found.map(|path| format!("duplicate field {}", quote(&path))).collect()
+}
+
+/// The quoted names of duplicate keys.
+pub(crate) fn duplicate_keys(body: &[u8]) -> Vec<String> {
+    let found = duplicates(body).into_iter();
+    found
+        .map(|path| quote(path.rsplit('.').next().unwrap_or_default()))
+        .collect()
+}
+
+/// The paths of the fields that occur twice.
+fn duplicates(body: &[u8]) -> Vec<String> {
     let mut found = Vec::new();
     let mut path = String::new();
     let text = String::from_utf8_lossy(body);
@@ -101,9 +117,8 @@ impl<'de> Visitor<'de> for Duplicates<'_> {
             }
             self.path.push_str(&key);
             if !seen.insert(key) {
-                let text = format!("duplicate field {}", crate::api::field::quote(self.path));
-                if !self.found.contains(&text) {
-                    self.found.push(text);
+                if !self.found.contains(self.path) {
+                    self.found.push(self.path.clone());
                 }
             }
             map.next_value_seed(Duplicates {
@@ -316,7 +331,7 @@ fn quote_char(byte: u8) -> String {
         b'\'' => "'\\''".to_owned(),
         b'"' => "'\"'".to_owned(),
         byte => {
-            let quoted = crate::api::field::quote(&char::from(byte).to_string());
+            let quoted = quote(&char::from(byte).to_string());
             format!("'{}'", &quoted[1..quoted.len() - 1])
         }
     }

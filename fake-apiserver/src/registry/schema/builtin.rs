@@ -148,6 +148,12 @@ pub(crate) fn shape_of(group: &str, version: &str, kind: &str) -> Option<&'stati
     SHAPES.get(usize::from(KINDS[at].3))
 }
 
+/// The shape of `metadata`, which is the same in every kind, custom resources included.
+pub(crate) fn object_meta() -> Option<&'static Shape> {
+    static META: std::sync::OnceLock<Option<&'static Shape>> = std::sync::OnceLock::new();
+    *META.get_or_init(|| shape_of("", "v1", "ConfigMap")?.field("metadata"))
+}
+
 impl StructType {
     /// The name Go's decoder gives in errors, such as `PodSpec`.
     pub(crate) fn name(&self) -> &'static str {

@@ -6,7 +6,7 @@ use super::amount::Amount;
 use super::windows::visit_containers;
 use crate::api::field::{FieldPath, quote};
 use crate::api::object::Object;
-use crate::registry::kinds::names;
+use crate::registry::kinds::{names, view};
 use crate::registry::kinds::view::{JsonMap, integer, is_set, items, object, object_or_empty, same, text};
 
 /// Where the names of a kind's objects end up, if they should be labels.
@@ -111,7 +111,7 @@ pub(crate) fn of_workload(object: &Object, old: Option<&Object>, path: &str, nam
     }
     let template = path
         .split('.')
-        .try_fold::<&JsonMap, _, _>(object, |map, step| self::object(map, step));
+        .try_fold::<&JsonMap, _, _>(object, |map, step| view::object(map, step));
     if let Some(template) = template {
         of_template(template, &FieldPath::new(path), &mut warnings);
     }
