@@ -138,8 +138,12 @@ pub(crate) fn decode(
     if strictness == Strictness::Strict && !errors.is_empty() {
         return Err(refuse(&format!("strict decoding error: {}", errors.join(", "))));
     }
-    object.insert("kind".to_owned(), Value::String(kind));
-    object.insert("apiVersion".to_owned(), Value::String(api_version));
+    if object.kind().is_empty() {
+        object.insert("kind".to_owned(), Value::String(kind));
+    }
+    if object.api_version() != api_version {
+        object.insert("apiVersion".to_owned(), Value::String(api_version));
+    }
     Ok(errors)
 }
 
