@@ -15,7 +15,12 @@ pub(crate) struct Documents;
 
 impl Documents {
     /// Answers a path that names no resource.
-    pub(crate) fn answer(&self, _registry: &Registry, _scheme: &Scheme, _call: &Call) -> Result<Response<Body>, Status> {
+    pub(crate) fn answer(
+        &self,
+        _registry: &Registry,
+        _scheme: &Scheme,
+        _call: &Call,
+    ) -> Result<Response<Body>, Status> {
         Ok(encode::not_found_text())
     }
 }

@@ -16,8 +16,8 @@ use crate::api::options::{ListOptions, PatchKind, WriteKind, WriteOptions};
 use crate::api::request_info::{RequestInfo, Verb};
 use crate::api::status::Status;
 use crate::registry::scheme::Row;
-use crate::registry::write::{Answer, WriteRequest, Written};
 use crate::registry::subresources;
+use crate::registry::write::{Answer, WriteRequest, Written};
 
 /// Answers a request for a resource.
 pub(crate) async fn handle(
@@ -58,20 +58,26 @@ async fn list(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) ->
     encode::page(server, call, row, &form, page)
 }
 
-async fn watch(
-    server: &Arc<Endpoints>,
-    call: &Call,
-    row: &Row,
-    info: &RequestInfo,
-) -> Result<Response<Body>, Status> {
+async fn watch(server: &Arc<Endpoints>, call: &Call, row: &Row, info: &RequestInfo) -> Result<Response<Body>, Status> {
     let form = negotiation::watch_answer(call.accept().as_deref(), decode::served(row))?;
     let options = ListOptions::parse(&call.query, true)?;
     let plan = server.registry.watch(row, info, &options)?;
     let include = encode::include_object(call)?;
-    let row = server.registry.scheme().lookup(&info.group, &info.version, &info.resource);
+    let row = server
+        .registry
+        .scheme()
+        .lookup(&info.group, &info.version, &info.resource);
     let row = row.ok_or_else(Status::unknown_path)?;
     encode::check_view(&row, &form, true)?;
-    let body = WatchBody::new(Arc::clone(server), row, info.clone(), call.user_agent(), plan, form, include);
+    let body = WatchBody::new(
+        Arc::clone(server),
+        row,
+        info.clone(),
+        call.user_agent(),
+        plan,
+        form,
+        include,
+    );
     Ok(encode::stream(body))
 }
 
@@ -79,7 +85,12 @@ async fn create(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) 
     let form = form(call, row, Route::Object)?;
     let options = WriteOptions::parse(&call.query, WriteKind::Create)?;
     let decoded = decode::object(row, call, options.field_validation)?;
-    let request = WriteRequest { row, info, options: &options, user_agent: call.user_agent() };
+    let request = WriteRequest {
+        row,
+        info,
+        options: &options,
+        user_agent: call.user_agent(),
+    };
     let written = server.registry.create(&request, decoded).await?;
     answer(server, call, row, &form, written)
 }
@@ -88,7 +99,12 @@ async fn update(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) 
     let form = form(call, row, Route::Object)?;
     let options = WriteOptions::parse(&call.query, WriteKind::Update)?;
     let decoded = decode::object(row, call, options.field_validation)?;
-    let request = WriteRequest { row, info, options: &options, user_agent: call.user_agent() };
+    let request = WriteRequest {
+        row,
+        info,
+        options: &options,
+        user_agent: call.user_agent(),
+    };
     let written = server.registry.update(&request, decoded).await?;
     answer(server, call, row, &form, written)
 }
@@ -96,8 +112,18 @@ async fn update(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) 
 async fn patch(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -> Result<Response<Body>, Status> {
     let kind = negotiation::patch_form(call.header(&CONTENT_TYPE), decode::served(row))?;
     let form = form(call, row, Route::Object)?;
-    let options = WriteOptions::parse(&call.query, WriteKind::Patch { apply: kind == PatchKind::Apply })?;
-    let request = WriteRequest { row, info, options: &options, user_agent: call.user_agent() };
+    let options = WriteOptions::parse(
+        &call.query,
+        WriteKind::Patch {
+            apply: kind == PatchKind::Apply,
+        },
+    )?;
+    let request = WriteRequest {
+        row,
+        info,
+        options: &options,
+        user_agent: call.user_agent(),
+    };
     let written = match kind {
         PatchKind::Apply => {
             let (configuration, warnings) = applied(row, call, &options)?;
@@ -117,7 +143,9 @@ fn applied(row: &Row, call: &Call, options: &WriteOptions) -> Result<(Object, Ve
     let _ = (row, options);
     match parsed.value {
         Value::Object(map) => Ok((Object(map), parsed.duplicates)),
-        _ => Err(Status::bad_request("error decoding YAML: an applied configuration must be an object")),
+        _ => Err(Status::bad_request(
+            "error decoding YAML: an applied configuration must be an object",
+        )),
     }
 }
 
@@ -149,7 +177,10 @@ async fn other_subresource(
     info: &RequestInfo,
 ) -> Result<Response<Body>, Status> {
     let patch = match info.verb {
-        Verb::Patch => Some(negotiation::patch_form(call.header(&CONTENT_TYPE), decode::served(row))?),
+        Verb::Patch => Some(negotiation::patch_form(
+            call.header(&CONTENT_TYPE),
+            decode::served(row),
+        )?),
         _ => None,
     };
     let form = form(call, row, Route::Object)?;

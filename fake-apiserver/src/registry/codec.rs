@@ -26,12 +26,20 @@ pub(crate) fn encode(row: &Row, object: &Object) -> Result<Body, Status> {
         let _ = serde_json::to_writer(&mut *out, value);
         out.push(b',');
     };
-    for (key, value) in object.metadata().into_iter().flatten().filter(|(key, _)| *key != "resourceVersion") {
+    for (key, value) in object
+        .metadata()
+        .into_iter()
+        .flatten()
+        .filter(|(key, _)| *key != "resourceVersion")
+    {
         write(&mut out, key, value);
     }
     close(&mut out);
     out.push(b',');
-    for (key, value) in object.iter().filter(|(key, _)| !matches!(key.as_str(), "kind" | "apiVersion" | "metadata")) {
+    for (key, value) in object
+        .iter()
+        .filter(|(key, _)| !matches!(key.as_str(), "kind" | "apiVersion" | "metadata"))
+    {
         write(&mut out, key, value);
     }
     close(&mut out);
@@ -45,7 +53,10 @@ pub(crate) fn encode(row: &Row, object: &Object) -> Result<Body, Status> {
         bytes: Bytes::from(out),
         uid: object.uid().into(),
         labels: object.labels().map(pair).collect(),
-        fields: fields.into_iter().map(|(label, value)| (label.into(), value.into())).collect(),
+        fields: fields
+            .into_iter()
+            .map(|(label, value)| (label.into(), value.into()))
+            .collect(),
     })
 }
 

@@ -14,7 +14,8 @@ use crate::storage::{Range, Stored};
 impl Registry {
     /// The row through which CRDs themselves are read and written.
     fn definitions_row(&self) -> Option<Arc<Row>> {
-        self.scheme().lookup("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+        self.scheme()
+            .lookup("apiextensions.k8s.io", "v1", "customresourcedefinitions")
     }
 
     /// Serves the CRDs that are stored.
@@ -48,15 +49,28 @@ impl Registry {
     fn reconcile_one(&self, row: &Row) -> bool {
         let everything = Range::of(None);
         let snapshot = self.store.snapshot(CRDS);
-        let all: Vec<(&Arc<Stored>, Object)> =
-            snapshot.range(&everything).map(|stored| (stored, codec::decode(row, stored))).collect();
+        let all: Vec<(&Arc<Stored>, Object)> = snapshot
+            .range(&everything)
+            .map(|stored| (stored, codec::decode(row, stored)))
+            .collect();
         for (index, (stored, crd)) in all.iter().enumerate() {
-            let others: Vec<Object> =
-                all.iter().enumerate().filter(|(it, _)| *it != index).map(|(_, (_, crd))| crd.clone()).collect();
+            let others: Vec<Object> = all
+                .iter()
+                .enumerate()
+                .filter(|(it, _)| *it != index)
+                .map(|(_, (_, crd))| crd.clone())
+                .collect();
             let now = self.entropy.now_seconds();
-            let Some(next) = controller::reconcile(crd, &others, &now) else { continue };
+            let Some(next) = controller::reconcile(crd, &others, &now) else {
+                continue;
+            };
             let Ok(body) = codec::encode(row, &next) else { continue };
-            if body.bytes != stored.body.bytes && self.store.update(&row.storage, &stored.key, stored.revision, body).is_ok() {
+            if body.bytes != stored.body.bytes
+                && self
+                    .store
+                    .update(&row.storage, &stored.key, stored.revision, body)
+                    .is_ok()
+            {
                 self.fanout.wake(&row.storage, &stored.key);
                 self.committed.notify_waiters();
                 return true;
@@ -74,14 +88,20 @@ impl Registry {
             if !crd.is_terminating() || !crd.finalizers().any(|it| it == controller::FINALIZER) {
                 continue;
             }
-            let Some(resource) = CustomResource::parse(&crd) else { continue };
+            let Some(resource) = CustomResource::parse(&crd) else {
+                continue;
+            };
             let version = Arc::clone(&resource.storage);
             let instances = Row::custom(version.row.clone(), version);
             if self.delete_instances(&instances) > 0 {
                 continue;
             }
             let mut last = crd.clone();
-            let rest: Vec<_> = crd.finalizers().filter(|it| *it != controller::FINALIZER).map(Into::into).collect();
+            let rest: Vec<_> = crd
+                .finalizers()
+                .filter(|it| *it != controller::FINALIZER)
+                .map(Into::into)
+                .collect();
             if rest.is_empty() {
                 if self.store.delete(&row.storage, &stored.key, stored.revision).is_ok() {
                     self.fanout.wake(&row.storage, &stored.key);
@@ -90,9 +110,14 @@ impl Registry {
                 }
                 continue;
             }
-            last.metadata_mut().insert("finalizers".into(), serde_json::Value::Array(rest));
+            last.metadata_mut()
+                .insert("finalizers".into(), serde_json::Value::Array(rest));
             let Ok(body) = codec::encode(row, &last) else { continue };
-            if self.store.update(&row.storage, &stored.key, stored.revision, body).is_ok() {
+            if self
+                .store
+                .update(&row.storage, &stored.key, stored.revision, body)
+                .is_ok()
+            {
                 self.fanout.wake(&row.storage, &stored.key);
                 return true;
             }

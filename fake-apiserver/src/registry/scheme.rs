@@ -6,9 +6,9 @@ use std::sync::{Arc, LazyLock};
 use crate::api::object::Object;
 use crate::api::resource::ResourceInfo;
 use crate::registry::custom::definition::CustomVersion;
+use crate::registry::kinds;
 use crate::registry::schema::{SchemaRef, builtin, resources};
 use crate::registry::strategy::Strategy;
-use crate::registry::kinds;
 
 /// One served resource in one version, with all that is needed to serve it.
 #[derive(Debug)]
@@ -27,7 +27,10 @@ pub(crate) struct Row {
 }
 
 enum Kind {
-    Builtin { shape: Option<&'static builtin::Shape>, strategy: &'static dyn Strategy },
+    Builtin {
+        shape: Option<&'static builtin::Shape>,
+        strategy: &'static dyn Strategy,
+    },
     Custom(Arc<CustomVersion>),
 }
 
@@ -55,7 +58,10 @@ impl Row {
 
     fn new(info: ResourceInfo, is_storage_version: bool, kind: Kind) -> Self {
         let api_version = info.api_version();
-        let head = format!("{{\"kind\":\"{}\",\"apiVersion\":\"{api_version}\",\"metadata\":{{", info.kind);
+        let head = format!(
+            "{{\"kind\":\"{}\",\"apiVersion\":\"{api_version}\",\"metadata\":{{",
+            info.kind
+        );
         let shared = match &kind {
             Kind::Builtin { strategy, .. } => strategy.stored_as(),
             Kind::Custom(_) => None,
@@ -64,7 +70,14 @@ impl Row {
             ("", resource) => resource.into(),
             (group, resource) => format!("{group}/{resource}").into(),
         };
-        Self { api_version: api_version.into(), head: head.into(), storage, is_storage_version, kind, info }
+        Self {
+            api_version: api_version.into(),
+            head: head.into(),
+            storage,
+            is_storage_version,
+            kind,
+            info,
+        }
     }
 
     /// What the kind says about writes.
@@ -157,7 +170,11 @@ impl Row {
             (_, resource) => resource,
         };
         let own_prefix = self.is_custom() || matches!(&**group, "apiextensions.k8s.io" | "apiregistration.k8s.io");
-        if own_prefix { format!("/registry/{group}/{resource}/{key}") } else { format!("/registry/{resource}/{key}") }
+        if own_prefix {
+            format!("/registry/{group}/{resource}/{key}")
+        } else {
+            format!("/registry/{resource}/{key}")
+        }
     }
 }
 
@@ -165,8 +182,12 @@ impl Row {
 type RowKey = (String, String, String);
 
 /// The rows of every server, in the order of discovery.
-static BUILTIN: LazyLock<Vec<Arc<Row>>> =
-    LazyLock::new(|| resources::BUILTINS.iter().map(|info| Arc::new(Row::builtin(info))).collect());
+static BUILTIN: LazyLock<Vec<Arc<Row>>> = LazyLock::new(|| {
+    resources::BUILTINS
+        .iter()
+        .map(|info| Arc::new(Row::builtin(info)))
+        .collect()
+});
 
 /// The same, to be looked up.
 static BUILTIN_INDEX: LazyLock<BTreeMap<(&'static str, &'static str, &'static str), &'static Arc<Row>>> =
@@ -192,12 +213,16 @@ impl Scheme {
         if self.custom.is_empty() {
             return None;
         }
-        self.custom.get(&(group.to_owned(), version.to_owned(), resource.to_owned())).cloned()
+        self.custom
+            .get(&(group.to_owned(), version.to_owned(), resource.to_owned()))
+            .cloned()
     }
 
     /// The row of a kind in a version.
     pub(crate) fn lookup_kind(&self, api_version: &str, kind: &str) -> Option<Arc<Row>> {
-        self.rows().find(|row| *row.api_version == *api_version && row.info.kind == kind && row.is_stored()).cloned()
+        self.rows()
+            .find(|row| *row.api_version == *api_version && row.info.kind == kind && row.is_stored())
+            .cloned()
     }
 
     /// Every row: the built-in ones in the order of discovery, then those of CRDs by group, version and name.
@@ -212,17 +237,25 @@ impl Scheme {
 
     /// Whether any resource of the group is served in the version.
     pub(crate) fn has_version(&self, group: &str, version: &str) -> bool {
-        self.rows().any(|row| row.info.group == group && row.info.version == version)
+        self.rows()
+            .any(|row| row.info.group == group && row.info.version == version)
     }
 
     /// The row through which objects of a storage name are read where no request says otherwise.
     pub(crate) fn by_storage(&self, storage: &str) -> Option<&Arc<Row>> {
-        self.rows().find(|row| &*row.storage == storage && row.is_storage_version && row.is_stored())
+        self.rows()
+            .find(|row| &*row.storage == storage && row.is_storage_version && row.is_stored())
     }
 
     /// Replaces all rows of CRDs.
     pub(crate) fn set_custom(&mut self, rows: impl IntoIterator<Item = Row>) {
-        let key = |row: &Row| (row.info.group.to_string(), row.info.version.to_string(), row.info.resource.to_string());
+        let key = |row: &Row| {
+            (
+                row.info.group.to_string(),
+                row.info.version.to_string(),
+                row.info.resource.to_string(),
+            )
+        };
         self.custom = rows.into_iter().map(|row| (key(&row), Arc::new(row))).collect();
         self.generation += 1;
     }

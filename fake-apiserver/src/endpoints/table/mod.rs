@@ -26,7 +26,14 @@ pub(crate) fn of_object(_: &Row, _: MetaVersion, _: &Object, _: IncludeObject, _
     Err(Status::not_acceptable(&[]))
 }
 
-pub(crate) fn of_list(_: &Row, _: MetaVersion, _: &Value, _: &[Object], _: IncludeObject, _: Timestamp) -> Result<Value, Status> {
+pub(crate) fn of_list(
+    _: &Row,
+    _: MetaVersion,
+    _: &Value,
+    _: &[Object],
+    _: IncludeObject,
+    _: Timestamp,
+) -> Result<Value, Status> {
     Err(Status::not_acceptable(&[]))
 }
 

@@ -24,11 +24,6 @@ pub(crate) mod plain;
 pub(crate) mod namespace;
 pub(crate) mod config_map;
 pub(crate) mod secret;
-pub(crate) mod view;
-pub(crate) mod pod;
-pub(crate) mod deployment;
-pub(crate) mod replica_set;
-pub(crate) mod workloads;
 pub(crate) mod net;
 pub(crate) mod service;
 pub(crate) mod service_account;
@@ -62,8 +57,6 @@ use plain::{CONDITIONAL, GENERATED, PLAIN, Plain, RETURNED};
 
 /// The strategy of a built-in resource; most need nothing but the defaults.
 pub(crate) fn strategy(group: &str, resource: &str) -> &'static dyn Strategy {
-    if let Some(workload) = workloads::workload_strategy(group, resource) {
-        return workload;
     if let Some(strategy) = workloads::workload_strategy(group, resource) {
         return strategy;
     }

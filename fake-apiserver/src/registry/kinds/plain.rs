@@ -34,7 +34,10 @@ pub(crate) const CONDITIONAL: Plain = Plain {
 };
 
 /// A delete answers with the object.
-pub(crate) static CONDITIONAL_GENERATED: Plain = Plain { generation: true, ..CONDITIONAL };
+pub(crate) static CONDITIONAL_GENERATED: Plain = Plain {
+    generation: true,
+    ..CONDITIONAL
+};
 
 pub(crate) const RETURNED: Plain = Plain {
     returns_deleted: true,
