@@ -15,7 +15,11 @@ use crate::registry::scheme::Row;
 
 /// Who serves a row, as negotiation asks.
 pub(crate) fn served(row: &Row) -> Served {
-    if row.is_custom() { Served::Custom } else { Served::BuiltIn }
+    if row.is_custom() {
+        Served::Custom
+    } else {
+        Served::BuiltIn
+    }
 }
 
 /// The body of POST or PUT as an object of the row's kind.
@@ -45,7 +49,9 @@ pub(crate) fn any(row: &Row, call: &Call) -> Result<Value, Status> {
     let kind = row.info.kind.as_ref();
     match body_form(call.header(&CONTENT_TYPE), served(row))? {
         BodyForm::Json => decode::parse(&call.body, kind).map(|object| Value::Object(object.0)),
-        BodyForm::Yaml => yaml::parse(&call.body).map(|parsed| parsed.value).map_err(Status::bad_request),
+        BodyForm::Yaml => yaml::parse(&call.body)
+            .map(|parsed| parsed.value)
+            .map_err(Status::bad_request),
         BodyForm::Protobuf => Err(protobuf_refused()),
     }
 }

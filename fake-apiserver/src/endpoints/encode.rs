@@ -65,7 +65,12 @@ pub(crate) fn answer(
             return Ok(with_warnings(call, row, respond(call, code, form, value), warnings));
         }
     };
-    Ok(with_warnings(call, row, whole(call, code, Encoding::Json, bytes), warnings))
+    Ok(with_warnings(
+        call,
+        row,
+        whole(call, code, Encoding::Json, bytes),
+        warnings,
+    ))
 }
 
 /// Whether the stored bytes are what the client wants.
@@ -189,7 +194,10 @@ fn list_head(row: &Row, revision: Revision, page: &Page, out: &mut Vec<u8>) {
     }
     let metadata = Value::Object(metadata);
     // Writing to memory cannot fail.
-    let _ = write!(out, "{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\"metadata\":{metadata},\"items\":[");
+    let _ = write!(
+        out,
+        "{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\"metadata\":{metadata},\"items\":["
+    );
 }
 
 /// A list as a value: for YAML, indented JSON, Tables, metadata, and versions that are not stored as they are.
@@ -244,7 +252,9 @@ pub(crate) fn failure(call: &Call, status: &Status) -> Response<Body> {
     let mut response = respond_whole(status.code, form.content_type(), bytes);
     let retry = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
     if retry > 0 {
-        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(retry));
+        response
+            .headers_mut()
+            .insert(header::RETRY_AFTER, HeaderValue::from(retry));
     }
     response
 }
@@ -253,7 +263,9 @@ pub(crate) fn failure(call: &Call, status: &Status) -> Response<Body> {
 pub(crate) fn not_found_text() -> Response<Body> {
     let bytes = Bytes::from_static(b"404 page not found\n");
     let mut response = respond_whole(404, "text/plain; charset=utf-8", bytes);
-    response.headers_mut().insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+    response
+        .headers_mut()
+        .insert("x-content-type-options", HeaderValue::from_static("nosniff"));
     response
 }
 
@@ -290,7 +302,11 @@ fn whole(call: &Call, code: u16, encoding: Encoding, bytes: Bytes) -> Response<B
     let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 4), Compression::fast());
     // Writing to memory cannot fail.
     let _ = encoder.write_all(&bytes);
-    let mut response = respond_with(code, encoding.content_type(), encoder.finish().unwrap_or_default().into());
+    let mut response = respond_with(
+        code,
+        encoding.content_type(),
+        encoder.finish().unwrap_or_default().into(),
+    );
     response.extensions_mut().insert(AnswerBytes(bytes));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
@@ -308,7 +324,9 @@ pub(crate) fn respond_whole(code: u16, content_type: &'static str, bytes: Bytes)
 fn respond_with(code: u16, content_type: &'static str, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
 }
 
@@ -349,8 +367,12 @@ fn success(status: &SuccessStatus) -> Value {
     let mut value = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"});
     if let Some(details) = &status.details {
         let mut shown = Map::new();
-        let fields =
-            [("name", &details.name), ("group", &details.group), ("kind", &details.kind), ("uid", &details.uid)];
+        let fields = [
+            ("name", &details.name),
+            ("group", &details.group),
+            ("kind", &details.kind),
+            ("uid", &details.uid),
+        ];
         for (name, text) in fields.into_iter().filter(|(_, text)| !text.is_empty()) {
             shown.insert(name.into(), text.as_str().into());
         }

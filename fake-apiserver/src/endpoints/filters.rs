@@ -57,7 +57,12 @@ impl Call {
 
     /// `Accept`; several headers count as one list.
     pub(crate) fn accept(&self) -> Option<String> {
-        let mut values = self.parts.headers.get_all(header::ACCEPT).iter().filter_map(|it| it.to_str().ok());
+        let mut values = self
+            .parts
+            .headers
+            .get_all(header::ACCEPT)
+            .iter()
+            .filter_map(|it| it.to_str().ok());
         let first = values.next()?.to_owned();
         Some(values.fold(first, |list, next| list + "," + next))
     }
@@ -75,13 +80,18 @@ impl Call {
 
     /// Whether a large answer may be compressed.
     pub(crate) fn accepts_gzip(&self) -> bool {
-        self.header(&header::ACCEPT_ENCODING)
-            .is_some_and(|list| list.split(',').any(|it| it.split(';').next().unwrap_or_default().trim() == "gzip"))
+        self.header(&header::ACCEPT_ENCODING).is_some_and(|list| {
+            list.split(',')
+                .any(|it| it.split(';').next().unwrap_or_default().trim() == "gzip")
+        })
     }
 
     /// The request as faults see it.
     pub(crate) fn seen<'a>(&'a self, info: &'a RequestInfo) -> Seen<'a> {
-        Seen { info, user_agent: self.user_agent() }
+        Seen {
+            info,
+            user_agent: self.user_agent(),
+        }
     }
 
     /// Gives the answer its common headers and writes it into the journal.
@@ -94,8 +104,14 @@ impl Call {
         journal.record_request(RecordedRequest {
             started: self.started,
             answered: now,
-            user_agent: text(&self.parts.headers, &header::USER_AGENT).unwrap_or_default().into(),
-            path: self.parts.uri.path_and_query().map_or_else(String::new, ToString::to_string),
+            user_agent: text(&self.parts.headers, &header::USER_AGENT)
+                .unwrap_or_default()
+                .into(),
+            path: self
+                .parts
+                .uri
+                .path_and_query()
+                .map_or_else(String::new, ToString::to_string),
             method: self.parts.method,
             info: self.info,
             request_body: self.body,
@@ -123,13 +139,17 @@ pub(crate) async fn read_body(parts: &Parts, body: Body) -> Result<Bytes, Status
     match Limited::new(body, BODY_BYTES_MAX).collect().await {
         Ok(body) => Ok(body.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
-        Err(error) => Err(Status::bad_request(format!("the body of the request could not be read: {error}"))),
+        Err(error) => Err(Status::bad_request(format!(
+            "the body of the request could not be read: {error}"
+        ))),
     }
 }
 
 /// `?timeout=` must be a duration (rule A24). Nothing here takes long enough for one to run out.
 pub(crate) fn check_timeout(call: &Call) -> Result<(), Status> {
-    let Some(text) = call.query.get("timeout").filter(|it| !it.is_empty()) else { return Ok(()) };
+    let Some(text) = call.query.get("timeout").filter(|it| !it.is_empty()) else {
+        return Ok(());
+    };
     let problem = match duration_problem(text) {
         None => return Ok(()),
         Some(problem) => problem,
@@ -153,7 +173,9 @@ fn duration_problem(text: &str) -> Option<&'static str> {
         if digits.len() == rest.len() || rest[..rest.len() - digits.len()].chars().all(|c| c == '.') {
             return Some("invalid duration");
         }
-        let unit_end = digits.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(digits.len());
+        let unit_end = digits
+            .find(|c: char| c.is_ascii_digit() || c == '.')
+            .unwrap_or(digits.len());
         match &digits[..unit_end] {
             "ns" | "us" | "µs" | "μs" | "ms" | "s" | "m" | "h" => rest = &digits[unit_end..],
             "" => return Some("missing unit in duration"),

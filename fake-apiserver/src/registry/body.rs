@@ -29,7 +29,11 @@ pub(crate) fn read(row: &Row, mut object: Object, raw: &[u8], validation: FieldV
         Some(version) => read_custom(row, version, &mut object, raw, validation)?,
         None => {
             let info = &row.info;
-            let wanted = decode::Wanted { group: &info.group, version: &info.version, kind: &info.kind };
+            let wanted = decode::Wanted {
+                group: &info.group,
+                version: &info.version,
+                kind: &info.kind,
+            };
             decode::decode(wanted, &mut object, raw, validation)?
         }
     };
@@ -71,15 +75,28 @@ fn coerce(row: &Row, version: &CustomVersion, object: &mut Object) -> Result<Vec
 
 /// The result of a patch as an object of the row's kind. What is wrong with it is a 422 that shows it (rules G8, L3).
 pub(crate) fn read_patched(row: &Row, patched: Patched, validation: FieldValidation) -> Result<Decoded, Status> {
-    let Patched { value, strict_errors, shown: patch } = patched;
+    let Patched {
+        value,
+        strict_errors,
+        shown: patch,
+    } = patched;
     let text = value.to_string();
     let shown = |why: &str| {
         let mut errors = FieldErrors::new();
         errors.invalid(FieldPath::new("patch"), patch.as_deref().unwrap_or(&text), why);
-        Status::invalid(&GroupKind { group: "".into(), kind: "".into() }, "", &errors)
+        Status::invalid(
+            &GroupKind {
+                group: "".into(),
+                kind: "".into(),
+            },
+            "",
+            &errors,
+        )
     };
     let Value::Object(map) = value else {
-        return Err(shown("json: cannot unmarshal patch into Go value of type map[string]interface {}"));
+        return Err(shown(
+            "json: cannot unmarshal patch into Go value of type map[string]interface {}",
+        ));
     };
     let mut object = Object(map);
     let mut unknown = match (row.custom_version(), row.shape()) {
@@ -96,7 +113,11 @@ pub(crate) fn read_patched(row: &Row, patched: Patched, validation: FieldValidat
     if validation == FieldValidation::Strict && !unknown.is_empty() {
         return Err(shown(&format!("strict decoding error: {}", unknown.join(", "))));
     }
-    let warnings = if validation == FieldValidation::Ignore { Vec::new() } else { unknown };
+    let warnings = if validation == FieldValidation::Ignore {
+        Vec::new()
+    } else {
+        unknown
+    };
     row.name_kind(&mut object);
     row.strategy().default(&mut object);
     Ok(Decoded { object, warnings })

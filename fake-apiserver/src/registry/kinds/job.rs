@@ -82,6 +82,10 @@ impl Strategy for JobStrategy {
         warnings::of_workload(object, old, "spec.template", warnings::NAMES_PODS)
     }
 
+    fn revalidates_metadata(&self) -> bool {
+        true
+    }
+
     fn has_generation(&self) -> bool {
         true
     }
