@@ -75,6 +75,17 @@ pub(crate) trait Strategy: Sync + Send {
         self.validate(object, errors);
     }
 
+    /// Why this new object is refused before it is checked, as built-in admission plugins do: the rest of
+    /// `<resource> "<name>" is forbidden: …`. Asked before `prepare_for_create`.
+    fn forbids_creation(&self, _object: &Object, _context: &Context<'_>) -> Option<String> {
+        None
+    }
+
+    /// Whether a write of `/status` may change labels; most kinds keep them (rule C6).
+    fn status_write_changes_labels(&self) -> bool {
+        false
+    }
+
     /// Warnings about a written object, each a `Warning: 299` header.
     fn warnings(&self, _object: &Object, _old: Option<&Object>) -> Vec<String> {
         Vec::new()
@@ -83,6 +94,16 @@ pub(crate) trait Strategy: Sync + Send {
     /// Checks `metadata.name`; the text of what is wrong with it (rule B26).
     fn validate_name(&self, name: &str, is_prefix: bool) -> Vec<String> {
         super::kinds::names::dns1123_subdomain(name, is_prefix)
+    }
+
+    /// Whether a new object keeps the status its body has, though the kind has the subresource; Nodes do.
+    fn keeps_status_on_create(&self) -> bool {
+        false
+    }
+
+    /// What every request of this kind is warned of, because the kind is deprecated (rule U5).
+    fn deprecation(&self) -> Option<&'static str> {
+        None
     }
 
     /// Whether finalizers must be Kubernetes' own or have a domain; custom resources are only warned (rule B25).

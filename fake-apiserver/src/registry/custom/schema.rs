@@ -8,7 +8,8 @@ use serde_json::{Map, Value};
 use super::formats::Format;
 use super::pattern::Pattern;
 use super::rules::Rule;
-use crate::registry::schema::{ListKeys, ListType, SchemaRef};
+use crate::registry::schema::builtin::object_meta;
+use crate::registry::schema::{Form, ListKeys, ListType, SchemaRef};
 
 /// One node of a structural schema.
 ///
@@ -150,7 +151,8 @@ impl Structural {
 
     pub(crate) fn field(&self, name: &str) -> Option<SchemaRef<'_>> {
         if self.is_resource && is_meta_field(name) {
-            return Some(SchemaRef::Deduced);
+            let meta = (name == "metadata").then(object_meta).flatten();
+            return Some(meta.map_or(SchemaRef::Deduced, SchemaRef::Builtin));
         }
         match (self.properties.get(name), &self.additional) {
             (Some(node), _) => Some(node.as_schema()),
@@ -171,6 +173,21 @@ impl Structural {
             SchemaRef::Deduced
         } else {
             SchemaRef::Custom(self)
+        }
+    }
+
+    /// What sort of value this is to server-side apply.
+    pub(crate) fn form(&self) -> Form {
+        if self.int_or_string {
+            return Form::Scalar;
+        }
+        match self.kind {
+            None => Form::Any,
+            Some(JsonType::Array) => Form::List,
+            Some(JsonType::Boolean) => Form::Boolean,
+            Some(JsonType::Integer | JsonType::Number) => Form::Numeric,
+            Some(JsonType::Object) => Form::Map,
+            Some(JsonType::String) => Form::String,
         }
     }
 

@@ -1,1 +1,98 @@
 //! Who owns which field: managedFields and server-side apply.
+//!
+//! The layer knows objects and their schemas, and nothing of storage, HTTP or clocks.
+
+mod element;
+mod set;
+mod json;
+mod items;
+mod compare;
+mod entries;
+mod name;
+mod update;
+mod reconcile;
+mod typed;
+mod merge;
+mod prune;
+mod conflict;
+mod last_applied;
+mod apply;
+mod scale;
+
+#[cfg(test)]
+mod apply_tests;
+#[cfg(test)]
+mod property_tests;
+#[cfg(test)]
+mod scale_tests;
+#[cfg(test)]
+mod update_tests;
+
+pub(crate) use apply::apply;
+pub(crate) use name::{manager_name, validate_field_manager};
+pub(crate) use scale::ScaleFields;
+pub(crate) use update::{restore_times, track_update};
+
+use std::borrow::Cow;
+
+use crate::api::object::Object;
+use crate::registry::schema::SchemaRef;
+
+/// The fields nobody owns (rule H9).
+const UNOWNED: [&[&str]; 12] = [
+    &["apiVersion"],
+    &["kind"],
+    &["metadata"],
+    &["metadata", "clusterName"],
+    &["metadata", "creationTimestamp"],
+    &["metadata", "generation"],
+    &["metadata", "managedFields"],
+    &["metadata", "name"],
+    &["metadata", "namespace"],
+    &["metadata", "resourceVersion"],
+    &["metadata", "selfLink"],
+    &["metadata", "uid"],
+];
+
+/// Who writes, and what of the written object can be owned.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Manager<'a> {
+    /// The name, from [`manager_name`].
+    pub(crate) name: &'a str,
+    /// The apiVersion of the request, which is that of the objects compared.
+    pub(crate) api_version: &'a str,
+    /// The subresource written through; empty for the resource itself.
+    pub(crate) subresource: &'a str,
+    /// The time of the write, `2006-01-02T15:04:05Z`.
+    pub(crate) time: &'a str,
+    /// The paths this kind of write cannot own, with all that lies below (rule H10), such as `[["status"]]` of a
+    /// resource whose status is a subresource.
+    pub(crate) reset: &'a [&'a [&'a str]],
+}
+
+/// The type of the written objects, in the request's version and in others.
+#[derive(Clone, Copy)]
+pub(crate) struct Types<'a, 's> {
+    /// The type in the version of [`Manager::api_version`].
+    pub(crate) schema: SchemaRef<'s>,
+    /// Converts an object to another apiVersion and names its type there. `None` where the version is not served (any
+    /// more), whose entries are dropped. Only asked where an entry is of another version than the request.
+    pub(crate) other: &'a OtherVersion<'a, 's>,
+}
+
+/// How [`Types::other`] is called: the object, whose own `apiVersion` says what it is in, and the one it is wanted in.
+pub(crate) type OtherVersion<'a, 's> =
+    dyn for<'o> Fn(&'o Object, &str) -> Option<(SchemaRef<'s>, Cow<'o, Object>)> + 'a;
+
+impl std::fmt::Debug for Types<'_, '_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Types")
+            .field("schema", &self.schema)
+            .finish_non_exhaustive()
+    }
+}
+
+/// For kinds that have one version: no other is known.
+pub(crate) fn single_version<'s, 'o>(_: &'o Object, _: &str) -> Option<(SchemaRef<'s>, Cow<'o, Object>)> {
+    None
+}

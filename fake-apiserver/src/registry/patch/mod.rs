@@ -1,1 +1,58 @@
 //! Patches: JSON, merge and strategic.
+//!
+//! Pure functions from a document and a body to a document. They know nothing of storage or of the rules of objects:
+//! the result has yet to be decoded, defaulted and validated.
+
+mod go_json;
+mod go_text;
+mod json;
+mod merge;
+mod ordering;
+mod strategic;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use go_json::{parse_json};
+pub(crate) use go_text::go_text;
+pub(crate) use json::json_patch;
+pub(crate) use merge::merge_patch;
+pub(crate) use strategic::strategic_patch;
+
+use serde_json::Value;
+
+use crate::api::status::{Status, StatusDetails};
+
+/// The outcome of a patch.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Patched {
+    /// The patched document.
+    pub(crate) value: Value,
+    /// What is wrong with the body that only strict field validation refuses, such as `duplicate field "data.k"`.
+    pub(crate) strict_errors: Vec<String>,
+    /// How an error about the outcome shows the patch: strategic patches are shown themselves, the others by the
+    /// patched document, which is the caller's to print.
+    pub(crate) shown: Option<String>,
+}
+
+/// The deepest nesting of a patched document; as deep as a request body can be parsed.
+const MAX_DEPTH: usize = 127;
+
+/// 422 of a patch that can be read but not applied: the reason stays with the server (rule G2).
+fn cannot_apply() -> Status {
+    Status::new(
+        422,
+        "Invalid",
+        "the server rejected our request due to an error in our request",
+    )
+    .with_details(StatusDetails::default())
+}
+
+/// The levels of lists and maps in a value.
+fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or_default(),
+        Value::Object(map) => 1 + map.values().map(depth).max().unwrap_or_default(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+    }
+}

@@ -1,35 +1,372 @@
-//! The types of the built-in resources, from the generated table.
+//! The types of the built-in resources: what the generated tables mean.
 
 use serde_json::Value;
 
-use super::{ListType, PatchStrategy};
+use super::table::{FIELDS, KINDS, SHAPES, STRUCTS};
+use super::{Form, ListKeys, ListType, PatchStrategy, Unset};
 
-/// One node of the generated table.
+/// The type of one value, as one place in the API uses it: a row of the generated table.
 #[derive(Debug)]
-pub(crate) struct Shape;
+pub(crate) struct Shape {
+    kind: Kind,
+    flags: u8,
+    list: ListType<'static>,
+    patch: PatchStrategy,
+    go_type: &'static str,
+}
+
+/// The form of a value. Numbers are rows of the generated tables: of shapes for items, of structs for structs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A string.
+    String,
+    /// `true` or `false`.
+    Bool,
+    /// An integer of 32 bits.
+    Int32,
+    /// An integer of 64 bits.
+    Int64,
+    /// A number.
+    Float64,
+    /// Bytes in base64.
+    Bytes,
+    /// An amount such as `100m`; see [`Quantity`](crate::registry::quantity::Quantity).
+    Quantity,
+    /// A number of 32 bits or a string.
+    IntOrString,
+    /// A time in whole seconds.
+    Time,
+    /// A time in microseconds.
+    MicroTime,
+    /// Any object, kept as it is (`runtime.RawExtension`, `metav1.FieldsV1`).
+    Raw,
+    /// Any JSON value, kept as it is.
+    Json,
+    /// A schema of a CRD or a list of them.
+    SchemaOrArray(u16),
+    /// A schema of a CRD or a bool.
+    SchemaOrBool(u16),
+    /// A schema of a CRD or a list of strings.
+    SchemaOrStrings(u16),
+    /// A list.
+    List(u16),
+    /// A map with keys of any name.
+    Map(u16),
+    /// An object with known fields.
+    Struct(u16),
+}
+
+/// One struct.
+#[derive(Debug)]
+pub(crate) struct StructType {
+    name: &'static str,
+    definition: &'static str,
+    start: u16,
+    len: u16,
+    key_defaults: &'static [(&'static str, &'static str)],
+}
+
+/// One field of a struct.
+#[derive(Debug)]
+pub(crate) struct Field {
+    name: &'static str,
+    shape: u16,
+    flags: u8,
+}
+
+// Flags of a shape.
+pub(super) const ATOMIC: u8 = 1;
+// Flags of a field.
+pub(super) const REQUIRED: u8 = 1;
+pub(super) const POINTER: u8 = 2;
+pub(super) const OMIT_EMPTY: u8 = 4;
+pub(super) const OMIT_ZERO: u8 = 8;
+
+// What the rows of the generated table are written with.
+pub(super) const NO_LIST: ListType<'static> = ListType::Atomic;
+pub(super) const NO_PATCH: PatchStrategy = patch(false, false, false, None);
+
+pub(super) const fn shape(
+    kind: Kind,
+    flags: u8,
+    list: ListType<'static>,
+    patch: PatchStrategy,
+    go_type: &'static str,
+) -> Shape {
+    Shape {
+        kind,
+        flags,
+        list,
+        patch,
+        go_type,
+    }
+}
+
+pub(super) const fn patch(
+    merge: bool,
+    retain_keys: bool,
+    replace: bool,
+    merge_key: Option<&'static str>,
+) -> PatchStrategy {
+    PatchStrategy {
+        merge,
+        retain_keys,
+        replace,
+        merge_key,
+    }
+}
+
+pub(super) const fn keys(names: &'static [&'static str]) -> ListType<'static> {
+    ListType::Map(ListKeys::Static(names))
+}
+
+pub(super) const fn structure(
+    name: &'static str,
+    definition: &'static str,
+    start: u16,
+    len: u16,
+    key_defaults: &'static [(&'static str, &'static str)],
+) -> StructType {
+    StructType {
+        name,
+        definition,
+        start,
+        len,
+        key_defaults,
+    }
+}
+
+pub(super) const fn field(name: &'static str, shape: u16, flags: u8) -> Field {
+    Field { name, shape, flags }
+}
+
+/// The shape of the objects of a built-in kind.
+pub(crate) fn shape_of(group: &str, version: &str, kind: &str) -> Option<&'static Shape> {
+    let at = KINDS
+        .binary_search_by(|row| (row.0, row.1, row.2).cmp(&(group, version, kind)))
+        .ok()?;
+    SHAPES.get(usize::from(KINDS[at].3))
+}
+
+/// The shape of `metadata`, which is the same in every kind, custom resources included.
+pub(crate) fn object_meta() -> Option<&'static Shape> {
+    static META: std::sync::OnceLock<Option<&'static Shape>> = std::sync::OnceLock::new();
+    *META.get_or_init(|| shape_of("", "v1", "ConfigMap")?.field("metadata"))
+}
+
+impl StructType {
+    /// The name Go's decoder gives in errors, such as `PodSpec`.
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The name of the OpenAPI definition, such as `io.k8s.api.core.v1.PodSpec`.
+    pub(crate) fn definition(&self) -> &'static str {
+        self.definition
+    }
+
+    /// The fields, sorted by name.
+    pub(crate) fn fields(&self) -> &'static [Field] {
+        let start = usize::from(self.start);
+        FIELDS.get(start..start + usize::from(self.len)).unwrap_or_default()
+    }
+
+    /// One field.
+    pub(crate) fn field(&self, name: &str) -> Option<&'static Field> {
+        let fields = self.fields();
+        let at = fields.binary_search_by(|field| field.name.cmp(name)).ok()?;
+        Some(&fields[at])
+    }
+}
+
+impl Field {
+    /// The name in JSON.
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The type of its value.
+    pub(crate) fn shape(&self) -> &'static Shape {
+        &SHAPES[usize::from(self.shape)]
+    }
+
+    /// Whether the OpenAPI document demands it.
+    pub(crate) fn is_required(&self) -> bool {
+        self.flags & REQUIRED != 0
+    }
+
+    /// Whether Go holds it by pointer: its zero value is kept.
+    pub(crate) fn is_pointer(&self) -> bool {
+        self.flags & POINTER != 0
+    }
+
+    /// Whether the Go field says `omitempty`.
+    pub(crate) fn omits_empty(&self) -> bool {
+        self.flags & OMIT_EMPTY != 0
+    }
+
+    /// Whether the Go field says `omitzero`.
+    pub(crate) fn omits_zero(&self) -> bool {
+        self.flags & OMIT_ZERO != 0
+    }
+}
 
 impl Shape {
-    pub(crate) fn field(&'static self, _name: &str) -> Option<&'static Shape> {
-        None
+    /// The form of the value.
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
     }
 
+    /// The type as Go prints it, such as `map[string]string`.
+    pub(crate) fn go_type(&self) -> &'static str {
+        self.go_type
+    }
+
+    /// The struct, where the value is one.
+    pub(crate) fn structure(&self) -> Option<&'static StructType> {
+        match self.kind {
+            Kind::Struct(index) => Some(&STRUCTS[usize::from(index)]),
+            _ => None,
+        }
+    }
+
+    /// The shape of the field or map entry `name`.
+    pub(crate) fn field(&'static self, name: &str) -> Option<&'static Shape> {
+        match self.kind {
+            Kind::Struct(index) => STRUCTS[usize::from(index)].field(name).map(Field::shape),
+            Kind::Map(index) => SHAPES.get(usize::from(index)),
+            _ => None,
+        }
+    }
+
+    /// What Go's encoder writes for the field `name` where it is unset.
+    pub(crate) fn unset(&self, name: &str) -> Unset {
+        let Some(field) = self.structure().and_then(|it| it.field(name)) else {
+            return Unset::Absent;
+        };
+        let kind = field.shape().kind;
+        // `omitempty` leaves no struct out, be it one that encodes itself as a string or a number.
+        let is_struct = matches!(
+            kind,
+            Kind::Struct(_) | Kind::Quantity | Kind::IntOrString | Kind::Time | Kind::MicroTime | Kind::Raw
+        );
+        if field.omits_zero() || (field.omits_empty() && (field.is_pointer() || !is_struct)) {
+            return Unset::Absent;
+        }
+        let is_nil = matches!(
+            kind,
+            Kind::List(_) | Kind::Map(_) | Kind::Bytes | Kind::Raw | Kind::Json
+        );
+        if field.is_pointer() || is_nil {
+            Unset::Null
+        } else {
+            Unset::Zero
+        }
+    }
+
+    /// Whether `name` is a field of the struct, rather than an entry of a map.
+    pub(crate) fn declares(&self, name: &str) -> bool {
+        self.structure().is_some_and(|it| it.field(name).is_some())
+    }
+
+    /// What sort of value this is to server-side apply.
+    pub(crate) fn form(&self) -> Form {
+        match self.kind {
+            Kind::String | Kind::Bytes => Form::String,
+            Kind::Bool => Form::Boolean,
+            Kind::Int32 | Kind::Int64 | Kind::Float64 => Form::Numeric,
+            Kind::Quantity | Kind::IntOrString | Kind::Time | Kind::MicroTime => Form::Scalar,
+            Kind::Raw | Kind::Json | Kind::SchemaOrArray(_) | Kind::SchemaOrBool(_) | Kind::SchemaOrStrings(_) => {
+                Form::Any
+            }
+            Kind::List(_) => Form::List,
+            Kind::Map(_) | Kind::Struct(_) => Form::Map,
+        }
+    }
+
+    /// Whether an object of this type is owned and replaced as a whole.
     pub(crate) fn is_atomic_map(&self) -> bool {
-        false
+        self.flags & ATOMIC != 0
     }
 
+    /// The shape of a list's items.
     pub(crate) fn items(&'static self) -> Option<&'static Shape> {
-        None
+        match self.kind {
+            Kind::List(index) => SHAPES.get(usize::from(index)),
+            _ => None,
+        }
     }
 
+    /// The shape of a map's values.
+    pub(crate) fn values(&'static self) -> Option<&'static Shape> {
+        match self.kind {
+            Kind::Map(index) => SHAPES.get(usize::from(index)),
+            _ => None,
+        }
+    }
+
+    /// The shape of the schema that a part of a CRD's schema may be.
+    pub(crate) fn alternative(&self) -> Option<&'static Shape> {
+        match self.kind {
+            Kind::SchemaOrArray(index) | Kind::SchemaOrBool(index) | Kind::SchemaOrStrings(index) => {
+                SHAPES.get(usize::from(index))
+            }
+            _ => None,
+        }
+    }
+
+    /// How a list is merged by apply.
     pub(crate) fn list_type(&self) -> ListType<'static> {
-        ListType::Atomic
+        self.list
     }
 
-    pub(crate) fn key_default(&self, _key: &str) -> Option<Value> {
-        None
+    /// The default of the key field `key` of this list's items.
+    pub(crate) fn key_default(&'static self, key: &str) -> Option<Value> {
+        let defaults = self.items()?.structure()?.key_defaults;
+        let (_, text) = defaults.iter().find(|(name, _)| *name == key)?;
+        Some(Value::from(*text))
     }
 
+    /// How strategic merge patch treats this value.
     pub(crate) fn patch_strategy(&self) -> PatchStrategy {
-        PatchStrategy::default()
+        self.patch
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::schema::resources::BUILTINS;
+
+    #[test]
+    fn tables_are_sorted_and_closed() {
+        assert!(KINDS.is_sorted_by_key(|row| (row.0, row.1, row.2)));
+        for structure in &STRUCTS {
+            assert!(structure.fields().is_sorted_by_key(Field::name), "{}", structure.name);
+            for field in structure.fields() {
+                assert!(structure.field(field.name).is_some());
+                assert!(usize::from(field.shape) < SHAPES.len());
+            }
+        }
+        for row in BUILTINS {
+            assert!(shape_of(&row.group, &row.version, &row.kind).is_some(), "{}", row.kind);
+            for sub in row.subresources.iter() {
+                assert!(shape_of(&sub.group, &sub.version, &sub.kind).is_some(), "{}", sub.kind);
+            }
+        }
+    }
+
+    #[test]
+    fn container_ports_are_keyed_by_port_and_protocol() {
+        let pod = shape_of("", "v1", "Pod").expect("a built-in kind");
+        let ports = ["spec", "containers"]
+            .iter()
+            .try_fold(pod, |shape, name| shape.field(name))
+            .and_then(Shape::items)
+            .and_then(|item| item.field("ports"))
+            .expect("a field of containers");
+        assert_eq!(ports.list_type(), keys(&["containerPort", "protocol"]));
+        assert_eq!(ports.key_default("protocol"), Some("TCP".into()));
+        assert_eq!(ports.patch_strategy(), patch(true, false, false, Some("containerPort")));
     }
 }

@@ -1,6 +1,8 @@
 //! What the type of a value says: fields, list types, map keys and patch strategies, for built-ins and CRDs alike.
 
 pub(crate) mod builtin;
+pub(crate) mod resources;
+mod table;
 
 use serde_json::Value;
 
@@ -36,6 +38,36 @@ pub(crate) enum ListKeys<'a> {
     Owned(&'a [String]),
 }
 
+/// What Go's encoder writes for an unset field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unset {
+    /// Nothing.
+    Absent,
+    /// `null`
+    Null,
+    /// The zero value of its type.
+    Zero,
+}
+
+/// The sorts of values server-side apply tells apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Whatever the value is.
+    Any,
+    /// An object.
+    Map,
+    /// A list.
+    List,
+    /// A string.
+    String,
+    /// A number.
+    Numeric,
+    /// `true` or `false`.
+    Boolean,
+    /// Any string, number or bool.
+    Scalar,
+}
+
 /// How strategic merge patch treats a list or map (rules G4 to G6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PatchStrategy {
@@ -67,6 +99,33 @@ impl<'a> SchemaRef<'a> {
             SchemaRef::Builtin(shape) => shape.field(name).map(SchemaRef::Builtin),
             SchemaRef::Custom(node) => node.field(name),
             SchemaRef::Deduced => Some(SchemaRef::Deduced),
+        }
+    }
+
+    /// What Go's encoder writes for the field `name` where it is unset. A field it always writes is never added or
+    /// removed, only what lies below it.
+    pub(crate) fn unset(self, name: &str) -> Unset {
+        match self {
+            SchemaRef::Builtin(shape) => shape.unset(name),
+            SchemaRef::Custom(_) | SchemaRef::Deduced => Unset::Absent,
+        }
+    }
+
+    /// What sort of value this is to server-side apply.
+    pub(crate) fn form(self) -> Form {
+        match self {
+            SchemaRef::Builtin(shape) => shape.form(),
+            SchemaRef::Custom(node) => node.form(),
+            SchemaRef::Deduced => Form::Any,
+        }
+    }
+
+    /// Whether `name` is a field the type declares, rather than an entry of a map.
+    pub(crate) fn declares(self, name: &str) -> bool {
+        match self {
+            SchemaRef::Builtin(shape) => shape.declares(name),
+            SchemaRef::Custom(node) => node.declares(name),
+            SchemaRef::Deduced => false,
         }
     }
 

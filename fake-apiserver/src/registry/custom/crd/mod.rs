@@ -1,7 +1,5 @@
 //! The kind CustomResourceDefinition: its defaults, its checks and its life. It knows nothing of the objects it defines.
 
-pub(crate) mod status;
-
 mod columns;
 mod conversion;
 mod defaults;
@@ -9,7 +7,10 @@ mod node;
 mod open_api;
 mod rules;
 mod spec;
+mod status;
 mod structural;
+
+pub(crate) use status::{finalize, reconcile};
 
 use serde_json::{Map, Value, json};
 

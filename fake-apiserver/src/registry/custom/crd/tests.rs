@@ -1,7 +1,7 @@
 //! CRDs as the real server takes and refuses them.
 
 use super::super::tests::in_context;
-use super::status::{CLEANUP_FINALIZER, finalize, reconcile};
+use super::status::CLEANUP_FINALIZER;
 use super::*;
 
 fn crd(version: Value) -> Object {

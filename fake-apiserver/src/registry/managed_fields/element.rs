@@ -1,0 +1,266 @@
+//! One step of a field path, its order, and how `fieldsV1` writes it (rule H9).
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::fmt;
+
+use serde_json::{Number, Value};
+
+use crate::api::field::quote;
+
+/// One step down into an object. Borrows from the objects compared wherever it can.
+#[derive(Clone, Debug)]
+pub(super) enum Element<'a> {
+    /// A field of an object or an entry of a map: `f:name`.
+    Field(Cow<'a, str>),
+    /// The list item with these key fields, sorted by name: `k:{"name":"x"}`.
+    Key(Vec<(Cow<'a, str>, Cow<'a, Value>)>),
+    /// The item of a set: `v:"x"`.
+    Value(Cow<'a, Value>),
+    /// The item at this position: `i:0`.
+    Index(i64),
+}
+
+/// A `fieldsV1` key that cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct BadFields;
+
+impl<'a> Element<'a> {
+    /// A field of this name.
+    pub(super) fn field(name: &'a str) -> Self {
+        Element::Field(Cow::Borrowed(name))
+    }
+
+    /// Reads a `fieldsV1` key; `None` for a kind of element this server does not know, which is dropped.
+    pub(super) fn parse(text: &'a str) -> Result<Option<Self>, BadFields> {
+        let Some((kind, rest)) = text.split_at_checked(2) else {
+            return Err(BadFields);
+        };
+        match kind {
+            "f:" => Ok(Some(Element::field(rest))),
+            "v:" => {
+                let value = serde_json::from_str(rest).map_err(|_| BadFields)?;
+                Ok(Some(Element::Value(Cow::Owned(value))))
+            }
+            "k:" => {
+                let keys: serde_json::Map<String, Value> = serde_json::from_str(rest).map_err(|_| BadFields)?;
+                let keys = keys.into_iter().map(|(k, v)| (Cow::Owned(k), Cow::Owned(v)));
+                Ok(Some(Element::Key(keys.collect())))
+            }
+            "i:" => rest
+                .parse()
+                .map(|index| Some(Element::Index(index)))
+                .map_err(|_| BadFields),
+            other if other.ends_with(':') => Ok(None),
+            _ => Err(BadFields),
+        }
+    }
+
+    /// Appends the `fieldsV1` key.
+    pub(super) fn write(&self, out: &mut String) {
+        match self {
+            Element::Field(name) => {
+                out.push_str("f:");
+                out.push_str(name);
+            }
+            Element::Key(keys) => {
+                out.push_str("k:{");
+                for (i, (name, value)) in keys.iter().enumerate() {
+                    if i > 0 {
+                        out.push(',');
+                    }
+                    write_string(name, out);
+                    out.push(':');
+                    write_value(value, out);
+                }
+                out.push('}');
+            }
+            Element::Value(value) => {
+                out.push_str("v:");
+                write_value(value, out);
+            }
+            Element::Index(index) => {
+                out.push_str("i:");
+                out.push_str(&index.to_string());
+            }
+        }
+    }
+
+    /// The same element without borrows.
+    pub(super) fn into_owned(self) -> Element<'static> {
+        match self {
+            Element::Field(name) => Element::Field(Cow::Owned(name.into_owned())),
+            Element::Key(keys) => Element::Key(
+                keys.into_iter()
+                    .map(|(k, v)| (Cow::Owned(k.into_owned()), Cow::Owned(v.into_owned())))
+                    .collect(),
+            ),
+            Element::Value(value) => Element::Value(Cow::Owned(value.into_owned())),
+            Element::Index(index) => Element::Index(index),
+        }
+    }
+
+    fn rank(&self) -> u8 {
+        match self {
+            Element::Field(_) => 0,
+            Element::Key(_) => 1,
+            Element::Value(_) => 2,
+            Element::Index(_) => 3,
+        }
+    }
+}
+
+/// A string as Go's encoder writes it, which escapes what HTML could misread.
+fn write_string(text: &str, out: &mut String) {
+    let start = out.len();
+    match serde_json::to_string(text) {
+        Ok(json) => out.push_str(&json),
+        Err(_) => out.push_str("\"\""),
+    }
+    if out[start..].contains(['<', '>', '&', '\u{2028}', '\u{2029}']) {
+        let json = out.split_off(start);
+        for c in json.chars() {
+            match c {
+                '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+                c => out.push(c),
+            }
+        }
+    }
+}
+
+fn write_value(value: &Value, out: &mut String) {
+    match value {
+        Value::String(text) => write_string(text, out),
+        Value::Number(number) => out.push_str(&print_number(number)),
+        other => out.push_str(&other.to_string()),
+    }
+}
+
+/// A number as Go prints it: a float without a fraction looks like an integer.
+pub(super) fn print_number(number: &Number) -> String {
+    match number.as_f64() {
+        Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < 1e15 => format!("{float:.0}"),
+        _ => number.to_string(),
+    }
+}
+
+impl fmt::Display for Element<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Element::Field(name) => write!(f, ".{name}"),
+            Element::Key(keys) => {
+                f.write_str("[")?;
+                for (i, (name, value)) in keys.iter().enumerate() {
+                    let comma = if i > 0 { "," } else { "" };
+                    write!(f, "{comma}{name}={}", print_value(value))?;
+                }
+                f.write_str("]")
+            }
+            Element::Value(value) => write!(f, "[={}]", print_value(value)),
+            Element::Index(index) => write!(f, "[{index}]"),
+        }
+    }
+}
+
+/// A value as paths show it.
+fn print_value(value: &Value) -> String {
+    match value {
+        Value::Null => "null".to_owned(),
+        Value::Bool(it) => it.to_string(),
+        Value::Number(it) => print_number(it),
+        Value::String(it) => quote(it),
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(print_value).collect();
+            format!("[{}]", items.join(","))
+        }
+        Value::Object(map) => map.iter().map(|(k, v)| format!("{k}={}", print_value(v))).collect(),
+    }
+}
+
+impl PartialEq for Element<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Element<'_> {}
+
+impl PartialOrd for Element<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Element<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        match (self, other) {
+            (Element::Field(a), Element::Field(b)) => a.cmp(b),
+            (Element::Key(a), Element::Key(b)) => {
+                let pairs = a.iter().zip(b.iter());
+                let mut orders = pairs.map(|((ak, av), (bk, bv))| ak.cmp(bk).then_with(|| compare_values(av, bv)));
+                let first = orders.find(|order| *order != Ordering::Equal);
+                first.unwrap_or_else(|| a.len().cmp(&b.len()))
+            }
+            (Element::Value(a), Element::Value(b)) => compare_values(a, b),
+            (Element::Index(a), Element::Index(b)) => a.cmp(b),
+            (a, b) => a.rank().cmp(&b.rank()),
+        }
+    }
+}
+
+fn value_rank(value: &Value) -> u8 {
+    match value {
+        Value::Number(_) => 0,
+        Value::String(_) => 1,
+        Value::Bool(_) => 2,
+        Value::Array(_) => 3,
+        Value::Object(_) => 4,
+        Value::Null => 5,
+    }
+}
+
+/// A total order of values; integers and floats compare by their number.
+pub(super) fn compare_values(a: &Value, b: &Value) -> Ordering {
+    match (a, b) {
+        (Value::Number(a), Value::Number(b)) => compare_numbers(a, b),
+        (Value::String(a), Value::String(b)) => a.cmp(b),
+        (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
+        (Value::Array(a), Value::Array(b)) => {
+            let mut orders = a.iter().zip(b).map(|(a, b)| compare_values(a, b));
+            let first = orders.find(|order| *order != Ordering::Equal);
+            first.unwrap_or_else(|| a.len().cmp(&b.len()))
+        }
+        (Value::Object(a), Value::Object(b)) => {
+            let mut orders = a
+                .iter()
+                .zip(b)
+                .map(|((ak, av), (bk, bv))| ak.cmp(bk).then_with(|| compare_values(av, bv)));
+            let first = orders.find(|order| *order != Ordering::Equal);
+            first.unwrap_or_else(|| a.len().cmp(&b.len()))
+        }
+        (a, b) => value_rank(a).cmp(&value_rank(b)),
+    }
+}
+
+fn compare_numbers(a: &Number, b: &Number) -> Ordering {
+    match (a.as_i64(), b.as_i64(), a.as_u64(), b.as_u64()) {
+        (Some(a), Some(b), _, _) => a.cmp(&b),
+        (_, _, Some(a), Some(b)) => a.cmp(&b),
+        _ => a
+            .as_f64()
+            .unwrap_or_default()
+            .total_cmp(&b.as_f64().unwrap_or_default()),
+    }
+}
+
+/// Whether two values are the same, numbers compared as numbers.
+pub(super) fn same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Number(a), Value::Number(b)) => a == b || compare_numbers(a, b) == Ordering::Equal,
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|((ak, av), (bk, bv))| ak == bk && same(av, bv))
+        }
+        (a, b) => a == b,
+    }
+}

@@ -1,0 +1,216 @@
+//! The entries of `metadata.managedFields` as JSON: reading, ordering, and merging the oldest (rules H6, H8).
+
+use serde_json::{Map, Value};
+
+use super::element::BadFields;
+use super::json;
+
+/// More `Update` entries than this are merged, oldest first.
+const MAX_UPDATERS: usize = 10;
+
+/// The manager of merged entries.
+const ANCIENT: &str = "ancient-changes";
+
+/// Who an entry belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Identity<'a> {
+    pub(super) manager: &'a str,
+    /// `Apply`, or else `Update`.
+    pub(super) applied: bool,
+    pub(super) api_version: &'a str,
+    pub(super) subresource: &'a str,
+}
+
+impl<'a> Identity<'a> {
+    /// The identity of an entry.
+    pub(super) fn of(entry: &'a Value) -> Self {
+        Self {
+            manager: text(entry, "manager"),
+            applied: text(entry, "operation") == "Apply",
+            api_version: text(entry, "apiVersion"),
+            subresource: text(entry, "subresource"),
+        }
+    }
+
+    /// Whether both are the same manager: one that applies has one entry whatever the version.
+    pub(super) fn is(&self, other: &Identity<'_>) -> bool {
+        self.manager == other.manager
+            && self.applied == other.applied
+            && self.subresource == other.subresource
+            && (self.applied || self.api_version == other.api_version)
+    }
+
+    /// What managers are sorted by where their order shows.
+    pub(super) fn key(&self) -> (&'a str, bool, &'a str, bool, &'a str) {
+        let version = if self.applied { "" } else { self.api_version };
+        // An entry of a subresource comes first, as in the order of Go's identifier strings.
+        (
+            self.manager,
+            !self.applied,
+            version,
+            self.subresource.is_empty(),
+            self.subresource,
+        )
+    }
+
+    /// A new entry of this manager.
+    pub(super) fn entry(&self, fields: Map<String, Value>, time: Option<&str>) -> Value {
+        let mut entry = Map::new();
+        entry.insert("manager".to_owned(), self.manager.into());
+        entry.insert(
+            "operation".to_owned(),
+            if self.applied { "Apply" } else { "Update" }.into(),
+        );
+        entry.insert("apiVersion".to_owned(), self.api_version.into());
+        if let Some(time) = time {
+            entry.insert("time".to_owned(), time.into());
+        }
+        entry.insert("fieldsType".to_owned(), "FieldsV1".into());
+        entry.insert("fieldsV1".to_owned(), Value::Object(fields));
+        if !self.subresource.is_empty() {
+            entry.insert("subresource".to_owned(), self.subresource.into());
+        }
+        Value::Object(entry)
+    }
+}
+
+/// A string field of an entry, empty if absent.
+pub(super) fn text<'a>(entry: &'a Value, field: &str) -> &'a str {
+    entry.get(field).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// `fieldsV1` of an entry, if it is an object.
+pub(super) fn fields(entry: &Value) -> Option<&Map<String, Value>> {
+    entry.get("fieldsV1").and_then(Value::as_object)
+}
+
+/// `fieldsV1` of an entry, if it is an object.
+pub(super) fn fields_mut(entry: &mut Value) -> Option<&mut Map<String, Value>> {
+    entry.get_mut("fieldsV1").and_then(Value::as_object_mut)
+}
+
+/// Whether the entry owns nothing.
+pub(super) fn is_empty(entry: &Value) -> bool {
+    fields(entry).is_none_or(Map::is_empty)
+}
+
+/// Whether a list of entries asks to forget them all: it is empty, or holds one empty entry.
+pub(super) fn is_reset(entries: &[Value]) -> bool {
+    match entries {
+        [] => true,
+        [only] => only
+            .as_object()
+            .is_some_and(|entry| entry.values().all(|it| it.is_null() || it.as_str() == Some(""))),
+        _ => false,
+    }
+}
+
+/// Entries a client wrote, brought to the form the server writes; fails if one cannot be understood.
+pub(super) fn canonical(entries: Vec<Value>) -> Result<Vec<Value>, BadFields> {
+    let mut out: Vec<Value> = Vec::with_capacity(entries.len());
+    for entry in entries {
+        let id = Identity::of(&entry);
+        let known = matches!(text(&entry, "operation"), "Apply" | "Update");
+        if !known || id.api_version.is_empty() || text(&entry, "fieldsType") != "FieldsV1" {
+            return Err(BadFields);
+        }
+        let set = json::decode(entry.get("fieldsV1"))?;
+        let time = canonical_time(text(&entry, "time"));
+        let entry = id.entry(json::encode(set), time.as_deref());
+        let id = Identity::of(&entry);
+        // The later of two entries of one manager wins.
+        out.retain(|it| !Identity::of(it).is(&id));
+        if !is_empty(&entry) {
+            out.push(entry);
+        }
+    }
+    sort(&mut out);
+    Ok(out)
+}
+
+fn canonical_time(text: &str) -> Option<String> {
+    let time: jiff::Timestamp = text.parse().ok()?;
+    Some(time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+}
+
+/// Puts entries into the order in which they are stored.
+pub(super) fn sort(entries: &mut [Value]) {
+    entries.sort_by(|a, b| {
+        let key = |entry| {
+            let id = Identity::of(entry);
+            (
+                !id.applied,
+                text(entry, "time"),
+                id.manager,
+                id.api_version,
+                id.subresource,
+            )
+        };
+        key(a).cmp(&key(b))
+    });
+}
+
+/// Merges the oldest `Update` entries into one a version, until there are few enough.
+pub(super) fn cap_updaters(entries: &mut Vec<Value>) {
+    let mut updaters: Vec<usize> = (0..entries.len())
+        .filter(|&i| !Identity::of(&entries[i]).applied)
+        .collect();
+    let mut count = updaters.len();
+    if count <= MAX_UPDATERS {
+        return;
+    }
+    updaters.sort_by(|&a, &b| {
+        let key = |i: usize| (text(&entries[i], "time"), Identity::of(&entries[i]).key());
+        key(a).cmp(&key(b))
+    });
+    // The oldest entry of each version, by position.
+    let mut oldest: Vec<usize> = Vec::new();
+    let mut merged: Vec<usize> = Vec::new();
+    for i in updaters {
+        if count <= MAX_UPDATERS {
+            break;
+        }
+        let version = text(&entries[i], "apiVersion");
+        let Some(first) = oldest.iter().find(|&&it| text(&entries[it], "apiVersion") == version) else {
+            oldest.push(i);
+            continue;
+        };
+        let bucket = existing_bucket(entries, version).unwrap_or(*first);
+        if bucket != i {
+            let from = entries[i].clone();
+            merge_into_bucket(&mut entries[bucket], &from);
+            merged.push(i);
+            count -= 1;
+        }
+    }
+    merged.sort_unstable();
+    for i in merged.into_iter().rev() {
+        entries.remove(i);
+    }
+}
+
+/// The entry earlier updates of this version were merged into, if there is one.
+fn existing_bucket(entries: &[Value], version: &str) -> Option<usize> {
+    let id = Identity {
+        manager: ANCIENT,
+        applied: false,
+        api_version: version,
+        subresource: "",
+    };
+    entries.iter().position(|it| Identity::of(it).is(&id))
+}
+
+fn merge_into_bucket(bucket: &mut Value, from: &Value) {
+    if let (Some(into), Ok(set)) = (fields_mut(bucket), json::decode(from.get("fieldsV1"))) {
+        json::add(into, set);
+    }
+    if let Some(bucket) = bucket.as_object_mut() {
+        bucket.insert("manager".to_owned(), ANCIENT.into());
+        bucket.remove("subresource");
+        // The merged entry is as recent as the latest in it.
+        match from.get("time") {
+            Some(time) => bucket.insert("time".to_owned(), time.clone()),
+            None => bucket.remove("time"),
+        };
+    }
+}

@@ -1,0 +1,133 @@
+//! `fieldsV1`: reading and writing field sets, and changing them where they lie.
+
+use serde_json::{Map, Value};
+
+use super::element::{BadFields, Element};
+use super::set::{FieldSet, Node};
+
+/// The key that says that a path with children is itself in the set.
+const SELF: &str = ".";
+
+/// Reads a `fieldsV1` object. Absent or null is the empty set.
+pub(super) fn decode(fields: Option<&Value>) -> Result<FieldSet<'_>, BadFields> {
+    match fields {
+        None | Some(Value::Null) => Ok(FieldSet::new()),
+        Some(Value::Object(map)) => decode_map(map).map(|(children, _)| children),
+        Some(_) => Err(BadFields),
+    }
+}
+
+/// The children, and whether the object stands for a member itself.
+fn decode_map(map: &Map<String, Value>) -> Result<(FieldSet<'_>, bool), BadFields> {
+    let mut set = FieldSet::new();
+    let mut member = false;
+    for (key, value) in map {
+        if key == SELF {
+            member = true;
+            continue;
+        }
+        let Some(element) = Element::parse(key)? else {
+            continue;
+        };
+        let (children, is_member) = match value {
+            Value::Object(map) => decode_map(map)?,
+            Value::Null => (FieldSet::new(), true),
+            _ => return Err(BadFields),
+        };
+        set.push(element, is_member, children);
+    }
+    set.sort();
+    member |= set.is_empty();
+    Ok((set, member))
+}
+
+/// Writes a set as a `fieldsV1` object.
+pub(super) fn encode(set: FieldSet<'_>) -> Map<String, Value> {
+    let mut map = Map::new();
+    for node in set.into_nodes() {
+        let mut key = String::new();
+        node.element.write(&mut key);
+        map.insert(key, Value::Object(encode_node(node)));
+    }
+    map
+}
+
+fn encode_node(node: Node<'_>) -> Map<String, Value> {
+    let with_self = node.member && !node.children.is_empty();
+    let mut map = encode(node.children);
+    if with_self {
+        map.insert(SELF.to_owned(), Value::Object(Map::new()));
+    }
+    map
+}
+
+/// Whether a path of `set` is among the fields.
+pub(super) fn touches(fields: &Map<String, Value>, set: &FieldSet<'_>) -> bool {
+    touches_with(fields, set, &mut String::new())
+}
+
+fn touches_with(fields: &Map<String, Value>, set: &FieldSet<'_>, key: &mut String) -> bool {
+    set.nodes().iter().any(|node| {
+        key.clear();
+        node.element.write(key);
+        let Some(Value::Object(child)) = fields.get(key.as_str()) else {
+            return false;
+        };
+        (node.member && (child.is_empty() || child.contains_key(SELF))) || touches_with(child, &node.children, key)
+    })
+}
+
+/// Takes the paths of `set` out of the fields; says whether there were any.
+pub(super) fn subtract(fields: &mut Map<String, Value>, set: &FieldSet<'_>) -> bool {
+    subtract_with(fields, set, &mut String::new())
+}
+
+fn subtract_with(fields: &mut Map<String, Value>, set: &FieldSet<'_>, key: &mut String) -> bool {
+    let mut changed = false;
+    for node in set.nodes() {
+        key.clear();
+        node.element.write(key);
+        let Some(Value::Object(child)) = fields.get_mut(key.as_str()) else {
+            continue;
+        };
+        let mut member = child.is_empty() || child.contains_key(SELF);
+        if node.member && member {
+            member = false;
+            changed = true;
+            child.remove(SELF);
+        }
+        changed |= subtract_with(child, &node.children, key);
+        if child.keys().all(|it| it == SELF) {
+            // Nothing below is left: what stays is the member alone, or nothing.
+            if member {
+                child.clear();
+            } else {
+                key.clear();
+                node.element.write(key);
+                fields.remove(key.as_str());
+            }
+        }
+    }
+    changed
+}
+
+/// Adds the paths of `set` to the fields.
+pub(super) fn add(fields: &mut Map<String, Value>, set: FieldSet<'_>) {
+    for node in set.into_nodes() {
+        let mut key = String::new();
+        node.element.write(&mut key);
+        match fields.get_mut(&key) {
+            Some(Value::Object(child)) => {
+                let member = node.member || child.is_empty() || child.contains_key(SELF);
+                child.remove(SELF);
+                add(child, node.children);
+                if member && !child.is_empty() {
+                    child.insert(SELF.to_owned(), Value::Object(Map::new()));
+                }
+            }
+            _ => {
+                fields.insert(key, Value::Object(encode_node(node)));
+            }
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! `FieldSet`: a set of field paths as a sorted tree.
+
+use std::cmp::Ordering;
+use std::fmt::Write as _;
+
+use super::element::Element;
+
+/// A set of paths. A node is a member, or has children that are, or both.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct FieldSet<'a> {
+    /// Sorted by element; none is empty.
+    nodes: Vec<Node<'a>>,
+}
+
+/// One element and what lies below it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Node<'a> {
+    pub(super) element: Element<'a>,
+    /// Whether the path that ends here is in the set.
+    pub(super) member: bool,
+    /// The paths that go on.
+    pub(super) children: FieldSet<'a>,
+}
+
+impl Node<'_> {
+    fn is_empty(&self) -> bool {
+        !self.member && self.children.is_empty()
+    }
+}
+
+impl<'a> FieldSet<'a> {
+    pub(super) fn new() -> Self {
+        Self::default()
+    }
+
+    /// The set of one path.
+    pub(super) fn of_path(path: &[&'a str]) -> Self {
+        let mut set = Self::new();
+        if let Some((first, rest)) = path.split_first() {
+            set.push(Element::field(first), rest.is_empty(), Self::of_path(rest));
+        }
+        set
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    pub(super) fn nodes(&self) -> &[Node<'a>] {
+        &self.nodes
+    }
+
+    pub(super) fn into_nodes(self) -> Vec<Node<'a>> {
+        self.nodes
+    }
+
+    /// Appends a node, unless it would be empty. The caller keeps the order, or calls [`FieldSet::sort`] at the end.
+    pub(super) fn push(&mut self, element: Element<'a>, member: bool, children: FieldSet<'a>) {
+        if member || !children.is_empty() {
+            self.nodes.push(Node {
+                element,
+                member,
+                children,
+            });
+        }
+    }
+
+    /// Restores the order after [`FieldSet::push`]; equal elements become one node.
+    pub(super) fn sort(&mut self) {
+        if self.nodes.is_sorted_by(|a, b| a.element < b.element) {
+            return;
+        }
+        self.nodes.sort_by(|a, b| a.element.cmp(&b.element));
+        let nodes = std::mem::take(&mut self.nodes);
+        for node in nodes {
+            match self.nodes.last_mut() {
+                Some(last) if last.element == node.element => {
+                    last.member |= node.member;
+                    last.children = std::mem::take(&mut last.children).union(node.children);
+                }
+                _ => self.nodes.push(node),
+            }
+        }
+    }
+
+    fn find(&self, element: &Element<'_>) -> Option<&Node<'a>> {
+        let found = self.nodes.binary_search_by(|node| node.element.cmp(element));
+        found.ok().map(|i| &self.nodes[i])
+    }
+
+    /// Whether this very path, given as elements, is in the set.
+    pub(super) fn has(&self, path: &[Element<'_>]) -> bool {
+        match path {
+            [] => false,
+            [last] => self.find(last).is_some_and(|node| node.member),
+            [first, rest @ ..] => self.find(first).is_some_and(|node| node.children.has(rest)),
+        }
+    }
+
+    /// The node of a child.
+    pub(super) fn child(&self, element: &Element<'_>) -> Option<&Node<'a>> {
+        self.find(element)
+    }
+
+    /// What is in either.
+    pub(super) fn union(self, other: FieldSet<'a>) -> Self {
+        if self.is_empty() {
+            return other;
+        }
+        if other.is_empty() {
+            return self;
+        }
+        let mut out = Vec::with_capacity(self.nodes.len().max(other.nodes.len()));
+        let mut left = self.nodes.into_iter().peekable();
+        let mut right = other.nodes.into_iter().peekable();
+        while let (Some(a), Some(b)) = (left.peek(), right.peek()) {
+            match a.element.cmp(&b.element) {
+                Ordering::Less => out.extend(left.next()),
+                Ordering::Greater => out.extend(right.next()),
+                Ordering::Equal => {
+                    if let (Some(a), Some(b)) = (left.next(), right.next()) {
+                        out.push(Node {
+                            element: a.element,
+                            member: a.member || b.member,
+                            children: a.children.union(b.children),
+                        });
+                    }
+                }
+            }
+        }
+        out.extend(left);
+        out.extend(right);
+        Self { nodes: out }
+    }
+
+    /// What is here and not in `other`.
+    pub(super) fn difference(self, other: &FieldSet<'_>) -> Self {
+        self.without(other, false)
+    }
+
+    /// What is neither in `other` nor below a path that is.
+    pub(super) fn recursive_difference(self, other: &FieldSet<'_>) -> Self {
+        self.without(other, true)
+    }
+
+    fn without(mut self, other: &FieldSet<'_>, below: bool) -> Self {
+        if other.is_empty() {
+            return self;
+        }
+        self.nodes.retain_mut(|node| {
+            if let Some(minus) = other.find(&node.element) {
+                if minus.member && below {
+                    return false;
+                }
+                node.member &= !minus.member;
+                node.children = std::mem::take(&mut node.children).without(&minus.children, below);
+            }
+            !node.is_empty()
+        });
+        self
+    }
+
+    /// What is in both.
+    pub(super) fn intersection(mut self, other: &FieldSet<'_>) -> Self {
+        self.nodes.retain_mut(|node| match other.find(&node.element) {
+            Some(both) => {
+                node.member &= both.member;
+                node.children = std::mem::take(&mut node.children).intersection(&both.children);
+                !node.is_empty()
+            }
+            None => false,
+        });
+        self
+    }
+
+    /// Whether everything here is in `other`.
+    pub(super) fn is_subset(&self, other: &FieldSet<'_>) -> bool {
+        self.nodes.iter().all(|node| {
+            other
+                .find(&node.element)
+                .is_some_and(|it| (it.member || !node.member) && node.children.is_subset(&it.children))
+        })
+    }
+
+    /// The printed paths, in the order in which conflicts are listed: the members of a level before what lies deeper.
+    pub(super) fn paths(&self) -> Vec<String> {
+        let mut out = Vec::new();
+        self.collect_paths("", &mut out);
+        out
+    }
+
+    fn collect_paths(&self, prefix: &str, out: &mut Vec<String>) {
+        out.extend(
+            self.nodes
+                .iter()
+                .filter(|node| node.member)
+                .map(|node| format!("{prefix}{}", node.element)),
+        );
+        for node in self.nodes.iter().filter(|node| !node.children.is_empty()) {
+            let mut path = prefix.to_owned();
+            let _ = write!(path, "{}", node.element);
+            node.children.collect_paths(&path, out);
+        }
+    }
+
+    /// The same set without borrows.
+    pub(super) fn into_owned(self) -> FieldSet<'static> {
+        let nodes = self.nodes.into_iter().map(|node| Node {
+            element: node.element.into_owned(),
+            member: node.member,
+            children: node.children.into_owned(),
+        });
+        FieldSet { nodes: nodes.collect() }
+    }
+}

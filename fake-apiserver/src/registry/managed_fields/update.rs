@@ -1,0 +1,190 @@
+//! Ownership by create, update and patch: who writes a field owns it (rules H8, H16, H17).
+
+use serde_json::Value;
+
+use super::compare::{Changes, compare, no_fields};
+use super::element::same;
+use super::entries::{self, Identity};
+use super::reconcile::reconcile;
+use super::set::FieldSet;
+use super::{Manager, Types, json};
+use crate::api::object::Object;
+
+/// Records in `new` what this write changes compared to `live` (`None`: `new` is created).
+///
+/// Both are decoded and defaulted in the version of the request; what the server itself sets afterwards, such as an
+/// allocated address or a raised generation, is owned by nobody.
+pub(crate) fn track_update(types: &Types<'_, '_>, live: Option<&Object>, new: &mut Object, manager: &Manager<'_>) {
+    let mut list = starting_entries(live, new, !manager.subresource.is_empty());
+    if list.is_empty() && live.is_some_and(|live| !live.uid().is_empty()) {
+        // Nobody has been tracked so far; the next apply begins it.
+        return;
+    }
+    reconcile(types.schema, manager.api_version, &mut list);
+    let old = live.map_or(no_fields(), |live| &live.0);
+    let changes = compare(types.schema, old, &new.0, manager.reset);
+    let changed = !changes.is_empty();
+    if changed || has_other_version(&list, manager.api_version) {
+        let before = list.len();
+        take_from_owners(types, live, new, manager, &changes, &mut list);
+        if !changes.touched.is_empty() {
+            give(&mut list, changes.touched, manager);
+        }
+        if changed || list.len() != before {
+            entries::cap_updaters(&mut list);
+            entries::sort(&mut list);
+        }
+    }
+    set_entries(new, list);
+}
+
+/// The entries to go on from, taken out of `new`: those the client sent if they make sense, else those of `live`.
+fn starting_entries(live: Option<&Object>, new: &mut Object, is_subresource: bool) -> Vec<Value> {
+    let sent = match new.0.get_mut("metadata") {
+        Some(Value::Object(metadata)) => metadata.remove("managedFields"),
+        _ => None,
+    };
+    let stored = live
+        .and_then(Object::metadata)
+        .and_then(|metadata| metadata.get("managedFields"))
+        .and_then(Value::as_array);
+    if let Some(Value::Array(sent)) = sent {
+        if stored.is_some_and(|stored| *stored == sent) {
+            return sent;
+        }
+        if !is_subresource {
+            if entries::is_reset(&sent) {
+                return Vec::new();
+            }
+            if let Ok(sent) = entries::canonical(sent) {
+                return sent;
+            }
+        }
+    }
+    stored.cloned().unwrap_or_default()
+}
+
+/// Puts the entries into the object; an object without any has no `managedFields`.
+pub(super) fn set_entries(object: &mut Object, list: Vec<Value>) {
+    if list.is_empty() {
+        if let Some(Value::Object(metadata)) = object.0.get_mut("metadata") {
+            metadata.remove("managedFields");
+        }
+    } else {
+        object
+            .metadata_mut()
+            .insert("managedFields".to_owned(), Value::Array(list));
+    }
+}
+
+pub(super) fn has_other_version(list: &[Value], api_version: &str) -> bool {
+    list.iter()
+        .any(|entry| entries::text(entry, "apiVersion") != api_version)
+}
+
+/// Takes the changed fields out of every entry; entries that become empty go.
+fn take_from_owners(
+    types: &Types<'_, '_>,
+    live: Option<&Object>,
+    new: &Object,
+    manager: &Manager<'_>,
+    changes: &Changes<'_>,
+    list: &mut Vec<Value>,
+) {
+    let mut seen: Vec<String> = Vec::new();
+    subtract_changes(list, manager.api_version, changes);
+    while let Some(version) = next_version(list, manager.api_version, &seen) {
+        let empty = Object::default();
+        let old = live.unwrap_or(&empty);
+        let converted = (types.other)(old, &version).zip((types.other)(new, &version));
+        match converted {
+            Some(((schema, old), (_, new))) => {
+                let changes = compare(schema, &old.0, &new.0, manager.reset);
+                subtract_changes(list, &version, &changes);
+                seen.push(version);
+            }
+            None => list.retain(|entry| entries::text(entry, "apiVersion") != version),
+        }
+    }
+    list.retain(|entry| !entries::is_empty(entry));
+}
+
+/// A version among the entries that is neither the request's nor seen.
+pub(super) fn next_version(list: &[Value], api_version: &str, seen: &[String]) -> Option<String> {
+    let mut versions = list.iter().map(|entry| entries::text(entry, "apiVersion"));
+    let next = versions.find(|it| *it != api_version && !seen.iter().any(|seen| seen == it));
+    next.map(str::to_owned)
+}
+
+/// Takes the changes out of the entries of one version.
+pub(super) fn subtract_changes(list: &mut [Value], version: &str, changes: &Changes<'_>) {
+    for entry in list {
+        if entries::text(entry, "apiVersion") == version
+            && let Some(fields) = entries::fields_mut(entry)
+        {
+            json::subtract(fields, &changes.touched);
+            json::subtract(fields, &changes.removed);
+        }
+    }
+}
+
+/// Adds the fields to the manager's own `Update` entry.
+fn give(list: &mut Vec<Value>, own: FieldSet<'_>, manager: &Manager<'_>) {
+    let id = Identity {
+        manager: manager.name,
+        applied: false,
+        api_version: manager.api_version,
+        subresource: manager.subresource,
+    };
+    match list.iter_mut().find(|entry| Identity::of(entry).is(&id)) {
+        Some(entry) => {
+            if let Some(fields) = entries::fields_mut(entry) {
+                json::add(fields, own);
+            }
+            if let Some(entry) = entry.as_object_mut() {
+                entry.insert("time".to_owned(), manager.time.into());
+            }
+        }
+        None => list.push(id.entry(json::encode(own), Some(manager.time))),
+    }
+}
+
+/// Gives `new` the entries of `live` if nothing but their times differs, so that a write that changes nothing stays a
+/// no-op (rules B7, H13). To be called right before storing, when `new` is as it would be stored.
+pub(crate) fn restore_times(live: &Object, new: &mut Object) {
+    let entries = |object: &Object| object.metadata().and_then(|it| it.get("managedFields")).cloned();
+    let (Some(Value::Array(old)), Some(Value::Array(now))) = (entries(live), entries(new)) else {
+        return;
+    };
+    let same_entry = |a: &Value, b: &Value| match (a.as_object(), b.as_object()) {
+        (Some(a), Some(b)) => {
+            let timeless = |map: &serde_json::Map<String, Value>| map.len() - usize::from(map.contains_key("time"));
+            timeless(a) == timeless(b) && a.iter().all(|(k, v)| k == "time" || b.get(k) == Some(v))
+        }
+        _ => false,
+    };
+    let same_entries = old.len() == now.len() && old.iter().zip(&now).all(|(a, b)| same_entry(a, b));
+    if same_entries && old != now && same_but_metadata(live, new) && same_metadata(live, new) {
+        set_entries(new, old);
+    }
+}
+
+fn same_but_metadata(a: &Object, b: &Object) -> bool {
+    let rest = |object: &Object| object.0.iter().filter(|(key, _)| *key != "metadata").count();
+    rest(a) == rest(b)
+        && a.0
+            .iter()
+            .all(|(key, value)| key == "metadata" || b.0.get(key).is_some_and(|it| same(value, it)))
+}
+
+fn same_metadata(a: &Object, b: &Object) -> bool {
+    let skipped = |key: &str| matches!(key, "managedFields" | "resourceVersion");
+    let within = |a: &Object, b: &Object| {
+        let (Some(a), Some(b)) = (a.metadata(), b.metadata()) else {
+            return false;
+        };
+        a.iter()
+            .all(|(key, value)| skipped(key) || b.get(key).is_some_and(|it| same(value, it)))
+    };
+    within(a, b) && within(b, a)
+}

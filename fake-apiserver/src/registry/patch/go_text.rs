@@ -1,0 +1,90 @@
+//! Values as Go's `%v` and type names print them, for the errors that show them.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+/// A value as `%v` prints it: `map[a:1 b:[x y]]`.
+pub(crate) fn go_text(value: &Value) -> String {
+    let mut out = String::new();
+    write_text(value, &mut out);
+    out
+}
+
+fn write_text(value: &Value, out: &mut String) {
+    match value {
+        Value::Null => out.push_str("<nil>"),
+        Value::Bool(it) => {
+            let _ = write!(out, "{it}");
+        }
+        Value::Number(it) => match it.as_f64().filter(|_| it.is_f64()) {
+            Some(float) => out.push_str(&float_text(float)),
+            None => {
+                let _ = write!(out, "{it}");
+            }
+        },
+        Value::String(it) => out.push_str(it),
+        Value::Array(items) => {
+            out.push('[');
+            for (i, item) in items.iter().enumerate() {
+                if i > 0 {
+                    out.push(' ');
+                }
+                write_text(item, out);
+            }
+            out.push(']');
+        }
+        Value::Object(map) => {
+            out.push_str("map[");
+            for (i, (key, value)) in map.iter().enumerate() {
+                if i > 0 {
+                    out.push(' ');
+                }
+                out.push_str(key);
+                out.push(':');
+                write_text(value, out);
+            }
+            out.push(']');
+        }
+    }
+}
+
+/// A float as `%v` prints it: with an exponent below 1e-4 and from 1e21 on.
+fn float_text(float: f64) -> String {
+    let size = float.abs();
+    if size != 0.0 && !(1e-4..1e21).contains(&size) {
+        let text = format!("{float:e}");
+        let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+        let (sign, exponent) = match exponent.strip_prefix('-') {
+            Some(rest) => ('-', rest),
+            None => ('+', exponent),
+        };
+        return format!("{digits}e{sign}{exponent:0>2}");
+    }
+    format!("{float}")
+}
+
+/// The Go type a value is decoded into.
+pub(super) fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "%!s(<nil>)",
+        Value::Bool(_) => "bool",
+        Value::Number(it) if it.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}
+
+/// The word Go's decoder has for a JSON value that does not fit.
+pub(super) fn json_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}

@@ -1,0 +1,87 @@
+//! The order of merged lists: the patch's items in the patch's order, the server's in the server's, interleaved.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::go_text::go_type;
+use super::strategic::{failed, no_merge_key};
+use crate::api::status::Status;
+
+/// What makes an item itself: its merge key, or the scalar it is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ItemKey(String);
+
+impl ItemKey {
+    /// The key of an item.
+    pub(super) fn of(item: &Value, merge_key: Option<&str>) -> Result<Self, Status> {
+        let value = match merge_key {
+            None => item,
+            Some(name) => {
+                let map = item.as_object().ok_or_else(|| {
+                    let found = go_type(item);
+                    failed(format!("expected a map[string]interface {{}}, but received a {found}"))
+                })?;
+                map.get(name).ok_or_else(|| no_merge_key(map, name))?
+            }
+        };
+        Ok(Self(value.to_string()))
+    }
+}
+
+/// The first place of each key.
+pub(super) fn by_key(keys: &[ItemKey]) -> BTreeMap<&ItemKey, usize> {
+    let mut places = BTreeMap::new();
+    for (i, key) in keys.iter().enumerate() {
+        places.entry(key).or_insert(i);
+    }
+    places
+}
+
+/// Whether a key is among those of [`by_key`].
+pub(super) fn is_in(places: &BTreeMap<&ItemKey, usize>, key: &ItemKey) -> bool {
+    places.contains_key(key)
+}
+
+/// Items with their keys, sorted by the place their key has in `order`; those it does not name keep their place at
+/// the end.
+pub(super) fn sorted_by(mut items: Vec<(Value, ItemKey)>, order: &BTreeMap<&ItemKey, usize>) -> Vec<(Value, ItemKey)> {
+    items.sort_by_key(|(_, key)| order.get(key).copied().unwrap_or(usize::MAX));
+    items
+}
+
+/// Puts merged items in order. Items in `patch_order` keep that order, the others the order they have in
+/// `server_order`; where the two meet, an item of the server goes before one of the patch that stood behind it.
+pub(super) fn merge_ordered(
+    merged: Vec<Value>,
+    patch_order: &[ItemKey],
+    server_order: &[ItemKey],
+    merge_key: Option<&str>,
+) -> Result<Vec<Value>, Status> {
+    let (in_patch, on_server) = (by_key(patch_order), by_key(server_order));
+    let (mut patched, mut others) = (Vec::new(), Vec::new());
+    for item in merged {
+        let key = ItemKey::of(&item, merge_key)?;
+        if is_in(&in_patch, &key) {
+            patched.push((item, key));
+        } else {
+            others.push((item, key));
+        }
+    }
+    let mut left = sorted_by(others, &on_server).into_iter().peekable();
+    let mut right = sorted_by(patched, &in_patch).into_iter().peekable();
+    let mut out = Vec::new();
+    loop {
+        let take_left = match (left.peek(), right.peek()) {
+            (None, None) => return Ok(out),
+            (Some(_), None) => true,
+            (None, Some(_)) => false,
+            (Some((_, l)), Some((_, r))) => matches!(
+                (on_server.get(l), on_server.get(r)),
+                (Some(l), Some(r)) if l < r
+            ),
+        };
+        let next = if take_left { left.next() } else { right.next() };
+        out.extend(next.map(|(item, _)| item));
+    }
+}
