@@ -7,7 +7,7 @@ use http::{Method, Response};
 use serde_json::Value;
 
 use super::filters::Call;
-use super::negotiation::{self, Discovery, Encoding};
+use super::negotiation::{self, Discovery, Encoding, Served};
 use super::openapi::{Asked, CustomSchema, OpenApi, v2_refused};
 use super::{discovery, encode, yaml};
 use crate::api::resource::ResourceInfo;
@@ -42,7 +42,7 @@ pub(crate) fn answer(registry: &Registry, scheme: &Scheme, call: &Call) -> Resul
     if !is_get {
         return Err(Status::method_not_allowed());
     }
-    let form = negotiation::discovery(call.accept().as_deref(), aggregated)?;
+    let form = negotiation::discovery(call.accept().as_deref(), served(scheme, path), aggregated)?;
     let bytes: Bytes = match form {
         Discovery::Aggregated => return Ok(aggregated_document(call, &rows, path == "/api")),
         Discovery::Plain(Encoding::Yaml) => yaml::to_string(&value).into(),
@@ -76,6 +76,16 @@ fn not_found(scheme: &Scheme, path: &str) -> Result<Response<Body>, Status> {
         return Err(Status::unknown_path());
     }
     Ok(encode::not_found_text())
+}
+
+/// Who serves the group of a discovery path.
+fn served(scheme: &Scheme, path: &str) -> Served {
+    let group = path.strip_prefix("/apis/").and_then(|rest| rest.split('/').next());
+    let is_custom = group.is_some_and(|group| {
+        let mut rows = scheme.rows().filter(|row| row.info.group == group).peekable();
+        rows.peek().is_some() && rows.all(|row| row.is_custom())
+    });
+    if is_custom { Served::Custom } else { Served::BuiltIn }
 }
 
 /// The aggregated document, which clients keep by its ETag (rule N2).

@@ -16,7 +16,7 @@ use super::list_body::ListBody;
 use super::negotiation::{self, Encoding, ErrorForm, MetaVersion, View, error_form, go_type};
 use super::table::{Columns, IncludeObject, PrinterColumn, Tables};
 use super::watch_body::WatchBody;
-use super::{Endpoints, decode, partial, yaml};
+use super::{Endpoints, decode, partial, status_protobuf, yaml};
 use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::registry::codec;
@@ -236,16 +236,12 @@ pub(crate) fn failure(call: &Call, status: &Status) -> Response<Body> {
     let form = error_form(call.accept().as_deref());
     let bytes: Bytes = match form {
         ErrorForm::Json if call.wants_pretty() => pretty(&value),
-        ErrorForm::Json | ErrorForm::Protobuf => json_line(&value),
+        ErrorForm::Json => json_line(&value),
+        ErrorForm::Protobuf => status_protobuf::encode(status).into(),
         ErrorForm::IndentedJson => pretty(&value),
         ErrorForm::Yaml => yaml::to_string(&value).into(),
     };
-    // There is no protobuf to be had; a client that takes nothing else is answered JSON, and says so.
-    let content_type = match form {
-        ErrorForm::Yaml => "application/yaml",
-        ErrorForm::Json | ErrorForm::IndentedJson | ErrorForm::Protobuf => "application/json",
-    };
-    let mut response = respond_whole(status.code, content_type, bytes);
+    let mut response = respond_whole(status.code, form.content_type(), bytes);
     let retry = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
     if retry > 0 {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(retry));

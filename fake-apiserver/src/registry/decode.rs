@@ -2,7 +2,6 @@
 
 mod convert;
 mod scan;
-mod syntax;
 mod time;
 
 use serde_json::{Map, Value};
@@ -49,7 +48,7 @@ pub(crate) fn parse(raw: &[u8], kind: &str) -> Result<Object, Status> {
             ))
         }
         Err(error) => {
-            let text = syntax::syntax_error(raw).unwrap_or_else(|| error.to_string());
+            let text = crate::api::json::syntax_error(raw).unwrap_or_else(|| error.to_string());
             Err(unreadable(&text, raw, kind))
         }
     }
