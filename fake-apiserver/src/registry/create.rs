@@ -106,6 +106,9 @@ impl Registry {
         }
         if row.info.subresource("status").is_some() && !strategy.keeps_status_on_create() {
             object.remove("status");
+            if let Some(status) = row.empty_status() {
+                object.insert("status".into(), status);
+            }
         }
         metadata::begin_lifetime(object, strategy, &self.entropy);
         self.with_context("", |context| {

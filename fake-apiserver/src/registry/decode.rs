@@ -63,7 +63,7 @@ fn unreadable(error: &str, raw: &[u8], kind: &str) -> Status {
 }
 
 /// 400 of a body whose kind is not known.
-fn unrecognized(error: &str, raw: &[u8], kind: &str) -> Status {
+pub(crate) fn unrecognized(error: &str, raw: &[u8], kind: &str) -> Status {
     let summary = summary(raw);
     Status::bad_request(format!(
         "the object provided is unrecognized (must be of type {kind}): {error} ({summary})"

@@ -49,6 +49,8 @@ impl Strategy for PodStrategy {
             "status" => status::validate_status(object, old, errors),
             "ephemeralcontainers" => update::validate_ephemeral_containers(object, old, errors),
             "resize" => update::validate_resize(object, old, errors),
+            // The server itself puts the Pod on its node.
+            "binding" => {}
             _ => update::validate_update(object, old, errors),
         }
     }
