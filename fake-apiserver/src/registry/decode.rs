@@ -1,6 +1,7 @@
 //! Typed decoding of request bodies and of patched objects, as Go's decoder does it (rules A15, L1 to L5, T7).
 
 mod convert;
+pub(crate) mod protobuf;
 mod scan;
 mod time;
 
