@@ -6,20 +6,21 @@ use serde_saphyr::{DuplicateKeyPolicy, Error};
 use crate::api::field::quote;
 use crate::api::object::Object;
 use crate::api::status::Status;
-use crate::registry::patch::duplicate_keys;
+use crate::registry::patch::parse_with_duplicates;
 
 /// Reads the body. With it come the duplicate keys, as `line 7: key "a" already set in map`, which strict field
 /// validation refuses with [`strict_error`].
 pub(crate) fn decode_apply_body(body: &[u8]) -> Result<(Object, Vec<String>), Status> {
-    let text = String::from_utf8_lossy(body);
-    let (value, duplicates) = if text.trim_start().starts_with('{')
-        && let Ok(value) = serde_json::from_str::<Value>(&text)
-    {
-        // YAML counts lines; which line of a JSON body it was is rarely worth a second reading.
-        let first_line = |key: String| format!("line 1: key {key} already set in map");
-        (value, duplicate_keys(body).into_iter().map(first_line).collect())
-    } else {
-        parse_yaml(&text)?
+    let is_json = body.iter().find(|it| !it.is_ascii_whitespace()) == Some(&b'{');
+    let json = is_json.then(|| parse_with_duplicates(body).ok()).flatten();
+    let (value, duplicates) = match json {
+        Some((value, duplicates)) => {
+            // YAML counts lines; which line of a JSON body it was is rarely worth a second reading.
+            let name = |path: &String| quote(path.rsplit('.').next().unwrap_or_default());
+            let text = |path| format!("line 1: key {} already set in map", name(&path));
+            (value, duplicates.into_iter().map(text).collect())
+        }
+        None => parse_yaml(&String::from_utf8_lossy(body))?,
     };
     match value {
         Value::Object(map) => Ok((Object(map), duplicates)),
