@@ -176,8 +176,7 @@ fn merge_and_check(
     let (mut others, mut object) = live.map(|live| taken_apart(types, live, manager)).unwrap_or_default();
     let place = others.iter().position(|entry| Identity::of(entry).is(&id));
     let mine = place.map(|place| others.remove(place));
-    let set = without_reset(field_set(types.schema, &applied.0), manager.reset);
-    let owned = without_unowned(set.clone());
+    let owned = without_unowned(without_reset(field_set(types.schema, &applied.0), manager.reset));
     let last = mine.as_ref().and_then(entries::fields);
     let same_fields = last.is_some_and(|last| json::are(last, &owned));
 
@@ -185,7 +184,11 @@ fn merge_and_check(
     if let Some(mine) = &mine
         && !same_fields
     {
-        changed |= prune(types, &mut object, mine, &others, &set, manager).map_err(Failure::Other)?;
+        // What identifies the object is applied every time, though never owned.
+        let applied = UNOWNED
+            .iter()
+            .fold(owned.clone(), |set, path| set.union(FieldSet::of_path(path)));
+        changed |= prune(types, &mut object, mine, &others, &applied, manager).map_err(Failure::Other)?;
     }
     let mut object = Object(object);
     if changed || has_other_version(&others, manager.api_version) {

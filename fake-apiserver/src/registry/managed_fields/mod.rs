@@ -98,4 +98,3 @@ impl std::fmt::Debug for Types<'_, '_> {
 pub(crate) fn single_version<'s, 'o>(_: &'o Object, _: &str) -> Option<(SchemaRef<'s>, Cow<'o, Object>)> {
     None
 }
-#[cfg(test)]

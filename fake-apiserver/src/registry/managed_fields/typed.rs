@@ -116,7 +116,8 @@ pub(super) fn field_set<'a>(schema: SchemaRef<'_>, object: &'a Map<String, Value
     for (name, value) in object {
         let (leaf, children) = fields_of(schema.field(name).unwrap_or(SchemaRef::Deduced), value);
         let empty = value.is_null() || value.as_object().is_some_and(Map::is_empty);
-        set.push(Element::field(name), leaf || empty || !schema.declares(name), children);
+        let member = leaf || empty || !schema.declares(name);
+        set.push(Element::field(name), member, children);
     }
     set
 }
