@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::go_json::{duplicate_fields, parse_with_duplicates};
 use super::go_text::{go_text, go_type, json_type};
-use super::ordering::{ItemKey, by_key, is_in, merge_ordered, sorted_by};
+use super::ordering::{ItemKey, by_key, is_in, merge_ordered};
 use super::{MAX_DEPTH, Patched, cannot_apply, depth};
 use crate::api::status::Status;
 use crate::registry::schema::{PatchStrategy, SchemaRef};
