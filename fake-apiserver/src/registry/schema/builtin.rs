@@ -350,11 +350,18 @@ impl Shape {
         self.list
     }
 
-    /// The default of the key field `key` of this list's items.
+    /// The default of the key field `key` of this list's items. A field Go always writes defaults to its zero value.
     pub(crate) fn key_default(&'static self, key: &str) -> Option<Value> {
-        let defaults = self.items()?.structure()?.key_defaults;
-        let (_, text) = defaults.iter().find(|(name, _)| *name == key)?;
-        Some(Value::from(*text))
+        let item = self.items()?;
+        let structure = item.structure()?;
+        if let Some((_, text)) = structure.key_defaults.iter().find(|(name, _)| *name == key) {
+            return Some(Value::from(*text));
+        }
+        match (item.unset(key), item.field(key)?.kind) {
+            (Unset::Zero, Kind::String) => Some(Value::from("")),
+            (Unset::Zero, Kind::Int32 | Kind::Int64) => Some(Value::from(0)),
+            _ => None,
+        }
     }
 
     /// How strategic merge patch treats this value.
