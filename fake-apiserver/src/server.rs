@@ -14,7 +14,6 @@ use tower::Service;
 use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::endpoints::Endpoints;
-use crate::endpoints::documents::Documents;
 use crate::endpoints::journal::{self, Journal};
 use crate::entropy::Entropy;
 use crate::faults::{Fault, FaultGuard, Faults, WatchHandle};
@@ -138,7 +137,6 @@ impl ApiServer {
             registry: Registry::new(world, history_bound, entropy),
             faults: Faults::default(),
             journal: Journal::new(journal_capacity),
-            documents: Documents::default(),
         });
         Self {
             endpoints,

@@ -109,7 +109,7 @@ fn protobuf_refused() -> Status {
 }
 
 /// What Go calls a JSON value.
-fn type_name(value: &Value) -> &'static str {
+pub(crate) fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "bool",

@@ -13,10 +13,10 @@ use serde_json::{Map, Value, json};
 
 use super::filters::{AnswerBytes, Call};
 use super::list_body::ListBody;
-use super::negotiation::{self, Encoding, ErrorForm, View, error_form, go_type};
-use super::table::{self, IncludeObject};
+use super::negotiation::{self, Encoding, ErrorForm, MetaVersion, View, error_form, go_type};
+use super::table::{Columns, IncludeObject, PrinterColumn, Tables};
 use super::watch_body::WatchBody;
-use super::{Endpoints, decode, yaml};
+use super::{Endpoints, decode, partial, status_protobuf, yaml};
 use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::registry::codec;
@@ -93,18 +93,49 @@ fn view(
     Ok(match form.view {
         View::Whole => Value::Object(object.0),
         View::Table(version) => {
-            let include = include_object(call)?;
-            let now = server.registry.entropy.now();
-            table::of_object(row, version, &object, include, now)?
+            let columns = columns(row, &object);
+            tables(server, &columns, version, include_object(call)?).of_object(&object)
         }
-        View::Metadata(version) | View::MetadataList(version) => partial(object, version.api_version()),
+        View::Metadata(version) | View::MetadataList(version) => partial::object(&object, version),
     })
 }
 
-/// The metadata of an object alone (rule M3).
-pub(crate) fn partial(mut object: Object, api_version: &str) -> Value {
-    let metadata = object.remove("metadata").unwrap_or_else(|| json!({}));
-    json!({"kind": "PartialObjectMetadata", "apiVersion": api_version, "metadata": metadata})
+/// Where the columns of an object's Table come from. A subresource may answer an object of another kind.
+pub(crate) enum RowColumns {
+    /// Of a built-in kind.
+    Builtin(String, String),
+    /// Of a CRD.
+    Custom(Vec<PrinterColumn>),
+}
+
+/// The columns of a row's objects, or of what a subresource of it answers.
+pub(crate) fn columns(row: &Row, object: &Object) -> RowColumns {
+    let is_other = !object.kind().is_empty() && object.kind() != row.info.kind;
+    match row.custom_version() {
+        Some(version) if !is_other => {
+            let declared = Value::Array(version.columns.clone());
+            RowColumns::Custom(PrinterColumn::all(Some(&declared)).unwrap_or_default())
+        }
+        _ if is_other => {
+            let group = object.api_version().split_once('/').map_or("", |(group, _)| group);
+            RowColumns::Builtin(group.to_owned(), object.kind().to_owned())
+        }
+        _ => RowColumns::Builtin(row.info.group.to_string(), row.info.kind.to_string()),
+    }
+}
+
+/// How Tables are made of a row's objects.
+pub(crate) fn tables<'a>(
+    server: &Endpoints,
+    columns: &'a RowColumns,
+    version: MetaVersion,
+    include: IncludeObject,
+) -> Tables<'a> {
+    let columns = match columns {
+        RowColumns::Builtin(group, kind) => Columns::Builtin { group, kind },
+        RowColumns::Custom(columns) => Columns::Custom(columns),
+    };
+    Tables { columns, version, include, now: server.registry.entropy.now() }
 }
 
 /// Refuses a view that does not fit what is shown.
@@ -117,7 +148,7 @@ pub(crate) fn check_view(row: &Row, form: &negotiation::Answer, is_list: bool) -
 
 /// `includeObject` of a Table.
 pub(crate) fn include_object(call: &Call) -> Result<IncludeObject, Status> {
-    IncludeObject::parse(call.query.get("includeObject").unwrap_or_default())
+    IncludeObject::parse(call.query.get("includeObject"))
 }
 
 /// An answer to a list.
@@ -194,22 +225,14 @@ fn page_value(
             list["items"] = items.collect();
         }
         View::Metadata(version) | View::MetadataList(version) => {
-            let items: Vec<Value> = objects.map(|object| partial(object, version.api_version())).collect();
-            list["kind"] = json!("PartialObjectMetadataList");
-            list["apiVersion"] = json!(version.api_version());
-            if page.continue_token.is_empty()
-                && let Some(metadata) = list["metadata"].as_object_mut()
-            {
-                metadata.remove("continue");
-            }
-            // An empty list of metadata has no items at all in the real server's answer.
-            list["items"] = if items.is_empty() { Value::Null } else { items.into() };
+            let objects: Vec<Object> = objects.collect();
+            return Ok(partial::list(list["metadata"].as_object(), &objects, version));
         }
         View::Table(version) => {
-            let include = include_object(call)?;
-            let now = server.registry.entropy.now();
             let objects: Vec<Object> = objects.collect();
-            return table::of_list(row, version, &list["metadata"], &objects, include, now);
+            let columns = columns(row, &Object::default());
+            let tables = tables(server, &columns, version, include_object(call)?);
+            return Ok(tables.of_list(list["metadata"].as_object(), &objects));
         }
     }
     Ok(list)
@@ -221,16 +244,12 @@ pub(crate) fn failure(call: &Call, status: &Status) -> Response<Body> {
     let form = error_form(call.accept().as_deref());
     let bytes: Bytes = match form {
         ErrorForm::Json if call.wants_pretty() => pretty(&value),
-        ErrorForm::Json | ErrorForm::Protobuf => json_line(&value),
+        ErrorForm::Json => json_line(&value),
+        ErrorForm::Protobuf => status_protobuf::encode(status).into(),
         ErrorForm::IndentedJson => pretty(&value),
         ErrorForm::Yaml => yaml::to_string(&value).into(),
     };
-    // There is no protobuf to be had; a client that takes nothing else is answered JSON, and says so.
-    let content_type = match form {
-        ErrorForm::Yaml => "application/yaml",
-        ErrorForm::Json | ErrorForm::IndentedJson | ErrorForm::Protobuf => "application/json",
-    };
-    let mut response = respond_whole(status.code, content_type, bytes);
+    let mut response = respond_whole(status.code, form.content_type(), bytes);
     let retry = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
     if retry > 0 {
         response

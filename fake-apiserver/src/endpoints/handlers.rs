@@ -12,12 +12,12 @@ use super::negotiation::{self, Route};
 use super::watch_body::WatchBody;
 use super::{Endpoints, decode, encode, yaml};
 use crate::api::object::Object;
-use crate::api::options::{ListOptions, PatchKind, WriteKind, WriteOptions};
+use crate::api::options::{FieldValidation, ListOptions, PatchKind, WriteKind, WriteOptions};
 use crate::api::request_info::{RequestInfo, Verb};
 use crate::api::status::Status;
 use crate::registry::scheme::Row;
-use crate::registry::subresources;
 use crate::registry::write::{Answer, WriteRequest, Written};
+use crate::registry::subresources;
 
 /// Answers a request for a resource.
 pub(crate) async fn handle(
@@ -58,26 +58,20 @@ async fn list(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) ->
     encode::page(server, call, row, &form, page)
 }
 
-async fn watch(server: &Arc<Endpoints>, call: &Call, row: &Row, info: &RequestInfo) -> Result<Response<Body>, Status> {
+async fn watch(
+    server: &Arc<Endpoints>,
+    call: &Call,
+    row: &Row,
+    info: &RequestInfo,
+) -> Result<Response<Body>, Status> {
     let form = negotiation::watch_answer(call.accept().as_deref(), decode::served(row))?;
     let options = ListOptions::parse(&call.query, true)?;
     let plan = server.registry.watch(row, info, &options)?;
     let include = encode::include_object(call)?;
-    let row = server
-        .registry
-        .scheme()
-        .lookup(&info.group, &info.version, &info.resource);
+    let row = server.registry.scheme().lookup(&info.group, &info.version, &info.resource);
     let row = row.ok_or_else(Status::unknown_path)?;
     encode::check_view(&row, &form, true)?;
-    let body = WatchBody::new(
-        Arc::clone(server),
-        row,
-        info.clone(),
-        call.user_agent(),
-        plan,
-        form,
-        include,
-    );
+    let body = WatchBody::new(Arc::clone(server), row, info.clone(), call.user_agent(), plan, form, include);
     Ok(encode::stream(body))
 }
 
@@ -85,12 +79,7 @@ async fn create(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) 
     let form = form(call, row, Route::Object)?;
     let options = WriteOptions::parse(&call.query, WriteKind::Create)?;
     let decoded = decode::object(row, call, options.field_validation)?;
-    let request = WriteRequest {
-        row,
-        info,
-        options: &options,
-        user_agent: call.user_agent(),
-    };
+    let request = WriteRequest { row, info, options: &options, user_agent: call.user_agent() };
     let written = server.registry.create(&request, decoded).await?;
     answer(server, call, row, &form, written)
 }
@@ -99,12 +88,7 @@ async fn update(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) 
     let form = form(call, row, Route::Object)?;
     let options = WriteOptions::parse(&call.query, WriteKind::Update)?;
     let decoded = decode::object(row, call, options.field_validation)?;
-    let request = WriteRequest {
-        row,
-        info,
-        options: &options,
-        user_agent: call.user_agent(),
-    };
+    let request = WriteRequest { row, info, options: &options, user_agent: call.user_agent() };
     let written = server.registry.update(&request, decoded).await?;
     answer(server, call, row, &form, written)
 }
@@ -112,21 +96,11 @@ async fn update(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) 
 async fn patch(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -> Result<Response<Body>, Status> {
     let kind = negotiation::patch_form(call.header(&CONTENT_TYPE), decode::served(row))?;
     let form = form(call, row, Route::Object)?;
-    let options = WriteOptions::parse(
-        &call.query,
-        WriteKind::Patch {
-            apply: kind == PatchKind::Apply,
-        },
-    )?;
-    let request = WriteRequest {
-        row,
-        info,
-        options: &options,
-        user_agent: call.user_agent(),
-    };
+    let options = WriteOptions::parse(&call.query, WriteKind::Patch { apply: kind == PatchKind::Apply })?;
+    let request = WriteRequest { row, info, options: &options, user_agent: call.user_agent() };
     let written = match kind {
         PatchKind::Apply => {
-            let (configuration, warnings) = applied(row, call, &options)?;
+            let (configuration, warnings) = applied(call, options.field_validation)?;
             server.registry.apply(&request, &configuration, &warnings).await?
         }
         PatchKind::Json | PatchKind::Merge | PatchKind::Strategic => {
@@ -136,16 +110,28 @@ async fn patch(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -
     answer(server, call, row, &form, written)
 }
 
-/// The body of an apply: YAML, of which JSON is a part.
-fn applied(row: &Row, call: &Call, options: &WriteOptions) -> Result<(Object, Vec<String>), Status> {
-    let parsed = yaml::parse(&call.body)
-        .map_err(|why| Status::bad_request(format!("error decoding YAML: error converting YAML to JSON: {why}")))?;
-    let _ = (row, options);
+/// The body of an apply: YAML, of which JSON is a part (rule H12). With it come the fields it sets twice, which strict
+/// field validation refuses and which otherwise are warned of.
+fn applied(call: &Call, validation: FieldValidation) -> Result<(Object, Vec<String>), Status> {
+    let parsed = yaml::parse(&call.body).map_err(|why| {
+        Status::bad_request(format!("error decoding YAML: error converting YAML to JSON: {why}"))
+    })?;
+    if let (FieldValidation::Strict, Some(error)) = (validation, parsed.strict_error()) {
+        let why = format!("error strict decoding YAML: error converting YAML to JSON: {error}");
+        return Err(Status::bad_request(why));
+    }
+    let duplicates = match validation {
+        FieldValidation::Ignore => Vec::new(),
+        FieldValidation::Warn | FieldValidation::Strict => parsed.duplicates,
+    };
     match parsed.value {
-        Value::Object(map) => Ok((Object(map), parsed.duplicates)),
-        _ => Err(Status::bad_request(
-            "error decoding YAML: an applied configuration must be an object",
-        )),
+        Value::Object(map) => Ok((Object(map), duplicates)),
+        Value::Null => Ok((Object::default(), duplicates)),
+        other => Err(Status::bad_request(format!(
+            "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {} into Go value \
+             of type map[string]interface {{}}",
+            decode::type_name(&other)
+        ))),
     }
 }
 
@@ -177,10 +163,7 @@ async fn other_subresource(
     info: &RequestInfo,
 ) -> Result<Response<Body>, Status> {
     let patch = match info.verb {
-        Verb::Patch => Some(negotiation::patch_form(
-            call.header(&CONTENT_TYPE),
-            decode::served(row),
-        )?),
+        Verb::Patch => Some(negotiation::patch_form(call.header(&CONTENT_TYPE), decode::served(row))?),
         _ => None,
     };
     let form = form(call, row, Route::Object)?;

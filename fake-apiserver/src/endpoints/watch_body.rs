@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use super::journal::RecordedEvent;
 use super::negotiation::{self, View};
-use super::table::{self, IncludeObject};
-use super::{Endpoints, encode};
+use super::table::IncludeObject;
+use super::{Endpoints, encode, partial};
 use crate::api::object::Object;
 use crate::api::request_info::RequestInfo;
 use crate::api::status::Status;
@@ -182,11 +182,11 @@ impl WatchBody {
     fn shown(&mut self, object: Object) -> Value {
         match self.view {
             View::Whole => Value::Object(object.0),
-            View::Metadata(version) | View::MetadataList(version) => encode::partial(object, version.api_version()),
+            View::Metadata(version) | View::MetadataList(version) => partial::object(&object, version),
             View::Table(version) => {
-                let columns = !std::mem::replace(&mut self.columns_sent, true);
-                let now = self.server.registry.entropy.now();
-                table::of_event(&self.row, version, &object, self.include, now, columns)
+                let is_first = !std::mem::replace(&mut self.columns_sent, true);
+                let columns = encode::columns(&self.row, &object);
+                encode::tables(&self.server, &columns, version, self.include).of_event(&object, is_first)
             }
         }
     }

@@ -21,6 +21,9 @@ impl Registry {
         let row = request.row;
         metadata::fill_namespace(&mut object, &request.info.namespace)?;
         self.check_namespace(row, object.namespace(), object.name())?;
+        if row.custom_resource().is_some_and(|it| !it.accepts_creates) {
+            return Err(Status::method_not_allowed());
+        }
         warnings.extend(metadata::dedupe_owner_references(&mut object, false));
 
         let now = self.entropy.now_seconds();
@@ -101,7 +104,7 @@ impl Registry {
         if let Some(why) = forbidden {
             return Err(Status::forbidden(&row.info.group_resource(), object.name(), why));
         }
-        if row.info.subresource("status").is_some() {
+        if row.info.subresource("status").is_some() && !strategy.keeps_status_on_create() {
             object.remove("status");
         }
         metadata::begin_lifetime(object, strategy, &self.entropy);

@@ -157,6 +157,16 @@ impl Registry {
     fn next_step(&self, row: &Row, old: &Object, options: &DeleteOptions) -> Step {
         let strategy = row.strategy();
         let mut object = old.clone();
+        if strategy.is_marked_before_deleted() {
+            if !old.is_terminating() {
+                mark(&mut object, self.entropy.now(), false);
+                strategy.prepare_for_deletion(&mut object);
+                return Step::Mark(object);
+            }
+            if strategy.holds_terminating(old) {
+                return Step::Pending;
+            }
+        }
         let graceful = match begin_grace(row, &mut object, options, self.entropy.now()) {
             Grace::None => None,
             Grace::Pending => return Step::Pending,
@@ -164,11 +174,9 @@ impl Registry {
         };
         set_propagation_finalizers(row, &mut object, options);
         let held = object.finalizers().next().is_some() || strategy.holds_terminating(&object);
-        let first_mark = strategy.is_marked_before_deleted() && !old.is_terminating();
         match graceful {
-            None if held || first_mark => {
-                let with_grace = !first_mark || object.finalizers().next().is_some();
-                mark(&mut object, self.entropy.now(), with_grace);
+            None if held => {
+                mark(&mut object, self.entropy.now(), true);
                 strategy.prepare_for_deletion(&mut object);
                 Step::Mark(object)
             }

@@ -27,7 +27,9 @@ impl Change for Patched<'_> {
         let patched = match self.kind {
             PatchKind::Json => patch::json_patch(document, self.body)?,
             PatchKind::Merge => patch::merge_patch(document, self.body)?,
-            PatchKind::Strategic | PatchKind::Apply => patch::strategic_patch(document, self.body, self.row.schema())?,
+            PatchKind::Strategic | PatchKind::Apply => {
+                patch::strategic_patch(document, self.body, self.row.schema())?
+            }
         };
         body::read_patched(self.row, patched, self.validation)
     }
@@ -47,12 +49,11 @@ impl Applied<'_> {
         let row = self.request.row;
         let manager = self.request.manager(self.manager, self.now);
         let force = self.request.options.force.unwrap_or(false);
-        let merged = managed_fields::apply(row.schema(), live, self.configuration, &manager, force)?;
-        let patched = patch::Patched {
-            value: Value::Object(merged.0),
-            strict_errors: Vec::new(),
-            shown: None,
+        let merged = {
+            let types = self.request.types();
+            managed_fields::apply(&types, live, self.configuration, &manager, &row.info.kind, force)?
         };
+        let patched = patch::Patched { value: Value::Object(merged.0), strict_errors: Vec::new(), shown: None };
         let mut decoded = body::read_patched(row, patched, FieldValidation::Ignore)?;
         decoded.warnings.extend_from_slice(self.warnings);
         Ok(decoded)
@@ -78,17 +79,7 @@ impl Registry {
         body: &[u8],
     ) -> Result<Written, Status> {
         let validation = request.options.field_validation;
-        self.change(
-            request,
-            None,
-            &Patched {
-                row: request.row,
-                kind,
-                body,
-                validation,
-            },
-        )
-        .await
+        self.change(request, None, &Patched { row: request.row, kind, body, validation }).await
     }
 
     /// PATCH with an applied configuration, which creates the object if there is none (rules H1 to H17).
@@ -101,13 +92,7 @@ impl Registry {
         let row = request.row;
         let now = self.entropy.now_seconds();
         let manager = request.manager_name();
-        let applied = Applied {
-            request,
-            configuration,
-            warnings,
-            manager: &manager,
-            now: &now,
-        };
+        let applied = Applied { request, configuration, warnings, manager: &manager, now: &now };
         let key = Key::new(&request.info.namespace, &request.info.name);
         if self.store.get(&row.storage, &key).is_some() {
             return self.change(request, None, &applied).await;

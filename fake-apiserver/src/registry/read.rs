@@ -248,6 +248,12 @@ fn known_fields(row: &Row, fields: FieldSelector) -> Result<FieldSelector, Statu
                 }
                 Err(Status::bad_request(refusal.replacen("{}", &label, 1)))
             }
+            FieldLabels::Custom { labels, namespace } => {
+                if (label == "metadata.namespace" && *namespace) || labels.contains(&label) {
+                    return Ok(label);
+                }
+                Err(Status::bad_request(format!("field label not supported: {label}")))
+            }
         }
     })
 }

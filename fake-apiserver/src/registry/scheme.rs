@@ -1,14 +1,17 @@
 //! `Scheme`: the table of served resources. The built-in rows are the same for every server; CRDs add rows.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use crate::api::object::Object;
 use crate::api::resource::ResourceInfo;
-use crate::registry::custom::definition::CustomVersion;
-use crate::registry::kinds;
+use crate::registry::custom::decode;
+use crate::registry::custom::definition::{CustomResource, CustomVersion};
+use crate::registry::custom::strategy::CustomStrategy;
 use crate::registry::schema::{SchemaRef, builtin, resources};
 use crate::registry::strategy::Strategy;
+use crate::registry::kinds;
 
 /// One served resource in one version, with all that is needed to serve it.
 #[derive(Debug)]
@@ -27,11 +30,14 @@ pub(crate) struct Row {
 }
 
 enum Kind {
-    Builtin {
-        shape: Option<&'static builtin::Shape>,
-        strategy: &'static dyn Strategy,
-    },
-    Custom(Arc<CustomVersion>),
+    Builtin { shape: Option<&'static builtin::Shape>, strategy: &'static dyn Strategy },
+    Custom(Box<Custom>),
+}
+
+/// A version of a custom resource.
+struct Custom {
+    resource: Arc<CustomResource>,
+    strategy: CustomStrategy,
 }
 
 impl std::fmt::Debug for Kind {
@@ -51,17 +57,18 @@ impl Row {
         Self::new(info.clone(), is_storage_version, Kind::Builtin { shape, strategy })
     }
 
-    /// A row that a CRD adds. The stored form names no version, so each version is stored as it is.
-    pub(crate) fn custom(info: ResourceInfo, version: Arc<CustomVersion>) -> Self {
-        Self::new(info, true, Kind::Custom(version))
+    /// A row that a CRD adds.
+    pub(crate) fn custom(resource: Arc<CustomResource>, version: Arc<CustomVersion>) -> Self {
+        // An object of another version, or of an older schema, is pruned and defaulted when it is read (rule O5).
+        let is_storage_version = resource.storage.row.version == version.row.version && !resource.has_changed;
+        let info = version.row.clone();
+        let strategy = CustomStrategy { version };
+        Self::new(info, is_storage_version, Kind::Custom(Box::new(Custom { resource, strategy })))
     }
 
     fn new(info: ResourceInfo, is_storage_version: bool, kind: Kind) -> Self {
         let api_version = info.api_version();
-        let head = format!(
-            "{{\"kind\":\"{}\",\"apiVersion\":\"{api_version}\",\"metadata\":{{",
-            info.kind
-        );
+        let head = format!("{{\"kind\":\"{}\",\"apiVersion\":\"{api_version}\",\"metadata\":{{", info.kind);
         let shared = match &kind {
             Kind::Builtin { strategy, .. } => strategy.stored_as(),
             Kind::Custom(_) => None,
@@ -70,24 +77,14 @@ impl Row {
             ("", resource) => resource.into(),
             (group, resource) => format!("{group}/{resource}").into(),
         };
-        Self {
-            api_version: api_version.into(),
-            head: head.into(),
-            storage,
-            is_storage_version,
-            kind,
-            info,
-        }
+        Self { api_version: api_version.into(), head: head.into(), storage, is_storage_version, kind, info }
     }
 
     /// What the kind says about writes.
     pub(crate) fn strategy(&self) -> &dyn Strategy {
         match &self.kind {
             Kind::Builtin { strategy, .. } => *strategy,
-            Kind::Custom(version) => {
-                let _ = version;
-                &kinds::plain::CONDITIONAL_GENERATED
-            }
+            Kind::Custom(custom) => &custom.strategy
         }
     }
 
@@ -95,7 +92,7 @@ impl Row {
     pub(crate) fn schema(&self) -> SchemaRef<'_> {
         match &self.kind {
             Kind::Builtin { shape, .. } => shape.map_or(SchemaRef::Deduced, SchemaRef::Builtin),
-            Kind::Custom(version) => SchemaRef::Custom(&version.schema),
+            Kind::Custom(custom) => SchemaRef::Custom(&custom.strategy.version.schema),
         }
     }
 
@@ -111,7 +108,15 @@ impl Row {
     pub(crate) fn custom_version(&self) -> Option<&Arc<CustomVersion>> {
         match &self.kind {
             Kind::Builtin { .. } => None,
-            Kind::Custom(version) => Some(version),
+            Kind::Custom(custom) => Some(&custom.strategy.version),
+        }
+    }
+
+    /// The CRD in all its versions, for a custom resource.
+    pub(crate) fn custom_resource(&self) -> Option<&Arc<CustomResource>> {
+        match &self.kind {
+            Kind::Builtin { .. } => None,
+            Kind::Custom(custom) => Some(&custom.resource),
         }
     }
 
@@ -125,7 +130,33 @@ impl Row {
         self.info.allows("get")
     }
 
-    /// Turns an object as it is stored into this version.
+    /// Turns an object just read into this version.
+    pub(crate) fn restore(&self, object: &mut Object) {
+        match &self.kind {
+            Kind::Custom(custom) if !self.is_storage_version => {
+                let stored = &custom.resource.storage.row;
+                object.insert("kind".into(), stored.kind.as_ref().into());
+                object.insert("apiVersion".into(), stored.api_version().into());
+                decode::restore(object, &custom.resource, &custom.strategy.version);
+            }
+            Kind::Custom(_) | Kind::Builtin { .. } => self.from_storage(object),
+        }
+    }
+
+    /// An object about to be written in the version that is stored, if that is another one.
+    pub(crate) fn stored_form<'a>(&self, object: &'a Object) -> Cow<'a, Object> {
+        match &self.kind {
+            Kind::Custom(custom) if custom.resource.storage.row.version != self.info.version => {
+                let mut object = object.clone();
+                decode::to_stored(&mut object, &custom.resource, &custom.strategy.version);
+                Cow::Owned(object)
+            }
+            Kind::Custom(_) | Kind::Builtin { .. } => Cow::Borrowed(object),
+        }
+    }
+
+    /// Turns an object of a built-in kind as strategies handle it into this version. Strategies of built-ins handle
+    /// the stored version, those of custom resources the one of the request.
     pub(crate) fn from_storage(&self, object: &mut Object) {
         if let (false, Some(stored)) = (self.is_storage_version, self.strategy().stored_api_version()) {
             object.insert("apiVersion".into(), stored.into());
@@ -134,7 +165,7 @@ impl Row {
         self.name_kind(object);
     }
 
-    /// Turns an object of this version into the stored one.
+    /// Turns an object of a built-in kind in this version into the one its strategy handles.
     pub(crate) fn to_storage(&self, object: &mut Object) {
         if let (false, Some(stored)) = (self.is_storage_version, self.strategy().stored_api_version()) {
             self.name_kind(object);
@@ -170,11 +201,7 @@ impl Row {
             (_, resource) => resource,
         };
         let own_prefix = self.is_custom() || matches!(&**group, "apiextensions.k8s.io" | "apiregistration.k8s.io");
-        if own_prefix {
-            format!("/registry/{group}/{resource}/{key}")
-        } else {
-            format!("/registry/{resource}/{key}")
-        }
+        if own_prefix { format!("/registry/{group}/{resource}/{key}") } else { format!("/registry/{resource}/{key}") }
     }
 }
 
@@ -182,12 +209,8 @@ impl Row {
 type RowKey = (String, String, String);
 
 /// The rows of every server, in the order of discovery.
-static BUILTIN: LazyLock<Vec<Arc<Row>>> = LazyLock::new(|| {
-    resources::BUILTINS
-        .iter()
-        .map(|info| Arc::new(Row::builtin(info)))
-        .collect()
-});
+static BUILTIN: LazyLock<Vec<Arc<Row>>> =
+    LazyLock::new(|| resources::BUILTINS.iter().map(|info| Arc::new(Row::builtin(info))).collect());
 
 /// The same, to be looked up.
 static BUILTIN_INDEX: LazyLock<BTreeMap<(&'static str, &'static str, &'static str), &'static Arc<Row>>> =
@@ -213,16 +236,12 @@ impl Scheme {
         if self.custom.is_empty() {
             return None;
         }
-        self.custom
-            .get(&(group.to_owned(), version.to_owned(), resource.to_owned()))
-            .cloned()
+        self.custom.get(&(group.to_owned(), version.to_owned(), resource.to_owned())).cloned()
     }
 
     /// The row of a kind in a version.
     pub(crate) fn lookup_kind(&self, api_version: &str, kind: &str) -> Option<Arc<Row>> {
-        self.rows()
-            .find(|row| *row.api_version == *api_version && row.info.kind == kind && row.is_stored())
-            .cloned()
+        self.rows().find(|row| *row.api_version == *api_version && row.info.kind == kind && row.is_stored()).cloned()
     }
 
     /// Every row: the built-in ones in the order of discovery, then those of CRDs by group, version and name.
@@ -237,25 +256,17 @@ impl Scheme {
 
     /// Whether any resource of the group is served in the version.
     pub(crate) fn has_version(&self, group: &str, version: &str) -> bool {
-        self.rows()
-            .any(|row| row.info.group == group && row.info.version == version)
+        self.rows().any(|row| row.info.group == group && row.info.version == version)
     }
 
     /// The row through which objects of a storage name are read where no request says otherwise.
     pub(crate) fn by_storage(&self, storage: &str) -> Option<&Arc<Row>> {
-        self.rows()
-            .find(|row| &*row.storage == storage && row.is_storage_version && row.is_stored())
+        self.rows().find(|row| &*row.storage == storage && row.is_storage_version && row.is_stored())
     }
 
     /// Replaces all rows of CRDs.
     pub(crate) fn set_custom(&mut self, rows: impl IntoIterator<Item = Row>) {
-        let key = |row: &Row| {
-            (
-                row.info.group.to_string(),
-                row.info.version.to_string(),
-                row.info.resource.to_string(),
-            )
-        };
+        let key = |row: &Row| (row.info.group.to_string(), row.info.version.to_string(), row.info.resource.to_string());
         self.custom = rows.into_iter().map(|row| (key(&row), Arc::new(row))).collect();
         self.generation += 1;
     }

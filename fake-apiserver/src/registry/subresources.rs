@@ -4,6 +4,9 @@ use serde_json::{Value, json};
 
 use super::body::{self, Decoded};
 use super::decode;
+use super::custom::definition::ScalePaths as CustomScalePaths;
+use super::custom::scale as custom_scale;
+use super::schema::SchemaRef;
 use super::scheme::Row;
 use super::update::Change;
 use super::write::{Answer, SuccessStatus, WriteRequest, Written};
@@ -41,6 +44,18 @@ impl SubresourceRequest<'_> {
             self.info.verb
         );
         Status::new(501, "NotImplemented", why)
+    }
+
+    /// The Scale a write sends, or makes of the present one by a patch.
+    fn written_scale(&self, before: Object) -> Result<Value, Status> {
+        let document = Value::Object(before.0);
+        Ok(match self.patch {
+            None => self.value.clone().unwrap_or_default(),
+            Some(PatchKind::Json) => patch::json_patch(document, self.raw)?.value,
+            Some(PatchKind::Merge) => patch::merge_patch(document, self.raw)?.value,
+            Some(PatchKind::Strategic) => patch::strategic_patch(document, self.raw, SchemaRef::Deduced)?.value,
+            Some(PatchKind::Apply) => return Err(self.unsupported()),
+        })
     }
 
     fn write_options(&self) -> Result<WriteOptions, Status> {
@@ -104,6 +119,9 @@ impl Registry {
     /// `/scale`: the number of replicas, as an object of its own (rule I2).
     async fn scale(&self, request: &SubresourceRequest<'_>) -> Result<Written, Status> {
         let row = request.row;
+        if let Some(paths) = row.custom_version().and_then(|version| version.scale.as_ref()) {
+            return self.custom_scale(request, paths).await;
+        }
         let paths = ScalePaths::of(row);
         let version = request.query.get("resourceVersion").unwrap_or_default();
         if request.info.verb == Verb::Get {
@@ -129,6 +147,30 @@ impl Registry {
             answer: Answer::Object(paths.scale_of(&object)?),
             ..written
         })
+    }
+
+    /// The same for a custom resource, whose CRD says where the fields are.
+    async fn custom_scale(
+        &self,
+        request: &SubresourceRequest<'_>,
+        paths: &CustomScalePaths,
+    ) -> Result<Written, Status> {
+        let row = request.row;
+        if request.info.verb == Verb::Get {
+            let version = request.query.get("resourceVersion").unwrap_or_default();
+            let stored = self.get(row, request.info, version).await?;
+            let scale = custom_scale::get(&self.decode(row, &stored), paths)?;
+            return Ok(Written::updated(Answer::Object(scale), Vec::new()));
+        }
+        let options = request.write_options()?;
+        let write = WriteRequest { row, info: request.info, options: &options, user_agent: request.user_agent };
+        let written = self.change(&write, None, &CustomScaled { request, paths }).await?;
+        let object = match &written.answer {
+            Answer::Stored(stored) => self.decode(row, stored),
+            Answer::Object(object) => object.clone(),
+            Answer::Status(_) => return Ok(written),
+        };
+        Ok(Written { answer: Answer::Object(custom_scale::after_update(&object, paths)?), ..written })
     }
 
     /// `pods/binding`: puts a Pod on a node, once (rule I4).
@@ -392,19 +434,11 @@ struct ScalePaths {
 impl ScalePaths {
     fn of(row: &Row) -> Self {
         let text = |path: &str| path.trim_start_matches('.').to_owned();
-        match row.custom_version().and_then(|version| version.scale.as_ref()) {
-            Some(scale) => Self {
-                spec_replicas: text(&scale.spec_replicas),
-                status_replicas: text(&scale.status_replicas),
-                selector: scale.label_selector.as_deref().map(text),
-                is_custom: true,
-            },
-            None => Self {
-                spec_replicas: "spec.replicas".into(),
-                status_replicas: "status.replicas".into(),
-                selector: Some("spec.selector".into()),
-                is_custom: row.is_custom(),
-            },
+        Self {
+            spec_replicas: text("spec.replicas"),
+            status_replicas: text("status.replicas"),
+            selector: Some(text("spec.selector")),
+            is_custom: row.is_custom(),
         }
     }
 
@@ -501,6 +535,24 @@ fn set(object: &mut Object, path: &str, value: Value) {
     map.insert(last.to_owned(), value);
 }
 
+/// A custom resource whose Scale is written.
+struct CustomScaled<'a> {
+    request: &'a SubresourceRequest<'a>,
+    paths: &'a CustomScalePaths,
+}
+
+impl Change for CustomScaled<'_> {
+    fn next(&self, old: &Object) -> Result<Decoded, Status> {
+        let before = custom_scale::before_update(old, self.paths)?;
+        let Value::Object(scale) = self.request.written_scale(before)? else {
+            return Err(Status::bad_request("a Scale must be an object"));
+        };
+        let mut object = old.clone();
+        custom_scale::update(&mut object, &Object(scale), self.paths)?;
+        Ok(Decoded { object, warnings: Vec::new() })
+    }
+}
+
 /// An object whose Scale is written.
 struct Scaled<'a> {
     request: &'a SubresourceRequest<'a>,
@@ -509,21 +561,7 @@ struct Scaled<'a> {
 
 impl Change for Scaled<'_> {
     fn next(&self, old: &Object) -> Result<Decoded, Status> {
-        let scale = match self.request.patch {
-            None => self.request.value.clone().unwrap_or_default(),
-            Some(kind) => {
-                let document = Value::Object(self.paths.scale_of(old)?.0);
-                let body = self.request.raw;
-                match kind {
-                    PatchKind::Json => patch::json_patch(document, body)?.value,
-                    PatchKind::Merge => patch::merge_patch(document, body)?.value,
-                    PatchKind::Strategic => {
-                        patch::strategic_patch(document, body, super::schema::SchemaRef::Deduced)?.value
-                    }
-                    PatchKind::Apply => return Err(self.request.unsupported()),
-                }
-            }
-        };
+        let scale = self.request.written_scale(self.paths.scale_of(old)?)?;
         let replicas = scale.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(0);
         if replicas < 0 {
             let mut errors = crate::api::field::FieldErrors::new();

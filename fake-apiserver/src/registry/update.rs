@@ -108,6 +108,7 @@ impl Registry {
         warnings.extend(strategy.warnings(&object, Some(&old)));
         let ends = is_finished(&object, &old) && !strategy.holds_terminating(&object);
 
+        managed_fields::restore_times(&old, &mut object);
         let body = codec::encode(row, &object)?;
         let unchanged = body.bytes == stored.body.bytes;
         if request.options.dry_run || ends {

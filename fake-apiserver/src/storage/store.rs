@@ -72,10 +72,7 @@ pub(crate) enum CursorLost {
 impl Store {
     /// A store that keeps `history_bound` changes a resource and holds `world`.
     pub(crate) fn new(world: World, history_bound: usize) -> Self {
-        Self {
-            state: Mutex::new(State { world, epoch: 0 }),
-            history_bound: history_bound.max(1),
-        }
+        Self { state: Mutex::new(State { world, epoch: 0 }), history_bound: history_bound.max(1) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -130,12 +127,7 @@ impl Store {
     /// The present objects of a resource.
     pub(crate) fn snapshot(&self, resource: &str) -> Snapshot {
         let state = self.lock();
-        let objects = state
-            .world
-            .tables
-            .get(resource)
-            .map(|it| it.objects.clone())
-            .unwrap_or_default();
+        let objects = state.world.tables.get(resource).map(|it| it.objects.clone()).unwrap_or_default();
         Snapshot::now(state.world.revision, objects)
     }
 
@@ -143,9 +135,7 @@ impl Store {
     pub(crate) fn snapshot_at(&self, resource: &str, revision: Revision) -> Result<Snapshot, Compacted> {
         let state = self.lock();
         if revision < state.world.compacted {
-            return Err(Compacted {
-                floor: state.world.compacted,
-            });
+            return Err(Compacted { floor: state.world.compacted });
         }
         let Some(table) = state.world.tables.get(resource) else {
             return Ok(Snapshot::now(revision, Sorted::default()));
@@ -168,37 +158,21 @@ impl Store {
         }
         let revision = state.world.revision;
         let Some(table) = state.world.tables.get(resource) else {
-            return Ok(Fresh {
-                changes: Vec::new(),
-                revision: revision.max(cursor),
-            });
+            return Ok(Fresh { changes: Vec::new(), revision: revision.max(cursor) });
         };
-        let changes: Vec<_> = table
-            .history
-            .after(cursor)
-            .map_err(CursorLost::Compacted)?
-            .take(most)
-            .cloned()
-            .collect();
+        let changes: Vec<_> =
+            table.history.after(cursor).map_err(CursorLost::Compacted)?.take(most).cloned().collect();
         let read_to = match changes.last() {
             Some(last) if changes.len() == most => last.revision,
             _ => revision.max(cursor),
         };
-        Ok(Fresh {
-            changes,
-            revision: read_to,
-        })
+        Ok(Fresh { changes, revision: read_to })
     }
 
     /// The oldest revision one may watch a resource from.
     pub(crate) fn floor(&self, resource: &str) -> Revision {
         let state = self.lock();
-        match state
-            .world
-            .tables
-            .get(resource)
-            .map(|table| table.history.after(0).err())
-        {
+        match state.world.tables.get(resource).map(|table| table.history.after(0).err()) {
             Some(Some(compacted)) => compacted.floor,
             _ => state.world.compacted,
         }
@@ -233,14 +207,10 @@ impl Store {
 }
 
 impl Default for World {
-    /// Nothing yet. The first write is revision 2: a real server has always written before a client comes, and 1 is
-    /// what clients take for "before everything".
+    /// Nothing yet. The first write is revision 3: a real server has written and compacted before a client comes, so
+    /// that revision 1, which clients take for "before everything", is too old to be read.
     fn default() -> Self {
-        Self {
-            revision: 1,
-            compacted: 0,
-            tables: BTreeMap::new(),
-        }
+        Self { revision: 2, compacted: 2, tables: BTreeMap::new() }
     }
 }
 
@@ -259,20 +229,13 @@ impl World {
 
     fn table(&mut self, resource: &Arc<str>) -> &mut Table {
         let floor = self.compacted;
-        let new = || Table {
-            objects: Sorted::default(),
-            history: Arc::new(History::new(floor)),
-        };
+        let new = || Table { objects: Sorted::default(), history: Arc::new(History::new(floor)) };
         self.tables.entry(Arc::clone(resource)).or_insert_with(new)
     }
 
     fn put(&mut self, resource: &Arc<str>, key: Key, body: Body, bound: usize) -> Arc<Stored> {
         self.revision += 1;
-        let object = Arc::new(Stored {
-            key,
-            revision: self.revision,
-            body,
-        });
+        let object = Arc::new(Stored { key, revision: self.revision, body });
         let table = self.table(resource);
         let previous = table.objects.insert(Arc::clone(&object));
         table.log(object.revision, previous, Some(Arc::clone(&object)), bound);
@@ -292,12 +255,7 @@ impl World {
 
 impl Table {
     fn log(&mut self, revision: Revision, previous: Option<Arc<Stored>>, current: Option<Arc<Stored>>, bound: usize) {
-        let change = Arc::new(Change {
-            revision,
-            previous,
-            current,
-            encoded: OnceLock::new(),
-        });
+        let change = Arc::new(Change { revision, previous, current, encoded: OnceLock::new() });
         Arc::make_mut(&mut self.history).push(change, bound);
     }
 }

@@ -17,6 +17,8 @@ pub(crate) struct CustomResource {
     pub(crate) storage: Arc<CustomVersion>,
     /// Whether objects may be created: not while the CRD is being deleted (rule O14).
     pub(crate) accepts_creates: bool,
+    /// Whether the CRD has changed since it was created: objects may be of an older schema.
+    pub(crate) has_changed: bool,
 }
 
 /// One version of a custom resource.
@@ -122,6 +124,7 @@ impl CustomResource {
             served,
             storage: storage?,
             accepts_creates: !terminating,
+            has_changed: crd.metadata().and_then(|meta| meta.get("generation")).and_then(Value::as_i64) > Some(1),
         })
     }
 

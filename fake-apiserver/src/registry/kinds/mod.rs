@@ -51,9 +51,12 @@ pub(crate) mod certificate;
 pub(crate) mod resource_slice;
 pub(crate) mod webhook_configuration;
 pub(crate) mod admission_policy;
+pub(crate) mod flow_control;
+pub(crate) mod api_service;
+pub(crate) mod volume;
 
 use crate::registry::strategy::Strategy;
-use plain::{CONDITIONAL, GENERATED, PLAIN, Plain, RETURNED};
+use plain::{CONDITIONAL, PLAIN, Plain, RETURNED};
 
 /// The strategy of a built-in resource; most need nothing but the defaults.
 pub(crate) fn strategy(group: &str, resource: &str) -> &'static dyn Strategy {
@@ -63,7 +66,8 @@ pub(crate) fn strategy(group: &str, resource: &str) -> &'static dyn Strategy {
     match group {
         "" => core(resource),
         "admissionregistration.k8s.io" => admission(resource),
-        "apiregistration.k8s.io" => &CONDITIONAL,
+        "apiextensions.k8s.io" => &crate::registry::custom::crd::CrdStrategy,
+        "apiregistration.k8s.io" => &api_service::ApiService,
         "autoscaling" => &horizontal_pod_autoscaler::HorizontalPodAutoscaler,
         "certificates.k8s.io" => certificates(resource),
         "coordination.k8s.io" => match resource {
@@ -72,7 +76,10 @@ pub(crate) fn strategy(group: &str, resource: &str) -> &'static dyn Strategy {
         },
         "discovery.k8s.io" => &endpoint_slice::EndpointSlice,
         "events.k8s.io" => &event::Event { is_new: true },
-        "flowcontrol.apiserver.k8s.io" => &GENERATED,
+        "flowcontrol.apiserver.k8s.io" => match resource {
+            "flowschemas" => &flow_control::FlowSchema,
+            _ => &flow_control::PriorityLevelConfiguration,
+        },
         "internal.apiserver.k8s.io" | "storagemigration.k8s.io" => &CONDITIONAL,
         "networking.k8s.io" => match resource {
             "ingresses" => &ingress::Ingress,
@@ -101,7 +108,9 @@ pub(crate) fn strategy(group: &str, resource: &str) -> &'static dyn Strategy {
         "storage.k8s.io" => match resource {
             "storageclasses" => &storage_class::StorageClass,
             "csidrivers" => &csi_driver::CsiDriver,
-            "csinodes" | "volumeattachments" => &CONDITIONAL_RETURNED,
+            "csinodes" => &CONDITIONAL_RETURNED,
+            "volumeattachments" => &volume::VolumeAttachment,
+            "volumeattributesclasses" => &volume::VolumeAttributesClass,
             "csistoragecapacities" => &CONDITIONAL,
             _ => &RETURNED,
         },

@@ -94,6 +94,10 @@ impl Strategy for PersistentVolumeClaim {
         }
     }
 
+    fn status_write_changes_labels(&self) -> bool {
+        true
+    }
+
     fn revalidates_metadata(&self) -> bool {
         true
     }
