@@ -218,7 +218,7 @@ async fn speak(
         }
     };
     if let Err(err) = ended {
-        tracing::debug!(peer = %peer.addr, "connection ended: {err}");
+        tracing::trace!(peer = %peer.addr, "connection ended: {err}");
     }
 }
 

@@ -13,10 +13,10 @@ use serde_json::{Map, Value, json};
 
 use super::filters::{AnswerBytes, Call};
 use super::list_body::ListBody;
-use super::negotiation::{self, Encoding, ErrorForm, View, error_form, go_type};
-use super::table::{self, IncludeObject};
+use super::negotiation::{self, Encoding, ErrorForm, MetaVersion, View, error_form, go_type};
+use super::table::{Columns, IncludeObject, PrinterColumn, Tables};
 use super::watch_body::WatchBody;
-use super::{Endpoints, decode, yaml};
+use super::{Endpoints, decode, partial, status_protobuf, yaml};
 use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::registry::codec;
@@ -47,7 +47,7 @@ pub(crate) fn answer(
         Answer::Status(status) => {
             let value = success(status);
             let code = if status.code == 0 { code } else { status.code };
-            return Ok(with_warnings(call, row, respond(call, code, form, value), warnings));
+            return Ok(with_warnings(respond(call, code, form, value), warnings));
         }
         Answer::Stored(stored) if is_as_stored(call, row, form) => {
             let mut bytes = Vec::with_capacity(row.head.len() + 40 + stored.body.bytes.len());
@@ -58,14 +58,16 @@ pub(crate) fn answer(
         Answer::Stored(stored) => {
             let object = codec::decode(row, stored);
             let value = view(server, call, row, form, object)?;
-            return Ok(with_warnings(call, row, respond(call, code, form, value), warnings));
+            return Ok(with_warnings(respond(call, code, form, value), warnings));
         }
         Answer::Object(object) => {
             let value = view(server, call, row, form, object.clone())?;
-            return Ok(with_warnings(call, row, respond(call, code, form, value), warnings));
+            return Ok(with_warnings(respond(call, code, form, value), warnings));
         }
     };
-    Ok(with_warnings(call, row, whole(call, code, Encoding::Json, bytes), warnings))
+    Ok(with_warnings(whole(call, code, Encoding::Json, bytes),
+        warnings,
+    ))
 }
 
 /// Whether the stored bytes are what the client wants.
@@ -88,18 +90,49 @@ fn view(
     Ok(match form.view {
         View::Whole => Value::Object(object.0),
         View::Table(version) => {
-            let include = include_object(call)?;
-            let now = server.registry.entropy.now();
-            table::of_object(row, version, &object, include, now)?
+            let columns = columns(row, &object);
+            tables(server, &columns, version, include_object(call)?).of_object(&object)
         }
-        View::Metadata(version) | View::MetadataList(version) => partial(object, version.api_version()),
+        View::Metadata(version) | View::MetadataList(version) => partial::object(&object, version),
     })
 }
 
-/// The metadata of an object alone (rule M3).
-pub(crate) fn partial(mut object: Object, api_version: &str) -> Value {
-    let metadata = object.remove("metadata").unwrap_or_else(|| json!({}));
-    json!({"kind": "PartialObjectMetadata", "apiVersion": api_version, "metadata": metadata})
+/// Where the columns of an object's Table come from. A subresource may answer an object of another kind.
+pub(crate) enum RowColumns {
+    /// Of a built-in kind.
+    Builtin(String, String),
+    /// Of a CRD.
+    Custom(Vec<PrinterColumn>),
+}
+
+/// The columns of a row's objects, or of what a subresource of it answers.
+pub(crate) fn columns(row: &Row, object: &Object) -> RowColumns {
+    let is_other = !object.kind().is_empty() && object.kind() != row.info.kind;
+    match row.custom_version() {
+        Some(version) if !is_other => {
+            let declared = Value::Array(version.columns.clone());
+            RowColumns::Custom(PrinterColumn::all(Some(&declared)).unwrap_or_default())
+        }
+        _ if is_other => {
+            let group = object.api_version().split_once('/').map_or("", |(group, _)| group);
+            RowColumns::Builtin(group.to_owned(), object.kind().to_owned())
+        }
+        _ => RowColumns::Builtin(row.info.group.to_string(), row.info.kind.to_string()),
+    }
+}
+
+/// How Tables are made of a row's objects.
+pub(crate) fn tables<'a>(
+    server: &Endpoints,
+    columns: &'a RowColumns,
+    version: MetaVersion,
+    include: IncludeObject,
+) -> Tables<'a> {
+    let columns = match columns {
+        RowColumns::Builtin(group, kind) => Columns::Builtin { group, kind },
+        RowColumns::Custom(columns) => Columns::Custom(columns),
+    };
+    Tables { columns, version, include, now: server.registry.entropy.now() }
 }
 
 /// Refuses a view that does not fit what is shown.
@@ -112,7 +145,7 @@ pub(crate) fn check_view(row: &Row, form: &negotiation::Answer, is_list: bool) -
 
 /// `includeObject` of a Table.
 pub(crate) fn include_object(call: &Call) -> Result<IncludeObject, Status> {
-    IncludeObject::parse(call.query.get("includeObject").unwrap_or_default())
+    IncludeObject::parse(call.query.get("includeObject"))
 }
 
 /// An answer to a list.
@@ -128,7 +161,7 @@ pub(crate) fn page(
     }
     if !is_as_stored(call, row, form) {
         let value = page_value(server, call, row, form, &page)?;
-        return Ok(with_warnings(call, row, respond(call, 200, form, value), &[]));
+        return Ok(respond(call, 200, form, value));
     }
     let mut head = Vec::with_capacity(256);
     list_head(row, page.revision, &page, &mut head);
@@ -141,7 +174,7 @@ pub(crate) fn page(
             None => respond_with(200, "application/json", Body::new(body)),
         }
     };
-    Ok(with_warnings(call, row, response, &[]))
+    Ok(response)
 }
 
 /// What stands before the items of a list. Custom resources always have a `continue` (rule A33).
@@ -158,7 +191,10 @@ fn list_head(row: &Row, revision: Revision, page: &Page, out: &mut Vec<u8>) {
     }
     let metadata = Value::Object(metadata);
     // Writing to memory cannot fail.
-    let _ = write!(out, "{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\"metadata\":{metadata},\"items\":[");
+    let _ = write!(
+        out,
+        "{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\"metadata\":{metadata},\"items\":["
+    );
 }
 
 /// A list as a value: for YAML, indented JSON, Tables, metadata, and versions that are not stored as they are.
@@ -186,22 +222,14 @@ fn page_value(
             list["items"] = items.collect();
         }
         View::Metadata(version) | View::MetadataList(version) => {
-            let items: Vec<Value> = objects.map(|object| partial(object, version.api_version())).collect();
-            list["kind"] = json!("PartialObjectMetadataList");
-            list["apiVersion"] = json!(version.api_version());
-            if page.continue_token.is_empty()
-                && let Some(metadata) = list["metadata"].as_object_mut()
-            {
-                metadata.remove("continue");
-            }
-            // An empty list of metadata has no items at all in the real server's answer.
-            list["items"] = if items.is_empty() { Value::Null } else { items.into() };
+            let objects: Vec<Object> = objects.collect();
+            return Ok(partial::list(list["metadata"].as_object(), &objects, version));
         }
         View::Table(version) => {
-            let include = include_object(call)?;
-            let now = server.registry.entropy.now();
             let objects: Vec<Object> = objects.collect();
-            return table::of_list(row, version, &list["metadata"], &objects, include, now);
+            let columns = columns(row, &Object::default());
+            let tables = tables(server, &columns, version, include_object(call)?);
+            return Ok(tables.of_list(list["metadata"].as_object(), &objects));
         }
     }
     Ok(list)
@@ -213,19 +241,17 @@ pub(crate) fn failure(call: &Call, status: &Status) -> Response<Body> {
     let form = error_form(call.accept().as_deref());
     let bytes: Bytes = match form {
         ErrorForm::Json if call.wants_pretty() => pretty(&value),
-        ErrorForm::Json | ErrorForm::Protobuf => json_line(&value),
+        ErrorForm::Json => json_line(&value),
+        ErrorForm::Protobuf => status_protobuf::encode(status).into(),
         ErrorForm::IndentedJson => pretty(&value),
         ErrorForm::Yaml => yaml::to_string(&value).into(),
     };
-    // There is no protobuf to be had; a client that takes nothing else is answered JSON, and says so.
-    let content_type = match form {
-        ErrorForm::Yaml => "application/yaml",
-        ErrorForm::Json | ErrorForm::IndentedJson | ErrorForm::Protobuf => "application/json",
-    };
-    let mut response = respond_whole(status.code, content_type, bytes);
+    let mut response = respond_whole(status.code, form.content_type(), bytes);
     let retry = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
     if retry > 0 {
-        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(retry));
+        response
+            .headers_mut()
+            .insert(header::RETRY_AFTER, HeaderValue::from(retry));
     }
     response
 }
@@ -234,7 +260,9 @@ pub(crate) fn failure(call: &Call, status: &Status) -> Response<Body> {
 pub(crate) fn not_found_text() -> Response<Body> {
     let bytes = Bytes::from_static(b"404 page not found\n");
     let mut response = respond_whole(404, "text/plain; charset=utf-8", bytes);
-    response.headers_mut().insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+    response
+        .headers_mut()
+        .insert("x-content-type-options", HeaderValue::from_static("nosniff"));
     response
 }
 
@@ -254,11 +282,24 @@ pub(crate) fn respond(call: &Call, code: u16, form: &negotiation::Answer, value:
 }
 
 fn pretty(value: &Value) -> Bytes {
-    serde_json::to_vec_pretty(value).unwrap_or_default().into()
+    serde_json::to_vec_pretty(&KindFirst(value)).unwrap_or_default().into()
+}
+
+/// A value whose kind and apiVersion come first, as Go's structs have them; people read answers from the top.
+struct KindFirst<'a>(&'a Value);
+
+impl serde::Serialize for KindFirst<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        const FIRST: [&str; 3] = ["kind", "apiVersion", "metadata"];
+        let Some(map) = self.0.as_object() else { return self.0.serialize(serializer) };
+        let first = FIRST.iter().filter_map(|key| map.get_key_value(*key));
+        let rest = map.iter().filter(|(key, _)| !FIRST.contains(&key.as_str()));
+        serializer.collect_map(first.chain(rest))
+    }
 }
 
 fn json_line(value: &Value) -> Bytes {
-    let mut bytes = serde_json::to_vec(value).unwrap_or_default();
+    let mut bytes = serde_json::to_vec(&KindFirst(value)).unwrap_or_default();
     bytes.push(b'\n');
     bytes.into()
 }
@@ -271,7 +312,11 @@ fn whole(call: &Call, code: u16, encoding: Encoding, bytes: Bytes) -> Response<B
     let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 4), Compression::fast());
     // Writing to memory cannot fail.
     let _ = encoder.write_all(&bytes);
-    let mut response = respond_with(code, encoding.content_type(), encoder.finish().unwrap_or_default().into());
+    let mut response = respond_with(
+        code,
+        encoding.content_type(),
+        encoder.finish().unwrap_or_default().into(),
+    );
     response.extensions_mut().insert(AnswerBytes(bytes));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
@@ -289,19 +334,17 @@ pub(crate) fn respond_whole(code: u16, content_type: &'static str, bytes: Bytes)
 fn respond_with(code: u16, content_type: &'static str, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
 }
 
-/// `Warning` headers, and the one of a deprecated version (rules A30, O13).
-fn with_warnings(call: &Call, row: &Row, mut response: Response<Body>, warnings: &[String]) -> Response<Body> {
-    let _ = call;
-    let deprecated = row.custom_version().and_then(|version| version.deprecation.as_deref());
+/// `Warning` headers, each text once (rule A30).
+fn with_warnings(mut response: Response<Body>, warnings: &[String]) -> Response<Body> {
     let headers = response.headers_mut();
-    let mut seen: Vec<&str> = Vec::new();
-    for text in deprecated.into_iter().chain(warnings.iter().map(String::as_str)) {
-        if !seen.contains(&text) {
-            seen.push(text);
+    for (index, text) in warnings.iter().enumerate() {
+        if !warnings[..index].contains(text) {
             add_warning(headers, text);
         }
     }
@@ -330,8 +373,12 @@ fn success(status: &SuccessStatus) -> Value {
     let mut value = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"});
     if let Some(details) = &status.details {
         let mut shown = Map::new();
-        let fields =
-            [("name", &details.name), ("group", &details.group), ("kind", &details.kind), ("uid", &details.uid)];
+        let fields = [
+            ("name", &details.name),
+            ("group", &details.group),
+            ("kind", &details.kind),
+            ("uid", &details.uid),
+        ];
         for (name, text) in fields.into_iter().filter(|(_, text)| !text.is_empty()) {
             shown.insert(name.into(), text.as_str().into());
         }

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use super::journal::RecordedEvent;
 use super::negotiation::{self, View};
-use super::table::{self, IncludeObject};
-use super::{Endpoints, encode};
+use super::table::IncludeObject;
+use super::{Endpoints, encode, partial};
 use crate::api::object::Object;
 use crate::api::request_info::RequestInfo;
 use crate::api::status::Status;
@@ -66,14 +66,26 @@ impl WatchBody {
             WatchPlan::Start(start) => State::Watching(Box::new(server.registry.start_watch(start))),
             WatchPlan::Future(revision, start) => {
                 let server = Arc::clone(&server);
-                State::Waiting(Box::pin(async move { server.registry.reach(revision).await }), Some(start))
+                State::Waiting(
+                    Box::pin(async move { server.registry.reach(revision).await }),
+                    Some(start),
+                )
             }
         };
         let row_change = match row.is_custom() {
             true => RowChange::Ends(definition_changes(Arc::clone(&server), &row)),
             false => RowChange::Never,
         };
-        Self { server, row, view: form.view, include, columns_sent: false, open, state, row_change }
+        Self {
+            server,
+            row,
+            view: form.view,
+            include,
+            columns_sent: false,
+            open,
+            state,
+            row_change,
+        }
     }
 
     fn poll_line(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
@@ -133,9 +145,10 @@ impl WatchBody {
                 self.record("BOOKMARK", None, revision, &line);
                 line
             }
-            Delivery::Expired { wanted, floor } => {
-                self.error(&Status::expired(format!("too old resource version: {wanted} ({})", floor)))
-            }
+            Delivery::Expired { wanted, floor } => self.error(&Status::expired(format!(
+                "too old resource version: {wanted} ({})",
+                floor
+            ))),
         }
     }
 
@@ -148,7 +161,9 @@ impl WatchBody {
         };
         let object = seen(change, kind);
         if kind == natural && self.view == View::Whole && self.row.is_storage_version && !self.row.is_custom() {
-            let encoded = change.encoded.get_or_init(|| whole_event(&self.row, kind.as_str(), object, change.revision));
+            let encoded = change
+                .encoded
+                .get_or_init(|| whole_event(&self.row, kind.as_str(), object, change.revision));
             return encoded.clone();
         }
         self.event(kind.as_str(), object, change.revision)
@@ -167,11 +182,11 @@ impl WatchBody {
     fn shown(&mut self, object: Object) -> Value {
         match self.view {
             View::Whole => Value::Object(object.0),
-            View::Metadata(version) | View::MetadataList(version) => encode::partial(object, version.api_version()),
+            View::Metadata(version) | View::MetadataList(version) => partial::object(&object, version),
             View::Table(version) => {
-                let columns = !std::mem::replace(&mut self.columns_sent, true);
-                let now = self.server.registry.entropy.now();
-                table::of_event(&self.row, version, &object, self.include, now, columns)
+                let is_first = !std::mem::replace(&mut self.columns_sent, true);
+                let columns = encode::columns(&self.row, &object);
+                encode::tables(&self.server, &columns, version, self.include).of_event(&object, is_first)
             }
         }
     }
@@ -263,7 +278,10 @@ fn definition_changes(server: Arc<Endpoints>, row: &Arc<Row>) -> BoxFuture<'stat
         loop {
             let changed = server.registry.definitions_changed.notified();
             let info = &row.info;
-            let now = server.registry.scheme().lookup(&info.group, &info.version, &info.resource);
+            let now = server
+                .registry
+                .scheme()
+                .lookup(&info.group, &info.version, &info.resource);
             if now.is_none_or(|now| !Arc::ptr_eq(&now, &row)) {
                 return;
             }
@@ -277,12 +295,16 @@ impl http_body::Body for WatchBody {
     type Error = Infallible;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.get_mut().poll_line(cx).map(|line| line.map(|line| Ok(Frame::data(line))))
+        self.get_mut()
+            .poll_line(cx)
+            .map(|line| line.map(|line| Ok(Frame::data(line))))
     }
 }
 
 impl std::fmt::Debug for WatchBody {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("WatchBody").field("watch", &self.open.id()).finish_non_exhaustive()
+        f.debug_struct("WatchBody")
+            .field("watch", &self.open.id())
+            .finish_non_exhaustive()
     }
 }

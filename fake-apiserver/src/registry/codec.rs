@@ -18,6 +18,7 @@ pub(crate) fn key_of(object: &Object) -> Key {
 
 /// Encodes an object of the storage version for storage; see [`Body`] for the form.
 pub(crate) fn encode(row: &Row, object: &Object) -> Result<Body, Status> {
+    let object = &*row.stored_form(object);
     let mut out = Vec::with_capacity(512);
     let write = |out: &mut Vec<u8>, key: &str, value: &Value| {
         // Writing JSON to memory cannot fail: keys are strings and numbers finite.
@@ -39,13 +40,13 @@ pub(crate) fn encode(row: &Row, object: &Object) -> Result<Body, Status> {
         return Err(Status::new(500, "", "etcdserver: request is too large"));
     }
     let pair = |(key, value): (&str, &str)| (key.into(), value.into());
-    let fields = row.strategy().field_values(object);
+    let fields = row.strategy().selectable_fields(object);
     out.shrink_to_fit();
     Ok(Body {
         bytes: Bytes::from(out),
         uid: object.uid().into(),
         labels: object.labels().map(pair).collect(),
-        fields: fields.into_iter().map(|(label, value)| (label.into(), value.into())).collect(),
+        fields: fields.into_iter().map(|(label, value)| (label.as_ref().into(), value.into())).collect(),
     })
 }
 
@@ -67,7 +68,7 @@ pub(crate) fn decode_at(row: &Row, stored: &Stored, revision: Revision) -> Objec
     let mut text = Vec::with_capacity(row.head.len() + 32 + stored.body.bytes.len());
     write_at(row, stored, revision, &mut text);
     let mut object = Object(serde_json::from_slice(&text).unwrap_or_default());
-    row.from_storage(&mut object);
+    row.restore(&mut object);
     object
 }
 

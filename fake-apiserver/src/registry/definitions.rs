@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::custom::controller;
+use super::custom::crd;
 use super::custom::definition::CustomResource;
 use super::scheme::{CRDS, Row};
 use super::{Registry, codec};
@@ -26,11 +26,14 @@ impl Registry {
             .range(&everything)
             .map(|stored| (stored.key.as_str().to_owned(), codec::decode(&row, stored)))
             .collect();
-        let served = definitions.iter().filter(|(_, crd)| controller::is_served(crd));
-        let rows: Vec<Row> = served
+        let rows: Vec<Row> = definitions
+            .iter()
             .filter_map(|(_, crd)| CustomResource::parse(crd))
-            .flat_map(|resource| resource.served.clone())
-            .map(|version| Row::custom(version.row.clone(), version))
+            .flat_map(|resource| {
+                let resource = Arc::new(resource);
+                let row = |version: &Arc<_>| Row::custom(Arc::clone(&resource), Arc::clone(version));
+                resource.served.iter().map(row).collect::<Vec<_>>()
+            })
             .collect();
         self.change_scheme(|scheme| scheme.set_custom(rows));
         self.definitions_changed.notify_waiters();
@@ -48,13 +51,11 @@ impl Registry {
     fn reconcile_one(&self, row: &Row) -> bool {
         let everything = Range::of(None);
         let snapshot = self.store.snapshot(CRDS);
-        let all: Vec<(&Arc<Stored>, Object)> =
-            snapshot.range(&everything).map(|stored| (stored, codec::decode(row, stored))).collect();
-        for (index, (stored, crd)) in all.iter().enumerate() {
-            let others: Vec<Object> =
-                all.iter().enumerate().filter(|(it, _)| *it != index).map(|(_, (_, crd))| crd.clone()).collect();
+        let all: Vec<&Arc<Stored>> = snapshot.range(&everything).collect();
+        let objects: Vec<Object> = all.iter().map(|stored| codec::decode(row, stored)).collect();
+        for (stored, definition) in all.iter().zip(&objects) {
             let now = self.entropy.now_seconds();
-            let Some(next) = controller::reconcile(crd, &others, &now) else { continue };
+            let Some(next) = crd::reconcile(definition, &objects, &now) else { continue };
             let Ok(body) = codec::encode(row, &next) else { continue };
             if body.bytes != stored.body.bytes && self.store.update(&row.storage, &stored.key, stored.revision, body).is_ok() {
                 self.fanout.wake(&row.storage, &stored.key);
@@ -70,30 +71,25 @@ impl Registry {
         let everything = Range::of(None);
         let snapshot = self.store.snapshot(CRDS);
         for stored in snapshot.range(&everything) {
-            let crd = codec::decode(row, stored);
-            if !crd.is_terminating() || !crd.finalizers().any(|it| it == controller::FINALIZER) {
+            let definition = codec::decode(row, stored);
+            if !definition.is_terminating() {
                 continue;
             }
-            let Some(resource) = CustomResource::parse(&crd) else { continue };
-            let version = Arc::clone(&resource.storage);
-            let instances = Row::custom(version.row.clone(), version);
-            if self.delete_instances(&instances) > 0 {
-                continue;
-            }
-            let mut last = crd.clone();
-            let rest: Vec<_> = crd.finalizers().filter(|it| *it != controller::FINALIZER).map(Into::into).collect();
-            if rest.is_empty() {
-                if self.store.delete(&row.storage, &stored.key, stored.revision).is_ok() {
-                    self.fanout.wake(&row.storage, &stored.key);
-                    self.committed.notify_waiters();
-                    return true;
-                }
-                continue;
-            }
-            last.metadata_mut().insert("finalizers".into(), serde_json::Value::Array(rest));
-            let Ok(body) = codec::encode(row, &last) else { continue };
-            if self.store.update(&row.storage, &stored.key, stored.revision, body).is_ok() {
+            let Some(resource) = CustomResource::parse(&definition).map(Arc::new) else { continue };
+            let instances = Row::custom(Arc::clone(&resource), Arc::clone(&resource.storage));
+            let now = self.entropy.now_seconds();
+            let marked = crd::finalize(&definition, true, &now);
+            let left = marked.is_none() && self.delete_instances(&instances) > 0;
+            let Some(next) = marked.or_else(|| crd::finalize(&definition, left, &now)) else { continue };
+            let written = if next.finalizers().next().is_none() {
+                self.store.delete(&row.storage, &stored.key, stored.revision).is_ok()
+            } else {
+                codec::encode(row, &next)
+                    .is_ok_and(|body| self.store.update(&row.storage, &stored.key, stored.revision, body).is_ok())
+            };
+            if written {
                 self.fanout.wake(&row.storage, &stored.key);
+                self.committed.notify_waiters();
                 return true;
             }
         }

@@ -1,12 +1,16 @@
 //! `Scheme`: the table of served resources. The built-in rows are the same for every server; CRDs add rows.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use crate::api::object::Object;
 use crate::api::resource::ResourceInfo;
-use crate::registry::custom::definition::CustomVersion;
-use crate::registry::schema::{SchemaRef, builtin, resources};
+use crate::registry::custom::decode;
+use crate::registry::decode as decode_builtin;
+use crate::registry::custom::definition::{CustomResource, CustomVersion};
+use crate::registry::custom::strategy::CustomStrategy;
+use crate::registry::schema::{SchemaRef, Unset, builtin, resources};
 use crate::registry::strategy::Strategy;
 use crate::registry::kinds;
 
@@ -28,7 +32,13 @@ pub(crate) struct Row {
 
 enum Kind {
     Builtin { shape: Option<&'static builtin::Shape>, strategy: &'static dyn Strategy },
-    Custom(Arc<CustomVersion>),
+    Custom(Box<Custom>),
+}
+
+/// A version of a custom resource.
+struct Custom {
+    resource: Arc<CustomResource>,
+    strategy: CustomStrategy,
 }
 
 impl std::fmt::Debug for Kind {
@@ -48,9 +58,13 @@ impl Row {
         Self::new(info.clone(), is_storage_version, Kind::Builtin { shape, strategy })
     }
 
-    /// A row that a CRD adds. The stored form names no version, so each version is stored as it is.
-    pub(crate) fn custom(info: ResourceInfo, version: Arc<CustomVersion>) -> Self {
-        Self::new(info, true, Kind::Custom(version))
+    /// A row that a CRD adds.
+    pub(crate) fn custom(resource: Arc<CustomResource>, version: Arc<CustomVersion>) -> Self {
+        // An object of another version, or of an older schema, is pruned and defaulted when it is read (rule O5).
+        let is_storage_version = resource.storage.row.version == version.row.version && !resource.has_changed;
+        let info = version.row.clone();
+        let strategy = CustomStrategy { version };
+        Self::new(info, is_storage_version, Kind::Custom(Box::new(Custom { resource, strategy })))
     }
 
     fn new(info: ResourceInfo, is_storage_version: bool, kind: Kind) -> Self {
@@ -71,10 +85,7 @@ impl Row {
     pub(crate) fn strategy(&self) -> &dyn Strategy {
         match &self.kind {
             Kind::Builtin { strategy, .. } => *strategy,
-            Kind::Custom(version) => {
-                let _ = version;
-                &kinds::plain::CONDITIONAL_GENERATED
-            }
+            Kind::Custom(custom) => &custom.strategy
         }
     }
 
@@ -82,7 +93,7 @@ impl Row {
     pub(crate) fn schema(&self) -> SchemaRef<'_> {
         match &self.kind {
             Kind::Builtin { shape, .. } => shape.map_or(SchemaRef::Deduced, SchemaRef::Builtin),
-            Kind::Custom(version) => SchemaRef::Custom(&version.schema),
+            Kind::Custom(custom) => SchemaRef::Custom(&custom.strategy.version.schema),
         }
     }
 
@@ -98,8 +109,21 @@ impl Row {
     pub(crate) fn custom_version(&self) -> Option<&Arc<CustomVersion>> {
         match &self.kind {
             Kind::Builtin { .. } => None,
-            Kind::Custom(version) => Some(version),
+            Kind::Custom(custom) => Some(&custom.strategy.version),
         }
+    }
+
+    /// The CRD in all its versions, for a custom resource.
+    pub(crate) fn custom_resource(&self) -> Option<&Arc<CustomResource>> {
+        match &self.kind {
+            Kind::Builtin { .. } => None,
+            Kind::Custom(custom) => Some(&custom.resource),
+        }
+    }
+
+    /// The state of the CRD that the row was made from.
+    fn definition(&self) -> &str {
+        self.custom_resource().map_or("", |resource| &resource.definition)
     }
 
     /// Whether a CRD defines the resource.
@@ -112,16 +136,46 @@ impl Row {
         self.info.allows("get")
     }
 
-    /// Turns an object as it is stored into this version.
+    /// Turns an object just read into this version.
+    pub(crate) fn restore(&self, object: &mut Object) {
+        match &self.kind {
+            Kind::Custom(custom) if !self.is_storage_version => {
+                let stored = &custom.resource.storage.row;
+                object.insert("kind".into(), stored.kind.as_ref().into());
+                object.insert("apiVersion".into(), stored.api_version().into());
+                decode::restore(object, &custom.resource, &custom.strategy.version);
+            }
+            Kind::Custom(_) | Kind::Builtin { .. } => self.from_storage(object),
+        }
+    }
+
+    /// An object about to be written in the version that is stored, if that is another one.
+    pub(crate) fn stored_form<'a>(&self, object: &'a Object) -> Cow<'a, Object> {
+        match &self.kind {
+            Kind::Custom(custom) if custom.resource.storage.row.version != self.info.version => {
+                let mut object = object.clone();
+                decode::to_stored(&mut object, &custom.resource, &custom.strategy.version);
+                Cow::Owned(object)
+            }
+            Kind::Custom(_) | Kind::Builtin { .. } => Cow::Borrowed(object),
+        }
+    }
+
+    /// Turns an object of a built-in kind as strategies handle it into this version. Strategies of built-ins handle
+    /// the stored version, those of custom resources the one of the request.
     pub(crate) fn from_storage(&self, object: &mut Object) {
         if let (false, Some(stored)) = (self.is_storage_version, self.strategy().stored_api_version()) {
             object.insert("apiVersion".into(), stored.into());
             self.strategy().convert(object, &self.api_version);
+            if let Some(shape) = self.shape() {
+                // What the other version always writes and this one omits where it is empty; no type refuses it.
+                let _ = decode_builtin::convert(shape, object);
+            }
         }
         self.name_kind(object);
     }
 
-    /// Turns an object of this version into the stored one.
+    /// Turns an object of a built-in kind in this version into the one its strategy handles.
     pub(crate) fn to_storage(&self, object: &mut Object) {
         if let (false, Some(stored)) = (self.is_storage_version, self.strategy().stored_api_version()) {
             self.name_kind(object);
@@ -129,11 +183,25 @@ impl Row {
         }
     }
 
+    /// The status of a new object of a built-in type, as Go writes an empty one: `{}`, or with the fields it never
+    /// omits.
+    pub(crate) fn empty_status(&self) -> Option<serde_json::Value> {
+        let shape = self.shape()?;
+        if shape.unset("status") != Unset::Zero {
+            return None;
+        }
+        let field = shape.field("status")?;
+        let mut status = serde_json::Map::new();
+        let _ = decode_builtin::convert(field, &mut status);
+        Some(serde_json::Value::Object(status))
+    }
+
     /// What a write through a subresource cannot own: the parts it does not change (rule H10).
     pub(crate) fn unowned_paths(&self, subresource: &str) -> &'static [&'static [&'static str]] {
         match subresource {
             "status" if self.is_custom() => &[&["spec"], &["metadata"]],
-            "status" => &[&["spec"]],
+            "status" if self.strategy().status_write_changes_labels() => &[&["spec"]],
+            "status" => &[&["spec"], &["metadata", "labels"]],
             _ if self.info.subresource("status").is_some() => &[&["status"]],
             _ => &[],
         }
@@ -179,8 +247,6 @@ static BUILTIN_INDEX: LazyLock<BTreeMap<(&'static str, &'static str, &'static st
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scheme {
     custom: BTreeMap<RowKey, Arc<Row>>,
-    /// The OpenAPI and discovery documents change with it.
-    pub(crate) generation: u64,
 }
 
 impl Scheme {
@@ -223,8 +289,13 @@ impl Scheme {
     /// Replaces all rows of CRDs.
     pub(crate) fn set_custom(&mut self, rows: impl IntoIterator<Item = Row>) {
         let key = |row: &Row| (row.info.group.to_string(), row.info.version.to_string(), row.info.resource.to_string());
-        self.custom = rows.into_iter().map(|row| (key(&row), Arc::new(row))).collect();
-        self.generation += 1;
+        let before = std::mem::take(&mut self.custom);
+        let kept = |key: &RowKey, row: Row| match before.get(key) {
+            // A row that says the same stays the same, so that what waits for it to change goes on waiting.
+            Some(old) if old.definition() == row.definition() => Arc::clone(old),
+            Some(_) | None => Arc::new(row),
+        };
+        self.custom = rows.into_iter().map(|row| (key(&row), row)).map(|(key, row)| (key.clone(), kept(&key, row))).collect();
     }
 
     /// The storage names of CRDs' resources.

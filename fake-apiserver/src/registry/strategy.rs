@@ -2,6 +2,7 @@
 
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
+use crate::api::resource::Text;
 use crate::entropy::Entropy;
 
 /// How an object is removed where the client does not say (rule B19).
@@ -185,6 +186,12 @@ pub(crate) trait Strategy: Sync + Send {
     fn field_values(&self, _object: &Object) -> Vec<(&'static str, String)> {
         Vec::new()
     }
+
+    /// The same, with labels that may come from a CRD; what callers ask.
+    fn selectable_fields(&self, object: &Object) -> Vec<(Text, String)> {
+        let values = self.field_values(object).into_iter();
+        values.map(|(label, value)| (Text::from(label), value)).collect()
+    }
 }
 
 /// The field labels a kind accepts, and how it refuses the others (rules F4 to F9).
@@ -203,5 +210,12 @@ pub(crate) enum FieldLabels {
         aliases: &'static [(&'static str, &'static str)],
         /// The text of a refusal, with `{}` for the label.
         refusal: &'static str,
+    },
+    /// These of a CRD's `selectableFields` too; others are `field label not supported: x`.
+    Custom {
+        /// The labels beside `metadata.name`.
+        labels: Vec<String>,
+        /// Whether `metadata.namespace` is accepted.
+        namespace: bool,
     },
 }

@@ -207,10 +207,10 @@ impl Store {
 }
 
 impl Default for World {
-    /// Nothing yet. The first write is revision 2: a real server has always written before a client comes, and 1 is
-    /// what clients take for "before everything".
+    /// Nothing yet. A real server has written and compacted before its first client comes: small revisions, which
+    /// clients take for "long ago", are too old to be read.
     fn default() -> Self {
-        Self { revision: 1, compacted: 0, tables: BTreeMap::new() }
+        Self { revision: 100, compacted: 100, tables: BTreeMap::new() }
     }
 }
 

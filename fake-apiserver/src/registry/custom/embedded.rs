@@ -80,6 +80,13 @@ fn decode_implied(name: &str, value: &mut Value, path: &Path<'_>, unknown: &mut 
     }
 }
 
+/// Checks all embedded objects in a custom resource.
+pub(super) fn validate_object(object: &Map<String, Value>, schema: &Structural, errors: &mut FieldErrors) {
+    if schema.below.embedded {
+        validate_map(object, schema, &FieldPath::root(), errors);
+    }
+}
+
 /// Checks all embedded objects in `value`, which lies at `path`.
 pub(super) fn validate(value: &Value, node: &Structural, path: &FieldPath, errors: &mut FieldErrors) {
     if !node.below.embedded {
@@ -90,13 +97,7 @@ pub(super) fn validate(value: &Value, node: &Structural, path: &FieldPath, error
             if node.is_embedded {
                 validate_embedded(map, path, errors);
             }
-            for (name, value) in map {
-                match (node.properties.get(name), &node.additional) {
-                    (Some(child), _) => validate(value, child, &path.child(name), errors),
-                    (None, Additional::Schema(child)) => validate(value, child, &path.key(name), errors),
-                    (None, Additional::Unset | Additional::Bool(_)) => {}
-                }
-            }
+            validate_map(map, node, path, errors);
         }
         Value::Array(list) => {
             if let Some(items) = &node.items {
@@ -106,6 +107,16 @@ pub(super) fn validate(value: &Value, node: &Structural, path: &FieldPath, error
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+fn validate_map(map: &Map<String, Value>, node: &Structural, path: &FieldPath, errors: &mut FieldErrors) {
+    for (name, value) in map {
+        match (node.properties.get(name), &node.additional) {
+            (Some(child), _) => validate(value, child, &path.child(name), errors),
+            (None, Additional::Schema(child)) => validate(value, child, &path.key(name), errors),
+            (None, Additional::Unset | Additional::Bool(_)) => {}
+        }
     }
 }
 

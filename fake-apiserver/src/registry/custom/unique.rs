@@ -2,43 +2,43 @@
 
 use serde_json::{Map, Value};
 
+use super::path::Path;
 use super::schema::{Additional, ListKind, Structural};
 use crate::api::field::{FieldErrors, FieldPath};
 
 /// Finds items of sets, and keys of map-lists, that come twice. Each is reported at its second occurrence.
-pub(super) fn validate(map: &Map<String, Value>, node: &Structural, path: &FieldPath) -> FieldErrors {
+pub(super) fn validate(object: &Map<String, Value>, schema: &Structural) -> FieldErrors {
     let mut errors = FieldErrors::new();
-    check_map(map, node, path, &mut errors);
+    check_map(object, schema, &Path::Root, &mut errors);
     errors
 }
 
-fn check_map(map: &Map<String, Value>, node: &Structural, path: &FieldPath, errors: &mut FieldErrors) {
+fn check_map(map: &Map<String, Value>, node: &Structural, path: &Path<'_>, errors: &mut FieldErrors) {
     if !node.below.unique_lists {
         return;
     }
     for (name, value) in map {
         match (node.properties.get(name), &node.additional) {
-            (Some(child), _) => check(value, child, || path.child(name), errors),
-            (None, Additional::Schema(child)) => check(value, child, || path.key(name), errors),
+            (Some(child), _) => check(value, child, &path.field(name), errors),
+            (None, Additional::Schema(child)) => check(value, child, &path.key(name), errors),
             (None, Additional::Unset | Additional::Bool(_)) => {}
         }
     }
 }
 
-fn check(value: &Value, node: &Structural, path: impl Fn() -> FieldPath, errors: &mut FieldErrors) {
+fn check(value: &Value, node: &Structural, path: &Path<'_>, errors: &mut FieldErrors) {
     match value {
         _ if !node.below.unique_lists => {}
-        Value::Object(map) => check_map(map, node, &path(), errors),
+        Value::Object(map) => check_map(map, node, path, errors),
         Value::Array(list) => {
-            let path = path();
             match &node.list {
                 ListKind::Atomic => {}
-                ListKind::Set => report_twice(list, &path, errors),
-                ListKind::Map(keys) => check_map_list(list, keys, &path, errors),
+                ListKind::Set => report_twice(list, path, errors),
+                ListKind::Map(keys) => check_map_list(list, keys, path, errors),
             }
             if let Some(items) = &node.items {
                 for (index, item) in list.iter().enumerate() {
-                    check(item, items, || path.index(index), errors);
+                    check(item, items, &path.index(index), errors);
                 }
             }
         }
@@ -46,11 +46,11 @@ fn check(value: &Value, node: &Structural, path: impl Fn() -> FieldPath, errors:
     }
 }
 
-fn check_map_list(list: &[Value], keys: &[String], path: &FieldPath, errors: &mut FieldErrors) {
+fn check_map_list(list: &[Value], keys: &[String], path: &Path<'_>, errors: &mut FieldErrors) {
     let is_item = |item: &Value| item.is_object() || item.is_null();
     if let Some((index, item)) = list.iter().enumerate().find(|(_, item)| !is_item(item)) {
         let text = "must be an object for an array of list-type map";
-        return errors.invalid(path.index(index), item.clone(), text);
+        return errors.invalid(FieldPath::new(&path.index(index).text()), item.clone(), text);
     }
     let keys_of = |item: &Value| {
         let present = keys
@@ -62,7 +62,7 @@ fn check_map_list(list: &[Value], keys: &[String], path: &FieldPath, errors: &mu
     report_twice(&all, path, errors);
 }
 
-fn report_twice(list: &[Value], path: &FieldPath, errors: &mut FieldErrors) {
+fn report_twice(list: &[Value], path: &Path<'_>, errors: &mut FieldErrors) {
     if list.len() < 2 {
         return;
     }
@@ -75,6 +75,6 @@ fn report_twice(list: &[Value], path: &FieldPath, errors: &mut FieldErrors) {
         .collect();
     second.sort_unstable();
     for index in second {
-        errors.duplicate(path.index(index), list[index].clone());
+        errors.duplicate(FieldPath::new(&path.index(index).text()), list[index].clone());
     }
 }

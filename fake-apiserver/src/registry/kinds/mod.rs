@@ -1,17 +1,29 @@
 //! One strategy a built-in kind that needs one. It knows objects and nothing of storage or HTTP.
 
 pub(crate) mod names;
+pub(crate) mod view;
+pub(crate) mod check;
+pub(crate) mod pod;
+pub(crate) mod workload_rules;
+pub(crate) mod deployment;
+pub(crate) mod replica_set;
+pub(crate) mod stateful_set;
+pub(crate) mod daemon_set;
+pub(crate) mod job;
+pub(crate) mod job_policies;
+pub(crate) mod job_status;
+pub(crate) mod cron_job;
+pub(crate) mod cron;
+pub(crate) mod pod_template;
+pub(crate) mod workloads;
+#[cfg(test)]
+mod workload_tests;
 pub(crate) mod labels;
 pub(crate) mod access;
 pub(crate) mod plain;
 pub(crate) mod namespace;
 pub(crate) mod config_map;
 pub(crate) mod secret;
-pub(crate) mod view;
-pub(crate) mod pod;
-pub(crate) mod deployment;
-pub(crate) mod replica_set;
-pub(crate) mod workloads;
 pub(crate) mod net;
 pub(crate) mod service;
 pub(crate) mod service_account;
@@ -48,12 +60,13 @@ use plain::{CONDITIONAL, PLAIN, Plain, RETURNED};
 
 /// The strategy of a built-in resource; most need nothing but the defaults.
 pub(crate) fn strategy(group: &str, resource: &str) -> &'static dyn Strategy {
-    if let Some(workload) = workloads::workload_strategy(group, resource) {
-        return workload;
+    if let Some(strategy) = workloads::workload_strategy(group, resource) {
+        return strategy;
     }
     match group {
         "" => core(resource),
         "admissionregistration.k8s.io" => admission(resource),
+        "apiextensions.k8s.io" => &crate::registry::custom::crd::CrdStrategy,
         "apiregistration.k8s.io" => &api_service::ApiService,
         "autoscaling" => &horizontal_pod_autoscaler::HorizontalPodAutoscaler,
         "certificates.k8s.io" => certificates(resource),
@@ -155,6 +168,11 @@ static GENERATED_RETURNED: Plain = Plain {
 static CONDITIONAL_RETURNED: Plain = Plain {
     returns_deleted: true,
     ..CONDITIONAL
+};
+static ROLES: Plain = Plain {
+    create_on_update: true,
+    name: names::path_segment,
+    ..PLAIN
 };
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
+use super::UNOWNED;
 use super::element::{Element, same};
 use super::items::item_element;
 use super::set::FieldSet;
@@ -25,19 +26,6 @@ impl Changes<'_> {
         self.touched.is_empty() && self.removed.is_empty()
     }
 }
-
-/// Metadata that nobody owns (rule H9).
-const UNOWNED_METADATA: [&str; 9] = [
-    "clusterName",
-    "creationTimestamp",
-    "generation",
-    "managedFields",
-    "name",
-    "namespace",
-    "resourceVersion",
-    "selfLink",
-    "uid",
-];
 
 /// Compares two objects. `old` is empty for a new object. Fields nobody can own are left out, and so is what lies at
 /// or below the paths in `reset` (rule H10).
@@ -77,7 +65,7 @@ fn compare_metadata<'a>(schema: SchemaRef<'_>, old: Option<&'a Value>, new: Opti
     let map = |side: Option<&'a Value>| side.and_then(Value::as_object).unwrap_or(empty);
     let mut inner = Changes::default();
     zip(map(old), map(new), |name, old, new| {
-        if !UNOWNED_METADATA.contains(&name) {
+        if !UNOWNED.contains(&["metadata", name].as_slice()) {
             let field = schema.field(name).unwrap_or(SchemaRef::Deduced);
             diff_field(schema, name, field, old, new).attach(&mut inner, Element::field(name));
         }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::table::{FIELDS, KINDS, SHAPES, STRUCTS};
+use super::table::{FIELDS, KINDS, SHAPES, STRUCTS, UNSERVED};
 use super::{Form, ListKeys, ListType, PatchStrategy, Unset};
 
 /// The type of one value, as one place in the API uses it: a row of the generated table.
@@ -72,10 +72,13 @@ pub(crate) struct Field {
     name: &'static str,
     shape: u16,
     flags: u8,
+    /// Field numbers that lead to it in the protobuf message, a byte each, the outermost highest.
+    protobuf: u32,
 }
 
 // Flags of a shape.
 pub(super) const ATOMIC: u8 = 1;
+pub(super) const WRAPPED: u8 = 2;
 // Flags of a field.
 pub(super) const REQUIRED: u8 = 1;
 pub(super) const POINTER: u8 = 2;
@@ -136,8 +139,18 @@ pub(super) const fn structure(
     }
 }
 
-pub(super) const fn field(name: &'static str, shape: u16, flags: u8) -> Field {
-    Field { name, shape, flags }
+pub(super) const fn field(name: &'static str, shape: u16, flags: u8, protobuf: u32) -> Field {
+    Field {
+        name,
+        shape,
+        flags,
+        protobuf,
+    }
+}
+
+/// Whether the server knows a kind in a version that it does not serve.
+pub(crate) fn is_unserved(group: &str, version: &str, kind: &str) -> bool {
+    UNSERVED.binary_search(&(group, version, kind)).is_ok()
 }
 
 /// The shape of the objects of a built-in kind.
@@ -146,6 +159,12 @@ pub(crate) fn shape_of(group: &str, version: &str, kind: &str) -> Option<&'stati
         .binary_search_by(|row| (row.0, row.1, row.2).cmp(&(group, version, kind)))
         .ok()?;
     SHAPES.get(usize::from(KINDS[at].3))
+}
+
+/// The shape of `metadata`, which is the same in every kind, custom resources included.
+pub(crate) fn object_meta() -> Option<&'static Shape> {
+    static META: std::sync::OnceLock<Option<&'static Shape>> = std::sync::OnceLock::new();
+    *META.get_or_init(|| shape_of("", "v1", "ConfigMap")?.field("metadata"))
 }
 
 impl StructType {
@@ -182,6 +201,15 @@ impl Field {
     /// The type of its value.
     pub(crate) fn shape(&self) -> &'static Shape {
         &SHAPES[usize::from(self.shape)]
+    }
+
+    /// The field numbers that lead to it in the protobuf message, the outermost first: inlined structs are messages
+    /// of their own there. Empty for what protobuf does not carry.
+    pub(crate) fn protobuf(&self) -> impl Iterator<Item = u8> {
+        self.protobuf
+            .to_be_bytes()
+            .into_iter()
+            .skip_while(|&number| number == 0)
     }
 
     /// Whether the OpenAPI document demands it.
@@ -281,6 +309,11 @@ impl Shape {
     /// Whether an object of this type is owned and replaced as a whole.
     pub(crate) fn is_atomic_map(&self) -> bool {
         self.flags & ATOMIC != 0
+    }
+
+    /// Whether a list is a message of its own in protobuf.
+    pub(crate) fn is_wrapped(&self) -> bool {
+        self.flags & WRAPPED != 0
     }
 
     /// The shape of a list's items.

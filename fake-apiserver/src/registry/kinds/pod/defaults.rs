@@ -14,7 +14,13 @@ pub(crate) const CONTAINER_LISTS: [&str; 3] = ["initContainers", "containers", "
 
 /// Defaults of `template` in a workload's spec; the template itself appears where it is absent.
 pub(crate) fn default_template(spec: &mut JsonMap) {
-    let Some(template) = object_made(spec, "template") else {
+    default_object(spec, "template");
+    default_template_if_set(spec);
+}
+
+/// Defaults of `template` where there is one.
+pub(crate) fn default_template_if_set(spec: &mut JsonMap) {
+    let Some(template) = object_mut(spec, "template") else {
         return;
     };
     default_object(template, "metadata");

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::amount::Amount;
+use super::amount::read;
 use super::mounts::no_backsteps;
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::registry::kinds::check::{required, required_label, wrong};
@@ -91,9 +91,7 @@ fn validate_source(source: &JsonMap, value: &str, path: &FieldPath, errors: &mut
         validate_file_ref(file, &path.child("fileKeyRef"), errors);
     }
     let detail = match sources {
-        0 => {
-            "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
-        }
+        0 => "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`",
         _ if !value.is_empty() => "may not be specified when `value` is not empty",
         1 => return,
         _ => "may not have more than one field specified at a time",
@@ -103,7 +101,12 @@ fn validate_source(source: &JsonMap, value: &str, path: &FieldPath, errors: &mut
 
 fn validate_key_ref(key: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
     let name = text(key, "name");
-    wrong(names::dns1123_subdomain(name, false), name, || path.child("name"), errors);
+    wrong(
+        names::dns1123_subdomain(name, false),
+        name,
+        || path.child("name"),
+        errors,
+    );
     if required(key, "key", path, errors) {
         let key = text(key, "key");
         wrong(names::config_map_key(key), key, || path.child("key"), errors);
@@ -138,7 +141,11 @@ pub(super) fn validate_field_ref(field: &JsonMap, allowed: &[&str], path: &Field
         String::new()
     };
     if !trouble.is_empty() {
-        errors.invalid(path.child("fieldPath"), label, format!("error converting fieldPath: {trouble}"));
+        errors.invalid(
+            path.child("fieldPath"),
+            label,
+            format!("error converting fieldPath: {trouble}"),
+        );
         return;
     }
     match subscript {
@@ -168,12 +175,7 @@ fn subscripted(label: &str) -> (&str, Option<&str>) {
 }
 
 /// Checks a reference to a resource of a container; in a volume the container must be named.
-pub(super) fn validate_resource_ref(
-    reference: &JsonMap,
-    in_volume: bool,
-    path: &FieldPath,
-    errors: &mut FieldErrors,
-) {
+pub(super) fn validate_resource_ref(reference: &JsonMap, in_volume: bool, path: &FieldPath, errors: &mut FieldErrors) {
     let resource = text(reference, "resource");
     let huge = resource.starts_with("requests.hugepages-") || resource.starts_with("limits.hugepages-");
     if in_volume && text(reference, "containerName").is_empty() {
@@ -184,7 +186,7 @@ pub(super) fn validate_resource_ref(
         errors.not_supported(path.child("resource"), resource, &RESOURCES);
     }
     let divisor = text(reference, "divisor");
-    if divisor.is_empty() || Amount::parse(divisor) == Some(Amount::ZERO) {
+    if divisor.is_empty() || read(divisor).is_some_and(|divisor| divisor.signum() == 0) {
         return;
     }
     let kind = resource.split_once('.').map_or("", |(_, kind)| kind);
@@ -209,7 +211,12 @@ pub(super) fn validate_env_from(container: &JsonMap, path: &FieldPath, errors: &
         let list = || path.child("envFrom");
         let prefix = text(source, "prefix");
         if !prefix.is_empty() {
-            wrong(names::env_var_name(prefix), prefix, || list().index(index).child("prefix"), errors);
+            wrong(
+                names::env_var_name(prefix),
+                prefix,
+                || list().index(index).child("prefix"),
+                errors,
+            );
         }
         let mut sources = 0;
         for kind in ["configMapRef", "secretRef"] {
@@ -220,7 +227,12 @@ pub(super) fn validate_env_from(container: &JsonMap, path: &FieldPath, errors: &
             let path = list().index(index).child(kind);
             if required(reference, "name", &path, errors) {
                 let name = text(reference, "name");
-                wrong(names::dns1123_subdomain(name, true), name, || path.child("name"), errors);
+                wrong(
+                    names::dns1123_subdomain(name, true),
+                    name,
+                    || path.child("name"),
+                    errors,
+                );
             }
         }
         match sources {

@@ -51,12 +51,7 @@ pub(super) fn validate_mounts(container: &JsonMap, volumes: &Volumes<'_>, path: 
     }
 }
 
-fn validate_propagation(
-    mount: &JsonMap,
-    container: &JsonMap,
-    list: &impl Fn() -> FieldPath,
-    errors: &mut FieldErrors,
-) {
+fn validate_propagation(mount: &JsonMap, container: &JsonMap, list: &impl Fn() -> FieldPath, errors: &mut FieldErrors) {
     const SUPPORTED: [&str; 3] = ["Bidirectional", "HostToContainer", "None"];
     if !is_set(mount, "mountPropagation") {
         return;

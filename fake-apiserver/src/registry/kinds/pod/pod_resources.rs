@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::amount::Amount;
+use serde_json::Value;
+
+use super::amount::read;
 use crate::registry::kinds::view::{JsonMap, items, object, object_made, object_mut, object_or_empty, text};
+use crate::registry::quantity::Quantity;
 
 /// What `resources.requests` or `.limits` of a pod spec's own `resources` may name.
 pub(super) fn is_pod_level(resource: &str) -> bool {
@@ -19,7 +22,7 @@ pub(super) fn default_pod_resources(spec: &mut JsonMap) {
         return;
     }
     let requests = object(spec, "resources").map(|own| object_or_empty(own, "requests"));
-    let mut missing: Vec<(String, serde_json::Value)> = Vec::new();
+    let mut missing: Vec<(String, Value)> = Vec::new();
     for (resource, limit) in limits {
         if is_pod_level(resource) && requests.is_none_or(|requests| !requests.contains_key(resource)) {
             let asked = containers_ask(spec, resource).filter(|_| !resource.starts_with("hugepages-"));
@@ -40,54 +43,57 @@ pub(super) fn default_pod_resources(spec: &mut JsonMap) {
     }
 }
 
-/// What the containers together request: the sum of those that run, or more where one init container asks for more.
-fn containers_ask(spec: &JsonMap, resource: &str) -> Option<serde_json::Value> {
-    let asked = |container: &JsonMap| -> Option<(Amount, String)> {
-        let request = object(container, "resources").and_then(|own| object(own, "requests"))?;
-        let written = request.get(resource)?.as_str()?;
-        Some((Amount::parse(written)?, written.to_owned()))
+fn containers_ask(spec: &JsonMap, resource: &str) -> Option<Value> {
+    requested(spec, "requests", resource).map(|(_, written)| Value::String(written))
+}
+
+/// What the containers together request, or are limited to: the sum of those that run, or more where one init
+/// container asks for more. The amount, and how it is written.
+pub(super) fn requested(spec: &JsonMap, which: &str, resource: &str) -> Option<(Quantity, String)> {
+    let asked = |container: &JsonMap| -> Option<(Quantity, String)> {
+        let asked = object(container, "resources").and_then(|own| object(own, which))?;
+        let written = asked.get(resource)?.as_str()?;
+        Some((read(written)?, written.to_owned()))
     };
-    let mut total: Option<(Amount, String)> = None;
-    let mut add = |amount: (Amount, String), total: &mut Option<(Amount, String)>| {
-        *total = Some(match total.take() {
-            None => amount,
-            Some((sum, written)) => {
-                let sum = sum.plus(amount.0);
-                (sum, sum.written_like(&written))
-            }
-        });
-    };
-    let mut peak: Option<(Amount, String)> = None;
-    let mut sidecars: Option<(Amount, String)> = None;
-    for (_, container) in items(spec, "initContainers") {
-        let Some(own) = asked(container) else { continue };
-        let mut with_sidecars = sidecars.clone();
-        add(own.clone(), &mut with_sidecars);
-        if text(container, "restartPolicy") == "Always" {
-            sidecars = with_sidecars.clone();
-            add(own, &mut total);
-        }
-        if with_sidecars.as_ref().map(|it| it.0) > peak.as_ref().map(|it| it.0) {
-            peak = with_sidecars;
-        }
-    }
+    let mut total: Option<(Quantity, String)> = None;
+    let mut sidecars: Option<(Quantity, String)> = None;
+    let mut peak: Option<(Quantity, String)> = None;
     for (_, container) in items(spec, "containers") {
         if let Some(own) = asked(container) {
-            add(own, &mut total);
+            total = Some(sum(total.take(), own));
         }
     }
-    let most = if peak.as_ref().map(|it| it.0) > total.as_ref().map(|it| it.0) {
-        peak
-    } else {
-        total
-    };
-    most.map(|(_, written)| serde_json::Value::String(written))
+    for (_, container) in items(spec, "initContainers") {
+        let Some(own) = asked(container) else { continue };
+        let together = sum(sidecars.clone(), own.clone());
+        if text(container, "restartPolicy") == "Always" {
+            sidecars = Some(together.clone());
+            total = Some(sum(total.take(), own));
+        }
+        if peak.as_ref().is_none_or(|peak| together.0 > peak.0) {
+            peak = Some(together);
+        }
+    }
+    match (total, peak) {
+        (Some(total), Some(peak)) => Some(if peak.0 > total.0 { peak } else { total }),
+        (total, peak) => total.or(peak),
+    }
+}
+
+fn sum(so_far: Option<(Quantity, String)>, own: (Quantity, String)) -> (Quantity, String) {
+    match so_far {
+        None => own,
+        Some((amount, _)) => {
+            let amount = amount.add(&own.0);
+            (amount, amount.to_string())
+        }
+    }
 }
 
 /// `status.qosClass` of a pod (rule C5).
 pub(crate) fn quality_of_service(spec: &JsonMap) -> &'static str {
-    let mut requests: BTreeMap<&str, Amount> = BTreeMap::new();
-    let mut limits: BTreeMap<&str, Amount> = BTreeMap::new();
+    let mut requests: BTreeMap<&str, Quantity> = BTreeMap::new();
+    let mut limits: BTreeMap<&str, Quantity> = BTreeMap::new();
     let mut guaranteed = true;
     let own = object(spec, "resources");
     let containers = ["containers", "initContainers"]
@@ -112,14 +118,17 @@ pub(crate) fn quality_of_service(spec: &JsonMap) -> &'static str {
 }
 
 /// Adds what is asked of CPU and memory; how many of the two were named. Zero does not count.
-fn add_compute<'a>(from: &'a JsonMap, to: &mut BTreeMap<&'a str, Amount>) -> usize {
+fn add_compute<'a>(from: &'a JsonMap, to: &mut BTreeMap<&'a str, Quantity>) -> usize {
     let mut named = 0;
     for (name, value) in from {
-        let amount = value.as_str().and_then(Amount::parse).unwrap_or(Amount::ZERO);
-        if (name == "cpu" || name == "memory") && amount > Amount::ZERO {
+        let Some(amount) = value.as_str().and_then(read).filter(|amount| amount.signum() > 0) else {
+            continue;
+        };
+        if name == "cpu" || name == "memory" {
             named += 1;
-            let sum = to.entry(name).or_insert(Amount::ZERO);
-            *sum = sum.plus(amount);
+            to.entry(name)
+                .and_modify(|sum| *sum = sum.add(&amount))
+                .or_insert(amount);
         }
     }
     named

@@ -30,7 +30,11 @@ pub(super) fn validate_probes(container: &JsonMap, grace: Option<i64>, path: &Fi
         }
         let own_grace = integer(probe, "terminationGracePeriodSeconds");
         if let Some(seconds) = own_grace.filter(|seconds| *seconds <= 0) {
-            errors.invalid(path.child("terminationGracePeriodSeconds"), seconds, "must be greater than 0");
+            errors.invalid(
+                path.child("terminationGracePeriodSeconds"),
+                seconds,
+                "must be greater than 0",
+            );
         }
         if name == "readinessProbe" {
             if let Some(seconds) = own_grace {
@@ -64,13 +68,7 @@ pub(super) fn validate_lifecycle(
     }
 }
 
-fn validate_handler(
-    handler: &JsonMap,
-    kinds: &[&str],
-    grace: Option<i64>,
-    path: &FieldPath,
-    errors: &mut FieldErrors,
-) {
+fn validate_handler(handler: &JsonMap, kinds: &[&str], grace: Option<i64>, path: &FieldPath, errors: &mut FieldErrors) {
     let mut found = false;
     for kind in kinds {
         let Some(action) = object(handler, kind) else {

@@ -50,7 +50,13 @@ pub(super) fn validate_projected<'a>(volume: &'a JsonMap, path: &FieldPath, erro
             sources += 1;
             validate_certificate(certificate, &at.child("podCertificate"), errors);
             for field in CERTIFICATE_PATHS {
-                take(text(certificate, field), text(certificate, field), &mut seen, path, errors);
+                take(
+                    text(certificate, field),
+                    text(certificate, field),
+                    &mut seen,
+                    path,
+                    errors,
+                );
             }
         }
         if sources > 1 {
@@ -60,13 +66,7 @@ pub(super) fn validate_projected<'a>(volume: &'a JsonMap, path: &FieldPath, erro
 }
 
 /// Notes a path that a source fills; two may not fill the same.
-fn take<'a>(
-    file: &'a str,
-    shown: &str,
-    seen: &mut BTreeSet<&'a str>,
-    path: &FieldPath,
-    errors: &mut FieldErrors,
-) {
+fn take<'a>(file: &'a str, shown: &str, seen: &mut BTreeSet<&'a str>, path: &FieldPath, errors: &mut FieldErrors) {
     if !file.is_empty() && !seen.insert(file) {
         errors.invalid(path.clone(), shown, "conflicting duplicate paths");
     }

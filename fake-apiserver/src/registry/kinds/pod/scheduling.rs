@@ -69,12 +69,7 @@ fn validate_node_term(term: &JsonMap, check_values: bool, path: &FieldPath, erro
     }
 }
 
-fn validate_node_requirement(
-    requirement: &JsonMap,
-    check_values: bool,
-    path: &FieldPath,
-    errors: &mut FieldErrors,
-) {
+fn validate_node_requirement(requirement: &JsonMap, check_values: bool, path: &FieldPath, errors: &mut FieldErrors) {
     let values = list(requirement, "values").len();
     match text(requirement, "operator") {
         "In" | "NotIn" => {
@@ -100,7 +95,12 @@ fn validate_node_requirement(
     labels::validate_key(text(requirement, "key"), &path.child("key"), errors);
     if check_values {
         for (index, value) in texts(requirement, "values") {
-            wrong(names::label_value(value), value, || path.child("values").index(index), errors);
+            wrong(
+                names::label_value(value),
+                value,
+                || path.child("values").index(index),
+                errors,
+            );
         }
     }
 }
@@ -158,13 +158,20 @@ fn validate_label_keys(term: &JsonMap, path: &FieldPath, errors: &mut FieldError
         }
     }
     if let Some(selector) = selector {
-        let mut known: BTreeSet<&str> = object_or_empty(selector, "matchLabels").keys().map(String::as_str).collect();
+        let mut known: BTreeSet<&str> = object_or_empty(selector, "matchLabels")
+            .keys()
+            .map(String::as_str)
+            .collect();
         for (_, expression) in items(selector, "matchExpressions") {
             let key = text(expression, "key");
             let place = texts(term, "matchLabelKeys").filter(|(_, it)| *it == key).last();
             if let Some((index, _)) = place.filter(|_| known.contains(key)) {
                 // the path lacks the field, as the server's does
-                errors.invalid(path.index(index), key, "exists in both matchLabelKeys and labelSelector");
+                errors.invalid(
+                    path.index(index),
+                    key,
+                    "exists in both matchLabelKeys and labelSelector",
+                );
             }
             known.insert(key);
         }

@@ -6,7 +6,9 @@ use super::mounts::descending;
 use super::windows::{validate_windows_options, visit_containers};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::registry::kinds::check::{between, in_range, optional_one_of};
-use crate::registry::kinds::view::{JsonMap, flag, is_set, items, list, object, object_or_empty, text, texts, value_of};
+use crate::registry::kinds::view::{
+    JsonMap, flag, is_set, items, list, object, object_or_empty, text, texts, value_of,
+};
 
 /// The numbers of users and groups.
 const IDS: (i64, i64) = (0, 2_147_483_647);
@@ -58,9 +60,16 @@ fn validate_sysctls(spec: &JsonMap, context: &JsonMap, path: &FieldPath, errors:
         }
         let first = name.split(['.', '/']).next().unwrap_or_default();
         let ipc = matches!(name, "kernel.sem" | "kernel/sem")
-            || ["kernel.shm", "kernel.msg", "fs.mqueue.", "kernel/shm", "kernel/msg", "fs/mqueue/"]
-                .iter()
-                .any(|prefix| name.starts_with(prefix));
+            || [
+                "kernel.shm",
+                "kernel.msg",
+                "fs.mqueue.",
+                "kernel/shm",
+                "kernel/msg",
+                "fs/mqueue/",
+            ]
+            .iter()
+            .any(|prefix| name.starts_with(prefix));
         if flag(spec, "hostNetwork") == Some(true) && first == "net" {
             errors.invalid(at(), name, "may not be specified when 'hostNetwork' is true");
         } else if flag(spec, "hostIPC") == Some(true) && ipc {
@@ -77,7 +86,9 @@ fn is_sysctl(name: &str) -> bool {
             let bytes = segment.as_bytes();
             bytes.first().is_some_and(|byte| alphanumeric(*byte))
                 && bytes.last().is_some_and(|byte| alphanumeric(*byte))
-                && bytes.iter().all(|byte| alphanumeric(*byte) || matches!(byte, b'-' | b'_'))
+                && bytes
+                    .iter()
+                    .all(|byte| alphanumeric(*byte) || matches!(byte, b'-' | b'_'))
         })
 }
 
@@ -97,9 +108,16 @@ fn validate_seccomp(context: &JsonMap, path: &FieldPath, errors: &mut FieldError
     let file = is_set(profile, "localhostProfile");
     match (text(profile, "type") == "Localhost", file) {
         (true, false) => {
-            errors.required(path.child("localhostProfile"), "must be set when seccomp type is Localhost");
+            errors.required(
+                path.child("localhostProfile"),
+                "must be set when seccomp type is Localhost",
+            );
         }
-        (true, true) => descending(text(profile, "localhostProfile"), || path.child("localhostProfile"), errors),
+        (true, true) => descending(
+            text(profile, "localhostProfile"),
+            || path.child("localhostProfile"),
+            errors,
+        ),
         (false, true) => {
             let detail = "can only be set when seccomp type is Localhost";
             errors.invalid(path.child("localhostProfile"), Value::Object(profile.clone()), detail);
@@ -181,7 +199,11 @@ pub(super) fn validate_host_users(spec: &JsonMap, path: &FieldPath, errors: &mut
         return;
     }
     let detail = "when `hostUsers` is false";
-    for (field, called) in [("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")] {
+    for (field, called) in [
+        ("hostNetwork", "hostNetwork"),
+        ("hostPID", "HostPID"),
+        ("hostIPC", "HostIPC"),
+    ] {
         if flag(spec, field) == Some(true) {
             errors.forbidden(path.child(called), detail);
         }
@@ -207,7 +229,13 @@ pub(super) fn validate_profile_annotations(
     const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
     const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
     let own = object_or_empty(spec, "securityContext");
-    compare(own, "seccompProfile", text(annotations, SECCOMP), &path.child("securityContext"), errors);
+    compare(
+        own,
+        "seccompProfile",
+        text(annotations, SECCOMP),
+        &path.child("securityContext"),
+        errors,
+    );
     visit_containers(spec, path, |container, at| {
         let context = object_or_empty(container, "securityContext");
         let said = text(annotations, &format!("{SECCOMP_CONTAINER}{}", text(container, "name")));
@@ -218,7 +246,11 @@ pub(super) fn validate_profile_annotations(
     }
     visit_containers(spec, path, |container, at| {
         let context = object_or_empty(container, "securityContext");
-        let context = if is_set(context, "appArmorProfile") { context } else { own };
+        let context = if is_set(context, "appArmorProfile") {
+            context
+        } else {
+            own
+        };
         let said = text(annotations, &format!("{APP_ARMOR}{}", text(container, "name")));
         compare(context, "appArmorProfile", said, &at.child("securityContext"), errors);
     });
@@ -228,7 +260,11 @@ fn compare(context: &JsonMap, field: &str, said: &str, path: &FieldPath, errors:
     let Some(profile) = object(context, field).filter(|_| !said.is_empty()) else {
         return;
     };
-    let what = if field == "seccompProfile" { "seccomp" } else { "apparmor" };
+    let what = if field == "seccompProfile" {
+        "seccomp"
+    } else {
+        "apparmor"
+    };
     let kind = text(profile, "type");
     let same_kind = match kind {
         "Unconfined" => said == "unconfined",
@@ -239,9 +275,7 @@ fn compare(context: &JsonMap, field: &str, said: &str, path: &FieldPath, errors:
     if !same_kind {
         let detail = format!("{what} type in annotation and field must match");
         errors.forbidden(path.child(field).child("type"), detail);
-    } else if kind == "Localhost"
-        && value_of(profile, "localhostProfile").as_str() != said.strip_prefix("localhost/")
-    {
+    } else if kind == "Localhost" && value_of(profile, "localhostProfile").as_str() != said.strip_prefix("localhost/") {
         let detail = format!("{what} profile in annotation and field must match");
         errors.forbidden(path.child(field).child("localhostProfile"), detail);
     }

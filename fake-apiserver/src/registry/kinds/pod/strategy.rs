@@ -1,10 +1,11 @@
 //! The strategy of Pods.
 
+use crate::api::field::FieldErrors;
 use crate::api::object::Object;
 use crate::registry::kinds::view::{flag, items, object_made, object_or_empty, text};
 use crate::registry::strategy::{Context, FieldLabels, Strategy};
 
-use super::{admission, defaults, prepare};
+use super::{admission, defaults, prepare, status, update, validation, warnings};
 
 /// Pods.
 #[derive(Debug)]
@@ -39,8 +40,34 @@ impl Strategy for PodStrategy {
         }
     }
 
+    fn validate(&self, object: &Object, errors: &mut FieldErrors) {
+        validation::validate_created(object, errors);
+    }
+
+    fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, context: &Context<'_>) {
+        match context.subresource {
+            "status" => status::validate_status(object, old, errors),
+            "ephemeralcontainers" => update::validate_ephemeral_containers(object, old, errors),
+            "resize" => update::validate_resize(object, old, errors),
+            // The server itself puts the Pod on its node.
+            "binding" => {}
+            _ => update::validate_update(object, old, errors),
+        }
+    }
+
     fn forbids_creation(&self, object: &Object, context: &Context<'_>) -> Option<String> {
         admission::refusal(object, context)
+    }
+
+    fn warnings(&self, object: &Object, old: Option<&Object>) -> Vec<String> {
+        match old {
+            None => warnings::of_pod(object),
+            Some(_) => Vec::new(),
+        }
+    }
+
+    fn revalidates_metadata(&self) -> bool {
+        true
     }
 
     fn returns_deleted_object(&self) -> bool {

@@ -1,6 +1,6 @@
 //! Claims that a pod or a StatefulSet makes from a template.
 
-use super::amount::Amount;
+use super::amount::read;
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::registry::kinds::check::{NOT_POSITIVE, optional_label, optional_one_of, optional_subdomain, required};
 use crate::registry::kinds::labels;
@@ -37,13 +37,19 @@ pub(crate) fn validate_claim_spec(spec: &JsonMap, path: &FieldPath, errors: &mut
     }
     let once = modes().any(|mode| mode == "ReadWriteOncePod");
     if once && modes().any(|mode| mode != "ReadWriteOncePod" && ACCESS_MODES.contains(&mode)) {
-        errors.forbidden(path.child("accessModes"), "may not use ReadWriteOncePod with other access modes");
+        errors.forbidden(
+            path.child("accessModes"),
+            "may not use ReadWriteOncePod with other access modes",
+        );
     }
-    let storage = text(object_or_empty(object_or_empty(spec, "resources"), "requests"), "storage");
+    let storage = text(
+        object_or_empty(object_or_empty(spec, "resources"), "requests"),
+        "storage",
+    );
     let at = || path.child("resources").key("storage");
-    match Amount::parse(storage) {
+    match read(storage) {
         None => errors.required(at(), ""),
-        Some(amount) if amount <= Amount::ZERO => errors.invalid(at(), storage, NOT_POSITIVE),
+        Some(amount) if amount.signum() <= 0 => errors.invalid(at(), storage, NOT_POSITIVE),
         Some(_) => {}
     }
     optional_subdomain(spec, "storageClassName", path, errors);
@@ -77,7 +83,10 @@ fn validate_both_sources(spec: &JsonMap, path: &FieldPath, errors: &mut FieldErr
     if is_set(reference, "namespace") && !text(reference, "namespace").is_empty() {
         let detail = "may not be specified when dataSourceRef.namespace is specified";
         errors.invalid(path.clone(), shown, detail);
-    } else if ["apiGroup", "kind", "name"].iter().any(|it| text(source, it) != text(reference, it)) {
+    } else if ["apiGroup", "kind", "name"]
+        .iter()
+        .any(|it| text(source, it) != text(reference, it))
+    {
         errors.invalid(path.clone(), shown, "must match dataSourceRef");
     }
 }

@@ -99,7 +99,12 @@ fn validate_csi(settings: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) 
         && required(secret, "name", &path.child("nodePublishSecretRef"), errors)
     {
         let name = text(secret, "name");
-        wrong(names::dns1123_subdomain(name, false), name, || path.child("name"), errors);
+        wrong(
+            names::dns1123_subdomain(name, false),
+            name,
+            || path.child("name"),
+            errors,
+        );
     }
 }
 
@@ -153,10 +158,13 @@ fn is_qualified_initiator(name: &str) -> bool {
         return false;
     };
     let dated = date.len() == 7
-        && date
-            .bytes()
-            .enumerate()
-            .all(|(place, byte)| if place == 4 { byte == b'-' } else { byte.is_ascii_digit() });
+        && date.bytes().enumerate().all(|(place, byte)| {
+            if place == 4 {
+                byte == b'-'
+            } else {
+                byte.is_ascii_digit()
+            }
+        });
     let word = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
     let own_fits = !own.contains([',', ';', '*', '&', '$', '|']) && !own.contains(char::is_whitespace);
     dated && !authority.is_empty() && authority.bytes().all(word) && !own.is_empty() && own_fits
@@ -216,7 +224,13 @@ fn validate_azure_disk(settings: &JsonMap, path: &FieldPath, errors: &mut FieldE
     const BLOB: &str = "https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd";
     required(settings, "diskName", path, errors);
     required(settings, "diskURI", path, errors);
-    optional_one_of(settings, "cachingMode", &["None", "ReadOnly", "ReadWrite"], path, errors);
+    optional_one_of(
+        settings,
+        "cachingMode",
+        &["None", "ReadOnly", "ReadWrite"],
+        path,
+        errors,
+    );
     optional_one_of(settings, "kind", &["Dedicated", "Managed", "Shared"], path, errors);
     let uri = text(settings, "diskURI");
     let (fits, form) = match text(settings, "kind") {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::amount::Amount;
+use super::amount::read;
 use super::env::{validate_field_ref, validate_resource_ref};
 use super::mounts::{Volumes, no_backsteps, not_reserved};
 use super::projected::validate_projected;
@@ -119,19 +119,14 @@ pub(super) fn validate_volumes<'a>(
 }
 
 /// A volume may not name the claim that another volume of the pod makes.
-fn validate_claim_name(
-    volume: &JsonMap,
-    spec: &JsonMap,
-    owner: Owner<'_>,
-    path: &FieldPath,
-    errors: &mut FieldErrors,
-) {
+fn validate_claim_name(volume: &JsonMap, spec: &JsonMap, owner: Owner<'_>, path: &FieldPath, errors: &mut FieldErrors) {
     let Some(claim) = object(volume, "persistentVolumeClaim").filter(|_| !owner.name.is_empty()) else {
         return;
     };
     let name = text(claim, "claimName");
     let made = items(spec, "volumes").any(|(_, other)| {
-        is_set(other, "ephemeral") && name.strip_prefix(owner.name).and_then(|it| it.strip_prefix('-')) == Some(text(other, "name"))
+        is_set(other, "ephemeral")
+            && name.strip_prefix(owner.name).and_then(|it| it.strip_prefix('-')) == Some(text(other, "name"))
     });
     if made {
         let detail = "must not reference a PVC that gets created for an ephemeral volume";
@@ -178,9 +173,12 @@ fn validate_sources(volume: &JsonMap, owner: Owner<'_>, path: &FieldPath, errors
 }
 
 fn validate_empty_dir(settings: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    let limit = Amount::parse(text(settings, "sizeLimit"));
-    if limit.is_some_and(|limit| limit < Amount::ZERO) {
-        errors.forbidden(path.child("sizeLimit"), "SizeLimit field must be a valid resource quantity");
+    let limit = read(text(settings, "sizeLimit"));
+    if limit.is_some_and(|limit| limit.signum() < 0) {
+        errors.forbidden(
+            path.child("sizeLimit"),
+            "SizeLimit field must be a valid resource quantity",
+        );
     }
 }
 
@@ -241,13 +239,7 @@ pub(super) fn validate_downward_file(file: &JsonMap, path: &FieldPath, errors: &
     validate_mode(file, "mode", path, errors);
 }
 
-fn validate_ephemeral(
-    settings: &JsonMap,
-    volume: &str,
-    owner: Owner<'_>,
-    path: &FieldPath,
-    errors: &mut FieldErrors,
-) {
+fn validate_ephemeral(settings: &JsonMap, volume: &str, owner: Owner<'_>, path: &FieldPath, errors: &mut FieldErrors) {
     match object(settings, "volumeClaimTemplate") {
         None => errors.required(path.child("volumeClaimTemplate"), ""),
         Some(template) => validate_claim_template(template, &path.child("volumeClaimTemplate"), errors),

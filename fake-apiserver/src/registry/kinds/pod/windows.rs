@@ -149,7 +149,9 @@ fn user_name_troubles(name: &str) -> Vec<&'static str> {
     if !user.is_empty() && user.chars().all(|character| matches!(character, '.' | ' ')) {
         troubles.push("runAsUserName's User cannot contain only periods or spaces");
     }
-    if user.contains(['"', '/', '\\', ':', ';', '|', '=', ',', '+', '*', '?', '<', '>', '@', '[', ']']) {
+    if user.contains([
+        '"', '/', '\\', ':', ';', '|', '=', ',', '+', '*', '?', '<', '>', '@', '[', ']',
+    ]) {
         troubles.push("runAsUserName's User cannot contain the following characters: \"/\\:;|=,+*?<>@[]");
     }
     troubles
