@@ -158,6 +158,11 @@ pub(crate) fn convert_strictly(
     Ok(unknown.iter().map(|path| format!("unknown field \"{path}\"")).collect())
 }
 
+/// Makes what is always written and is empty `null`, as the real server's storage does.
+pub(crate) fn settle(shape: &'static Shape, object: &mut Map<String, Value>) {
+    convert::settle_map(shape, object);
+}
+
 /// Removes what the type does not know and spells the rest canonically, silently.
 pub(crate) fn convert(shape: &'static Shape, object: &mut Map<String, Value>) -> Result<(), String> {
     convert::convert(shape, object).map(|_| ())
