@@ -5,6 +5,7 @@ pub(crate) mod protobuf;
 mod scan;
 mod syntax;
 mod time;
+mod zero;
 
 use serde_json::{Map, Value};
 
