@@ -254,3 +254,17 @@ fn any_json_is_decoded_or_refused() {
         }
     }
 }
+
+#[test]
+fn a_document_too_deep_is_refused() {
+    let mut schema = json!({});
+    for _ in 0..1000 {
+        schema = json!({ "not": schema });
+    }
+    let value = json!({"spec": {"versions": [{"schema": {"openAPIV3Schema": schema}}]}});
+    let Value::Object(mut object) = value else {
+        unreachable!("made an object on the line above")
+    };
+    let shape = shape_of("apiextensions.k8s.io", "v1", "CustomResourceDefinition").expect("a built-in");
+    assert_eq!(convert(shape, &mut object), Err("exceeded max depth".to_owned()));
+}
