@@ -21,6 +21,8 @@ const RECORDED: &str = include_str!("../../../tests/data/ownership.json");
 /// What is served while one recording is replayed.
 #[derive(Default)]
 struct Replay {
+    /// What is replayed, for failures.
+    recording: String,
     custom: Option<CustomResource>,
     stored: BTreeMap<String, Object>,
     second: usize,
@@ -146,7 +148,12 @@ impl Replay {
                         step["status"].as_u64() < Some(300),
                         "refused by the recorded server: {answer}"
                     );
-                    assert_eq!(entries(&Value::Object(done.0.clone())), entries(answer), "{path}");
+                    assert_eq!(
+                        entries(&Value::Object(done.0.clone())),
+                        entries(answer),
+                        "{}: {path}",
+                        self.recording
+                    );
                     self.compare(&request, &done, answer);
                 }
                 self.keep(&request, done, answer);
@@ -156,7 +163,7 @@ impl Replay {
                 if step["masked"] == true {
                     found["message"] = json!("<masked>");
                 }
-                assert_eq!(found, *answer, "{path}");
+                assert_eq!(found, *answer, "{}: {path}", self.recording);
             }
         }
     }
@@ -327,8 +334,10 @@ fn h_recorded_ownership() {
     assert!(recorded.len() > 50);
     for recording in recorded {
         let name = recording["name"].as_str().unwrap_or_default();
-        println!("{name}");
-        let mut replay = Replay::default();
+        let mut replay = Replay {
+            recording: name.to_owned(),
+            ..Replay::default()
+        };
         for step in recording["steps"].as_array().into_iter().flatten() {
             replay.step(step);
         }
