@@ -3,7 +3,6 @@
 
 import argparse
 import gzip
-import io
 import json
 import pathlib
 import subprocess
@@ -26,19 +25,19 @@ NEW_RESOURCES = [
      "MutatingAdmissionPolicyBinding", "Cluster"),
 ]
 ALL_VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
-# Fields of list items that are keys and have a default (rule H11).
-KEY_DEFAULTS = {
-    ("io.k8s.api.core.v1.ContainerPort", "protocol"): "TCP",
-    ("io.k8s.api.core.v1.ServicePort", "protocol"): "TCP",
-    ("io.k8s.api.core.v1.LocalObjectReference", "name"): "",
-}
 # Kinds that are read or written without being a resource.
 EXTRA_KINDS = [
     ("", "v1", "Status"),
     ("meta.k8s.io", "v1", "DeleteOptions"),
+    ("meta.k8s.io", "v1", "ListMeta"),
     ("meta.k8s.io", "v1", "PartialObjectMetadata"),
     ("autoscaling", "v1", "Scale"),
 ]
+# The source has neither type nor text of quantities.
+QUANTITY = {"description": "Quantity is a fixed-point representation of a number. It provides convenient "
+                           "marshaling/unmarshaling in JSON and YAML, in addition to String() and AsInt64() accessors."}
+# Definitions every OpenAPI document may refer to, beside the served kinds and their lists.
+EXTRA_DEFINITIONS = ["APIResourceList", "DeleteOptions", "ListMeta", "ObjectMeta", "Patch", "Status"]
 GO_PACKAGES = {
     "k8s.io/api/": "io.k8s.api.",
     "k8s.io/apimachinery/": "io.k8s.apimachinery.",
@@ -244,11 +243,26 @@ def resource_rows(rows):
 # --- Types ----------------------------------------------------------------------------------------------------------
 
 
+# Definition and name of every field that identifies items of a list.
+KEYS = set()
+
+
+def list_keys(defs):
+    for spec in defs.values():
+        for prop in spec.get("properties", {}).values():
+            for key in prop.get("x-kubernetes-list-map-keys", []):
+                yield definition_of(prop["items"]), key
+
+
+def definition_of(spec):
+    return spec.get("$ref", "").removeprefix("#/$defs/")
+
+
 class Table:
     """The flat tables of shapes, structs and fields."""
 
-    def __init__(self, types, defs):
-        self.types, self.defs = types, defs
+    def __init__(self, types, defs, defaults):
+        self.types, self.defs, self.defaults = types, defs, defaults
         self.shapes, self.shape_index = [], {}
         self.structs, self.struct_index = [], {}
         self.done = {}
@@ -280,7 +294,10 @@ class Table:
             return self.add_shape(f"h(Bytes, 0, NO_LIST, {patch}, {quote(print_name)})")
         if kind["kind"] == "slice":
             item = self.shape(kind["elem"], spec.get("items"))
-            return self.add_shape(f"h(List({item}), 0, {self.list_type(spec)}, {patch}, {quote(print_name)})")
+            # Named slices are messages of their own in protobuf.
+            flags = "WRAPPED" if kind.get("name") == "ExtraValue" else "0"
+            return self.add_shape(
+                f"h(List({item}), {flags}, {self.list_type(spec)}, {patch}, {quote(print_name)})")
         atomic = "ATOMIC" if spec.get("x-kubernetes-map-type") == "atomic" else "0"
         if kind["kind"] == "map":
             item = self.shape(kind["elem"], spec.get("additionalProperties"))
@@ -334,11 +351,12 @@ class Table:
                 ("OMIT_EMPTY", field.get("omitempty")),
                 ("OMIT_ZERO", field.get("omitzero")),
             ) if on]
-            fields.append((field["json"], shape, " | ".join(flags) or "0"))
+            fields.append((field["json"], shape, " | ".join(flags) or "0", protobuf_path(field["numbers"])))
         for prop in properties:
             if prop not in {field[0] for field in fields}:
                 print(f"note: {name}.{prop} is not in the Go type", file=sys.stderr)
-        defaults = [(key, value) for (of, key), value in KEY_DEFAULTS.items() if of == name]
+        defaults = [(key, json.loads(value)) for key, value in sorted(self.defaults.get(go, {}).items())
+                    if (name, key) in KEYS]
         self.structs[index] = (kind["name"], name, sorted(fields), defaults)
         return index
 
@@ -350,19 +368,30 @@ def openapi_name(kind):
     raise ValueError(kind["pkg"])
 
 
-def flat_fields(types, go):
-    """The fields of a struct, with those of inlined structs."""
+def flat_fields(types, go, numbers=()):
+    """The fields of a struct, with those of inlined structs; `numbers` leads to each in the protobuf message, where
+    inlined structs are messages of their own."""
     for field in types[go].get("fields", []):
+        number = field.get("protobuf", "").split(",")[1:2]
+        # What stands in no message stands in none with all it holds, as `kind` and `apiVersion` do.
+        path = (*numbers, int(number[0])) if number and numbers is not None else None
         if field.get("inline"):
             inner = field["type"].lstrip("*")
-            yield from flat_fields(types, inner)
+            yield from flat_fields(types, inner, path)
         else:
-            yield field
+            yield {**field, "numbers": path or ()}
+
+
+def protobuf_path(numbers):
+    """Field numbers as the bytes of one number, the outermost first."""
+    assert all(0 < number < 256 for number in numbers) and len(numbers) <= 4, numbers
+    return "0x" + "".join(f"{number:02x}" for number in numbers) if numbers else "0"
 
 
 def type_tables(rows, types, defs):
     """The source of `table.rs`, and the names of the OpenAPI definitions it covers."""
-    table = Table(types["types"], defs)
+    KEYS.update(list_keys(defs))
+    table = Table(types["types"], defs, types["comments"]["defaults"])
     kinds = set(EXTRA_KINDS)
     for group, version, row in rows:
         kinds.add((group, version, row["responseKind"]["kind"]))
@@ -388,7 +417,7 @@ def type_tables(rows, types, defs):
         "    Bool, Bytes, Float64, Int32, Int64, IntOrString, Json, List, Map, MicroTime, Quantity, Raw, SchemaOrArray,",
         "    SchemaOrBool, SchemaOrStrings, String, Struct, Time,",
         "};",
-        "use super::builtin::{ATOMIC, Field, OMIT_EMPTY, OMIT_ZERO, POINTER, REQUIRED, Shape, StructType};",
+        "use super::builtin::{ATOMIC, Field, OMIT_EMPTY, OMIT_ZERO, POINTER, REQUIRED, Shape, StructType, WRAPPED};",
         "use super::builtin::{NO_LIST, NO_PATCH, field as f, keys, patch as p, shape as h, structure as s};",
         "use super::ListType;",
         "",
@@ -397,6 +426,14 @@ def type_tables(rows, types, defs):
         f"pub(super) static KINDS: [(&str, &str, &str, u16); {len(found)}] = [",
     ]
     out += [f"    ({quote(g)}, {quote(v)}, {quote(k)}, {shape})," for g, v, k, shape in found]
+    names = {kind for _, _, kind, _ in found}
+    served_kinds = {row[:3] for row in found}
+    others = sorted(key for key in (tuple(key.split("/")) for key in types["kinds"] if key.count("/") == 2)
+                    if key not in served_kinds and key[2] in names and not key[2].endswith("Options"))
+    others = [key for key in others if key[0] != "meta.k8s.io" and key[2] not in ("Status", "ListMeta")]
+    out += ["];", "", "/// Kinds the server knows in versions it does not serve, sorted.", "#[rustfmt::skip]",
+            f"pub(super) static UNSERVED: [(&str, &str, &str); {len(others)}] = ["]
+    out += [f"    ({quote(g)}, {quote(v)}, {quote(k)})," for g, v, k in others]
     out += ["];", "", "/// Every distinct shape.", "#[rustfmt::skip]",
             f"pub(super) static SHAPES: [Shape; {len(table.shapes)}] = ["]
     out += [f"    {shape}, // {index}" for index, shape in enumerate(table.shapes)]
@@ -409,7 +446,7 @@ def type_tables(rows, types, defs):
             f"pub(super) static FIELDS: [Field; {len(flat)}] = ["]
     for index, (name, _, fields, _) in enumerate(table.structs):
         out.append(f"    // {name}")
-        out += [f"    f({quote(json_name)}, {shape}, {flags})," for json_name, shape, flags in fields]
+        out += [f"    f({quote(json_name)}, {shape}, {flags}, {path})," for json_name, shape, flags, path in fields]
     out += ["];", ""]
     print(f"{len(found)} kinds, {len(table.shapes)} shapes, {len(table.structs)} structs, {len(flat)} fields",
           file=sys.stderr)
@@ -417,6 +454,113 @@ def type_tables(rows, types, defs):
 
 
 # --- OpenAPI --------------------------------------------------------------------------------------------------------
+
+
+class Documents:
+    """The definitions in the form of OpenAPI v3."""
+
+    def __init__(self, types, defs):
+        self.types, self.defs = types["types"], defs
+        self.enums, self.defaults = types["comments"]["enums"], types["comments"]["defaults"]
+        self.go = {openapi_name(kind): go for go, kind in self.types.items()
+                   if kind["kind"] == "struct" and any(kind.get("pkg", "").startswith(p) for p in GO_PACKAGES)}
+        self.out = {}
+
+    def add(self, name):
+        if name not in self.out:
+            self.out[name] = None
+            self.out[name] = self.schema(name)
+
+    def schema(self, name):
+        if name == "io.k8s.apimachinery.pkg.api.resource.Quantity":
+            return {**QUANTITY, "oneOf": [{"type": "string"}, {"type": "number"}]}
+        if name == "io.k8s.apimachinery.pkg.util.intstr.IntOrString":
+            return {"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]}
+        spec = self.clean(self.defs[name])
+        go = self.go.get(name)
+        if "properties" not in spec or not go or go in CUSTOM:
+            return spec
+        fields = {field["json"]: field for field in flat_fields(self.types, go)}
+        for prop, value in spec["properties"].items():
+            spec["properties"][prop] = self.field(go, value, fields.get(prop))
+        return spec
+
+    def clean(self, spec):
+        """Drops what the source adds to v2 definitions: `null` among types, the only values of kind and apiVersion."""
+        if isinstance(spec, list):
+            return [self.clean(item) for item in spec]
+        if not isinstance(spec, dict):
+            return spec
+        out = {}
+        for key, value in spec.items():
+            if key == "type" and isinstance(value, list):
+                value = next(item for item in value if item != "null")
+            elif key == "$ref":
+                name = definition_of(spec)
+                self.add(name)
+                value = "#/components/schemas/" + name
+            elif key == "properties":
+                value = {name: self.clean(prop) for name, prop in value.items()}
+                for name in ("kind", "apiVersion"):
+                    value.get(name, {}).pop("enum", None)
+            elif key != "enum":
+                value = self.clean(value)
+            out[key] = value
+        return out
+
+    def field(self, owner, spec, field):
+        kind = self.types[field["type"]] if field else None
+        pointer = bool(kind) and kind["kind"] == "ptr"
+        shown = bool(field) and not field.get("omitempty") and not field.get("omitzero")
+        spec = self.typed(spec, field and field["type"], zero=not pointer and shown)
+        marker = field and self.defaults.get(owner, {}).get(field["json"])
+        if marker is not None:
+            spec["default"] = json.loads(marker)
+        return spec
+
+    def typed(self, spec, go, zero):
+        """The schema of a value of the Go type `go`; `zero`: its zero value is the default."""
+        if go is None:
+            return spec
+        kind = self.types[go]
+        pointer = kind["kind"] == "ptr"
+        if pointer:
+            go, kind = kind["elem"], self.types[kind["elem"]]
+        if "$ref" in spec:
+            is_struct = kind["kind"] == "struct" and go not in CUSTOM and not pointer
+            if len(spec) == 1 and not is_struct:
+                return spec
+            spec = {"allOf": [{"$ref": spec["$ref"]}], **{k: v for k, v in spec.items() if k != "$ref"}}
+            if is_struct:
+                spec["default"] = {}
+            return spec
+        for key in ("items", "additionalProperties"):
+            if key in spec and "elem" in kind:
+                spec[key] = self.typed(spec[key], kind["elem"], zero=True)
+        of = kind["elem"].lstrip("*") if kind["kind"] == "slice" else go
+        values = self.enums.get(of)
+        if values:
+            lines = sorted(f" - `{quote(value)}` {comment}".rstrip() if not comment
+                           else f" - `{quote(value)}` {comment}" for value, comment in values)
+            spec["description"] = "\n".join([spec.get("description", ""), "", "Possible enum values:", *lines])
+            (spec["items"] if kind["kind"] == "slice" else spec)["enum"] = sorted(value for value, _ in values)
+        zeros = {"string": "", "bool": False, "int32": 0, "int64": 0, "float64": 0}
+        if zero and kind["kind"] in zeros:
+            spec["default"] = zeros[kind["kind"]]
+        return spec
+
+
+def openapi(rows, types, defs, table):
+    """The definitions all documents are made of, as one JSON object."""
+    documents = Documents(types, defs)
+    for _, name, _, _ in table.structs:
+        if name in defs:
+            documents.add(name)
+        if name + "List" in defs:
+            documents.add(name + "List")
+    for name in EXTRA_DEFINITIONS:
+        documents.add("io.k8s.apimachinery.pkg.apis.meta.v1." + name)
+    return json.dumps(documents.out, sort_keys=True, separators=(",", ":"))
 
 
 def main():
@@ -431,6 +575,12 @@ def main():
     (SCHEMA / "resources.rs").write_text(resource_rows(rows))
     source, table = type_tables(rows, types, defs)
     (SCHEMA / "table.rs").write_text(source)
+    document = openapi(rows, types, defs, table).encode()
+    subprocess.run(["rustfmt", "--edition", "2024", SCHEMA / "resources.rs", SCHEMA / "table.rs"], check=True)
+    packed = gzip.compress(document, 9, mtime=0)
+    (CRATE / "data").mkdir(exist_ok=True)
+    (CRATE / "data" / "openapi.json.gz").write_bytes(packed)
+    print(f"OpenAPI: {len(document)} bytes, {len(packed)} packed", file=sys.stderr)
 
 
 if __name__ == "__main__":

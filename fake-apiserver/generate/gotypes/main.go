@@ -3,8 +3,13 @@ package main
 
 import (
 	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
+	"os/exec"
 	"reflect"
+	"strconv"
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -35,6 +40,7 @@ type Field struct {
 	Zero     bool   `json:"omitzero,omitempty"`
 	Strategy string `json:"patchStrategy,omitempty"`
 	MergeKey string `json:"patchMergeKey,omitempty"`
+	Protobuf string `json:"protobuf,omitempty"`
 }
 
 var (
@@ -53,7 +59,7 @@ func key(t reflect.Type) string {
 	case reflect.Slice:
 		return "[]" + key(t.Elem())
 	case reflect.Map:
-		return "map[" + t.Key().Kind().String() + "]" + key(t.Elem())
+		return "map[" + key(t.Key()) + "]" + key(t.Elem())
 	}
 	return t.String()
 }
@@ -88,10 +94,109 @@ func visit(t reflect.Type) string {
 			}
 			field.Strategy = f.Tag.Get("patchStrategy")
 			field.MergeKey = f.Tag.Get("patchMergeKey")
+			field.Protobuf = f.Tag.Get("protobuf")
 			out.Fields = append(out.Fields, field)
 		}
 	}
 	return k
+}
+
+// Comments is what only the comments of a package say.
+type Comments struct {
+	// Enums has the values of each `+enum` type: the value and its comment.
+	Enums map[string][][2]string `json:"enums"`
+	// Defaults has the `+default=` of fields, by type and JSON name.
+	Defaults map[string]map[string]string `json:"defaults"`
+}
+
+// read adds the comments of one package.
+func (c *Comments) read(pkg string) {
+	dir, err := exec.Command("go", "list", "-f", "{{.Dir}}", pkg).Output()
+	if err != nil {
+		panic(err)
+	}
+	parsed, err := parser.ParseDir(token.NewFileSet(), strings.TrimSpace(string(dir)), nil, parser.ParseComments)
+	if err != nil {
+		panic(err)
+	}
+	enums := map[string]bool{}
+	each := func(visit func(*ast.GenDecl, ast.Spec)) {
+		for _, files := range parsed {
+			if strings.HasSuffix(files.Name, "_test") {
+				continue
+			}
+			for _, file := range files.Files {
+				for _, decl := range file.Decls {
+					if gen, ok := decl.(*ast.GenDecl); ok {
+						for _, spec := range gen.Specs {
+							visit(gen, spec)
+						}
+					}
+				}
+			}
+		}
+	}
+	each(func(gen *ast.GenDecl, spec ast.Spec) {
+		t, ok := spec.(*ast.TypeSpec)
+		if !ok {
+			return
+		}
+		for _, line := range strings.Split(raw(gen.Doc)+raw(t.Doc), "\n") {
+			if strings.TrimSpace(line) == "+enum" {
+				enums[t.Name.Name] = true
+			}
+		}
+		if body, ok := t.Type.(*ast.StructType); ok {
+			for _, field := range body.Fields.List {
+				c.defaults(pkg+"."+t.Name.Name, field)
+			}
+		}
+	})
+	each(func(_ *ast.GenDecl, spec ast.Spec) {
+		value, ok := spec.(*ast.ValueSpec)
+		if !ok || len(value.Values) != 1 {
+			return
+		}
+		name, ok := value.Type.(*ast.Ident)
+		literal, isLiteral := value.Values[0].(*ast.BasicLit)
+		if !ok || !isLiteral || !enums[name.Name] {
+			return
+		}
+		text, err := strconv.Unquote(literal.Value)
+		if err != nil {
+			return
+		}
+		comment := strings.Join(strings.Fields(value.Doc.Text()), " ")
+		comment = strings.TrimSpace(strings.TrimPrefix(comment, value.Names[0].Name))
+		key := pkg + "." + name.Name
+		c.Enums[key] = append(c.Enums[key], [2]string{text, comment})
+	})
+}
+
+func (c *Comments) defaults(owner string, field *ast.Field) {
+	for _, line := range strings.Split(raw(field.Doc), "\n") {
+		value, ok := strings.CutPrefix(strings.TrimSpace(line), "+default=")
+		if !ok || field.Tag == nil || strings.HasPrefix(value, "ref(") {
+			continue
+		}
+		tag, _ := strconv.Unquote(field.Tag.Value)
+		name, _, _ := strings.Cut(reflect.StructTag(tag).Get("json"), ",")
+		if c.Defaults[owner] == nil {
+			c.Defaults[owner] = map[string]string{}
+		}
+		c.Defaults[owner][name] = value
+	}
+}
+
+// raw is a comment with its markers, which CommentGroup.Text drops.
+func raw(group *ast.CommentGroup) string {
+	var out strings.Builder
+	if group != nil {
+		for _, line := range group.List {
+			out.WriteString(strings.TrimPrefix(line.Text, "//") + "\n")
+		}
+	}
+	return out.String()
 }
 
 func main() {
@@ -109,11 +214,23 @@ func main() {
 			kinds[gvk.Group+"/"+gvk.Version+"/"+gvk.Kind] = visit(t)
 		}
 	}
-	for _, object := range []any{metav1.DeleteOptions{}, metav1.PartialObjectMetadata{}} {
+	for _, object := range []any{metav1.DeleteOptions{}, metav1.ListMeta{}, metav1.PartialObjectMetadata{}} {
 		t := reflect.TypeOf(object)
 		kinds["meta.k8s.io/v1/"+t.Name()] = visit(t)
 	}
-	if err := json.NewEncoder(os.Stdout).Encode(map[string]any{"kinds": kinds, "types": types}); err != nil {
+	for _, object := range []any{metav1.APIResourceList{}, metav1.Patch{}, metav1.WatchEvent{}} {
+		visit(reflect.TypeOf(object))
+	}
+	comments := Comments{Enums: map[string][][2]string{}, Defaults: map[string]map[string]string{}}
+	read := map[string]bool{}
+	for _, t := range types {
+		if strings.HasPrefix(t.Pkg, "k8s.io/") && !read[t.Pkg] {
+			read[t.Pkg] = true
+			comments.read(t.Pkg)
+		}
+	}
+	out := map[string]any{"kinds": kinds, "types": types, "comments": comments}
+	if err := json.NewEncoder(os.Stdout).Encode(out); err != nil {
 		panic(err)
 	}
 }

@@ -1,6 +1,11 @@
 //! The vocabulary: data only, no clock, no lock, no HTTP. It knows no other layer.
 
 pub mod resource;
+pub mod request_info;
+pub mod user;
+pub mod options;
 pub mod object;
 pub mod field;
+pub mod json;
+pub mod selector;
 pub mod status;

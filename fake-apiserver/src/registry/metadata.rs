@@ -78,11 +78,23 @@ pub(crate) fn begin_lifetime(object: &mut Object, strategy: &dyn Strategy, entro
     }
 }
 
+/// Gives an object that is stored as it is what every object has: uid and creationTimestamp.
+pub(crate) fn complete(object: &mut Object, entropy: &Entropy) {
+    let (no_uid, no_time) = (object.uid().is_empty(), object.meta_str("creationTimestamp").is_empty());
+    let meta = object.metadata_mut();
+    if no_uid {
+        meta.insert("uid".into(), entropy.uid().into());
+    }
+    if no_time {
+        meta.insert("creationTimestamp".into(), entropy.now_seconds().into());
+    }
+}
+
 /// Restores on update what the server keeps: generation, uid, creationTimestamp, the marks of deletion (rules B11,
 /// B12). The strategy's own preparation has run; a changed object of a kind with generations gets the next one
 /// (rule B8), but never by a write of its status.
 pub(crate) fn prepare_update(new: &mut Object, old: &Object, strategy: &dyn Strategy, subresource: &str) {
-    let raises = strategy.has_generation() && subresource != "status" && strategy.raises_generation(new, old);
+    let raises = strategy.has_generation() && !matches!(subresource, "status" | "binding") && strategy.raises_generation(new, old);
     let empty = Map::new();
     let old = old.metadata().unwrap_or(&empty);
     let meta = new.metadata_mut();

@@ -2,6 +2,7 @@
 
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
+use crate::api::resource::Text;
 use crate::entropy::Entropy;
 
 /// How an object is removed where the client does not say (rule B19).
@@ -74,6 +75,17 @@ pub(crate) trait Strategy: Sync + Send {
         self.validate(object, errors);
     }
 
+    /// Why this new object is refused before it is checked, as built-in admission plugins do: the rest of
+    /// `<resource> "<name>" is forbidden: …`. Asked before `prepare_for_create`.
+    fn forbids_creation(&self, _object: &Object, _context: &Context<'_>) -> Option<String> {
+        None
+    }
+
+    /// Whether a write of `/status` may change labels; most kinds keep them (rule C6).
+    fn status_write_changes_labels(&self) -> bool {
+        false
+    }
+
     /// Warnings about a written object, each a `Warning: 299` header.
     fn warnings(&self, _object: &Object, _old: Option<&Object>) -> Vec<String> {
         Vec::new()
@@ -82,6 +94,16 @@ pub(crate) trait Strategy: Sync + Send {
     /// Checks `metadata.name`; the text of what is wrong with it (rule B26).
     fn validate_name(&self, name: &str, is_prefix: bool) -> Vec<String> {
         super::kinds::names::dns1123_subdomain(name, is_prefix)
+    }
+
+    /// Whether a new object keeps the status its body has, though the kind has the subresource; Nodes do.
+    fn keeps_status_on_create(&self) -> bool {
+        false
+    }
+
+    /// What every request of this kind is warned of, because the kind is deprecated (rule U5).
+    fn deprecation(&self) -> Option<&'static str> {
+        None
     }
 
     /// Whether finalizers must be Kubernetes' own or have a domain; custom resources are only warned (rule B25).
@@ -164,6 +186,12 @@ pub(crate) trait Strategy: Sync + Send {
     fn field_values(&self, _object: &Object) -> Vec<(&'static str, String)> {
         Vec::new()
     }
+
+    /// The same, with labels that may come from a CRD; what callers ask.
+    fn selectable_fields(&self, object: &Object) -> Vec<(Text, String)> {
+        let values = self.field_values(object).into_iter();
+        values.map(|(label, value)| (Text::from(label), value)).collect()
+    }
 }
 
 /// The field labels a kind accepts, and how it refuses the others (rules F4 to F9).
@@ -182,5 +210,12 @@ pub(crate) enum FieldLabels {
         aliases: &'static [(&'static str, &'static str)],
         /// The text of a refusal, with `{}` for the label.
         refusal: &'static str,
+    },
+    /// These of a CRD's `selectableFields` too; others are `field label not supported: x`.
+    Custom {
+        /// The labels beside `metadata.name`.
+        labels: Vec<String>,
+        /// Whether `metadata.namespace` is accepted.
+        namespace: bool,
     },
 }

@@ -17,6 +17,10 @@ pub(crate) struct CustomResource {
     pub(crate) storage: Arc<CustomVersion>,
     /// Whether objects may be created: not while the CRD is being deleted (rule O14).
     pub(crate) accepts_creates: bool,
+    /// Whether the CRD has changed since it was created: objects may be of an older schema.
+    pub(crate) has_changed: bool,
+    /// The CRD's uid, generation and stage of life: rows made from equal ones serve alike.
+    pub(crate) definition: String,
 }
 
 /// One version of a custom resource.
@@ -74,6 +78,10 @@ const VERBS: [&str; 8] = [
 const VERBS_TERMINATING: [&str; 5] = ["delete", "deletecollection", "get", "list", "watch"];
 const VERBS_OF_SUBRESOURCES: [&str; 3] = ["get", "patch", "update"];
 
+fn generation_of(crd: &Object) -> i64 {
+    crd.metadata().and_then(|meta| meta.get("generation")).and_then(Value::as_i64).unwrap_or(0)
+}
+
 impl CustomResource {
     /// Reads a valid CRD; `None` where it lacks what validation demands. Serves nothing unless it is Established.
     pub(crate) fn parse(crd: &Object) -> Option<Self> {
@@ -122,6 +130,8 @@ impl CustomResource {
             served,
             storage: storage?,
             accepts_creates: !terminating,
+            definition: format!("{}/{}/{established}/{terminating}", crd.uid(), generation_of(crd)),
+            has_changed: generation_of(crd) > 1,
         })
     }
 
@@ -212,7 +222,8 @@ impl Reader<'_> {
         }
         let (group, kind) = (self.group, self.name("kind"));
         let warning = format!("{group}/{name} {kind} is deprecated");
-        Some(match self.preferred.filter(|it| *it != name) {
+        let is_newer = |it: &&str| version_rank(it) > version_rank(name);
+        Some(match self.preferred.filter(is_newer) {
             Some(preferred) => format!("{warning}; use {group}/{preferred} {kind}"),
             None => warning,
         })

@@ -1,13 +1,28 @@
 //! Custom resources: what a CustomResourceDefinition says, and the strategy of the objects it defines.
 
 pub(crate) mod schema;
+pub(crate) mod strategy;
 
+pub(crate) mod crd;
+pub(crate) mod decode;
 pub(crate) mod definition;
+pub(crate) mod scale;
 
+#[cfg(feature = "cel")]
+mod compile;
 mod default;
+mod embedded;
+#[cfg(feature = "cel")]
+mod engine;
 mod formats;
+mod metadata;
 mod number;
 mod path;
 mod pattern;
 mod prune;
+mod rules;
+mod unique;
 mod validate;
+
+#[cfg(test)]
+mod tests;

@@ -9,6 +9,8 @@ pub(super) enum Path<'a> {
     Field(&'a Path<'a>, &'a str),
     /// In an item of a list.
     Index(&'a Path<'a>, usize),
+    /// In an entry of a map, where it is written in brackets.
+    Key(&'a Path<'a>, &'a str),
 }
 
 impl<'a> Path<'a> {
@@ -18,6 +20,10 @@ impl<'a> Path<'a> {
 
     pub(super) fn index(&'a self, index: usize) -> Path<'a> {
         Path::Index(self, index)
+    }
+
+    pub(super) fn key(&'a self, key: &'a str) -> Path<'a> {
+        Path::Key(self, key)
     }
 
     pub(super) fn is_root(&self) -> bool {
@@ -40,6 +46,10 @@ impl<'a> Path<'a> {
                     out.push('.');
                 }
                 out.push_str(name);
+            }
+            Path::Key(parent, key) => {
+                parent.write(out);
+                out.push_str(&format!("[{key}]"));
             }
             Path::Index(parent, index) => {
                 parent.write(out);

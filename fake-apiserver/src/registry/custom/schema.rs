@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::formats::Format;
 use super::pattern::Pattern;
+use super::rules::Rule;
 use crate::registry::schema::builtin::object_meta;
 use crate::registry::schema::{Form, ListKeys, ListType, SchemaRef};
 
@@ -31,6 +32,7 @@ pub(crate) struct Structural {
     pub(super) list: ListKind,
     pub(super) is_atomic_map: bool,
     pub(super) checks: Checks,
+    pub(super) rules: Vec<Arc<Rule>>,
     /// What walks may skip, as nothing below has it.
     pub(super) below: Below,
 }
@@ -73,6 +75,7 @@ pub(super) struct Below {
     pub(super) defaults: bool,
     pub(super) embedded: bool,
     pub(super) unique_lists: bool,
+    pub(super) rules: bool,
 }
 
 /// The value validations of a node.
@@ -159,6 +162,11 @@ impl Structural {
         }
     }
 
+    /// Whether `name` is a field the schema declares, rather than an entry of a map.
+    pub(crate) fn declares(&self, name: &str) -> bool {
+        self.properties.contains_key(name) || (self.is_resource && is_meta_field(name))
+    }
+
     /// A node that says nothing but that anything goes is what apply calls a deduced type.
     fn as_schema(&self) -> SchemaRef<'_> {
         if self.kind.is_none() && self.preserves_unknown && self.properties.is_empty() {
@@ -166,11 +174,6 @@ impl Structural {
         } else {
             SchemaRef::Custom(self)
         }
-    }
-
-    /// Whether `name` is a property, rather than one of any other fields.
-    pub(crate) fn declares(&self, name: &str) -> bool {
-        self.properties.contains_key(name) || (self.is_resource && is_meta_field(name))
     }
 
     /// What sort of value this is to server-side apply.
@@ -258,6 +261,12 @@ impl Parser {
             .filter(|it| it.is_object())
             .map(|it| Box::new(self.node(it)));
         node.checks = self.checks(schema, &node);
+        let rules = schema.get("x-kubernetes-validations").and_then(Value::as_array);
+        node.rules = rules
+            .into_iter()
+            .flatten()
+            .map(|it| Arc::new(Rule::parse(it)))
+            .collect();
         node.below = Below::of(&node);
         node
     }
@@ -318,6 +327,7 @@ impl Below {
             defaults: node.default.is_some(),
             embedded: node.is_embedded,
             unique_lists: node.list != ListKind::Atomic,
+            rules: !node.rules.is_empty(),
         };
         let additional = match &node.additional {
             Additional::Schema(it) => Some(&**it),
@@ -327,6 +337,7 @@ impl Below {
             all.defaults |= child.below.defaults;
             all.embedded |= child.below.embedded;
             all.unique_lists |= child.below.unique_lists;
+            all.rules |= child.below.rules;
         }
         all
     }

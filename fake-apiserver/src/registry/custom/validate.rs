@@ -1,5 +1,7 @@
 //! Validation of a value against its schema, with the texts of the real server (rule O7) and ratcheting (rule O9).
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Number, Value};
 
 use super::number::{Problem, integer, is_whole, problems};
@@ -11,18 +13,69 @@ use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, FieldPath, quot
 /// already and has not changed is let through.
 pub(super) fn validate(schema: &Structural, value: &Value, old: Option<&Value>, base: &FieldPath) -> FieldErrors {
     let mut outcome = Outcome::default();
-    check(schema, value, old, &Path::Root, &mut outcome);
-    let mut errors = FieldErrors::new();
-    let mut seen: Vec<&str> = Vec::new();
-    for finding in &outcome.findings {
-        // The same text found twice is one error, whatever value it is about.
-        if seen.contains(&finding.text.as_str()) {
-            continue;
+    check(schema, value.into(), old.map(View::from), &Path::Root, &mut outcome);
+    outcome.into_errors(base)
+}
+
+/// Checks a whole object.
+pub(super) fn validate_object(
+    schema: &Structural,
+    object: &Map<String, Value>,
+    old: Option<&Map<String, Value>>,
+) -> FieldErrors {
+    let mut outcome = Outcome::default();
+    check(
+        schema,
+        View::Object(object),
+        old.map(View::Object),
+        &Path::Root,
+        &mut outcome,
+    );
+    outcome.into_errors(&FieldPath::root())
+}
+
+/// A value looked at; a whole object is none of `serde_json`'s values.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum View<'a> {
+    Null,
+    Bool(bool),
+    Number(&'a Number),
+    String(&'a str),
+    Array(&'a [Value]),
+    Object(&'a Map<String, Value>),
+}
+
+impl<'a> From<&'a Value> for View<'a> {
+    fn from(value: &'a Value) -> Self {
+        match value {
+            Value::Null => View::Null,
+            Value::Bool(value) => View::Bool(*value),
+            Value::Number(number) => View::Number(number),
+            Value::String(text) => View::String(text),
+            Value::Array(list) => View::Array(list),
+            Value::Object(map) => View::Object(map),
         }
-        seen.push(&finding.text);
-        errors.push(finding.field_error(base));
     }
-    errors
+}
+
+impl<'a> View<'a> {
+    pub(super) fn to_value(self) -> Value {
+        match self {
+            View::Null => Value::Null,
+            View::Bool(value) => Value::Bool(value),
+            View::Number(number) => Value::Number(number.clone()),
+            View::String(text) => Value::from(text),
+            View::Array(list) => Value::from(list),
+            View::Object(map) => Value::Object(map.clone()),
+        }
+    }
+
+    pub(super) fn get(self, name: &str) -> Option<&'a Value> {
+        match self {
+            View::Object(map) => map.get(name),
+            View::Null | View::Bool(_) | View::Number(_) | View::String(_) | View::Array(_) => None,
+        }
+    }
 }
 
 /// What the checks of a value came to.
@@ -73,6 +126,18 @@ impl Finding {
 }
 
 impl Outcome {
+    fn into_errors(self, base: &FieldPath) -> FieldErrors {
+        let mut errors = FieldErrors::new();
+        // The same text found twice is one error, whatever value it is about.
+        let mut seen: BTreeSet<&str> = BTreeSet::new();
+        for finding in &self.findings {
+            if seen.insert(&finding.text) {
+                errors.push(finding.field_error(base));
+            }
+        }
+        errors
+    }
+
     fn find(&mut self, path: String, kind: FieldErrorKind, value: Option<Value>, text: String) {
         let path = Some(path);
         self.findings.push(Finding {
@@ -118,22 +183,22 @@ impl Outcome {
     }
 }
 
-fn check(node: &Structural, value: &Value, old: Option<&Value>, path: &Path<'_>, out: &mut Outcome) {
+fn check(node: &Structural, value: View<'_>, old: Option<View<'_>>, path: &Path<'_>, out: &mut Outcome) {
     let before = out.findings.len();
     check_type(node, value, path, out);
-    if value.is_null() {
+    if value == View::Null {
         check_allowed(node, value, path, out);
     } else {
         out.matches += 3 + u32::from(node.kind.is_some() || node.int_or_string);
         check_junctors(node, value, path, out);
         match value {
-            Value::String(text) => check_string(node, text, path, out),
-            Value::Number(number) => check_number(node, number, path, out),
-            Value::Array(list) => check_list(node, list, old, path, out),
-            Value::Object(_) | Value::Bool(_) | Value::Null => {}
+            View::String(text) => check_string(node, text, path, out),
+            View::Number(number) => check_number(node, number, path, out),
+            View::Array(list) => check_list(node, list, old, path, out),
+            View::Object(_) | View::Bool(_) | View::Null => {}
         }
         check_allowed(node, value, path, out);
-        if let Value::Object(map) = value {
+        if let View::Object(map) = value {
             check_object(node, map, old, path, out);
         }
     }
@@ -142,7 +207,7 @@ fn check(node: &Structural, value: &Value, old: Option<&Value>, path: &Path<'_>,
     }
 }
 
-fn check_type(node: &Structural, value: &Value, path: &Path<'_>, out: &mut Outcome) {
+fn check_type(node: &Structural, value: View<'_>, path: &Path<'_>, out: &mut Outcome) {
     let names = if node.int_or_string {
         "integer,string"
     } else {
@@ -154,24 +219,24 @@ fn check_type(node: &Structural, value: &Value, path: &Path<'_>, out: &mut Outco
     };
     let format = node.checks.format.as_ref();
     let (kind, found_format) = match value {
-        Value::Null => {
+        View::Null => {
             if !names.is_empty() && !node.nullable {
                 out.type_invalid(path, names, "null");
             }
             return;
         }
-        Value::Bool(_) => (JsonType::Boolean, ""),
-        Value::String(_) => (JsonType::String, ""),
-        Value::Array(_) => (JsonType::Array, ""),
-        Value::Object(_) => (JsonType::Object, ""),
-        Value::Number(number) if integer(number).is_some() || number.is_u64() => (JsonType::Integer, "int64"),
-        Value::Number(_) => (JsonType::Number, "float64"),
+        View::Bool(_) => (JsonType::Boolean, ""),
+        View::String(_) => (JsonType::String, ""),
+        View::Array(_) => (JsonType::Array, ""),
+        View::Object(_) => (JsonType::Object, ""),
+        View::Number(number) if integer(number).is_some() || number.is_u64() => (JsonType::Integer, "int64"),
+        View::Number(_) => (JsonType::Number, "float64"),
     };
     if names.is_empty() && format.is_none() {
         return;
     }
     let whole = match value {
-        Value::Number(number) => kind == JsonType::Number && number.as_f64().is_some_and(is_whole),
+        View::Number(number) => kind == JsonType::Number && number.as_f64().is_some_and(is_whole),
         _ => false,
     };
     let fits = accepts(kind)
@@ -195,7 +260,7 @@ fn check_type(node: &Structural, value: &Value, path: &Path<'_>, out: &mut Outco
 }
 
 /// `anyOf`, `oneOf`, `allOf` and `not`. Inside them nothing is let through because it is unchanged.
-fn check_junctors(node: &Structural, value: &Value, path: &Path<'_>, out: &mut Outcome) {
+fn check_junctors(node: &Structural, value: View<'_>, path: &Path<'_>, out: &mut Outcome) {
     let checks = &node.checks;
     let branch = |schema: &Structural| {
         let mut outcome = Outcome::default();
@@ -312,12 +377,12 @@ fn check_number(node: &Structural, number: &Number, path: &Path<'_>, out: &mut O
     }
 }
 
-fn check_list(node: &Structural, list: &[Value], old: Option<&Value>, path: &Path<'_>, out: &mut Outcome) {
+fn check_list(node: &Structural, list: &[Value], old: Option<View<'_>>, path: &Path<'_>, out: &mut Outcome) {
     let checks = &node.checks;
     if let Some(items) = &node.items {
         for (index, item) in list.iter().enumerate() {
-            let old_item = old.and_then(|old| old_item(node, item, old));
-            check(items, item, old_item, &path.index(index), out);
+            let old_item = old.and_then(|old| old_item(node, index, item, old));
+            check(items, item.into(), old_item.map(View::from), &path.index(index), out);
         }
     }
     if let Some(least) = checks.min_items.filter(|least| (list.len() as u64) < *least) {
@@ -329,7 +394,13 @@ fn check_list(node: &Structural, list: &[Value], old: Option<&Value>, path: &Pat
     out.matches += 1;
 }
 
-fn check_object(node: &Structural, map: &Map<String, Value>, old: Option<&Value>, path: &Path<'_>, out: &mut Outcome) {
+fn check_object(
+    node: &Structural,
+    map: &Map<String, Value>,
+    old: Option<View<'_>>,
+    path: &Path<'_>,
+    out: &mut Outcome,
+) {
     let checks = &node.checks;
     if let Some(least) = checks.min_properties.filter(|least| (map.len() as u64) < *least) {
         out.invalid(
@@ -354,7 +425,7 @@ fn check_object(node: &Structural, map: &Map<String, Value>, old: Option<&Value>
         };
         let is_type_meta = path.is_root() && matches!(name.as_str(), "kind" | "apiVersion");
         let old_value = old.filter(|_| !is_type_meta).and_then(|old| old.get(name));
-        check(child, value, old_value, &path.field(name), out);
+        check(child, value.into(), old_value.map(View::from), &path.field(name), out);
     }
     for name in &checks.required {
         if !map.contains_key(name) {
@@ -366,7 +437,7 @@ fn check_object(node: &Structural, map: &Map<String, Value>, old: Option<&Value>
 }
 
 /// `enum`.
-fn check_allowed(node: &Structural, value: &Value, path: &Path<'_>, out: &mut Outcome) {
+fn check_allowed(node: &Structural, value: View<'_>, path: &Path<'_>, out: &mut Outcome) {
     let allowed = &node.checks.allowed;
     if allowed.is_empty() || allowed.iter().any(|it| is_same(it, value)) {
         return;
@@ -380,49 +451,50 @@ fn check_allowed(node: &Structural, value: &Value, path: &Path<'_>, out: &mut Ou
         "{path} in body should be one of\0supported values: {}",
         shown.join(", ")
     );
-    out.find(path, FieldErrorKind::NotSupported, Some(value.clone()), text);
+    out.find(path, FieldErrorKind::NotSupported, Some(value.to_value()), text);
 }
 
 /// Whether a value equals one of the schema's; `1` and `1.0` are equal, and null equals nothing.
-fn is_same(allowed: &Value, value: &Value) -> bool {
-    match (allowed, value) {
-        (Value::Null, _) => false,
-        (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64(),
-        _ => allowed == value,
+fn is_same(allowed: &Value, value: View<'_>) -> bool {
+    match (View::from(allowed), value) {
+        (View::Null, _) => false,
+        (View::Number(a), View::Number(b)) => a == b || a.as_f64() == b.as_f64(),
+        (allowed, value) => allowed == value,
     }
 }
 
 /// The stored item of a map-list with the keys of `item`. Items of other lists cannot be told apart over time.
-fn old_item<'a>(node: &Structural, item: &Value, old: &'a Value) -> Option<&'a Value> {
-    let ListKind::Map(keys) = &node.list else {
+pub(super) fn old_item<'a>(node: &Structural, index: usize, item: &Value, old: View<'a>) -> Option<&'a Value> {
+    let (ListKind::Map(keys), View::Array(old)) = (&node.list, old) else {
         return None;
     };
-    old.as_array()?
-        .iter()
-        .find(|it| keys.iter().all(|key| it.get(key) == item.get(key)))
+    let is_same = |it: &&Value| keys.iter().all(|key| it.get(key) == item.get(key));
+    // Mostly it is where it was.
+    old.get(index).filter(is_same).or_else(|| old.iter().find(is_same))
 }
 
 /// Whether nothing changed, as far as the schema lets the two values be compared: a field it does not know, or an
 /// item whose keys are new, counts as a change.
-fn is_unchanged(node: &Structural, value: &Value, old: &Value) -> bool {
+pub(super) fn is_unchanged(node: &Structural, value: View<'_>, old: View<'_>) -> bool {
     match (value, old) {
-        (Value::Object(map), Value::Object(old_map)) => {
+        (View::Object(map), View::Object(old_map)) => {
             map.len() == old_map.len()
                 && map.iter().all(|(name, value)| {
                     let child = node.child(name).zip(old_map.get(name));
-                    child.is_some_and(|(child, old)| is_unchanged(child, value, old))
+                    child.is_some_and(|(child, old)| is_unchanged(child, value.into(), old.into()))
                 })
         }
-        (Value::Array(list), Value::Array(old_list)) => match (&node.list, node.items.as_deref()) {
+        (View::Array(list), View::Array(old_list)) => match (&node.list, node.items.as_deref()) {
             (ListKind::Map(_), Some(items)) => {
-                list.len() == old_list.len()
-                    && list
-                        .iter()
-                        .all(|item| old_item(node, item, old).is_some_and(|old| is_unchanged(items, item, old)))
+                let is_unchanged = |(index, item): (usize, &Value)| {
+                    let old = old_item(node, index, item, old);
+                    old.is_some_and(|old| is_unchanged(items, item.into(), old.into()))
+                };
+                list.len() == old_list.len() && list.iter().enumerate().all(is_unchanged)
             }
             _ => list == old_list,
         },
-        _ => value == old,
+        (value, old) => value == old,
     }
 }
 

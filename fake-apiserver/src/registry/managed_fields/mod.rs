@@ -17,7 +17,6 @@ mod prune;
 mod conflict;
 mod last_applied;
 mod apply;
-mod body;
 mod scale;
 
 #[cfg(test)]
@@ -30,7 +29,6 @@ mod scale_tests;
 mod update_tests;
 
 pub(crate) use apply::apply;
-pub(crate) use body::{decode_apply_body, strict_error};
 pub(crate) use name::{manager_name, validate_field_manager};
 pub(crate) use scale::ScaleFields;
 pub(crate) use update::{restore_times, track_update};

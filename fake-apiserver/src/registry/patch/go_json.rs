@@ -6,6 +6,7 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
 use crate::api::field::quote;
+use crate::api::json::syntax_error;
 
 /// Parses a body; the error is Go's text, such as `unexpected end of JSON input`.
 pub(crate) fn parse_json(body: &[u8]) -> Result<Value, String> {
@@ -26,10 +27,10 @@ pub(crate) fn parse_with_duplicates(body: &[u8]) -> Result<(Value, Vec<String>),
     let value = value.and_then(|value| deserializer.end().map(|()| value));
     value
         .map(|value| (value, found))
-        .map_err(|error| match Scanner::new(body).scan() {
-            Err(text) => text,
-            Ok(()) if error.to_string().starts_with("recursion limit") => "exceeded max depth".to_owned(),
-            Ok(()) => error.to_string(),
+        .map_err(|error| match syntax_error(body) {
+            Some(text) => text,
+            None if error.to_string().starts_with("recursion limit") => "exceeded max depth".to_owned(),
+            None => error.to_string(),
         })
 }
 
@@ -128,211 +129,5 @@ impl<'de> Visitor<'de> for Reader<'_> {
         }
         self.path.truncate(length);
         Ok(Value::Object(fields))
-    }
-}
-
-/// Go's checker of JSON syntax, for its words only.
-struct Scanner<'a> {
-    body: &'a [u8],
-    at: usize,
-}
-
-const END: &str = "unexpected end of JSON input";
-
-/// The deepest nesting Go accepts.
-const GO_MAX_DEPTH: usize = 10_000;
-
-impl<'a> Scanner<'a> {
-    fn new(body: &'a [u8]) -> Self {
-        Self { body, at: 0 }
-    }
-
-    fn peek(&self) -> Option<u8> {
-        self.body.get(self.at).copied()
-    }
-
-    fn skip_space(&mut self) {
-        while matches!(self.peek(), Some(b' ' | b'\t' | b'\r' | b'\n')) {
-            self.at += 1;
-        }
-    }
-
-    /// The error at the current byte.
-    fn invalid(&self, context: &str) -> String {
-        match self.peek() {
-            Some(byte) => format!("invalid character {} {context}", quote_char(byte)),
-            None => END.to_owned(),
-        }
-    }
-
-    fn scan(mut self) -> Result<(), String> {
-        // Whether each open container is an object.
-        let mut open: Vec<bool> = Vec::new();
-        'value: loop {
-            self.skip_space();
-            match self.peek() {
-                Some(b'{') => {
-                    self.at += 1;
-                    self.skip_space();
-                    if self.peek() == Some(b'}') {
-                        self.at += 1;
-                    } else {
-                        open.push(true);
-                        self.key("looking for beginning of object key string")?;
-                        continue 'value;
-                    }
-                }
-                Some(b'[') => {
-                    self.at += 1;
-                    self.skip_space();
-                    if self.peek() == Some(b']') {
-                        self.at += 1;
-                    } else {
-                        open.push(false);
-                        continue 'value;
-                    }
-                }
-                _ => self.scalar()?,
-            }
-            if open.len() > GO_MAX_DEPTH {
-                return Err("exceeded max depth".to_owned());
-            }
-            loop {
-                self.skip_space();
-                match (open.last(), self.peek()) {
-                    (None, None) => return Ok(()),
-                    (None, Some(_)) => return Err(self.invalid("after top-level value")),
-                    (Some(_), Some(b',')) => {
-                        self.at += 1;
-                        if open.last() == Some(&true) {
-                            self.key("looking for beginning of object key string")?;
-                        }
-                        continue 'value;
-                    }
-                    (Some(true), Some(b'}')) | (Some(false), Some(b']')) => {
-                        self.at += 1;
-                        open.pop();
-                    }
-                    (Some(true), _) => return Err(self.invalid("after object key:value pair")),
-                    (Some(false), _) => return Err(self.invalid("after array element")),
-                }
-            }
-        }
-    }
-
-    fn key(&mut self, context: &str) -> Result<(), String> {
-        self.skip_space();
-        if self.peek() != Some(b'"') {
-            return Err(self.invalid(context));
-        }
-        self.string()?;
-        self.skip_space();
-        if self.peek() != Some(b':') {
-            return Err(self.invalid("after object key"));
-        }
-        self.at += 1;
-        Ok(())
-    }
-
-    fn scalar(&mut self) -> Result<(), String> {
-        match self.peek() {
-            Some(b'"') => self.string(),
-            Some(b't') => self.literal("true"),
-            Some(b'f') => self.literal("false"),
-            Some(b'n') => self.literal("null"),
-            Some(b'-' | b'0'..=b'9') => self.number(),
-            _ => Err(self.invalid("looking for beginning of value")),
-        }
-    }
-
-    fn string(&mut self) -> Result<(), String> {
-        self.at += 1;
-        loop {
-            match self.peek() {
-                Some(b'"') => {
-                    self.at += 1;
-                    return Ok(());
-                }
-                Some(b'\\') => {
-                    self.at += 1;
-                    match self.peek() {
-                        Some(b'b' | b'f' | b'n' | b'r' | b't' | b'\\' | b'/' | b'"') => self.at += 1,
-                        Some(b'u') => {
-                            for _ in 0..4 {
-                                self.at += 1;
-                                if !self.peek().is_some_and(|it| it.is_ascii_hexdigit()) {
-                                    return Err(self.invalid("in \\u hexadecimal character escape"));
-                                }
-                            }
-                            self.at += 1;
-                        }
-                        _ => return Err(self.invalid("in string escape code")),
-                    }
-                }
-                Some(0..=0x1f) | None => return Err(self.invalid("in string literal")),
-                Some(_) => self.at += 1,
-            }
-        }
-    }
-
-    fn literal(&mut self, word: &str) -> Result<(), String> {
-        for (i, expected) in word.bytes().enumerate() {
-            if self.peek() != Some(expected) && i > 0 {
-                let context = format!("in literal {word} (expecting {})", quote_char(expected));
-                return Err(self.invalid(&context));
-            }
-            self.at += 1;
-        }
-        Ok(())
-    }
-
-    fn digits(&mut self) {
-        while self.peek().is_some_and(|it| it.is_ascii_digit()) {
-            self.at += 1;
-        }
-    }
-
-    fn number(&mut self) -> Result<(), String> {
-        if self.peek() == Some(b'-') {
-            self.at += 1;
-            if !self.peek().is_some_and(|it| it.is_ascii_digit()) {
-                return Err(self.invalid("in numeric literal"));
-            }
-        }
-        if self.peek() == Some(b'0') {
-            self.at += 1;
-        } else {
-            self.digits();
-        }
-        if self.peek() == Some(b'.') {
-            self.at += 1;
-            if !self.peek().is_some_and(|it| it.is_ascii_digit()) {
-                return Err(self.invalid("after decimal point in numeric literal"));
-            }
-            self.digits();
-        }
-        if matches!(self.peek(), Some(b'e' | b'E')) {
-            self.at += 1;
-            if matches!(self.peek(), Some(b'+' | b'-')) {
-                self.at += 1;
-            }
-            if !self.peek().is_some_and(|it| it.is_ascii_digit()) {
-                return Err(self.invalid("in exponent of numeric literal"));
-            }
-            self.digits();
-        }
-        Ok(())
-    }
-}
-
-/// A byte as Go quotes the character that starts with it.
-fn quote_char(byte: u8) -> String {
-    match byte {
-        b'\'' => "'\\''".to_owned(),
-        b'"' => "'\"'".to_owned(),
-        byte => {
-            let quoted = quote(&char::from(byte).to_string());
-            format!("'{}'", &quoted[1..quoted.len() - 1])
-        }
     }
 }

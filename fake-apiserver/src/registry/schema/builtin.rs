@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::table::{FIELDS, KINDS, SHAPES, STRUCTS};
+use super::table::{FIELDS, KINDS, SHAPES, STRUCTS, UNSERVED};
 use super::{Form, ListKeys, ListType, PatchStrategy, Unset};
 
 /// The type of one value, as one place in the API uses it: a row of the generated table.
@@ -72,10 +72,13 @@ pub(crate) struct Field {
     name: &'static str,
     shape: u16,
     flags: u8,
+    /// Field numbers that lead to it in the protobuf message, a byte each, the outermost highest.
+    protobuf: u32,
 }
 
 // Flags of a shape.
 pub(super) const ATOMIC: u8 = 1;
+pub(super) const WRAPPED: u8 = 2;
 // Flags of a field.
 pub(super) const REQUIRED: u8 = 1;
 pub(super) const POINTER: u8 = 2;
@@ -136,8 +139,18 @@ pub(super) const fn structure(
     }
 }
 
-pub(super) const fn field(name: &'static str, shape: u16, flags: u8) -> Field {
-    Field { name, shape, flags }
+pub(super) const fn field(name: &'static str, shape: u16, flags: u8, protobuf: u32) -> Field {
+    Field {
+        name,
+        shape,
+        flags,
+        protobuf,
+    }
+}
+
+/// Whether the server knows a kind in a version that it does not serve.
+pub(crate) fn is_unserved(group: &str, version: &str, kind: &str) -> bool {
+    UNSERVED.binary_search(&(group, version, kind)).is_ok()
 }
 
 /// The shape of the objects of a built-in kind.
@@ -188,6 +201,18 @@ impl Field {
     /// The type of its value.
     pub(crate) fn shape(&self) -> &'static Shape {
         &SHAPES[usize::from(self.shape)]
+    }
+
+    /// Where the field stands in the protobuf message, seen from the message that `prefix` leads to: its number there,
+    /// and whether it is the field itself rather than an inlined struct, which is a message of its own.
+    pub(crate) fn protobuf(&self, prefix: u32) -> Option<(u8, bool)> {
+        let len = |path: u32| 4 - path.leading_zeros() / 8;
+        let deeper = len(self.protobuf).checked_sub(len(prefix)).filter(|&it| it > 0)?;
+        if self.protobuf.checked_shr(8 * deeper).unwrap_or(0) != prefix {
+            return None;
+        }
+        let [.., number] = (self.protobuf >> (8 * (deeper - 1))).to_be_bytes();
+        Some((number, deeper == 1))
     }
 
     /// Whether the OpenAPI document demands it.
@@ -289,6 +314,11 @@ impl Shape {
         self.flags & ATOMIC != 0
     }
 
+    /// Whether a list is a message of its own in protobuf.
+    pub(crate) fn is_wrapped(&self) -> bool {
+        self.flags & WRAPPED != 0
+    }
+
     /// The shape of a list's items.
     pub(crate) fn items(&'static self) -> Option<&'static Shape> {
         match self.kind {
@@ -301,6 +331,16 @@ impl Shape {
     pub(crate) fn values(&'static self) -> Option<&'static Shape> {
         match self.kind {
             Kind::Map(index) => SHAPES.get(usize::from(index)),
+            _ => None,
+        }
+    }
+
+    /// The shape of the schema that a part of a CRD's schema may be.
+    pub(crate) fn alternative(&self) -> Option<&'static Shape> {
+        match self.kind {
+            Kind::SchemaOrArray(index) | Kind::SchemaOrBool(index) | Kind::SchemaOrStrings(index) => {
+                SHAPES.get(usize::from(index))
+            }
             _ => None,
         }
     }

@@ -1,0 +1,247 @@
+//! What is wrong with a text that is not JSON, in the words of Go's decoder, which clients see in messages.
+
+/// The error Go's `encoding/json` reports for `text`; `None` if it is one well-formed JSON value.
+///
+/// ```
+/// use fake_apiserver::api::json::syntax_error;
+///
+/// assert_eq!(syntax_error(b"{\"a\":1}"), None);
+/// assert_eq!(syntax_error(b"").unwrap(), "unexpected end of JSON input");
+/// assert_eq!(syntax_error(b"[1 2]").unwrap(), "invalid character '2' after array element");
+/// ```
+pub fn syntax_error(text: &[u8]) -> Option<String> {
+    let mut scan = Scan { text, at: 0 };
+    scan.document().err()
+}
+
+/// Nesting beyond which Go gives up.
+const DEPTH_MAX: usize = 10_000;
+
+struct Scan<'a> {
+    text: &'a [u8],
+    at: usize,
+}
+
+/// What a container waits for.
+enum Open {
+    Array,
+    Object,
+}
+
+impl Scan<'_> {
+    /// The next byte after white space.
+    fn peek(&mut self) -> Option<u8> {
+        while matches!(self.text.get(self.at), Some(b' ' | b'\t' | b'\r' | b'\n')) {
+            self.at += 1;
+        }
+        self.text.get(self.at).copied()
+    }
+
+    fn unexpected(&self, context: &str) -> String {
+        let Some(byte) = self.text.get(self.at) else {
+            return "unexpected end of JSON input".to_owned();
+        };
+        let shown = match byte {
+            b'\'' => "'\\''".to_owned(),
+            b'"' => "'\"'".to_owned(),
+            b'\\' => "'\\\\'".to_owned(),
+            b'\n' => "'\\n'".to_owned(),
+            b'\r' => "'\\r'".to_owned(),
+            b'\t' => "'\\t'".to_owned(),
+            0x20..=0x7e => format!("'{}'", char::from(*byte)),
+            0x80..=0xff if char::from(*byte).is_alphanumeric() => format!("'{}'", char::from(*byte)),
+            other => format!("'\\x{other:02x}'"),
+        };
+        format!("invalid character {shown} {context}")
+    }
+
+    /// One value and nothing behind it. A stack of open containers stands in for recursion: the depth is the client's.
+    fn document(&mut self) -> Result<(), String> {
+        let mut open: Vec<Open> = Vec::new();
+        loop {
+            // A value begins here.
+            match self.peek() {
+                Some(b'{') => {
+                    self.at += 1;
+                    if self.peek() == Some(b'}') {
+                        self.at += 1;
+                    } else {
+                        self.key()?;
+                        open.push(Open::Object);
+                        self.bound(&open)?;
+                        continue;
+                    }
+                }
+                Some(b'[') => {
+                    self.at += 1;
+                    if self.peek() == Some(b']') {
+                        self.at += 1;
+                    } else {
+                        open.push(Open::Array);
+                        self.bound(&open)?;
+                        continue;
+                    }
+                }
+                Some(b'"') => self.string()?,
+                Some(b'-' | b'0'..=b'9') => self.number()?,
+                Some(b't') => self.literal("true")?,
+                Some(b'f') => self.literal("false")?,
+                Some(b'n') => self.literal("null")?,
+                _ => return Err(self.unexpected("looking for beginning of value")),
+            }
+            // A value has ended: close what it closes, then expect the next one.
+            loop {
+                match (open.last(), self.peek()) {
+                    (None, None) => return Ok(()),
+                    (None, Some(_)) => return Err(self.unexpected("after top-level value")),
+                    (Some(Open::Array), Some(b',')) => {
+                        self.at += 1;
+                        break;
+                    }
+                    (Some(Open::Object), Some(b',')) => {
+                        self.at += 1;
+                        self.peek();
+                        self.key()?;
+                        break;
+                    }
+                    (Some(Open::Array), Some(b']')) | (Some(Open::Object), Some(b'}')) => {
+                        self.at += 1;
+                        open.pop();
+                    }
+                    (Some(Open::Array), _) => return Err(self.unexpected("after array element")),
+                    (Some(Open::Object), _) => return Err(self.unexpected("after object key:value pair")),
+                }
+            }
+        }
+    }
+
+    fn bound(&self, open: &[Open]) -> Result<(), String> {
+        if open.len() > DEPTH_MAX {
+            Err("exceeded max depth".to_owned())
+        } else {
+            Ok(())
+        }
+    }
+
+    /// A key and its colon.
+    fn key(&mut self) -> Result<(), String> {
+        if self.peek() != Some(b'"') {
+            return Err(self.unexpected("looking for beginning of object key string"));
+        }
+        self.string()?;
+        if self.peek() != Some(b':') {
+            return Err(self.unexpected("after object key"));
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    fn string(&mut self) -> Result<(), String> {
+        self.at += 1;
+        loop {
+            match self.text.get(self.at) {
+                Some(b'"') => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                Some(b'\\') => {
+                    self.at += 1;
+                    match self.text.get(self.at) {
+                        Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.at += 1,
+                        Some(b'u') => {
+                            self.at += 1;
+                            for _ in 0..4 {
+                                if !self.text.get(self.at).is_some_and(u8::is_ascii_hexdigit) {
+                                    return Err(self.unexpected("in \\u hexadecimal character escape"));
+                                }
+                                self.at += 1;
+                            }
+                        }
+                        _ => return Err(self.unexpected("in string escape code")),
+                    }
+                }
+                Some(0..0x20) | None => return Err(self.unexpected("in string literal")),
+                Some(_) => self.at += 1,
+            }
+        }
+    }
+
+    fn digits(&mut self, context: &str) -> Result<(), String> {
+        if !self.text.get(self.at).is_some_and(u8::is_ascii_digit) {
+            return Err(self.unexpected(context));
+        }
+        while self.text.get(self.at).is_some_and(u8::is_ascii_digit) {
+            self.at += 1;
+        }
+        Ok(())
+    }
+
+    fn number(&mut self) -> Result<(), String> {
+        if self.text.get(self.at) == Some(&b'-') {
+            self.at += 1;
+        }
+        if self.text.get(self.at) == Some(&b'0') {
+            self.at += 1;
+        } else {
+            self.digits("in numeric literal")?;
+        }
+        if self.text.get(self.at) == Some(&b'.') {
+            self.at += 1;
+            self.digits("after decimal point in numeric literal")?;
+        }
+        if matches!(self.text.get(self.at), Some(b'e' | b'E')) {
+            self.at += 1;
+            if matches!(self.text.get(self.at), Some(b'+' | b'-')) {
+                self.at += 1;
+            }
+            self.digits("in exponent of numeric literal")?;
+        }
+        Ok(())
+    }
+
+    fn literal(&mut self, word: &str) -> Result<(), String> {
+        for expected in word.bytes() {
+            if self.text.get(self.at) != Some(&expected) {
+                let context = format!("in literal {word} (expecting '{}')", char::from(expected));
+                return Err(self.unexpected(&context));
+            }
+            self.at += 1;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("{\"a\"", "unexpected end of JSON input")]
+    #[case("{\"a\" 1}", "invalid character '1' after object key")]
+    #[case("{\"a\":1 \"b\"", "invalid character '\"' after object key:value pair")]
+    #[case("{,", "invalid character ',' looking for beginning of object key string")]
+    #[case("nope", "invalid character 'o' in literal null (expecting 'u')")]
+    #[case("x", "invalid character 'x' looking for beginning of value")]
+    #[case("1 1", "invalid character '1' after top-level value")]
+    #[case("\"\\x\"", "invalid character 'x' in string escape code")]
+    fn names_what_is_wrong(#[case] text: &str, #[case] want: &str) {
+        assert_eq!(syntax_error(text.as_bytes()).as_deref(), Some(want));
+    }
+
+    proptest! {
+        /// It accepts what serde_json accepts, and the other way round but for numbers and UTF-8, which are later checks.
+        #[test]
+        fn agrees_with_the_parser(text in "[\\[\\]{}:,\"a1 .e-]{0,12}") {
+            let parsed: Result<serde::de::IgnoredAny, _> = serde_json::from_str(&text);
+            prop_assert_eq!(syntax_error(text.as_bytes()).is_none(), parsed.is_ok(), "{}", text);
+        }
+
+        #[test]
+        fn never_panics(text in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = syntax_error(&text);
+        }
+    }
+}

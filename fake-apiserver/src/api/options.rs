@@ -1,0 +1,420 @@
+//! The options of a request, as its query string and the body of a delete spell them.
+
+use serde_json::Value;
+
+use super::field::{FieldErrors, FieldPath};
+use super::resource::GroupKind;
+use super::selector::{FieldSelector, LabelSelector};
+use super::status::Status;
+
+/// The parameters of a query string, decoded, in order.
+#[derive(Clone, Debug, Default)]
+pub struct Query(Vec<(String, String)>);
+
+impl Query {
+    /// Reads a query string. A `+` is a space; a broken escape stands for itself.
+    pub fn parse(query: Option<&str>) -> Self {
+        let Some(query) = query.filter(|it| !it.is_empty()) else {
+            return Self::default();
+        };
+        let decode = |text: &str| {
+            let spaced = text.replace('+', " ");
+            percent_encoding::percent_decode_str(&spaced)
+                .decode_utf8_lossy()
+                .into_owned()
+        };
+        let pairs = query.split('&').filter(|it| !it.is_empty()).map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (decode(name), decode(value))
+        });
+        Self(pairs.collect())
+    }
+
+    /// The first value of a parameter.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0
+            .iter()
+            .find(|(it, _)| it == name)
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// All values of a parameter.
+    pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.0
+            .iter()
+            .filter(move |(it, _)| it == name)
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// A truth value as Kubernetes reads one: absent, `false` and `0` are false, anything else is true (rule A34).
+    pub fn flag(&self, name: &str) -> Option<bool> {
+        self.get(name).map(|value| !matches!(value, "false" | "0"))
+    }
+
+    fn integer(&self, name: &str) -> Result<Option<i64>, Status> {
+        let Some(text) = self.get(name) else { return Ok(None) };
+        text.parse().map(Some).map_err(|error: std::num::ParseIntError| {
+            let why = match error.kind() {
+                std::num::IntErrorKind::PosOverflow | std::num::IntErrorKind::NegOverflow => "value out of range",
+                _ => "invalid syntax",
+            };
+            Status::bad_request(format!(
+                "strconv.ParseInt: parsing {}: {why}",
+                super::field::quote(text)
+            ))
+        })
+    }
+}
+
+fn meta_kind(kind: &'static str) -> GroupKind {
+    GroupKind {
+        group: "meta.k8s.io".into(),
+        kind: kind.into(),
+    }
+}
+
+fn refuse(kind: &'static str, errors: &FieldErrors) -> Result<(), Status> {
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(Status::invalid(&meta_kind(kind), "", errors))
+    }
+}
+
+/// `resourceVersionMatch`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VersionMatch {
+    /// At least as new.
+    NotOlderThan,
+    /// Exactly that state.
+    Exact,
+}
+
+/// Options of list, watch and deletecollection.
+#[derive(Clone, Debug, Default)]
+pub struct ListOptions {
+    /// `labelSelector`
+    pub labels: LabelSelector,
+    /// `fieldSelector`
+    pub fields: FieldSelector,
+    /// `resourceVersion` as given; empty if absent.
+    pub resource_version: String,
+    /// `resourceVersionMatch`
+    pub version_match: Option<VersionMatch>,
+    /// `limit`; 0 for none.
+    pub limit: usize,
+    /// `continue`; empty if absent.
+    pub continue_token: String,
+    /// `watch`
+    pub watch: bool,
+    /// `allowWatchBookmarks`
+    pub allow_watch_bookmarks: bool,
+    /// `sendInitialEvents`
+    pub send_initial_events: Option<bool>,
+    /// `timeoutSeconds`; 0 for none.
+    pub timeout_seconds: u64,
+}
+
+impl ListOptions {
+    /// Reads and checks the options (rules A34, D3, E5). `watch` says whether the path or method already decides.
+    pub fn parse(query: &Query, watch: bool) -> Result<Self, Status> {
+        let watch = watch || query.flag("watch").unwrap_or(false);
+        let text = |name| query.get(name).unwrap_or_default().to_owned();
+        let limit = query.integer("limit")?.unwrap_or(0);
+        let timeout_seconds = query.integer("timeoutSeconds")?.unwrap_or(0);
+        let labels =
+            LabelSelector::parse(query.get("labelSelector").unwrap_or_default()).map_err(Status::bad_request)?;
+        let fields =
+            FieldSelector::parse(query.get("fieldSelector").unwrap_or_default()).map_err(Status::bad_request)?;
+        let version_match = query.get("resourceVersionMatch").unwrap_or_default();
+        let mut options = Self {
+            labels,
+            fields,
+            resource_version: text("resourceVersion"),
+            version_match: None,
+            limit: usize::try_from(limit).unwrap_or(0),
+            continue_token: text("continue"),
+            watch,
+            allow_watch_bookmarks: query.flag("allowWatchBookmarks").unwrap_or(false),
+            send_initial_events: query.flag("sendInitialEvents"),
+            timeout_seconds: u64::try_from(timeout_seconds).unwrap_or(0),
+        };
+        // Since watch-list is on, a watch from nothing or "0" means: the initial state, then what follows (rule E4).
+        let mut version_match = version_match;
+        if watch
+            && matches!(options.resource_version.as_str(), "" | "0")
+            && version_match.is_empty()
+            && options.send_initial_events.is_none()
+        {
+            options.send_initial_events = Some(true);
+            version_match = "NotOlderThan";
+        }
+        options.check(version_match)?;
+        options.version_match = match version_match {
+            "Exact" => Some(VersionMatch::Exact),
+            "NotOlderThan" => Some(VersionMatch::NotOlderThan),
+            _ => None,
+        };
+        Ok(options)
+    }
+
+    fn check(&self, version_match: &str) -> Result<(), Status> {
+        let mut errors = FieldErrors::new();
+        let path = || FieldPath::new("resourceVersionMatch");
+        if self.watch {
+            self.check_watch(version_match, &mut errors);
+            return refuse("ListOptions", &errors);
+        }
+        if !version_match.is_empty() {
+            if self.resource_version.is_empty() {
+                errors.forbidden(
+                    path(),
+                    "resourceVersionMatch is forbidden unless resourceVersion is provided",
+                );
+            }
+            if !self.continue_token.is_empty() {
+                errors.forbidden(path(), "resourceVersionMatch is forbidden when continue is provided");
+            }
+            if !matches!(version_match, "Exact" | "NotOlderThan") {
+                errors.not_supported(path(), version_match, &["Exact", "NotOlderThan", ""]);
+            }
+            if version_match == "Exact" && self.resource_version == "0" {
+                errors.forbidden(
+                    path(),
+                    "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+                );
+            }
+        }
+        if self.send_initial_events.is_some() {
+            errors.forbidden(
+                FieldPath::new("sendInitialEvents"),
+                "sendInitialEvents is forbidden for list",
+            );
+        }
+        refuse("ListOptions", &errors)
+    }
+
+    fn check_watch(&self, version_match: &str, errors: &mut FieldErrors) {
+        let path = || FieldPath::new("resourceVersionMatch");
+        if self.send_initial_events.is_some() && version_match != "NotOlderThan" {
+            let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+            errors.forbidden(path(), why);
+        }
+        if version_match.is_empty() {
+            return;
+        }
+        if self.send_initial_events.is_none() {
+            let why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+            errors.forbidden(path(), why);
+        }
+        if version_match != "NotOlderThan" {
+            errors.not_supported(path(), version_match, &["NotOlderThan"]);
+        }
+        if !self.continue_token.is_empty() {
+            errors.forbidden(path(), "resourceVersionMatch is forbidden when continue is provided");
+        }
+    }
+}
+
+/// `fieldValidation`: what happens to fields the type does not know (rules L1 to L5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FieldValidation {
+    /// They are dropped silently.
+    Ignore,
+    /// They are dropped with a `Warning` header; the default.
+    #[default]
+    Warn,
+    /// The request is refused.
+    Strict,
+}
+
+/// Options of create, update, patch and apply.
+#[derive(Clone, Debug, Default)]
+pub struct WriteOptions {
+    /// `dryRun=All`
+    pub dry_run: bool,
+    /// `fieldManager`
+    pub field_manager: Option<String>,
+    /// `fieldValidation`
+    pub field_validation: FieldValidation,
+    /// `force`, for apply alone.
+    pub force: Option<bool>,
+}
+
+/// Which kind of write the options belong to; each has its own name in errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteKind {
+    /// POST
+    Create,
+    /// PUT
+    Update,
+    /// PATCH, and whether it is server-side apply.
+    Patch {
+        /// `application/apply-patch+yaml`
+        apply: bool,
+    },
+}
+
+impl WriteOptions {
+    /// Reads and checks the options (rules G9, H1, K2, L5).
+    pub fn parse(query: &Query, kind: WriteKind) -> Result<Self, Status> {
+        let mut errors = FieldErrors::new();
+        let (name, apply) = match kind {
+            WriteKind::Create => ("CreateOptions", false),
+            WriteKind::Update => ("UpdateOptions", false),
+            WriteKind::Patch { apply } => ("PatchOptions", apply),
+        };
+        let force = query.flag("force");
+        let manager = query.get("fieldManager").filter(|it| !it.is_empty());
+        if matches!(kind, WriteKind::Patch { .. }) && !apply && force.is_some() {
+            errors.forbidden(FieldPath::new("force"), "may not be specified for non-apply patch");
+        }
+        match manager {
+            Some(manager) => check_manager(manager, &mut errors),
+            None if apply => errors.required(FieldPath::new("fieldManager"), "is required for apply patch"),
+            None => {}
+        }
+        let dry_run = check_dry_run(query.all("dryRun").collect(), &mut errors);
+        let field_validation = match query.get("fieldValidation").unwrap_or_default() {
+            "" | "Warn" => FieldValidation::Warn,
+            "Ignore" => FieldValidation::Ignore,
+            "Strict" => FieldValidation::Strict,
+            other => {
+                errors.not_supported(
+                    FieldPath::new("fieldValidation"),
+                    other,
+                    &["", "Ignore", "Strict", "Warn"],
+                );
+                FieldValidation::Warn
+            }
+        };
+        refuse(name, &errors)?;
+        Ok(Self {
+            dry_run,
+            field_manager: manager.map(str::to_owned),
+            field_validation,
+            force,
+        })
+    }
+}
+
+fn check_manager(manager: &str, errors: &mut FieldErrors) {
+    let path = || FieldPath::new("fieldManager");
+    if manager.len() > 128 {
+        errors.too_long(path(), 128);
+    }
+    for (index, c) in manager.chars().enumerate() {
+        if c.is_control() {
+            errors.invalid(
+                path(),
+                manager,
+                format!("invalid character {c:?} (at position {index})"),
+            );
+            return;
+        }
+    }
+}
+
+fn check_dry_run(values: Vec<&str>, errors: &mut FieldErrors) -> bool {
+    if values.iter().any(|it| *it != "All") {
+        errors.not_supported(FieldPath::new("dryRun"), Value::from(values), &["All"]);
+        return false;
+    }
+    !values.is_empty()
+}
+
+/// Options of delete and deletecollection, from the body if it has one, else from the query (rule B22).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeleteOptions {
+    /// `gracePeriodSeconds`
+    pub grace_period_seconds: Option<i64>,
+    /// `preconditions.uid`
+    pub uid: Option<String>,
+    /// `preconditions.resourceVersion`
+    pub resource_version: Option<String>,
+    /// `orphanDependents`, deprecated.
+    pub orphan_dependents: Option<bool>,
+    /// `propagationPolicy`
+    pub propagation_policy: Option<PropagationPolicy>,
+    /// `dryRun=All`
+    pub dry_run: bool,
+}
+
+/// `propagationPolicy`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PropagationPolicy {
+    /// Dependents stay.
+    Orphan,
+    /// Dependents go later.
+    Background,
+    /// Dependents go first.
+    Foreground,
+}
+
+impl DeleteOptions {
+    /// Options given as parameters.
+    pub fn from_query(query: &Query) -> Result<Self, Status> {
+        let options = Self {
+            grace_period_seconds: query.integer("gracePeriodSeconds")?,
+            orphan_dependents: query.flag("orphanDependents"),
+            ..Self::default()
+        };
+        options.checked(
+            query.get("propagationPolicy").filter(|it| !it.is_empty()),
+            query.all("dryRun").collect(),
+        )
+    }
+
+    /// Options given as a body that has been found to be an object with the right kind and types.
+    pub fn from_body(body: &Value) -> Result<Self, Status> {
+        let text = |path: &str| body.pointer(path).and_then(Value::as_str);
+        let options = Self {
+            grace_period_seconds: body.get("gracePeriodSeconds").and_then(Value::as_i64),
+            uid: text("/preconditions/uid").map(str::to_owned),
+            resource_version: text("/preconditions/resourceVersion").map(str::to_owned),
+            orphan_dependents: body.get("orphanDependents").and_then(Value::as_bool),
+            ..Self::default()
+        };
+        let dry_run = body.get("dryRun").and_then(Value::as_array);
+        let dry_run = dry_run.into_iter().flatten().filter_map(Value::as_str).collect();
+        options.checked(text("/propagationPolicy"), dry_run)
+    }
+
+    fn checked(mut self, policy: Option<&str>, dry_run: Vec<&str>) -> Result<Self, Status> {
+        let mut errors = FieldErrors::new();
+        let path = || FieldPath::new("propagationPolicy");
+        if let (Some(policy), Some(_)) = (policy, self.orphan_dependents) {
+            errors.invalid(
+                path(),
+                policy,
+                "orphanDependents and deletionPropagation cannot be both set",
+            );
+        }
+        self.propagation_policy = match policy {
+            None => None,
+            Some("Orphan") => Some(PropagationPolicy::Orphan),
+            Some("Background") => Some(PropagationPolicy::Background),
+            Some("Foreground") => Some(PropagationPolicy::Foreground),
+            Some(other) => {
+                errors.not_supported(path(), other, &["Foreground", "Background", "Orphan", "nil"]);
+                None
+            }
+        };
+        self.dry_run = check_dry_run(dry_run, &mut errors);
+        refuse("DeleteOptions", &errors)?;
+        Ok(self)
+    }
+}
+
+/// What the body of a PATCH is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PatchKind {
+    /// `application/json-patch+json`
+    Json,
+    /// `application/merge-patch+json`
+    Merge,
+    /// `application/strategic-merge-patch+json`; built-ins alone have it.
+    Strategic,
+    /// `application/apply-patch+yaml`
+    Apply,
+}

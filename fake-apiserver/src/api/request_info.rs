@@ -1,0 +1,159 @@
+//! `RequestInfo`: what a request is about, read off its path and method (rule A26).
+
+use super::resource::Text;
+
+/// What a request asks to be done. The names are those of RBAC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Verb {
+    /// GET of one object.
+    Get,
+    /// GET of a collection.
+    List,
+    /// GET of a collection with `watch=true`.
+    Watch,
+    /// POST.
+    Create,
+    /// PUT.
+    Update,
+    /// PATCH.
+    Patch,
+    /// DELETE of one object.
+    Delete,
+    /// DELETE of a collection.
+    DeleteCollection,
+}
+
+impl Verb {
+    /// As RBAC and discovery spell it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::List => "list",
+            Self::Watch => "watch",
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Patch => "patch",
+            Self::Delete => "delete",
+            Self::DeleteCollection => "deletecollection",
+        }
+    }
+}
+
+impl std::fmt::Display for Verb {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A request for a resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestInfo {
+    /// What is asked.
+    pub verb: Verb,
+    /// API group; empty for core.
+    pub group: Text,
+    /// Version.
+    pub version: Text,
+    /// Plural resource.
+    pub resource: Text,
+    /// Subresource, such as `status`; empty for the resource itself.
+    pub subresource: String,
+    /// Namespace; empty for objects of the cluster and for requests over all namespaces.
+    pub namespace: String,
+    /// Name; empty for a collection.
+    pub name: String,
+}
+
+/// A path below `/api` or `/apis`, taken apart. Nothing has been looked up yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResourcePath<'a> {
+    /// API group; empty for core.
+    pub group: &'a str,
+    /// Version.
+    pub version: &'a str,
+    /// Whether the path has the legacy `/watch/` prefix.
+    pub legacy_watch: bool,
+    /// Namespace; empty if the path names none.
+    pub namespace: &'a str,
+    /// Plural resource.
+    pub resource: &'a str,
+    /// Name; empty for a collection.
+    pub name: &'a str,
+    /// What follows the name, without the slash.
+    pub subresource: &'a str,
+}
+
+impl<'a> ResourcePath<'a> {
+    /// Takes apart `/api/v1/…` and `/apis/G/V/…`; `None` if the path is too short to name a resource or no such path.
+    pub fn parse(path: &'a str) -> Option<Self> {
+        let path = path.strip_suffix('/').unwrap_or(path);
+        let (group, rest) = if let Some(rest) = path.strip_prefix("/api/") {
+            ("", rest)
+        } else {
+            path.strip_prefix("/apis/")?.split_once('/')?
+        };
+        let (version, mut rest) = rest.split_once('/')?;
+        let legacy_watch = rest.starts_with("watch/");
+        if legacy_watch {
+            rest = &rest["watch/".len()..];
+        }
+        let mut namespace = "";
+        if let Some(inside) = rest.strip_prefix("namespaces/")
+            && let Some((name, below)) = inside.split_once('/')
+            // Of a namespace itself there are only these two subresources (rule A26).
+            && !matches!(below, "status" | "finalize")
+        {
+            (namespace, rest) = (name, below);
+            if namespace.is_empty() {
+                return None;
+            }
+        }
+        let (resource, rest) = rest.split_once('/').unwrap_or((rest, ""));
+        let (name, subresource) = rest.split_once('/').unwrap_or((rest, ""));
+        if version.is_empty() || resource.is_empty() || (name.is_empty() && !subresource.is_empty()) {
+            return None;
+        }
+        Some(Self {
+            group,
+            version,
+            legacy_watch,
+            namespace,
+            resource,
+            name,
+            subresource,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("/api/v1/pods", "|v1||pods||")]
+    #[case("/api/v1/namespaces/a/pods/b/status", "|v1|a|pods|b|status")]
+    #[case("/api/v1/namespaces", "|v1||namespaces||")]
+    #[case("/api/v1/namespaces/a", "|v1||namespaces|a|")]
+    #[case("/api/v1/namespaces/a/finalize", "|v1||namespaces|a|finalize")]
+    #[case("/apis/apps/v1/namespaces/a/deployments", "apps|v1|a|deployments||")]
+    #[case("/apis/apps/v1/watch/deployments", "apps|v1||deployments||")]
+    #[case("/api/v1/namespaces/a/services/b/proxy/x/y", "|v1|a|services|b|proxy/x/y")]
+    fn a_path_names_its_parts(#[case] path: &str, #[case] want: &str) {
+        let it = ResourcePath::parse(path).expect("a resource path");
+        let got = [it.group, it.version, it.namespace, it.resource, it.name, it.subresource].join("|");
+        assert_eq!(got, want);
+    }
+
+    #[rstest]
+    #[case("/api/v1")]
+    #[case("/apis/apps")]
+    #[case("/apis/apps/v1")]
+    #[case("/healthz")]
+    #[case("/apis/apps/v1/namespaces//pods")]
+    #[case("")]
+    fn other_paths_do_not(#[case] path: &str) {
+        assert_eq!(ResourcePath::parse(path), None);
+    }
+}

@@ -1,0 +1,223 @@
+//! Field selectors: `metadata.name=a,status.phase!=Running` (rule F3).
+
+/// The terms of a `fieldSelector`; an object is selected if all of them hold.
+///
+/// ```
+/// use fake_apiserver::api::selector::FieldSelector;
+///
+/// let selector = FieldSelector::parse("metadata.name=web-0,status.phase!=Failed").unwrap();
+/// assert_eq!(selector.requires_name(), Some("web-0"));
+/// assert!(selector.matches(|field| match field {
+///     "metadata.name" => "web-0",
+///     "status.phase" => "Running",
+///     _ => "",
+/// }));
+///
+/// let error = FieldSelector::parse("metadata.name in (a)").unwrap_err();
+/// assert_eq!(error, "invalid selector: 'metadata.name in (a)'; can't understand 'metadata.name in (a)'");
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldSelector {
+    terms: Vec<FieldTerm>,
+}
+
+/// One term of a [`FieldSelector`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldTerm {
+    /// The field's label, such as `spec.nodeName`.
+    pub field: String,
+    /// How the field is compared.
+    pub operator: FieldOperator,
+    /// What it is compared with, escapes resolved. An absent field compares as the empty string.
+    pub value: String,
+}
+
+/// How a [`FieldTerm`] compares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldOperator {
+    /// `=` or `==`
+    Equals,
+    /// `!=`
+    NotEquals,
+}
+
+impl FieldSelector {
+    /// Reads a `fieldSelector` parameter. Empty terms are skipped; the error is the message of a 400.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut parts = split_terms(text);
+        // Sorted, so that which of several errors or names is the first does not depend on how the client wrote it.
+        parts.sort_unstable();
+        let mut terms = Vec::with_capacity(parts.len());
+        for part in parts.into_iter().filter(|part| !part.is_empty()) {
+            let Some((field, operator, value)) = split_term(part) else {
+                return Err(format!("invalid selector: '{text}'; can't understand '{part}'"));
+            };
+            terms.push(FieldTerm {
+                field: field.to_owned(),
+                operator,
+                value: unescape(value)?,
+            });
+        }
+        Ok(Self { terms })
+    }
+
+    /// Whether every object is selected.
+    pub fn is_empty(&self) -> bool {
+        self.terms.is_empty()
+    }
+
+    /// The terms, sorted by their text.
+    pub fn terms(&self) -> &[FieldTerm] {
+        &self.terms
+    }
+
+    /// Whether an object is selected; `value_of` gives the value of a field, empty where it has none.
+    pub fn matches<'a>(&self, value_of: impl Fn(&str) -> &'a str) -> bool {
+        self.terms.iter().all(|term| term.matches(value_of(&term.field)))
+    }
+
+    /// The value that `field` must have, if a term says so.
+    pub fn requires(&self, field: &str) -> Option<&str> {
+        self.terms
+            .iter()
+            .find(|term| term.operator == FieldOperator::Equals && term.field == field)
+            .map(|term| term.value.as_str())
+    }
+
+    /// The only name an object may have: `metadata.name=x` turns a list into the read of one object (rule D16).
+    pub fn requires_name(&self) -> Option<&str> {
+        self.requires("metadata.name")
+    }
+
+    /// The only namespace an object may be in.
+    pub fn requires_namespace(&self) -> Option<&str> {
+        self.requires("metadata.namespace")
+    }
+
+    /// The same selector with each field replaced by what `rename` makes of it, which may refuse it (rule F5).
+    pub fn rename_fields<E>(mut self, mut rename: impl FnMut(String) -> Result<String, E>) -> Result<Self, E> {
+        for term in &mut self.terms {
+            term.field = rename(std::mem::take(&mut term.field))?;
+        }
+        Ok(self)
+    }
+}
+
+impl FieldTerm {
+    /// Whether the term holds for a field with this value.
+    pub fn matches(&self, value: &str) -> bool {
+        match self.operator {
+            FieldOperator::Equals => value == self.value,
+            FieldOperator::NotEquals => value != self.value,
+        }
+    }
+}
+
+/// The parts between commas that no backslash escapes.
+fn split_terms(text: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let mut start = 0;
+    let mut escaped = false;
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b',' => {
+                parts.push(&text[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&text[start..]);
+    parts
+}
+
+/// A term at its first operator.
+fn split_term(term: &str) -> Option<(&str, FieldOperator, &str)> {
+    let at = term
+        .bytes()
+        .enumerate()
+        .position(|(at, byte)| byte == b'=' || (byte == b'!' && term.as_bytes().get(at + 1) == Some(&b'=')))?;
+    let (field, rest) = term.split_at(at);
+    let (operator, value) = match (rest.strip_prefix("!="), rest.strip_prefix("==")) {
+        (Some(value), _) => (FieldOperator::NotEquals, value),
+        (None, Some(value)) => (FieldOperator::Equals, value),
+        (None, None) => (FieldOperator::Equals, &rest[1..]),
+    };
+    Some((field, operator, value))
+}
+
+/// A value without its backslashes; only `\\`, `\,` and `\=` are escapes.
+fn unescape(value: &str) -> Result<String, String> {
+    let mut out = String::with_capacity(value.len());
+    let mut chars = value.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => match chars.next() {
+                Some(c @ ('\\' | ',' | '=')) => out.push(c),
+                other => {
+                    let rest = other.map(String::from).unwrap_or_default();
+                    return Err(format!("invalid field selector: invalid escape sequence: \\{rest}"));
+                }
+            },
+            ',' | '=' => {
+                let code = c as u32;
+                return Err(format!("invalid field selector: unescaped character in value: {code}"));
+            }
+            c => out.push(c),
+        }
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("a", "invalid selector: 'a'; can't understand 'a'")]
+    #[case("b=1,!a", "invalid selector: 'b=1,!a'; can't understand '!a'")]
+    #[case("metadata.name=a=b", "invalid field selector: unescaped character in value: 61")]
+    #[case("metadata.name=a\\z", "invalid field selector: invalid escape sequence: \\z")]
+    #[case("metadata.name=a\\", "invalid field selector: invalid escape sequence: \\")]
+    fn f3_what_cannot_be_read_is_named(#[case] text: &str, #[case] error: &str) {
+        assert_eq!(FieldSelector::parse(text).unwrap_err(), error);
+    }
+
+    #[rstest]
+    #[case("", &[])]
+    #[case(",metadata.name=a,", &[("metadata.name", FieldOperator::Equals, "a")])]
+    #[case("b!=\\,\\=\\\\,a==", &[("a", FieldOperator::Equals, ""), ("b", FieldOperator::NotEquals, ",=\\")])]
+    fn f3_terms_are_sorted_and_unescaped(#[case] text: &str, #[case] terms: &[(&str, FieldOperator, &str)]) {
+        let selector = FieldSelector::parse(text).unwrap();
+        let got: Vec<_> = selector
+            .terms()
+            .iter()
+            .map(|it| (it.field.as_str(), it.operator, it.value.as_str()))
+            .collect();
+        assert_eq!(got, terms);
+    }
+
+    #[test]
+    fn d16_only_equality_requires_a_name() {
+        let selector = FieldSelector::parse("metadata.name!=a,metadata.namespace=n").unwrap();
+        assert_eq!(selector.requires_name(), None);
+        assert_eq!(selector.requires_namespace(), Some("n"));
+        assert!(!selector.matches(|field| if field == "metadata.name" { "a" } else { "n" }));
+        assert!(selector.matches(|field| if field == "metadata.name" { "b" } else { "n" }));
+    }
+
+    #[test]
+    fn f5_a_field_can_be_renamed_or_refused() {
+        let selector = FieldSelector::parse("spec.host=n").unwrap();
+        let renamed = selector
+            .clone()
+            .rename_fields(|_| Ok::<_, String>("spec.nodeName".into()));
+        assert_eq!(renamed.unwrap().requires("spec.nodeName"), Some("n"));
+        let refused = selector.rename_fields(|field| Err::<String, _>(format!("field label not supported: {field}")));
+        assert_eq!(refused.unwrap_err(), "field label not supported: spec.host");
+    }
+}

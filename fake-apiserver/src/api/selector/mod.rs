@@ -1,0 +1,9 @@
+//! Label and field selectors: which objects a list, watch or deletecollection is about (rules F1 to F3).
+
+mod label;
+mod label_parser;
+mod field;
+mod syntax;
+
+pub use field::{FieldOperator, FieldSelector, FieldTerm};
+pub use label::{LabelOperator, LabelRequirement, LabelSelector};

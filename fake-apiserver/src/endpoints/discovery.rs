@@ -1,0 +1,427 @@
+//! Discovery documents, `/version`, health checks and the list of paths, as functions of the served resources
+//! (rules N1 to N5, N9, N10).
+
+use std::cmp::Ordering;
+use std::fmt::Write;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256, Sha512};
+
+use crate::api::resource::{ResourceInfo, Scope, SubresourceInfo, Text};
+use crate::registry::schema::resources::BUILTINS;
+
+/// The media type of an aggregated discovery answer.
+pub(crate) const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
+/// The order in which discovery shows the verbs of custom resources.
+const CUSTOM_VERBS: [&str; 8] = [
+    "delete",
+    "deletecollection",
+    "get",
+    "list",
+    "patch",
+    "create",
+    "update",
+    "watch",
+];
+
+/// Built-ins that are stored in another version than the one that discovery prefers: group, resource, and what they
+/// are stored as.
+const STORED_AS: [(&str, &str, &str, &str); 5] = [
+    (
+        "apiextensions.k8s.io",
+        "customresourcedefinitions",
+        "apiextensions.k8s.io",
+        "v1beta1",
+    ),
+    (
+        "admissionregistration.k8s.io",
+        "mutatingadmissionpolicies",
+        "admissionregistration.k8s.io",
+        "v1beta1",
+    ),
+    (
+        "admissionregistration.k8s.io",
+        "mutatingadmissionpolicybindings",
+        "admissionregistration.k8s.io",
+        "v1beta1",
+    ),
+    ("autoscaling", "horizontalpodautoscalers", "autoscaling", "v2"),
+    ("events.k8s.io", "events", "", "v1"),
+];
+
+/// A group with its versions, the preferred one first, and each version's resources.
+struct Group<'a> {
+    name: &'a str,
+    versions: Vec<(&'a str, Vec<&'a ResourceInfo>)>,
+}
+
+/// `/api`
+pub(crate) fn core_versions(server_address: &str) -> Value {
+    json!({
+        "kind": "APIVersions",
+        "versions": ["v1"],
+        "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": server_address}],
+    })
+}
+
+/// `/apis`
+pub(crate) fn group_list(rows: &[&ResourceInfo]) -> Value {
+    let groups: Vec<Value> = groups(rows)
+        .iter()
+        .filter(|group| !group.name.is_empty())
+        .map(|group| Value::Object(describe_group(group)))
+        .collect();
+    json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
+}
+
+/// `/apis/GROUP`; `None` if the group is not served.
+pub(crate) fn group(rows: &[&ResourceInfo], name: &str) -> Option<Value> {
+    let groups = groups(rows);
+    let group = groups.iter().find(|group| group.name == name && !name.is_empty())?;
+    let mut out = describe_group(group);
+    out.insert("kind".into(), json!("APIGroup"));
+    out.insert("apiVersion".into(), json!("v1"));
+    Some(Value::Object(out))
+}
+
+fn describe_group(group: &Group<'_>) -> Map<String, Value> {
+    let versions: Vec<Value> = group
+        .versions
+        .iter()
+        .map(|(version, _)| json!({"groupVersion": format!("{}/{version}", group.name), "version": version}))
+        .collect();
+    let mut out = Map::new();
+    out.insert("name".into(), json!(group.name));
+    out.insert("preferredVersion".into(), versions.first().cloned().unwrap_or_default());
+    out.insert("versions".into(), Value::Array(versions));
+    out
+}
+
+/// `/api/v1` and `/apis/GROUP/VERSION`; `None` if the version is not served.
+pub(crate) fn resource_list(rows: &[&ResourceInfo], group: &str, version: &str) -> Option<Value> {
+    let groups = groups(rows);
+    let (_, rows) = groups
+        .iter()
+        .find(|it| it.name == group)?
+        .versions
+        .iter()
+        .find(|(name, _)| *name == version)?;
+    let group_version = if group.is_empty() {
+        version.to_owned()
+    } else {
+        format!("{group}/{version}")
+    };
+    let mut resources = Vec::new();
+    for row in rows {
+        resources.push(describe_resource(row));
+        resources.extend(subresources(row).into_iter().map(|sub| describe_subresource(row, sub)));
+    }
+    Some(json!({
+        "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": resources,
+    }))
+}
+
+fn describe_resource(row: &ResourceInfo) -> Value {
+    let mut out = json!({
+        "name": row.resource,
+        "singularName": row.singular,
+        "namespaced": row.scope == Scope::Namespaced,
+        "kind": row.kind,
+        "verbs": verbs(row, &row.verbs),
+    });
+    if !row.short_names.is_empty() {
+        out["shortNames"] = json!(row.short_names);
+    }
+    if !row.categories.is_empty() {
+        out["categories"] = json!(row.categories);
+    }
+    // Only what is stored has a storage version.
+    if row.verbs.iter().any(|verb| verb == "delete") {
+        out["storageVersionHash"] = json!(storage_version_hash(row));
+    }
+    out
+}
+
+fn describe_subresource(row: &ResourceInfo, sub: &SubresourceInfo) -> Value {
+    let mut out = json!({
+        "name": format!("{}/{}", row.resource, sub.name),
+        "singularName": "",
+        "namespaced": row.scope == Scope::Namespaced,
+        "kind": sub.kind,
+        "verbs": sub.verbs,
+    });
+    if !is_own_kind(row, sub) {
+        out["group"] = json!(sub.group);
+        out["version"] = json!(sub.version);
+    }
+    out
+}
+
+fn is_own_kind(row: &ResourceInfo, sub: &SubresourceInfo) -> bool {
+    sub.group == row.group && sub.version == row.version
+}
+
+/// Rule N4.
+fn storage_version_hash(row: &ResourceInfo) -> String {
+    let stored = STORED_AS
+        .iter()
+        .find(|it| it.0 == row.group && it.1 == row.resource && !is_custom(row));
+    let (group, version) = stored.map_or((row.group.as_ref(), row.version.as_ref()), |it| (it.2, it.3));
+    let digest = Sha256::digest(format!("{group}/{version}/{}", row.kind));
+    STANDARD.encode(&digest[..8])
+}
+
+/// Aggregated discovery (rules N2, N3): of `/api` if `core`, else of `/apis`.
+pub(crate) fn aggregated(rows: &[&ResourceInfo], core: bool) -> Value {
+    let items: Vec<Value> = groups(rows)
+        .iter()
+        .filter(|group| group.name.is_empty() == core)
+        .map(|group| {
+            let versions: Vec<Value> = group
+                .versions
+                .iter()
+                .map(|(version, rows)| {
+                    let resources: Vec<Value> = rows.iter().map(|row| aggregated_resource(row)).collect();
+                    json!({"version": version, "resources": resources, "freshness": "Current"})
+                })
+                .collect();
+            let metadata = if core { json!({}) } else { json!({"name": group.name}) };
+            json!({"metadata": metadata, "versions": versions})
+        })
+        .collect();
+    json!({
+        "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items,
+    })
+}
+
+fn aggregated_resource(row: &ResourceInfo) -> Value {
+    // Built-ins leave out the group and version they are listed under.
+    let kind = if is_custom(row) {
+        json!({"group": row.group, "version": row.version, "kind": row.kind})
+    } else {
+        json!({"group": "", "version": "", "kind": row.kind})
+    };
+    let mut out = json!({
+        "resource": row.resource,
+        "responseKind": kind,
+        "scope": if row.scope == Scope::Namespaced { "Namespaced" } else { "Cluster" },
+        "singularResource": row.singular,
+        "verbs": verbs(row, &row.verbs),
+    });
+    if !row.short_names.is_empty() {
+        out["shortNames"] = json!(row.short_names);
+    }
+    if !row.categories.is_empty() {
+        out["categories"] = json!(row.categories);
+    }
+    let subresources: Vec<Value> = subresources(row)
+        .into_iter()
+        .map(|sub| {
+            let kind = if is_own_kind(row, sub) && !is_custom(row) {
+                json!({"group": "", "version": "", "kind": sub.kind})
+            } else {
+                json!({"group": sub.group, "version": sub.version, "kind": sub.kind})
+            };
+            json!({"subresource": sub.name, "responseKind": kind, "verbs": sub.verbs})
+        })
+        .collect();
+    if !subresources.is_empty() {
+        out["subresources"] = Value::Array(subresources);
+    }
+    out
+}
+
+/// The ETag of a document: its SHA-512, quoted.
+pub(crate) fn etag(body: &[u8]) -> String {
+    format!("\"{}\"", hash(body))
+}
+
+/// The SHA-512 of a document in upper-case hex.
+pub(super) fn hash(body: &[u8]) -> String {
+    Sha512::digest(body)
+        .iter()
+        .fold(String::with_capacity(128), |mut out, byte| {
+            // Writing into a String cannot fail.
+            let _ = write!(out, "{byte:02X}");
+            out
+        })
+}
+
+/// Built-in groups in the order of the table, then those of custom resources by name.
+fn groups<'a>(rows: &[&'a ResourceInfo]) -> Vec<Group<'a>> {
+    let mut groups: Vec<Group<'a>> = Vec::new();
+    for &row in rows {
+        let at = groups.iter().position(|group| group.name == row.group);
+        let at = at.unwrap_or_else(|| {
+            groups.push(Group {
+                name: &row.group,
+                versions: Vec::new(),
+            });
+            groups.len() - 1
+        });
+        let versions = &mut groups[at].versions;
+        match versions.iter_mut().find(|(version, _)| *version == row.version) {
+            Some((_, rows)) => rows.push(row),
+            None => versions.push((&row.version, vec![row])),
+        }
+    }
+    for group in &mut groups {
+        group.versions.sort_by(|(a, _), (b, _)| compare_versions(a, b));
+        if builtin_rank(group.name).is_none() {
+            for (_, rows) in &mut group.versions {
+                rows.sort_by(|a, b| a.resource.cmp(&b.resource));
+            }
+        }
+    }
+    groups.sort_by_key(|group| (builtin_rank(group.name).unwrap_or(usize::MAX), group.name));
+    groups
+}
+
+fn builtin_rank(group: &str) -> Option<usize> {
+    BUILTINS.iter().position(|row| row.group == group)
+}
+
+fn is_custom(row: &ResourceInfo) -> bool {
+    builtin_rank(&row.group).is_none()
+}
+
+fn verbs<'a>(row: &ResourceInfo, verbs: &'a [Text]) -> Vec<&'a str> {
+    let mut out: Vec<&str> = verbs.iter().map(Text::as_ref).collect();
+    if is_custom(row) {
+        out.sort_by_key(|verb| CUSTOM_VERBS.iter().position(|it| it == verb));
+    }
+    out
+}
+
+/// Subresources by name; custom resources show `status` before `scale`.
+fn subresources(row: &ResourceInfo) -> Vec<&SubresourceInfo> {
+    let mut out: Vec<&SubresourceInfo> = row.subresources.iter().collect();
+    if is_custom(row) {
+        out.reverse();
+    }
+    out
+}
+
+/// The order of versions, the most stable and newest first: `v10, v2, v1, v2beta1, v1beta2, v1alpha1, foo`.
+pub(crate) fn compare_versions(a: &str, b: &str) -> Ordering {
+    match (version_rank(a), version_rank(b)) {
+        (Some(a), Some(b)) => b.cmp(&a),
+        (Some(_), None) => Ordering::Less,
+        (None, Some(_)) => Ordering::Greater,
+        (None, None) => a.cmp(b),
+    }
+}
+
+/// Stability, major and minor number of `v2beta1`; `None` for a version of another form.
+fn version_rank(version: &str) -> Option<(u8, u64, u64)> {
+    let rest = version.strip_prefix('v')?;
+    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+    let (major, rest) = rest.split_at(digits);
+    let number = |text: &str| -> Option<u64> {
+        // A number has no leading zero, and is no longer than what can be compared.
+        if text.starts_with('0') || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+            return None;
+        }
+        text.parse().ok()
+    };
+    let major = number(major)?;
+    if rest.is_empty() {
+        return Some((2, major, 0));
+    }
+    if let Some(minor) = rest.strip_prefix("beta") {
+        return Some((1, major, number(minor)?));
+    }
+    Some((0, major, number(rest.strip_prefix("alpha")?)?))
+}
+
+/// `/version` (rule N9).
+pub(crate) fn version() -> Value {
+    json!({
+        "major": "1",
+        "minor": "36",
+        "emulationMajor": "1",
+        "emulationMinor": "36",
+        "minCompatibilityMajor": "1",
+        "minCompatibilityMinor": "35",
+        "gitVersion": "v1.36.2",
+        "gitCommit": "0000000000000000000000000000000000000000",
+        "gitTreeState": "clean",
+        "buildDate": "2026-07-01T00:00:00Z",
+        "goVersion": "go1.26.0",
+        "compiler": "gc",
+        "platform": "linux/amd64",
+    })
+}
+
+/// `/`: the paths there are.
+pub(crate) fn paths(rows: &[&ResourceInfo]) -> Value {
+    let mut paths: Vec<String> = ["/api", "/apis", "/apis/", "/openapi/v3", "/openapi/v3/", "/version"]
+        .map(str::to_owned)
+        .into();
+    for group in groups(rows) {
+        let prefix = if group.name.is_empty() {
+            "/api".to_owned()
+        } else {
+            paths.push(format!("/apis/{}", group.name));
+            format!("/apis/{}", group.name)
+        };
+        paths.extend(group.versions.iter().map(|(version, _)| format!("{prefix}/{version}")));
+    }
+    for endpoint in ["healthz", "livez", "readyz"] {
+        paths.push(format!("/{endpoint}"));
+        paths.extend(checks(endpoint).iter().map(|check| format!("/{endpoint}/{check}")));
+    }
+    paths.sort();
+    json!({ "paths": paths })
+}
+
+/// The checks behind a health endpoint; all of them always pass.
+fn checks(endpoint: &str) -> &'static [&'static str] {
+    match endpoint {
+        "healthz" | "livez" => &["ping", "log", "etcd"],
+        "readyz" => &["ping", "log", "etcd", "etcd-readiness", "informer-sync", "shutdown"],
+        _ => &[],
+    }
+}
+
+/// The answer of `/healthz`, `/livez`, `/readyz` and of single checks below them, in plain text; `None` is a 404
+/// (rule N10). `verbose` is whether the query has the word at all.
+pub(crate) fn health(path: &str, verbose: bool, exclude: &[String]) -> Option<String> {
+    let path = path.trim_start_matches('/');
+    let (endpoint, single) = match path.split_once('/') {
+        Some((endpoint, check)) => (endpoint, Some(check)),
+        None => (path, None),
+    };
+    let checks = checks(endpoint);
+    if checks.is_empty() || single.is_some_and(|check| !checks.contains(&check)) {
+        return None;
+    }
+    if single.is_some() || !verbose {
+        return Some("ok".to_owned());
+    }
+    let mut out = String::new();
+    for check in checks {
+        let excluded = exclude.iter().any(|it| it == check);
+        let verdict = if excluded { "excluded: ok" } else { "ok" };
+        out.push_str(&format!("[+]{check} {verdict}\n"));
+    }
+    let unknown: Vec<String> = exclude
+        .iter()
+        .filter(|name| !checks.contains(&name.as_str()))
+        .map(|name| crate::api::field::quote(name))
+        .collect();
+    if !unknown.is_empty() {
+        let names = unknown.join(",");
+        out.push_str(&format!(
+            "warn: some health checks cannot be excluded: no matches for {names}\n"
+        ));
+    }
+    out.push_str(&format!("{endpoint} check passed\n"));
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests;

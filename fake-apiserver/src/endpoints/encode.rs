@@ -1,0 +1,390 @@
+//! Objects, lists, Statuses and streams to bytes. Stored objects are copied, not decoded, wherever the client wants
+//! them as they are.
+
+use std::io::Write as _;
+
+use axum::body::Body;
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use http::header::{self, HeaderName, HeaderValue};
+use http::{HeaderMap, Response, StatusCode};
+use serde_json::{Map, Value, json};
+
+use super::filters::{AnswerBytes, Call};
+use super::list_body::ListBody;
+use super::negotiation::{self, Encoding, ErrorForm, MetaVersion, View, error_form, go_type};
+use super::table::{Columns, IncludeObject, PrinterColumn, Tables};
+use super::watch_body::WatchBody;
+use super::{Endpoints, decode, partial, status_protobuf, yaml};
+use crate::api::object::Object;
+use crate::api::status::Status;
+use crate::registry::codec;
+use crate::registry::read::Page;
+use crate::registry::scheme::Row;
+use crate::registry::write::{Answer, SuccessStatus};
+use crate::storage::Revision;
+
+/// Answers larger than this are compressed where the client takes it (rule A29).
+const GZIP_BYTES_MIN: usize = 128 * 1024;
+
+const WARNING: HeaderName = HeaderName::from_static("warning");
+
+/// An answer to a write or a get.
+pub(crate) fn answer(
+    server: &Endpoints,
+    call: &Call,
+    row: &Row,
+    form: &negotiation::Answer,
+    code: u16,
+    answer: Answer,
+    warnings: &[String],
+) -> Result<Response<Body>, Status> {
+    if form.view != View::Whole {
+        check_view(row, form, false)?;
+    }
+    let bytes = match &answer {
+        Answer::Status(status) => {
+            let value = success(status);
+            let code = if status.code == 0 { code } else { status.code };
+            return Ok(with_warnings(respond(call, code, form, value), warnings));
+        }
+        Answer::Stored(stored) if is_as_stored(call, row, form) => {
+            let mut bytes = Vec::with_capacity(row.head.len() + 40 + stored.body.bytes.len());
+            codec::write_at(row, stored, stored.revision, &mut bytes);
+            bytes.push(b'\n');
+            bytes.into()
+        }
+        Answer::Stored(stored) => {
+            let object = codec::decode(row, stored);
+            let value = view(server, call, row, form, object)?;
+            return Ok(with_warnings(respond(call, code, form, value), warnings));
+        }
+        Answer::Object(object) => {
+            let value = view(server, call, row, form, object.clone())?;
+            return Ok(with_warnings(respond(call, code, form, value), warnings));
+        }
+    };
+    Ok(with_warnings(whole(call, code, Encoding::Json, bytes),
+        warnings,
+    ))
+}
+
+/// Whether the stored bytes are what the client wants.
+fn is_as_stored(call: &Call, row: &Row, form: &negotiation::Answer) -> bool {
+    form.view == View::Whole
+        && form.encoding == Encoding::Json
+        && row.is_storage_version
+        && !form.pretty
+        && !call.wants_pretty()
+}
+
+/// An object in the view the client wants.
+fn view(
+    server: &Endpoints,
+    call: &Call,
+    row: &Row,
+    form: &negotiation::Answer,
+    object: Object,
+) -> Result<Value, Status> {
+    Ok(match form.view {
+        View::Whole => Value::Object(object.0),
+        View::Table(version) => {
+            let columns = columns(row, &object);
+            tables(server, &columns, version, include_object(call)?).of_object(&object)
+        }
+        View::Metadata(version) | View::MetadataList(version) => partial::object(&object, version),
+    })
+}
+
+/// Where the columns of an object's Table come from. A subresource may answer an object of another kind.
+pub(crate) enum RowColumns {
+    /// Of a built-in kind.
+    Builtin(String, String),
+    /// Of a CRD.
+    Custom(Vec<PrinterColumn>),
+}
+
+/// The columns of a row's objects, or of what a subresource of it answers.
+pub(crate) fn columns(row: &Row, object: &Object) -> RowColumns {
+    let is_other = !object.kind().is_empty() && object.kind() != row.info.kind;
+    match row.custom_version() {
+        Some(version) if !is_other => {
+            let declared = Value::Array(version.columns.clone());
+            RowColumns::Custom(PrinterColumn::all(Some(&declared)).unwrap_or_default())
+        }
+        _ if is_other => {
+            let group = object.api_version().split_once('/').map_or("", |(group, _)| group);
+            RowColumns::Builtin(group.to_owned(), object.kind().to_owned())
+        }
+        _ => RowColumns::Builtin(row.info.group.to_string(), row.info.kind.to_string()),
+    }
+}
+
+/// How Tables are made of a row's objects.
+pub(crate) fn tables<'a>(
+    server: &Endpoints,
+    columns: &'a RowColumns,
+    version: MetaVersion,
+    include: IncludeObject,
+) -> Tables<'a> {
+    let columns = match columns {
+        RowColumns::Builtin(group, kind) => Columns::Builtin { group, kind },
+        RowColumns::Custom(columns) => Columns::Custom(columns),
+    };
+    Tables { columns, version, include, now: server.registry.entropy.now() }
+}
+
+/// Refuses a view that does not fit what is shown.
+pub(crate) fn check_view(row: &Row, form: &negotiation::Answer, is_list: bool) -> Result<(), Status> {
+    let served = decode::served(row);
+    let kind = if is_list { &row.info.list_kind } else { &row.info.kind };
+    // Each event of a watch is one object, whatever the collection is asked as.
+    form.view.check(is_list, || go_type(served, &row.info.group, kind))
+}
+
+/// `includeObject` of a Table.
+pub(crate) fn include_object(call: &Call) -> Result<IncludeObject, Status> {
+    IncludeObject::parse(call.query.get("includeObject"))
+}
+
+/// An answer to a list.
+pub(crate) fn page(
+    server: &Endpoints,
+    call: &Call,
+    row: &Row,
+    form: &negotiation::Answer,
+    page: Page,
+) -> Result<Response<Body>, Status> {
+    if form.view != View::Whole {
+        check_view(row, form, true)?;
+    }
+    if !is_as_stored(call, row, form) {
+        let value = page_value(server, call, row, form, &page)?;
+        return Ok(respond(call, 200, form, value));
+    }
+    let mut head = Vec::with_capacity(256);
+    list_head(row, page.revision, &page, &mut head);
+    let mut body = ListBody::new(head, row, page.items);
+    let response = if call.accepts_gzip() {
+        whole(call, 200, Encoding::Json, body.collect())
+    } else {
+        match body.whole_if_small() {
+            Some(bytes) => whole(call, 200, Encoding::Json, bytes),
+            None => respond_with(200, "application/json", Body::new(body)),
+        }
+    };
+    Ok(response)
+}
+
+/// What stands before the items of a list. Custom resources always have a `continue` (rule A33).
+fn list_head(row: &Row, revision: Revision, page: &Page, out: &mut Vec<u8>) {
+    let kind = &row.info.list_kind;
+    let version = &row.api_version;
+    let mut metadata = Map::new();
+    metadata.insert("resourceVersion".into(), revision.to_string().into());
+    if row.is_custom() || !page.continue_token.is_empty() {
+        metadata.insert("continue".into(), page.continue_token.as_str().into());
+    }
+    if let Some(remaining) = page.remaining {
+        metadata.insert("remainingItemCount".into(), remaining.into());
+    }
+    let metadata = Value::Object(metadata);
+    // Writing to memory cannot fail.
+    let _ = write!(
+        out,
+        "{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\"metadata\":{metadata},\"items\":["
+    );
+}
+
+/// A list as a value: for YAML, indented JSON, Tables, metadata, and versions that are not stored as they are.
+fn page_value(
+    server: &Endpoints,
+    call: &Call,
+    row: &Row,
+    form: &negotiation::Answer,
+    page: &Page,
+) -> Result<Value, Status> {
+    let mut head = Vec::new();
+    list_head(row, page.revision, page, &mut head);
+    head.extend_from_slice(b"]}");
+    let mut list: Value = serde_json::from_slice(&head).map_err(Status::internal)?;
+    let objects = page.items.iter().map(|stored| codec::decode(row, stored));
+    match form.view {
+        View::Whole => {
+            let items = objects.map(|mut object| {
+                if !row.is_custom() {
+                    object.remove("kind");
+                    object.remove("apiVersion");
+                }
+                Value::Object(object.0)
+            });
+            list["items"] = items.collect();
+        }
+        View::Metadata(version) | View::MetadataList(version) => {
+            let objects: Vec<Object> = objects.collect();
+            return Ok(partial::list(list["metadata"].as_object(), &objects, version));
+        }
+        View::Table(version) => {
+            let objects: Vec<Object> = objects.collect();
+            let columns = columns(row, &Object::default());
+            let tables = tables(server, &columns, version, include_object(call)?);
+            return Ok(tables.of_list(list["metadata"].as_object(), &objects));
+        }
+    }
+    Ok(list)
+}
+
+/// A failure, in a form the client understands (rule M5).
+pub(crate) fn failure(call: &Call, status: &Status) -> Response<Body> {
+    let form = error_form(call.accept().as_deref());
+    let bytes: Bytes = match form {
+        ErrorForm::Json if call.wants_pretty() => pretty(status),
+        ErrorForm::Json => json_line(status),
+        ErrorForm::Protobuf => status_protobuf::encode(status).into(),
+        ErrorForm::IndentedJson => pretty(status),
+        ErrorForm::Yaml => yaml::to_string(&status.to_value()).into(),
+    };
+    let mut response = respond_whole(status.code, form.content_type(), bytes);
+    let retry = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+    if retry > 0 {
+        response
+            .headers_mut()
+            .insert(header::RETRY_AFTER, HeaderValue::from(retry));
+    }
+    response
+}
+
+/// The plain 404 of paths that no group serves (rule A19).
+pub(crate) fn not_found_text() -> Response<Body> {
+    let bytes = Bytes::from_static(b"404 page not found\n");
+    let mut response = respond_whole(404, "text/plain; charset=utf-8", bytes);
+    response
+        .headers_mut()
+        .insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+    response
+}
+
+/// A watch.
+pub(crate) fn stream(body: WatchBody) -> Response<Body> {
+    respond_with(200, "application/json", Body::new(body))
+}
+
+/// A value in the encoding the client wants.
+pub(crate) fn respond(call: &Call, code: u16, form: &negotiation::Answer, value: Value) -> Response<Body> {
+    let bytes = match form.encoding {
+        Encoding::Yaml => yaml::to_string(&value).into(),
+        Encoding::Json if form.pretty || call.wants_pretty() => pretty(&KindFirst(&value)),
+        Encoding::Json => json_line(&KindFirst(&value)),
+    };
+    whole(call, code, form.encoding, bytes)
+}
+
+fn pretty(value: &impl serde::Serialize) -> Bytes {
+    serde_json::to_vec_pretty(value).unwrap_or_default().into()
+}
+
+/// A value whose kind and apiVersion come first, as Go's structs have them; people read answers from the top.
+struct KindFirst<'a>(&'a Value);
+
+impl serde::Serialize for KindFirst<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        const FIRST: [&str; 3] = ["kind", "apiVersion", "metadata"];
+        let Some(map) = self.0.as_object() else { return self.0.serialize(serializer) };
+        let first = FIRST.iter().filter_map(|key| map.get_key_value(*key));
+        let rest = map.iter().filter(|(key, _)| !FIRST.contains(&key.as_str()));
+        serializer.collect_map(first.chain(rest))
+    }
+}
+
+fn json_line(value: &impl serde::Serialize) -> Bytes {
+    let mut bytes = serde_json::to_vec(value).unwrap_or_default();
+    bytes.push(b'\n');
+    bytes.into()
+}
+
+/// A body that is there as a whole, compressed if it is large and the client takes it.
+fn whole(call: &Call, code: u16, encoding: Encoding, bytes: Bytes) -> Response<Body> {
+    if bytes.len() <= GZIP_BYTES_MIN || !call.accepts_gzip() {
+        return respond_whole(code, encoding.content_type(), bytes);
+    }
+    let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 4), Compression::fast());
+    // Writing to memory cannot fail.
+    let _ = encoder.write_all(&bytes);
+    let mut response = respond_with(
+        code,
+        encoding.content_type(),
+        encoder.finish().unwrap_or_default().into(),
+    );
+    response.extensions_mut().insert(AnswerBytes(bytes));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+    response
+}
+
+/// A whole body that the journal keeps.
+pub(crate) fn respond_whole(code: u16, content_type: &'static str, bytes: Bytes) -> Response<Body> {
+    let mut response = respond_with(code, content_type, Body::from(bytes.clone()));
+    response.extensions_mut().insert(AnswerBytes(bytes));
+    response
+}
+
+fn respond_with(code: u16, content_type: &'static str, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+/// `Warning` headers, each text once (rule A30).
+fn with_warnings(mut response: Response<Body>, warnings: &[String]) -> Response<Body> {
+    let headers = response.headers_mut();
+    for (index, text) in warnings.iter().enumerate() {
+        if !warnings[..index].contains(text) {
+            add_warning(headers, text);
+        }
+    }
+    response
+}
+
+/// Adds `Warning: 299 - "text"`.
+pub(crate) fn add_warning(headers: &mut HeaderMap, text: &str) {
+    let mut quoted = String::with_capacity(text.len() + 10);
+    quoted.push_str("299 - \"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if c.is_control() => quoted.push(' '),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    if let Ok(value) = HeaderValue::from_bytes(quoted.as_bytes()) {
+        headers.append(WARNING, value);
+    }
+}
+
+/// `{"kind":"Status",…,"status":"Success"}`
+fn success(status: &SuccessStatus) -> Value {
+    let mut value = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"});
+    if let Some(details) = &status.details {
+        let mut shown = Map::new();
+        let fields = [
+            ("name", &details.name),
+            ("group", &details.group),
+            ("kind", &details.kind),
+            ("uid", &details.uid),
+        ];
+        for (name, text) in fields.into_iter().filter(|(_, text)| !text.is_empty()) {
+            shown.insert(name.into(), text.as_str().into());
+        }
+        value["details"] = Value::Object(shown);
+    }
+    if status.code != 0 {
+        value["code"] = status.code.into();
+    }
+    value
+}

@@ -1,0 +1,193 @@
+//! Before routing and after answering: what every request gets, whatever it asks.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::header::{self, HeaderName, HeaderValue};
+use http::request::Parts;
+use http::{HeaderMap, Response};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+
+use super::encode;
+use super::journal::{Journal, RecordedRequest};
+use crate::api::options::Query;
+use crate::api::request_info::RequestInfo;
+use crate::api::status::Status;
+use crate::entropy::Entropy;
+use crate::faults::Seen;
+
+/// The largest body (rule A20).
+const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+
+/// A request under way.
+#[derive(Debug)]
+pub(crate) struct Call {
+    /// Method, path, headers.
+    pub(crate) parts: Parts,
+    /// The parameters.
+    pub(crate) query: Query,
+    /// The body, once it has been read.
+    pub(crate) body: Bytes,
+    /// What it is about, once it has been routed to a resource.
+    pub(crate) info: Option<RequestInfo>,
+    /// What every request for a deprecated kind is warned of (rules O13, U5).
+    pub(crate) deprecation: Option<String>,
+    audit_id: HeaderValue,
+    started: Duration,
+}
+
+impl Call {
+    pub(crate) fn new(parts: Parts, entropy: &Entropy) -> Self {
+        let audit_id = parts.headers.get(AUDIT_ID).cloned();
+        let audit_id = audit_id.or_else(|| HeaderValue::try_from(entropy.uid()).ok());
+        Self {
+            query: Query::parse(parts.uri.query()),
+            body: Bytes::new(),
+            info: None,
+            deprecation: None,
+            audit_id: audit_id.unwrap_or(HeaderValue::from_static("")),
+            started: entropy.elapsed(),
+            parts,
+        }
+    }
+
+    /// A header as text; `None` if it is absent or no text.
+    pub(crate) fn header(&self, name: &HeaderName) -> Option<&str> {
+        text(&self.parts.headers, name)
+    }
+
+    /// `Accept`; several headers count as one list.
+    pub(crate) fn accept(&self) -> Option<String> {
+        let mut values = self
+            .parts
+            .headers
+            .get_all(header::ACCEPT)
+            .iter()
+            .filter_map(|it| it.to_str().ok());
+        let first = values.next()?.to_owned();
+        Some(values.fold(first, |list, next| list + "," + next))
+    }
+
+    /// `User-Agent`
+    pub(crate) fn user_agent(&self) -> &str {
+        self.header(&header::USER_AGENT).unwrap_or_default()
+    }
+
+    /// Whether JSON is to be indented (rule A31).
+    pub(crate) fn wants_pretty(&self) -> bool {
+        let browser = |agent: &str| ["curl", "Wget", "Mozilla/5.0"].iter().any(|it| agent.starts_with(it));
+        self.query.flag("pretty").unwrap_or_else(|| browser(self.user_agent()))
+    }
+
+    /// Whether a large answer may be compressed.
+    pub(crate) fn accepts_gzip(&self) -> bool {
+        self.header(&header::ACCEPT_ENCODING).is_some_and(|list| {
+            list.split(',')
+                .any(|it| it.split(';').next().unwrap_or_default().trim() == "gzip")
+        })
+    }
+
+    /// The request as faults see it.
+    pub(crate) fn seen<'a>(&'a self, info: &'a RequestInfo) -> Seen<'a> {
+        Seen {
+            info,
+            user_agent: self.user_agent(),
+        }
+    }
+
+    /// Gives the answer its common headers and writes it into the journal.
+    pub(crate) fn finish(self, mut response: Response<Body>, journal: &Journal, now: Duration) -> Response<Body> {
+        let headers = response.headers_mut();
+        headers.insert(AUDIT_ID, self.audit_id);
+        if let Some(text) = &self.deprecation {
+            encode::add_warning(headers, text);
+        }
+        if !headers.contains_key(header::CACHE_CONTROL) {
+            headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+        }
+        journal.record_request(RecordedRequest {
+            started: self.started,
+            answered: now,
+            user_agent: text(&self.parts.headers, &header::USER_AGENT)
+                .unwrap_or_default()
+                .into(),
+            path: self
+                .parts
+                .uri
+                .path_and_query()
+                .map_or_else(String::new, ToString::to_string),
+            method: self.parts.method,
+            info: self.info,
+            request_body: self.body,
+            code: response.status().as_u16(),
+            answer: response.extensions_mut().remove::<AnswerBytes>().map(|it| it.0),
+        });
+        response
+    }
+}
+
+/// The whole body of an answer, left beside it for the journal.
+#[derive(Clone, Debug)]
+pub(crate) struct AnswerBytes(pub(crate) Bytes);
+
+fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+/// Reads a body whole, within the limit.
+pub(crate) async fn read_body(parts: &Parts, body: Body) -> Result<Bytes, Status> {
+    let too_large = || Status::too_large(format!("Request entity too large: limit is {BODY_BYTES_MAX}"));
+    if matches!(parts.method, http::Method::GET | http::Method::HEAD) {
+        return Ok(Bytes::new());
+    }
+    match Limited::new(body, BODY_BYTES_MAX).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
+        Err(error) => Err(Status::bad_request(format!(
+            "the body of the request could not be read: {error}"
+        ))),
+    }
+}
+
+/// `?timeout=` must be a duration (rule A24). Nothing here takes long enough for one to run out.
+pub(crate) fn check_timeout(call: &Call) -> Result<(), Status> {
+    let Some(text) = call.query.get("timeout").filter(|it| !it.is_empty()) else {
+        return Ok(());
+    };
+    let problem = match duration_problem(text) {
+        None => return Ok(()),
+        Some(problem) => problem,
+    };
+    let quoted = crate::api::field::quote(text);
+    let why = format!("invalid timeout specified in the request URL - time: {problem} {quoted}");
+    Err(Status::bad_request(why.replace("{}", "")))
+}
+
+/// What Go's `time.ParseDuration` says of a text.
+fn duration_problem(text: &str) -> Option<&'static str> {
+    let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if rest == "0" {
+        return None;
+    }
+    if rest.is_empty() {
+        return Some("invalid duration");
+    }
+    while !rest.is_empty() {
+        let digits = rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+        if digits.len() == rest.len() || rest[..rest.len() - digits.len()].chars().all(|c| c == '.') {
+            return Some("invalid duration");
+        }
+        let unit_end = digits
+            .find(|c: char| c.is_ascii_digit() || c == '.')
+            .unwrap_or(digits.len());
+        match &digits[..unit_end] {
+            "ns" | "us" | "µs" | "μs" | "ms" | "s" | "m" | "h" => rest = &digits[unit_end..],
+            "" => return Some("missing unit in duration"),
+            _ => return Some("invalid duration"),
+        }
+    }
+    None
+}

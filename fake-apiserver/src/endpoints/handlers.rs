@@ -1,0 +1,213 @@
+//! One function a verb: read the options, negotiate, ask the registry, answer.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use http::Response;
+use http::header::CONTENT_TYPE;
+use serde_json::Value;
+
+use super::filters::Call;
+use super::negotiation::{self, Route};
+use super::watch_body::WatchBody;
+use super::{Endpoints, decode, encode, yaml};
+use crate::api::object::Object;
+use crate::api::options::{FieldValidation, ListOptions, PatchKind, WriteKind, WriteOptions};
+use crate::api::request_info::{RequestInfo, Verb};
+use crate::api::status::Status;
+use crate::registry::scheme::Row;
+use crate::registry::write::{Answer, WriteRequest, Written};
+use crate::registry::subresources;
+
+/// Answers a request for a resource.
+pub(crate) async fn handle(
+    server: &Arc<Endpoints>,
+    call: &Call,
+    row: &Row,
+    info: &RequestInfo,
+) -> Result<Response<Body>, Status> {
+    if !info.subresource.is_empty() && info.subresource != "status" {
+        return other_subresource(server, call, row, info).await;
+    }
+    if !row.is_stored() {
+        return review(server, call, row).await;
+    }
+    match info.verb {
+        Verb::Get => get(server, call, row, info).await,
+        Verb::List => list(server, call, row, info).await,
+        Verb::Watch => watch(server, call, row, info).await,
+        Verb::Create => create(server, call, row, info).await,
+        Verb::Update => update(server, call, row, info).await,
+        Verb::Patch => patch(server, call, row, info).await,
+        Verb::Delete => delete(server, call, row, info).await,
+        Verb::DeleteCollection => delete_collection(server, call, row, info).await,
+    }
+}
+
+async fn get(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -> Result<Response<Body>, Status> {
+    let form = form(call, row, Route::Object)?;
+    let version = call.query.get("resourceVersion").unwrap_or_default();
+    let stored = server.registry.get(row, info, version).await?;
+    encode::answer(server, call, row, &form, 200, Answer::Stored(stored), &[])
+}
+
+async fn list(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -> Result<Response<Body>, Status> {
+    let form = form(call, row, Route::Collection)?;
+    let options = ListOptions::parse(&call.query, false)?;
+    let page = server.registry.list(row, info, &options).await?;
+    encode::page(server, call, row, &form, page)
+}
+
+async fn watch(
+    server: &Arc<Endpoints>,
+    call: &Call,
+    row: &Row,
+    info: &RequestInfo,
+) -> Result<Response<Body>, Status> {
+    let form = negotiation::watch_answer(call.accept().as_deref(), decode::served(row))?;
+    let options = ListOptions::parse(&call.query, true)?;
+    let plan = server.registry.watch(row, info, &options)?;
+    let include = encode::include_object(call)?;
+    let row = server.registry.scheme().lookup(&info.group, &info.version, &info.resource);
+    let row = row.ok_or_else(Status::unknown_path)?;
+    let body = WatchBody::new(Arc::clone(server), row, info.clone(), call.user_agent(), plan, form, include);
+    Ok(encode::stream(body))
+}
+
+async fn create(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -> Result<Response<Body>, Status> {
+    let form = form(call, row, Route::Object)?;
+    let options = WriteOptions::parse(&call.query, WriteKind::Create)?;
+    let decoded = decode::object(row, call, options.field_validation)?;
+    let request = WriteRequest { row, info, options: &options, user_agent: call.user_agent() };
+    let written = server.registry.create(&request, decoded).await?;
+    answer(server, call, row, &form, written)
+}
+
+async fn update(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -> Result<Response<Body>, Status> {
+    let form = form(call, row, Route::Object)?;
+    let options = WriteOptions::parse(&call.query, WriteKind::Update)?;
+    let decoded = decode::object(row, call, options.field_validation)?;
+    let request = WriteRequest { row, info, options: &options, user_agent: call.user_agent() };
+    let written = server.registry.update(&request, decoded).await?;
+    answer(server, call, row, &form, written)
+}
+
+async fn patch(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -> Result<Response<Body>, Status> {
+    let kind = negotiation::patch_form(call.header(&CONTENT_TYPE), decode::served(row))?;
+    let form = form(call, row, Route::Object)?;
+    let options = WriteOptions::parse(&call.query, WriteKind::Patch { apply: kind == PatchKind::Apply })?;
+    let request = WriteRequest { row, info, options: &options, user_agent: call.user_agent() };
+    let written = match kind {
+        PatchKind::Apply => {
+            let (configuration, warnings) = applied(call, options.field_validation)?;
+            server.registry.apply(&request, &configuration, &warnings).await?
+        }
+        PatchKind::Json | PatchKind::Merge | PatchKind::Strategic => {
+            server.registry.patch(&request, kind, &call.body).await?
+        }
+    };
+    answer(server, call, row, &form, written)
+}
+
+/// The body of an apply: YAML, of which JSON is a part (rule H12). With it come the fields it sets twice, which strict
+/// field validation refuses and which otherwise are warned of.
+fn applied(call: &Call, validation: FieldValidation) -> Result<(Object, Vec<String>), Status> {
+    let parsed = yaml::parse(&call.body).map_err(|why| {
+        Status::bad_request(format!("error decoding YAML: error converting YAML to JSON: {why}"))
+    })?;
+    if let (FieldValidation::Strict, Some(error)) = (validation, parsed.strict_error()) {
+        let why = format!("error strict decoding YAML: error converting YAML to JSON: {error}");
+        return Err(Status::bad_request(why));
+    }
+    let duplicates = match validation {
+        FieldValidation::Ignore => Vec::new(),
+        FieldValidation::Warn | FieldValidation::Strict => parsed.duplicates,
+    };
+    match parsed.value {
+        Value::Object(map) => Ok((Object(map), duplicates)),
+        Value::Null => Ok((Object::default(), duplicates)),
+        other => Err(Status::bad_request(format!(
+            "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {} into Go value \
+             of type map[string]interface {{}}",
+            decode::type_name(&other)
+        ))),
+    }
+}
+
+async fn delete(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -> Result<Response<Body>, Status> {
+    let form = form(call, row, Route::Object)?;
+    let options = decode::delete_options(row, call)?;
+    let written = server.registry.delete(row, info, &options).await?;
+    answer(server, call, row, &form, written)
+}
+
+async fn delete_collection(
+    server: &Endpoints,
+    call: &Call,
+    row: &Row,
+    info: &RequestInfo,
+) -> Result<Response<Body>, Status> {
+    let form = form(call, row, Route::Collection)?;
+    let list = ListOptions::parse(&call.query, false)?;
+    let options = decode::delete_options(row, call)?;
+    let page = server.registry.delete_collection(row, info, &list, &options).await?;
+    encode::page(server, call, row, &form, page)
+}
+
+/// Subresources with a life of their own: scale, binding, eviction and the rest.
+async fn other_subresource(
+    server: &Endpoints,
+    call: &Call,
+    row: &Row,
+    info: &RequestInfo,
+) -> Result<Response<Body>, Status> {
+    let patch = match info.verb {
+        Verb::Patch => Some(negotiation::patch_form(call.header(&CONTENT_TYPE), decode::served(row))?),
+        _ => None,
+    };
+    let form = form(call, row, Route::Object)?;
+    let value = match info.verb {
+        Verb::Create | Verb::Update => Some(decode::any(row, call)?),
+        _ => None,
+    };
+    let request = subresources::SubresourceRequest {
+        row,
+        info,
+        query: &call.query,
+        patch,
+        raw: &call.body,
+        value,
+        user_agent: call.user_agent(),
+    };
+    let written = server.registry.subresource(&request).await?;
+    answer(server, call, row, &form, written)
+}
+
+/// POST of a virtual resource: it is answered and never stored.
+async fn review(server: &Endpoints, call: &Call, row: &Row) -> Result<Response<Body>, Status> {
+    let form = form(call, row, Route::Object)?;
+    let options = WriteOptions::parse(&call.query, WriteKind::Create)?;
+    let decoded = decode::object(row, call, options.field_validation)?;
+    let written = server.registry.review(row, decoded)?;
+    answer(server, call, row, &form, written)
+}
+
+/// The form the client wants an object or a list in.
+fn form(call: &Call, row: &Row, route: Route) -> Result<negotiation::Answer, Status> {
+    let form = match call.parts.headers.get(http::header::ACCEPT) {
+        None => negotiation::Answer::default(),
+        Some(_) => negotiation::answer(call.accept().as_deref(), decode::served(row), route)?,
+    };
+    Ok(form)
+}
+
+fn answer(
+    server: &Endpoints,
+    call: &Call,
+    row: &Row,
+    form: &negotiation::Answer,
+    written: Written,
+) -> Result<Response<Body>, Status> {
+    let code = if written.created { 201 } else { 200 };
+    encode::answer(server, call, row, form, code, written.answer, &written.warnings)
+}

@@ -1,0 +1,259 @@
+//! `Journal`: what was asked, what was answered and what watchers were told, in order, for tests to read.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Method;
+use serde_json::Value;
+
+use crate::api::request_info::{RequestInfo, Verb};
+use crate::api::resource::Text;
+
+/// Entries the journal keeps if the builder does not say; the oldest are dropped first.
+pub(crate) const CAPACITY: usize = 65_536;
+
+/// A request and its answer.
+#[derive(Clone, Debug)]
+pub struct RecordedRequest {
+    /// When it came, on the server's clock from its start.
+    pub started: Duration,
+    /// When its answer began to be sent.
+    pub answered: Duration,
+    /// Method.
+    pub method: Method,
+    /// Path and query as sent.
+    pub path: String,
+    /// Verb, resource, namespace and name; `None` if it was not about a resource.
+    pub info: Option<RequestInfo>,
+    /// `User-Agent`
+    pub user_agent: String,
+    /// The body as sent; empty if there was none.
+    pub request_body: Bytes,
+    /// HTTP status of the answer.
+    pub code: u16,
+    /// The answer, uncompressed; `None` if it was streamed: a watch or a long list.
+    pub answer: Option<Bytes>,
+}
+
+/// An event that a watcher was told.
+#[derive(Clone, Debug)]
+pub struct RecordedEvent {
+    /// When, on the server's clock from its start.
+    pub at: Duration,
+    /// The number of the watch, counted from 1.
+    pub watch: u64,
+    /// `ADDED`, `MODIFIED`, `DELETED`, `BOOKMARK` or `ERROR`.
+    pub kind: &'static str,
+    /// The plural resource that is watched.
+    pub resource: Text,
+    /// Namespace of the object; empty for bookmarks, errors, injected events and objects of the cluster.
+    pub namespace: String,
+    /// Name of the object; empty for bookmarks, errors and injected events.
+    pub name: String,
+    /// The event's resourceVersion; 0 for errors and injected events.
+    pub revision: u64,
+    /// The event as sent, with its line end.
+    pub line: Bytes,
+}
+
+/// One entry.
+#[derive(Clone, Debug)]
+pub enum Entry {
+    /// A request and its answer.
+    Request(RecordedRequest),
+    /// An event told to a watcher.
+    Event(RecordedEvent),
+}
+
+impl RecordedRequest {
+    /// The verb, if it was about a resource.
+    pub fn verb(&self) -> Option<Verb> {
+        self.info.as_ref().map(|info| info.verb)
+    }
+
+    /// Whether it was for this resource, whatever the subresource: `pods`, or `deployments.apps` to name the group.
+    pub fn is_for(&self, resource: &str) -> bool {
+        self.info.as_ref().is_some_and(|info| {
+            *info.resource == *resource
+                || resource
+                    .split_once('.')
+                    .is_some_and(|(name, group)| *info.resource == *name && *info.group == *group)
+        })
+    }
+
+    /// Whether it would change something: create, update, patch or delete.
+    pub fn is_write(&self) -> bool {
+        !matches!(self.verb(), None | Some(Verb::Get | Verb::List | Verb::Watch))
+    }
+}
+
+/// What a server was asked and answered. Copies show the same journal.
+///
+/// ```
+/// # #[cfg(feature = "client")] {}
+/// use fake_apiserver::{ApiServer, Verb};
+///
+/// let server = ApiServer::start();
+/// assert_eq!(server.journal().count(Verb::List, "pods"), 0);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Journal {
+    /// Guards the entries.
+    entries: Arc<Mutex<Entries>>,
+    capacity: usize,
+}
+
+#[derive(Debug, Default)]
+struct Entries {
+    kept: VecDeque<Entry>,
+    /// How many there ever were.
+    total: u64,
+}
+
+impl Journal {
+    pub(crate) fn new(capacity: usize) -> Self {
+        Self {
+            entries: Arc::default(),
+            capacity: capacity.max(1),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Entries> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn record(&self, entry: Entry) {
+        let mut entries = self.lock();
+        if entries.kept.len() == self.capacity {
+            entries.kept.pop_front();
+        }
+        entries.kept.push_back(entry);
+        entries.total += 1;
+    }
+
+    pub(crate) fn record_request(&self, request: RecordedRequest) {
+        self.record(Entry::Request(request));
+    }
+
+    pub(crate) fn record_event(&self, event: RecordedEvent) {
+        self.record(Entry::Event(event));
+    }
+
+    /// The entries that are kept, oldest first.
+    pub fn entries(&self) -> Vec<Entry> {
+        self.lock().kept.iter().cloned().collect()
+    }
+
+    /// The requests that are kept, oldest first.
+    pub fn requests(&self) -> Vec<RecordedRequest> {
+        let request = |entry: &Entry| match entry {
+            Entry::Request(request) => Some(request.clone()),
+            Entry::Event(_) => None,
+        };
+        self.lock().kept.iter().filter_map(request).collect()
+    }
+
+    /// The events that are kept, oldest first.
+    pub fn events(&self) -> Vec<RecordedEvent> {
+        let event = |entry: &Entry| match entry {
+            Entry::Event(event) => Some(event.clone()),
+            Entry::Request(_) => None,
+        };
+        self.lock().kept.iter().filter_map(event).collect()
+    }
+
+    /// How many of the kept requests had this verb and resource (see [`RecordedRequest::is_for`]).
+    pub fn count(&self, verb: Verb, resource: &str) -> usize {
+        let counts = |entry: &&Entry| match entry {
+            Entry::Request(request) => request.verb() == Some(verb) && request.is_for(resource),
+            Entry::Event(_) => false,
+        };
+        self.lock().kept.iter().filter(counts).count()
+    }
+
+    /// How many entries there ever were, those dropped included. It grows with all that happens on the server.
+    pub fn total(&self) -> u64 {
+        self.lock().total
+    }
+
+    /// Forgets all entries; [`Journal::total`] goes on.
+    pub fn clear(&self) {
+        self.lock().kept.clear();
+    }
+
+    /// The last `most` entries, readable: for the message of a failed test.
+    pub fn tail(&self, most: usize) -> String {
+        let entries = self.lock();
+        let skipped = entries.kept.len().saturating_sub(most);
+        entries
+            .kept
+            .iter()
+            .skip(skipped)
+            .map(|entry| format!("{entry}\n"))
+            .collect()
+    }
+}
+
+impl fmt::Display for Journal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.tail(usize::MAX))
+    }
+}
+
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Entry::Request(request) => request.fmt(f),
+            Entry::Event(event) => event.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for RecordedRequest {
+    /// `   0.002s  PATCH  /api/v1/namespaces/shop/pods/web-0  409 Conflict: the object has been modified`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:>9.3}s  {:<6} {}  {}",
+            self.started.as_secs_f64(),
+            self.method,
+            self.path,
+            self.code
+        )?;
+        if self.code >= 400
+            && let Some(status) = self
+                .answer
+                .as_ref()
+                .and_then(|it| serde_json::from_slice::<Value>(it).ok())
+        {
+            let text = |name: &str| status.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+            write!(f, " {}: {}", text("reason"), text("message"))?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for RecordedEvent {
+    /// `   0.002s  watch 3 pods  ADDED  shop/web-0 @17`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at = self.at.as_secs_f64();
+        write!(
+            f,
+            "{at:>9.3}s    watch {} of {}  {}",
+            self.watch, self.resource, self.kind
+        )?;
+        match (self.namespace.as_str(), self.name.as_str()) {
+            ("", "") => {}
+            ("", name) => write!(f, "  {name}")?,
+            (namespace, name) => write!(f, "  {namespace}/{name}")?,
+        }
+        if self.revision > 0 {
+            write!(f, " @{}", self.revision)
+        } else {
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! `ListBody`: a list sent chunk by chunk, read from its snapshot as it goes. It holds one chunk at a time, however
+//! long the list.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::Frame;
+
+use crate::registry::codec;
+use crate::registry::read::Items;
+use crate::registry::scheme::Row;
+use crate::storage::{Range, Stored};
+
+/// Bytes in a chunk, give or take an object.
+const CHUNK_BYTES: usize = 128 * 1024;
+
+/// The body of a list.
+#[derive(Debug)]
+pub(crate) struct ListBody {
+    items: Items,
+    /// What each item begins with: custom resources with their kind, others without.
+    item_head: Option<Box<str>>,
+    /// The next chunk, as far as it is written: the head of the list at first.
+    chunk: Vec<u8>,
+    /// Items sent of a page, or the last key sent of a snapshot.
+    sent: Sent,
+    ended: bool,
+}
+
+#[derive(Debug)]
+enum Sent {
+    Nothing,
+    Items(usize),
+    UpTo(String),
+}
+
+impl ListBody {
+    /// A list that begins with `head`.
+    pub(crate) fn new(head: Vec<u8>, row: &Row, items: Items) -> Self {
+        let item_head = row.is_custom().then(|| row.head.clone());
+        Self {
+            items,
+            item_head,
+            chunk: head,
+            sent: Sent::Nothing,
+            ended: false,
+        }
+    }
+
+    /// The whole list.
+    pub(crate) fn collect(mut self) -> Bytes {
+        let mut all = Vec::new();
+        while let Some(chunk) = self.next_chunk() {
+            all.extend_from_slice(&chunk);
+        }
+        all.into()
+    }
+
+    /// The whole list if it fits into one chunk; otherwise the first chunk stays ready.
+    pub(crate) fn whole_if_small(&mut self) -> Option<Bytes> {
+        self.fill();
+        if self.ended {
+            Some(std::mem::take(&mut self.chunk).into())
+        } else {
+            None
+        }
+    }
+
+    fn next_chunk(&mut self) -> Option<Bytes> {
+        if !self.ended {
+            self.fill();
+        }
+        if self.chunk.is_empty() {
+            None
+        } else {
+            Some(std::mem::take(&mut self.chunk).into())
+        }
+    }
+
+    /// Writes items until the chunk is full or the list ends.
+    fn fill(&mut self) {
+        if self.chunk.len() >= CHUNK_BYTES {
+            return;
+        }
+        let mut sent_any = !matches!(self.sent, Sent::Nothing);
+        let chunk = &mut self.chunk;
+        let item_head = self.item_head.as_deref();
+        let mut write = |stored: &Stored| {
+            if std::mem::replace(&mut sent_any, true) {
+                chunk.push(b',');
+            }
+            match item_head {
+                Some(head) => codec::write_with_head(head, stored, stored.revision, chunk),
+                None => codec::write_item(stored, stored.revision, chunk),
+            }
+            chunk.len() >= CHUNK_BYTES
+        };
+        let mut full = false;
+        match &self.items {
+            Items::Page(items) => {
+                let mut at = if let Sent::Items(sent) = self.sent { sent } else { 0 };
+                while let (false, Some(stored)) = (full, items.get(at)) {
+                    full = write(stored);
+                    at += 1;
+                }
+                self.sent = Sent::Items(at);
+            }
+            Items::All(all) => {
+                let (snapshot, range, filter) = &**all;
+                let rest: Range = match &self.sent {
+                    // The smallest key behind the last one.
+                    Sent::UpTo(key) => range.clone().from(format!("{key}\0")),
+                    Sent::Nothing | Sent::Items(_) => range.clone(),
+                };
+                let mut last = None;
+                for stored in snapshot.range(&rest).filter(|it| filter.selects(it)) {
+                    full = write(stored);
+                    last = Some(&stored.key);
+                    if full {
+                        break;
+                    }
+                }
+                if let Some(key) = last {
+                    self.sent = Sent::UpTo(key.as_str().to_owned());
+                }
+            }
+        }
+        if !full {
+            self.chunk.extend_from_slice(b"]}\n");
+            self.ended = true;
+        }
+    }
+}
+
+impl http_body::Body for ListBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(self.next_chunk().map(|chunk| Ok(Frame::data(chunk))))
+    }
+}

@@ -1,0 +1,359 @@
+//! Which form a body has and which one is wanted: the rules of `Content-Type` and `Accept` (A16, A17, M1 to M6).
+//!
+//! Built-in resources pass two doors, as in the real server: the router, which compares media types as they are
+//! written, and the handler, which understands parameters and qualities. Custom resources pass only the second.
+
+use crate::api::options::PatchKind;
+use crate::api::status::{Status, StatusDetails};
+
+use super::accept::{Clause, clauses};
+
+const JSON: &str = "application/json";
+const YAML: &str = "application/yaml";
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+const STREAMS: [&str; 2] = [
+    "application/json;stream=watch",
+    "application/vnd.kubernetes.protobuf;stream=watch",
+];
+
+/// Who serves the resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Served {
+    /// A built-in resource: the router checks media types first.
+    BuiltIn,
+    /// A custom resource.
+    Custom,
+}
+
+/// What the route of a request can produce.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// One object: every verb but list and watch.
+    Object,
+    /// A collection, which is listed or watched.
+    Collection,
+}
+
+/// How an answer is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Encoding {
+    /// Compact, or indented where the request asks for it (rule A31).
+    #[default]
+    Json,
+    /// With sorted keys.
+    Yaml,
+}
+
+/// A version of the group meta.k8s.io.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MetaVersion {
+    /// `meta.k8s.io/v1`
+    V1,
+    /// `meta.k8s.io/v1beta1`
+    V1Beta1,
+}
+
+/// What is answered of an object or a list (rules M2, M3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum View {
+    /// It itself.
+    #[default]
+    Whole,
+    /// Rows and columns.
+    Table(MetaVersion),
+    /// One object's metadata.
+    Metadata(MetaVersion),
+    /// A list's metadata.
+    MetadataList(MetaVersion),
+}
+
+/// The form of a successful answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Answer {
+    /// How it is written.
+    pub(crate) encoding: Encoding,
+    /// What is written.
+    pub(crate) view: View,
+    /// Whether `;pretty=1` asks for indented JSON.
+    pub(crate) pretty: bool,
+}
+
+/// The form of a failure's Status (rule M5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ErrorForm {
+    /// As any other JSON.
+    Json,
+    /// JSON indented by two spaces: nothing that the client accepts can be written.
+    IndentedJson,
+    /// YAML.
+    Yaml,
+    /// Protobuf, for a client that understands nothing else.
+    Protobuf,
+}
+
+/// The form of a discovery document (rule N2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Discovery {
+    /// `APIVersions`, `APIGroupList`, …
+    Plain(Encoding),
+    /// `APIGroupDiscoveryList`
+    Aggregated,
+}
+
+/// How the body of a request is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BodyForm {
+    /// JSON; also where nothing is said.
+    Json,
+    /// YAML.
+    Yaml,
+    /// Kubernetes' protobuf envelope; built-ins alone have it.
+    Protobuf,
+}
+
+impl Encoding {
+    /// The `Content-Type` of an answer.
+    pub(crate) fn content_type(self) -> &'static str {
+        match self {
+            Encoding::Json => JSON,
+            Encoding::Yaml => YAML,
+        }
+    }
+}
+
+impl ErrorForm {
+    /// The `Content-Type` of an answer.
+    pub(crate) fn content_type(self) -> &'static str {
+        match self {
+            ErrorForm::Json | ErrorForm::IndentedJson => JSON,
+            ErrorForm::Yaml => YAML,
+            ErrorForm::Protobuf => PROTOBUF,
+        }
+    }
+}
+
+impl Discovery {
+    /// The `Content-Type` of an answer.
+    pub(crate) fn content_type(self) -> &'static str {
+        match self {
+            Discovery::Plain(encoding) => encoding.content_type(),
+            Discovery::Aggregated => "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+        }
+    }
+}
+
+impl MetaVersion {
+    /// The `apiVersion` of a Table or PartialObjectMetadata.
+    pub(crate) fn api_version(self) -> &'static str {
+        match self {
+            MetaVersion::V1 => "meta.k8s.io/v1",
+            MetaVersion::V1Beta1 => "meta.k8s.io/v1beta1",
+        }
+    }
+}
+
+impl View {
+    /// Refuses metadata of a list where there is one object, and the other way round (rule M3). `go_type` is what the
+    /// message calls the thing.
+    pub(crate) fn check(self, is_list: bool, go_type: impl FnOnce() -> String) -> Result<(), Status> {
+        let message = match self {
+            View::Metadata(_) if is_list => format!(
+                "you requested PartialObjectMetadata, but the requested object is a list ({})",
+                go_type()
+            ),
+            View::MetadataList(_) if !is_list => format!(
+                "you requested PartialObjectMetadataList, but the requested object is not a list ({})",
+                go_type()
+            ),
+            View::Whole | View::Table(_) | View::Metadata(_) | View::MetadataList(_) => return Ok(()),
+        };
+        Err(Status::new(406, "NotAcceptable", message))
+    }
+}
+
+/// The Go type that messages show for a kind: `*core.ConfigMap`, `*apps.DeploymentList`.
+pub(crate) fn go_type(served: Served, group: &str, kind: &str) -> String {
+    let package = match (served, group) {
+        (Served::Custom, _) if kind.ends_with("List") => return "*unstructured.UnstructuredList".to_owned(),
+        (Served::Custom, _) => return "*unstructured.Unstructured".to_owned(),
+        (Served::BuiltIn, "" | "events.k8s.io") => "core",
+        (Served::BuiltIn, "internal.apiserver.k8s.io") => "apiserverinternal",
+        (Served::BuiltIn, group) => group.split('.').next().unwrap_or(group),
+    };
+    format!("*{package}.{kind}")
+}
+
+/// Whether the client says nothing that needs looking at; true of nearly every request.
+fn is_plain(accept: Option<&str>) -> bool {
+    accept.is_none_or(|it| matches!(it, "" | JSON | "*/*"))
+}
+
+/// The form of the answer to anything but a watch.
+pub(crate) fn answer(accept: Option<&str>, served: Served, route: Route) -> Result<Answer, Status> {
+    if is_plain(accept) {
+        return Ok(Answer::default());
+    }
+    let accept = accept.unwrap_or_default();
+    check_route(accept, served, route)?;
+    let refused = || Status::not_acceptable(&[JSON, YAML, PROTOBUF]);
+    clauses(accept).iter().find_map(accepted).ok_or_else(refused)
+}
+
+/// The form of the events of a watch. The first acceptable clause decides, even where it is YAML, of which there are
+/// no streams.
+pub(crate) fn watch_answer(accept: Option<&str>, served: Served) -> Result<Answer, Status> {
+    let answer = answer(accept, served, Route::Collection)?;
+    match answer.encoding {
+        Encoding::Json => Ok(answer),
+        Encoding::Yaml => Err(Status::not_acceptable(&STREAMS)),
+    }
+}
+
+/// The form of a failure.
+pub(crate) fn error_form(accept: Option<&str>) -> ErrorForm {
+    if is_plain(accept) {
+        return ErrorForm::Json;
+    }
+    let clauses = clauses(accept.unwrap_or_default());
+    let plain = |clause: &Clause<'_>| match accepted(clause) {
+        Some(Answer {
+            encoding,
+            view: View::Whole,
+            ..
+        }) => Some(encoding),
+        _ => None,
+    };
+    match clauses.iter().find_map(plain) {
+        Some(Encoding::Json) => ErrorForm::Json,
+        Some(Encoding::Yaml) => ErrorForm::Yaml,
+        None if clauses.iter().any(|it| it.names(PROTOBUF) && it.view().is_none()) => ErrorForm::Protobuf,
+        None => ErrorForm::IndentedJson,
+    }
+}
+
+/// The form of a discovery document. Any clause that asks for the aggregated one wins, whatever its place;
+/// `aggregated` says whether the path has one (`/api` and `/apis` do); `served` is whose resources it shows.
+pub(crate) fn discovery(accept: Option<&str>, served: Served, aggregated: bool) -> Result<Discovery, Status> {
+    if is_plain(accept) {
+        return Ok(Discovery::Plain(Encoding::Json));
+    }
+    let header = accept.unwrap_or_default();
+    let asks = |it: &Clause<'_>| {
+        it.names(JSON) && it.view() == Some(("apidiscovery.k8s.io", "v2", "APIGroupDiscoveryList")) && !it.is_foreign()
+    };
+    if aggregated && clauses(header).iter().any(asks) {
+        return Ok(Discovery::Aggregated);
+    }
+    check_route(header, served, Route::Object)?;
+    match error_form(accept) {
+        ErrorForm::Json => Ok(Discovery::Plain(Encoding::Json)),
+        ErrorForm::Yaml => Ok(Discovery::Plain(Encoding::Yaml)),
+        ErrorForm::IndentedJson | ErrorForm::Protobuf => Err(Status::not_acceptable(&[JSON, YAML, PROTOBUF])),
+    }
+}
+
+/// The form of a request's body, for every verb but PATCH.
+pub(crate) fn body_form(content_type: Option<&str>, served: Served) -> Result<BodyForm, Status> {
+    let written = content_type.unwrap_or_default();
+    let media_type = written.split_once(';').map_or(written, |(it, _)| it).trim();
+    let is = |name: &str| media_type.eq_ignore_ascii_case(name);
+    if written.is_empty() || is(JSON) {
+        Ok(BodyForm::Json)
+    } else if is(YAML) {
+        Ok(BodyForm::Yaml)
+    } else if is(PROTOBUF) && served == Served::BuiltIn {
+        Ok(BodyForm::Protobuf)
+    } else {
+        Err(Status::unsupported_media_type(&[JSON, YAML, PROTOBUF]))
+    }
+}
+
+const PATCHES: [(&str, PatchKind); 4] = [
+    ("application/json-patch+json", PatchKind::Json),
+    ("application/merge-patch+json", PatchKind::Merge),
+    ("application/strategic-merge-patch+json", PatchKind::Strategic),
+    ("application/apply-patch+yaml", PatchKind::Apply),
+];
+
+/// The form of a PATCH.
+pub(crate) fn patch_form(content_type: Option<&str>, served: Served) -> Result<PatchKind, Status> {
+    let written = content_type.unwrap_or_default();
+    let known = |name: &str| {
+        let found = PATCHES.iter().find(|(it, _)| *it == name).map(|(_, form)| *form);
+        found.filter(|it| *it != PatchKind::Strategic || served == Served::BuiltIn)
+    };
+    let media_type = written.split_once(';').map_or(written, |(it, _)| it);
+    if let Some(form) = known(media_type) {
+        return Ok(form);
+    }
+    // The router trims spaces, the handler does not.
+    if served == Served::BuiltIn && known(media_type.trim_matches(' ')).is_none() {
+        return Err(router_refusal(
+            415,
+            "UnsupportedMediaType",
+            "415: Unsupported Media Type".to_owned(),
+        ));
+    }
+    let accepted = PATCHES.iter().map(|(name, _)| *name).filter(|it| known(it).is_some());
+    Err(Status::unsupported_media_type(&accepted.collect::<Vec<_>>()))
+}
+
+/// The router's look at `Accept`: a type as written, or `*/*`; no other wildcard, and parameters count for nothing.
+fn check_route(accept: &str, served: Served, route: Route) -> Result<(), Status> {
+    let known = accept.split(',').any(|clause| {
+        let media_type = clause.split_once(';').map_or(clause, |(it, _)| it).trim_matches(' ');
+        matches!(media_type, JSON | YAML | PROTOBUF | "*/*")
+    });
+    if known || served == Served::Custom {
+        return Ok(());
+    }
+    let mut message = format!("406: Not Acceptable\n\nAvailable representations: {JSON}, {YAML}, {PROTOBUF}");
+    if route == Route::Collection {
+        for stream in STREAMS {
+            message.push_str(", ");
+            message.push_str(stream);
+        }
+    }
+    Err(router_refusal(406, "NotAcceptable", message))
+}
+
+fn router_refusal(code: u16, reason: &'static str, message: String) -> Status {
+    Status::new(code, reason, message).with_details(StatusDetails::default())
+}
+
+/// The answer a clause asks for, if it can be given. Protobuf is never written but for errors: a client that lists it
+/// first, as client-go does, lists JSON too.
+fn accepted(clause: &Clause<'_>) -> Option<Answer> {
+    let encoding = if clause.covers(JSON) && !clause.is_foreign() {
+        Encoding::Json
+    } else if clause.covers(YAML) && !clause.is_foreign() && clause.param("stream").is_none_or(str::is_empty) {
+        Encoding::Yaml
+    } else {
+        return None;
+    };
+    let view = match clause.view() {
+        None => View::Whole,
+        Some((group, version, kind)) => {
+            let version = match (group, version) {
+                ("meta.k8s.io", "v1") => MetaVersion::V1,
+                ("meta.k8s.io", "v1beta1") => MetaVersion::V1Beta1,
+                _ => return None,
+            };
+            match kind {
+                "Table" => View::Table(version),
+                "PartialObjectMetadata" => View::Metadata(version),
+                "PartialObjectMetadataList" => View::MetadataList(version),
+                _ => return None,
+            }
+        }
+    };
+    Some(Answer {
+        encoding,
+        view,
+        pretty: clause.param("pretty") == Some("1"),
+    })
+}
+
+#[cfg(test)]
+#[path = "negotiation_tests.rs"]
+mod tests;

@@ -1,0 +1,385 @@
+//! OpenAPI v3: the index, a document for each group and version, and the rules of their hashes (rules N6, N8).
+//!
+//! Documents are JSON. The protobuf form and `/openapi/v2` are not served; clients that ask for them are told so.
+
+mod operations;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
+use std::sync::LazyLock;
+
+use flate2::read::GzDecoder;
+use jiff::Timestamp;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use super::discovery;
+use crate::api::resource::ResourceInfo;
+use crate::api::status::Status;
+
+/// The definitions of the built-in types with their descriptions, generated.
+static PACKED: &[u8] = include_bytes!("../../data/openapi.json.gz");
+
+/// The definitions, each as JSON text.
+static DEFINITIONS: LazyLock<BTreeMap<String, Box<RawValue>>> = LazyLock::new(|| {
+    let mut text = String::new();
+    // The data is part of the program, and a test reads it: there is nothing to be told at run time.
+    let _ = GzDecoder::new(PACKED).read_to_string(&mut text);
+    serde_json::from_str(&text).unwrap_or_default()
+});
+
+const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
+const REF: &str = "#/components/schemas/";
+
+/// One version of a custom resource and its schema.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CustomSchema<'a> {
+    /// The row of the resource.
+    pub(crate) row: &'a ResourceInfo,
+    /// `openAPIV3Schema` of the version, as it stands in the CRD.
+    pub(crate) schema: Option<&'a Value>,
+}
+
+/// Everything OpenAPI documents are made of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OpenApi<'a> {
+    /// The built-in resources served.
+    pub(crate) builtins: &'a [&'a ResourceInfo],
+    /// The established custom resources, a row a version.
+    pub(crate) custom: &'a [CustomSchema<'a>],
+}
+
+/// What a document is asked for with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked<'a> {
+    /// The path below `/openapi/v3/`, such as `apis/apps/v1`.
+    pub(crate) path: &'a str,
+    /// The `hash` of the query; empty if there is none.
+    pub(crate) hash: &'a str,
+    /// The `Accept` header; empty if there is none.
+    pub(crate) accept: &'a str,
+    /// The `If-None-Match` header; empty if there is none.
+    pub(crate) if_none_match: &'a str,
+    /// Now, for `Expires`.
+    pub(crate) now: Timestamp,
+}
+
+/// An answer, ready to be sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    /// HTTP status code.
+    pub(crate) status: u16,
+    /// Headers beside the usual ones; `Cache-Control` replaces the usual one.
+    pub(crate) headers: Vec<(&'static str, String)>,
+    /// The body.
+    pub(crate) body: Vec<u8>,
+}
+
+/// The description of a type, or of a field of it where `field` is not empty: `description("io.k8s.api.core.v1.Pod",
+/// "spec")`. It parses the definition, so keep the answer.
+pub(crate) fn description(definition: &str, field: &str) -> Option<String> {
+    let definition: Value = serde_json::from_str(DEFINITIONS.get(definition)?.get()).ok()?;
+    let owner = if field.is_empty() {
+        &definition
+    } else {
+        &definition["properties"][field]
+    };
+    owner["description"].as_str().map(str::to_owned)
+}
+
+/// `/openapi/v2` is not served: kubectl asks for it only where there is no v3.
+pub(crate) fn v2_refused() -> Status {
+    Status::new(
+        406,
+        "NotAcceptable",
+        "openapi v2 is not served by this server, use /openapi/v3",
+    )
+}
+
+impl OpenApi<'_> {
+    /// `/openapi/v3`: the documents and their hashes.
+    pub(crate) fn index(&self) -> Value {
+        let mut paths = Map::new();
+        for path in self.paths() {
+            if let Some(hash) = self.hash(&path) {
+                paths.insert(path.clone(), json!({"serverRelativeURL": url(&path, &hash)}));
+            }
+        }
+        json!({ "paths": paths })
+    }
+
+    /// `/openapi/v3/PATH`
+    pub(crate) fn answer(&self, asked: Asked<'_>) -> Answer {
+        let Some(hash) = self.hash(asked.path) else {
+            return plain(404, "404 page not found\n");
+        };
+        if !accepts_json(asked.accept) {
+            // Said of the protobuf form, too, which clients fall back from.
+            return plain(406, "");
+        }
+        let etag = format!("\"{hash}\"");
+        let mut headers = vec![
+            ("content-type", "application/json".to_owned()),
+            ("vary", "Accept".to_owned()),
+            ("etag", etag.clone()),
+        ];
+        if !asked.hash.is_empty() {
+            if asked.hash != hash {
+                headers.push(("location", url(asked.path, &hash)));
+                return Answer {
+                    status: 301,
+                    headers,
+                    body: Vec::new(),
+                };
+            }
+            let expires = asked
+                .now
+                .saturating_add(jiff::Span::new().hours(365 * 24))
+                .unwrap_or(Timestamp::MAX);
+            headers.push(("cache-control", "public, immutable".to_owned()));
+            headers.push(("expires", expires.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()));
+        }
+        if asked
+            .if_none_match
+            .split(',')
+            .any(|it| it.trim().trim_start_matches("W/") == etag)
+        {
+            return Answer {
+                status: 304,
+                headers,
+                body: Vec::new(),
+            };
+        }
+        Answer {
+            status: 200,
+            headers,
+            body: self.document(asked.path),
+        }
+    }
+
+    /// The paths of all documents: `api/v1`, `apis/apps/v1`.
+    fn paths(&self) -> BTreeSet<String> {
+        let custom = self.custom.iter().map(|it| it.row);
+        self.builtins.iter().copied().chain(custom).map(path_of).collect()
+    }
+
+    /// The hash of a document, which changes whenever the document does; `None` if there is no such document.
+    fn hash(&self, path: &str) -> Option<String> {
+        let mut input = String::new();
+        for row in self.builtins.iter().filter(|row| path_of(row) == path) {
+            input.push_str(&row.resource);
+        }
+        for it in self.custom.iter().filter(|it| path_of(it.row) == path) {
+            input.push_str(&format!("{:?}{:?}", it.row, it.schema.map(Value::to_string)));
+        }
+        if input.is_empty() {
+            return None;
+        }
+        input.push_str(path);
+        input.push_str(env!("CARGO_PKG_VERSION"));
+        Some(discovery::hash(input.as_bytes()))
+    }
+
+    fn document(&self, path: &str) -> Vec<u8> {
+        let mut paths = Map::new();
+        let mut schemas: BTreeMap<String, Box<RawValue>> = BTreeMap::new();
+        let mut wanted: Vec<String> = ["DeleteOptions", "Patch", "Status", "ObjectMeta", "ListMeta"]
+            .map(|name| format!("{META}{name}"))
+            .into();
+        for row in self.builtins.iter().filter(|row| path_of(row) == path) {
+            operations::add(&mut paths, row, &definition_of, &mut wanted);
+        }
+        for it in self.custom.iter().filter(|it| path_of(it.row) == path) {
+            let name = custom_definition(it.row);
+            let of = |group: &str, version: &str, kind: &str| {
+                if group == it.row.group && kind == it.row.kind {
+                    Some(name.clone())
+                } else {
+                    definition_of(group, version, kind)
+                }
+            };
+            operations::add(&mut paths, it.row, &of, &mut wanted);
+            for (name, schema) in custom_schemas(it, &name) {
+                if let Ok(raw) = serde_json::value::to_raw_value(&schema) {
+                    collect_refs(raw.get(), &mut wanted);
+                    schemas.insert(name, raw);
+                }
+            }
+        }
+        while let Some(name) = wanted.pop() {
+            if schemas.contains_key(&name) {
+                continue;
+            }
+            if let Some(raw) = DEFINITIONS.get(&name) {
+                collect_refs(raw.get(), &mut wanted);
+                schemas.insert(name, raw.clone());
+            }
+        }
+        let document = Document {
+            components: Components {
+                schemas,
+                security_schemes: json!({"BearerToken": {
+                    "description": "Bearer Token authentication", "in": "header", "name": "authorization",
+                    "type": "apiKey"}}),
+            },
+            info: json!({"title": "Kubernetes", "version": "v1.36.2"}),
+            openapi: "3.0.0",
+            paths,
+        };
+        // Maps of strings and JSON cannot fail to be written.
+        serde_json::to_vec(&document).unwrap_or_default()
+    }
+}
+
+#[derive(serde::Serialize)]
+struct Document {
+    components: Components,
+    info: Value,
+    openapi: &'static str,
+    paths: Map<String, Value>,
+}
+
+#[derive(serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Components {
+    schemas: BTreeMap<String, Box<RawValue>>,
+    security_schemes: Value,
+}
+
+fn plain(status: u16, text: &str) -> Answer {
+    Answer {
+        status,
+        headers: vec![("content-type", "text/plain; charset=utf-8".to_owned())],
+        body: text.as_bytes().to_vec(),
+    }
+}
+
+fn path_of(row: &ResourceInfo) -> String {
+    if row.group.is_empty() {
+        format!("api/{}", row.version)
+    } else {
+        format!("apis/{}/{}", row.group, row.version)
+    }
+}
+
+fn url(path: &str, hash: &str) -> String {
+    format!("/openapi/v3/{path}?hash={hash}")
+}
+
+/// Whether one of the media types asked for is JSON.
+fn accepts_json(accept: &str) -> bool {
+    accept.is_empty()
+        || accept.split(',').any(|clause| {
+            let media = clause.split(';').next().unwrap_or_default().trim();
+            matches!(media, "application/json" | "application/*" | "*/*")
+        })
+}
+
+/// The definition of a built-in kind.
+fn definition_of(group: &str, version: &str, kind: &str) -> Option<String> {
+    let single = kind.strip_suffix("List").unwrap_or(kind);
+    let shape = crate::registry::schema::builtin::shape_of(group, version, kind)
+        .or_else(|| crate::registry::schema::builtin::shape_of(group, version, single))?;
+    let name = shape.structure()?.definition();
+    let name = name.rsplit_once('.').map_or(name, |(package, _)| package);
+    Some(format!("{name}.{kind}"))
+}
+
+/// The definition of a custom kind: the group's labels backwards, `com.example.v1.Widget`.
+fn custom_definition(row: &ResourceInfo) -> String {
+    let labels: Vec<&str> = row.group.rsplit('.').collect();
+    format!("{}.{}.{}", labels.join("."), row.version, row.kind)
+}
+
+/// Adds the names of the definitions a JSON text refers to.
+fn collect_refs(text: &str, out: &mut Vec<String>) {
+    for part in text.split(REF).skip(1) {
+        if let Some(end) = part.find('"') {
+            out.push(part[..end].to_owned());
+        }
+    }
+}
+
+/// The schemas of a custom kind and of its list.
+fn custom_schemas(custom: &CustomSchema<'_>, name: &str) -> [(String, Value); 2] {
+    let row = custom.row;
+    let gvk = |kind: &str| json!([{"group": row.group, "version": row.version, "kind": kind}]);
+    let mut object = match custom.schema {
+        Some(Value::Object(map)) => map.clone(),
+        _ => {
+            let mut map = Map::new();
+            map.insert("x-kubernetes-preserve-unknown-fields".into(), json!(true));
+            map
+        }
+    };
+    for value in object.values_mut() {
+        add_embedded(value, 0);
+    }
+    object.insert("type".into(), json!("object"));
+    add_type_meta(
+        &mut object,
+        "ObjectMeta",
+        "Standard object's metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata",
+    );
+    object.insert("x-kubernetes-group-version-kind".into(), gvk(&row.kind));
+    let mut list = Map::new();
+    add_type_meta(
+        &mut list,
+        "ListMeta",
+        "Standard list metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+    );
+    list["properties"]["items"] = json!({
+        "description": format!("List of {}. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md", row.resource),
+        "items": {"$ref": format!("{REF}{name}")},
+        "type": "array",
+    });
+    list.insert(
+        "description".into(),
+        json!(format!("{} is a list of {}", row.list_kind, row.kind)),
+    );
+    list.insert("required".into(), json!(["items"]));
+    list.insert("type".into(), json!("object"));
+    list.insert("x-kubernetes-group-version-kind".into(), gvk(&row.list_kind));
+    // The list stands beside the kind whatever the CRD calls it.
+    let package = name.rsplit_once('.').map_or("", |(package, _)| package);
+    [
+        (name.to_owned(), Value::Object(object)),
+        (format!("{package}.{}", row.list_kind), Value::Object(list)),
+    ]
+}
+
+/// Gives a schema the properties every object has.
+fn add_type_meta(schema: &mut Map<String, Value>, meta: &str, about_meta: &str) {
+    let text = |field: &str| description(&format!("{META}Status"), field).unwrap_or_default();
+    let properties = schema.entry("properties").or_insert_with(|| json!({}));
+    if !properties.is_object() {
+        *properties = json!({});
+    }
+    properties["apiVersion"] = json!({"description": text("apiVersion"), "type": "string"});
+    properties["kind"] = json!({"description": text("kind"), "type": "string"});
+    properties["metadata"] = json!({"allOf": [{"$ref": format!("{REF}{META}{meta}")}], "description": about_meta});
+}
+
+/// Gives embedded resources within a schema the properties every object has.
+fn add_embedded(schema: &mut Value, level: usize) {
+    // A stored schema is not this deep, and what were deeper would only lack the addition.
+    if level > 100 {
+        return;
+    }
+    match schema {
+        Value::Object(map) => {
+            if map.get("x-kubernetes-embedded-resource") == Some(&Value::Bool(true)) {
+                let about = "Standard object's metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
+                add_type_meta(map, "ObjectMeta", about);
+            }
+            for value in map.values_mut() {
+                add_embedded(value, level + 1);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| add_embedded(item, level + 1)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,247 @@
+use std::borrow::Cow;
+
+use super::*;
+use crate::api::resource::{Scope, SubresourceInfo, Text};
+use crate::registry::schema::resources::BUILTINS;
+
+fn now() -> Timestamp {
+    "2026-11-21T10:00:00Z".parse().expect("a time")
+}
+
+fn asked<'a>(path: &'a str, hash: &'a str) -> Asked<'a> {
+    Asked {
+        path,
+        hash,
+        accept: "",
+        if_none_match: "",
+        now: now(),
+    }
+}
+
+fn with_builtins<T>(use_it: impl FnOnce(OpenApi<'_>) -> T) -> T {
+    let rows: Vec<&ResourceInfo> = BUILTINS.iter().collect();
+    use_it(OpenApi {
+        builtins: &rows,
+        custom: &[],
+    })
+}
+
+fn document(api: &OpenApi<'_>, path: &str) -> Value {
+    let answer = api.answer(asked(path, ""));
+    assert_eq!(answer.status, 200);
+    serde_json::from_slice(&answer.body).expect("JSON")
+}
+
+fn widget() -> ResourceInfo {
+    let texts = |list: &[&str]| Cow::Owned(list.iter().map(|it| Text::Owned((*it).to_owned())).collect());
+    let verbs = [
+        "create",
+        "delete",
+        "deletecollection",
+        "get",
+        "list",
+        "patch",
+        "update",
+        "watch",
+    ];
+    let sub = |name: &str, group: &str, kind: &str| SubresourceInfo {
+        name: name.to_owned().into(),
+        group: group.to_owned().into(),
+        version: "v1".into(),
+        kind: kind.to_owned().into(),
+        verbs: texts(&["get", "patch", "update"]),
+    };
+    ResourceInfo {
+        group: "shop.example.com".into(),
+        version: "v1".into(),
+        resource: "widgets".into(),
+        singular: "widget".into(),
+        kind: "Widget".into(),
+        list_kind: "WidgetList".into(),
+        scope: Scope::Namespaced,
+        short_names: texts(&[]),
+        categories: texts(&[]),
+        verbs: texts(&verbs),
+        subresources: Cow::Owned(vec![
+            sub("scale", "autoscaling", "Scale"),
+            sub("status", "shop.example.com", "Widget"),
+        ]),
+    }
+}
+
+#[test]
+fn n6_every_document_is_whole() {
+    with_builtins(|api| {
+        let index = api.index();
+        let paths = index["paths"].as_object().expect("paths");
+        assert!(paths.contains_key("api/v1") && paths.contains_key("apis/apps/v1"));
+        for path in paths.keys() {
+            let document = document(&api, path);
+            let text = document.to_string();
+            for part in text.split(REF).skip(1) {
+                let name = &part[..part.find('"').expect("a quote")];
+                assert!(
+                    document["components"]["schemas"].get(name).is_some(),
+                    "{path} lacks {name}"
+                );
+            }
+        }
+        for row in BUILTINS {
+            let name = definition_of(&row.group, &row.version, &row.kind).expect("a definition");
+            assert!(DEFINITIONS.contains_key(&name), "{name}");
+        }
+    });
+}
+
+#[test]
+fn n6_hashes_make_documents_immutable() {
+    with_builtins(|api| {
+        let index = api.index();
+        let url = index["paths"]["apis/batch/v1"]["serverRelativeURL"]
+            .as_str()
+            .expect("a URL")
+            .to_owned();
+        let (path, hash) = url.split_once("?hash=").expect("a hash");
+        assert_eq!((path, hash.len()), ("/openapi/v3/apis/batch/v1", 128));
+        let header = |answer: &Answer, name: &str| {
+            answer
+                .headers
+                .iter()
+                .find(|it| it.0 == name)
+                .map(|it| it.1.clone())
+                .unwrap_or_default()
+        };
+        let with_hash = api.answer(asked("apis/batch/v1", hash));
+        assert_eq!(with_hash.status, 200);
+        assert_eq!(header(&with_hash, "etag"), format!("\"{hash}\""));
+        assert_eq!(header(&with_hash, "cache-control"), "public, immutable");
+        assert_eq!(header(&with_hash, "expires"), "Sun, 21 Nov 2027 10:00:00 GMT");
+        let without = api.answer(asked("apis/batch/v1", ""));
+        assert_eq!(header(&without, "cache-control"), "");
+        let etag = format!("\"{hash}\"");
+        let cached = api.answer(Asked {
+            if_none_match: &etag,
+            ..asked("apis/batch/v1", hash)
+        });
+        assert_eq!((cached.status, cached.body.len()), (304, 0));
+        let wrong = api.answer(asked("apis/batch/v1", "BAD"));
+        assert_eq!((wrong.status, header(&wrong, "location")), (301, url.clone()));
+        assert_eq!(api.answer(asked("apis/none/v1", "")).status, 404);
+        let protobuf = api.answer(Asked {
+            accept: "application/com.github.proto-openapi.spec.v3.v1.0+protobuf",
+            ..asked("apis/batch/v1", "")
+        });
+        assert_eq!(protobuf.status, 406);
+    });
+}
+
+#[test]
+fn n8_writes_say_that_they_validate_fields() {
+    with_builtins(|api| {
+        let document = document(&api, "apis/apps/v1");
+        let item = &document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"];
+        let names: Vec<&Value> = item["patch"]["parameters"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|it| &it["name"])
+            .collect();
+        assert_eq!(names, ["dryRun", "fieldManager", "fieldValidation", "force"]);
+        let kind = json!({"group": "apps", "version": "v1", "kind": "Deployment"});
+        assert_eq!(item["patch"]["x-kubernetes-group-version-kind"], kind);
+        assert_eq!(item["put"]["operationId"], "replaceAppsV1NamespacedDeployment");
+        let strategy =
+            &document["components"]["schemas"]["io.k8s.api.apps.v1.DeploymentStrategy"]["properties"]["type"];
+        assert_eq!(strategy["enum"], json!(["Recreate", "RollingUpdate"]));
+    });
+}
+
+#[test]
+fn n6_custom_resources_have_documents() {
+    let row = widget();
+    let schema = json!({"type": "object", "properties": {
+        "spec": {"type": "object", "description": "What is wanted.", "properties": {"size": {"type": "integer"}}}}});
+    let custom = [CustomSchema {
+        row: &row,
+        schema: Some(&schema),
+    }];
+    let api = OpenApi {
+        builtins: &[],
+        custom: &custom,
+    };
+    let document = document(&api, "apis/shop.example.com/v1");
+    let schemas = document["components"]["schemas"].as_object().expect("schemas");
+    let names: Vec<&str> = schemas
+        .keys()
+        .map(|name| name.rsplit('.').next().unwrap_or_default())
+        .collect();
+    let expected = [
+        "Widget",
+        "WidgetList",
+        "Scale",
+        "ScaleSpec",
+        "ScaleStatus",
+        "DeleteOptions",
+        "FieldsV1",
+        "ListMeta",
+        "ManagedFieldsEntry",
+        "ObjectMeta",
+        "OwnerReference",
+        "Patch",
+        "Preconditions",
+        "ShardInfo",
+        "Status",
+        "StatusCause",
+        "StatusDetails",
+        "Time",
+    ];
+    assert_eq!(names, expected);
+    let object = &schemas["com.example.shop.v1.Widget"];
+    assert_eq!(object["properties"]["spec"]["description"], "What is wanted.");
+    let kind = json!([{"group": "shop.example.com", "version": "v1", "kind": "Widget"}]);
+    assert_eq!(object["x-kubernetes-group-version-kind"], kind);
+    assert_eq!(
+        schemas["com.example.shop.v1.WidgetList"]["description"],
+        "WidgetList is a list of Widget"
+    );
+    let paths: Vec<&String> = document["paths"].as_object().into_iter().flat_map(Map::keys).collect();
+    let base = "/apis/shop.example.com/v1/namespaces/{namespace}/widgets";
+    let expected = [
+        base.to_owned(),
+        format!("{base}/{{name}}"),
+        format!("{base}/{{name}}/scale"),
+        format!("{base}/{{name}}/status"),
+        "/apis/shop.example.com/v1/widgets".to_owned(),
+    ];
+    assert_eq!(paths, expected.iter().collect::<Vec<_>>());
+    let patch = &document["paths"][&expected[1]]["patch"]["requestBody"]["content"];
+    assert_eq!(patch.as_object().map(Map::len), Some(3));
+}
+
+#[test]
+fn a_changed_schema_changes_the_hash() {
+    let row = widget();
+    let hash = |schema: &Value| {
+        let custom = [CustomSchema {
+            row: &row,
+            schema: Some(schema),
+        }];
+        let api = OpenApi {
+            builtins: &[],
+            custom: &custom,
+        };
+        api.hash("apis/shop.example.com/v1")
+    };
+    assert_eq!(hash(&json!({"type": "object"})), hash(&json!({"type": "object"})));
+    assert_ne!(
+        hash(&json!({"type": "object"})),
+        hash(&json!({"type": "object", "nullable": true}))
+    );
+}
+
+#[test]
+fn descriptions_are_found() {
+    let text = description("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta", "name").expect("a description");
+    assert!(text.starts_with("Name must be unique within a namespace."), "{text}");
+    assert_eq!(description("none", ""), None);
+}

@@ -1,0 +1,119 @@
+//! Path and method to the resource and verb they name (rules A18, A19, A26, A27).
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use http::Method;
+
+use super::filters::Call;
+use crate::api::request_info::{RequestInfo, ResourcePath, Verb};
+use crate::api::status::Status;
+use crate::registry::scheme::{Row, Scheme};
+
+/// Where a request goes.
+#[derive(Debug)]
+pub(crate) enum Target {
+    /// Nowhere: plain text 404.
+    NotFound,
+    /// Discovery, OpenAPI, version or health.
+    Document,
+    /// A resource.
+    Resource(Arc<Row>, RequestInfo),
+}
+
+/// Finds the target of a request, or says why there is none.
+pub(crate) fn find(scheme: &Scheme, call: &mut Call) -> Result<Target, Status> {
+    let decoded = percent_encoding::percent_decode_str(call.parts.uri.path()).decode_utf8_lossy().into_owned();
+    let Some(path) = ResourcePath::parse(&decoded) else {
+        return Ok(Target::Document);
+    };
+    let Some(row) = scheme.lookup(path.group, path.version, path.resource) else {
+        return Ok(unknown(scheme, &path)?);
+    };
+    call.deprecation = match row.custom_version() {
+        Some(version) => version.deprecation.clone(),
+        None => row.strategy().deprecation().map(str::to_owned),
+    };
+    // The words of the two worlds differ: built-ins have routes, custom resources one handler for all paths.
+    let missing = || {
+        if row.is_custom() {
+            Ok(Target::NotFound)
+        } else {
+            Err(Status::unknown_path())
+        }
+    };
+    if row.info.is_namespaced() {
+        if path.namespace.is_empty() && !path.name.is_empty() {
+            return missing();
+        }
+    } else if !path.namespace.is_empty() {
+        return missing();
+    }
+    let subresource = path.subresource.split('/').next().unwrap_or_default();
+    if !subresource.is_empty() && row.info.subresource(subresource).is_none() {
+        return match row.is_custom() {
+            true => Err(Status::not_found(&row.info.group_resource(), path.name)),
+            false => Err(Status::unknown_path()),
+        };
+    }
+    let verb = verb(&row, &path, subresource, call)?;
+    let info = RequestInfo {
+        verb,
+        group: row.info.group.clone(),
+        version: row.info.version.clone(),
+        resource: row.info.resource.clone(),
+        subresource: path.subresource.to_owned(),
+        namespace: path.namespace.to_owned(),
+        name: path.name.to_owned(),
+    };
+    Ok(Target::Resource(row, info))
+}
+
+/// A path whose resource is not served.
+fn unknown(scheme: &Scheme, path: &ResourcePath<'_>) -> Result<Target, Status> {
+    let builtin = |row: &&Arc<Row>| row.info.group == path.group && !row.is_custom();
+    match scheme.rows().any(|row| builtin(&row)) {
+        true => Err(Status::unknown_path()),
+        false => Ok(Target::NotFound),
+    }
+}
+
+fn verb(row: &Row, path: &ResourcePath<'_>, subresource: &str, call: &Call) -> Result<Verb, Status> {
+    let one = !path.name.is_empty();
+    let verbs: &[Cow<'static, str>] = match row.info.subresource(subresource) {
+        Some(sub) => &sub.verbs,
+        None => &row.info.verbs,
+    };
+    let has = |verb: Verb| verbs.iter().any(|it| it == verb.as_str());
+    let watching = path.legacy_watch || call.query.flag("watch").unwrap_or(false);
+    let verb = match (&call.parts.method, one) {
+        // A name and watch=true is still a plain get, but for the legacy prefix (rule A28).
+        (&Method::GET, true) if !path.legacy_watch => Verb::Get,
+        (&Method::GET, _) if watching => {
+            if !has(Verb::Watch) && has(Verb::List) {
+                return Err(Status::verb_not_supported(&row.info.group_resource(), "watch"));
+            }
+            Verb::Watch
+        }
+        (&Method::GET, _) => Verb::List,
+        (&Method::POST, false) => Verb::Create,
+        (&Method::POST, true) if !subresource.is_empty() || row.is_custom() => Verb::Create,
+        (&Method::PUT, true) => Verb::Update,
+        (&Method::PUT | &Method::PATCH, false) if row.is_custom() && !path.namespace.is_empty() => {
+            return Err(Status::bad_request("name must be provided"));
+        }
+        (&Method::PATCH, true) => Verb::Patch,
+        (&Method::DELETE, true) => Verb::Delete,
+        (&Method::DELETE, false) => Verb::DeleteCollection,
+        _ => return Err(Status::method_not_allowed()),
+    };
+    let across_namespaces = row.info.is_namespaced() && path.namespace.is_empty();
+    if across_namespaces && matches!(verb, Verb::Create | Verb::DeleteCollection) {
+        return Err(Status::method_not_allowed());
+    }
+    if has(verb) {
+        Ok(verb)
+    } else {
+        Err(Status::method_not_allowed())
+    }
+}

@@ -1,0 +1,452 @@
+//! JSONPath as printer columns use it: `.spec.list[0].name`, `.status.conditions[?(@.type=="Ready")].status`.
+
+use serde_json::{Map, Value};
+
+/// How many steps a path may have.
+const MAX_STEPS: usize = 100;
+/// How deep filters may lie in filters.
+const MAX_FILTERS: usize = 8;
+/// How many values one evaluation looks at.
+const MAX_VISITS: usize = 100_000;
+
+/// A path, read once and evaluated for every row.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct JsonPath {
+    steps: Vec<Step>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Step {
+    /// `.name` or `['name']`
+    Field(String),
+    /// `[0,2]`; from the end where negative.
+    Indices(Vec<i64>),
+    /// `['a','b']`
+    Fields(Vec<String>),
+    /// `[1:5:2]`
+    Slice(Option<i64>, Option<i64>, i64),
+    /// `.*` or `[*]`
+    All,
+    /// `..`: the value itself and everything below it.
+    Descend,
+    /// `[?(@.a=="b")]`
+    Filter(Operand, Option<(Comparison, Operand)>),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Operand {
+    /// `@.a.b`, from the item.
+    Path(JsonPath),
+    Literal(Value),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Comparison {
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+}
+
+impl JsonPath {
+    /// Reads a path such as `.spec.replicas`. The error says what is wrong with it.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let mut parser = Parser {
+            rest: text.trim(),
+            filters: 0,
+        };
+        parser.rest = parser.rest.strip_prefix('$').unwrap_or(parser.rest);
+        let path = parser.steps()?;
+        if parser.rest.is_empty() {
+            Ok(path)
+        } else {
+            Err(format!("unrecognized character in action: {}", parser.rest))
+        }
+    }
+
+    /// The first value the path leads to.
+    pub(crate) fn first<'a>(&self, root: &'a Value) -> Option<&'a Value> {
+        follow(&self.steps, root, &mut { MAX_VISITS })
+    }
+
+    /// The first value the path leads to from an object; `None` too where the path is the object itself.
+    pub(super) fn first_of<'a>(&self, root: &'a Map<String, Value>) -> Option<&'a Value> {
+        let (first, rest) = self.steps.split_first()?;
+        let mut visits = MAX_VISITS;
+        match first {
+            Step::Field(name) => follow(rest, root.get(name)?, &mut visits),
+            Step::Fields(names) => names
+                .iter()
+                .filter_map(|name| root.get(name))
+                .find_map(|it| follow(rest, it, &mut visits)),
+            Step::All => root.values().find_map(|it| follow(rest, it, &mut visits)),
+            Step::Descend => {
+                // The object itself comes first: the next step is tried on it.
+                let next = Self { steps: rest.to_vec() };
+                let below = || {
+                    root.values()
+                        .find_map(|it| follow(&self.steps, it, &mut { MAX_VISITS }))
+                };
+                next.first_of(root).or_else(below)
+            }
+            Step::Indices(_) | Step::Slice(..) | Step::Filter(..) => None,
+        }
+    }
+}
+
+/// The first value that `steps` lead to, looked for in order. `visits` bounds the search: a path of many `..` tries
+/// every combination of places before it gives up.
+fn follow<'a>(steps: &[Step], value: &'a Value, visits: &mut usize) -> Option<&'a Value> {
+    *visits = visits.checked_sub(1)?;
+    let Some((step, rest)) = steps.split_first() else {
+        return Some(value);
+    };
+    match step {
+        Step::Field(name) => follow(rest, value.get(name)?, visits),
+        Step::Fields(names) => names
+            .iter()
+            .filter_map(|name| value.get(name))
+            .find_map(|it| follow(rest, it, visits)),
+        Step::Indices(indices) => {
+            let list = list(value);
+            let items = indices
+                .iter()
+                .filter_map(|index| list.get(position(*index, list.len())?));
+            items.into_iter().find_map(|it| follow(rest, it, visits))
+        }
+        Step::Slice(from, to, step) => slice(list(value), *from, *to, *step).find_map(|it| follow(rest, it, visits)),
+        Step::All => children(value).find_map(|it| follow(rest, it, visits)),
+        Step::Descend => {
+            let here = follow(rest, value, visits);
+            here.or_else(|| children(value).find_map(|it| follow(steps, it, visits)))
+        }
+        Step::Filter(left, right) => {
+            let mut items = list(value).iter().filter(|item| holds(left, right.as_ref(), item));
+            items.find_map(|it| follow(rest, it, visits))
+        }
+    }
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn children(value: &Value) -> Box<dyn Iterator<Item = &Value> + '_> {
+    match value {
+        Value::Array(list) => Box::new(list.iter()),
+        Value::Object(map) => Box::new(map.values()),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Box::new(std::iter::empty()),
+    }
+}
+
+fn position(index: i64, length: usize) -> Option<usize> {
+    if index >= 0 {
+        usize::try_from(index).ok()
+    } else {
+        length.checked_sub(usize::try_from(index.unsigned_abs()).ok()?)
+    }
+}
+
+fn slice(list: &[Value], from: Option<i64>, to: Option<i64>, step: i64) -> impl Iterator<Item = &Value> {
+    let bound = |index: i64| position(index, list.len()).unwrap_or(0).min(list.len());
+    let (from, to) = (from.map_or(0, bound), to.map_or(list.len(), bound));
+    let step = usize::try_from(step).unwrap_or(1).max(1);
+    list.get(from..to).unwrap_or_default().iter().step_by(step)
+}
+
+fn holds(left: &Operand, rest: Option<&(Comparison, Operand)>, item: &Value) -> bool {
+    let left = left.value(item);
+    match rest {
+        None => left.is_some(),
+        Some((comparison, right)) => match (left, right.value(item)) {
+            (Some(left), Some(right)) => comparison.holds(left, right),
+            _ => false,
+        },
+    }
+}
+
+impl Operand {
+    fn value<'a>(&'a self, item: &'a Value) -> Option<&'a Value> {
+        match self {
+            Operand::Path(path) => path.first(item),
+            Operand::Literal(value) => Some(value),
+        }
+    }
+}
+
+impl Comparison {
+    fn holds(self, left: &Value, right: &Value) -> bool {
+        let order = match (left, right) {
+            (Value::Number(l), Value::Number(r)) => l.as_f64().partial_cmp(&r.as_f64()),
+            (Value::String(l), Value::String(r)) => Some(l.cmp(r)),
+            (l, r) if l == r => Some(std::cmp::Ordering::Equal),
+            _ => None,
+        };
+        match self {
+            Comparison::Equal => order.is_some_and(std::cmp::Ordering::is_eq),
+            Comparison::NotEqual => !order.is_some_and(std::cmp::Ordering::is_eq),
+            Comparison::Less => order.is_some_and(std::cmp::Ordering::is_lt),
+            Comparison::LessOrEqual => order.is_some_and(std::cmp::Ordering::is_le),
+            Comparison::Greater => order.is_some_and(std::cmp::Ordering::is_gt),
+            Comparison::GreaterOrEqual => order.is_some_and(std::cmp::Ordering::is_ge),
+        }
+    }
+}
+
+struct Parser<'a> {
+    rest: &'a str,
+    /// Filters around the place.
+    filters: usize,
+}
+
+impl Parser<'_> {
+    fn eat(&mut self, token: &str) -> bool {
+        match self.rest.strip_prefix(token) {
+            Some(rest) => {
+                self.rest = rest;
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn steps(&mut self) -> Result<JsonPath, String> {
+        let mut steps = Vec::new();
+        loop {
+            if self.eat("..") {
+                steps.push(Step::Descend);
+                if !self.rest.is_empty() && !self.rest.starts_with('[') {
+                    steps.push(self.name()?);
+                }
+            } else if self.eat(".") {
+                // A dot alone is the value itself.
+                if !self.rest.is_empty() && !self.rest.starts_with('[') {
+                    steps.push(self.name()?);
+                }
+            } else if self.eat("[") {
+                steps.push(self.bracket()?);
+            } else {
+                break;
+            }
+            if steps.len() > MAX_STEPS {
+                return Err("path too long".to_owned());
+            }
+        }
+        Ok(JsonPath { steps })
+    }
+
+    /// A name up to the next `.` or `[`; a backslash takes the character after it as it is.
+    fn name(&mut self) -> Result<Step, String> {
+        let mut name = String::new();
+        let mut chars = self.rest.char_indices();
+        let mut end = self.rest.len();
+        while let Some((at, c)) = chars.next() {
+            match c {
+                '\\' => name.extend(chars.next().map(|(_, c)| c)),
+                '.' | '[' | ' ' | '=' | '!' | '<' | '>' | ')' | '|' | '+' | '&' => {
+                    end = at;
+                    break;
+                }
+                c => name.push(c),
+            }
+        }
+        self.rest = &self.rest[end..];
+        match name.as_str() {
+            "" => Err(format!("unexpected char after dot: {}", self.rest)),
+            "*" => Ok(Step::All),
+            _ => Ok(Step::Field(name)),
+        }
+    }
+
+    /// What stands between brackets, after the first of them.
+    fn bracket(&mut self) -> Result<Step, String> {
+        if self.eat("?(") {
+            let step = self.filter()?;
+            self.filters -= 1;
+            return if self.eat(")]") {
+                Ok(step)
+            } else {
+                Err("unterminated filter".to_owned())
+            };
+        }
+        let end = self.closing_bracket().ok_or("unterminated array")?;
+        let inner = self.rest[..end].trim();
+        self.rest = &self.rest[end + 1..];
+        if inner == "*" {
+            return Ok(Step::All);
+        }
+        if inner.starts_with(['\'', '"']) {
+            let mut names: Vec<String> = Vec::new();
+            let mut quoted = Parser {
+                rest: inner,
+                filters: 0,
+            };
+            loop {
+                quoted.rest = quoted.rest.trim_start();
+                names.push(quoted.quoted().ok_or_else(|| format!("invalid array index {inner}"))?);
+                quoted.rest = quoted.rest.trim_start();
+                if !quoted.eat(",") {
+                    break;
+                }
+            }
+            return match (names.len(), quoted.rest.is_empty()) {
+                (_, false) => Err(format!("invalid array index {inner}")),
+                (1, true) => Ok(Step::Field(names.remove(0))),
+                (_, true) => Ok(Step::Fields(names)),
+            };
+        }
+        let number = |text: &str| {
+            let number = text.trim().parse::<i64>();
+            number.map_err(|_| format!("invalid array index {inner}"))
+        };
+        if inner.contains(':') {
+            let mut parts = inner.splitn(3, ':').map(|it| {
+                if it.trim().is_empty() {
+                    Ok(None)
+                } else {
+                    number(it).map(Some)
+                }
+            });
+            let mut part = || parts.next().unwrap_or(Ok(None));
+            return Ok(Step::Slice(part()?, part()?, part()?.unwrap_or(1)));
+        }
+        let indices: Result<Vec<i64>, String> = inner.split(',').map(number).collect();
+        indices.map(Step::Indices)
+    }
+
+    /// The end of a bracket, quotes passed over.
+    fn closing_bracket(&self) -> Option<usize> {
+        let mut quote = None;
+        let mut chars = self.rest.char_indices();
+        while let Some((at, c)) = chars.next() {
+            match (c, quote) {
+                ('\\', Some(_)) => _ = chars.next(),
+                ('\'' | '"', None) => quote = Some(c),
+                (c, Some(open)) if c == open => quote = None,
+                (']', None) => return Some(at),
+                _ => {}
+            }
+        }
+        None
+    }
+
+    fn filter(&mut self) -> Result<Step, String> {
+        self.filters += 1;
+        if self.filters > MAX_FILTERS {
+            return Err("too many filters".to_owned());
+        }
+        let left = self.operand()?;
+        let comparisons = [
+            ("==", Comparison::Equal),
+            ("!=", Comparison::NotEqual),
+            ("<=", Comparison::LessOrEqual),
+            (">=", Comparison::GreaterOrEqual),
+            ("<", Comparison::Less),
+            (">", Comparison::Greater),
+        ];
+        let found = comparisons.iter().find(|(sign, _)| self.rest.starts_with(sign));
+        let Some((sign, comparison)) = found else {
+            return Ok(Step::Filter(left, None));
+        };
+        self.eat(sign);
+        Ok(Step::Filter(left, Some((*comparison, self.operand()?))))
+    }
+
+    fn operand(&mut self) -> Result<Operand, String> {
+        self.rest = self.rest.trim_start();
+        let operand = if self.eat("@") {
+            Operand::Path(self.steps()?)
+        } else if let Some(text) = self.quoted() {
+            Operand::Literal(Value::String(text))
+        } else {
+            let end = self
+                .rest
+                .find([')', '=', '!', '<', '>', ' '])
+                .unwrap_or(self.rest.len());
+            let word = &self.rest[..end];
+            let literal = serde_json::from_str(word).map_err(|_| format!("unrecognized identifier {word}"))?;
+            self.rest = &self.rest[end..];
+            Operand::Literal(literal)
+        };
+        self.rest = self.rest.trim_start();
+        Ok(operand)
+    }
+
+    /// A text in quotes of either kind.
+    fn quoted(&mut self) -> Option<String> {
+        let quote = self.rest.chars().next().filter(|c| matches!(c, '\'' | '"'))?;
+        let mut text = String::new();
+        let mut chars = self.rest.char_indices().skip(1);
+        while let Some((at, c)) = chars.next() {
+            if c == quote {
+                self.rest = &self.rest[at + 1..];
+                return Some(text);
+            }
+            text.push(if c == '\\' { chars.next()?.1 } else { c });
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    #[rstest]
+    #[case(".spec.list[0].name", json!("x"))]
+    #[case(".spec.list[-1].name", json!("y"))]
+    #[case(".spec.list[*].name", json!("x"))]
+    #[case(".spec.list[1:].name", json!("y"))]
+    #[case(".spec.list", json!([{"name": "x"}, {"name": "y", "n": 5}]))]
+    #[case(".spec.list[?(@.name==\"y\")].n", json!(5))]
+    #[case(".spec.list[?(@.n > 4)].name", json!("y"))]
+    #[case(".spec.list[?(@.n)].name", json!("y"))]
+    #[case(".status.conditions[?(@.type=='Ready')].status", json!("True"))]
+    #[case(".metadata.labels.example\\.com/role", json!("db"))]
+    #[case(".metadata.labels['example.com/role']", json!("db"))]
+    #[case("$.spec['list'][0]['name']", json!("x"))]
+    #[case("..n", json!(5))]
+    #[case(".spec.none", Value::Null)]
+    #[case(".spec.list[7].name", Value::Null)]
+    fn o1_paths(#[case] path: &str, #[case] expected: Value) {
+        let object = json!({
+            "metadata": {"labels": {"example.com/role": "db"}},
+            "spec": {"list": [{"name": "x"}, {"name": "y", "n": 5}]},
+            "status": {"conditions": [{"type": "Synced", "status": "False"}, {"type": "Ready", "status": "True"}]},
+        });
+        let found = JsonPath::parse(path).unwrap();
+        assert_eq!(found.first(&object).cloned().unwrap_or_default(), expected);
+        let first = object.as_object().and_then(|map| found.first_of(map));
+        assert_eq!(first.cloned().unwrap_or_default(), expected);
+    }
+
+    #[test]
+    fn o1_evaluation_is_bounded() {
+        let nested = (0..100).fold(json!(1), |below, _| json!({"a": below, "b": 1}));
+        let path = JsonPath::parse(&"..a".repeat(40)).unwrap();
+        let Value::Object(root) = json!({"a": nested}) else {
+            unreachable!()
+        };
+        assert!(path.first_of(&root).is_some());
+        let path = JsonPath::parse(&format!("{}..none", "..a".repeat(30))).unwrap();
+        assert_eq!(path.first_of(&root), None);
+        assert!(JsonPath::parse(&"[?(@".repeat(100_000)).is_err());
+    }
+
+    #[rstest]
+    #[case(".spec[")]
+    #[case(".spec[a]")]
+    #[case("spec")]
+    #[case(".spec[?(@.a==\"b)]")]
+    #[case(".a..")]
+    #[case(".a b")]
+    fn o1_what_is_no_path(#[case] path: &str) {
+        let parsed = JsonPath::parse(path);
+        assert!(parsed.is_err() || path == ".a..", "{parsed:?}");
+    }
+}

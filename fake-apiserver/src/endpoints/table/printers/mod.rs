@@ -1,0 +1,98 @@
+//! The cells of the built-in kinds that have columns of their own.
+
+mod pod;
+mod workloads;
+mod batch;
+mod autoscaling;
+mod config;
+mod event;
+mod node;
+mod network;
+mod storage;
+mod rbac;
+mod admission;
+mod certificates;
+mod control;
+mod dynamic_resources;
+
+use serde_json::Value;
+
+use super::columns::{AGE, Column, NAME};
+use super::read::Row;
+
+pub(super) use pod::row_conditions as pod_row_conditions;
+
+/// How a kind is shown.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Printer {
+    pub(super) columns: &'static [Column],
+    /// One cell a column.
+    pub(super) cells: fn(Row<'_>) -> Vec<Value>,
+}
+
+/// The name and the age of an object; the first and the last cell of many kinds.
+const NAME_AND_AGE: Printer = Printer {
+    columns: &[NAME, AGE],
+    cells: |row| vec![row.name(), row.age()],
+};
+
+/// The printer of a kind; `None`: it shows its name and when it was created.
+pub(super) fn of(group: &str, kind: &str) -> Option<Printer> {
+    Some(match (group, kind) {
+        ("", "Pod") => pod::POD,
+        ("", "PodTemplate") => workloads::POD_TEMPLATE,
+        ("", "ReplicationController") => workloads::REPLICATION_CONTROLLER,
+        ("apps", "ReplicaSet") => workloads::REPLICA_SET,
+        ("apps", "DaemonSet") => workloads::DAEMON_SET,
+        ("apps", "Deployment") => workloads::DEPLOYMENT,
+        ("apps", "StatefulSet") => workloads::STATEFUL_SET,
+        ("apps", "ControllerRevision") => workloads::CONTROLLER_REVISION,
+        ("policy", "PodDisruptionBudget") => workloads::POD_DISRUPTION_BUDGET,
+        ("batch", "Job") => batch::JOB,
+        ("batch", "CronJob") => batch::CRON_JOB,
+        ("autoscaling", "HorizontalPodAutoscaler") => autoscaling::HORIZONTAL_POD_AUTOSCALER,
+        ("autoscaling", "Scale") => autoscaling::SCALE,
+        ("", "ConfigMap") => config::CONFIG_MAP,
+        ("", "Secret") => config::SECRET,
+        ("", "ServiceAccount") => NAME_AND_AGE,
+        ("", "Namespace") => config::NAMESPACE,
+        ("", "ResourceQuota") => config::RESOURCE_QUOTA,
+        ("", "ComponentStatus") => config::COMPONENT_STATUS,
+        ("coordination.k8s.io", "Lease") => config::LEASE,
+        ("coordination.k8s.io", "LeaseCandidate") => config::LEASE_CANDIDATE,
+        ("" | "events.k8s.io", "Event") => event::EVENT,
+        ("", "Node") => node::NODE,
+        ("node.k8s.io", "RuntimeClass") => node::RUNTIME_CLASS,
+        ("scheduling.k8s.io", "PriorityClass") => node::PRIORITY_CLASS,
+        ("", "Service") => network::SERVICE,
+        ("", "Endpoints") => network::ENDPOINTS,
+        ("discovery.k8s.io", "EndpointSlice") => network::ENDPOINT_SLICE,
+        ("networking.k8s.io", "Ingress") => network::INGRESS,
+        ("networking.k8s.io", "IngressClass") => network::INGRESS_CLASS,
+        ("networking.k8s.io", "NetworkPolicy") => network::NETWORK_POLICY,
+        ("networking.k8s.io", "ServiceCIDR") => network::SERVICE_CIDR,
+        ("networking.k8s.io", "IPAddress") => network::IP_ADDRESS,
+        ("", "PersistentVolume") => storage::PERSISTENT_VOLUME,
+        ("", "PersistentVolumeClaim") => storage::PERSISTENT_VOLUME_CLAIM,
+        ("storage.k8s.io", "StorageClass") => storage::STORAGE_CLASS,
+        ("storage.k8s.io", "VolumeAttributesClass") => storage::VOLUME_ATTRIBUTES_CLASS,
+        ("storage.k8s.io", "VolumeAttachment") => storage::VOLUME_ATTACHMENT,
+        ("storage.k8s.io", "CSINode") => storage::CSI_NODE,
+        ("storage.k8s.io", "CSIDriver") => storage::CSI_DRIVER,
+        ("storage.k8s.io", "CSIStorageCapacity") => storage::CSI_STORAGE_CAPACITY,
+        ("rbac.authorization.k8s.io", "RoleBinding") => rbac::ROLE_BINDING,
+        ("rbac.authorization.k8s.io", "ClusterRoleBinding") => rbac::CLUSTER_ROLE_BINDING,
+        ("admissionregistration.k8s.io", kind) => return admission::of(kind),
+        ("certificates.k8s.io", "CertificateSigningRequest") => certificates::SIGNING_REQUEST,
+        ("certificates.k8s.io", "ClusterTrustBundle") => certificates::CLUSTER_TRUST_BUNDLE,
+        ("flowcontrol.apiserver.k8s.io", "FlowSchema") => control::FLOW_SCHEMA,
+        ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration") => control::PRIORITY_LEVEL,
+        ("internal.apiserver.k8s.io", "StorageVersion") => control::STORAGE_VERSION,
+        ("storagemigration.k8s.io", "StorageVersionMigration") => control::STORAGE_VERSION_MIGRATION,
+        ("apiregistration.k8s.io", "APIService") => control::API_SERVICE,
+        ("resource.k8s.io", "DeviceClass" | "ResourceClaimTemplate") => NAME_AND_AGE,
+        ("resource.k8s.io", "ResourceClaim") => dynamic_resources::RESOURCE_CLAIM,
+        ("resource.k8s.io", "ResourceSlice") => dynamic_resources::RESOURCE_SLICE,
+        _ => return None,
+    })
+}

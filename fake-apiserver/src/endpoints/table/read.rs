@@ -1,0 +1,181 @@
+//! Reading an object for its cells: whatever a field's type is, a cell gets something.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::duration;
+use crate::api::object::Object;
+use crate::api::selector::LabelSelector;
+
+/// The object a row is made of.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row<'a> {
+    pub(super) object: &'a Object,
+    pub(super) now: Timestamp,
+}
+
+/// A field, or its absence.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Field<'a>(Option<&'a Value>);
+
+impl<'a> Row<'a> {
+    /// The field at a path such as `spec.template.spec`.
+    pub(super) fn at(self, path: &str) -> Field<'a> {
+        let (first, rest) = path
+            .split_once('.')
+            .map_or((path, None), |(first, rest)| (first, Some(rest)));
+        let field = Field(self.object.get(first));
+        rest.map_or(field, |rest| field.at(rest))
+    }
+
+    /// The cell of the name.
+    pub(super) fn name(self) -> Value {
+        self.object.name().into()
+    }
+
+    /// The cell of the age.
+    pub(super) fn age(self) -> Value {
+        self.since(self.at("metadata.creationTimestamp")).into()
+    }
+
+    /// How long ago a time was; `<unknown>` where there is none.
+    pub(super) fn since(self, time: Field<'_>) -> String {
+        time.time()
+            .map_or_else(|| "<unknown>".to_owned(), |then| duration::between(then, self.now))
+    }
+
+    pub(super) fn is_terminating(self) -> bool {
+        self.object.is_terminating()
+    }
+}
+
+impl<'a> Field<'a> {
+    pub(super) fn at(self, path: &str) -> Field<'a> {
+        let mut field = self.0;
+        for name in path.split('.') {
+            field = field.and_then(|it| it.get(name));
+        }
+        Field(field)
+    }
+
+    /// Whether the field is there and not null.
+    pub(super) fn is_set(self) -> bool {
+        self.0.is_some_and(|it| !it.is_null())
+    }
+
+    /// The string, empty if it is none.
+    pub(super) fn text(self) -> &'a str {
+        self.0.and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// The string, or `other` where it is empty.
+    pub(super) fn text_or(self, other: &'a str) -> &'a str {
+        match self.text() {
+            "" => other,
+            text => text,
+        }
+    }
+
+    /// The integer, 0 if it is none.
+    pub(super) fn int(self) -> i64 {
+        self.0
+            .and_then(|it| it.as_i64().or_else(|| it.as_f64().map(|it| it as i64)))
+            .unwrap_or_default()
+    }
+
+    pub(super) fn flag(self) -> bool {
+        self.0.and_then(Value::as_bool).unwrap_or_default()
+    }
+
+    /// A quantity, an int-or-string or the like as text: strings bare, everything else as JSON.
+    pub(super) fn print(self) -> String {
+        match self.0 {
+            Some(Value::String(text)) => text.clone(),
+            Some(other) => other.to_string(),
+            None => String::new(),
+        }
+    }
+
+    /// The items of a list.
+    pub(super) fn items(self) -> impl DoubleEndedIterator<Item = Field<'a>> + ExactSizeIterator {
+        let list = self.0.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        list.iter().map(|it| Field(Some(it)))
+    }
+
+    /// The entries of a map, sorted by key.
+    pub(super) fn entries(self) -> impl Iterator<Item = (&'a str, Field<'a>)> {
+        let map = self.0.and_then(Value::as_object);
+        map.into_iter()
+            .flatten()
+            .map(|(key, value)| (key.as_str(), Field(Some(value))))
+    }
+
+    /// How many items or entries there are.
+    pub(super) fn count(self) -> usize {
+        match self.0 {
+            Some(Value::Array(list)) => list.len(),
+            Some(Value::Object(map)) => map.len(),
+            _ => 0,
+        }
+    }
+
+    /// The texts of a list, joined.
+    pub(super) fn join(self, separator: &str) -> String {
+        let texts: Vec<&str> = self.items().map(Field::text).collect();
+        texts.join(separator)
+    }
+
+    /// The time an RFC 3339 string names.
+    pub(super) fn time(self) -> Option<Timestamp> {
+        duration::parse_time(self.text())
+    }
+
+    /// The item whose field `key` is `value`.
+    pub(super) fn find(self, key: &str, value: &str) -> Option<Field<'a>> {
+        self.items().find(|it| it.at(key).text() == value)
+    }
+
+    /// A map of labels as `a=b,c=d`; `<none>` where it is empty.
+    pub(super) fn labels(self) -> String {
+        let labels: Vec<String> = self
+            .entries()
+            .map(|(key, value)| format!("{key}={}", value.text()))
+            .collect();
+        or_none(labels.join(","))
+    }
+
+    /// A LabelSelector object as a parameter writes it; `<none>` where it selects everything or nothing.
+    pub(super) fn selector(self) -> String {
+        self.plain_selector().map_or_else(|()| "<error>".to_owned(), or_none)
+    }
+
+    /// A LabelSelector object as a parameter writes it.
+    pub(super) fn plain_selector(self) -> Result<String, ()> {
+        let selector = LabelSelector::from_object(self.0.unwrap_or(&Value::Null)).map_err(|_| ())?;
+        Ok(selector.map(|it| it.to_string()).unwrap_or_default())
+    }
+
+    /// Names and images of containers, each joined by commas.
+    pub(super) fn containers(self) -> (String, String) {
+        let column = |name: &str| {
+            let texts: Vec<&str> = self.items().map(|it| it.at(name).text()).collect();
+            texts.join(",")
+        };
+        (column("name"), column("image"))
+    }
+}
+
+/// `<none>` for an empty text.
+pub(super) fn or_none(text: String) -> String {
+    if text.is_empty() { "<none>".to_owned() } else { text }
+}
+
+/// The first three of many: `a,b,c + 2 more...`.
+pub(super) fn with_more(list: &[String], max: usize) -> String {
+    let shown = list[..list.len().min(max)].join(",");
+    if list.len() > max {
+        format!("{shown} + {} more...", list.len() - max)
+    } else {
+        shown
+    }
+}

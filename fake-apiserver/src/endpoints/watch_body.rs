@@ -1,0 +1,311 @@
+//! `WatchBody`: a watch as a stream of events, one line of JSON each (rules E1, E2).
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http_body::Frame;
+use serde_json::{Value, json};
+
+use super::journal::RecordedEvent;
+use super::negotiation::{self, View};
+use super::table::IncludeObject;
+use super::{Endpoints, encode, partial};
+use crate::api::object::Object;
+use crate::api::request_info::RequestInfo;
+use crate::api::status::Status;
+use crate::faults::{Injected, OpenWatch};
+use crate::registry::codec;
+use crate::registry::read::WatchPlan;
+use crate::registry::scheme::Row;
+use crate::storage::{Change, Revision, Stored};
+use crate::watch::{Delivery, EventType, WatchStart, Watcher};
+
+/// The body of a watch.
+pub(crate) struct WatchBody {
+    server: Arc<Endpoints>,
+    row: Arc<Row>,
+    view: View,
+    include: IncludeObject,
+    /// Tables have their columns in the first event only (rule E19).
+    columns_sent: bool,
+    open: OpenWatch,
+    state: State,
+    /// The scheme's row when the watch began; a CRD that changes ends its watches (rule O16).
+    row_change: RowChange,
+}
+
+/// Custom resources watch their own definition.
+enum RowChange {
+    Never,
+    Ends(BoxFuture<'static, ()>),
+}
+
+enum State {
+    /// The initial state must be newer than the server is.
+    Waiting(BoxFuture<'static, Result<(), Status>>, Option<WatchStart>),
+    Watching(Box<Watcher>),
+    Ended,
+}
+
+impl WatchBody {
+    pub(crate) fn new(
+        server: Arc<Endpoints>,
+        row: Arc<Row>,
+        info: RequestInfo,
+        user_agent: &str,
+        plan: WatchPlan,
+        form: negotiation::Answer,
+        include: IncludeObject,
+    ) -> Self {
+        let open = server.faults.watches.enter(info, user_agent);
+        let state = match plan {
+            WatchPlan::Start(start) => State::Watching(Box::new(server.registry.start_watch(start))),
+            WatchPlan::Future(revision, start) => {
+                let server = Arc::clone(&server);
+                State::Waiting(
+                    Box::pin(async move { server.registry.reach(revision).await }),
+                    Some(start),
+                )
+            }
+        };
+        let row_change = match row.is_custom() {
+            true => RowChange::Ends(definition_changes(Arc::clone(&server), &row)),
+            false => RowChange::Never,
+        };
+        Self {
+            server,
+            row,
+            view: form.view,
+            include,
+            columns_sent: false,
+            open,
+            state,
+            row_change,
+        }
+    }
+
+    fn poll_line(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if let Poll::Ready(injected) = self.open.poll_injected(cx) {
+            return Poll::Ready(self.inject(injected));
+        }
+        loop {
+            match &mut self.state {
+                State::Ended => return Poll::Ready(None),
+                State::Waiting(reached, start) => {
+                    let result = std::task::ready!(reached.as_mut().poll(cx));
+                    match (result, start.take()) {
+                        (Ok(()), Some(mut start)) => {
+                            start.initial = Some(self.server.registry.store.snapshot(&self.row.storage));
+                            self.state = State::Watching(Box::new(self.server.registry.start_watch(start)));
+                        }
+                        (Ok(()), None) => self.state = State::Ended,
+                        (Err(status), _) => {
+                            self.state = State::Ended;
+                            return Poll::Ready(Some(self.error(&status)));
+                        }
+                    }
+                }
+                State::Watching(watcher) => match watcher.poll_next(cx) {
+                    Poll::Ready(Some(delivery)) => return Poll::Ready(Some(self.line(delivery))),
+                    Poll::Ready(None) => self.state = State::Ended,
+                    Poll::Pending => {
+                        // What was committed before the definition changed has been sent by now.
+                        if let RowChange::Ends(change) = &mut self.row_change
+                            && change.as_mut().poll(cx).is_ready()
+                        {
+                            self.state = State::Ended;
+                            continue;
+                        }
+                        return Poll::Pending;
+                    }
+                },
+            }
+        }
+    }
+
+    /// A delivery as a line.
+    fn line(&mut self, delivery: Delivery) -> Bytes {
+        match delivery {
+            Delivery::Initial(stored) => {
+                let line = self.event(EventType::Added.as_str(), &stored, stored.revision);
+                self.record("ADDED", Some(&stored), stored.revision, &line);
+                line
+            }
+            Delivery::Change(change, kind) => {
+                let line = self.change(&change, kind);
+                self.record(kind.as_str(), Some(seen(&change, kind)), change.revision, &line);
+                line
+            }
+            Delivery::Bookmark { revision, initial_end } => {
+                let line = self.bookmark(revision, initial_end);
+                self.record("BOOKMARK", None, revision, &line);
+                line
+            }
+            Delivery::Expired { wanted, floor } => self.error(&Status::expired(format!(
+                "too old resource version: {wanted} ({})",
+                floor
+            ))),
+        }
+    }
+
+    /// A change: encoded once for all who see it as it is.
+    fn change(&mut self, change: &Change, kind: EventType) -> Bytes {
+        let natural = match (&change.previous, &change.current) {
+            (None, _) => EventType::Added,
+            (Some(_), Some(_)) => EventType::Modified,
+            (Some(_), None) => EventType::Deleted,
+        };
+        let object = seen(change, kind);
+        if kind == natural && self.view == View::Whole && self.row.is_storage_version && !self.row.is_custom() {
+            let encoded = change
+                .encoded
+                .get_or_init(|| whole_event(&self.row, kind.as_str(), object, change.revision));
+            return encoded.clone();
+        }
+        self.event(kind.as_str(), object, change.revision)
+    }
+
+    fn event(&mut self, kind: &str, stored: &Stored, revision: Revision) -> Bytes {
+        if self.view == View::Whole && self.row.is_storage_version {
+            return whole_event(&self.row, kind, stored, revision);
+        }
+        let object = codec::decode_at(&self.row, stored, revision);
+        let shown = self.shown(object);
+        event_line(kind, &shown)
+    }
+
+    /// An object in the view the client wants.
+    fn shown(&mut self, object: Object) -> Value {
+        match self.view {
+            View::Whole => Value::Object(object.0),
+            View::Metadata(version) | View::MetadataList(version) => partial::object(&object, version),
+            View::Table(version) => {
+                let is_first = !std::mem::replace(&mut self.columns_sent, true);
+                let columns = encode::columns(&self.row, &object);
+                encode::tables(&self.server, &columns, version, self.include).of_event(&object, is_first)
+            }
+        }
+    }
+
+    /// A bookmark: the kind and the revision, and no other content (rule E13).
+    fn bookmark(&mut self, revision: Revision, initial_end: bool) -> Bytes {
+        let mut metadata = json!({"resourceVersion": revision.to_string()});
+        if initial_end {
+            metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        let mut object = Object::default();
+        self.row.name_kind(&mut object);
+        object.insert("metadata".into(), metadata);
+        if let Some(shape) = self.row.shape()
+            && self.view == View::Whole
+        {
+            // An empty object of a Go type shows the fields it never omits; no type refuses an empty one.
+            let _ = crate::registry::decode::convert(shape, &mut object);
+        }
+        let shown = self.shown(object);
+        event_line("BOOKMARK", &shown)
+    }
+
+    fn error(&mut self, status: &Status) -> Bytes {
+        let line = event_line("ERROR", status);
+        self.record("ERROR", None, 0, &line);
+        line
+    }
+
+    fn inject(&mut self, injected: Injected) -> Option<Bytes> {
+        match injected {
+            Injected::Event(kind, object) => {
+                let line = event_line(kind.as_str(), &object);
+                self.record(kind.as_str(), None, 0, &line);
+                Some(line)
+            }
+            Injected::Expire => {
+                self.state = State::Ended;
+                let current = self.server.registry.store.revision();
+                Some(self.error(&Status::expired(format!("too old resource version: 1 ({current})"))))
+            }
+            Injected::End => {
+                self.state = State::Ended;
+                None
+            }
+        }
+    }
+
+    fn record(&self, kind: &'static str, stored: Option<&Stored>, revision: Revision, line: &Bytes) {
+        self.server.journal.record_event(RecordedEvent {
+            at: self.server.registry.entropy.elapsed(),
+            watch: self.open.id(),
+            kind,
+            resource: self.open.info().resource.clone(),
+            namespace: stored.map_or_else(String::new, |it| it.key.namespace().to_owned()),
+            name: stored.map_or_else(String::new, |it| it.key.name().to_owned()),
+            revision,
+            line: line.clone(),
+        });
+    }
+}
+
+/// The object an event shows: as it was when it left the selection, else as it is.
+fn seen(change: &Change, kind: EventType) -> &Stored {
+    match (kind, &change.previous) {
+        (EventType::Deleted, Some(previous)) => previous,
+        _ => change.object(),
+    }
+}
+
+fn whole_event(row: &Row, kind: &str, stored: &Stored, revision: Revision) -> Bytes {
+    let mut line = Vec::with_capacity(row.head.len() + 64 + stored.body.bytes.len());
+    line.extend_from_slice(b"{\"type\":\"");
+    line.extend_from_slice(kind.as_bytes());
+    line.extend_from_slice(b"\",\"object\":");
+    codec::write_at(row, stored, revision, &mut line);
+    line.extend_from_slice(b"}\n");
+    line.into()
+}
+
+fn event_line(kind: &str, object: &impl serde::Serialize) -> Bytes {
+    let object = serde_json::to_string(object).unwrap_or_default();
+    format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n").into()
+}
+
+/// Ready when the row is no longer the one that is served.
+fn definition_changes(server: Arc<Endpoints>, row: &Arc<Row>) -> BoxFuture<'static, ()> {
+    let row = Arc::clone(row);
+    Box::pin(async move {
+        loop {
+            let changed = server.registry.definitions_changed.notified();
+            let info = &row.info;
+            let now = server
+                .registry
+                .scheme()
+                .lookup(&info.group, &info.version, &info.resource);
+            if now.is_none_or(|now| !Arc::ptr_eq(&now, &row)) {
+                return;
+            }
+            changed.await;
+        }
+    })
+}
+
+impl http_body::Body for WatchBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.get_mut()
+            .poll_line(cx)
+            .map(|line| line.map(|line| Ok(Frame::data(line))))
+    }
+}
+
+impl std::fmt::Debug for WatchBody {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WatchBody")
+            .field("watch", &self.open.id())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,434 @@
+//! YAML in: events to JSON values, with anchors, merge keys and duplicate keys as Go treats them.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fmt;
+
+use base64::Engine;
+use granit_parser::{Event, Parser, ScalarStyle, Span, StrInput, Tag};
+use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
+
+use super::errors;
+use super::resolve::{self, Resolved, resolve};
+
+/// How deep values may lie in each other; JSON bodies have the same bound.
+const MAX_DEPTH: usize = 127;
+/// How many values aliases may repeat in one document.
+const MAX_REPEATED: usize = 200_000;
+
+/// A document, and the keys it sets twice.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Parsed {
+    /// The value; of a key that is set twice the last one.
+    pub(crate) value: Value,
+    /// One `line 7: key "k" already set in map` for each such key.
+    pub(crate) duplicates: Vec<String>,
+}
+
+impl Parsed {
+    /// What strict decoding makes of the duplicates: `yaml: unmarshal errors:` and a line each.
+    pub(crate) fn strict_error(&self) -> Option<String> {
+        let mut text = "yaml: unmarshal errors:".to_owned();
+        for duplicate in &self.duplicates {
+            text.push_str("\n  ");
+            text.push_str(duplicate);
+        }
+        (!self.duplicates.is_empty()).then_some(text)
+    }
+}
+
+/// The first document of a request's body; nothing is `null`. The error begins with `yaml: `.
+pub(crate) fn parse(body: &[u8]) -> Result<Parsed, String> {
+    // Most YAML bodies are JSON: clients write an apply patch so.
+    if body.iter().find(|it| !it.is_ascii_whitespace()) == Some(&b'{') {
+        let mut json = serde_json::Deserializer::from_slice(body);
+        if let Ok(value) = PlainJson.deserialize(&mut json)
+            && json.end().is_ok()
+        {
+            let duplicates = Vec::new();
+            return Ok(Parsed { value, duplicates });
+        }
+    }
+    let text = readable(body)?;
+    Documents::new(text).next().unwrap_or_else(|| Ok(Parsed::default()))
+}
+
+/// All documents of a file; empty ones are left out, and nothing follows the first error.
+pub(crate) fn documents(text: &str) -> impl Iterator<Item = Result<Value, String>> + '_ {
+    let (documents, error) = match readable(text.as_bytes()) {
+        Ok(text) => (Some(Documents::new(text)), None),
+        Err(error) => (None, Some(Err(error))),
+    };
+    let values = documents.into_iter().flatten();
+    let values = values.map(|it| it.and_then(|parsed| parsed.strict_error().map_or(Ok(parsed.value), Err)));
+    error
+        .into_iter()
+        .chain(values.filter(|it| !matches!(it, Ok(Value::Null))))
+}
+
+/// The text, if all of it may stand in YAML.
+fn readable(body: &[u8]) -> Result<&str, String> {
+    let text = std::str::from_utf8(body).map_err(|error| {
+        let why = match error.error_len() {
+            None => "incomplete UTF-8 octet sequence",
+            Some(1) => "invalid leading UTF-8 octet",
+            Some(_) => "invalid trailing UTF-8 octet",
+        };
+        format!("yaml: {why}")
+    })?;
+    let is_forbidden = |c: char| match c {
+        '\t' | '\n' | '\r' | ' '..='~' | '\u{85}' => false,
+        '\u{fffe}' | '\u{ffff}' => true,
+        c => c < '\u{a0}',
+    };
+    if text.chars().any(is_forbidden) {
+        return Err("yaml: control characters are not allowed".to_owned());
+    }
+    Ok(text)
+}
+
+/// Reads document after document.
+struct Documents<'a> {
+    text: &'a str,
+    parser: Parser<'a, StrInput<'a>>,
+    is_done: bool,
+    anchors: HashMap<usize, Anchored>,
+    repeated: usize,
+    duplicates: Vec<String>,
+}
+
+/// A value that aliases may repeat.
+struct Anchored {
+    value: Value,
+    depth: usize,
+    size: usize,
+}
+
+/// A value with what is to know about it.
+struct Node {
+    value: Value,
+    /// The line its text begins on.
+    line: usize,
+    /// Levels of lists and maps in it.
+    depth: usize,
+    /// Values in it, itself included.
+    size: usize,
+    /// Whether it is a plain `<<`.
+    is_merge: bool,
+}
+
+impl Iterator for Documents<'_> {
+    type Item = Result<Parsed, String>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let found = self.document();
+        if !matches!(found, Ok(Some(_))) {
+            self.is_done = true;
+        }
+        found.transpose()
+    }
+}
+
+impl<'a> Documents<'a> {
+    fn new(text: &'a str) -> Self {
+        Self {
+            text,
+            parser: Parser::new_from_str(text),
+            is_done: false,
+            anchors: HashMap::new(),
+            repeated: 0,
+            duplicates: Vec::new(),
+        }
+    }
+
+    fn event(&mut self) -> Result<Option<(Event<'a>, Span)>, String> {
+        match self.parser.next_event() {
+            None => Ok(None),
+            Some(Ok(event)) => Ok(Some(event)),
+            Some(Err(error)) => Err(errors::message(&error, self.text)),
+        }
+    }
+
+    fn document(&mut self) -> Result<Option<Parsed>, String> {
+        while !self.is_done {
+            let Some((event, _)) = self.event()? else {
+                break;
+            };
+            if let Event::DocumentStart(..) = event {
+                self.anchors.clear();
+                self.repeated = 0;
+                let value = self.node(0)?.map(|it| it.value).unwrap_or_default();
+                // What is wrong right after the value is an error of this document.
+                self.parser
+                    .peek()
+                    .transpose()
+                    .map_err(|error| errors::message(&error, self.text))?;
+                let duplicates = std::mem::take(&mut self.duplicates);
+                return Ok(Some(Parsed { value, duplicates }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The next node; `None` where the collection or document ends.
+    fn node(&mut self, depth: usize) -> Result<Option<Node>, String> {
+        if depth > MAX_DEPTH {
+            return Err("yaml: exceeded max depth".to_owned());
+        }
+        loop {
+            let Some((event, span)) = self.event()? else {
+                return Ok(None);
+            };
+            let line = span.start.line();
+            let (node, anchor) = match event {
+                Event::Scalar(text, style, anchor, tag) => {
+                    let text = self.without_missing_break(text, style, &span);
+                    (scalar(text, style, tag.as_deref(), line)?, anchor)
+                }
+                Event::SequenceStart(_, anchor, _) => (self.sequence(depth, line)?, anchor),
+                Event::MappingStart(_, anchor, _) => (self.mapping(depth, line)?, anchor),
+                Event::Alias(anchor) => return self.alias(anchor, depth, line).map(Some),
+                Event::SequenceEnd | Event::MappingEnd | Event::DocumentEnd | Event::StreamEnd => return Ok(None),
+                _ => continue,
+            };
+            if anchor != 0 {
+                let anchored = Anchored {
+                    value: node.value.clone(),
+                    depth: node.depth,
+                    size: node.size,
+                };
+                self.anchors.insert(anchor, anchored);
+            }
+            return Ok(Some(node));
+        }
+    }
+
+    /// A block scalar at the end of a text whose last line has no line feed has none either.
+    fn without_missing_break<'t>(&self, text: Cow<'t, str>, style: ScalarStyle, span: &Span) -> Cow<'t, str> {
+        let is_block = matches!(style, ScalarStyle::Literal | ScalarStyle::Folded);
+        if !is_block || self.text.ends_with('\n') || !text.ends_with('\n') {
+            return text;
+        }
+        let last_line = self.text.rsplit('\n').next().unwrap_or_default();
+        let reaches_end = span.end.byte_offset().is_some_and(|at| at >= self.text.len());
+        if reaches_end && !last_line.trim().is_empty() {
+            Cow::Owned(text[..text.len() - 1].to_owned())
+        } else {
+            text
+        }
+    }
+
+    fn alias(&mut self, anchor: usize, depth: usize, line: usize) -> Result<Node, String> {
+        let Some(anchored) = self.anchors.get(&anchor) else {
+            // Only an alias inside its own anchor is unknown here.
+            return Err("yaml: anchor value contains itself".to_owned());
+        };
+        self.repeated += anchored.size;
+        if self.repeated > MAX_REPEATED || depth + anchored.depth > MAX_DEPTH {
+            return Err("yaml: document contains excessive aliasing".to_owned());
+        }
+        Ok(Node {
+            value: anchored.value.clone(),
+            line,
+            depth: anchored.depth,
+            size: anchored.size,
+            is_merge: false,
+        })
+    }
+
+    fn sequence(&mut self, depth: usize, line: usize) -> Result<Node, String> {
+        let mut items = Vec::new();
+        let (mut below, mut size) = (0, 1);
+        while let Some(node) = self.node(depth + 1)? {
+            below = below.max(node.depth);
+            size += node.size;
+            items.push(node.value);
+        }
+        Ok(Node {
+            value: Value::Array(items),
+            line,
+            depth: below + 1,
+            size,
+            is_merge: false,
+        })
+    }
+
+    fn mapping(&mut self, depth: usize, line: usize) -> Result<Node, String> {
+        let mut map = Map::new();
+        let (mut below, mut size) = (0, 1);
+        while let Some(key) = self.node(depth + 1)? {
+            let Some(node) = self.node(depth + 1)? else {
+                break;
+            };
+            below = below.max(node.depth);
+            size += node.size;
+            if key.is_merge {
+                merge(node.value, &mut map)?;
+                continue;
+            }
+            let key = key_text(key.value)?;
+            if map.contains_key(&key) {
+                let quoted = crate::api::field::quote(&key);
+                self.duplicates
+                    .push(format!("line {}: key {quoted} already set in map", node.line));
+            }
+            map.insert(key, node.value);
+        }
+        Ok(Node {
+            value: Value::Object(map),
+            line,
+            depth: below + 1,
+            size,
+            is_merge: false,
+        })
+    }
+}
+
+/// `<<: *map` or `<<: [*a, *b]`, of which the first wins.
+fn merge(value: Value, into: &mut Map<String, Value>) -> Result<(), String> {
+    let maps = match value {
+        Value::Array(maps) => maps,
+        map => vec![map],
+    };
+    for map in maps.into_iter().rev() {
+        let Value::Object(map) = map else {
+            return Err("yaml: map merge requires map or sequence of maps as the value".to_owned());
+        };
+        into.extend(map);
+    }
+    Ok(())
+}
+
+/// A key as JSON has it: always a string.
+fn key_text(key: Value) -> Result<String, String> {
+    match key {
+        Value::String(text) => Ok(text),
+        Value::Bool(it) => Ok(it.to_string()),
+        Value::Number(it) => Ok(it.to_string()),
+        Value::Null => Err("unsupported map key of type: %!s(<nil>)".to_owned()),
+        Value::Array(_) | Value::Object(_) => Err("yaml: invalid map key".to_owned()),
+    }
+}
+
+fn scalar(text: Cow<'_, str>, style: ScalarStyle, tag: Option<&Tag>, line: usize) -> Result<Node, String> {
+    let is_plain = style == ScalarStyle::Plain;
+    let wanted = tag.and_then(|tag| tag.suffix_in_namespace("tag:yaml.org,2002:"));
+    let value = match wanted.as_deref() {
+        None if is_plain && tag.is_none() => plain(&text)?,
+        None | Some("str") => Value::String(text.clone().into_owned()),
+        Some("binary") => {
+            let compact: String = text.split_ascii_whitespace().collect();
+            let bytes = base64::engine::general_purpose::STANDARD.decode(compact);
+            let text = bytes.ok().map(|it| String::from_utf8_lossy(&it).into_owned());
+            Value::String(text.ok_or("yaml: !!binary value contains invalid base64 data")?)
+        }
+        Some(wanted) => {
+            let value = plain(&text)?;
+            let fits = match wanted {
+                "int" => value.is_i64() || value.is_u64(),
+                "float" => value.is_number(),
+                "bool" => value.is_boolean(),
+                "null" => value.is_null(),
+                _ => true,
+            };
+            if !fits {
+                let found = if value.is_string() { "str" } else { "value" };
+                return Err(format!("yaml: cannot decode !!{found} `{text}` as a !!{wanted}"));
+            }
+            value
+        }
+    };
+    Ok(Node {
+        is_merge: is_plain && text == "<<",
+        value,
+        line,
+        depth: 0,
+        size: 1,
+    })
+}
+
+fn plain(text: &str) -> Result<Value, String> {
+    match resolve(text) {
+        Resolved::NotFinite => {
+            let value = match (text.starts_with('-'), text.contains(['a', 'A'])) {
+                (_, true) => "NaN",
+                (true, false) => "-Inf",
+                (false, false) => "+Inf",
+            };
+            Err(format!("json: unsupported value: {value}"))
+        }
+        other => Ok(other.into_value(text).unwrap_or_default()),
+    }
+}
+
+/// JSON without duplicate keys, whose floats without a fraction become integers as they do on the way through YAML.
+struct PlainJson;
+
+impl<'de> DeserializeSeed<'de> for PlainJson {
+    type Value = Value;
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for PlainJson {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_bool<E>(self, it: bool) -> Result<Value, E> {
+        Ok(Value::Bool(it))
+    }
+
+    fn visit_i64<E>(self, it: i64) -> Result<Value, E> {
+        Ok(it.into())
+    }
+
+    fn visit_u64<E>(self, it: u64) -> Result<Value, E> {
+        Ok(it.into())
+    }
+
+    fn visit_f64<E: Error>(self, it: f64) -> Result<Value, E> {
+        let number = resolve::number(it).ok_or_else(|| E::custom("not a number"))?;
+        Ok(Value::Number(number))
+    }
+
+    fn visit_str<E>(self, it: &str) -> Result<Value, E> {
+        Ok(Value::String(it.to_owned()))
+    }
+
+    fn visit_string<E>(self, it: String) -> Result<Value, E> {
+        Ok(Value::String(it))
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element_seed(PlainJson)? {
+            list.push(item);
+        }
+        Ok(Value::Array(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut map = Map::new();
+        while let Some(key) = entries.next_key::<String>()? {
+            let value = entries.next_value_seed(PlainJson)?;
+            if map.insert(key, value).is_some() {
+                return Err(A::Error::custom("a key twice: its line has to be found"));
+            }
+        }
+        Ok(Value::Object(map))
+    }
+}
+
+#[cfg(test)]
+#[path = "parse_tests.rs"]
+mod tests;

@@ -1,0 +1,97 @@
+//! The kubeconfig that leads kubectl and every client library to a server.
+
+use std::fmt;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+
+/// The name of the cluster, the user and the context.
+const NAME: &str = "fake-apiserver";
+
+/// What a client needs to trust a server that speaks TLS, and to be known there. All of it is PEM.
+pub(crate) struct Credentials {
+    /// The certificate of the authority that signed the server's.
+    pub(crate) ca: String,
+    /// A certificate of the same authority for the administrator.
+    pub(crate) certificate: String,
+    /// Its private key.
+    pub(crate) key: String,
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials")
+            .field("ca", &self.ca)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A kubeconfig for the server at `url`, with credentials where the server speaks TLS.
+///
+/// Over TLS the user needs a certificate: kubectl asks the terminal for a name and a password if it finds none.
+pub(crate) fn kubeconfig(url: &str, credentials: Option<&Credentials>) -> String {
+    let field = |name: &str, pem: &str| format!("\n    {name}: {}", BASE64_STANDARD.encode(pem));
+    let (trust, user) = match credentials {
+        Some(Credentials { ca, certificate, key }) => (
+            field("certificate-authority-data", ca),
+            field("client-certificate-data", certificate) + &field("client-key-data", key),
+        ),
+        None => (String::new(), " {}".to_owned()),
+    };
+    format!(
+        "apiVersion: v1
+kind: Config
+clusters:
+- name: {NAME}
+  cluster:
+    server: {url}{trust}
+users:
+- name: {NAME}
+  user:{user}
+contexts:
+- name: {NAME}
+  context:
+    cluster: {NAME}
+    user: {NAME}
+    namespace: default
+current-context: {NAME}
+"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn it_is_yaml_with_the_server_and_credentials_for_it() {
+        let credentials = Credentials {
+            ca: "PEM".to_owned(),
+            certificate: "cert".to_owned(),
+            key: "key".to_owned(),
+        };
+        let text = kubeconfig("https://[::1]:6443", Some(&credentials));
+        let config: Value = serde_saphyr::from_str(&text).expect("it is YAML");
+        let cluster = &config["clusters"][0];
+        assert_eq!(cluster["name"], config["contexts"][0]["context"]["cluster"]);
+        assert_eq!(cluster["cluster"]["server"], "https://[::1]:6443");
+        assert_eq!(cluster["cluster"]["certificate-authority-data"], "UEVN");
+        assert_eq!(config["users"][0]["user"]["client-certificate-data"], "Y2VydA==");
+        assert_eq!(config["users"][0]["user"]["client-key-data"], "a2V5");
+        assert_eq!(config["users"][0]["name"], config["contexts"][0]["context"]["user"]);
+        assert_eq!(config["current-context"], config["contexts"][0]["name"]);
+    }
+
+    #[test]
+    fn plain_http_needs_no_credentials() {
+        let text = kubeconfig("http://127.0.0.1:1", None);
+        let config: Value = serde_saphyr::from_str(&text).expect("it is YAML");
+        assert_eq!(
+            config["clusters"][0]["cluster"],
+            serde_json::json!({"server": "http://127.0.0.1:1"})
+        );
+        assert_eq!(config["users"][0]["user"], serde_json::json!({}));
+    }
+}

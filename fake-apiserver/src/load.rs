@@ -1,0 +1,351 @@
+//! Objects from files: manifests as people write them, and dumps as `kubectl get -o yaml` writes them.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let server = fake_apiserver::ApiServer::builder().start();
+//! let manifests = fake_apiserver::load::read(["config/crd", "testdata/shop.yaml"])?;
+//! server.load(manifests.into_iter().map(|manifest| manifest.object))?;
+//! # Ok(()) }
+//! ```
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value};
+
+/// Which files of a directory are read; a file that is named itself is read whatever it is called.
+const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
+
+/// How deep directories, or lists within lists, may lie in each other; beyond it is an error.
+const DEPTH_BOUND: usize = 32;
+
+/// One object out of a file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Manifest {
+    /// Where it was written: the file, the document in it, and the item where the document is a list.
+    pub place: String,
+    /// The object, with `apiVersion` and `kind`.
+    pub object: Value,
+}
+
+/// A file cannot be read, or holds something else than objects. The text names the file, the document and the reason.
+#[derive(Debug, thiserror::Error)]
+#[error("{place}: {reason}")]
+pub struct ReadError {
+    place: String,
+    reason: String,
+}
+
+impl ReadError {
+    fn new(place: impl Into<String>, reason: impl ToString) -> Self {
+        let (place, reason) = (place.into(), reason.to_string());
+        Self { place, reason }
+    }
+}
+
+/// Reads files and directories of YAML and JSON: several documents a file, and lists, which count as their items.
+///
+/// Directories are read with all below them, in the order of names. CustomResourceDefinitions come first, then
+/// namespaces, then the rest; within each of the three the order is that of the files.
+pub fn read<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result<Vec<Manifest>, ReadError> {
+    let mut manifests = Vec::new();
+    for path in paths {
+        let mut files = Vec::new();
+        find_files(path.as_ref(), 0, &mut files)?;
+        for file in files {
+            let text = fs::read_to_string(&file).map_err(|err| ReadError::new(file.display().to_string(), err))?;
+            parse(&file.display().to_string(), &text, &mut manifests)?;
+        }
+    }
+    manifests.sort_by_key(|manifest| rank(&manifest.object));
+    Ok(manifests)
+}
+
+/// What others need comes first.
+fn rank(object: &Value) -> u8 {
+    match object["kind"].as_str() {
+        Some("CustomResourceDefinition") => 0,
+        Some("Namespace") => 1,
+        _ => 2,
+    }
+}
+
+/// `path` itself, or the manifests below it if it is a directory.
+fn find_files(path: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<(), ReadError> {
+    let place = || path.display().to_string();
+    let fail = |err: std::io::Error| ReadError::new(place(), err);
+    if !fs::metadata(path).map_err(fail)?.is_dir() {
+        found.push(path.to_owned());
+        return Ok(());
+    }
+    if depth == DEPTH_BOUND {
+        return Err(ReadError::new(place(), "directories lie too deep in each other"));
+    }
+    let mut entries = Vec::new();
+    for entry in fs::read_dir(path).map_err(fail)? {
+        entries.push(entry.map_err(fail)?.path());
+    }
+    entries.sort();
+    for entry in entries {
+        let is_manifest = entry
+            .extension()
+            .is_some_and(|it| EXTENSIONS.iter().any(|extension| it.eq_ignore_ascii_case(extension)));
+        if is_manifest || entry.is_dir() {
+            find_files(&entry, depth + 1, found)?;
+        }
+    }
+    Ok(())
+}
+
+/// Every object of one file: a stream of JSON, or documents of YAML.
+fn parse(file: &str, text: &str, manifests: &mut Vec<Manifest>) -> Result<(), ReadError> {
+    if text.trim_start().starts_with('{') {
+        let documents: Result<Vec<Value>, _> = serde_json::Deserializer::from_str(text).into_iter().collect();
+        match documents {
+            Ok(documents) => {
+                let several = documents.len() > 1;
+                for (index, document) in documents.into_iter().enumerate() {
+                    flatten(&place(file, index, several), document, 0, manifests)?;
+                }
+                return Ok(());
+            }
+            Err(err) if file.ends_with(".json") => return Err(ReadError::new(file, err)),
+            // YAML may start with a brace as well.
+            Err(_) => {}
+        }
+    }
+    let documents = yaml_documents(text);
+    let several = documents.len() > 1;
+    for (index, document) in documents.into_iter().enumerate() {
+        let place = place(file, index, several);
+        let value = parse_yaml(text, document).map_err(|reason| ReadError::new(place.as_str(), reason))?;
+        if !value.is_null() {
+            flatten(&place, value, 0, manifests)?;
+        }
+    }
+    Ok(())
+}
+
+/// How errors call a document: by the file alone where it is the only one.
+fn place(file: &str, index: usize, several: bool) -> String {
+    if several {
+        format!("{file}, document {}", index + 1)
+    } else {
+        file.to_owned()
+    }
+}
+
+/// A document within a text: where it starts, and itself.
+type Document<'a> = (usize, &'a str);
+
+/// The documents of a YAML text, which lines starting with `---` separate; documents without content do not count.
+fn yaml_documents(text: &str) -> Vec<Document<'_>> {
+    let mut documents = Vec::new();
+    let (mut start, mut position) = (0, 0);
+    for line in text.split_inclusive('\n') {
+        let end = position;
+        position += line.len();
+        if line.starts_with("---") {
+            documents.push((start, &text[start..end]));
+            start = position;
+        }
+    }
+    documents.push((start, &text[start..]));
+    documents.retain(|(_, document)| has_content(document));
+    documents
+}
+
+/// Whether there is more than blank lines, comments and directives.
+fn has_content(document: &str) -> bool {
+    document
+        .lines()
+        .map(str::trim)
+        .any(|line| !(line.is_empty() || line.starts_with('#') || line.starts_with('%') || line == "..."))
+}
+
+/// One document as JSON; the reason of a failure tells the line within the whole text.
+fn parse_yaml(text: &str, (start, document): Document<'_>) -> Result<Value, String> {
+    // The file is the user's own and may be a dump of a whole cluster: no budget. Numbers such as 0644 are octal in
+    // Kubernetes' YAML.
+    let options = || {
+        serde_saphyr::options! {
+            budget: None,
+            legacy_octal_numbers: true,
+            with_snippet: false,
+        }
+    };
+    serde_saphyr::from_str_with_options(document, options()).or_else(|_| {
+        let lines_before = text[..start].matches('\n').count();
+        let padded = "\n".repeat(lines_before) + document;
+        serde_saphyr::from_str_with_options(&padded, options()).map_err(|err| err.to_string())
+    })
+}
+
+/// The object, or the items of a list of objects.
+fn flatten(place: &str, document: Value, depth: usize, manifests: &mut Vec<Manifest>) -> Result<(), ReadError> {
+    let mut object = match document {
+        Value::Object(object) => object,
+        other => {
+            return Err(ReadError::new(
+                place,
+                format!("expected an object, found {}", noun(&other)),
+            ));
+        }
+    };
+    if let Some(Value::Array(items)) = object.get_mut("items").map(Value::take) {
+        if depth == DEPTH_BOUND {
+            return Err(ReadError::new(place, "lists lie too deep in each other"));
+        }
+        for (index, mut item) in items.into_iter().enumerate() {
+            if let Value::Object(item) = &mut item {
+                inherit_type(&object, item);
+            }
+            flatten(&format!("{place}, item {}", index + 1), item, depth + 1, manifests)?;
+        }
+        return Ok(());
+    }
+    for field in ["apiVersion", "kind"] {
+        match object.get(field) {
+            Some(Value::String(text)) if !text.is_empty() => {}
+            Some(Value::String(_)) | None => return Err(ReadError::new(place, format!("`{field}` is missing"))),
+            Some(other) => {
+                let reason = format!("`{field}` must be a string, not {}", noun(other));
+                return Err(ReadError::new(place, reason));
+            }
+        }
+    }
+    manifests.push(Manifest {
+        place: place.to_owned(),
+        object: Value::Object(object),
+    });
+    Ok(())
+}
+
+/// Items of a typed list (`PodList`) as the API server answers it do not tell their type.
+fn inherit_type(list: &Map<String, Value>, item: &mut Map<String, Value>) {
+    let kind = list.get("kind").and_then(Value::as_str).unwrap_or_default();
+    let (Some(item_kind), Some(api_version)) = (kind.strip_suffix("List"), list.get("apiVersion")) else {
+        return;
+    };
+    if !item_kind.is_empty() && !item.contains_key("kind") && !item.contains_key("apiVersion") {
+        item.insert("kind".to_owned(), item_kind.into());
+        item.insert("apiVersion".to_owned(), api_version.clone());
+    }
+}
+
+/// What a value is, for people.
+fn noun(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "nothing",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn parsed(text: &str) -> Result<Vec<Manifest>, String> {
+        let mut manifests = Vec::new();
+        parse("f.yaml", text, &mut manifests).map_err(|err| err.to_string())?;
+        Ok(manifests)
+    }
+
+    fn names(manifests: &[Manifest]) -> Vec<String> {
+        let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();
+        manifests
+            .iter()
+            .map(|it| format!("{}/{}", text(&it.object["kind"]), text(&it.object["metadata"]["name"])))
+            .collect()
+    }
+
+    const SEVERAL: &str = "\
+%YAML 1.1
+---
+{kind: A, apiVersion: v1, metadata: {name: a}}
+--- # two
+kind: B
+apiVersion: v1
+...
+";
+    const LIST: &str = "\
+kind: List
+apiVersion: v1
+items:
+- {kind: A, apiVersion: v1}
+- {kind: List, apiVersion: v1, items: [{kind: B, apiVersion: v1}]}
+";
+    const TYPED_LIST: &str = r#"{"kind":"PodList","apiVersion":"v1","items":[{"metadata":{"name":"a"}}]}"#;
+    const JSON_STREAM: &str = r#"{"kind":"A","apiVersion":"v1"} {"kind":"B","apiVersion":"v1"}"#;
+
+    #[rstest]
+    #[case::one("kind: Pod\napiVersion: v1\nmetadata: {name: a}\n", &["Pod/a"])]
+    #[case::flow("{kind: Pod, apiVersion: v1}\n--- {}\n{kind: Pod, apiVersion: v1}\n", &["Pod/?", "Pod/?"])]
+    #[case::empty("# nothing\n---\n\n---\n# more\n", &[])]
+    #[case::null("---\nnull\n", &[])]
+    #[case::several(SEVERAL, &["A/a", "B/?"])]
+    #[case::list(LIST, &["A/?", "B/?"])]
+    #[case::typed_list(TYPED_LIST, &["Pod/a"])]
+    #[case::json_stream(JSON_STREAM, &["A/?", "B/?"])]
+    #[case::separator_in_a_string("kind: A\napiVersion: v1\ndata: |\n  x\n  ---\n  y\n", &["A/?"])]
+    fn objects_of_a_text(#[case] text: &str, #[case] expected: &[&str]) {
+        assert_eq!(names(&parsed(text).unwrap()), expected);
+    }
+
+    #[test]
+    fn numbers_are_read_as_kubernetes_reads_them() {
+        let object = &parsed("kind: A\napiVersion: v1\nmode: 0644\non: yes\nsize: 1.5\n").unwrap()[0].object;
+        assert_eq!(object["mode"], 420);
+        assert_eq!(object["size"], 1.5);
+    }
+
+    #[rstest]
+    #[case::no_kind("apiVersion: v1\n", "f.yaml: `kind` is missing")]
+    #[case::kind_of_the_wrong_type("apiVersion: v1\nkind: [a]\n", "f.yaml: `kind` must be a string, not a list")]
+    #[case::no_object("- a\n", "f.yaml: expected an object, found a list")]
+    #[case::second_document(
+        "kind: A\napiVersion: v1\n---\nhello\n",
+        "f.yaml, document 2: expected an object, found a string"
+    )]
+    #[case::item(
+        "kind: List\napiVersion: v1\nitems: [1]\n",
+        "f.yaml, item 1: expected an object, found a number"
+    )]
+    #[case::item_without_type(
+        "kind: List\napiVersion: v1\nitems: [{}]\n",
+        "f.yaml, item 1: `apiVersion` is missing"
+    )]
+    fn what_is_wrong_is_said_with_its_place(#[case] text: &str, #[case] expected: &str) {
+        assert_eq!(parsed(text).unwrap_err(), expected);
+    }
+
+    #[test]
+    fn a_syntax_error_tells_the_line_of_the_file() {
+        let err = parsed("kind: A\napiVersion: v1\n---\nkind: B\na: [\n").unwrap_err();
+        assert!(err.starts_with("f.yaml, document 2: "), "{err}");
+        assert!(err.contains("line 5") || err.contains("line 6"), "{err}");
+        let err = parse("f.json", "{\"kind\": \"A\",\n]", &mut Vec::new())
+            .unwrap_err()
+            .to_string();
+        assert!(err.starts_with("f.json: ") && err.contains("line 2"), "{err}");
+    }
+
+    #[test]
+    fn what_others_need_comes_first() {
+        let ranks =
+            ["ConfigMap", "Namespace", "CustomResourceDefinition"].map(|kind| rank(&serde_json::json!({"kind": kind})));
+        assert_eq!(ranks, [2, 1, 0]);
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_named() {
+        let err = read(["no/such/file.yaml"]).unwrap_err().to_string();
+        assert!(err.starts_with("no/such/file.yaml: "), "{err}");
+    }
+}

@@ -1,0 +1,81 @@
+//! The continue token of a paged list: where the next page begins, and at which revision (rules D9 to D11).
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+
+use crate::api::json::syntax_error;
+use crate::api::status::Status;
+use crate::storage::Revision;
+
+const VERSION: &str = "meta.k8s.io/v1";
+
+#[derive(Serialize, Deserialize)]
+struct Token {
+    #[serde(default)]
+    v: String,
+    #[serde(default)]
+    rv: i64,
+    #[serde(default)]
+    start: String,
+}
+
+/// At which state the rest is listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum At {
+    /// The state of the first page.
+    Revision(Revision),
+    /// The latest state: the token came with a 410, and the whole list is not consistent.
+    Latest,
+}
+
+/// A token taken apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Continue {
+    /// At which state.
+    pub(crate) at: At,
+    /// The first key that may follow, relative to the list's prefix: a token works in another namespace, too.
+    pub(crate) start: String,
+}
+
+/// The token of a list that goes on behind `last`, a key relative to the list's prefix.
+pub(crate) fn encode(at: At, last: &str) -> String {
+    let rv = match at {
+        At::Revision(revision) => i64::try_from(revision).unwrap_or(i64::MAX),
+        At::Latest => -1,
+    };
+    let token = Token { v: VERSION.to_owned(), rv, start: format!("/{last}\0") };
+    URL_SAFE_NO_PAD.encode(serde_json::to_vec(&token).unwrap_or_default())
+}
+
+/// Takes a token apart.
+pub(crate) fn decode(token: &str) -> Result<Continue, Status> {
+    let invalid = |why: String| Status::bad_request(format!("invalid continue token: {why}"));
+    let not_valid = |why: &str| invalid(format!("continue key is not valid: {why}"));
+    let bytes = URL_SAFE_NO_PAD.decode(token.trim_end_matches('=')).map_err(|error| {
+        let at = match error {
+            base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => at,
+            base64::DecodeError::InvalidLength(at) => at,
+            base64::DecodeError::InvalidPadding => token.len(),
+        };
+        not_valid(&format!("illegal base64 data at input byte {at}"))
+    })?;
+    let parsed: Token = serde_json::from_slice(&bytes)
+        .map_err(|error| not_valid(&syntax_error(&bytes).unwrap_or_else(|| format!("json: {error}"))))?;
+    if parsed.v != VERSION {
+        return Err(not_valid(&format!("server does not recognize this encoded version {}", parsed.v)));
+    }
+    if parsed.rv == 0 {
+        return Err(invalid(format!("incorrect encoded start resourceVersion (version {VERSION})")));
+    }
+    if parsed.start.is_empty() {
+        return Err(invalid(format!("encoded start key empty (version {VERSION})")));
+    }
+    let start = parsed.start.strip_prefix('/').unwrap_or(&parsed.start);
+    // As Go's path.Clean would change it.
+    if start.split('/').any(|part| matches!(part, "" | "." | "..")) {
+        return Err(not_valid(&parsed.start));
+    }
+    let at = u64::try_from(parsed.rv).map_or(At::Latest, At::Revision);
+    Ok(Continue { at, start: start.to_owned() })
+}

@@ -1,0 +1,149 @@
+//! POST, and the creation that PUT and apply may end in.
+
+use super::write::{Answer, WriteRequest, Written, refuse};
+use super::{Registry, body, codec, managed_fields, metadata};
+use crate::api::field::FieldErrors;
+use crate::api::object::Object;
+use crate::api::status::Status;
+use crate::storage::StoreError;
+
+/// Names tried for a `generateName` before giving up (rule B2).
+const NAME_TRIES: usize = 8;
+
+impl Registry {
+    /// POST of a decoded body. Each step is a stage of the API server's write path; an error at any of them is the
+    /// client's `Status`.
+    pub(crate) async fn create(&self, request: &WriteRequest<'_>, decoded: body::Decoded) -> Result<Written, Status> {
+        let body::Decoded {
+            mut object,
+            mut warnings,
+        } = decoded;
+        let row = request.row;
+        metadata::fill_namespace(&mut object, &request.info.namespace)?;
+        self.check_namespace(row, object.namespace(), object.name())?;
+        if row.custom_resource().is_some_and(|it| !it.accepts_creates) {
+            return Err(Status::method_not_allowed());
+        }
+        warnings.extend(metadata::dedupe_owner_references(&mut object, false));
+
+        let now = self.entropy.now_seconds();
+        let name = request.manager_name();
+        managed_fields::track_update(&request.types(), None, &mut object, &request.manager(&name, &now));
+        row.settle(&mut object);
+        self.create_tracked(request, object, warnings).await
+    }
+
+    /// The same from the point where the object says who owns its fields.
+    pub(super) async fn create_tracked(
+        &self,
+        request: &WriteRequest<'_>,
+        mut object: Object,
+        mut warnings: Vec<String>,
+    ) -> Result<Written, Status> {
+        let row = request.row;
+        let strategy = row.strategy();
+        row.to_storage(&mut object);
+        // The version is judged last, as storage does in the real server.
+        let version = object.metadata_mut().remove("resourceVersion");
+
+        self.prepare_new(request, &mut object)?;
+        warnings.extend(strategy.warnings(&object, None));
+        if version.is_some_and(|it| {
+            it.as_str()
+                .is_some_and(|text| super::parse_uint(text).is_ok_and(|it| it > 0))
+        }) {
+            return Err(Status::new(
+                500,
+                "",
+                "resourceVersion should not be set on objects to be created",
+            ));
+        }
+        let generated = object.name().is_empty();
+        let mut tries = if generated { NAME_TRIES } else { 1 };
+        loop {
+            let mut named = object.clone();
+            metadata::generate_name(&mut named, &self.entropy);
+            if generated {
+                self.validate_new(request, &named)?;
+            }
+            let key = codec::key_of(&named);
+            let body = codec::encode(row, &named)?;
+            if request.options.dry_run {
+                if let Some(existing) = self.store.get(&row.storage, &key) {
+                    return Err(self.exists(request, &named, &existing));
+                }
+                return Ok(Written {
+                    answer: self.unstored(row, named),
+                    created: true,
+                    warnings,
+                });
+            }
+            tries -= 1;
+            match self.insert(row, key, body) {
+                Ok(stored) => {
+                    return Ok(Written {
+                        answer: Answer::Stored(stored),
+                        created: true,
+                        warnings,
+                    });
+                }
+                Err(StoreError::Exists(_)) if tries > 0 => {}
+                Err(StoreError::Exists(existing)) => return Err(self.exists(request, &named, &existing)),
+                Err(StoreError::NotFound | StoreError::Stale(_)) => {
+                    return Err(Status::internal("a create found nothing to create"));
+                }
+            }
+        }
+    }
+
+    /// Everything between decoding and naming.
+    fn prepare_new(&self, request: &WriteRequest<'_>, object: &mut Object) -> Result<(), Status> {
+        let row = request.row;
+        let strategy = row.strategy();
+        let mut errors = FieldErrors::new();
+        let forbidden = self.with_context("", |context| strategy.forbids_creation(object, context));
+        if let Some(why) = forbidden {
+            return Err(Status::forbidden(&row.info.group_resource(), object.name(), why));
+        }
+        if row.info.subresource("status").is_some() && !strategy.keeps_status_on_create() {
+            object.remove("status");
+            if let Some(status) = row.empty_status() {
+                object.insert("status".into(), status);
+            }
+        }
+        metadata::begin_lifetime(object, strategy, &self.entropy);
+        self.with_context("", |context| {
+            strategy.allocate(object, None, &mut errors, context);
+            strategy.prepare_for_create(object, context);
+        });
+        refuse(row, object, &errors)?;
+        if object.name().is_empty() && !object.meta_str("generateName").is_empty() {
+            // Validated once it has its name.
+            return Ok(());
+        }
+        self.validate_new(request, object)
+    }
+
+    fn validate_new(&self, request: &WriteRequest<'_>, object: &Object) -> Result<(), Status> {
+        let row = request.row;
+        let mut errors = FieldErrors::new();
+        metadata::validate_create(object, row.info.is_namespaced(), row.strategy(), &mut errors);
+        row.strategy().validate(object, &mut errors);
+        refuse(row, object, &errors)
+    }
+
+    /// 409 AlreadyExists and its variants (rules A4, A5).
+    fn exists(&self, request: &WriteRequest<'_>, object: &Object, existing: &crate::storage::Stored) -> Status {
+        let mut status = Status::already_exists(&request.row.info.group_resource(), object.name());
+        if self.decode(request.row, existing).is_terminating() {
+            status.message = format!("object is being deleted: {}", status.message);
+        }
+        if !object.meta_str("generateName").is_empty() {
+            status
+                .message
+                .push_str(", the server was not able to generate a unique name for the object");
+            status = status.with_retry_after(1);
+        }
+        status
+    }
+}

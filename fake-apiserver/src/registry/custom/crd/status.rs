@@ -1,0 +1,298 @@
+//! What the CRD controllers do to a CRD's status: names are accepted, the CRD is established, and a deleted CRD goes
+//! when its objects are gone (rules O2, O14).
+
+use serde_json::{Map, Value, json};
+
+use super::super::definition::condition_is;
+use super::super::schema::strings;
+use crate::api::field::quote;
+use crate::api::object::Object;
+
+/// The finalizer that keeps a deleted CRD until its objects are gone.
+pub(crate) const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+/// The next state the controllers give a CRD, if they have anything to do. `all` are the stored CRDs, this one or not;
+/// `now` is the time as metadata writes it. Called until it answers `None`, and for the other CRDs of the group after
+/// a change or a removal (names may have become free), it makes the writes of the real server, one by one.
+pub(crate) fn reconcile(crd: &Object, all: &[Object], now: &str) -> Option<Object> {
+    accept_names(crd, all, now).or_else(|| establish(crd, now))
+}
+
+/// The next state of a CRD that is being deleted: first the condition that says so; then, when `instances_left` is
+/// false, the CRD without the finalizer that keeps it. `None`: nothing to do until objects are gone.
+pub(crate) fn finalize(crd: &Object, instances_left: bool, now: &str) -> Option<Object> {
+    if !crd.is_terminating() || !crd.finalizers().any(|it| it == CLEANUP_FINALIZER) {
+        return None;
+    }
+    let terminating = find_condition(crd, "Terminating");
+    let in_progress = json!("InstanceDeletionInProgress");
+    let mut next = crd.clone();
+    if terminating.and_then(|it| it.get("reason")) != Some(&in_progress) {
+        let message = "CustomResource deletion is in progress";
+        set_condition(
+            &mut next,
+            "Terminating",
+            "True",
+            "InstanceDeletionInProgress",
+            message,
+            now,
+        );
+        return Some(next);
+    }
+    let established = is_condition(crd, "Established", "True");
+    if established && instances_left {
+        return None;
+    }
+    let (reason, message) = match established {
+        true => ("InstanceDeletionCompleted", "removed all instances"),
+        false => ("NeverEstablished", "resource was never established"),
+    };
+    set_condition(&mut next, "Terminating", "False", reason, message, now);
+    let meta = next.metadata_mut();
+    if let Some(finalizers) = meta.get_mut("finalizers").and_then(Value::as_array_mut) {
+        finalizers.retain(|it| it != CLEANUP_FINALIZER);
+        if finalizers.is_empty() {
+            meta.remove("finalizers");
+        }
+    }
+    Some(next)
+}
+
+/// Marks a CRD whose deletion was asked for: the finalizer and the condition that are written with the
+/// deletionTimestamp.
+pub(super) fn begin_deletion(crd: &mut Object) {
+    let now = crd.meta_str("deletionTimestamp").to_owned();
+    if !crd.finalizers().any(|it| it == CLEANUP_FINALIZER) {
+        let finalizers = crd.metadata_mut().entry("finalizers").or_insert_with(|| json!([]));
+        if let Some(list) = finalizers.as_array_mut() {
+            list.push(CLEANUP_FINALIZER.into());
+        }
+    }
+    if find_condition(crd, "Terminating").is_none() {
+        let message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
+        set_condition(crd, "Terminating", "True", "InstanceDeletionPending", message, &now);
+    }
+}
+
+/// The names of a spec or a status.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Names {
+    plural: String,
+    singular: String,
+    short_names: Vec<String>,
+    kind: String,
+    list_kind: String,
+    categories: Vec<String>,
+}
+
+impl Names {
+    fn of(names: Option<&Value>) -> Self {
+        let text = |key: &str| {
+            names
+                .and_then(|it| it.get(key))
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+        };
+        let list = |key: &str| strings(names.and_then(|it| it.get(key)));
+        Self {
+            plural: text("plural").to_owned(),
+            singular: text("singular").to_owned(),
+            short_names: list("shortNames"),
+            kind: text("kind").to_owned(),
+            list_kind: text("listKind").to_owned(),
+            categories: list("categories"),
+        }
+    }
+
+    fn to_value(&self) -> Value {
+        let mut map = Map::new();
+        map.insert("plural".into(), json!(self.plural));
+        map.insert("kind".into(), json!(self.kind));
+        for (key, text) in [("singular", &self.singular), ("listKind", &self.list_kind)] {
+            if !text.is_empty() {
+                map.insert(key.into(), json!(text));
+            }
+        }
+        for (key, list) in [("shortNames", &self.short_names), ("categories", &self.categories)] {
+            if !list.is_empty() {
+                map.insert(key.into(), json!(list));
+            }
+        }
+        Value::Object(map)
+    }
+}
+
+fn spec_of(crd: &Object) -> Option<&Map<String, Value>> {
+    crd.get("spec")?.as_object()
+}
+
+fn accepted(crd: &Object) -> Names {
+    Names::of(crd.get("status").and_then(|it| it.get("acceptedNames")))
+}
+
+fn accept_names(crd: &Object, all: &[Object], now: &str) -> Option<Object> {
+    let spec = spec_of(crd)?;
+    let wanted = Names::of(spec.get("names"));
+    let had = accepted(crd);
+    if wanted == had {
+        return None;
+    }
+    let (names, conflict) = resolve(&wanted, &had, &Used::by(all, spec.get("group")));
+    let (status, reason, message) = match &conflict {
+        None => ("True", "NoConflicts", "no conflicts found"),
+        Some((reason, message)) => ("False", *reason, message.as_str()),
+    };
+    let same = find_condition(crd, "NamesAccepted").is_some_and(|it| {
+        let is = |key: &str, text: &str| it.get(key).and_then(Value::as_str) == Some(text);
+        is("status", status) && is("reason", reason) && is("message", message)
+    });
+    if names == had && same {
+        return None;
+    }
+    let mut next = crd.clone();
+    set_condition(&mut next, "NamesAccepted", status, reason, message, now);
+    let established = find_condition(crd, "Established");
+    if !is_condition(crd, "Established", "True") {
+        if conflict.is_none() {
+            let message = "the initial names have been accepted";
+            set_condition(&mut next, "Established", "False", "Installing", message, now);
+        } else if established.is_none() {
+            let message = "not all names are accepted";
+            set_condition(&mut next, "Established", "False", "NotAccepted", message, now);
+        }
+    }
+    if let Some(status) = status_mut(&mut next) {
+        status.insert("acceptedNames".into(), names.to_value());
+    }
+    Some(next)
+}
+
+/// The names in use in a group: of resources, and of kinds.
+struct Used {
+    resources: Vec<String>,
+    kinds: Vec<String>,
+}
+
+impl Used {
+    fn by(all: &[Object], group: Option<&Value>) -> Self {
+        let mut used = Self {
+            resources: Vec::new(),
+            kinds: Vec::new(),
+        };
+        for crd in all
+            .iter()
+            .filter(|crd| spec_of(crd).and_then(|spec| spec.get("group")) == group)
+        {
+            let names = accepted(crd);
+            used.resources.extend([names.plural, names.singular]);
+            used.resources.extend(names.short_names);
+            used.kinds.extend([names.kind, names.list_kind]);
+        }
+        used
+    }
+}
+
+/// The names that can be had, and the last conflict found: reason and message.
+fn resolve(wanted: &Names, had: &Names, used: &Used) -> (Names, Option<(&'static str, String)>) {
+    let mut names = had.clone();
+    let mut conflict = None;
+    let mut claim = |wanted: &String, had: &mut String, used: &[String], reason: &'static str| {
+        if wanted == had || !used.contains(wanted) {
+            had.clone_from(wanted);
+        } else {
+            conflict = Some((reason, in_use(wanted)));
+        }
+    };
+    claim(&wanted.plural, &mut names.plural, &used.resources, "PluralConflict");
+    claim(
+        &wanted.singular,
+        &mut names.singular,
+        &used.resources,
+        "SingularConflict",
+    );
+    let taken: Vec<&String> = wanted
+        .short_names
+        .iter()
+        .filter(|it| !had.short_names.contains(it) && used.resources.contains(it))
+        .collect();
+    let short_name_conflict = match taken.as_slice() {
+        [] => {
+            names.short_names.clone_from(&wanted.short_names);
+            None
+        }
+        [one] => Some(in_use(one)),
+        several => {
+            let mut texts: Vec<String> = several.iter().map(|it| in_use(it)).collect();
+            texts.dedup();
+            Some(format!("[{}]", texts.join(", ")))
+        }
+    };
+    let mut kind_conflict = None;
+    let mut claim_kind = |wanted: &String, had: &mut String, reason: &'static str| {
+        if wanted == had || !used.kinds.contains(wanted) {
+            had.clone_from(wanted);
+        } else {
+            kind_conflict = Some((reason, in_use(wanted)));
+        }
+    };
+    claim_kind(&wanted.kind, &mut names.kind, "KindConflict");
+    claim_kind(&wanted.list_kind, &mut names.list_kind, "ListKindConflict");
+    names.categories.clone_from(&wanted.categories);
+    let short_name_conflict = short_name_conflict.map(|text| ("ShortNamesConflict", text));
+    (names, kind_conflict.or(short_name_conflict).or(conflict))
+}
+
+fn in_use(name: &str) -> String {
+    format!("{} is already in use", quote(name))
+}
+
+fn establish(crd: &Object, now: &str) -> Option<Object> {
+    if !is_condition(crd, "NamesAccepted", "True") || is_condition(crd, "Established", "True") {
+        return None;
+    }
+    let mut next = crd.clone();
+    let message = "the initial names have been accepted";
+    set_condition(&mut next, "Established", "True", "InitialNamesAccepted", message, now);
+    Some(next)
+}
+
+fn is_condition(crd: &Object, kind: &str, status: &str) -> bool {
+    condition_is(crd.get("status").and_then(Value::as_object), kind, status)
+}
+
+fn find_condition<'a>(crd: &'a Object, kind: &str) -> Option<&'a Value> {
+    let conditions = crd.get("status")?.get("conditions")?.as_array()?;
+    conditions
+        .iter()
+        .find(|it| it.get("type").and_then(Value::as_str) == Some(kind))
+}
+
+fn status_mut(crd: &mut Object) -> Option<&mut Map<String, Value>> {
+    let status = crd.entry("status").or_insert_with(|| json!({}));
+    if !status.is_object() {
+        *status = json!({});
+    }
+    status.as_object_mut()
+}
+
+/// Sets a condition; its time changes only with its status.
+fn set_condition(crd: &mut Object, kind: &str, status: &str, reason: &str, message: &str, now: &str) {
+    let Some(fields) = status_mut(crd) else { return };
+    let conditions = fields.entry("conditions").or_insert_with(|| json!([]));
+    if !conditions.is_array() {
+        *conditions = json!([]);
+    }
+    let Some(list) = conditions.as_array_mut() else { return };
+    let is_same = |it: &&mut Value| it.get("type").and_then(Value::as_str) == Some(kind);
+    let Some(found) = list.iter_mut().find(is_same).and_then(Value::as_object_mut) else {
+        return list.push(json!({
+            "type": kind, "status": status, "lastTransitionTime": now, "reason": reason, "message": message,
+        }));
+    };
+    if found.get("status").and_then(Value::as_str) != Some(status) {
+        found.insert("lastTransitionTime".into(), now.into());
+    }
+    found.insert("status".into(), status.into());
+    found.insert("reason".into(), reason.into());
+    found.insert("message".into(), message.into());
+}

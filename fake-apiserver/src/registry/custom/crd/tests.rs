@@ -1,0 +1,390 @@
+//! CRDs as the real server takes and refuses them.
+
+use super::super::tests::in_context;
+use super::status::CLEANUP_FINALIZER;
+use super::*;
+
+fn crd(version: Value) -> Object {
+    crd_with(json!([version]), json!({}))
+}
+
+fn crd_with(versions: Value, more: Value) -> Object {
+    let mut spec = json!({
+        "group": "example.com", "names": {"plural": "widgets", "kind": "Widget"}, "scope": "Namespaced",
+        "versions": versions,
+    });
+    for (key, value) in more.as_object().expect("an object") {
+        spec[key] = value.clone();
+    }
+    let mut crd = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.com"}, "spec": spec,
+    });
+    Object(std::mem::take(crd.as_object_mut().expect("an object")))
+}
+
+fn v1(spec_properties: Value) -> Value {
+    let spec = json!({"type": "object", "properties": spec_properties});
+    version("v1", true, json!({"type": "object", "properties": {"spec": spec}}))
+}
+
+fn version(name: &str, storage: bool, schema: Value) -> Value {
+    json!({"name": name, "served": true, "storage": storage, "schema": {"openAPIV3Schema": schema}})
+}
+
+fn with(mut version: Value, key: &str, value: Value) -> Value {
+    version[key] = value;
+    version
+}
+
+fn plain() -> Value {
+    v1(json!({"size": {"type": "integer"}, "color": {"type": "string"}}))
+}
+
+fn created(mut crd: Object) -> Object {
+    CrdStrategy.default(&mut crd);
+    in_context("", |context| CrdStrategy.prepare_for_create(&mut crd, context));
+    crd
+}
+
+fn errors(crd: Object) -> Vec<String> {
+    let mut errors = FieldErrors::new();
+    CrdStrategy.validate(&created(crd), &mut errors);
+    errors.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn o1_defaults() {
+    let crd = created(crd(plain()));
+    assert_eq!(crd["spec"]["names"]["singular"], "widget");
+    assert_eq!(crd["spec"]["names"]["listKind"], "WidgetList");
+    assert_eq!(crd["spec"]["conversion"], json!({"strategy": "None"}));
+    let status = json!({"conditions": null, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": ["v1"]});
+    assert_eq!(crd["status"], status);
+}
+
+#[test]
+fn o4_a_good_crd_has_no_errors() {
+    assert_eq!(errors(crd(plain())), Vec::<String>::new());
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    assert_eq!(errors(crd(version("v1", true, schema))), Vec::<String>::new());
+}
+
+const SCHEMA: &str = "spec.validation.openAPIV3Schema.properties";
+
+#[rstest::rstest]
+#[case(json!({"a": {"type": "integer", "default": "x"}}),
+    "[spec].properties[a].default: Invalid value: \"string\":  in body must be of type integer: \"string\"")]
+#[case(json!({"a": {"type": "string", "enum": ["x"], "default": "y"}}),
+    "[spec].properties[a].default: Unsupported value: \"y\": supported values: \"x\"")]
+#[case(json!({"a": {"type": "object", "properties": {"b": {"type": "string"}}, "default": {"b": "x", "zz": 1}}}),
+    "[spec].properties[a].default: Invalid value: {\"b\":\"x\",\"zz\":1}: must not have unknown fields")]
+#[case(json!({"a": {"type": "string", "pattern": "(["}}),
+    "[spec].properties[a].pattern: Invalid value: \"([\": must be a valid regular expression, but isn't: \
+     error parsing regexp: missing closing ]: `[`")]
+#[case(json!({"a": {"type": "strings"}}),
+    "[spec].properties[a].type: Unsupported value: \"strings\": supported values: \"array\", \"boolean\", \
+     \"integer\", \"number\", \"object\", \"string\"")]
+#[case(json!({"a": {}}), "[spec].properties[a].type: Required value: must not be empty for specified object fields")]
+#[case(json!({"a": {"type": "array"}}), "[spec].properties[a].items: Required value: must be specified")]
+#[case(json!({"a": {"type": "string", "anyOf": [{"type": "string"}]}}),
+    "[spec].properties[a].anyOf[0].type: Forbidden: must be empty to be structural")]
+#[case(json!({"a": {"type": "string", "uniqueItems": true}}),
+    "[spec].properties[a].uniqueItems: Forbidden: uniqueItems cannot be set to true since the runtime complexity \
+     becomes quadratic")]
+#[case(json!({"a": {"type": "string", "$ref": "#/x"}}), "[spec].properties[a].$ref: Forbidden: $ref is not supported")]
+#[case(json!({"l": {"type": "array", "items": {"type": "object", "properties": {"k": {"type": "string"}}},
+        "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"]}}),
+    "[spec].properties[l].items.properties[k].default: Required value: this property is in \
+     x-kubernetes-list-map-keys, so it must have a default or be a required property")]
+fn o4_schema_errors(#[case] properties: Value, #[case] expected: &str) {
+    assert_eq!(errors(crd(v1(properties))), [format!("{SCHEMA}{expected}")]);
+}
+
+#[test]
+fn o4_int_or_string_pattern_is_structural() {
+    let branches = json!([{"type": "integer"}, {"type": "string"}]);
+    let a = json!({"a": {"x-kubernetes-int-or-string": true, "anyOf": branches, "pattern": "^[0-9]+$"}});
+    assert_eq!(errors(crd(v1(a))), Vec::<String>::new());
+}
+
+#[test]
+fn o4_metadata_may_only_restrict_names() {
+    let labels = json!({"type": "object", "properties": {"labels": {"type": "object"}}});
+    let schema = json!({"type": "object", "properties": {"metadata": labels}});
+    let text = "[metadata]: Forbidden: must not specify anything other than name and generateName, but metadata is \
+                implicitly specified";
+    assert_eq!(errors(crd(version("v1", true, schema))), [format!("{SCHEMA}{text}")]);
+}
+
+#[rstest::rstest]
+#[case(json!({"specReplicasPath": "spec.size", "statusReplicasPath": ".status.size"}),
+    &["specReplicasPath: Invalid value: \"spec.size\": must be a simple json path starting with ."])]
+#[case(json!({"specReplicasPath": ".foo.size", "statusReplicasPath": ".spec.size"}),
+    &["specReplicasPath: Invalid value: \".foo.size\": should be a json path under .spec",
+      "statusReplicasPath: Invalid value: \".spec.size\": should be a json path under .status"])]
+#[case(json!({"specReplicasPath": ".spec.l[0]", "statusReplicasPath": ".status.size", "labelSelectorPath": ".foo"}),
+    &["labelSelectorPath: Invalid value: \".foo\": should be a json path under either .spec or .status"])]
+fn o4_scale_paths(#[case] scale: Value, #[case] expected: &[&str]) {
+    let found = errors(crd(with(plain(), "subresources", json!({"scale": scale}))));
+    let expected: Vec<String> = expected
+        .iter()
+        .map(|it| format!("spec.subresources.scale.{it}"))
+        .collect();
+    assert_eq!(found, expected);
+}
+
+#[rstest::rstest]
+#[case(json!({"name": "X", "type": "colour", "jsonPath": ".a"}),
+    "type: Invalid value: \"colour\": must be one of boolean,date,integer,number,string")]
+#[case(json!({"name": "", "type": "string", "jsonPath": ".a"}), "name: Required value")]
+#[case(json!({"name": "X", "type": "string", "jsonPath": ""}), "JSONPath: Required value")]
+#[case(json!({"name": "X", "type": "string", "jsonPath": ".spec[", "format": "frob"}),
+    "format: Invalid value: \"frob\": must be one of byte,date,date-time,double,float,int32,int64,password")]
+fn o4_printer_columns(#[case] column: Value, #[case] expected: &str) {
+    let found = errors(crd(with(plain(), "additionalPrinterColumns", json!([column]))));
+    assert_eq!(found, [format!("spec.additionalPrinterColumns[0].{expected}")]);
+}
+
+#[rstest::rstest]
+#[case(json!({"strategy": "Webhook"}), &[
+    "webhookClientConfig: Required value: required when strategy is set to Webhook",
+    "conversionReviewVersions: Required value"])]
+#[case(json!({"strategy": "Magic"}), &["strategy: Unsupported value: \"Magic\": supported values: \"None\", \"Webhook\""])]
+#[case(json!({"strategy": "Webhook", "webhook":
+        {"clientConfig": {"url": "https://x.example/y"}, "conversionReviewVersions": ["v9"]}}),
+    &["conversionReviewVersions: Invalid value: [\"v9\"]: must include at least one of v1, v1beta1"])]
+#[case(json!({"strategy": "None", "webhook":
+        {"clientConfig": {"url": "https://x.example/y"}, "conversionReviewVersions": ["v1"]}}), &[
+    "webhookClientConfig: Forbidden: should not be set when strategy is not set to Webhook",
+    "conversionReviewVersions: Forbidden: should not be set when strategy is not set to Webhook"])]
+fn o4_conversion(#[case] conversion: Value, #[case] expected: &[&str]) {
+    let found = errors(crd_with(json!([plain()]), json!({"conversion": conversion})));
+    let expected: Vec<String> = expected.iter().map(|it| format!("spec.conversion.{it}")).collect();
+    assert_eq!(found, expected);
+}
+
+#[rstest::rstest]
+#[case(json!([{"name": "v1", "served": true, "storage": true}]),
+    "spec.versions[0].schema.openAPIV3Schema: Required value")]
+#[case(json!([with(plain(), "schema", json!({}))]), "spec.versions[0].schema.openAPIV3Schema: Required value")]
+#[case(json!([with(plain(), "selectableFields", json!([{"jsonPath": ".spec.nope"}]))]),
+    "spec.selectableFields[0].jsonPath: Invalid value: \".spec.nope\": is an invalid path: does not refer to a \
+     valid field: .spec.nope")]
+fn o4_versions(#[case] versions: Value, #[case] expected: &str) {
+    assert_eq!(errors(crd_with(versions, json!({}))), [expected]);
+}
+
+#[test]
+fn o4_errors_of_versions_that_differ_name_the_version() {
+    let bad = version("v2", false, json!({"type": "object", "properties": {"spec": {}}}));
+    assert_eq!(
+        errors(crd_with(json!([plain(), bad]), json!({}))),
+        [
+            "spec.versions[1].schema.openAPIV3Schema.properties[spec].type: Required value: must not be empty for \
+          specified object fields"
+        ]
+    );
+}
+
+#[test]
+fn o4_names_group_and_storage() {
+    let mut wrong = crd_with(
+        json!([with(plain(), "storage", json!(false))]),
+        json!({"group": "nodot"}),
+    );
+    wrong.metadata_mut().insert("name".into(), "x".into());
+    let found = errors(wrong);
+    assert_eq!(
+        found[0],
+        "metadata.name: Invalid value: \"x\": must be spec.names.plural+\".\"+spec.group"
+    );
+    assert_eq!(
+        found[1],
+        "spec.group: Invalid value: \"nodot\": should be a domain with at least one dot"
+    );
+    assert!(found[2].starts_with("spec.versions: Invalid value: [{"), "{}", found[2]);
+    assert!(found[2].ends_with("must have exactly one version marked as storage version"));
+    let true_flag = crd_with(json!([plain()]), json!({"preserveUnknownFields": true}));
+    assert_eq!(
+        errors(true_flag),
+        [
+            "spec.preserveUnknownFields: Invalid value: true: cannot set to true, set \
+          x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
+        ]
+    );
+}
+
+#[test]
+fn o19_protected_groups_need_an_approval() {
+    let mut crd = crd_with(json!([plain()]), json!({"group": "x.k8s.io"}));
+    crd.metadata_mut().insert("name".into(), "widgets.x.k8s.io".into());
+    let found = errors(crd.clone());
+    assert!(found[0].starts_with("metadata.annotations[api-approved.kubernetes.io]: Required value: protected"));
+    crd.metadata_mut()
+        .insert("annotations".into(), json!({APPROVAL: "unapproved, a test"}));
+    assert_eq!(errors(crd), Vec::<String>::new());
+}
+
+fn settled(mut crd: Object, others: &[Object]) -> (Object, usize) {
+    let mut writes = 0;
+    loop {
+        let mut all = others.to_vec();
+        all.push(crd.clone());
+        match reconcile(&crd, &all, "2024-01-01T00:00:00Z") {
+            Some(next) => crd = next,
+            None => return (crd, writes),
+        }
+        writes += 1;
+    }
+}
+
+fn condition(kind: &str, status: &str, reason: &str, message: &str) -> Value {
+    json!({
+        "type": kind, "status": status, "lastTransitionTime": "2024-01-01T00:00:00Z", "reason": reason,
+        "message": message,
+    })
+}
+
+#[test]
+fn o2_names_are_accepted_then_the_crd_is_established() {
+    let first = created(crd(plain()));
+    let accepted = reconcile(&first, std::slice::from_ref(&first), "2024-01-01T00:00:00Z").expect("a write");
+    let initial = "the initial names have been accepted";
+    let conditions = json!([
+        condition("NamesAccepted", "True", "NoConflicts", "no conflicts found"),
+        condition("Established", "False", "Installing", initial),
+    ]);
+    assert_eq!(accepted["status"]["conditions"], conditions);
+    let (established, writes) = settled(first, &[]);
+    assert_eq!(writes, 2);
+    assert_eq!(
+        established["status"]["conditions"][1],
+        condition("Established", "True", "InitialNamesAccepted", initial)
+    );
+    let names = json!({"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"});
+    assert_eq!(established["status"]["acceptedNames"], names);
+}
+
+#[rstest::rstest]
+#[case(json!({"plural": "gadgets", "kind": "Widget", "listKind": "GadgetList"}), "KindConflict", "Widget",
+    json!({"plural": "gadgets", "kind": "", "listKind": "GadgetList"}))]
+#[case(json!({"plural": "gadgets", "kind": "Gadget", "shortNames": ["wid", "wd"], "singular": "widget"}),
+    "ShortNamesConflict", "wd", json!({"plural": "gadgets", "kind": "Gadget", "listKind": "GadgetList"}))]
+fn o2_conflicts_are_named(#[case] names: Value, #[case] reason: &str, #[case] name: &str, #[case] accepted: Value) {
+    let taken = json!({"plural": "widgets", "kind": "Widget", "shortNames": ["wd"]});
+    let (first, _) = settled(created(crd_with(json!([plain()]), json!({"names": taken}))), &[]);
+    let second = created(crd_with(json!([plain()]), json!({"names": names})));
+    let (second, writes) = settled(second, &[first]);
+    assert_eq!(writes, 1);
+    let conditions = json!([
+        condition(
+            "NamesAccepted",
+            "False",
+            reason,
+            &format!("\"{name}\" is already in use")
+        ),
+        condition("Established", "False", "NotAccepted", "not all names are accepted"),
+    ]);
+    assert_eq!(second["status"]["conditions"], conditions);
+    assert_eq!(second["status"]["acceptedNames"], accepted);
+}
+
+#[test]
+fn o14_a_deleted_crd_waits_for_its_objects() {
+    let (mut crd, _) = settled(created(crd(plain())), &[]);
+    crd.metadata_mut()
+        .insert("deletionTimestamp".into(), "2024-01-01T00:00:05Z".into());
+    CrdStrategy.prepare_for_deletion(&mut crd);
+    assert_eq!(crd.finalizers().collect::<Vec<_>>(), [CLEANUP_FINALIZER]);
+    assert_eq!(crd["status"]["conditions"][2]["reason"], "InstanceDeletionPending");
+    let crd = finalize(&crd, true, "2024-01-01T00:00:06Z").expect("a write");
+    assert_eq!(crd["status"]["conditions"][2]["reason"], "InstanceDeletionInProgress");
+    assert_eq!(finalize(&crd, true, "2024-01-01T00:00:06Z"), None);
+    let gone = finalize(&crd, false, "2024-01-01T00:00:06Z").expect("a write");
+    assert_eq!(gone.finalizers().count(), 0);
+}
+
+#[test]
+fn o4_updates() {
+    let (old, _) = settled(created(crd(plain())), &[]);
+    let update = |change: &dyn Fn(&mut Object)| {
+        let mut new = old.clone();
+        change(&mut new);
+        let mut errors = FieldErrors::new();
+        in_context("", |context| {
+            CrdStrategy.default(&mut new);
+            CrdStrategy.prepare_for_update(&mut new, &old, context);
+            CrdStrategy.validate_update(&new, &old, &mut errors, context);
+        });
+        let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        (new, texts)
+    };
+    let spec_change = |pointer: &'static str, value: Value| {
+        move |crd: &mut Object| {
+            let spec = crd.get_mut("spec").expect("a spec");
+            *spec.pointer_mut(pointer).expect("the field") = value.clone();
+        }
+    };
+    for (pointer, value, text) in [
+        (
+            "/scope",
+            "Cluster",
+            "spec.scope: Invalid value: \"Cluster\": field is immutable",
+        ),
+        (
+            "/group",
+            "x.y",
+            "spec.group: Invalid value: \"x.y\": field is immutable",
+        ),
+        (
+            "/names/plural",
+            "gadgets",
+            "spec.names.plural: Invalid value: \"gadgets\": field is immutable",
+        ),
+        (
+            "/names/kind",
+            "Gadget",
+            "spec.names.kind: Invalid value: \"Gadget\": field is immutable",
+        ),
+    ] {
+        assert_eq!(update(&spec_change(pointer, json!(value))).1, [text]);
+    }
+    let v2 = |storage| with(with(plain(), "name", json!("v2")), "storage", json!(storage));
+    let both = json!([with(plain(), "storage", json!(false)), v2(true)]);
+    let (switched, texts) = update(&spec_change("/versions", both));
+    assert_eq!(texts, Vec::<String>::new());
+    assert_eq!(switched["status"]["storedVersions"], json!(["v1", "v2"]));
+    let (_, texts) = update(&spec_change("/versions", json!([v2(true)])));
+    assert!(
+        texts[0].starts_with("status.storedVersions[0]: Invalid value: \"v1\": missing from spec.versions; v1 was")
+    );
+}
+
+#[test]
+fn o21_warnings() {
+    let formats = crd(v1(
+        json!({"a": {"type": "string", "format": "frobnicate"}, "b": {"type": "string", "format": "date"}}),
+    ));
+    assert_eq!(
+        CrdStrategy.warnings(&formats, None),
+        ["unrecognized format \"frobnicate\""]
+    );
+    assert_eq!(CrdStrategy.warnings(&formats, Some(&formats)), Vec::<String>::new());
+    let rules = json!({"a": {"type": "string", "x-kubernetes-validations": [{"rule": "self != ''"}]}});
+    let warnings = CrdStrategy.warnings(&crd(v1(rules)), None);
+    let text = "x-kubernetes-validations are not evaluated by this server: rule \"self != ''\" is not checked";
+    let unchecked = !super::super::rules::EVALUATED;
+    assert_eq!(warnings, [text].into_iter().filter(|_| unchecked).collect::<Vec<_>>());
+}
+
+#[test]
+fn o8_old_self_needs_values_that_can_be_told_apart() {
+    let a = json!({"type": "integer", "x-kubernetes-validations": [{"rule": "self == oldSelf"}]});
+    let item = json!({"type": "object", "properties": {"a": a}});
+    let list = json!({"l": {"type": "array", "items": item, "maxItems": 5}});
+    let text = "[spec].properties[l].items.properties[a].x-kubernetes-validations[0].rule: Invalid value: \
+                \"self == oldSelf\": oldSelf cannot be used on the uncorrelatable portion of the schema within \
+                spec.validation.openAPIV3Schema.properties[spec].properties[l]";
+    assert_eq!(errors(crd(v1(list))), [format!("{SCHEMA}{text}")]);
+}

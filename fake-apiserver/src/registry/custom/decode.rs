@@ -1,0 +1,264 @@
+//! A request's body becomes a custom resource: what it is called is checked, its metadata decoded, and what the schema
+//! does not know removed. The same is done to what comes out of storage, as the schema may have changed since.
+//!
+//! The order for POST and PUT is: [`check_named`], [`coerce`] (unknown fields are warnings or, under Strict, a 400),
+//! [`check_version`], `Strategy::default`, and before validation [`check_kind`]. The result of a patch takes
+//! [`coerce`] and what follows.
+
+use serde_json::Value;
+
+use super::definition::{CustomResource, CustomVersion};
+use super::metadata::json_kind;
+use super::{default, embedded, metadata, number, prune};
+use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::object::Object;
+use crate::api::resource::GroupKind;
+use crate::api::status::Status;
+
+/// Letters of a body that an error quotes.
+const QUOTED_BODY_MAX: usize = 30;
+
+/// Checks that the body says what kind it is; `raw` is the body as sent (rule A15).
+pub(crate) fn check_named(object: &Object, raw: &str, version: &CustomVersion) -> Result<(), Status> {
+    let problem = ["kind", "apiVersion"].iter().find_map(|key| match object.get(*key) {
+        None | Some(Value::Null | Value::String(_)) => None,
+        Some(other) => Some(format!(
+            "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go struct field .{key} of \
+             type string",
+            json_kind(other)
+        )),
+    });
+    let why = match problem {
+        Some(problem) => problem,
+        None if object.kind().is_empty() => format!("Object 'Kind' is missing in '{raw}'"),
+        None => return Ok(()),
+    };
+    let end = (0..=QUOTED_BODY_MAX.min(raw.len()))
+        .rev()
+        .find(|&end| raw.is_char_boundary(end));
+    let start = &raw[..end.unwrap_or(0)];
+    let dots = if start.len() < raw.len() { " ..." } else { "" };
+    let kind = &version.row.kind;
+    Err(Status::bad_request(format!(
+        "the object provided is unrecognized (must be of type {kind}): {why} ({start}{dots})"
+    )))
+}
+
+/// Decodes the metadata, removes unknown fields and nulls that may not be, and returns the paths of the unknown fields
+/// in the order errors list them. An object of another kind keeps its fields. The error is Go's text; see
+/// [`cannot_be_handled`].
+pub(crate) fn coerce(
+    object: &mut Object,
+    resource: &CustomResource,
+    version: &CustomVersion,
+) -> Result<Vec<String>, String> {
+    let mut unknown = Vec::new();
+    if let Some(metadata) = object.get_mut("metadata") {
+        metadata::decode(metadata, "metadata", &mut unknown)?;
+    }
+    object.values_mut().for_each(number::normalize);
+    let (group, name) = object
+        .api_version()
+        .split_once('/')
+        .unwrap_or(("", object.api_version()));
+    if group != version.row.group || object.kind() != version.row.kind {
+        return Ok(unknown);
+    }
+    let schema = match name == version.row.version {
+        true => Some(&version.schema),
+        false => resource.version(name).map(|it| &it.schema),
+    };
+    unknown.extend(prune::prune(object, schema));
+    if let Some(schema) = schema {
+        default::drop_nulls(object, schema);
+        embedded::decode(object, schema, &mut unknown)?;
+    }
+    Ok(unknown)
+}
+
+/// 400 of a body that cannot be decoded, for the error of [`coerce`] or `strict decoding error: …`.
+pub(crate) fn cannot_be_handled(object: &Object, version: &CustomVersion, error: &str) -> Status {
+    let (kind, body_version) = (object.kind(), object.api_version());
+    let body_version = body_version.rsplit('/').next().unwrap_or_default();
+    let wanted = &version.row.kind;
+    Status::bad_request(format!(
+        "{kind} in version \"{body_version}\" cannot be handled as a {wanted}: {error}"
+    ))
+}
+
+/// Checks `apiVersion` against the URL.
+pub(crate) fn check_version(object: &Object, version: &CustomVersion) -> Result<(), Status> {
+    let (given, expected) = (object.api_version(), version.row.api_version());
+    if given == expected {
+        return Ok(());
+    }
+    Err(Status::bad_request(format!(
+        "the API version in the data ({given}) does not match the expected API version ({expected})"
+    )))
+}
+
+/// Checks `kind`; an object of another kind is invalid as its own kind, and nothing else of it is looked at.
+pub(crate) fn check_kind(object: &Object, version: &CustomVersion) -> Result<(), Status> {
+    let wanted = &version.row.kind;
+    if object.kind() == wanted {
+        return Ok(());
+    }
+    let mut errors = FieldErrors::new();
+    errors.invalid(FieldPath::new("kind"), object.kind(), format!("must be {wanted}"));
+    let kind = GroupKind {
+        group: version.row.group.clone(),
+        kind: object.kind().to_owned().into(),
+    };
+    Err(Status::invalid(&kind, object.name(), &errors))
+}
+
+/// Makes an object that was checked what is stored: where the storage version is another, `apiVersion` is rewritten and
+/// what that version does not know is lost (rule O10). The answer of a write is then the stored object [`restore`]d.
+pub(crate) fn to_stored(object: &mut Object, resource: &CustomResource, version: &CustomVersion) {
+    if resource.storage.row.version != version.row.version {
+        convert(object, &resource.storage);
+    }
+}
+
+/// Makes a stored object one of `version`. Pruning and defaults of the storage version are applied, for its schema may
+/// have changed (rules O5, O6); the version asked for prunes, but does not default.
+pub(crate) fn restore(object: &mut Object, resource: &CustomResource, version: &CustomVersion) {
+    let stored = &resource.storage;
+    convert(object, stored);
+    default::fill(object, &stored.schema);
+    if stored.row.version != version.row.version {
+        convert(object, version);
+    }
+}
+
+/// Conversion `None`: rewrites `apiVersion`, and removes what the version's schema does not allow.
+fn convert(object: &mut Object, version: &CustomVersion) {
+    let api_version = version.row.api_version();
+    if object.api_version() != api_version {
+        object.insert("apiVersion".into(), api_version.into());
+    }
+    prune::prune(object, Some(&version.schema));
+    default::drop_nulls(object, &version.schema);
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::tests::{object, resource, resource_of};
+    use super::*;
+
+    fn decode(spec: Value, mut body: Object) -> Result<(Object, Vec<String>), String> {
+        let resource = resource(json!({"type": "object", "properties": {"spec": spec}}), json!({}));
+        let version = resource.version("v1").expect("v1 is served");
+        let unknown = coerce(&mut body, &resource, version)?;
+        Ok((body, unknown))
+    }
+
+    #[test]
+    fn l4_unknown_fields_are_removed_and_named() {
+        let item = json!({"type": "object", "properties": {"a": {"type": "string"}}});
+        let spec = json!({"type": "object", "properties": {
+            "size": {"type": "integer"}, "nested": item, "list": {"type": "array", "items": item},
+            "m": {"type": "object", "additionalProperties": true},
+            "any": {"x-kubernetes-preserve-unknown-fields": true},
+        }});
+        let body = object(json!({
+            "size": 1.0, "zz": 2, "nested": {"a": "x", "b": "y"}, "list": [{"a": "x", "b": "y"}],
+            "m": {"x": 1, "y": {"z": [1]}}, "any": {"k": [null, {"l": 1}]},
+        }));
+        let (decoded, unknown) = decode(spec, body).expect("decodable");
+        assert_eq!(unknown, ["spec.list[0].b", "spec.m.y.z", "spec.nested.b", "spec.zz"]);
+        let expected = json!({
+            "size": 1, "nested": {"a": "x"}, "list": [{"a": "x"}], "m": {"x": 1, "y": {}},
+            "any": {"k": [null, {"l": 1}]},
+        });
+        assert_eq!(decoded["spec"], expected);
+        assert_eq!(decoded["spec"]["size"].to_string(), "1");
+    }
+
+    #[test]
+    fn o6_nulls_that_may_not_be_are_dropped() {
+        let spec = json!({"type": "object", "properties": {
+            "c": {"type": "string"}, "n": {"type": "string", "nullable": true},
+            "l": {"type": "array", "items": {"type": "string"}},
+            "m": {"type": "object", "additionalProperties": {"type": "string"}},
+        }});
+        let body = object(json!({"c": null, "n": null, "l": [null], "m": {"k": null}}));
+        let (decoded, unknown) = decode(spec, body).expect("decodable");
+        assert_eq!(unknown, Vec::<String>::new());
+        assert_eq!(decoded["spec"], json!({"n": null, "l": [null], "m": {}}));
+    }
+
+    #[test]
+    fn o20_embedded_resources_keep_their_metadata() {
+        let template = json!({"type": "object", "x-kubernetes-embedded-resource": true, "properties": {
+            "spec": {"type": "object", "properties": {"x": {"type": "integer"}}}}});
+        let spec = json!({"type": "object", "properties": {"template": template}});
+        let body = object(json!({"template": {
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", "junk": 1}, "spec": {"x": 1, "y": 2}, "zz": 1,
+        }}));
+        let (decoded, unknown) = decode(spec, body).expect("decodable");
+        assert_eq!(
+            unknown,
+            [
+                "spec.template.spec.y",
+                "spec.template.zz",
+                "spec.template.metadata.junk"
+            ]
+        );
+        let expected = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": {"x": 1}});
+        assert_eq!(decoded["spec"]["template"], expected);
+    }
+
+    #[test]
+    fn a15_envelopes() {
+        let resource = resource(json!({"type": "object"}), json!({}));
+        let version = resource.version("v1").expect("v1 is served");
+        let mut nameless = object(json!({}));
+        nameless.remove("kind");
+        let raw = "{\"apiVersion\": \"example.com/v1\", \"spec\": {}}";
+        let error = check_named(&nameless, raw, version).expect_err("no kind");
+        let start = "{\"apiVersion\": \"example.com/v1\"";
+        assert_eq!(
+            error.message,
+            format!(
+                "the object provided is unrecognized (must be of type Widget): Object 'Kind' is missing in '{raw}' \
+                 ({} ...)",
+                &start[..30]
+            )
+        );
+        let mut other = object(json!({}));
+        other.insert("kind".into(), "Gadget".into());
+        let error = check_kind(&other, version).expect_err("another kind");
+        let text = "Gadget.example.com \"a\" is invalid: kind: Invalid value: \"Gadget\": must be Widget";
+        assert_eq!((error.code, error.message.as_str()), (422, text));
+        other.insert("apiVersion".into(), "example.com/v2".into());
+        let error = check_version(&other, version).expect_err("another version");
+        assert_eq!(
+            error.message,
+            "the API version in the data (example.com/v2) does not match the expected API version (example.com/v1)"
+        );
+    }
+
+    #[test]
+    fn o10_each_version_prunes_and_only_the_storage_version_defaults_what_is_read() {
+        let schema = |spec: Value| json!({"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}});
+        let version = |name: &str, storage: bool, properties: Value| {
+            let schema = schema(json!({"type": "object", "properties": properties}));
+            json!({"name": name, "served": true, "storage": storage, "schema": schema})
+        };
+        let old = json!({"size": {"type": "integer"}, "old": {"type": "string"}});
+        let new = json!({"size": {"type": "integer"}, "extra": {"type": "string", "default": "d"}});
+        let resource = resource_of(json!([version("v1", true, old), version("v2", false, new)]));
+        let v2 = resource.version("v2").expect("v2 is served");
+        let mut stored = object(json!({"size": 1, "old": "x", "gone": 1}));
+        restore(&mut stored, &resource, v2);
+        assert_eq!(stored["apiVersion"], "example.com/v2");
+        assert_eq!(stored["spec"], json!({"size": 1}));
+        let mut written = object(json!({"size": 7, "extra": "d"}));
+        to_stored(&mut written, &resource, v2);
+        assert_eq!(written["apiVersion"], "example.com/v1");
+        assert_eq!(written["spec"], json!({"size": 7}));
+    }
+}

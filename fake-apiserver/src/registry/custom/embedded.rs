@@ -1,0 +1,170 @@
+//! Whole objects inside a custom resource (`x-kubernetes-embedded-resource`): their metadata is decoded and checked.
+
+use serde_json::{Map, Value, json};
+
+use super::metadata;
+use super::path::Path;
+use super::schema::{Additional, Structural};
+use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, FieldPath};
+use crate::api::object::Object;
+use crate::registry::kinds::names;
+use crate::registry::metadata as rules;
+use crate::registry::strategy::Strategy;
+
+/// Decodes the metadata of all embedded objects, adding the paths of unknown fields. The error is the server's text.
+pub(super) fn decode(map: &mut Map<String, Value>, node: &Structural, unknown: &mut Vec<String>) -> Result<(), String> {
+    if !node.below.embedded {
+        return Ok(());
+    }
+    let mut found = Vec::new();
+    decode_map(map, node, &Path::Root, &mut found)?;
+    found.sort_unstable();
+    unknown.extend(found);
+    Ok(())
+}
+
+fn decode_map(
+    map: &mut Map<String, Value>,
+    node: &Structural,
+    path: &Path<'_>,
+    unknown: &mut Vec<String>,
+) -> Result<(), String> {
+    for (name, value) in map.iter_mut() {
+        let path = path.field(name);
+        if node.is_embedded {
+            decode_implied(name, value, &path, unknown)?;
+        }
+        match (node.properties.get(name), &node.additional) {
+            (Some(child), _) => decode_value(value, child, &path, unknown)?,
+            (None, Additional::Schema(child)) => decode_value(value, child, &path, unknown)?,
+            (None, Additional::Unset | Additional::Bool(_)) => {}
+        }
+    }
+    Ok(())
+}
+
+fn decode_value(
+    value: &mut Value,
+    node: &Structural,
+    path: &Path<'_>,
+    unknown: &mut Vec<String>,
+) -> Result<(), String> {
+    match (value, &node.items) {
+        (Value::Object(map), _) => decode_map(map, node, path, unknown),
+        (Value::Array(list), Some(items)) => {
+            let mut items_of = list.iter_mut().enumerate();
+            items_of.try_for_each(|(index, item)| decode_value(item, items, &path.index(index), unknown))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// `apiVersion`, `kind` and `metadata`, which the schema need not declare.
+fn decode_implied(name: &str, value: &mut Value, path: &Path<'_>, unknown: &mut Vec<String>) -> Result<(), String> {
+    let invalid = |value: &Value, detail: String| {
+        let error = FieldError {
+            path: FieldPath::new(&path.text()),
+            kind: FieldErrorKind::Invalid,
+            value: Some(value.clone()),
+            detail,
+        };
+        error.to_string()
+    };
+    match name {
+        "apiVersion" | "kind" if !value.is_string() => Err(invalid(value, "must be a string".into())),
+        "metadata" => {
+            let original = value.clone();
+            metadata::decode(value, &path.text(), unknown).map_err(|error| invalid(&original, error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Checks all embedded objects in a custom resource.
+pub(super) fn validate_object(object: &Map<String, Value>, schema: &Structural, errors: &mut FieldErrors) {
+    if schema.below.embedded {
+        validate_map(object, schema, &FieldPath::root(), errors);
+    }
+}
+
+/// Checks all embedded objects in `value`, which lies at `path`.
+pub(super) fn validate(value: &Value, node: &Structural, path: &FieldPath, errors: &mut FieldErrors) {
+    if !node.below.embedded {
+        return;
+    }
+    match value {
+        Value::Object(map) => {
+            if node.is_embedded {
+                validate_embedded(map, path, errors);
+            }
+            validate_map(map, node, path, errors);
+        }
+        Value::Array(list) => {
+            if let Some(items) = &node.items {
+                for (index, item) in list.iter().enumerate() {
+                    validate(item, items, &path.index(index), errors);
+                }
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+fn validate_map(map: &Map<String, Value>, node: &Structural, path: &FieldPath, errors: &mut FieldErrors) {
+    for (name, value) in map {
+        match (node.properties.get(name), &node.additional) {
+            (Some(child), _) => validate(value, child, &path.child(name), errors),
+            (None, Additional::Schema(child)) => validate(value, child, &path.key(name), errors),
+            (None, Additional::Unset | Additional::Bool(_)) => {}
+        }
+    }
+}
+
+fn validate_embedded(map: &Map<String, Value>, path: &FieldPath, errors: &mut FieldErrors) {
+    for name in ["apiVersion", "kind"] {
+        let path = path.child(name);
+        match map.get(name) {
+            None => errors.required(path, ""),
+            Some(Value::String(text)) if text.is_empty() => errors.invalid(path, "", "must not be empty"),
+            Some(Value::String(text)) if name == "apiVersion" => {
+                if text.matches('/').count() > 1 {
+                    let detail = format!("unexpected GroupVersion string: {text}");
+                    errors.invalid(path, text.as_str(), detail);
+                }
+            }
+            Some(Value::String(text)) => {
+                let problems = names::dns1035_label(&text.to_lowercase(), false);
+                if !problems.is_empty() {
+                    let rule = problems.join(",");
+                    let detail = format!("may have mixed case, but should otherwise match: {rule}");
+                    errors.invalid(path, text.as_str(), detail);
+                }
+            }
+            Some(other) => errors.invalid(path, other.clone(), "must be a string"),
+        }
+    }
+    if let Some(metadata) = map.get("metadata") {
+        let mut object = Object::default();
+        object.insert("metadata".into(), metadata.clone());
+        if object.name().is_empty() {
+            object.metadata_mut().insert("name".into(), json!("fakename"));
+        }
+        let mut found = FieldErrors::new();
+        let namespaced = !object.namespace().is_empty();
+        rules::validate_create(&object, namespaced, &EmbeddedObject, &mut found);
+        for error in found.iter() {
+            let mut error = error.clone();
+            error.path = path.child(&error.path.to_string());
+            errors.push(error);
+        }
+    }
+}
+
+/// What is known of an embedded object's kind: any name will do.
+struct EmbeddedObject;
+
+impl Strategy for EmbeddedObject {
+    fn validate_name(&self, name: &str, is_prefix: bool) -> Vec<String> {
+        names::path_segment(name, is_prefix)
+    }
+}

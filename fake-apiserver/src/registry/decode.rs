@@ -1,0 +1,215 @@
+//! Typed decoding of request bodies and of patched objects, as Go's decoder does it (rules A15, L1 to L5, T7).
+
+mod convert;
+pub(crate) mod protobuf;
+mod scan;
+mod time;
+
+use serde_json::{Map, Value};
+
+use crate::api::object::Object;
+use crate::api::options::FieldValidation as Strictness;
+use crate::api::status::Status;
+use crate::registry::schema::builtin::{Shape, is_unserved, shape_of};
+
+pub(crate) use scan::duplicate_fields;
+
+/// The kind a path takes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted<'a> {
+    /// API group; empty for core.
+    pub(crate) group: &'a str,
+    /// Version.
+    pub(crate) version: &'a str,
+    /// Kind.
+    pub(crate) kind: &'a str,
+}
+
+impl Wanted<'_> {
+    fn api_version(&self) -> String {
+        join(self.group, self.version)
+    }
+}
+
+/// Reads a JSON body that must be an object. The refusal is that of a body whose kind cannot be found out (rule A15).
+pub(crate) fn parse(raw: &[u8], kind: &str) -> Result<Object, Status> {
+    match serde_json::from_slice(raw) {
+        Ok(Value::Object(map)) => Ok(Object(map)),
+        Ok(other) => {
+            let target = "struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; \
+                          Kind string \"json:\\\"kind,omitempty\\\"\" }";
+            if other.is_null() {
+                return Ok(Object::default());
+            }
+            let what = convert::name_of(&other);
+            Err(unreadable(
+                &format!("json: cannot unmarshal {what} into Go value of type {target}"),
+                raw,
+                kind,
+            ))
+        }
+        Err(error) => {
+            let text = crate::api::json::syntax_error(raw).unwrap_or_else(|| error.to_string());
+            Err(unreadable(&text, raw, kind))
+        }
+    }
+}
+
+fn unreadable(error: &str, raw: &[u8], kind: &str) -> Status {
+    unrecognized(
+        &format!("couldn't get version/kind; json parse error: {error}"),
+        raw,
+        kind,
+    )
+}
+
+/// 400 of a body whose kind is not known.
+pub(crate) fn unrecognized(error: &str, raw: &[u8], kind: &str) -> Status {
+    let summary = summary(raw);
+    Status::bad_request(format!(
+        "the object provided is unrecognized (must be of type {kind}): {error} ({summary})"
+    ))
+}
+
+/// The first 30 bytes: as they are if they look like JSON, else in hex.
+fn summary(raw: &[u8]) -> String {
+    let head = &raw[..raw.len().min(30)];
+    let more = if raw.len() > 30 { " ..." } else { "" };
+    match raw.first() {
+        None => "<empty>".to_owned(),
+        Some(b'{') => format!("{}{more}", String::from_utf8_lossy(head)),
+        Some(_) => {
+            let hex: String = head.iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("{hex}{more}")
+        }
+    }
+}
+
+/// Decodes the body of a create or update into the wanted built-in kind, which it then names.
+///
+/// `raw` is the JSON it was parsed from, for duplicate keys and for the order of errors; empty where there is none.
+/// Answers the warnings (rule L1).
+pub(crate) fn decode(
+    wanted: Wanted<'_>,
+    object: &mut Object,
+    raw: &[u8],
+    strictness: Strictness,
+) -> Result<Vec<String>, Status> {
+    let (kind, api_version) = kind_of(wanted, object, raw)?;
+    let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
+    let refuse = |error: &str| {
+        Status::bad_request(format!(
+            "{kind} in version \"{version}\" cannot be handled as a {}: {error}",
+            wanted.kind
+        ))
+    };
+    let known = shape_of(group, version, &kind).or_else(|| shape_of(group, version, kind.strip_suffix("List")?));
+    let unserved = known.is_none() && is_unserved(group, version, &kind);
+    if known.is_none() && !unserved {
+        return Err(refuse(&format!(
+            "no kind \"{kind}\" is registered for version \"{api_version}\" in scheme \
+             \"pkg/api/legacyscheme/scheme.go:30\""
+        )));
+    }
+    if kind != wanted.kind || internal_package(group, &kind) != internal_package(wanted.group, wanted.kind) {
+        return Err(refuse(&format!(
+            "converting ({version}.{kind}) to ({}.{}): unknown conversion",
+            internal_package(wanted.group, wanted.kind),
+            wanted.kind
+        )));
+    }
+    let served = known.filter(|_| group == wanted.group && version == wanted.version);
+    let Some(shape) = served else {
+        return Err(Status::bad_request(format!(
+            "the API version in the data ({api_version}) does not match the expected API version ({})",
+            wanted.api_version()
+        )));
+    };
+    let errors = convert_strictly(shape, object, raw, strictness).map_err(|error| refuse(&error))?;
+    if strictness == Strictness::Strict && !errors.is_empty() {
+        return Err(refuse(&format!("strict decoding error: {}", errors.join(", "))));
+    }
+    if object.kind().is_empty() {
+        object.insert("kind".to_owned(), Value::String(kind));
+    }
+    if object.api_version() != api_version {
+        object.insert("apiVersion".to_owned(), Value::String(api_version));
+    }
+    Ok(errors)
+}
+
+/// Converts an object of a known type, such as a patched one. Answers its strict errors in words
+/// (`unknown field "spec.x"`), which the caller makes warnings or a refusal; none if `strictness` ignores them.
+/// The error is Go's.
+pub(crate) fn convert_strictly(
+    shape: &'static Shape,
+    object: &mut Map<String, Value>,
+    raw: &[u8],
+    strictness: Strictness,
+) -> Result<Vec<String>, String> {
+    let unknown = convert::convert(shape, object)?;
+    if strictness == Strictness::Ignore {
+        return Ok(Vec::new());
+    }
+    // The order of several errors, and whether a duplicate counts, is only to be seen in the document.
+    if !raw.is_empty() && (unknown.len() > 1 || scan::may_have_duplicates(raw)) {
+        return Ok(scan::strict_errors(raw, shape));
+    }
+    Ok(unknown.iter().map(|path| format!("unknown field \"{path}\"")).collect())
+}
+
+/// Makes what is always written and is empty `null`, as the real server's storage does.
+pub(crate) fn settle(shape: &'static Shape, object: &mut Map<String, Value>) {
+    convert::settle_map(shape, object);
+}
+
+/// Removes what the type does not know and spells the rest canonically, silently.
+pub(crate) fn convert(shape: &'static Shape, object: &mut Map<String, Value>) -> Result<(), String> {
+    convert::convert(shape, object).map(|_| ())
+}
+
+/// Kind and apiVersion of the body, the wanted ones where it names none.
+fn kind_of(wanted: Wanted<'_>, object: &Object, raw: &[u8]) -> Result<(String, String), Status> {
+    let text = |name: &str| match object.get(name) {
+        None | Some(Value::Null) => Ok(""),
+        Some(Value::String(text)) => Ok(text.as_str()),
+        Some(other) => {
+            let what = convert::name_of(other);
+            let error = format!("json: cannot unmarshal {what} into Go struct field .{name} of type string");
+            Err(unreadable(&error, raw, wanted.kind))
+        }
+    };
+    let (api_version, kind) = (text("apiVersion")?, text("kind")?);
+    if api_version.matches('/').count() > 1 {
+        let error = format!("unexpected GroupVersion string: {api_version}");
+        return Err(unrecognized(&error, raw, wanted.kind));
+    }
+    let kind = if kind.is_empty() { wanted.kind } else { kind };
+    let api_version = if api_version.is_empty() || api_version == "/" {
+        wanted.api_version()
+    } else {
+        api_version.to_owned()
+    };
+    Ok((kind.to_owned(), api_version))
+}
+
+fn join(group: &str, version: &str) -> String {
+    if group.is_empty() {
+        version.to_owned()
+    } else {
+        format!("{group}/{version}")
+    }
+}
+
+/// The Go package of a group's internal types, as conversion errors print it.
+fn internal_package<'a>(group: &'a str, kind: &str) -> &'a str {
+    match (group, kind) {
+        ("" | "events.k8s.io", _) => "core",
+        ("extensions", "Ingress" | "NetworkPolicy") => "networking",
+        ("extensions", _) => "apps",
+        _ => group.split('.').next().unwrap_or(group),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,510 @@
+//! A JSON value made to look as if it had gone through the Go type: unknown fields dropped, types checked, numbers,
+//! quantities, times and bytes in their canonical spelling, empty fields omitted or shown as the type says.
+
+use std::fmt::Write;
+
+use serde_json::{Map, Value};
+
+use super::time::{Canonical, Precision, canonical_base64, canonical_time};
+use crate::registry::quantity;
+use crate::registry::schema::builtin::{Field, Kind, Shape, StructType};
+
+/// Deeper documents are refused; the recursion below is this deep.
+const MOST_LEVELS: usize = 200;
+/// The server collects no more strict errors than these.
+const MOST_UNKNOWN: usize = 100;
+
+/// An error that ends decoding at once, as those of types that decode themselves do.
+struct Abort(String);
+
+/// One step to the value at hand.
+#[derive(Clone)]
+enum Step {
+    Field(&'static StructType, &'static str),
+    Key(String),
+    Index(usize),
+}
+
+#[derive(Default)]
+pub(super) struct Converter {
+    path: Vec<Step>,
+    /// Levels below a type that decodes itself: their fields are in no path, and unknown ones are not reported.
+    opaque: usize,
+    level: usize,
+    /// The paths of unknown fields.
+    unknown: Vec<String>,
+    /// The first value of a wrong type; decoding goes on behind it.
+    mismatch: Option<String>,
+}
+
+/// Converts an object. Answers the paths of the unknown fields that were removed, or Go's error.
+pub(super) fn convert(shape: &'static Shape, object: &mut Map<String, Value>) -> Result<Vec<String>, String> {
+    let Some(structure) = shape.structure() else {
+        return Err(format!("{} is no object", shape.go_type()));
+    };
+    let mut it = Converter::default();
+    it.structure(structure, object).map_err(|Abort(error)| error)?;
+    match it.mismatch {
+        Some(error) => Err(error),
+        None => Ok(it.unknown),
+    }
+}
+
+impl Converter {
+    fn structure(&mut self, structure: &'static StructType, map: &mut Map<String, Value>) -> Result<(), Abort> {
+        let mut result = Ok(());
+        map.retain(|name, value| {
+            if result.is_err() {
+                return true;
+            }
+            let Some(field) = structure.field(name) else {
+                self.report_unknown(name);
+                return false;
+            };
+            let visible = self.opaque == 0;
+            if visible {
+                self.path.push(Step::Field(structure, field.name()));
+            }
+            let kept = self.field(field, value);
+            if visible {
+                self.path.pop();
+            }
+            kept.unwrap_or_else(|error| {
+                result = Err(error);
+                true
+            })
+        });
+        result?;
+        add_shown_fields(structure, map);
+        Ok(())
+    }
+
+    /// Converts a field's value; answers whether the field is shown.
+    fn field(&mut self, field: &'static Field, value: &mut Value) -> Result<bool, Abort> {
+        if value.is_null() {
+            *value = zero_of_field(field);
+            return Ok(is_always_shown(field));
+        }
+        let shape = field.shape();
+        self.value(shape, value)?;
+        if field.is_pointer() {
+            return Ok(true);
+        }
+        if field.omits_zero() && value.is_null() {
+            return Ok(false);
+        }
+        if !is_empty(shape.kind(), value) {
+            return Ok(true);
+        }
+        Ok(!field.omits_empty())
+    }
+
+    fn value(&mut self, shape: &'static Shape, value: &mut Value) -> Result<(), Abort> {
+        self.level += 1;
+        let result = if self.level > MOST_LEVELS {
+            Err(Abort("exceeded max depth".to_owned()))
+        } else {
+            self.value_of_kind(shape, value)
+        };
+        self.level -= 1;
+        result
+    }
+
+    fn value_of_kind(&mut self, shape: &'static Shape, value: &mut Value) -> Result<(), Abort> {
+        match (shape.kind(), &mut *value) {
+            (Kind::String, Value::String(_)) | (Kind::Bool, Value::Bool(_)) | (Kind::Raw | Kind::Json, _) => Ok(()),
+            (Kind::Int32 | Kind::Int64, Value::Number(_)) => {
+                self.integer(shape, value);
+                Ok(())
+            }
+            (Kind::Float64, Value::Number(number)) => {
+                if let Some(whole) = number.as_f64().filter(|it| it.fract() == 0.0 && it.abs() < 9e15) {
+                    // Go writes whole numbers without a point.
+                    *value = Value::from(whole as i64);
+                }
+                Ok(())
+            }
+            (Kind::Bytes, Value::String(text)) => {
+                match canonical_base64(text) {
+                    Ok(None) => {}
+                    Ok(Some(respelled)) => *text = respelled,
+                    Err(offset) => self.note(format!("illegal base64 data at input byte {offset}")),
+                }
+                Ok(())
+            }
+            (Kind::Quantity, _) => self.quantity(value, false),
+            (Kind::IntOrString, Value::String(_)) => Ok(()),
+            (Kind::IntOrString, _) => {
+                self.int_or_string(value);
+                Ok(())
+            }
+            (Kind::Time, _) => self.time(value, Precision::Seconds),
+            (Kind::MicroTime, _) => self.time(value, Precision::Micros),
+            (Kind::SchemaOrArray(_) | Kind::SchemaOrBool(_) | Kind::SchemaOrStrings(_), _) => {
+                self.opaque += 1;
+                let result = self.schema(shape, value);
+                self.opaque -= 1;
+                result
+            }
+            (Kind::List(_), Value::Array(items)) => self.list(shape, items),
+            (Kind::Map(_), Value::Object(entries)) => self.map(shape, entries),
+            (Kind::Struct(_), Value::Object(map)) => match shape.structure() {
+                Some(structure) => self.structure(structure, map),
+                None => Ok(()),
+            },
+            (
+                Kind::String
+                | Kind::Bool
+                | Kind::Int32
+                | Kind::Int64
+                | Kind::Float64
+                | Kind::Bytes
+                | Kind::List(_)
+                | Kind::Map(_)
+                | Kind::Struct(_),
+                _,
+            ) => {
+                self.wrong_type(name_of(value), shape.go_type());
+                Ok(())
+            }
+        }
+    }
+
+    fn list(&mut self, shape: &'static Shape, items: &mut [Value]) -> Result<(), Abort> {
+        let Some(item_shape) = shape.items() else {
+            return Ok(());
+        };
+        for (at, item) in items.iter_mut().enumerate() {
+            if item.is_null() {
+                *item = zero(item_shape);
+                continue;
+            }
+            self.path.push(Step::Index(at));
+            let result = self.value(item_shape, item);
+            self.path.pop();
+            result?;
+        }
+        Ok(())
+    }
+
+    fn map(&mut self, shape: &'static Shape, entries: &mut Map<String, Value>) -> Result<(), Abort> {
+        let Some(value_shape) = shape.values() else {
+            return Ok(());
+        };
+        let of_resources = shape.go_type() == "v1.ResourceList";
+        // Only what holds fields can have unknown ones, whose paths name the key.
+        let named = matches!(value_shape.kind(), Kind::Struct(_) | Kind::List(_) | Kind::Map(_));
+        for (key, value) in entries.iter_mut() {
+            if value.is_null() {
+                *value = zero(value_shape);
+                continue;
+            }
+            if of_resources {
+                self.quantity(value, true)?;
+                continue;
+            }
+            if named {
+                self.path.push(Step::Key(key.clone()));
+            }
+            let result = self.value(value_shape, value);
+            if named {
+                self.path.pop();
+            }
+            result?;
+        }
+        Ok(())
+    }
+
+    fn integer(&mut self, shape: &'static Shape, value: &Value) {
+        let fits = match (shape.kind(), value.as_i64()) {
+            (_, None) => false,
+            (Kind::Int32, Some(number)) => i32::try_from(number).is_ok(),
+            (_, Some(_)) => true,
+        };
+        if !fits {
+            self.wrong_type(&format!("number {value}"), shape.go_type());
+        }
+    }
+
+    fn int_or_string(&mut self, value: &Value) {
+        match value {
+            Value::Number(number) if number.as_i64().is_some_and(|it| i32::try_from(it).is_ok()) => {}
+            Value::Number(number) => self.wrong_type(&format!("number {number}"), "int32"),
+            other => self.wrong_type(name_of(other), "int32"),
+        }
+    }
+
+    fn quantity(&mut self, value: &mut Value, to_milli: bool) -> Result<(), Abort> {
+        let canonical = match &*value {
+            Value::String(text) => {
+                let trimmed = text.trim();
+                match quantity::canonical(trimmed, to_milli) {
+                    Ok(None) if trimmed.len() != text.len() => Ok(Some(trimmed.to_owned())),
+                    other => other,
+                }
+            }
+            Value::Number(number) => {
+                let text = number.to_string();
+                quantity::canonical(&text, to_milli).map(|spelled| Some(spelled.unwrap_or(text)))
+            }
+            other => quantity::canonical(&other.to_string(), to_milli),
+        };
+        match canonical {
+            Ok(None) => Ok(()),
+            Ok(Some(spelled)) => {
+                *value = Value::String(spelled);
+                Ok(())
+            }
+            Err(error) if value.is_object() || value.is_array() => {
+                self.note(error.to_owned());
+                Ok(())
+            }
+            Err(error) => Err(Abort(error.to_owned())),
+        }
+    }
+
+    fn time(&mut self, value: &mut Value, precision: Precision) -> Result<(), Abort> {
+        let Value::String(text) = &*value else {
+            self.wrong_type(name_of(value), "string");
+            return Ok(());
+        };
+        match canonical_time(text, precision).map_err(Abort)? {
+            Canonical::Same => {}
+            Canonical::Other(spelled) => *value = Value::String(spelled),
+            Canonical::Zero => *value = Value::Null,
+        }
+        Ok(())
+    }
+
+    /// A part of a CRD's schema that is a schema or something else.
+    fn schema(&mut self, shape: &'static Shape, value: &mut Value) -> Result<(), Abort> {
+        let Some(schema) = shape.alternative() else {
+            return Ok(());
+        };
+        match (shape.kind(), &mut *value) {
+            (_, Value::Object(_)) => self.value(schema, value),
+            (Kind::SchemaOrBool(_), Value::Bool(_)) => Ok(()),
+            (Kind::SchemaOrBool(_), Value::Array(_)) => {
+                self.note("boolean or JSON schema expected".to_owned());
+                Ok(())
+            }
+            (Kind::SchemaOrBool(_), _) => Err(Abort("boolean or JSON schema expected".to_owned())),
+            (Kind::SchemaOrArray(_), Value::Array(items)) => {
+                for item in items {
+                    if item.is_null() {
+                        *item = zero(schema);
+                    } else {
+                        self.value(schema, item)?;
+                    }
+                }
+                Ok(())
+            }
+            (Kind::SchemaOrStrings(_), Value::Array(items)) => {
+                for item in items {
+                    match item {
+                        Value::String(_) => {}
+                        Value::Null => *item = Value::String(String::new()),
+                        other => self.wrong_type(name_of(other), "string"),
+                    }
+                }
+                Ok(())
+            }
+            _ => {
+                // Go leaves it unset, and writes that as null.
+                *value = Value::Null;
+                Ok(())
+            }
+        }
+    }
+
+    fn report_unknown(&mut self, name: &str) {
+        if self.opaque > 0 || self.unknown.len() >= MOST_UNKNOWN {
+            return;
+        }
+        let mut path = String::new();
+        for step in &self.path {
+            match step {
+                Step::Field(_, name) => push_name(&mut path, name),
+                Step::Key(name) => push_name(&mut path, name),
+                Step::Index(at) => {
+                    // Writing into a String cannot fail.
+                    let _ = write!(path, "[{at}]");
+                }
+            }
+        }
+        push_name(&mut path, name);
+        self.unknown.push(path);
+    }
+
+    /// Keeps the first error that does not end decoding.
+    fn note(&mut self, error: String) {
+        self.mismatch.get_or_insert(error);
+    }
+
+    fn wrong_type(&mut self, what: &str, wanted: &str) {
+        if self.mismatch.is_some() {
+            return;
+        }
+        let mut fields = String::new();
+        let mut owner = None;
+        for step in &self.path {
+            if let Step::Field(structure, name) = step {
+                owner = Some(structure.name());
+                push_name(&mut fields, name);
+            }
+        }
+        self.mismatch = Some(match owner {
+            Some(owner) => {
+                format!("json: cannot unmarshal {what} into Go struct field {owner}.{fields} of type {wanted}")
+            }
+            None => format!("json: cannot unmarshal {what} into Go value of type {wanted}"),
+        });
+    }
+}
+
+fn push_name(path: &mut String, name: &str) {
+    if !path.is_empty() {
+        path.push('.');
+    }
+    path.push_str(name);
+}
+
+/// A JSON value's type in Go's errors.
+pub(super) fn name_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+/// Makes what is always written and is empty `null`, as the encoding of the real server's storage does, which knows no
+/// empty list. Field owners are found before that: to them an empty list is something.
+pub(super) fn settle(shape: &'static Shape, value: &mut Value) {
+    match value {
+        Value::Object(map) => settle_map(shape, map),
+        Value::Array(items) => {
+            if let Some(item) = shape.items() {
+                items.iter_mut().for_each(|value| settle(item, value));
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+pub(super) fn settle_map(shape: &'static Shape, map: &mut Map<String, Value>) {
+    let Some(structure) = shape.structure() else {
+        return;
+    };
+    for (name, value) in map {
+        let Some(field) = structure.field(name).filter(|_| value.is_object() || value.is_array() || *value == "") else {
+            continue;
+        };
+        let kind = field.shape().kind();
+        if !matches!(kind, Kind::List(_) | Kind::Map(_) | Kind::Bytes) || field.is_pointer() || !is_empty(kind, value) {
+            settle(field.shape(), value);
+        } else if !field.omits_empty() {
+            *value = Value::Null;
+        }
+    }
+}
+
+
+/// Whether Go's `omitempty` takes the value for empty. Structs never are.
+fn is_empty(kind: Kind, value: &Value) -> bool {
+    match kind {
+        Kind::String | Kind::Bytes => value.as_str().is_some_and(str::is_empty),
+        Kind::Bool => value == &Value::Bool(false),
+        Kind::Int32 | Kind::Int64 => value.as_i64() == Some(0),
+        Kind::Float64 => value.as_f64() == Some(0.0),
+        Kind::List(_) => value.as_array().is_some_and(Vec::is_empty),
+        Kind::Map(_) => value.as_object().is_some_and(Map::is_empty),
+        Kind::Quantity
+        | Kind::IntOrString
+        | Kind::Time
+        | Kind::MicroTime
+        | Kind::Raw
+        | Kind::Json
+        | Kind::SchemaOrArray(_)
+        | Kind::SchemaOrBool(_)
+        | Kind::SchemaOrStrings(_)
+        | Kind::Struct(_) => false,
+    }
+}
+
+/// Whether Go writes the field even if nothing was said.
+fn is_always_shown(field: &Field) -> bool {
+    if !field.omits_empty() && !field.omits_zero() {
+        return true;
+    }
+    // `omitempty` does not omit a struct.
+    !field.is_pointer()
+        && !field.omits_zero()
+        && match field.shape().kind() {
+            Kind::Quantity
+            | Kind::IntOrString
+            | Kind::Time
+            | Kind::MicroTime
+            | Kind::Raw
+            | Kind::Json
+            | Kind::SchemaOrArray(_)
+            | Kind::SchemaOrBool(_)
+            | Kind::SchemaOrStrings(_)
+            | Kind::Struct(_) => true,
+            Kind::String
+            | Kind::Bool
+            | Kind::Int32
+            | Kind::Int64
+            | Kind::Float64
+            | Kind::Bytes
+            | Kind::List(_)
+            | Kind::Map(_) => false,
+        }
+}
+
+fn add_shown_fields(structure: &'static StructType, map: &mut Map<String, Value>) {
+    for field in structure.fields() {
+        if is_always_shown(field) && !map.contains_key(field.name()) {
+            map.insert(field.name().to_owned(), zero_of_field(field));
+        }
+    }
+}
+
+fn zero_of_field(field: &'static Field) -> Value {
+    if field.is_pointer() {
+        return Value::Null;
+    }
+    match field.shape().kind() {
+        Kind::List(_) | Kind::Map(_) | Kind::Bytes => Value::Null,
+        _ => zero(field.shape()),
+    }
+}
+
+/// The zero value of a type, as an item or a map's entry shows it.
+fn zero(shape: &'static Shape) -> Value {
+    match shape.kind() {
+        Kind::String | Kind::Bytes => Value::String(String::new()),
+        Kind::Bool => Value::Bool(false),
+        Kind::Int32 | Kind::Int64 | Kind::Float64 | Kind::IntOrString => Value::from(0),
+        Kind::Quantity => Value::from("0"),
+        Kind::Time
+        | Kind::MicroTime
+        | Kind::Raw
+        | Kind::Json
+        | Kind::SchemaOrArray(_)
+        | Kind::SchemaOrBool(_)
+        | Kind::SchemaOrStrings(_)
+        | Kind::List(_)
+        | Kind::Map(_) => Value::Null,
+        Kind::Struct(_) => {
+            let mut map = Map::new();
+            if let Some(structure) = shape.structure() {
+                add_shown_fields(structure, &mut map);
+            }
+            Value::Object(map)
+        }
+    }
+}

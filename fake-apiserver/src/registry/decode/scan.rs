@@ -1,0 +1,254 @@
+//! The raw bytes of a JSON body: what a parsed value no longer shows (duplicate keys, the order of fields), and what
+//! Go says of bytes that are no JSON.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+
+use crate::registry::schema::builtin::{Kind, Shape};
+
+/// The server collects no more strict errors than these.
+const MOST_ERRORS: usize = 100;
+
+/// The paths of the keys that stand more than once in their object, in the order of the document. Cheap where there
+/// are none; bytes that are no JSON have none.
+pub(crate) fn duplicate_fields(raw: &[u8]) -> Vec<String> {
+    if !may_have_duplicates(raw) {
+        return Vec::new();
+    }
+    let mut walk = Walk::default();
+    if let Ok(node) = serde_json::from_slice::<Node>(raw) {
+        walk.untyped(&node);
+    }
+    walk.errors
+        .iter()
+        .filter_map(|error| error.strip_prefix("duplicate field \"")?.strip_suffix('"'))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Every strict decoding error of a body against a built-in type: `unknown field "spec.x"`,
+/// `duplicate field "spec.y"`, in the order of the document.
+pub(super) fn strict_errors(raw: &[u8], shape: &'static Shape) -> Vec<String> {
+    let mut walk = Walk::default();
+    if let Ok(node) = serde_json::from_slice::<Node>(raw) {
+        walk.typed(&node, shape);
+    }
+    walk.errors
+}
+
+/// Whether some object may have a key twice. Keys with escapes count as such.
+pub(super) fn may_have_duplicates(raw: &[u8]) -> bool {
+    // The keys of the objects that are open, the innermost last, and where each object's begin; lists have no place.
+    let mut keys: Vec<&[u8]> = Vec::new();
+    let mut open: Vec<Option<usize>> = Vec::new();
+    let mut key_next = false;
+    let mut at = 0;
+    while let Some(&byte) = raw.get(at) {
+        at += 1;
+        match byte {
+            b'{' => {
+                open.push(Some(keys.len()));
+                key_next = true;
+            }
+            b'[' => {
+                open.push(None);
+                key_next = false;
+            }
+            b'}' | b']' => {
+                if let Some(Some(start)) = open.pop() {
+                    if has_twice(&mut keys[start..]) {
+                        return true;
+                    }
+                    keys.truncate(start);
+                }
+                key_next = false;
+            }
+            b',' => key_next = matches!(open.last(), Some(Some(_))),
+            b'"' => {
+                let (len, escaped) = string_len(&raw[at..]);
+                if key_next {
+                    if escaped {
+                        return true;
+                    }
+                    keys.push(&raw[at..at + len]);
+                    key_next = false;
+                }
+                at += len + 1;
+            }
+            _ => {}
+        }
+    }
+    false
+}
+
+/// The length of a string up to its closing quote, and whether it has escapes.
+fn string_len(raw: &[u8]) -> (usize, bool) {
+    let (mut at, mut escaped) = (0, false);
+    while let Some(step) = raw
+        .get(at..)
+        .and_then(|rest| rest.iter().position(|&byte| byte == b'"' || byte == b'\\'))
+    {
+        at += step;
+        if raw[at] == b'"' {
+            return (at, escaped);
+        }
+        escaped = true;
+        at += 2;
+    }
+    (raw.len(), escaped)
+}
+
+fn has_twice(keys: &mut [&[u8]]) -> bool {
+    if keys.len() > 8 {
+        keys.sort_unstable();
+        return keys.windows(2).any(|pair| pair[0] == pair[1]);
+    }
+    keys.iter().enumerate().any(|(at, key)| keys[..at].contains(key))
+}
+
+/// A JSON document with its order and its duplicates.
+enum Node {
+    Scalar,
+    List(Vec<Node>),
+    Map(Vec<(String, Node)>),
+}
+
+struct NodeVisitor;
+
+impl<'de> Visitor<'de> for NodeVisitor {
+    type Value = Node;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Node, E> {
+        Ok(Node::Scalar)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Node, E> {
+        Ok(Node::Scalar)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Node, E> {
+        Ok(Node::Scalar)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Node, E> {
+        Ok(Node::Scalar)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Node, E> {
+        Ok(Node::Scalar)
+    }
+
+    fn visit_unit<E>(self) -> Result<Node, E> {
+        Ok(Node::Scalar)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Node, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = seq.next_element()? {
+            items.push(item);
+        }
+        Ok(Node::List(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(entry) = map.next_entry()? {
+            entries.push(entry);
+        }
+        Ok(Node::Map(entries))
+    }
+}
+
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(NodeVisitor)
+    }
+}
+
+/// A walk through a document that collects strict errors.
+#[derive(Default)]
+struct Walk {
+    path: String,
+    errors: Vec<String>,
+}
+
+impl Walk {
+    fn report(&mut self, what: &str, name: &str) {
+        let dot = if self.path.is_empty() { "" } else { "." };
+        let error = format!("{what} field \"{}{dot}{name}\"", self.path);
+        if self.errors.len() < MOST_ERRORS && !self.errors.contains(&error) {
+            self.errors.push(error);
+        }
+    }
+
+    fn below(&mut self, step: &str, walk: impl FnOnce(&mut Self)) {
+        let len = self.path.len();
+        if len > 0 && !step.starts_with('[') {
+            self.path.push('.');
+        }
+        self.path.push_str(step);
+        walk(self);
+        self.path.truncate(len);
+    }
+
+    fn entries(&mut self, entries: &[(String, Node)], mut walk: impl FnMut(&mut Self, &str, &Node)) {
+        let mut seen = std::collections::HashSet::with_capacity(entries.len());
+        for (name, node) in entries {
+            if !seen.insert(name.as_str()) {
+                self.report("duplicate", name);
+            }
+            walk(self, name, node);
+        }
+    }
+
+    fn untyped(&mut self, node: &Node) {
+        match node {
+            Node::Scalar => {}
+            Node::List(items) => {
+                for (at, item) in items.iter().enumerate() {
+                    self.below(&format!("[{at}]"), |walk| walk.untyped(item));
+                }
+            }
+            Node::Map(entries) => self.entries(entries, |walk, name, node| {
+                walk.below(name, |walk| walk.untyped(node));
+            }),
+        }
+    }
+
+    /// What the types do not know is not looked into, nor is what decodes itself.
+    fn typed(&mut self, node: &Node, shape: &'static Shape) {
+        match (node, shape.kind()) {
+            (Node::List(items), Kind::List(_)) => {
+                for (at, item) in items.iter().enumerate() {
+                    if let Some(shape) = shape.items() {
+                        self.below(&format!("[{at}]"), |walk| walk.typed(item, shape));
+                    }
+                }
+            }
+            (Node::Map(entries), Kind::Struct(_)) => {
+                let mut seen = std::collections::HashSet::with_capacity(entries.len());
+                for (name, node) in entries {
+                    let Some(field) = shape.field(name) else {
+                        self.report("unknown", name);
+                        continue;
+                    };
+                    if !seen.insert(name.as_str()) {
+                        self.report("duplicate", name);
+                    }
+                    self.below(name, |walk| walk.typed(node, field));
+                }
+            }
+            (Node::Map(entries), Kind::Map(_)) => self.entries(entries, |walk, name, node| {
+                if let Some(shape) = shape.values() {
+                    walk.below(name, |walk| walk.typed(node, shape));
+                }
+            }),
+            _ => {}
+        }
+    }
+}

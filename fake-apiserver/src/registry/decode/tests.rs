@@ -1,0 +1,252 @@
+use serde_json::json;
+
+use super::*;
+use rstest::rstest;
+
+fn wanted<'a>(group: &'a str, version: &'a str, kind: &'a str) -> Wanted<'a> {
+    Wanted { group, version, kind }
+}
+
+const CONFIG_MAP: Wanted<'static> = Wanted {
+    group: "",
+    version: "v1",
+    kind: "ConfigMap",
+};
+const DEPLOYMENT: Wanted<'static> = Wanted {
+    group: "apps",
+    version: "v1",
+    kind: "Deployment",
+};
+
+fn body(wanted: Wanted<'_>, raw: &str, strictness: Strictness) -> Result<(Value, Vec<String>), Status> {
+    let mut object = parse(raw.as_bytes(), wanted.kind)?;
+    let warnings = decode(wanted, &mut object, raw.as_bytes(), strictness)?;
+    Ok((Value::Object(object.0), warnings))
+}
+
+fn refusal(wanted: Wanted<'_>, raw: &str) -> String {
+    let status = body(wanted, raw, Strictness::Strict).expect_err("a refusal");
+    assert_eq!((status.code, status.reason), (400, "BadRequest"));
+    status.message
+}
+
+fn pod(spec: Value) -> Value {
+    let raw = json!({"metadata": {"name": "a"}, "spec": spec}).to_string();
+    let (object, warnings) = body(wanted("", "v1", "Pod"), &raw, Strictness::Strict).expect("a pod");
+    assert!(warnings.is_empty());
+    object["spec"].clone()
+}
+
+#[rstest]
+#[case("{", "couldn't get version/kind; json parse error: unexpected end of JSON input ({)")]
+#[case(
+    "",
+    "couldn't get version/kind; json parse error: unexpected end of JSON input (<empty>)"
+)]
+#[case(
+    "hello, this is not an object at all",
+    "couldn't get version/kind; json parse error: invalid character 'h' looking for beginning of value \
+     (68656c6c6f2c2074686973206973206e6f7420616e206f626a6563742061 ...)"
+)]
+#[case(
+    "{\"apiVersion\":\"a/b/c\",\"kind\":\"ConfigMap\"}",
+    "unexpected GroupVersion string: a/b/c ({\"apiVersion\":\"a/b/c\",\"kind\":\" ...)"
+)]
+fn a15_unrecognized(#[case] raw: &str, #[case] error: &str) {
+    let expected = format!("the object provided is unrecognized (must be of type ConfigMap): {error}");
+    assert_eq!(refusal(CONFIG_MAP, raw), expected);
+}
+
+#[rstest]
+#[case("v1", "Secret", "converting (v1.Secret) to (core.ConfigMap): unknown conversion")]
+#[case(
+    "v1",
+    "ConfigMapList",
+    "converting (v1.ConfigMapList) to (core.ConfigMap): unknown conversion"
+)]
+#[case(
+    "apps/v1",
+    "Deployment",
+    "converting (v1.Deployment) to (core.ConfigMap): unknown conversion"
+)]
+#[case(
+    "v1",
+    "Nothing",
+    "no kind \"Nothing\" is registered for version \"v1\" in scheme \"pkg/api/legacyscheme/scheme.go:30\""
+)]
+#[case(
+    "example.com/v1",
+    "ConfigMap",
+    "no kind \"ConfigMap\" is registered for version \"example.com/v1\" in scheme \"pkg/api/legacyscheme/scheme.go:30\""
+)]
+fn a15_wrong_kinds(#[case] api_version: &str, #[case] kind: &str, #[case] error: &str) {
+    let raw = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "a"}}).to_string();
+    let expected = format!("{kind} in version \"v1\" cannot be handled as a ConfigMap: {error}");
+    assert_eq!(refusal(CONFIG_MAP, &raw), expected);
+}
+
+#[test]
+fn a15_missing_kind_is_taken_from_the_path() {
+    let (object, _) = body(DEPLOYMENT, "{\"kind\":null}", Strictness::Strict).expect("a body");
+    assert_eq!(
+        (&object["kind"], &object["apiVersion"]),
+        (&json!("Deployment"), &json!("apps/v1"))
+    );
+    assert_eq!(
+        refusal(
+            DEPLOYMENT,
+            "{\"apiVersion\":\"extensions/v1beta1\",\"kind\":\"Deployment\"}"
+        ),
+        "the API version in the data (extensions/v1beta1) does not match the expected API version (apps/v1)"
+    );
+    let raw = "{\"apiVersion\":\"autoscaling/v1\",\"kind\":\"HorizontalPodAutoscaler\"}";
+    assert_eq!(
+        refusal(wanted("autoscaling", "v2", "HorizontalPodAutoscaler"), raw),
+        "the API version in the data (autoscaling/v1) does not match the expected API version (autoscaling/v2)"
+    );
+}
+
+#[rstest]
+#[case("", "ConfigMap", json!({"data": {"k": 5}}), "json: cannot unmarshal number into Go struct field ConfigMap.data of type string")]
+#[case("", "ConfigMap", json!({"metadata": {"labels": {"x": true}}}), "json: cannot unmarshal bool into Go struct field ObjectMeta.metadata.labels of type string")]
+#[case("", "ConfigMap", json!({"metadata": "x"}), "json: cannot unmarshal string into Go struct field ConfigMap.metadata of type v1.ObjectMeta")]
+#[case("", "ConfigMap", json!({"metadata": {"creationTimestamp": "yesterday"}}), "parsing time \"yesterday\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"yesterday\" as \"2006\"")]
+#[case("", "Secret", json!({"data": {"k": "***"}}), "illegal base64 data at input byte 0")]
+#[case("apps", "Deployment", json!({"spec": {"replicas": "2"}}), "json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32")]
+#[case("apps", "Deployment", json!({"spec": {"replicas": 3_000_000_000_u32}}), "json: cannot unmarshal number 3000000000 into Go struct field DeploymentSpec.spec.replicas of type int32")]
+#[case("", "Pod", json!({"spec": {"containers": {"name": "c"}}}), "json: cannot unmarshal object into Go struct field PodSpec.spec.containers of type []v1.Container")]
+#[case("", "Pod", json!({"metadata": {"labels": {"x": true}}, "spec": {"containers": {}}}), "json: cannot unmarshal bool into Go struct field ObjectMeta.metadata.labels of type string")]
+#[case("", "Pod", json!({"spec": {"containers": [{"resources": {"limits": {"cpu": "lots"}}}]}}), "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
+#[case("", "Service", json!({"spec": {"ports": [{"targetPort": 1.5}]}}), "json: cannot unmarshal number 1.5 into Go struct field ServicePort.spec.ports.targetPort of type int32")]
+fn a15_wrong_types(#[case] group: &str, #[case] kind: &str, #[case] value: Value, #[case] error: &str) {
+    let expected = format!("{kind} in version \"v1\" cannot be handled as a {kind}: {error}");
+    assert_eq!(refusal(wanted(group, "v1", kind), &value.to_string()), expected);
+}
+
+const SEVERAL: &str = r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d","bogus":1},"spec":{"replicas":1,"replicas":2,"paused":false,"Paused":true,"foo":{"a":1,"a":2},"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i","imagee":"j"}]}}}}"#;
+
+#[test]
+fn l2_strict_errors_come_in_the_order_of_the_document() {
+    assert_eq!(
+        refusal(DEPLOYMENT, SEVERAL),
+        "Deployment in version \"v1\" cannot be handled as a Deployment: strict decoding error: \
+         unknown field \"metadata.bogus\", duplicate field \"spec.replicas\", unknown field \"spec.Paused\", \
+         unknown field \"spec.foo\", unknown field \"spec.template.spec.containers[0].imagee\""
+    );
+}
+
+#[test]
+fn l1_warn_drops_and_tells_ignore_drops() {
+    let (object, warnings) = body(DEPLOYMENT, SEVERAL, Strictness::Warn).expect("a deployment");
+    assert_eq!(warnings.len(), 5);
+    assert_eq!(object["spec"]["replicas"], 2);
+    assert_eq!(object["spec"].get("foo"), None);
+    let (_, warnings) = body(DEPLOYMENT, SEVERAL, Strictness::Ignore).expect("a deployment");
+    assert!(warnings.is_empty());
+}
+
+#[test]
+fn l1_one_unknown_field_needs_no_second_look() {
+    let (object, warnings) = body(CONFIG_MAP, "{\"Data\":{\"k\":\"v\"}}", Strictness::Warn).expect("a config map");
+    assert_eq!(warnings, ["unknown field \"Data\""]);
+    assert_eq!(object, json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}}));
+}
+
+#[rstest]
+#[case(r#"{"spec":{"a":"1","a":"2"}}"#, &["spec.a"])]
+#[case(r#"{"a":[{"b":1},{"b":1,"b":2}],"a":3}"#, &["a[1].b", "a"])]
+#[case(r#"{"a":1,"\u0061":2}"#, &["a"])]
+#[case(r#"{"a":{"x":1},"b":{"x":1},"c":["a","a"]}"#, &[])]
+#[case(r#"{"a":"b\"","b":"a","c":"{\"a\":1,\"a\":2}"}"#, &[])]
+#[case(r#"{"a"#, &[])]
+fn l1_duplicates_are_found_in_raw_bytes(#[case] raw: &str, #[case] expected: &[&str]) {
+    assert_eq!(duplicate_fields(raw.as_bytes()), expected);
+}
+
+#[test]
+fn l1_duplicates_among_many_keys() {
+    let keys = |n: usize| (0..n).map(|i| format!("\"k{i}\":1,")).collect::<String>();
+    assert!(duplicate_fields(format!("{{{}\"z\":1}}", keys(100)).as_bytes()).is_empty());
+    assert_eq!(
+        duplicate_fields(format!("{{{}\"k7\":1}}", keys(100)).as_bytes()),
+        ["k7"]
+    );
+}
+
+#[test]
+fn a32_empty_fields_are_shown_as_the_type_says() {
+    let (object, _) = body(DEPLOYMENT, "{}", Strictness::Strict).expect("a deployment");
+    let expected = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {}, "status": {},
+        "spec": {"selector": null, "strategy": {}, "template": {"metadata": {}, "spec": {"containers": null}}},
+    });
+    assert_eq!(object, expected);
+}
+
+#[test]
+fn a32_zero_values_stay_where_go_has_a_pointer() {
+    let spec = pod(json!({
+        "containers": [{"name": "c", "image": "", "args": [], "stdin": false, "resources": {"limits": {"cpu": "1000m"}},
+            "ports": [{"containerPort": 0, "hostPort": 0}],
+            "securityContext": {}, "env": [{"name": "A", "value": ""}]}],
+        "terminationGracePeriodSeconds": 0, "hostNetwork": false, "nodeSelector": {}, "tolerations": null,
+        "volumes": [{"name": "v", "emptyDir": {"sizeLimit": "0.5Gi"}}],
+    }));
+    let expected = json!({
+        "containers": [{"name": "c", "resources": {"limits": {"cpu": "1"}}, "ports": [{"containerPort": 0}],
+            "securityContext": {}, "env": [{"name": "A"}]}],
+        "terminationGracePeriodSeconds": 0,
+        "volumes": [{"name": "v", "emptyDir": {"sizeLimit": "512Mi"}}],
+    });
+    assert_eq!(spec, expected);
+}
+
+#[test]
+fn nulls_become_what_go_makes_of_them() {
+    let raw = r#"{"metadata":null,"data":{"a":null,"b":"c"},"immutable":null}"#;
+    let (object, _) = body(CONFIG_MAP, raw, Strictness::Strict).expect("a config map");
+    let expected = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}, "data": {"a": "", "b": "c"}});
+    assert_eq!(object, expected);
+}
+
+#[test]
+fn a_crd_schema_keeps_its_alternatives() {
+    let raw =
+        json!({"spec": {"group": "a.b", "names": {"kind": "A", "plural": "as"}, "scope": "Cluster", "versions": [{
+        "name": "v1", "served": true, "storage": true,
+        "schema": {"openAPIV3Schema": {"type": "object", "properties": {
+            "a": {"type": "array", "items": {"type": "string", "bogus": 1}, "default": [null, {"x": 1}]},
+            "b": {"additionalProperties": false, "maximum": 1.0}}}}}]}})
+        .to_string();
+    let wanted = wanted("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+    let (object, warnings) = body(wanted, &raw, Strictness::Warn).expect("a definition");
+    assert!(
+        warnings.is_empty(),
+        "a schema below `items` decodes itself: {warnings:?}"
+    );
+    let properties = &object["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
+    let expected = json!({
+        "a": {"type": "array", "items": {"type": "string"}, "default": [null, {"x": 1}]},
+        "b": {"additionalProperties": false, "maximum": 1},
+    });
+    assert_eq!(properties, &expected);
+}
+
+#[test]
+fn any_json_is_decoded_or_refused() {
+    for value in [
+        json!(null),
+        json!(true),
+        json!(1e300),
+        json!("x"),
+        json!([[]]),
+        json!({"": {"": []}}),
+    ] {
+        for name in ["metadata", "spec", "status", "data", "kind", "apiVersion"] {
+            for kind in ["Pod", "ConfigMap", "Node", "Secret", "Service", "Event"] {
+                let raw = json!({ name: value.clone() }).to_string();
+                let _ = body(wanted("", "v1", kind), &raw, Strictness::Strict);
+            }
+        }
+    }
+}

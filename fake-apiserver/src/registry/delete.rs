@@ -1,0 +1,331 @@
+//! DELETE: grace, finalizers, propagation and preconditions, then the object goes (rules B13 to B23, J1).
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::read::Page;
+use super::scheme::Row;
+use super::strategy::Propagation;
+use super::write::{Answer, SuccessDetails, SuccessStatus, Written};
+use super::{Registry, codec};
+use crate::api::object::Object;
+use crate::api::options::{DeleteOptions, ListOptions, PropagationPolicy};
+use crate::api::request_info::RequestInfo;
+use crate::api::status::Status;
+use crate::entropy;
+use crate::storage::{Key, Stored};
+
+/// The finalizer by which the garbage collector holds an owner until its dependents are orphaned.
+const ORPHAN: &str = "orphan";
+/// The finalizer by which the garbage collector holds an owner until its dependents are gone.
+const FOREGROUND: &str = "foregroundDeletion";
+
+/// Tries of a delete whose object keeps changing underneath.
+const TRIES: usize = 8;
+
+/// What has to be done to an object that is to go.
+enum Step {
+    /// Its deletion is under way already and the client changes nothing about it.
+    Pending,
+    /// It is marked as deleted and stays.
+    Mark(Object),
+    /// It is marked, then goes: a Pod whose grace period is over.
+    MarkAndRemove(Object),
+    /// It goes.
+    Remove,
+}
+
+impl Registry {
+    /// DELETE of one object.
+    pub(crate) async fn delete(
+        &self,
+        row: &Row,
+        info: &RequestInfo,
+        options: &DeleteOptions,
+    ) -> Result<Written, Status> {
+        let resource = row.info.group_resource();
+        let key = Key::new(&info.namespace, &info.name);
+        for _ in 0..TRIES {
+            let Some(stored) = self.store.get(&row.storage, &key) else {
+                return Err(Status::not_found(&resource, &info.name));
+            };
+            if let Some(answer) = self.delete_once(row, &stored, options)? {
+                let policy_given = options.propagation_policy.is_some() || options.orphan_dependents.is_some();
+                let warnings = if policy_given {
+                    Vec::new()
+                } else {
+                    deletion_warnings(row)
+                };
+                return Ok(Written::updated(answer, warnings));
+            }
+        }
+        Err(Status::object_modified(&resource, &info.name))
+    }
+
+    /// DELETE of a collection: each object in turn; the answer lists them as they were.
+    pub(crate) async fn delete_collection(
+        &self,
+        row: &Row,
+        info: &RequestInfo,
+        list: &ListOptions,
+        options: &DeleteOptions,
+    ) -> Result<Page, Status> {
+        let page = self.list(row, info, list).await?;
+        for stored in page.items.iter() {
+            let info = RequestInfo {
+                namespace: stored.key.namespace().to_owned(),
+                name: stored.key.name().to_owned(),
+                ..info.clone()
+            };
+            match self.delete(row, &info, options).await {
+                Err(status) if status.code != 404 => return Err(status),
+                Ok(_) | Err(_) => {}
+            }
+        }
+        Ok(page)
+    }
+
+    /// One try; `None` if the object changed meanwhile.
+    pub(super) fn delete_once(
+        &self,
+        row: &Row,
+        stored: &Stored,
+        options: &DeleteOptions,
+    ) -> Result<Option<Answer>, Status> {
+        let strategy = row.strategy();
+        // Deletion works on the stored version; the answer is in the version asked for.
+        let mut old = self.decode(row, stored);
+        check_preconditions(row, stored, options)?;
+        if let Some(why) = strategy.forbids_deletion(&old) {
+            return Err(Status::forbidden(&row.info.group_resource(), old.name(), why));
+        }
+        row.to_storage(&mut old);
+        let step = self.next_step(row, &old, options);
+        if options.dry_run {
+            return Ok(Some(match step {
+                Step::Pending => self.as_it_is(row, stored),
+                Step::Mark(object) => self.unstored(row, with_version(object, stored.revision)),
+                Step::MarkAndRemove(object) => self.deleted(row, object, stored.revision),
+                Step::Remove => self.deleted(row, old, stored.revision),
+            }));
+        }
+        Ok(match step {
+            Step::Pending => Some(self.as_it_is(row, stored)),
+            Step::Mark(object) => {
+                let body = codec::encode(row, &object)?;
+                if body.bytes == stored.body.bytes {
+                    return Ok(Some(self.as_it_is(row, stored)));
+                }
+                self.replace(row, stored, body).ok().map(Answer::Stored)
+            }
+            Step::MarkAndRemove(object) => {
+                let Ok(marked) = self.replace(row, stored, codec::encode(row, &object)?) else {
+                    return Ok(None);
+                };
+                let revision = self.remove(row, &marked).unwrap_or(marked.revision);
+                Some(self.deleted(row, object, revision))
+            }
+            Step::Remove => match self.remove(row, stored) {
+                Ok(revision) => Some(self.deleted(row, old, revision)),
+                Err(_) => None,
+            },
+        })
+    }
+
+    fn as_it_is(&self, row: &Row, stored: &Stored) -> Answer {
+        Answer::Object(self.decode(row, stored))
+    }
+
+    /// The answer to a delete that removed the object (rule B16).
+    fn deleted(&self, row: &Row, object: Object, revision: u64) -> Answer {
+        if row.strategy().returns_deleted_object() {
+            return self.unstored(row, with_version(object, revision));
+        }
+        let details = SuccessDetails {
+            name: object.name().to_owned(),
+            group: row.info.group.to_string(),
+            kind: row.info.resource.to_string(),
+            uid: object.uid().to_owned(),
+        };
+        Answer::Status(Box::new(SuccessStatus {
+            details: Some(details),
+            code: 0,
+        }))
+    }
+
+    /// What comes next in this object's deletion.
+    fn next_step(&self, row: &Row, old: &Object, options: &DeleteOptions) -> Step {
+        let strategy = row.strategy();
+        let mut object = old.clone();
+        if strategy.is_marked_before_deleted() {
+            if !old.is_terminating() {
+                mark(&mut object, self.entropy.now(), false);
+                strategy.prepare_for_deletion(&mut object);
+                return Step::Mark(object);
+            }
+            if strategy.holds_terminating(old) {
+                return Step::Pending;
+            }
+        }
+        let graceful = match begin_grace(row, &mut object, options, self.entropy.now()) {
+            Grace::None => None,
+            Grace::Pending => return Step::Pending,
+            Grace::Begun(seconds) => Some(seconds),
+        };
+        set_propagation_finalizers(row, &mut object, options);
+        let held = object.finalizers().next().is_some() || strategy.holds_terminating(&object);
+        match graceful {
+            None if held => {
+                mark(&mut object, self.entropy.now(), true);
+                strategy.prepare_for_deletion(&mut object);
+                Step::Mark(object)
+            }
+            None => Step::Remove,
+            Some(seconds) if held || seconds > 0 => {
+                strategy.prepare_for_deletion(&mut object);
+                Step::Mark(object)
+            }
+            Some(_) => Step::MarkAndRemove(object),
+        }
+    }
+}
+
+enum Grace {
+    /// The kind knows no grace, or the object is past it.
+    None,
+    /// Grace is running and the client does not shorten it.
+    Pending,
+    /// The object now has this many seconds.
+    Begun(i64),
+}
+
+/// Grace periods (rules B17, B18): sets the time of deletion where one begins or is shortened.
+fn begin_grace(row: &Row, object: &mut Object, options: &DeleteOptions, now: Timestamp) -> Grace {
+    let asked = options.grace_period_seconds;
+    let Some(seconds) = row.strategy().grace_period(object, asked) else {
+        return Grace::None;
+    };
+    let number = |object: &Object, field: &str| object.metadata()?.get(field)?.as_i64();
+    if object.is_terminating() {
+        let Some(running) = number(object, "deletionGracePeriodSeconds") else {
+            return Grace::None;
+        };
+        let Some(asked) = asked.map(|it| if it < 0 { 1 } else { it }).filter(|it| *it < running) else {
+            return Grace::Pending;
+        };
+        let begun = object.meta_str("deletionTimestamp").parse::<Timestamp>().unwrap_or(now);
+        let ends = begun
+            .saturating_add(SignedDuration::from_secs(asked - running))
+            .unwrap_or(now);
+        // The past is no time to be deleted at: what remains is at least a second.
+        let (ends, asked) = if ends < now { (now, asked.min(1)) } else { (ends, asked) };
+        let meta = object.metadata_mut();
+        meta.insert("deletionTimestamp".into(), entropy::seconds(ends).into());
+        meta.insert("deletionGracePeriodSeconds".into(), asked.into());
+        return Grace::Begun(asked);
+    }
+    let ends = now.saturating_add(SignedDuration::from_secs(seconds)).unwrap_or(now);
+    let generation = number(object, "generation").unwrap_or(0);
+    let meta = object.metadata_mut();
+    meta.insert("deletionTimestamp".into(), entropy::seconds(ends).into());
+    meta.insert("deletionGracePeriodSeconds".into(), seconds.into());
+    if generation > 0 {
+        meta.insert("generation".into(), (generation.saturating_add(1)).into());
+    }
+    Grace::Begun(seconds)
+}
+
+/// Marks an object of a kind without grace as deleted from now on (rules B10, B13).
+fn mark(object: &mut Object, now: Timestamp, with_grace: bool) {
+    let number = |object: &Object, field: &str| object.metadata()?.get(field)?.as_i64();
+    let marked_before = number(object, "deletionGracePeriodSeconds").is_some();
+    let generation = number(object, "generation").unwrap_or(0);
+    let terminating = object.is_terminating();
+    let meta = object.metadata_mut();
+    if !marked_before && generation > 0 {
+        meta.insert("generation".into(), (generation.saturating_add(1)).into());
+    }
+    if !terminating {
+        meta.insert("deletionTimestamp".into(), entropy::seconds(now).into());
+    }
+    if with_grace {
+        meta.insert("deletionGracePeriodSeconds".into(), json!(0));
+    }
+}
+
+/// Adds and removes the garbage collector's finalizers as the options say (rule B19).
+fn set_propagation_finalizers(row: &Row, object: &mut Object, options: &DeleteOptions) {
+    let has = |name: &str| object.finalizers().any(|it| it == name);
+    let (orphan, foreground) = match (options.orphan_dependents, options.propagation_policy) {
+        (Some(orphan), _) => (orphan, false),
+        (None, Some(PropagationPolicy::Orphan)) => (true, false),
+        (None, Some(PropagationPolicy::Foreground)) => (false, true),
+        (None, Some(PropagationPolicy::Background)) => (false, false),
+        (None, None) if has(ORPHAN) => (true, false),
+        (None, None) if has(FOREGROUND) => (false, true),
+        (None, None) => match row.strategy().default_propagation() {
+            Propagation::Orphan => (true, false),
+            Propagation::Foreground => (false, true),
+            Propagation::Background => (false, false),
+        },
+    };
+    if has(ORPHAN) == orphan && has(FOREGROUND) == foreground {
+        return;
+    }
+    let kept = object.finalizers().filter(|it| *it != ORPHAN && *it != FOREGROUND);
+    let mut finalizers: Vec<Value> = kept.map(Value::from).collect();
+    finalizers.extend(orphan.then(|| ORPHAN.into()));
+    finalizers.extend(foreground.then(|| FOREGROUND.into()));
+    let meta = object.metadata_mut();
+    if finalizers.is_empty() {
+        meta.remove("finalizers");
+    } else {
+        meta.insert("finalizers".into(), finalizers.into());
+    }
+}
+
+/// Preconditions (rule A8); their messages name the kind.
+fn check_preconditions(row: &Row, stored: &Stored, options: &DeleteOptions) -> Result<(), Status> {
+    let conflict = |why: String| {
+        let kind = row.info.group_kind();
+        let named = crate::api::resource::GroupResource {
+            group: kind.group,
+            resource: kind.kind,
+        };
+        Err(Status::conflict(&named, stored.key.name(), why))
+    };
+    if let Some(uid) = options.uid.as_deref().filter(|it| **it != *stored.body.uid) {
+        return conflict(format!(
+            "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been \
+             deleted and then recreated",
+            stored.body.uid
+        ));
+    }
+    let revision = stored.revision.to_string();
+    if let Some(version) = options.resource_version.as_deref().filter(|it| **it != revision) {
+        return conflict(format!(
+            "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record \
+             ({revision}). The object might have been modified"
+        ));
+    }
+    Ok(())
+}
+
+fn with_version(mut object: Object, revision: u64) -> Object {
+    object
+        .metadata_mut()
+        .insert("resourceVersion".into(), revision.to_string().into());
+    object
+}
+
+/// A Job's dependents stay unless the client says otherwise, which surprises people (rule B21).
+fn deletion_warnings(row: &Row) -> Vec<String> {
+    match (&*row.info.group, &*row.info.resource) {
+        ("batch", "jobs") => vec![
+            "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove \
+             them or set propagationPolicy=Orphan to suppress this warning"
+                .to_owned(),
+        ],
+        _ => Vec::new(),
+    }
+}

@@ -1,0 +1,251 @@
+//! Events of both groups, which share their storage (rules R7, F7, F8).
+
+use serde_json::{Map, Value};
+
+use super::access::{at, is_empty, number, text};
+use super::plain;
+use super::{labels, names};
+use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::object::Object;
+use crate::registry::strategy::{Context, FieldLabels, Strategy};
+
+const CORE: &str = "v1";
+const EVENTS: &str = "events.k8s.io/v1";
+/// Field names of the core group and what `events.k8s.io` calls them.
+const RENAMED: [(&str, &str); 7] = [
+    ("involvedObject", "regarding"),
+    ("message", "note"),
+    ("source", "deprecatedSource"),
+    ("firstTimestamp", "deprecatedFirstTimestamp"),
+    ("lastTimestamp", "deprecatedLastTimestamp"),
+    ("count", "deprecatedCount"),
+    ("reportingComponent", "reportingController"),
+];
+const NOTE_MAX: usize = 1_024;
+const INSTANCE_MAX: usize = 128;
+
+/// The strategy of Events as one of the groups serves them. They are stored as the core group has them.
+#[derive(Debug)]
+pub(crate) struct Event {
+    /// Whether this is the Event of `events.k8s.io`.
+    pub(crate) is_new: bool,
+}
+
+impl Strategy for Event {
+    fn stored_api_version(&self) -> Option<&'static str> {
+        Some(CORE)
+    }
+
+    fn stored_as(&self) -> Option<(&'static str, &'static str)> {
+        self.is_new.then_some(("", "events"))
+    }
+
+    fn convert(&self, object: &mut Object, api_version: &str) {
+        if object.api_version() == api_version {
+            return;
+        }
+        for (core, new) in RENAMED {
+            let (from, to) = if api_version == EVENTS {
+                (core, new)
+            } else {
+                (new, core)
+            };
+            if let Some(value) = object.remove(from) {
+                object.insert(to.to_owned(), value);
+            }
+        }
+        // What one version always writes the other leaves out when it is zero; encoding adds it again.
+        object.retain(|key, value| !(value.is_null() || (value == "" && key.starts_with("reporting"))));
+        object.insert("apiVersion".into(), api_version.into());
+    }
+
+    fn validate(&self, object: &Object, errors: &mut FieldErrors) {
+        validate_namespace(object, errors);
+        let has_time = at(object, "eventTime").is_some();
+        if has_time {
+            self.validate_reporting(object, errors);
+        }
+        if !self.is_new {
+            return;
+        }
+        if !has_time {
+            errors.required(FieldPath::new("eventTime"), "");
+        }
+        validate_series(object, errors);
+        let event_type = text(object, "type");
+        if !matches!(event_type, "Normal" | "Warning") {
+            errors.invalid(FieldPath::new("type"), "", format!("has invalid value: {event_type}"));
+        }
+        let is_zero = |field| is_empty(object, field) || number(object, field) == Some(0);
+        for field in ["firstTimestamp", "lastTimestamp", "count", "source"] {
+            if !is_zero(field) {
+                errors.invalid(FieldPath::new(field), "", "needs to be unset");
+            }
+        }
+    }
+
+    fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, _context: &Context<'_>) {
+        if !self.is_new {
+            self.validate(object, errors);
+            return;
+        }
+        for field in [
+            "involvedObject",
+            "reason",
+            "message",
+            "source",
+            "firstTimestamp",
+            "lastTimestamp",
+            "count",
+            "eventTime",
+            "action",
+            "related",
+            "reportingComponent",
+            "reportingInstance",
+            "type",
+        ] {
+            if object.get(field) != old.get(field) {
+                let value = object.get(field).cloned().unwrap_or_default();
+                errors.invalid(FieldPath::new(field), value, "field is immutable");
+            }
+        }
+        validate_series(object, errors);
+    }
+
+    fn validate_name(&self, name: &str, is_prefix: bool) -> Vec<String> {
+        if self.is_new {
+            names::dns1123_subdomain(name, is_prefix)
+        } else {
+            names::path_segment(name, is_prefix)
+        }
+    }
+
+    fn allows_create_on_update(&self) -> bool {
+        true
+    }
+
+    fn field_labels(&self) -> FieldLabels {
+        plain::field_labels(if self.is_new { &NEW_LABELS } else { &CORE_LABELS }, true)
+    }
+
+    fn field_values(&self, object: &Object) -> Vec<(&'static str, String)> {
+        let labels: &[&'static str] = if self.is_new { &NEW_LABELS } else { &CORE_LABELS };
+        labels
+            .iter()
+            .map(|label| (*label, field_value(object, label)))
+            .collect()
+    }
+}
+
+const CORE_LABELS: [&str; 11] = [
+    "involvedObject.kind",
+    "involvedObject.namespace",
+    "involvedObject.name",
+    "involvedObject.uid",
+    "involvedObject.apiVersion",
+    "involvedObject.resourceVersion",
+    "involvedObject.fieldPath",
+    "reason",
+    "reportingComponent",
+    "source",
+    "type",
+];
+const NEW_LABELS: [&str; 10] = [
+    "regarding.kind",
+    "regarding.namespace",
+    "regarding.name",
+    "regarding.uid",
+    "regarding.apiVersion",
+    "regarding.resourceVersion",
+    "regarding.fieldPath",
+    "reason",
+    "reportingController",
+    "type",
+];
+
+/// The value of a label of either group, read from the stored form.
+fn field_value(object: &Object, label: &str) -> String {
+    let reporter = text(object, "reportingComponent");
+    let value = match label {
+        "source" => {
+            let component = text(object, "source.component");
+            if component.is_empty() { reporter } else { component }
+        }
+        "reportingController" => reporter,
+        _ => match label.strip_prefix("regarding.") {
+            Some(field) => at(object, "involvedObject")
+                .and_then(|it| it.get(field)?.as_str())
+                .unwrap_or_default(),
+            None => text(object, label),
+        },
+    };
+    value.to_owned()
+}
+
+impl Event {
+    /// What an Event of the newer sort says of its reporter.
+    fn validate_reporting(&self, object: &Object, errors: &mut FieldErrors) {
+        let controller = if self.is_new {
+            "reportingController"
+        } else {
+            "reportingComponent"
+        };
+        let reporter = text(object, "reportingComponent");
+        if reporter.is_empty() {
+            errors.required(FieldPath::new(controller), "");
+        }
+        labels::validate_key(reporter, &FieldPath::new(controller), errors);
+        let instance = text(object, "reportingInstance");
+        if instance.is_empty() {
+            errors.required(FieldPath::new("reportingInstance"), "");
+        }
+        for (field, max) in [
+            ("reportingInstance", INSTANCE_MAX),
+            ("action", INSTANCE_MAX),
+            ("reason", INSTANCE_MAX),
+        ] {
+            let value = text(object, field);
+            if value.is_empty() && field != "reportingInstance" {
+                errors.required(FieldPath::new(field), "");
+            }
+            if value.len() > max {
+                let text = format!("can have at most {max} characters");
+                errors.invalid(FieldPath::new(field), "", text);
+            }
+        }
+        if text(object, "message").len() > NOTE_MAX {
+            let text = format!("can have at most {NOTE_MAX} characters");
+            errors.invalid(FieldPath::new("message"), "", text);
+        }
+    }
+}
+
+/// An Event lives in the namespace of its object, or in `default`.
+fn validate_namespace(object: &Object, errors: &mut FieldErrors) {
+    let involved = text(object, "involvedObject.namespace");
+    let fits = match object.namespace() {
+        "" | "default" if involved.is_empty() => true,
+        namespace => namespace == involved,
+    };
+    if !fits {
+        let path = FieldPath::new("involvedObject.namespace");
+        errors.invalid(path, involved, "does not match event.namespace");
+    }
+}
+
+fn validate_series(object: &Object, errors: &mut FieldErrors) {
+    let Some(series) = at(object, "series").and_then(Value::as_object) else {
+        return;
+    };
+    let count = number(series, "count").unwrap_or(0);
+    if count < 2 {
+        errors.invalid(FieldPath::new("series.count"), "", "should be at least 2");
+    }
+    if is_missing(series, "lastObservedTime") {
+        errors.required(FieldPath::new("series.lastObservedTime"), "");
+    }
+}
+
+fn is_missing(map: &Map<String, Value>, field: &str) -> bool {
+    map.get(field).is_none_or(Value::is_null)
+}

@@ -1,0 +1,350 @@
+//! The two versions of HorizontalPodAutoscaler: what `v1` has no fields for lies in annotations.
+
+use serde_json::{Map, Value, json};
+
+use super::super::access::{at, ensure_object, list, objects, text};
+use super::{V1, V2, cpu_metric};
+use crate::api::object::Object;
+
+const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
+const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
+const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
+const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
+
+/// How a source of metrics is written: its field, and the names `v1` has for paths of `v2`, in `v1`'s order. The first
+/// list is of targets, the second of current values.
+struct Source {
+    field: &'static str,
+    spec: &'static [(&'static str, &'static str)],
+    status: &'static [(&'static str, &'static str)],
+}
+
+const SOURCES: [Source; 5] = [
+    Source {
+        field: "object",
+        spec: &[
+            ("target", "describedObject"),
+            ("metricName", "metric.name"),
+            ("targetValue", "target.value"),
+            ("selector", "metric.selector"),
+            ("averageValue", "target.averageValue"),
+        ],
+        status: &[
+            ("target", "describedObject"),
+            ("metricName", "metric.name"),
+            ("currentValue", "current.value"),
+            ("selector", "metric.selector"),
+            ("averageValue", "current.averageValue"),
+        ],
+    },
+    Source {
+        field: "pods",
+        spec: &[
+            ("metricName", "metric.name"),
+            ("targetAverageValue", "target.averageValue"),
+            ("selector", "metric.selector"),
+        ],
+        status: &[
+            ("metricName", "metric.name"),
+            ("currentAverageValue", "current.averageValue"),
+            ("selector", "metric.selector"),
+        ],
+    },
+    Source {
+        field: "resource",
+        spec: &[
+            ("name", "name"),
+            ("targetAverageUtilization", "target.averageUtilization"),
+            ("targetAverageValue", "target.averageValue"),
+        ],
+        status: &[
+            ("name", "name"),
+            ("currentAverageUtilization", "current.averageUtilization"),
+            ("currentAverageValue", "current.averageValue"),
+        ],
+    },
+    Source {
+        field: "containerResource",
+        spec: &[
+            ("name", "name"),
+            ("targetAverageUtilization", "target.averageUtilization"),
+            ("targetAverageValue", "target.averageValue"),
+            ("container", "container"),
+        ],
+        status: &[
+            ("name", "name"),
+            ("currentAverageUtilization", "current.averageUtilization"),
+            ("currentAverageValue", "current.averageValue"),
+            ("container", "container"),
+        ],
+    },
+    Source {
+        field: "external",
+        spec: &[
+            ("metricName", "metric.name"),
+            ("metricSelector", "metric.selector"),
+            ("targetValue", "target.value"),
+            ("targetAverageValue", "target.averageValue"),
+        ],
+        status: &[
+            ("metricName", "metric.name"),
+            ("metricSelector", "metric.selector"),
+            ("currentValue", "current.value"),
+            ("currentAverageValue", "current.averageValue"),
+        ],
+    },
+];
+
+/// Names of a behavior's fields in the annotation, which holds the server's own type.
+const RULE_FIELDS: [(&str, &str); 4] = [
+    ("StabilizationWindowSeconds", "stabilizationWindowSeconds"),
+    ("SelectPolicy", "selectPolicy"),
+    ("Policies", "policies"),
+    ("Tolerance", "tolerance"),
+];
+const POLICY_FIELDS: [(&str, &str); 3] = [("Type", "type"), ("Value", "value"), ("PeriodSeconds", "periodSeconds")];
+
+/// Rewrites `autoscaling/v2` as `autoscaling/v1`.
+pub(super) fn to_v1(object: &mut Object) {
+    let mut annotations: Vec<(&str, String)> = Vec::new();
+    let is_cpu = |metric: &Map<String, Value>| {
+        text(metric, "resource.name") == "cpu" && at(metric, "resource.target.averageUtilization").is_some()
+    };
+    let metrics = objects(object, "spec.metrics").map(|(_, metric)| metric);
+    let (cpu, others): (Vec<_>, Vec<_>) = metrics.partition(|metric| is_cpu(metric));
+    let percentage = cpu
+        .first()
+        .and_then(|metric| at(metric, "resource.target.averageUtilization"))
+        .cloned();
+    if !others.is_empty() {
+        let printed = others
+            .into_iter()
+            .map(|metric| print_metric(metric, |source| source.spec));
+        annotations.push((METRICS, print_list(printed)));
+    }
+    if let Some(behavior) = at(object, "spec.behavior").and_then(Value::as_object) {
+        annotations.push((BEHAVIOR, print_behavior(behavior)));
+    }
+    let current: Vec<_> = objects(object, "status.currentMetrics").map(|(_, it)| it).collect();
+    let current_cpu = current
+        .iter()
+        .filter(|metric| text(metric, "resource.name") == "cpu")
+        .find_map(|metric| at(metric, "resource.current.averageUtilization"))
+        .cloned();
+    if !current.is_empty() {
+        let printed = current
+            .into_iter()
+            .map(|metric| print_metric(metric, |source| source.status));
+        annotations.push((CURRENT_METRICS, print_list(printed)));
+    }
+    let conditions = list(object, "status.conditions");
+    if !conditions.is_empty() {
+        let fields = ["type", "status", "lastTransitionTime", "reason", "message"];
+        let printed = objects(object, "status.conditions").map(|(_, condition)| {
+            print_fields(fields.map(|field| (field, at(condition, field).map(Value::to_string))))
+        });
+        annotations.push((CONDITIONS, print_list(printed)));
+    }
+    let spec = ensure_object(object, "spec");
+    spec.remove("metrics");
+    spec.remove("behavior");
+    if let Some(percentage) = percentage {
+        spec.insert("targetCPUUtilizationPercentage".into(), percentage);
+    }
+    if let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) {
+        status.remove("currentMetrics");
+        status.remove("conditions");
+        if let Some(percentage) = current_cpu {
+            status.insert("currentCPUUtilizationPercentage".into(), percentage);
+        }
+    }
+    if !annotations.is_empty() {
+        let map = ensure_object(object.metadata_mut(), "annotations");
+        map.extend(
+            annotations
+                .into_iter()
+                .map(|(key, value)| (key.to_owned(), value.into())),
+        );
+    }
+    object.insert("apiVersion".into(), V1.into());
+}
+
+/// Rewrites `autoscaling/v1` as `autoscaling/v2`. Annotations that cannot be read are dropped.
+pub(super) fn to_v2(object: &mut Object) {
+    let [metrics, behavior, current, conditions] =
+        [METRICS, BEHAVIOR, CURRENT_METRICS, CONDITIONS].map(|key| take_annotation(object, key));
+    let spec = ensure_object(object, "spec");
+    let mut all: Vec<Value> = read_metrics(metrics, |source| source.spec);
+    if let Some(percentage) = spec.remove("targetCPUUtilizationPercentage").filter(|it| !it.is_null()) {
+        all.push(cpu_metric(percentage));
+    }
+    if !all.is_empty() {
+        spec.insert("metrics".into(), all.into());
+    }
+    if let Some(Value::Object(behavior)) = behavior {
+        spec.insert("behavior".into(), read_behavior(&behavior));
+    }
+    let mut all: Vec<Value> = read_metrics(current, |source| source.status);
+    if let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) {
+        let percentage = status
+            .remove("currentCPUUtilizationPercentage")
+            .filter(|it| !it.is_null());
+        if let (Some(percentage), true) = (percentage, all.is_empty()) {
+            let current = json!({"averageUtilization": percentage});
+            all.push(json!({"type": "Resource", "resource": {"name": "cpu", "current": current}}));
+        }
+        if !all.is_empty() {
+            status.insert("currentMetrics".into(), all.into());
+        }
+        if let Some(conditions) = conditions {
+            status.insert("conditions".into(), conditions);
+        }
+    }
+    object.insert("apiVersion".into(), V2.into());
+}
+
+fn take_annotation(object: &mut Object, key: &str) -> Option<Value> {
+    let annotations = object.metadata()?.get("annotations")?.as_object()?;
+    if !annotations.contains_key(key) {
+        return None;
+    }
+    let annotations = ensure_object(object.metadata_mut(), "annotations");
+    let text = annotations.remove(key);
+    if annotations.is_empty() {
+        object.metadata_mut().remove("annotations");
+    }
+    serde_json::from_str(text.as_ref().and_then(Value::as_str)?).ok()
+}
+
+type Names = &'static [(&'static str, &'static str)];
+
+fn print_metric(metric: &Map<String, Value>, names: fn(&Source) -> Names) -> String {
+    let mut fields = vec![("type", at(metric, "type").map(Value::to_string))];
+    for source in &SOURCES {
+        if let Some(value) = at(metric, source.field).and_then(Value::as_object) {
+            let value = names(source)
+                .iter()
+                .map(|(name, path)| (*name, at(value, path).map(|value| print_value(name, value))));
+            fields.push((source.field, Some(print_fields(value))));
+        }
+    }
+    print_fields(fields)
+}
+
+/// A value, with the fields of a reference in the order of its type.
+fn print_value(name: &str, value: &Value) -> String {
+    match value.as_object() {
+        Some(reference) if name == "target" => {
+            print_fields(["kind", "name", "apiVersion"].map(|it| (it, at(reference, it).map(Value::to_string))))
+        }
+        _ => value.to_string(),
+    }
+}
+
+fn read_metrics(metrics: Option<Value>, names: fn(&Source) -> Names) -> Vec<Value> {
+    let Some(Value::Array(metrics)) = metrics else {
+        return Vec::new();
+    };
+    let metrics = metrics.iter().filter_map(Value::as_object);
+    metrics.map(|metric| read_metric(metric, names)).collect()
+}
+
+fn read_metric(metric: &Map<String, Value>, names: fn(&Source) -> Names) -> Value {
+    let mut read = Map::new();
+    read.insert("type".into(), text(metric, "type").into());
+    for source in &SOURCES {
+        let Some(value) = at(metric, source.field).and_then(Value::as_object) else {
+            continue;
+        };
+        let mut fields = Map::new();
+        for (name, path) in names(source) {
+            let Some(value) = at(value, name) else {
+                continue;
+            };
+            match path.split_once('.') {
+                None => {
+                    fields.insert((*path).to_owned(), value.clone());
+                }
+                Some((parent, field)) => {
+                    let parent = ensure_object(&mut fields, parent);
+                    parent.insert(field.to_owned(), value.clone());
+                }
+            }
+        }
+        if let Some(target) = fields.get_mut("target").and_then(Value::as_object_mut) {
+            let target_type = ["averageUtilization", "averageValue"]
+                .iter()
+                .position(|field| target.contains_key(*field));
+            let target_type = match target_type {
+                Some(0) => "Utilization",
+                Some(_) => "AverageValue",
+                None => "Value",
+            };
+            target.insert("type".into(), target_type.into());
+        }
+        read.insert(source.field.to_owned(), fields.into());
+    }
+    Value::Object(read)
+}
+
+fn print_behavior(behavior: &Map<String, Value>) -> String {
+    let rules = [("ScaleUp", "scaleUp"), ("ScaleDown", "scaleDown")];
+    print_fields(rules.map(|(name, field)| {
+        let rule = at(behavior, field).and_then(Value::as_object);
+        let printed = rule.map_or_else(|| "null".to_owned(), print_rule);
+        (name, Some(printed))
+    }))
+}
+
+fn print_rule(rule: &Map<String, Value>) -> String {
+    print_fields(RULE_FIELDS.map(|(name, field)| {
+        let printed = if field == "policies" {
+            print_list(objects(rule, field).map(|(_, policy)| {
+                print_fields(POLICY_FIELDS.map(|(name, field)| (name, at(policy, field).map(Value::to_string))))
+            }))
+        } else {
+            at(rule, field).map_or_else(|| "null".to_owned(), Value::to_string)
+        };
+        (name, Some(printed))
+    }))
+}
+
+fn read_behavior(behavior: &Map<String, Value>) -> Value {
+    let mut read = Map::new();
+    for (name, field) in [("ScaleUp", "scaleUp"), ("ScaleDown", "scaleDown")] {
+        let Some(rule) = at(behavior, name).and_then(Value::as_object) else {
+            continue;
+        };
+        let mut fields = renamed(rule, &RULE_FIELDS);
+        if let Some(Value::Array(policies)) = fields.get_mut("policies") {
+            for policy in policies {
+                if let Some(fields) = policy.as_object() {
+                    *policy = renamed(fields, &POLICY_FIELDS).into();
+                }
+            }
+        }
+        read.insert(field.to_owned(), fields.into());
+    }
+    Value::Object(read)
+}
+
+fn renamed(map: &Map<String, Value>, names: &[(&str, &str)]) -> Map<String, Value> {
+    let fields = names
+        .iter()
+        .filter_map(|(from, to)| Some(((*to).to_owned(), at(map, from)?.clone())));
+    fields.collect()
+}
+
+/// An object with its fields in this order; those without a value are left out.
+fn print_fields<'a>(fields: impl IntoIterator<Item = (&'a str, Option<String>)>) -> String {
+    let fields = fields.into_iter();
+    let fields: Vec<String> = fields
+        .filter_map(|(name, value)| Some(format!("\"{name}\":{}", value?)))
+        .collect();
+    format!("{{{}}}", fields.join(","))
+}
+
+fn print_list(items: impl Iterator<Item = String>) -> String {
+    let items: Vec<String> = items.collect();
+    format!("[{}]", items.join(","))
+}

@@ -1,0 +1,100 @@
+//! HorizontalPodAutoscalers, stored as `autoscaling/v2` has them.
+
+mod conversion;
+mod validation;
+
+use serde_json::{Map, Value, json};
+
+use super::access::{default_to, ensure_object, is_empty, object_mut, restore};
+use crate::api::field::FieldErrors;
+use crate::api::object::Object;
+use crate::registry::strategy::{Context, Strategy};
+
+const V1: &str = "autoscaling/v1";
+const V2: &str = "autoscaling/v2";
+
+/// The strategy of HorizontalPodAutoscalers.
+#[derive(Debug)]
+pub(crate) struct HorizontalPodAutoscaler;
+
+impl Strategy for HorizontalPodAutoscaler {
+    fn default(&self, object: &mut Object) {
+        let is_v1 = object.api_version() == V1;
+        let spec = ensure_object(object, "spec");
+        default_to(spec, "minReplicas", 1);
+        if !is_v1 {
+            default_v2(spec);
+        }
+    }
+
+    fn stored_api_version(&self) -> Option<&'static str> {
+        Some(V2)
+    }
+
+    fn convert(&self, object: &mut Object, api_version: &str) {
+        match (object.api_version(), api_version) {
+            (V1, V2) => {
+                conversion::to_v2(object);
+                default_v2(ensure_object(object, "spec"));
+            }
+            (V2, V1) => conversion::to_v1(object),
+            _ => {}
+        }
+    }
+
+    fn status_write_changes_labels(&self) -> bool {
+        true
+    }
+
+    fn validate(&self, object: &Object, errors: &mut FieldErrors) {
+        validation::validate(object, None, errors);
+    }
+
+    fn prepare_for_update(&self, object: &mut Object, old: &Object, context: &Context<'_>) {
+        if context.subresource == "status" {
+            restore(object, old, "spec");
+        }
+    }
+
+    fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, context: &Context<'_>) {
+        if context.subresource.is_empty() {
+            validation::validate(object, Some(old), errors);
+        } else {
+            validation::validate_status(object, errors);
+        }
+    }
+}
+
+fn default_v2(spec: &mut Map<String, Value>) {
+    if is_empty(spec, "metrics") {
+        spec.insert("metrics".into(), json!([cpu_metric(json!(80))]));
+    }
+    let Some(behavior) = object_mut(spec, "behavior") else {
+        return;
+    };
+    let up = ensure_object(behavior, "scaleUp");
+    default_to(up, "stabilizationWindowSeconds", 0);
+    default_to(up, "selectPolicy", "Max");
+    if is_empty(up, "policies") {
+        let policies = json!([
+            {"type": "Pods", "value": 4, "periodSeconds": 15},
+            {"type": "Percent", "value": 100, "periodSeconds": 15},
+        ]);
+        up.insert("policies".into(), policies);
+    }
+    let down = ensure_object(behavior, "scaleDown");
+    default_to(down, "selectPolicy", "Max");
+    if is_empty(down, "policies") {
+        let policies = json!([{"type": "Percent", "value": 100, "periodSeconds": 15}]);
+        down.insert("policies".into(), policies);
+    }
+}
+
+/// The metric of the older version's `targetCPUUtilizationPercentage`.
+fn cpu_metric(percentage: Value) -> Value {
+    let target = json!({"type": "Utilization", "averageUtilization": percentage});
+    json!({"type": "Resource", "resource": {"name": "cpu", "target": target}})
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,129 @@
+//! IP addresses, address ranges and ports, as several kinds hold them.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use serde_json::Value;
+
+use super::names;
+use crate::api::field::{FieldErrors, FieldPath};
+
+const NOT_AN_ADDRESS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+
+/// The address, or an error.
+pub(crate) fn validate_ip(value: &str, path: impl Fn() -> FieldPath, errors: &mut FieldErrors) -> Option<IpAddr> {
+    let parsed = value.parse().ok();
+    if parsed.is_none() {
+        errors.invalid(path(), value, NOT_AN_ADDRESS);
+    }
+    parsed
+}
+
+/// Checks that an address is one that endpoints may have.
+pub(crate) fn validate_ordinary_ip(address: IpAddr, value: &str, path: &FieldPath, errors: &mut FieldErrors) {
+    let (link_local, link_local_multicast) = match address {
+        IpAddr::V4(it) => (it.is_link_local(), it.octets()[..3] == [224, 0, 0]),
+        IpAddr::V6(it) => (it.is_unicast_link_local(), it.segments()[0] & 0xff0f == 0xff02),
+    };
+    for (is_special, text) in [
+        (address.is_unspecified(), "may not be unspecified (0.0.0.0 or ::)"),
+        (
+            address.is_loopback(),
+            "may not be in the loopback range (127.0.0.0/8, ::1/128)",
+        ),
+        (
+            link_local,
+            "may not be in the link-local range (169.254.0.0/16, fe80::/10)",
+        ),
+        (
+            link_local_multicast,
+            "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)",
+        ),
+    ] {
+        if is_special {
+            errors.invalid(path.clone(), value, text);
+        }
+    }
+}
+
+/// A range of addresses: its first address and the length of its prefix.
+pub(crate) fn parse_cidr(value: &str) -> Option<(IpAddr, u32)> {
+    let (address, length) = value.split_once('/')?;
+    let address: IpAddr = address.parse().ok()?;
+    let max = if address.is_ipv4() { 32 } else { 128 };
+    let is_decimal = length.bytes().all(|b| b.is_ascii_digit()) && (length == "0" || !length.starts_with('0'));
+    let length: u32 = length.parse().ok().filter(|&it| is_decimal && it <= max)?;
+    Some((address, length))
+}
+
+/// The range, or an error.
+pub(crate) fn validate_cidr(value: &str, path: &FieldPath, errors: &mut FieldErrors) -> Option<(IpAddr, u32)> {
+    let Some((address, length)) = parse_cidr(value) else {
+        let text = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
+        errors.invalid(path.clone(), value, text);
+        return None;
+    };
+    if masked(address, length) != address {
+        errors.invalid(path.clone(), value, "must not have bits set beyond the prefix length");
+        return None;
+    }
+    Some((address, length))
+}
+
+/// The first address of the range that `address` is in.
+pub(crate) fn masked(address: IpAddr, length: u32) -> IpAddr {
+    match address {
+        IpAddr::V4(it) => {
+            let mask = u32::MAX.checked_shl(32_u32.saturating_sub(length)).unwrap_or(0);
+            IpAddr::V4(Ipv4Addr::from_bits(it.to_bits() & mask))
+        }
+        IpAddr::V6(it) => {
+            let mask = u128::MAX.checked_shl(128_u32.saturating_sub(length)).unwrap_or(0);
+            IpAddr::V6(Ipv6Addr::from_bits(it.to_bits() & mask))
+        }
+    }
+}
+
+/// Checks a port given as a number or as a name.
+pub(crate) fn validate_port(port: Option<&Value>, path: &FieldPath, errors: &mut FieldErrors) {
+    match port {
+        Some(Value::String(name)) => {
+            for text in names::port_name(name) {
+                errors.invalid(path.clone(), name.as_str(), text);
+            }
+        }
+        number => validate_port_number(number.and_then(Value::as_i64).unwrap_or(0), path, errors),
+    }
+}
+
+/// Checks the number of a port.
+pub(crate) fn validate_port_number(port: i64, path: &FieldPath, errors: &mut FieldErrors) {
+    if let Some(text) = names::port_number(port) {
+        errors.invalid(path.clone(), port, text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("10.9.8.0/24", None)]
+    #[case("::/0", None)]
+    #[case("10.9.8.1/24", Some("must not have bits set beyond the prefix length"))]
+    #[case("10.9.8.0", Some("must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"))]
+    #[case(
+        "10.9.8.0/33",
+        Some("must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)")
+    )]
+    #[case(
+        "10.9.8.0/+4",
+        Some("must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)")
+    )]
+    fn ranges(#[case] value: &str, #[case] expected: Option<&str>) {
+        let mut errors = FieldErrors::new();
+        validate_cidr(value, &FieldPath::new("cidr"), &mut errors);
+        assert_eq!(errors.iter().next().map(|error| error.detail.as_str()), expected);
+    }
+}

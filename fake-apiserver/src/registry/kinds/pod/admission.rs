@@ -1,0 +1,147 @@
+//! What the admission plugins that are on by default write into a Pod: tolerations and priority.
+
+use serde_json::{Value, json};
+
+use crate::api::object::Object;
+use crate::registry::kinds::view::{
+    JsonMap, copy_field, default_value, flag, integer, is_set, items, object, object_mut, object_or_empty, text,
+};
+use crate::registry::strategy::Context;
+
+/// Seconds a pod stays on a node that is not ready or not reachable.
+const TOLERATION_SECONDS: i64 = 300;
+
+/// The policy of a pod whose PriorityClass does not say.
+const PREEMPT_LOWER: &str = "PreemptLowerPriority";
+
+/// The priority a pod gets, and how it may preempt others.
+struct Priority {
+    class: Option<String>,
+    value: i64,
+    preemption: String,
+}
+
+/// Completes a new pod.
+pub(super) fn admit_created(pod: &mut Object, context: &Context<'_>) {
+    let Some(spec) = object_mut(pod, "spec") else {
+        return;
+    };
+    add_tolerations(spec);
+    let Some(priority) = priority_of(spec, context) else {
+        return;
+    };
+    if let Some(class) = priority.class {
+        spec.insert("priorityClassName".to_owned(), Value::String(class));
+    }
+    default_value(spec, "priority", || Value::from(priority.value));
+    default_value(spec, "preemptionPolicy", || Value::String(priority.preemption));
+}
+
+/// Restores on update what the client may leave out since it did not write it.
+pub(super) fn admit_updated(pod: &mut Object, old: &Object) {
+    let old_spec = object_or_empty(old, "spec");
+    let Some(spec) = object_mut(pod, "spec") else {
+        return;
+    };
+    for field in ["priority", "preemptionPolicy"] {
+        if !is_set(spec, field) {
+            copy_field(old_spec, spec, field);
+        }
+    }
+    add_tolerations(spec);
+}
+
+/// Why a pod with this priority is refused, if so.
+pub(super) fn refusal(pod: &Object, context: &Context<'_>) -> Option<String> {
+    let spec = object(pod, "spec")?;
+    let Some(priority) = priority_of(spec, context) else {
+        let class = text(spec, "priorityClassName");
+        return Some(format!("no PriorityClass with name {class} was found"));
+    };
+    if let Some(given) = integer(spec, "priority").filter(|given| *given != priority.value) {
+        return Some(format!(
+            "the integer value of priority ({given}) must not be provided in pod spec; priority admission controller \
+             computed {} from the given PriorityClass name",
+            priority.value
+        ));
+    }
+    let given = text(spec, "preemptionPolicy");
+    if !given.is_empty() && given != priority.preemption {
+        return Some(format!(
+            "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; priority admission \
+             controller computed {} from the given PriorityClass name",
+            priority.preemption
+        ));
+    }
+    None
+}
+
+/// The priority by the pod's class, or by the default class; `None` where the class is missing.
+fn priority_of(spec: &JsonMap, context: &Context<'_>) -> Option<Priority> {
+    let name = text(spec, "priorityClassName");
+    let system = match name {
+        "system-cluster-critical" => Some(2_000_000_000),
+        "system-node-critical" => Some(2_000_001_000),
+        _ => None,
+    };
+    let classes = (context.stored)("scheduling.k8s.io", "priorityclasses");
+    let value = |class: &Object| integer(class, "value").unwrap_or(0);
+    let found = if name.is_empty() {
+        classes
+            .iter()
+            .filter(|class| flag(class, "globalDefault") == Some(true))
+            .min_by_key(|class| value(class))
+    } else {
+        classes.iter().find(|class| class.name() == name)
+    };
+    let preemption = |class: &Object| match text(class, "preemptionPolicy") {
+        "" => PREEMPT_LOWER.to_owned(),
+        policy => policy.to_owned(),
+    };
+    match (found, system) {
+        (Some(class), _) => Some(Priority {
+            class: Some(class.name().to_owned()),
+            value: value(class),
+            preemption: preemption(class),
+        }),
+        (None, Some(value)) => Some(Priority {
+            class: Some(name.to_owned()),
+            value,
+            preemption: PREEMPT_LOWER.to_owned(),
+        }),
+        (None, None) if name.is_empty() => Some(Priority {
+            class: None,
+            value: 0,
+            preemption: PREEMPT_LOWER.to_owned(),
+        }),
+        (None, None) => None,
+    }
+}
+
+fn add_tolerations(spec: &mut JsonMap) {
+    let missing: Vec<Value> = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"]
+        .into_iter()
+        .filter(|taint| {
+            !items(spec, "tolerations").any(|(_, toleration)| {
+                let key = text(toleration, "key");
+                let effect = text(toleration, "effect");
+                (key.is_empty() || key == *taint) && (effect.is_empty() || effect == "NoExecute")
+            })
+        })
+        .map(|taint| {
+            json!({
+                "key": taint,
+                "operator": "Exists",
+                "effect": "NoExecute",
+                "tolerationSeconds": TOLERATION_SECONDS,
+            })
+        })
+        .collect();
+    if missing.is_empty() {
+        return;
+    }
+    default_value(spec, "tolerations", || Value::Array(Vec::new()));
+    if let Some(tolerations) = spec.get_mut("tolerations").and_then(Value::as_array_mut) {
+        tolerations.extend(missing);
+    }
+}

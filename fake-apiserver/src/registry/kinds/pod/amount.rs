@@ -1,0 +1,18 @@
+//! Quantities as validation wants them: what is none reads as absent.
+
+use crate::registry::quantity::Quantity;
+
+/// Reads a quantity.
+pub(super) fn read(text: &str) -> Option<Quantity> {
+    Quantity::parse(text).ok()
+}
+
+/// Whether it counts whole things, to a thousandth.
+pub(super) fn is_whole(amount: &Quantity) -> bool {
+    amount.milli_value() % 1000 == 0
+}
+
+/// Whether it is some number of times a positive whole `unit`.
+pub(super) fn is_multiple(amount: &Quantity, unit: &Quantity) -> bool {
+    unit.signum() > 0 && is_whole(unit) && amount.value() % unit.value() == 0
+}

@@ -1,0 +1,133 @@
+//! Image references, as far as the default pull policy needs them: does one name the tag `latest`?
+
+/// The pull policy of an image nobody chose one for: `Always` for `latest` and for no tag at all.
+pub(crate) fn default_pull_policy(image: &str) -> &'static str {
+    if names_latest(image) { "Always" } else { "IfNotPresent" }
+}
+
+/// Whether the reference is well formed and its tag is `latest`, said or implied.
+fn names_latest(image: &str) -> bool {
+    let (name, digest) = match image.split_once('@') {
+        Some((name, digest)) => (name, Some(digest)),
+        None => (image, None),
+    };
+    if digest.is_some_and(|digest| !is_digest(digest)) {
+        return false;
+    }
+    let path_start = name.rfind('/').map_or(0, |slash| slash + 1);
+    let (repository, tag) = match name[path_start..].split_once(':') {
+        Some((last, tag)) => (&name[..path_start + last.len()], Some(tag)),
+        None => (name, None),
+    };
+    if !is_repository(repository) || (digest.is_none() && tag.is_none() && is_identifier(repository)) {
+        return false;
+    }
+    match tag {
+        Some(tag) => tag == "latest",
+        None => digest.is_none(),
+    }
+}
+
+/// 64 hexadecimal digits: an image's id, which no name may look like.
+fn is_identifier(text: &str) -> bool {
+    text.len() == 64
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+}
+
+/// Digests of other algorithms than these are refused.
+fn is_digest(text: &str) -> bool {
+    let Some((algorithm, hex)) = text.split_once(':') else {
+        return false;
+    };
+    let length = match algorithm {
+        "sha256" => 64,
+        "sha384" => 96,
+        "sha512" => 128,
+        _ => return false,
+    };
+    hex.len() == length
+        && hex
+            .bytes()
+            .all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+}
+
+/// `[domain/]component[/component…]`
+fn is_repository(text: &str) -> bool {
+    let path = match text.split_once('/') {
+        Some((first, rest)) if is_domain_like(first) => {
+            if !is_domain(first) {
+                return false;
+            }
+            rest
+        }
+        _ => text,
+    };
+    text.len() <= 255 && path.split('/').all(is_component)
+}
+
+fn is_domain_like(first: &str) -> bool {
+    first == "localhost" || first.contains(['.', ':']) || first.bytes().any(|byte| byte.is_ascii_uppercase())
+}
+
+fn is_domain(text: &str) -> bool {
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) if !host.ends_with(':') && !text.ends_with(']') => (host, Some(port)),
+        _ => (text, None),
+    };
+    let port_fits = port.is_none_or(|port| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()));
+    if let Some(address) = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        return port_fits && address.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b':');
+    }
+    port_fits
+        && host.split('.').all(|label| {
+            let bytes = label.as_bytes();
+            let ends = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+            ends(bytes.first())
+                && ends(bytes.last())
+                && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
+        })
+}
+
+/// Lower-case words joined by `.`, `_`, `__` or any number of `-`.
+fn is_component(text: &str) -> bool {
+    let word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let bytes = text.as_bytes();
+    let (Some(first), Some(last)) = (bytes.first(), bytes.last()) else {
+        return false;
+    };
+    word(*first)
+        && word(*last)
+        && text
+            .split(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
+            .all(|separator| matches!(separator, "" | "." | "_" | "__") || separator.bytes().all(|byte| byte == b'-'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::default_pull_policy;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case::no_tag("nginx", "Always")]
+    #[case::latest("img:latest", "Always")]
+    #[case::tag("img:1", "IfNotPresent")]
+    #[case::port_is_no_tag("reg.example.com:5000/img", "Always")]
+    #[case::port_and_tag("localhost:5000/a/b:v1", "IfNotPresent")]
+    #[case::digest(
+        "img@sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+        "IfNotPresent"
+    )]
+    #[case::tag_and_digest(
+        "i:latest@sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+        "Always"
+    )]
+    #[case::leading_space(" img", "IfNotPresent")]
+    #[case::upper_case("Img", "IfNotPresent")]
+    #[case::empty("", "IfNotPresent")]
+    #[case::identifier("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "IfNotPresent")]
+    fn t1_pull_policy_follows_the_tag(#[case] image: &str, #[case] policy: &str) {
+        assert_eq!(default_pull_policy(image), policy);
+    }
+}

@@ -1,0 +1,34 @@
+//! Pods: their strategy, and what everything with a pod template shares with them. Knows nothing of workloads.
+
+mod amount;
+pub(crate) mod defaults;
+mod volume_defaults;
+mod image;
+mod pod_resources;
+mod admission;
+mod prepare;
+pub(crate) mod validation;
+mod containers;
+mod env;
+mod mounts;
+mod probes;
+mod resources;
+mod volumes;
+mod projected;
+mod volume_claims;
+mod volume_systems;
+mod security;
+mod windows;
+mod scheduling;
+mod search_domain;
+mod annotations;
+mod update;
+mod status;
+mod print;
+pub(crate) mod warnings;
+mod strategy;
+
+pub(crate) use print::{go_names, go_struct};
+pub(crate) use strategy::PodStrategy;
+pub(crate) use volume_claims::validate_claim_spec;
+pub(crate) use volume_defaults::default_claim_spec;

@@ -1,0 +1,97 @@
+//! Values as field errors print them where the server prints its internal types: under their Go names.
+
+use serde_json::{Map, Value};
+
+/// Field names whose Go form is not the JSON name with a capital.
+const IRREGULAR: [(&str, &str); 14] = [
+    ("apiVersion", "APIVersion"),
+    ("apiGroup", "APIGroup"),
+    ("dnsConfig", "DNSConfig"),
+    ("dnsPolicy", "DNSPolicy"),
+    ("fsGroup", "FSGroup"),
+    ("hostIP", "HostIP"),
+    ("httpGet", "HTTPGet"),
+    ("httpHeaders", "HTTPHeaders"),
+    ("tcpSocket", "TCPSocket"),
+    ("tty", "TTY"),
+    ("os", "OS"),
+    ("grpc", "GRPC"),
+    ("seLinuxOptions", "SELinuxOptions"),
+    ("ttlSecondsAfterFinished", "TTLSecondsAfterFinished"),
+];
+
+/// Maps of users' own keys, which are printed as they are.
+const USER_KEYS: [&str; 7] = [
+    "labels",
+    "annotations",
+    "matchLabels",
+    "nodeSelector",
+    "limits",
+    "requests",
+    "overhead",
+];
+
+/// The value with its field names as Go has them. Selectors and metadata keep theirs, since those types are the same
+/// inside and outside. Fields that are absent stay so; Go would print them as null or zero.
+pub(crate) fn go_names(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => Value::Object(fields.iter().map(|(key, value)| go_field(key, value)).collect()),
+        Value::Array(items) => Value::Array(items.iter().map(go_names).collect()),
+        other => other.clone(),
+    }
+}
+
+fn go_field(key: &str, value: &Value) -> (String, Value) {
+    match key {
+        "metadata" | "labelSelector" | "namespaceSelector" | "selector" => (capital(key), value.clone()),
+        _ if USER_KEYS.contains(&key) => (capital(key), value.clone()),
+        _ => (capital(key), go_names(value)),
+    }
+}
+
+fn capital(key: &str) -> String {
+    if let Some((_, go)) = IRREGULAR.iter().find(|(json, _)| *json == key) {
+        return (*go).to_owned();
+    }
+    let mut characters = key.chars();
+    match characters.next() {
+        Some(first) => first.to_ascii_uppercase().to_string() + characters.as_str(),
+        None => String::new(),
+    }
+}
+
+/// An object of such fields in the order given, absent ones as null: `{"Type":"Blue","RollingUpdate":null}`.
+pub(crate) fn go_struct(map: &Map<String, Value>, fields: &[&str]) -> String {
+    let printed: Vec<String> = fields
+        .iter()
+        .map(|field| {
+            let value = map.get(*field).map_or(Value::Null, go_names);
+            format!("\"{}\":{value}", capital(field))
+        })
+        .collect();
+    format!("{{{}}}", printed.join(","))
+}
+
+/// How two specs differ, a line for each field: what Go's diff says, in fewer words.
+pub(crate) fn difference(kind: &str, old: &Map<String, Value>, new: &Map<String, Value>) -> String {
+    let mut lines = vec![format!("  {kind}{{")];
+    let mut keys: Vec<&String> = old.keys().chain(new.keys()).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    let mut same = 0;
+    for key in keys {
+        if old.get(key) == new.get(key) {
+            same += 1;
+            continue;
+        }
+        for (sign, side) in [("-", old), ("+", new)] {
+            let value = side.get(key).map_or(Value::Null, go_names);
+            lines.push(format!("{sign} \t{}: {value},", capital(key)));
+        }
+    }
+    if same > 0 {
+        lines.push(format!("  \t... // {same} identical fields"));
+    }
+    lines.push("  }\n".to_owned());
+    lines.join("\n")
+}

@@ -1,0 +1,214 @@
+//! Requests and limits: known names, whole numbers where needed, requests within limits.
+
+use super::amount::{is_multiple, is_whole, read};
+use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, FieldPath};
+use crate::registry::kinds::check::{NEGATIVE, optional_label, wrong};
+use crate::registry::kinds::names;
+use crate::registry::kinds::view::{JsonMap, is_set, items, object_or_empty, text};
+
+/// Whose resources they are: names are restricted further for the whole pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// Of one container, or the overhead.
+    Container,
+    /// Of the pod.
+    Pod,
+}
+
+const STANDARD: [&str; 20] = [
+    "cpu",
+    "memory",
+    "ephemeral-storage",
+    "requests.cpu",
+    "requests.memory",
+    "requests.ephemeral-storage",
+    "limits.cpu",
+    "limits.memory",
+    "limits.ephemeral-storage",
+    "pods",
+    "resourcequotas",
+    "services",
+    "replicationcontrollers",
+    "secrets",
+    "configmaps",
+    "persistentvolumeclaims",
+    "storage",
+    "requests.storage",
+    "services.nodeports",
+    "services.loadbalancers",
+];
+
+const WHOLE: [&str; 9] = [
+    "pods",
+    "resourcequotas",
+    "services",
+    "replicationcontrollers",
+    "secrets",
+    "configmaps",
+    "persistentvolumeclaims",
+    "services.nodeports",
+    "services.loadbalancers",
+];
+
+/// Checks `requests`, `limits` and `claims`; `claims` of the pod are the names of its resource claims.
+pub(super) fn validate_resources(
+    resources: &JsonMap,
+    owner: Owner,
+    claims: &[&str],
+    path: &FieldPath,
+    errors: &mut FieldErrors,
+) {
+    let (limits, requests) = (
+        object_or_empty(resources, "limits"),
+        object_or_empty(resources, "requests"),
+    );
+    for (name, value) in limits {
+        let written = value.as_str().unwrap_or_default();
+        validate_entry(name, written, owner, || path.child("limits").key(name), errors);
+        validate_huge_pages(name, written, || path.child("limits").key(name), errors);
+    }
+    for (name, value) in requests {
+        let written = value.as_str().unwrap_or_default();
+        validate_entry(name, written, owner, || path.child("requests").key(name), errors);
+        let overcommits = is_native(name) && !is_huge_pages(name);
+        if is_set(limits, name) {
+            let limit = text(limits, name);
+            let (asked, most) = (read(written), read(limit));
+            if asked != most && !overcommits {
+                let detail = format!("must be equal to {name} limit of {limit}");
+                errors.invalid(path.child("requests"), written, detail);
+            } else if asked > most {
+                let detail = format!("must be less than or equal to {name} limit of {limit}");
+                errors.invalid(path.child("requests"), written, detail);
+            }
+        } else if !overcommits {
+            errors.required(
+                path.child("limits"),
+                "Limit must be set for non overcommitable resources",
+            );
+        }
+        validate_huge_pages(name, written, || path.child("requests").key(name), errors);
+    }
+    let names = || limits.keys().chain(requests.keys());
+    if names().any(|name| is_huge_pages(name)) && !names().any(|name| name == "cpu" || name == "memory") {
+        errors.forbidden(path.clone(), "HugePages require cpu or memory");
+    }
+    validate_claims(resources, claims, path, errors);
+}
+
+fn validate_entry(name: &str, written: &str, owner: Owner, path: impl Fn() -> FieldPath, errors: &mut FieldErrors) {
+    // these two are all that most pods name
+    if name != "cpu" && name != "memory" {
+        validate_name(name, owner, &path, errors);
+    }
+    let Some(amount) = read(written) else {
+        return;
+    };
+    if amount.signum() < 0 {
+        errors.invalid(path(), written, NEGATIVE);
+    }
+    if (WHOLE.contains(&name) || is_extended(name)) && !is_whole(&amount) {
+        errors.invalid(path(), written, "must be an integer");
+    }
+}
+
+fn validate_name(name: &str, owner: Owner, path: &impl Fn() -> FieldPath, errors: &mut FieldErrors) {
+    let texts = names::qualified_name(name);
+    let qualified = texts.is_empty();
+    wrong(texts, name, path, errors);
+    let bare = !name.contains('/');
+    let standard = STANDARD.contains(&name) || is_huge_pages(name) || name.starts_with("requests.hugepages-");
+    if qualified && bare && !standard {
+        errors.invalid(path(), name, "must be a standard resource type or fully qualified");
+    }
+    match owner {
+        Owner::Container if bare => {
+            if name != "ephemeral-storage" && !is_huge_pages(name) {
+                errors.invalid(path(), name, "must be a standard resource for containers");
+            }
+        }
+        Owner::Container => {
+            if !is_native(name) && !is_extended(name) {
+                errors.invalid(path(), name, "doesn't follow extended resource name standard");
+            }
+        }
+        Owner::Pod => {
+            if qualified && (!bare || standard) && !is_huge_pages(name) {
+                errors.not_supported(path(), name, &["cpu", "hugepages-", "memory"]);
+            }
+        }
+    }
+}
+
+fn validate_huge_pages(name: &str, written: &str, path: impl Fn() -> FieldPath, errors: &mut FieldErrors) {
+    let Some(size) = name.strip_prefix("hugepages-") else {
+        return;
+    };
+    let divisible = match (read(size), read(written)) {
+        (Some(size), Some(amount)) => is_multiple(&amount, &size),
+        _ => false,
+    };
+    if !divisible {
+        let detail = format!("{written} is not positive integer multiple of {name}");
+        errors.invalid(path(), written, detail);
+    }
+}
+
+fn is_huge_pages(name: &str) -> bool {
+    name.starts_with("hugepages-")
+}
+
+/// Whether the name is one of Kubernetes' own.
+fn is_native(name: &str) -> bool {
+    !name.contains('/') || name.contains("kubernetes.io/")
+}
+
+/// Whether the name is that of a device or the like, which is counted in whole numbers.
+fn is_extended(name: &str) -> bool {
+    !is_native(name) && !name.starts_with("requests.") && names::is_qualified_name(&format!("requests.{name}"))
+}
+
+fn validate_claims(resources: &JsonMap, known: &[&str], path: &FieldPath, errors: &mut FieldErrors) {
+    let mut seen: Vec<String> = Vec::new();
+    for (index, claim) in items(resources, "claims") {
+        let path = path.child("claims").index(index);
+        let (name, request) = (text(claim, "name"), text(claim, "request"));
+        if name.is_empty() {
+            errors.required(path, "");
+            continue;
+        }
+        if seen.iter().any(|it| it == name) {
+            errors.duplicate(path.clone(), name);
+        } else {
+            optional_label(claim, "request", &path, errors);
+            let key = if request.is_empty() {
+                name.to_owned()
+            } else {
+                format!("{name}/{request}")
+            };
+            if seen.contains(&key) {
+                errors.duplicate(path.clone(), key.as_str());
+            } else if request.is_empty() {
+                let parts = seen
+                    .iter()
+                    .filter(|it| it.split_once('/').is_some_and(|(first, _)| first == name));
+                parts.for_each(|_| errors.duplicate(path.clone(), name));
+            }
+            seen.push(key);
+        }
+        if !known.contains(&name) {
+            let mut sorted = known.to_vec();
+            sorted.sort_unstable();
+            let which = match sorted.is_empty() {
+                true => " which is empty".to_owned(),
+                false => format!(": {}", sorted.join(", ")),
+            };
+            errors.push(FieldError {
+                path,
+                kind: FieldErrorKind::NotFound,
+                value: Some(name.into()),
+                detail: format!("must be one of the names in pod.spec.resourceClaims{which}"),
+            });
+        }
+    }
+}

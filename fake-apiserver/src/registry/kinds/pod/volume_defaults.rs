@@ -1,0 +1,85 @@
+//! The defaults of a pod's volumes.
+
+use serde_json::{Map, Value};
+
+use super::defaults::default_references;
+use super::image::default_pull_policy;
+use crate::registry::kinds::view::{
+    JsonMap, default_number, default_object, default_text, default_value, items_mut, object_made, object_mut, text,
+};
+
+/// The mode of files from Secrets, ConfigMaps and the downward API: 0644.
+const FILE_MODE: i64 = 420;
+
+/// Defaults of one volume; one without a source is an `emptyDir`.
+pub(super) fn default_volume(volume: &mut JsonMap) {
+    if !volume.iter().any(|(key, value)| key != "name" && !value.is_null()) {
+        volume.insert("emptyDir".to_owned(), Value::Object(Map::new()));
+        return;
+    }
+    for source in ["secret", "configMap", "downwardAPI", "projected"] {
+        if let Some(source) = object_mut(volume, source) {
+            default_number(source, "defaultMode", FILE_MODE);
+        }
+    }
+    if let Some(path) = object_mut(volume, "hostPath") {
+        default_value(path, "type", || Value::String(String::new()));
+    }
+    if let Some(downward) = object_mut(volume, "downwardAPI") {
+        items_mut(downward, "items").for_each(default_references);
+    }
+    if let Some(projected) = object_mut(volume, "projected") {
+        items_mut(projected, "sources").for_each(default_projection);
+    }
+    if let Some(image) = object_mut(volume, "image")
+        && text(image, "pullPolicy").is_empty()
+    {
+        let policy = default_pull_policy(text(image, "reference"));
+        default_text(image, "pullPolicy", policy);
+    }
+    if let Some(ephemeral) = object_mut(volume, "ephemeral")
+        && let Some(template) = object_mut(ephemeral, "volumeClaimTemplate")
+    {
+        default_object(template, "metadata");
+        if let Some(claim) = object_made(template, "spec") {
+            default_claim_spec(claim);
+        }
+    }
+    default_storage_systems(volume);
+}
+
+/// Defaults of a PersistentVolumeClaim's spec.
+pub(crate) fn default_claim_spec(claim: &mut JsonMap) {
+    default_object(claim, "resources");
+    default_text(claim, "volumeMode", "Filesystem");
+}
+
+fn default_projection(source: &mut JsonMap) {
+    if let Some(downward) = object_mut(source, "downwardAPI") {
+        items_mut(downward, "items").for_each(default_references);
+    }
+    if let Some(token) = object_mut(source, "serviceAccountToken") {
+        default_number(token, "expirationSeconds", 3600);
+    }
+}
+
+fn default_storage_systems(volume: &mut JsonMap) {
+    if let Some(iscsi) = object_mut(volume, "iscsi") {
+        default_text(iscsi, "iscsiInterface", "default");
+    }
+    if let Some(rbd) = object_mut(volume, "rbd") {
+        default_text(rbd, "pool", "rbd");
+        default_text(rbd, "user", "admin");
+        default_text(rbd, "keyring", "/etc/ceph/keyring");
+    }
+    if let Some(disk) = object_mut(volume, "azureDisk") {
+        default_text(disk, "cachingMode", "ReadWrite");
+        default_text(disk, "fsType", "ext4");
+        default_value(disk, "readOnly", || Value::Bool(false));
+        default_text(disk, "kind", "Shared");
+    }
+    if let Some(scale_io) = object_mut(volume, "scaleIO") {
+        default_text(scale_io, "storageMode", "ThinProvisioned");
+        default_text(scale_io, "fsType", "xfs");
+    }
+}

@@ -1,0 +1,160 @@
+//! Services (rules T4, C8).
+
+mod allocation;
+mod validation;
+
+pub(crate) use validation::validate_protocol;
+
+use serde_json::{Map, Value, json};
+
+use super::access::{at, default_to, ensure_object, list, object_mut, objects_mut, restore, text};
+use super::{names, plain};
+use crate::api::field::FieldErrors;
+use crate::api::object::Object;
+use crate::registry::strategy::{Context, FieldLabels, Strategy};
+
+/// Seconds a client stays with its backend.
+const AFFINITY_SECONDS: i64 = 10_800;
+
+/// The strategy of Services.
+#[derive(Debug)]
+pub(crate) struct Service;
+
+impl Strategy for Service {
+    fn default(&self, object: &mut Object) {
+        default_spec(ensure_object(object, "spec"));
+        for ingress in objects_mut(object, "status.loadBalancer.ingress") {
+            if !text(ingress, "ip").is_empty() {
+                default_to(ingress, "ipMode", "VIP");
+            }
+        }
+    }
+
+    fn allocate(&self, object: &mut Object, old: Option<&Object>, errors: &mut FieldErrors, context: &Context<'_>) {
+        if context.subresource.is_empty() {
+            allocation::allocate(object, old, errors, context);
+        }
+    }
+
+    fn validate(&self, object: &Object, errors: &mut FieldErrors) {
+        validation::validate(object, errors);
+    }
+
+    fn prepare_for_update(&self, object: &mut Object, old: &Object, context: &Context<'_>) {
+        if context.subresource == "status" {
+            restore(object, old, "spec");
+        } else if service_type(object) != "LoadBalancer"
+            && let Some(status) = object_mut(object, "status")
+        {
+            status.insert("loadBalancer".into(), serde_json::json!({}));
+        }
+    }
+
+    fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, context: &Context<'_>) {
+        if context.subresource.is_empty() {
+            validation::validate_update(object, old, errors);
+            validation::validate(object, errors);
+        } else if context.subresource == "status" {
+            validation::validate_status(object, errors);
+        }
+    }
+
+    fn status_write_changes_labels(&self) -> bool {
+        true
+    }
+
+    fn validate_name(&self, name: &str, is_prefix: bool) -> Vec<String> {
+        names::dns1123_label(name, is_prefix)
+    }
+
+    fn revalidates_metadata(&self) -> bool {
+        true
+    }
+
+    fn allows_create_on_update(&self) -> bool {
+        true
+    }
+
+    fn returns_deleted_object(&self) -> bool {
+        true
+    }
+
+    fn field_labels(&self) -> FieldLabels {
+        plain::field_labels(&["spec.clusterIP", "spec.type"], true)
+    }
+
+    fn field_values(&self, object: &Object) -> Vec<(&'static str, String)> {
+        let value = |label: &'static str| (label, text(object, label).to_owned());
+        vec![value("spec.clusterIP"), value("spec.type")]
+    }
+}
+
+fn default_spec(spec: &mut Map<String, Value>) {
+    default_to(spec, "sessionAffinity", "None");
+    match text(spec, "sessionAffinity") {
+        "None" => {
+            spec.remove("sessionAffinityConfig");
+        }
+        "ClientIP" => {
+            let config = ensure_object(spec, "sessionAffinityConfig");
+            default_to(ensure_object(config, "clientIP"), "timeoutSeconds", AFFINITY_SECONDS);
+        }
+        _ => {}
+    }
+    default_to(spec, "type", "ClusterIP");
+    for port in objects_mut(spec, "ports") {
+        default_to(port, "protocol", "TCP");
+        if port
+            .get("targetPort")
+            .is_none_or(|it| it == 0 || it == "" || it.is_null())
+        {
+            let number = port.get("port").cloned().unwrap_or(json!(0));
+            port.insert("targetPort".into(), number);
+        }
+    }
+    if is_externally_accessible(spec) {
+        default_to(spec, "externalTrafficPolicy", "Cluster");
+    }
+    if matches!(text(spec, "type"), "NodePort" | "LoadBalancer" | "ClusterIP") {
+        default_to(spec, "internalTrafficPolicy", "Cluster");
+    }
+    if text(spec, "type") == "LoadBalancer" {
+        default_to(spec, "allocateLoadBalancerNodePorts", true);
+    }
+}
+
+fn service_type(object: &Object) -> &str {
+    text(object, "spec.type")
+}
+
+/// Whether traffic from outside reaches the Service, so that it has a policy for it.
+fn is_externally_accessible(spec: &Map<String, Value>) -> bool {
+    match text(spec, "type") {
+        "LoadBalancer" | "NodePort" => true,
+        "ClusterIP" => !list(spec, "externalIPs").is_empty(),
+        _ => false,
+    }
+}
+
+fn needs_cluster_ip(spec: &Map<String, Value>) -> bool {
+    matches!(text(spec, "type"), "ClusterIP" | "NodePort" | "LoadBalancer")
+}
+
+fn needs_node_port(spec: &Map<String, Value>) -> bool {
+    match text(spec, "type") {
+        "NodePort" => true,
+        "LoadBalancer" => at(spec, "allocateLoadBalancerNodePorts") != Some(&Value::Bool(false)),
+        _ => false,
+    }
+}
+
+fn needs_health_check(spec: &Map<String, Value>) -> bool {
+    text(spec, "type") == "LoadBalancer" && text(spec, "externalTrafficPolicy") == "Local"
+}
+
+fn is_headless(spec: &Map<String, Value>) -> bool {
+    list(spec, "clusterIPs").first().is_some_and(|ip| ip == "None")
+}
+
+#[cfg(test)]
+mod tests;

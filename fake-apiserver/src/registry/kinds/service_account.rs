@@ -1,0 +1,34 @@
+//! ServiceAccounts.
+
+use super::access::objects_mut;
+use crate::api::object::Object;
+use crate::registry::strategy::{Context, Strategy};
+
+/// The strategy of ServiceAccounts.
+#[derive(Debug)]
+pub(crate) struct ServiceAccount;
+
+impl Strategy for ServiceAccount {
+    fn prepare_for_create(&self, object: &mut Object, _context: &Context<'_>) {
+        keep_names(object);
+    }
+
+    fn prepare_for_update(&self, object: &mut Object, _old: &Object, _context: &Context<'_>) {
+        keep_names(object);
+    }
+
+    fn revalidates_metadata(&self) -> bool {
+        true
+    }
+
+    fn returns_deleted_object(&self) -> bool {
+        true
+    }
+}
+
+/// References to Secrets hold a name and nothing else.
+fn keep_names(object: &mut Object) {
+    for secret in objects_mut(object, "secrets") {
+        secret.retain(|field, _| field == "name");
+    }
+}

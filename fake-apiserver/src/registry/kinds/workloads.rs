@@ -1,0 +1,28 @@
+//! Which strategy a resource with pods in it has.
+
+use super::cron_job::CronJobStrategy;
+use super::daemon_set::DaemonSetStrategy;
+use super::deployment::DeploymentStrategy;
+use super::job::JobStrategy;
+use super::pod::PodStrategy;
+use super::pod_template::{ControllerRevisionStrategy, PodTemplateStrategy};
+use super::replica_set::{ReplicaSetStrategy, ReplicationControllerStrategy};
+use super::stateful_set::StatefulSetStrategy;
+use crate::registry::strategy::Strategy;
+
+/// The strategy of Pods and of the resources that make them; `None` for all others.
+pub(crate) fn workload_strategy(group: &str, resource: &str) -> Option<&'static dyn Strategy> {
+    Some(match (group, resource) {
+        ("", "pods") => &PodStrategy,
+        ("", "podtemplates") => &PodTemplateStrategy,
+        ("", "replicationcontrollers") => &ReplicationControllerStrategy,
+        ("apps", "deployments") => &DeploymentStrategy,
+        ("apps", "replicasets") => &ReplicaSetStrategy,
+        ("apps", "statefulsets") => &StatefulSetStrategy,
+        ("apps", "daemonsets") => &DaemonSetStrategy,
+        ("apps", "controllerrevisions") => &ControllerRevisionStrategy,
+        ("batch", "jobs") => &JobStrategy,
+        ("batch", "cronjobs") => &CronJobStrategy,
+        _ => return None,
+    })
+}

@@ -1,0 +1,118 @@
+//! PATCH: JSON, merge and strategic merge patches, and server-side apply.
+
+use serde_json::Value;
+
+use super::body::{self, Decoded};
+use super::managed_fields;
+use super::scheme::Row;
+use super::update::Change;
+use super::write::{WriteRequest, Written};
+use super::{Registry, metadata, patch};
+use crate::api::object::Object;
+use crate::api::options::{FieldValidation, PatchKind};
+use crate::api::status::Status;
+use crate::storage::Key;
+
+/// A patch that is computed anew from each state of the object.
+struct Patched<'a> {
+    row: &'a Row,
+    kind: PatchKind,
+    body: &'a [u8],
+    validation: FieldValidation,
+}
+
+impl Change for Patched<'_> {
+    fn next(&self, old: &Object) -> Result<Decoded, Status> {
+        let document = Value::Object(old.0.clone());
+        let patched = match self.kind {
+            PatchKind::Json => patch::json_patch(document, self.body)?,
+            PatchKind::Merge => patch::merge_patch(document, self.body)?,
+            PatchKind::Strategic | PatchKind::Apply => {
+                patch::strategic_patch(document, self.body, self.row.schema())?
+            }
+        };
+        body::read_patched(self.row, patched, self.validation)
+    }
+}
+
+/// An applied configuration that is merged anew into each state of the object.
+struct Applied<'a> {
+    request: &'a WriteRequest<'a>,
+    configuration: &'a Object,
+    warnings: &'a [String],
+    manager: &'a str,
+    now: &'a str,
+}
+
+impl Applied<'_> {
+    fn merge(&self, live: Option<&Object>) -> Result<Decoded, Status> {
+        let row = self.request.row;
+        let manager = self.request.manager(self.manager, self.now);
+        let force = self.request.options.force.unwrap_or(false);
+        let merged = {
+            let types = self.request.types();
+            managed_fields::apply(&types, live, self.configuration, &manager, &row.info.kind, force)?
+        };
+        let patched = patch::Patched { value: Value::Object(merged.0), strict_errors: Vec::new(), shown: None };
+        let mut decoded = body::read_patched(row, patched, FieldValidation::Ignore)?;
+        decoded.warnings.extend_from_slice(self.warnings);
+        Ok(decoded)
+    }
+}
+
+impl Change for Applied<'_> {
+    fn next(&self, old: &Object) -> Result<Decoded, Status> {
+        self.merge(Some(old))
+    }
+
+    fn is_tracked(&self) -> bool {
+        true
+    }
+}
+
+impl Registry {
+    /// PATCH with one of the three patch formats. A patch never creates (rule G11).
+    pub(crate) async fn patch(
+        &self,
+        request: &WriteRequest<'_>,
+        kind: PatchKind,
+        body: &[u8],
+    ) -> Result<Written, Status> {
+        let validation = request.options.field_validation;
+        self.change(request, None, &Patched { row: request.row, kind, body, validation }).await
+    }
+
+    /// PATCH with an applied configuration, which creates the object if there is none (rules H1 to H17).
+    pub(crate) async fn apply(
+        &self,
+        request: &WriteRequest<'_>,
+        configuration: &Object,
+        warnings: &[String],
+    ) -> Result<Written, Status> {
+        let row = request.row;
+        let now = self.entropy.now_seconds();
+        let manager = request.manager_name();
+        let applied = Applied { request, configuration, warnings, manager: &manager, now: &now };
+        let key = Key::new(&request.info.namespace, &request.info.name);
+        if self.store.get(&row.storage, &key).is_some() {
+            return self.change(request, None, &applied).await;
+        }
+        let missing = || Status::not_found(&row.info.group_resource(), &request.info.name);
+        if !request.info.subresource.is_empty() {
+            return Err(missing());
+        }
+        if !configuration.uid().is_empty() {
+            let why = format!(
+                "uid mismatch: the provided object specified uid {}, and no existing object was found",
+                configuration.uid()
+            );
+            return Err(Status::conflict(&row.info.group_resource(), &request.info.name, why));
+        }
+        let Decoded { mut object, warnings } = applied.merge(None)?;
+        metadata::check_name(&object, &request.info.name)?;
+        metadata::fill_namespace(&mut object, &request.info.namespace)?;
+        self.check_namespace(row, object.namespace(), object.name())?;
+        object.metadata_mut().remove("resourceVersion");
+        self.create_tracked(request, object, warnings).await
+    }
+}

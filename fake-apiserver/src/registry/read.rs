@@ -1,0 +1,326 @@
+//! Get, list and watch: which state a reader sees (rules D and E).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Registry;
+use super::continue_token::{self, At, Continue};
+use super::scheme::Row;
+use super::strategy::FieldLabels;
+use crate::api::options::{ListOptions, VersionMatch};
+use crate::api::request_info::RequestInfo;
+use crate::api::selector::FieldSelector;
+use crate::api::status::Status;
+use crate::storage::{Key, Range, Revision, Snapshot, Stored};
+use crate::watch::{Filter, Scope, WatchStart};
+
+/// How long a reader waits for a revision the server has not reached (rule A14).
+const FUTURE_WAIT: Duration = Duration::from_secs(3);
+
+/// How long a watch lasts if the client does not say, in seconds: from here to twice as long (rule E14).
+const WATCH_SECONDS_MIN: u64 = 1800;
+
+/// The answer to a list.
+#[derive(Debug)]
+pub(crate) struct Page {
+    /// `metadata.resourceVersion`
+    pub(crate) revision: Revision,
+    /// `metadata.continue`; empty if nothing follows.
+    pub(crate) continue_token: String,
+    /// `metadata.remainingItemCount`
+    pub(crate) remaining: Option<usize>,
+    /// What it lists.
+    pub(crate) items: Items,
+}
+
+/// The objects of a page.
+#[derive(Debug)]
+pub(crate) enum Items {
+    /// Those a limit left over.
+    Page(Vec<Arc<Stored>>),
+    /// All of a snapshot that the filter wants; read while they are sent.
+    All(Box<(Snapshot, Range, Filter)>),
+}
+
+impl Items {
+    /// The objects in order.
+    pub(crate) fn iter(&self) -> Box<dyn Iterator<Item = &Arc<Stored>> + Send + '_> {
+        match self {
+            Items::Page(items) => Box::new(items.iter()),
+            Items::All(all) => {
+                let (snapshot, range, filter) = &**all;
+                Box::new(snapshot.range(range).filter(|it| filter.selects(it)))
+            }
+        }
+    }
+}
+
+/// What a watch waits for before it begins.
+#[derive(Debug)]
+pub(crate) enum WatchPlan {
+    /// It can begin.
+    Start(WatchStart),
+    /// Its initial state must be at least this new.
+    Future(Revision, WatchStart),
+}
+
+impl Registry {
+    /// GET of one object (rule D2).
+    pub(crate) async fn get(&self, row: &Row, info: &RequestInfo, version: &str) -> Result<Arc<Stored>, Status> {
+        if let Some(revision) = parse_version(version)? {
+            self.reach(revision).await?;
+        }
+        let key = Key::new(&info.namespace, &info.name);
+        self.store
+            .get(&row.storage, &key)
+            .ok_or_else(|| Status::not_found(&row.info.group_resource(), &info.name))
+    }
+
+    /// GET of a collection (rules D1 to D16).
+    pub(crate) async fn list(&self, row: &Row, info: &RequestInfo, options: &ListOptions) -> Result<Page, Status> {
+        let filter = filter(row, info, options)?;
+        let version = options.resource_version.as_str();
+        if !options.continue_token.is_empty() {
+            if !matches!(version, "" | "0") {
+                let why = "specifying resource version is not allowed when using continue";
+                return Err(Status::bad_request(why));
+            }
+            let token = continue_token::decode(&options.continue_token)?;
+            let limit = if version == "0" { 0 } else { options.limit };
+            return self.list_rest(row, filter, token, limit);
+        }
+        let revision = parse_version(version)?;
+        let limit = if revision == Some(0) { 0 } else { options.limit };
+        let exact = match options.version_match {
+            Some(VersionMatch::Exact) => true,
+            Some(VersionMatch::NotOlderThan) => false,
+            None => limit > 0 && revision.is_some_and(|it| it > 0),
+        };
+        if let Some(revision) = revision {
+            self.reach(revision).await?;
+        }
+        let snapshot = match revision {
+            Some(revision) if exact => {
+                let too_old = |_| Status::expired("The resourceVersion for the provided list is too old.");
+                self.store.snapshot_at(&row.storage, revision).map_err(too_old)?
+            }
+            _ => self.store.snapshot(&row.storage),
+        };
+        let range = filter.scope.range();
+        Ok(page(snapshot, range, filter, limit))
+    }
+
+    /// The pages after the first.
+    fn list_rest(&self, row: &Row, filter: Filter, token: Continue, limit: usize) -> Result<Page, Status> {
+        let prefix = prefix(&filter.scope);
+        let snapshot = match token.at {
+            At::Latest => self.store.snapshot(&row.storage),
+            At::Revision(revision) => self
+                .store
+                .snapshot_at(&row.storage, revision)
+                .map_err(|_| expired_token(token.start.trim_end_matches('\0')))?,
+        };
+        let range = filter.scope.range().from(format!("{prefix}{}", token.start));
+        Ok(page(snapshot, range, filter, limit))
+    }
+
+    /// What a watch is to deliver, and from where (rules E3 to E10).
+    pub(crate) fn watch(&self, row: &Row, info: &RequestInfo, options: &ListOptions) -> Result<WatchPlan, Status> {
+        let filter = filter(row, info, options)?;
+        let revision = parse_version(&options.resource_version).map_err(|status| {
+            // A watch answers with the bare error of the parser (rule D5).
+            Status::new(500, "", status.message.trim_start_matches("invalid resource version: "))
+        })?;
+        let revision = revision.filter(|it| *it > 0);
+        let seconds = match options.timeout_seconds {
+            0 => WATCH_SECONDS_MIN + self.entropy.below(WATCH_SECONDS_MIN),
+            // Far beyond any test, and short of what the clock can count.
+            seconds => seconds.min(u64::from(u32::MAX)),
+        };
+        let initial = options.send_initial_events == Some(true);
+        let now = self.store.revision();
+        let start = WatchStart {
+            resource: Arc::clone(&row.storage),
+            filter,
+            initial: initial.then(|| self.store.snapshot(&row.storage)),
+            after: revision.unwrap_or(now),
+            bookmarks: options.allow_watch_bookmarks,
+            initial_end_bookmark: initial,
+            deadline: Instant::now() + Duration::from_secs(seconds),
+        };
+        Ok(match revision {
+            Some(revision) if initial && revision > now => WatchPlan::Future(revision, start),
+            _ => WatchPlan::Start(start),
+        })
+    }
+
+    /// Waits until the server has reached a revision, or fails as it does when that takes too long (rule A14).
+    pub(crate) async fn reach(&self, revision: Revision) -> Result<(), Status> {
+        if revision <= self.store.revision() {
+            return Ok(());
+        }
+        let reached = async {
+            loop {
+                let committed = self.committed.notified();
+                if revision <= self.store.revision() {
+                    return;
+                }
+                committed.await;
+            }
+        };
+        tokio::time::timeout(FUTURE_WAIT, reached)
+            .await
+            .map_err(|_| Status::too_large_resource_version(revision, self.store.revision()))
+    }
+}
+
+/// A resourceVersion parameter; `None` if it is absent (rule D5).
+fn parse_version(text: &str) -> Result<Option<Revision>, Status> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    super::parse_uint(text).map(Some).map_err(|error| {
+        let quoted = crate::api::field::quote(text);
+        Status::bad_request(format!(
+            "invalid resource version: resourceVersion: Invalid value: {quoted}: {error}"
+        ))
+    })
+}
+
+/// What a request wants to see: its place narrowed by the field selector, and the selectors in the kind's own labels.
+pub(crate) fn filter(row: &Row, info: &RequestInfo, options: &ListOptions) -> Result<Filter, Status> {
+    let mut fields = options.fields.clone();
+    if !fields.is_empty() {
+        fields = known_fields(row, fields)?;
+    }
+    let required_name = fields.requires_name();
+    if let (false, Some(required)) = (info.name.is_empty(), required_name)
+        && required != info.name
+    {
+        return Err(Status::bad_request(
+            "fieldSelector metadata.name doesn't match requested name",
+        ));
+    }
+    let name = Some(info.name.as_str()).filter(|it| !it.is_empty()).or(required_name);
+    let namespace = match info.namespace.as_str() {
+        "" if row.info.is_namespaced() => fields.requires_namespace().unwrap_or_default(),
+        namespace => namespace,
+    };
+    let scope = match name {
+        Some(name) if !row.info.is_namespaced() => Scope::Object(Key::new("", name)),
+        Some(name) if !namespace.is_empty() => Scope::Object(Key::new(namespace, name)),
+        _ if !namespace.is_empty() => Scope::Namespace(namespace.into()),
+        _ => Scope::All,
+    };
+    Ok(Filter {
+        scope,
+        labels: options.labels.clone(),
+        fields,
+    })
+}
+
+/// Checks the field labels a selector uses against those of the kind (rules F4 to F9).
+fn known_fields(row: &Row, fields: FieldSelector) -> Result<FieldSelector, Status> {
+    let labels = row.strategy().field_labels();
+    fields.rename_fields(|label| {
+        if label == "metadata.name" {
+            return Ok(label);
+        }
+        match &labels {
+            FieldLabels::Default if label == "metadata.namespace" => Ok(label),
+            FieldLabels::Default => Err(Status::bad_request(format!(
+                "{} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
+                crate::api::field::quote(&label)
+            ))),
+            FieldLabels::These {
+                labels,
+                namespace,
+                aliases,
+                refusal,
+            } => {
+                if let Some((_, to)) = aliases.iter().find(|(from, _)| *from == label) {
+                    return Ok((*to).to_owned());
+                }
+                if (label == "metadata.namespace" && *namespace) || labels.contains(&label.as_str()) {
+                    return Ok(label);
+                }
+                Err(Status::bad_request(refusal.replacen("{}", &label, 1)))
+            }
+            FieldLabels::Custom { labels, namespace } => {
+                if (label == "metadata.namespace" && *namespace) || labels.contains(&label) {
+                    return Ok(label);
+                }
+                Err(Status::bad_request(format!("field label not supported: {label}")))
+            }
+        }
+    })
+}
+
+/// What every key of the scope begins with; tokens leave it out.
+fn prefix(scope: &Scope) -> String {
+    match scope {
+        Scope::Namespace(namespace) => format!("{namespace}/"),
+        Scope::All | Scope::Object(_) => String::new(),
+    }
+}
+
+/// Cuts a page off a snapshot (rules D6, D7).
+fn page(snapshot: Snapshot, range: Range, filter: Filter, limit: usize) -> Page {
+    let revision = snapshot.revision;
+    if limit == 0 {
+        let items = Items::All(Box::new((snapshot, range, filter)));
+        return Page {
+            revision,
+            continue_token: String::new(),
+            remaining: None,
+            items,
+        };
+    }
+    let mut items = Vec::with_capacity(limit.min(512));
+    let mut more = false;
+    {
+        let mut rest = snapshot.range(&range);
+        while let Some(object) = rest.next() {
+            if filter.selects(object) {
+                items.push(Arc::clone(object));
+                if items.len() == limit {
+                    more = rest.next().is_some();
+                    break;
+                }
+            }
+        }
+    }
+    let mut page = Page {
+        revision,
+        continue_token: String::new(),
+        remaining: None,
+        items: Items::Page(Vec::new()),
+    };
+    if let (true, Some(last)) = (more, items.last()) {
+        let prefix = prefix(&filter.scope);
+        let relative = last
+            .key
+            .as_str()
+            .strip_prefix(prefix.as_str())
+            .unwrap_or(last.key.as_str());
+        page.continue_token = continue_token::encode(At::Revision(revision), relative);
+        if !filter.has_selectors() {
+            page.remaining = Some(snapshot.count(&range).saturating_sub(items.len()));
+        }
+    }
+    page.items = Items::Page(items);
+    page
+}
+
+/// 410 of a token whose revision is compacted, with a token for the rest at the latest state (rule D11).
+fn expired_token(last: &str) -> Status {
+    let message = "The provided continue parameter is too old to display a consistent list result. You can start a new \
+        list without the continue parameter, or use the continue token in this response to retrieve the remainder of \
+        the results. Continuing with the provided token results in an inconsistent list - objects that were created, \
+        modified, or deleted between the time the first chunk was returned and now may show up in the list.";
+    let mut status = Status::expired(message);
+    status.continue_token = Some(continue_token::encode(At::Latest, last));
+    status
+}

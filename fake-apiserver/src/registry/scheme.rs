@@ -1,0 +1,315 @@
+//! `Scheme`: the table of served resources. The built-in rows are the same for every server; CRDs add rows.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+
+use crate::api::object::Object;
+use crate::api::resource::ResourceInfo;
+use crate::registry::custom::decode;
+use crate::registry::decode as decode_builtin;
+use crate::registry::custom::definition::{CustomResource, CustomVersion};
+use crate::registry::custom::strategy::CustomStrategy;
+use crate::registry::schema::{SchemaRef, Unset, builtin, resources};
+use crate::registry::strategy::Strategy;
+use crate::registry::kinds;
+
+/// One served resource in one version, with all that is needed to serve it.
+#[derive(Debug)]
+pub(crate) struct Row {
+    /// What discovery shows.
+    pub(crate) info: ResourceInfo,
+    /// `info.api_version()`, made once.
+    pub(crate) api_version: Box<str>,
+    /// The name under which storage keeps the objects; versions of a resource share it.
+    pub(crate) storage: Arc<str>,
+    /// What an encoded object begins with: `{"kind":"Pod","apiVersion":"v1","metadata":{`.
+    pub(crate) head: Box<str>,
+    /// Whether objects of this version are stored as they are, or in another version's form.
+    pub(crate) is_storage_version: bool,
+    kind: Kind,
+}
+
+enum Kind {
+    Builtin { shape: Option<&'static builtin::Shape>, strategy: &'static dyn Strategy },
+    Custom(Box<Custom>),
+}
+
+/// A version of a custom resource.
+struct Custom {
+    resource: Arc<CustomResource>,
+    strategy: CustomStrategy,
+}
+
+impl std::fmt::Debug for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Kind::Builtin { .. } => "Builtin",
+            Kind::Custom(_) => "Custom",
+        })
+    }
+}
+
+impl Row {
+    fn builtin(info: &ResourceInfo) -> Self {
+        let strategy = kinds::strategy(&info.group, &info.resource);
+        let shape = builtin::shape_of(&info.group, &info.version, &info.kind);
+        let is_storage_version = strategy.stored_api_version().is_none_or(|it| it == info.api_version());
+        Self::new(info.clone(), is_storage_version, Kind::Builtin { shape, strategy })
+    }
+
+    /// A row that a CRD adds.
+    pub(crate) fn custom(resource: Arc<CustomResource>, version: Arc<CustomVersion>) -> Self {
+        // An object of another version, or of an older schema, is pruned and defaulted when it is read (rule O5).
+        let is_storage_version = resource.storage.row.version == version.row.version && !resource.has_changed;
+        let info = version.row.clone();
+        let strategy = CustomStrategy { version };
+        Self::new(info, is_storage_version, Kind::Custom(Box::new(Custom { resource, strategy })))
+    }
+
+    fn new(info: ResourceInfo, is_storage_version: bool, kind: Kind) -> Self {
+        let api_version = info.api_version();
+        let head = format!("{{\"kind\":\"{}\",\"apiVersion\":\"{api_version}\",\"metadata\":{{", info.kind);
+        let shared = match &kind {
+            Kind::Builtin { strategy, .. } => strategy.stored_as(),
+            Kind::Custom(_) => None,
+        };
+        let storage = match shared.unwrap_or((&*info.group, &*info.resource)) {
+            ("", resource) => resource.into(),
+            (group, resource) => format!("{group}/{resource}").into(),
+        };
+        Self { api_version: api_version.into(), head: head.into(), storage, is_storage_version, kind, info }
+    }
+
+    /// What the kind says about writes.
+    pub(crate) fn strategy(&self) -> &dyn Strategy {
+        match &self.kind {
+            Kind::Builtin { strategy, .. } => *strategy,
+            Kind::Custom(custom) => &custom.strategy
+        }
+    }
+
+    /// The type of an object.
+    pub(crate) fn schema(&self) -> SchemaRef<'_> {
+        match &self.kind {
+            Kind::Builtin { shape, .. } => shape.map_or(SchemaRef::Deduced, SchemaRef::Builtin),
+            Kind::Custom(custom) => SchemaRef::Custom(&custom.strategy.version.schema),
+        }
+    }
+
+    /// The built-in type of an object.
+    pub(crate) fn shape(&self) -> Option<&'static builtin::Shape> {
+        match &self.kind {
+            Kind::Builtin { shape, .. } => *shape,
+            Kind::Custom(_) => None,
+        }
+    }
+
+    /// What the CRD says, for a custom resource.
+    pub(crate) fn custom_version(&self) -> Option<&Arc<CustomVersion>> {
+        match &self.kind {
+            Kind::Builtin { .. } => None,
+            Kind::Custom(custom) => Some(&custom.strategy.version),
+        }
+    }
+
+    /// The CRD in all its versions, for a custom resource.
+    pub(crate) fn custom_resource(&self) -> Option<&Arc<CustomResource>> {
+        match &self.kind {
+            Kind::Builtin { .. } => None,
+            Kind::Custom(custom) => Some(&custom.resource),
+        }
+    }
+
+    /// The state of the CRD that the row was made from.
+    fn definition(&self) -> &str {
+        self.custom_resource().map_or("", |resource| &resource.definition)
+    }
+
+    /// Whether a CRD defines the resource.
+    pub(crate) fn is_custom(&self) -> bool {
+        self.custom_version().is_some()
+    }
+
+    /// Whether the resource is stored at all; reviews and other virtual ones can only be created.
+    pub(crate) fn is_stored(&self) -> bool {
+        self.info.allows("get")
+    }
+
+    /// Turns an object just read into this version.
+    pub(crate) fn restore(&self, object: &mut Object) {
+        match &self.kind {
+            Kind::Custom(custom) if !self.is_storage_version => {
+                let stored = &custom.resource.storage.row;
+                object.insert("kind".into(), stored.kind.as_ref().into());
+                object.insert("apiVersion".into(), stored.api_version().into());
+                decode::restore(object, &custom.resource, &custom.strategy.version);
+            }
+            Kind::Custom(_) | Kind::Builtin { .. } => self.from_storage(object),
+        }
+    }
+
+    /// An object about to be written in the version that is stored, if that is another one.
+    pub(crate) fn stored_form<'a>(&self, object: &'a Object) -> Cow<'a, Object> {
+        match &self.kind {
+            Kind::Custom(custom) if custom.resource.storage.row.version != self.info.version => {
+                let mut object = object.clone();
+                decode::to_stored(&mut object, &custom.resource, &custom.strategy.version);
+                Cow::Owned(object)
+            }
+            Kind::Custom(_) | Kind::Builtin { .. } => Cow::Borrowed(object),
+        }
+    }
+
+    /// Turns an object of a built-in kind as strategies handle it into this version. Strategies of built-ins handle
+    /// the stored version, those of custom resources the one of the request.
+    pub(crate) fn from_storage(&self, object: &mut Object) {
+        if let (false, Some(stored)) = (self.is_storage_version, self.strategy().stored_api_version()) {
+            object.insert("apiVersion".into(), stored.into());
+            self.strategy().convert(object, &self.api_version);
+            if let Some(shape) = self.shape() {
+                // What the other version always writes and this one omits where it is empty; no type refuses it.
+                let _ = decode_builtin::convert(shape, object);
+            }
+        }
+        self.name_kind(object);
+    }
+
+    /// Turns an object of a built-in kind in this version into the one its strategy handles.
+    pub(crate) fn to_storage(&self, object: &mut Object) {
+        if let (false, Some(stored)) = (self.is_storage_version, self.strategy().stored_api_version()) {
+            self.name_kind(object);
+            self.strategy().convert(object, stored);
+        }
+    }
+
+    /// The status of a new object of a built-in type, as Go writes an empty one: `{}`, or with the fields it never
+    /// omits.
+    pub(crate) fn empty_status(&self) -> Option<serde_json::Value> {
+        let shape = self.shape()?;
+        if shape.unset("status") != Unset::Zero {
+            return None;
+        }
+        let field = shape.field("status")?;
+        let mut status = serde_json::Map::new();
+        let _ = decode_builtin::convert(field, &mut status);
+        Some(serde_json::Value::Object(status))
+    }
+
+    /// What a write through a subresource cannot own: the parts it does not change (rule H10).
+    pub(crate) fn unowned_paths(&self, subresource: &str) -> &'static [&'static [&'static str]] {
+        match subresource {
+            "status" if self.is_custom() => &[&["spec"], &["metadata"]],
+            "status" if self.strategy().status_write_changes_labels() => &[&["spec"]],
+            "status" => &[&["spec"], &["metadata", "labels"]],
+            _ if self.info.subresource("status").is_some() => &[&["status"]],
+            _ => &[],
+        }
+    }
+
+    /// Spells what is empty as storage does, once the owners of its fields are known.
+    pub(crate) fn settle(&self, object: &mut Object) {
+        if let Some(shape) = self.shape() {
+            decode_builtin::settle(shape, object);
+        }
+    }
+
+    /// Sets `kind` and `apiVersion`.
+    pub(crate) fn name_kind(&self, object: &mut Object) {
+        object.insert("kind".into(), self.info.kind.as_ref().into());
+        object.insert("apiVersion".into(), self.api_version.as_ref().into());
+    }
+
+    /// Where etcd would keep an object; a message of the real server shows it (rule A7).
+    pub(crate) fn etcd_key(&self, key: &str) -> String {
+        let group = &self.info.group;
+        let resource = match (&**group, &*self.info.resource) {
+            ("", "services") => "services/specs",
+            ("", "endpoints") => "services/endpoints",
+            ("", "nodes") => "minions",
+            ("", "replicationcontrollers") => "controllers",
+            ("networking.k8s.io", "ingresses") => "ingress",
+            (_, resource) => resource,
+        };
+        let own_prefix = self.is_custom() || matches!(&**group, "apiextensions.k8s.io" | "apiregistration.k8s.io");
+        if own_prefix { format!("/registry/{group}/{resource}/{key}") } else { format!("/registry/{resource}/{key}") }
+    }
+}
+
+/// Group, version, resource.
+type RowKey = (String, String, String);
+
+/// The rows of every server, in the order of discovery.
+static BUILTIN: LazyLock<Vec<Arc<Row>>> =
+    LazyLock::new(|| resources::BUILTINS.iter().map(|info| Arc::new(Row::builtin(info))).collect());
+
+/// The same, to be looked up.
+static BUILTIN_INDEX: LazyLock<BTreeMap<(&'static str, &'static str, &'static str), &'static Arc<Row>>> =
+    LazyLock::new(|| {
+        let key = |row: &'static Arc<Row>| ((&*row.info.group, &*row.info.version, &*row.info.resource), row);
+        BUILTIN.iter().map(key).collect()
+    });
+
+/// All rows of one server. A copy is made when a CRD changes; requests under way keep the one they began with.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Scheme {
+    custom: BTreeMap<RowKey, Arc<Row>>,
+}
+
+impl Scheme {
+    /// The row of a resource in a version.
+    pub(crate) fn lookup(&self, group: &str, version: &str, resource: &str) -> Option<Arc<Row>> {
+        if let Some(row) = BUILTIN_INDEX.get(&(group, version, resource)) {
+            return Some(Arc::clone(row));
+        }
+        if self.custom.is_empty() {
+            return None;
+        }
+        self.custom.get(&(group.to_owned(), version.to_owned(), resource.to_owned())).cloned()
+    }
+
+    /// The row of a kind in a version.
+    pub(crate) fn lookup_kind(&self, api_version: &str, kind: &str) -> Option<Arc<Row>> {
+        self.rows().find(|row| *row.api_version == *api_version && row.info.kind == kind && row.is_stored()).cloned()
+    }
+
+    /// Every row: the built-in ones in the order of discovery, then those of CRDs by group, version and name.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = &Arc<Row>> {
+        BUILTIN.iter().chain(self.custom.values())
+    }
+
+    /// Whether any resource of the group is served.
+    pub(crate) fn has_group(&self, group: &str) -> bool {
+        self.rows().any(|row| row.info.group == group)
+    }
+
+    /// Whether any resource of the group is served in the version.
+    pub(crate) fn has_version(&self, group: &str, version: &str) -> bool {
+        self.rows().any(|row| row.info.group == group && row.info.version == version)
+    }
+
+    /// The row through which objects of a storage name are read where no request says otherwise.
+    pub(crate) fn by_storage(&self, storage: &str) -> Option<&Arc<Row>> {
+        self.rows().find(|row| &*row.storage == storage && row.is_storage_version && row.is_stored())
+    }
+
+    /// Replaces all rows of CRDs.
+    pub(crate) fn set_custom(&mut self, rows: impl IntoIterator<Item = Row>) {
+        let key = |row: &Row| (row.info.group.to_string(), row.info.version.to_string(), row.info.resource.to_string());
+        let before = std::mem::take(&mut self.custom);
+        let kept = |key: &RowKey, row: Row| match before.get(key) {
+            // A row that says the same stays the same, so that what waits for it to change goes on waiting.
+            Some(old) if old.definition() == row.definition() => Arc::clone(old),
+            Some(_) | None => Arc::new(row),
+        };
+        self.custom = rows.into_iter().map(|row| (key(&row), row)).map(|(key, row)| (key.clone(), kept(&key, row))).collect();
+    }
+
+    /// The storage names of CRDs' resources.
+    pub(crate) fn custom_rows(&self) -> impl Iterator<Item = &Arc<Row>> {
+        self.custom.values()
+    }
+}
+
+/// The storage name of CustomResourceDefinitions.
+pub(crate) const CRDS: &str = "apiextensions.k8s.io/customresourcedefinitions";

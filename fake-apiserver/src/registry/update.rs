@@ -1,0 +1,254 @@
+//! PUT, and the write to an existing object that PATCH and apply share.
+
+use super::body::Decoded;
+use super::scheme::Row;
+use super::write::{Answer, WriteRequest, Written, refuse};
+use super::{Registry, codec, managed_fields, metadata};
+use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::object::Object;
+use crate::api::status::Status;
+use crate::storage::{Key, StoreError, Stored};
+
+/// Tries of a write whose object keeps changing underneath; with one writer more than one is rare.
+const TRIES: usize = 8;
+
+/// How a write makes the new object from the old one, which is in the version asked for.
+pub(super) trait Change: Sync {
+    /// The new object. It is asked again when the old one changed meanwhile.
+    fn next(&self, old: &Object) -> Result<Decoded, Status>;
+
+    /// Whether the new object already says who owns its fields, as apply's does.
+    fn is_tracked(&self) -> bool {
+        false
+    }
+}
+
+/// PUT: the body, whatever there was.
+struct Replace(Object, Vec<String>);
+
+impl Change for Replace {
+    fn next(&self, _old: &Object) -> Result<Decoded, Status> {
+        Ok(Decoded {
+            object: self.0.clone(),
+            warnings: self.1.clone(),
+        })
+    }
+}
+
+impl Registry {
+    /// PUT of a decoded body (rules C1 to C6).
+    pub(crate) async fn update(&self, request: &WriteRequest<'_>, decoded: Decoded) -> Result<Written, Status> {
+        let Decoded { mut object, warnings } = decoded;
+        let row = request.row;
+        metadata::check_name(&object, &request.info.name)?;
+        metadata::fill_namespace(&mut object, &request.info.namespace)?;
+        let key = Key::new(&request.info.namespace, &request.info.name);
+        if self.store.get(&row.storage, &key).is_none() {
+            if !row.strategy().allows_create_on_update() || !request.info.subresource.is_empty() {
+                return Err(Status::not_found(&row.info.group_resource(), &request.info.name));
+            }
+            object.metadata_mut().remove("resourceVersion");
+            return self.create(request, Decoded { object, warnings }).await;
+        }
+        let uid = Some(object.uid().to_owned()).filter(|it| !it.is_empty());
+        self.change(request, uid.as_deref(), &Replace(object, warnings)).await
+    }
+
+    /// Replaces the object a request names by what `change` makes of it, again and again until nobody interferes.
+    /// `uid` is the object the client means, if it says (rule A7).
+    pub(super) async fn change(
+        &self,
+        request: &WriteRequest<'_>,
+        uid: Option<&str>,
+        change: &dyn Change,
+    ) -> Result<Written, Status> {
+        let row = request.row;
+        let key = Key::new(&request.info.namespace, &request.info.name);
+        for _ in 0..TRIES {
+            let Some(stored) = self.store.get(&row.storage, &key) else {
+                return Err(Status::not_found(&row.info.group_resource(), &request.info.name));
+            };
+            if let Some(uid) = uid.filter(|it| **it != *stored.body.uid) {
+                return Err(uid_mismatch(request, &key, uid, &stored.body.uid));
+            }
+            if let Some(written) = self.change_once(request, &stored, change)? {
+                return Ok(written);
+            }
+        }
+        Err(Status::object_modified(&row.info.group_resource(), &request.info.name))
+    }
+
+    /// One try; `None` if the object changed meanwhile.
+    fn change_once(
+        &self,
+        request: &WriteRequest<'_>,
+        stored: &Stored,
+        change: &dyn Change,
+    ) -> Result<Option<Written>, Status> {
+        let row = request.row;
+        let strategy = row.strategy();
+        let mut old = self.decode(row, stored);
+        let Decoded {
+            mut object,
+            mut warnings,
+        } = change.next(&old)?;
+        metadata::check_name(&object, &request.info.name)?;
+        metadata::fill_namespace(&mut object, &request.info.namespace)?;
+        warnings.extend(metadata::dedupe_owner_references(&mut object, false));
+        if !change.is_tracked() {
+            let now = self.entropy.now_seconds();
+            let name = request.manager_name();
+            managed_fields::track_update(&request.types(), Some(&old), &mut object, &request.manager(&name, &now));
+        }
+        row.settle(&mut object);
+        check_version(request, &object, stored)?;
+
+        row.to_storage(&mut object);
+        row.to_storage(&mut old);
+        self.prepare(request, &mut object, &old)?;
+        warnings.extend(strategy.warnings(&object, Some(&old)));
+        let ends = is_finished(&object, &old) && !strategy.holds_terminating(&object);
+
+        managed_fields::restore_times(&old, &mut object);
+        let body = codec::encode(row, &object)?;
+        let unchanged = body.bytes == stored.body.bytes;
+        if request.options.dry_run || ends {
+            set_version(&mut object, stored.revision);
+            if ends && !request.options.dry_run && self.remove(row, stored).is_err() {
+                return Ok(None);
+            }
+            return Ok(Some(Written::updated(self.unstored(row, object), warnings)));
+        }
+        if unchanged {
+            set_version(&mut object, stored.revision);
+            return Ok(Some(Written::updated(self.unstored(row, object), warnings)));
+        }
+        match self.replace(row, stored, body) {
+            Ok(stored) => Ok(Some(Written::updated(Answer::Stored(stored), warnings))),
+            Err(StoreError::NotFound | StoreError::Stale(_) | StoreError::Exists(_)) => Ok(None),
+        }
+    }
+
+    /// Stores an object as it is, over the one that may be there, as if it had come from a dump of the store.
+    pub(crate) fn put(&self, row: &Row, mut object: Object) -> Result<(), Status> {
+        row.strategy().default(&mut object);
+        row.to_storage(&mut object);
+        let key = codec::key_of(&object);
+        for _ in 0..TRIES {
+            let body = codec::encode(row, &object)?;
+            let stored = match self.store.get(&row.storage, &key) {
+                Some(old) => self.replace(row, &old, body),
+                None => self.insert(row, key.clone(), body),
+            };
+            if stored.is_ok() {
+                return Ok(());
+            }
+        }
+        Err(Status::object_modified(&row.info.group_resource(), object.name()))
+    }
+
+    /// What the strategy and the rules of every object make of an update.
+    fn prepare(&self, request: &WriteRequest<'_>, object: &mut Object, old: &Object) -> Result<(), Status> {
+        let row = request.row;
+        let strategy = row.strategy();
+        let subresource = request.info.subresource.as_str();
+        let mut errors = FieldErrors::new();
+        restore_other_part(request, object, old);
+        self.with_context(subresource, |context| {
+            strategy.allocate(object, Some(old), &mut errors, context);
+            strategy.prepare_for_update(object, old, context);
+        });
+        metadata::prepare_update(object, old, strategy, subresource);
+        refuse(row, object, &errors)?;
+        metadata::validate_update(object, old, strategy, subresource, &mut errors);
+        self.with_context(subresource, |context| {
+            strategy.validate_update(object, old, &mut errors, context)
+        });
+        refuse(row, object, &errors)
+    }
+}
+
+/// A write to the resource keeps the status; one to `/status` keeps the rest (rules C5, C6).
+fn restore_other_part(request: &WriteRequest<'_>, object: &mut Object, old: &Object) {
+    let row = request.row;
+    match request.info.subresource.as_str() {
+        "status" => {
+            let status = object.remove("status");
+            let meta = std::mem::take(object.metadata_mut());
+            let mut next = old.clone();
+            if row.is_custom() {
+                // Everything but status and who owns it is the stored object's.
+                let fields = meta.get("managedFields").cloned();
+                let next_meta = next.metadata_mut();
+                next_meta.remove("managedFields");
+                next_meta.extend(fields.map(|it| ("managedFields".to_owned(), it)));
+            } else {
+                *next.metadata_mut() = meta;
+                if !row.strategy().status_write_changes_labels() {
+                    let labels = old.metadata().and_then(|meta| meta.get("labels")).cloned();
+                    next.metadata_mut().remove("labels");
+                    next.metadata_mut().extend(labels.map(|it| ("labels".to_owned(), it)));
+                }
+            }
+            next.remove("status");
+            next.extend(status.map(|it| ("status".to_owned(), it)));
+            *object = next;
+        }
+        "" if row.info.subresource("status").is_some() => {
+            object.remove("status");
+            object.extend(old.get("status").map(|it| ("status".to_owned(), it.clone())));
+        }
+        _ => {}
+    }
+}
+
+/// Whether the write took the last thing away that kept a terminating object (rule B14).
+fn is_finished(object: &Object, old: &Object) -> bool {
+    let grace = old
+        .metadata()
+        .and_then(|meta| meta.get("deletionGracePeriodSeconds"))
+        .and_then(|it| it.as_i64());
+    old.is_terminating() && grace.unwrap_or(0) == 0 && object.finalizers().next().is_none()
+}
+
+fn set_version(object: &mut Object, revision: u64) {
+    object
+        .metadata_mut()
+        .insert("resourceVersion".into(), revision.to_string().into());
+}
+
+/// The optimistic lock (rules A6, A11, C1, C2). Leaves the object without a resourceVersion: storage gives it one.
+fn check_version(request: &WriteRequest<'_>, object: &Object, stored: &Stored) -> Result<(), Status> {
+    let row = request.row;
+    let text = object.meta_str("resourceVersion");
+    let version = match text {
+        "" => 0,
+        text => super::parse_uint(text).map_err(|error| Status::new(500, "", error))?,
+    };
+    if version == stored.revision || (version == 0 && row.strategy().allows_unconditional_update()) {
+        return Ok(());
+    }
+    if version == 0 {
+        let mut errors = FieldErrors::new();
+        let path = FieldPath::new("metadata").child("resourceVersion");
+        errors.invalid(path, 0, "must be specified for an update");
+        // The real server names the resource here, not the kind.
+        let kind = crate::api::resource::GroupKind {
+            group: row.info.group.clone(),
+            kind: row.info.resource.clone(),
+        };
+        return Err(Status::invalid(&kind, object.name(), &errors));
+    }
+    Err(Status::object_modified(&row.info.group_resource(), object.name()))
+}
+
+/// 409 of a PUT that names another object's uid (rule A7).
+fn uid_mismatch(request: &WriteRequest<'_>, key: &Key, wanted: &str, found: &str) -> Status {
+    let row = request.row;
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: \
+         UID in precondition: {wanted}, UID in object meta: {found}",
+        row.etcd_key(key.as_str())
+    );
+    Status::conflict(&row.info.group_resource(), &request.info.name, why)
+}

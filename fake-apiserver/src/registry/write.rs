@@ -1,0 +1,115 @@
+//! What all writes share: the request, the answer, and the order of the steps between a decoded object and storage.
+
+use std::sync::Arc;
+
+use super::managed_fields::{self, Manager, Types};
+use super::scheme::Row;
+use super::strategy::Context;
+use super::{Registry, codec};
+use crate::api::object::Object;
+use crate::api::options::WriteOptions;
+use crate::api::request_info::RequestInfo;
+use crate::api::status::Status;
+use crate::storage::Stored;
+
+/// A write, taken apart by `endpoints`.
+#[derive(Debug)]
+pub(crate) struct WriteRequest<'a> {
+    /// The resource in the version asked for.
+    pub(crate) row: &'a Row,
+    /// Verb, namespace, name, subresource.
+    pub(crate) info: &'a RequestInfo,
+    /// Options of the query.
+    pub(crate) options: &'a WriteOptions,
+    /// `User-Agent`, which names the manager where the query does not (rule H7).
+    pub(crate) user_agent: &'a str,
+}
+
+/// What a write is answered with.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// An object as it is stored.
+    Stored(Arc<Stored>),
+    /// An object that is not stored: a dry run, a deleted object, a Scale. In the version asked for, with its kind.
+    Object(Object),
+    /// A Status that is no failure.
+    Status(Box<SuccessStatus>),
+}
+
+/// `{"kind":"Status",…,"status":"Success"}` (rules B16, I4).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SuccessStatus {
+    /// The name of the object, if the Status has details.
+    pub(crate) details: Option<SuccessDetails>,
+    /// `code`; left out where 0.
+    pub(crate) code: u16,
+}
+
+/// What was deleted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SuccessDetails {
+    pub(crate) name: String,
+    pub(crate) group: String,
+    pub(crate) kind: String,
+    pub(crate) uid: String,
+}
+
+/// A write that succeeded.
+#[derive(Debug)]
+pub(crate) struct Written {
+    /// The body.
+    pub(crate) answer: Answer,
+    /// Whether an object was created: 201.
+    pub(crate) created: bool,
+    /// `Warning` headers.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Written {
+    /// An existing object changed.
+    pub(crate) fn updated(answer: Answer, warnings: Vec<String>) -> Self {
+        Self { answer, created: false, warnings }
+    }
+}
+
+impl WriteRequest<'_> {
+    /// Who owns the fields this write changes.
+    pub(crate) fn manager<'b>(&'b self, name: &'b str, now: &'b str) -> Manager<'b> {
+        let reset = self.row.unowned_paths(&self.info.subresource);
+        Manager { name, api_version: &self.row.api_version, subresource: &self.info.subresource, time: now, reset }
+    }
+
+    /// The type of the object, for its field owners.
+    pub(crate) fn types(&self) -> Types<'_, '_> {
+        Types { schema: self.row.schema(), other: &|object, version| managed_fields::single_version(object, version) }
+    }
+
+    /// The manager's name: the parameter, else the first word of the user agent.
+    pub(crate) fn manager_name(&self) -> String {
+        managed_fields::manager_name(self.options.field_manager.as_deref(), Some(self.user_agent))
+    }
+}
+
+impl Registry {
+    /// Runs `work` with what strategies may consult.
+    pub(super) fn with_context<T>(&self, subresource: &str, work: impl FnOnce(&Context<'_>) -> T) -> T {
+        let stored = |group: &str, resource: &str| self.stored_objects(group, resource);
+        work(&Context { entropy: &self.entropy, stored: &stored, subresource })
+    }
+
+    /// The answer that shows an object which was not stored, in the version asked for.
+    pub(super) fn unstored(&self, row: &Row, mut object: Object) -> Answer {
+        row.from_storage(&mut object);
+        Answer::Object(object)
+    }
+
+    /// An object as it is stored, in the version of `row`.
+    pub(super) fn decode(&self, row: &Row, stored: &Stored) -> Object {
+        codec::decode(row, stored)
+    }
+}
+
+/// Fails with what validation found.
+pub(super) fn refuse(row: &Row, object: &Object, errors: &crate::api::field::FieldErrors) -> Result<(), Status> {
+    if errors.is_empty() { Ok(()) } else { Err(Status::invalid(&row.info.group_kind(), object.name(), errors)) }
+}

@@ -1,0 +1,533 @@
+//! The way in over sockets: accept, shake hands, speak HTTP/1.1 or HTTP/2, and end all of it in order.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use http::{Request, Response};
+use http_body::{Body as _, Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use hyper_util::server::conn::auto;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+use tower::{Service, ServiceExt};
+
+use crate::api::user::UserInfo;
+use crate::kubeconfig::{Credentials, kubeconfig};
+use crate::tasks::TaskGroup;
+
+/// How long [`Serving::shutdown`] waits for requests in progress; what is left then is cut.
+const SHUTDOWN_BOUND: Duration = Duration::from_secs(5);
+
+/// How long a client may take for the TLS handshake; then the connection is closed.
+#[cfg(feature = "tls")]
+const HANDSHAKE_BOUND: Duration = Duration::from_secs(10);
+
+/// The rest after an accept that failed for want of file descriptors or memory.
+const ACCEPT_REST: Duration = Duration::from_millis(100);
+
+/// The longest head of a request, as the API server has it; more is answered 431.
+const HEADER_BYTES: u32 = 1 << 20;
+
+/// How many requests, watches above all, one HTTP/2 connection carries at once; the next ones wait for one to end.
+const HTTP2_STREAMS: u32 = 1000;
+
+/// What is spoken below HTTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Transport {
+    /// Plain TCP.
+    Http,
+    /// TLS with a generated certificate authority.
+    #[cfg(feature = "tls")]
+    Https,
+}
+
+/// A server that listens on a socket, until it is shut down or dropped.
+///
+/// Dropping cuts every connection; [`Serving::shutdown`] lets requests finish.
+#[derive(Debug)]
+#[must_use = "the server stops listening when this is dropped"]
+pub struct Serving {
+    addr: SocketAddr,
+    /// What clients need to speak TLS; none for plain HTTP.
+    credentials: Option<Credentials>,
+    stop: watch::Sender<bool>,
+    /// The accept loop, which owns the connections.
+    tasks: TaskGroup,
+}
+
+impl Serving {
+    /// The address the server listens on, with the port it was given.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// The URL clients on this machine reach the server at.
+    pub fn url(&self) -> String {
+        let host = match self.addr.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+            ip => ip,
+        };
+        let scheme = if self.credentials.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}", SocketAddr::new(host, self.addr.port()))
+    }
+
+    /// The certificate authority that signed the server's certificate, as PEM; none for plain HTTP.
+    pub fn ca_certificate(&self) -> Option<&str> {
+        self.credentials.as_ref().map(|it| it.ca.as_str())
+    }
+
+    /// A kubeconfig for kubectl and every client library, as YAML.
+    pub fn kubeconfig(&self) -> String {
+        kubeconfig(&self.url(), self.credentials.as_ref())
+    }
+
+    /// Stops listening, ends watches, lets requests in progress finish for at most five seconds, and cuts the rest.
+    pub async fn shutdown(self) {
+        self.stop.send_replace(true);
+        self.tasks.finished().await;
+    }
+}
+
+/// What answers requests: never fails, and a clone of it serves each connection.
+pub(crate) trait HttpService:
+    Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send> + Clone + Send + 'static
+{
+}
+
+impl<S> HttpService for S where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send> + Clone + Send + 'static
+{
+}
+
+/// Answers requests to `addr` with `service`. Port 0 takes a free port.
+pub(crate) async fn serve(addr: SocketAddr, transport: Transport, service: impl HttpService) -> io::Result<Serving> {
+    let listener = TcpListener::bind(addr).await?;
+    let addr = listener.local_addr()?;
+    let (handshake, credentials) = Handshake::new(transport, addr)?;
+    let (stop, stopped) = watch::channel(false);
+    let tasks = TaskGroup::default();
+    tasks.spawn(accept(listener, handshake, service, Stop(stopped)));
+    Ok(Serving {
+        addr,
+        credentials,
+        stop,
+        tasks,
+    })
+}
+
+/// The accept loop: one task a connection, all of them owned by this one.
+async fn accept(listener: TcpListener, handshake: Handshake, service: impl HttpService, stop: Stop) {
+    let connections = TaskGroup::default();
+    let mut stopped = pin!(stop.clone().requested());
+    loop {
+        let accepted = tokio::select! {
+            () = &mut stopped => break,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, addr)) => {
+                let peer = Peer { addr, user: None };
+                connections.spawn(connection(
+                    stream,
+                    peer,
+                    handshake.clone(),
+                    service.clone(),
+                    stop.clone(),
+                ));
+            }
+            Err(err) if concerns_one_connection(&err) => {}
+            Err(err) => {
+                tracing::warn!("cannot accept connections: {err}");
+                sleep(ACCEPT_REST).await;
+            }
+        }
+    }
+    drop(listener);
+    if timeout(SHUTDOWN_BOUND, connections.finished()).await.is_err() {
+        tracing::warn!("requests still in progress after {SHUTDOWN_BOUND:?} are cut");
+    }
+}
+
+/// Whether an accept failed because the client was gone before it was accepted.
+fn concerns_one_connection(err: &io::Error) -> bool {
+    matches!(
+        err.kind(),
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset
+    )
+}
+
+/// The life of one connection.
+async fn connection(stream: TcpStream, peer: Peer, handshake: Handshake, service: impl HttpService, stop: Stop) {
+    // A watch event is a small write that must not wait for the next one.
+    if let Err(err) = stream.set_nodelay(true) {
+        tracing::debug!(peer = %peer.addr, "cannot set TCP_NODELAY: {err}");
+    }
+    match handshake {
+        Handshake::None => speak(stream, peer, service, stop).await,
+        #[cfg(feature = "tls")]
+        Handshake::Tls(acceptor) => {
+            let shaken = tokio::select! {
+                () = stop.clone().requested() => return,
+                shaken = timeout(HANDSHAKE_BOUND, acceptor.accept(stream)) => shaken,
+            };
+            match shaken {
+                Ok(Ok(stream)) => {
+                    let user = crate::tls::user(stream.get_ref().1);
+                    speak(stream, Peer { user, ..peer }, service, stop).await;
+                }
+                Ok(Err(err)) => tracing::debug!(peer = %peer.addr, "TLS handshake failed: {err}"),
+                Err(_elapsed) => tracing::debug!(peer = %peer.addr, "no TLS handshake within {HANDSHAKE_BOUND:?}"),
+            }
+        }
+    }
+}
+
+/// Speaks HTTP on a stream until either side ends it.
+async fn speak(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    peer: Peer,
+    service: impl HttpService,
+    stop: Stop,
+) {
+    let (sender, stopped) = (peer.clone(), stop.clone().requested());
+    let requests = service_fn(move |request| answer(request, sender.clone(), service.clone(), stop.clone()));
+    let mut protocol = auto::Builder::new(StreamTasks::default());
+    protocol.http1().max_buf_size(HEADER_BYTES as usize);
+    protocol
+        .http2()
+        .max_header_list_size(HEADER_BYTES)
+        .max_concurrent_streams(HTTP2_STREAMS);
+
+    let mut connection = pin!(protocol.serve_connection(TokioIo::new(stream), requests));
+    let ended = tokio::select! {
+        ended = &mut connection => ended,
+        () = stopped => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(err) = ended {
+        tracing::trace!(peer = %peer.addr, "connection ended: {err}");
+    }
+}
+
+/// One request: in with what is known of its sender, out with a body that ends when the server stops.
+async fn answer(
+    mut request: Request<Incoming>,
+    peer: Peer,
+    service: impl HttpService,
+    stop: Stop,
+) -> Result<Response<StoppableBody>, Infallible> {
+    let (method, uri, addr) = (request.method().clone(), request.uri().clone(), peer.addr);
+    if let Some(user) = peer.user {
+        request.extensions_mut().insert(user);
+    }
+    let response = service.oneshot(request.map(Body::new)).await?;
+    let target = uri.path_and_query().map_or("*", |it| it.as_str());
+    tracing::debug!(target: "fake_apiserver::request", "{addr} {method} {target} {}", response.status().as_u16());
+    Ok(response.map(|body| StoppableBody::new(body, stop)))
+}
+
+/// The other end of a connection.
+#[derive(Clone, Debug)]
+struct Peer {
+    addr: SocketAddr,
+    /// Whom a client certificate names; an extension of each request.
+    user: Option<UserInfo>,
+}
+
+/// What comes before HTTP on a new connection.
+#[derive(Clone)]
+enum Handshake {
+    None,
+    #[cfg(feature = "tls")]
+    Tls(tokio_rustls::TlsAcceptor),
+}
+
+impl Handshake {
+    /// The handshake, and what clients need for it.
+    #[cfg_attr(
+        not(feature = "tls"),
+        expect(unused_variables, reason = "only a certificate names an address")
+    )]
+    fn new(transport: Transport, addr: SocketAddr) -> io::Result<(Self, Option<Credentials>)> {
+        match transport {
+            Transport::Http => Ok((Self::None, None)),
+            #[cfg(feature = "tls")]
+            Transport::Https => {
+                let identity = crate::tls::Identity::generate(addr.ip())?;
+                Ok((Self::Tls(identity.config.into()), Some(identity.credentials)))
+            }
+        }
+    }
+}
+
+/// The order to stop, as each connection and each streamed answer waits for it.
+#[derive(Clone, Debug)]
+struct Stop(watch::Receiver<bool>);
+
+impl Stop {
+    /// Waits until the server is told to stop.
+    async fn requested(mut self) {
+        if self.0.wait_for(|stopped| *stopped).await.is_err() {
+            // The server was dropped without that order. Who waits here is about to be cut, and must not end in order.
+            std::future::pending().await
+        }
+    }
+}
+
+/// The tasks of one HTTP/2 connection, which end with it.
+#[derive(Clone, Debug, Default)]
+struct StreamTasks(TaskGroup);
+
+impl<F> hyper::rt::Executor<F> for StreamTasks
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    fn execute(&self, task: F) {
+        self.0.spawn(task);
+    }
+}
+
+/// A body that ends, as if complete, when the server stops and nothing is ready to be sent: so a watch ends.
+struct StoppableBody {
+    body: Body,
+    /// Nothing for a body of known size: it needs no waiting.
+    stopped: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+}
+
+impl StoppableBody {
+    fn new(body: Body, stop: Stop) -> Self {
+        let streams = body.size_hint().exact().is_none();
+        Self {
+            body,
+            stopped: streams.then(|| Box::pin(stop.requested()) as _),
+        }
+    }
+}
+
+impl http_body::Body for StoppableBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
+            return Poll::Ready(frame);
+        }
+        match &mut self.stopped {
+            Some(stopped) => stopped.as_mut().poll(cx).map(|()| None),
+            None => Poll::Pending,
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use futures::StreamExt;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+    /// `/watch` answers one line and then nothing for ever; `/hold` never answers; all else is echoed.
+    async fn test_service(request: Request<Body>) -> Result<Response<Body>, Infallible> {
+        let body = match request.uri().path() {
+            "/watch" => {
+                let event = futures::stream::once(async { Ok::<_, Infallible>("event\n") });
+                Body::from_stream(event.chain(futures::stream::pending()))
+            }
+            "/hold" => std::future::pending().await,
+            "/user" => Body::from(format!("{:?}\n", request.extensions().get::<UserInfo>())),
+            path => Body::from(format!("you asked for {path}")),
+        };
+        Ok(Response::new(body))
+    }
+
+    async fn start(transport: Transport) -> Serving {
+        let service = tower::service_fn(test_service);
+        serve(ANY_PORT, transport, service)
+            .await
+            .expect("loopback has a free port")
+    }
+
+    async fn send(serving: &Serving, path: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(serving.addr()).await.expect("it listens");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.expect("it reads");
+        stream
+    }
+
+    async fn read_until(stream: &mut (impl AsyncRead + Unpin), end: &str) -> String {
+        let mut text = String::new();
+        let mut buffer = [0; 1024];
+        while !text.ends_with(end) {
+            let n = stream.read(&mut buffer).await.expect("the connection is not reset");
+            assert_ne!(n, 0, "the connection ended after {text:?}");
+            text += std::str::from_utf8(&buffer[..n]).expect("the test sends text");
+        }
+        text
+    }
+
+    #[tokio::test]
+    async fn a_request_is_answered() {
+        let serving = start(Transport::Http).await;
+        let mut stream = send(&serving, "/a").await;
+        let answer = read_until(&mut stream, "you asked for /a").await;
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+        assert_eq!(serving.url(), format!("http://{}", serving.addr()));
+        assert_eq!(serving.ca_certificate(), None);
+    }
+
+    #[tokio::test]
+    async fn a_watch_event_is_sent_at_once_and_shutdown_ends_the_watch_cleanly() {
+        let serving = start(Transport::Http).await;
+        let mut stream = send(&serving, "/watch").await;
+        read_until(&mut stream, "event\n\r\n").await;
+
+        let mut rest = Vec::new();
+        let (read, ()) = tokio::join!(stream.read_to_end(&mut rest), serving.shutdown());
+        read.expect("the connection is not reset");
+        assert_eq!(
+            rest, b"0\r\n\r\n",
+            "the last chunk is the end of the stream, not of the connection alone"
+        );
+    }
+
+    #[tokio::test]
+    async fn an_idle_connection_does_not_hold_up_shutdown() {
+        let serving = start(Transport::Http).await;
+        let mut stream = send(&serving, "/a").await;
+        read_until(&mut stream, "/a").await;
+        let addr = serving.addr();
+        serving.shutdown().await;
+        assert_eq!(stream.read(&mut [0]).await.expect("a clean end"), 0);
+        assert!(TcpStream::connect(addr).await.is_err(), "nobody listens any more");
+    }
+
+    #[tokio::test]
+    async fn dropping_cuts_what_is_in_progress() {
+        let serving = start(Transport::Http).await;
+        let mut watch = send(&serving, "/watch").await;
+        read_until(&mut watch, "event\n\r\n").await;
+        drop(serving);
+        let mut rest = Vec::new();
+        // Cut may mean an end or a reset; both are no end of the stream.
+        let _ = watch.read_to_end(&mut rest).await;
+        assert_eq!(rest, b"");
+    }
+
+    #[tokio::test]
+    async fn a_request_that_never_ends_is_cut_at_the_bound() {
+        let serving = start(Transport::Http).await;
+        let mut stream = send(&serving, "/hold").await;
+        tokio::time::pause();
+        serving.shutdown().await;
+        let mut rest = Vec::new();
+        let _ = stream.read_to_end(&mut rest).await;
+        assert_eq!(rest, b"");
+    }
+
+    #[cfg(feature = "tls")]
+    mod tls {
+        use std::sync::Arc;
+
+        use tokio_rustls::TlsConnector;
+        use tokio_rustls::rustls::pki_types::pem::PemObject;
+        use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+        use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
+
+        use super::*;
+
+        /// A client that trusts the server, and shows these certificates if there are some.
+        fn connector(serving: &Serving, shown: Option<&Credentials>) -> TlsConnector {
+            let ca = CertificateDer::from_pem_slice(serving.ca_certificate().expect("TLS has one").as_bytes());
+            let mut roots = RootCertStore::empty();
+            roots.add(ca.expect("it is PEM")).expect("it is an authority");
+            let config = ClientConfig::builder_with_provider(ring::default_provider().into())
+                .with_safe_default_protocol_versions()
+                .expect("the provider has them")
+                .with_root_certificates(roots);
+            let config = match shown {
+                Some(Credentials { certificate, key, .. }) => {
+                    let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).expect("it is PEM")];
+                    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).expect("it is PEM");
+                    config.with_client_auth_cert(chain, key).expect("they belong together")
+                }
+                None => config.with_no_client_auth(),
+            };
+            TlsConnector::from(Arc::new(config))
+        }
+
+        async fn get(serving: &Serving, name: &'static str, path: &str, shown: Option<&Credentials>) -> String {
+            let stream = TcpStream::connect(serving.addr()).await.expect("it listens");
+            let name = ServerName::try_from(name).expect("it is a name");
+            let mut stream = connector(serving, shown)
+                .connect(name, stream)
+                .await
+                .expect("it is trusted");
+            let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+            stream.write_all(request.as_bytes()).await.expect("it reads");
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await.expect("the end is announced");
+            answer
+        }
+
+        #[tokio::test]
+        async fn the_server_is_trusted_by_its_names() {
+            let serving = start(Transport::Https).await;
+            for name in ["127.0.0.1", "localhost", "::1"] {
+                let answer = get(&serving, name, "/a", None).await;
+                assert!(answer.ends_with("you asked for /a"), "{answer}");
+            }
+            assert!(serving.url().starts_with("https://127.0.0.1:"));
+            assert!(serving.kubeconfig().contains("certificate-authority-data: "));
+        }
+
+        #[tokio::test]
+        async fn a_client_certificate_names_the_user() {
+            let serving = start(Transport::Https).await;
+            let answer = get(&serving, "localhost", "/user", None).await;
+            assert!(answer.ends_with("None\n"), "{answer}");
+
+            let answer = get(&serving, "localhost", "/user", serving.credentials.as_ref()).await;
+            let admin = r#"Some(UserInfo { name: "kubernetes-admin", groups: ["system:masters"] })"#;
+            assert!(answer.contains(admin), "{answer}");
+        }
+
+        #[tokio::test]
+        async fn a_certificate_of_another_authority_is_refused() {
+            let serving = start(Transport::Https).await;
+            let other = start(Transport::Https).await;
+            let stream = TcpStream::connect(serving.addr()).await.expect("it listens");
+            let name = ServerName::try_from("localhost").expect("it is a name");
+            let connector = connector(&serving, other.credentials.as_ref());
+            // In TLS 1.3 the client learns of it when it reads first.
+            if let Ok(mut stream) = connector.connect(name, stream).await {
+                let read = stream.read(&mut [0]).await;
+                assert!(read.is_err(), "{read:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! `ApiServer` and its builder: own one of each layer, start, snapshot, fork.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::body::Body;
+use http::{Request, Response};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tower::Service;
+
+use crate::api::object::Object;
+use crate::api::status::Status;
+use crate::endpoints::Endpoints;
+use crate::endpoints::journal::{self, Journal};
+use crate::entropy::Entropy;
+use crate::faults::{Fault, FaultGuard, Faults, WatchHandle};
+use crate::registry::{Registry, codec, metadata};
+use crate::serve::{Serving, Transport, serve};
+use crate::storage::World;
+
+/// Changes a resource's log keeps if the builder does not say.
+const HISTORY_BOUND: usize = 16_384;
+
+/// The time of day at which a server starts if the builder does not say: 2026-01-01T00:00:00Z. It is fixed, so that
+/// two runs of a test see the same times.
+const START_SECOND: i64 = 1_767_225_600;
+
+/// A fake Kubernetes API server. Copies are the same server.
+///
+/// It runs where it is asked: an in-process client calls it as a function, without a socket or a task, so that a test
+/// with a paused tokio clock is a function of its seed. [`ApiServer::serve`] opens a port for other processes.
+///
+/// ```
+/// use fake_apiserver::ApiServer;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), fake_apiserver::api::status::Status> {
+/// let server = ApiServer::start();
+/// let namespace = server.get("v1", "Namespace", "", "default").await?;
+/// assert_eq!(namespace["status"]["phase"], "Active");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct ApiServer {
+    endpoints: Arc<Endpoints>,
+    history_bound: usize,
+    journal_capacity: usize,
+}
+
+/// How an [`ApiServer`] is to be. Everything has a default.
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until `start` is called"]
+pub struct ApiServerBuilder {
+    seed: u64,
+    start_time: Timestamp,
+    history_bound: usize,
+    journal_capacity: usize,
+}
+
+/// The whole state of a server at one moment, from [`ApiServer::snapshot`]. Taking, keeping and restoring one costs a
+/// reference a resource, whatever the number of objects.
+#[derive(Clone, Debug)]
+pub struct Snapshot(World);
+
+/// An object that [`ApiServer::load`] could not store.
+#[derive(Debug, thiserror::Error)]
+#[error("{kind} {name:?}: {reason}")]
+pub struct LoadError {
+    kind: String,
+    name: String,
+    reason: String,
+}
+
+impl Default for ApiServerBuilder {
+    fn default() -> Self {
+        Self {
+            seed: 0,
+            start_time: Timestamp::from_second(START_SECOND).unwrap_or(Timestamp::UNIX_EPOCH),
+            history_bound: HISTORY_BOUND,
+            journal_capacity: journal::CAPACITY,
+        }
+    }
+}
+
+impl ApiServerBuilder {
+    /// The seed of all random numbers: uids, generated names, the length of watches. Default 0.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// The time of day at the start; from there the clock goes with tokio's. Default 2026-01-01T00:00:00Z.
+    pub fn start_time(mut self, time: Timestamp) -> Self {
+        self.start_time = time;
+        self
+    }
+
+    /// Changes that the log of each resource keeps. A watch or a continue token from before them is 410 Expired.
+    /// Default 16,384, at least 1.
+    pub fn history(mut self, changes: usize) -> Self {
+        self.history_bound = changes;
+        self
+    }
+
+    /// Entries that the journal keeps; the oldest are dropped first. Default 65,536, at least 1.
+    pub fn journal_capacity(mut self, entries: usize) -> Self {
+        self.journal_capacity = entries;
+        self
+    }
+
+    /// Starts the server. It has the namespaces `default`, `kube-system`, `kube-public` and `kube-node-lease`.
+    pub fn start(self) -> ApiServer {
+        let entropy = Entropy::new(self.seed, self.start_time);
+        let server = ApiServer::assemble(World::default(), entropy, self.history_bound, self.journal_capacity);
+        server.create_boot_objects();
+        server
+    }
+}
+
+impl ApiServer {
+    /// A server with all defaults.
+    pub fn start() -> Self {
+        Self::builder().start()
+    }
+
+    /// A server to be configured.
+    pub fn builder() -> ApiServerBuilder {
+        ApiServerBuilder::default()
+    }
+
+    fn assemble(world: World, entropy: Entropy, history_bound: usize, journal_capacity: usize) -> Self {
+        let endpoints = Arc::new(Endpoints {
+            registry: Registry::new(world, history_bound, entropy),
+            faults: Faults::default(),
+            journal: Journal::new(journal_capacity),
+        });
+        Self {
+            endpoints,
+            history_bound,
+            journal_capacity,
+        }
+    }
+
+    /// What a real server has made before its first client comes (rule R1).
+    fn create_boot_objects(&self) {
+        for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
+            let namespace = json!({
+                "apiVersion": "v1", "kind": "Namespace",
+                "metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}},
+                "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"},
+            });
+            // The names are valid and free: nothing has been stored before.
+            let _ = self.load([namespace]);
+        }
+    }
+
+    /// The seed of all random numbers.
+    pub fn seed(&self) -> u64 {
+        self.endpoints.registry.entropy.seed()
+    }
+
+    /// The time of day on the server's clock.
+    pub fn now(&self) -> Timestamp {
+        self.endpoints.registry.entropy.now()
+    }
+
+    /// The newest resourceVersion.
+    pub fn resource_version(&self) -> u64 {
+        self.endpoints.registry.store.revision()
+    }
+
+    /// What was asked, answered and told to watchers.
+    pub fn journal(&self) -> &Journal {
+        &self.endpoints.journal
+    }
+
+    /// Installs a rule that is asked about every request for a resource; it is gone when the guard is dropped.
+    pub fn inject(&self, fault: impl Fault + 'static) -> FaultGuard {
+        self.endpoints.faults.rules.install(fault)
+    }
+
+    /// The watches under way, oldest first.
+    pub fn watches(&self) -> Vec<WatchHandle> {
+        self.endpoints.faults.watches.handles()
+    }
+
+    /// Forgets the history of all resources up to now, as etcd's compaction does: a watch that resumes from before is
+    /// told 410 Expired. Watches under way go on.
+    pub fn compact(&self) {
+        self.endpoints.registry.compact(self.resource_version());
+    }
+
+    /// The whole state as it is now.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot(self.endpoints.registry.store.world())
+    }
+
+    /// Puts a state back. Watches end, as when a server restarts; the resourceVersion goes back, too.
+    pub fn restore(&self, snapshot: &Snapshot) {
+        self.endpoints.registry.restore(snapshot.0.clone());
+    }
+
+    /// A second server with the same state, clock and random numbers to come; from here on each goes its own way. It
+    /// has its own journal, and no faults or watches.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        let registry = &self.endpoints.registry;
+        Self::assemble(
+            registry.store.world(),
+            registry.entropy.fork(),
+            self.history_bound,
+            self.journal_capacity,
+        )
+    }
+
+    /// The server as a function from requests to answers: a tower service without a socket.
+    pub fn service(
+        &self,
+    ) -> impl Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send>
+    + Clone
+    + Send
+    + Sync
+    + 'static {
+        let endpoints = Arc::clone(&self.endpoints);
+        tower::service_fn(move |request: Request<Body>| {
+            let endpoints = Arc::clone(&endpoints);
+            async move { Ok(endpoints.handle(request).await) }
+        })
+    }
+
+    /// Listens for HTTP, on a free port if the address names port 0. No tokio clock must be paused: sockets live in
+    /// real time.
+    pub async fn serve(&self, addr: SocketAddr) -> io::Result<Serving> {
+        serve(addr, Transport::Http, self.service()).await
+    }
+
+    /// Listens for HTTPS with a certificate of a generated authority; see [`Serving::kubeconfig`].
+    #[cfg(feature = "tls")]
+    pub async fn serve_tls(&self, addr: SocketAddr) -> io::Result<Serving> {
+        serve(addr, Transport::Https, self.service()).await
+    }
+
+    /// Reads an object without a request: nothing is written into the journal. `namespace` is empty for objects of the
+    /// cluster.
+    pub async fn get(&self, api_version: &str, kind: &str, namespace: &str, name: &str) -> Result<Value, Status> {
+        let registry = &self.endpoints.registry;
+        let row = registry
+            .scheme()
+            .lookup_kind(api_version, kind)
+            .ok_or_else(Status::unknown_path)?;
+        let key = crate::storage::Key::new(namespace, name);
+        let stored = registry.store.get(&row.storage, &key);
+        let stored = stored.ok_or_else(|| Status::not_found(&row.info.group_resource(), name))?;
+        Ok(Value::Object(codec::decode(&row, &stored).0))
+    }
+
+    /// Stores objects as they are, uid, status and times included, as a dump of a cluster has them; what is missing of
+    /// uid and creationTimestamp is added. An object that exists is replaced. CRDs serve their resources from there on,
+    /// so they must come before their objects. Returns how many were stored; the first bad one ends it.
+    pub fn load(&self, objects: impl IntoIterator<Item = Value>) -> Result<usize, LoadError> {
+        let mut count = 0;
+        for value in objects {
+            let Value::Object(map) = value else {
+                return Err(LoadError {
+                    kind: "object".into(),
+                    name: String::new(),
+                    reason: "not a JSON object".into(),
+                });
+            };
+            let object = Object(map);
+            let (kind, name) = (object.kind().to_owned(), object.name().to_owned());
+            self.load_one(object)
+                .map_err(|reason| LoadError { kind, name, reason })?;
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    fn load_one(&self, mut object: Object) -> Result<(), String> {
+        let registry = &self.endpoints.registry;
+        let row = registry.scheme().lookup_kind(object.api_version(), object.kind());
+        let row = row.ok_or_else(|| format!("no resource of this kind is served in {:?}", object.api_version()))?;
+        if object.name().is_empty() {
+            return Err("metadata.name is missing".to_owned());
+        }
+        if row.info.is_namespaced() && object.namespace().is_empty() {
+            object.metadata_mut().insert("namespace".into(), "default".into());
+        }
+        metadata::complete(&mut object, &registry.entropy);
+        registry.put(&row, object).map_err(|status| status.message)
+    }
+}

@@ -1,0 +1,90 @@
+//! `History`: the bounded log of one resource. Watchers read it; lists of the past are made from it.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+
+use super::{Revision, Stored};
+
+/// One write to a resource.
+#[derive(Debug)]
+pub(crate) struct Change {
+    /// The write's number; a delete has one of its own.
+    pub(crate) revision: Revision,
+    /// The object before; `None` if the write created it.
+    pub(crate) previous: Option<Arc<Stored>>,
+    /// The object after; `None` if the write removed it.
+    pub(crate) current: Option<Arc<Stored>>,
+    /// The change as a watch event, encoded by the first watcher that delivers it and shared by all others.
+    pub(crate) encoded: OnceLock<Bytes>,
+}
+
+impl Change {
+    /// The object the write was about: as it is now, or as it was last.
+    pub(crate) fn object(&self) -> &Arc<Stored> {
+        self.current
+            .as_ref()
+            .or(self.previous.as_ref())
+            .expect("a change has a state before or after it")
+    }
+}
+
+/// The revision asked for lies below the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Compacted {
+    /// The oldest revision one may watch from.
+    pub(crate) floor: Revision,
+}
+
+/// The changes of one resource above `floor`, oldest first.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct History {
+    changes: VecDeque<Arc<Change>>,
+    /// The oldest revision one may watch from: every later change is in `changes`.
+    floor: Revision,
+}
+
+impl History {
+    /// An empty log of a resource that begins at `floor`.
+    pub(crate) fn new(floor: Revision) -> Self {
+        Self {
+            changes: VecDeque::new(),
+            floor,
+        }
+    }
+
+    /// Adds a change and drops the oldest ones beyond `bound`.
+    pub(crate) fn push(&mut self, change: Arc<Change>, bound: usize) {
+        self.changes.push_back(change);
+        while self.changes.len() > bound {
+            if let Some(dropped) = self.changes.pop_front() {
+                self.floor = dropped.revision;
+            }
+        }
+    }
+
+    /// Forgets the changes up to and including `revision`.
+    pub(crate) fn compact(&mut self, revision: Revision) {
+        if revision > self.floor {
+            let keep_from = self.changes.partition_point(|it| it.revision <= revision);
+            self.changes.drain(..keep_from);
+            self.floor = revision;
+        }
+    }
+
+    /// The changes after `revision`, oldest first, or the floor if some of them are gone.
+    pub(crate) fn after(&self, revision: Revision) -> Result<impl DoubleEndedIterator<Item = &Arc<Change>>, Compacted> {
+        if revision < self.floor {
+            return Err(Compacted { floor: self.floor });
+        }
+        // Most readers want the newest few: find the start from the end.
+        let fresh = self
+            .changes
+            .iter()
+            .rev()
+            .take_while(|it| it.revision > revision)
+            .count();
+        Ok(self.changes.range(self.changes.len() - fresh..))
+    }
+}

@@ -1,0 +1,18 @@
+//! State at a revision. Synchronous: no task, no clock, no HTTP, no `Status`; it knows the vocabulary alone.
+
+pub(crate) mod key;
+pub(crate) mod object;
+pub(crate) mod sorted;
+pub(crate) mod history;
+pub(crate) mod snapshot;
+pub(crate) mod store;
+
+pub(crate) use history::{Change, Compacted};
+pub(crate) use key::{Key, Range};
+pub(crate) use object::{Body, Stored};
+pub(crate) use snapshot::Snapshot;
+pub(crate) use store::{Store, StoreError, World};
+
+/// The number of a write, counted over all resources; 0 is before the first. A delete takes one too, and none is
+/// ever used twice (rule B6). As text it is an object's `resourceVersion`.
+pub(crate) type Revision = u64;

@@ -1,0 +1,60 @@
+//! `Stored`: one object as encoded bytes, and the few fields of it that are asked for without decoding.
+
+use bytes::Bytes;
+
+use super::{Key, Revision};
+
+/// What a write stores.
+///
+/// `bytes` is the JSON of the object **without** its `kind`, `apiVersion` and `metadata.resourceVersion`, and without
+/// the opening of `metadata`: `"name":"a",…},"data":{…}}`. An answer is a head with the kind and the revision, then
+/// these bytes. So one copy serves every version, lists (whose items have no kind), the state before a delete (whose
+/// event carries the delete's revision), and the test whether a write changes anything.
+#[derive(Clone, Debug)]
+pub(crate) struct Body {
+    /// The encoded object as described above.
+    pub(crate) bytes: Bytes,
+    /// `metadata.uid`
+    pub(crate) uid: Box<str>,
+    /// `metadata.labels`, sorted by key.
+    pub(crate) labels: Box<[(Box<str>, Box<str>)]>,
+    /// Values of the field labels of its kind.
+    pub(crate) fields: Box<[(Box<str>, Box<str>)]>,
+}
+
+/// An object as it was written at `revision`.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    /// Where it lies.
+    pub(crate) key: Key,
+    /// The write that made it so: its `resourceVersion`.
+    pub(crate) revision: Revision,
+    /// What was written.
+    pub(crate) body: Body,
+}
+
+impl Stored {
+    /// The value of a label.
+    pub(crate) fn label(&self, key: &str) -> Option<&str> {
+        // Objects have few labels: walking them beats a binary search.
+        self.body
+            .labels
+            .iter()
+            .find(|(it, _)| **it == *key)
+            .map(|(_, value)| &**value)
+    }
+
+    /// The value of a field label; absent ones compare as the empty string.
+    pub(crate) fn field(&self, label: &str) -> &str {
+        match label {
+            "metadata.name" => self.key.name(),
+            "metadata.namespace" => self.key.namespace(),
+            _ => self
+                .body
+                .fields
+                .iter()
+                .find(|(it, _)| **it == *label)
+                .map_or("", |(_, value)| value),
+        }
+    }
+}

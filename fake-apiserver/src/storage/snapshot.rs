@@ -1,0 +1,85 @@
+//! `Snapshot`: the objects of one resource frozen at a revision; what a page of a list is cut from.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::sorted::Sorted;
+use super::{Change, Key, Range, Revision, Stored};
+
+/// A resource as it was at `revision`: the present objects, with every later change undone.
+#[derive(Clone, Debug)]
+pub(crate) struct Snapshot {
+    /// The revision it shows.
+    pub(crate) revision: Revision,
+    objects: Sorted,
+    /// What differs from `objects`: the state of each key changed since, `None` where there was none.
+    undone: BTreeMap<Key, Option<Arc<Stored>>>,
+}
+
+impl Snapshot {
+    /// The present state.
+    pub(crate) fn now(revision: Revision, objects: Sorted) -> Self {
+        Self {
+            revision,
+            objects,
+            undone: BTreeMap::new(),
+        }
+    }
+
+    /// The state before `later`, which are all changes after `revision`, oldest first.
+    pub(crate) fn before<'a>(
+        revision: Revision,
+        objects: Sorted,
+        later: impl Iterator<Item = &'a Arc<Change>>,
+    ) -> Self {
+        let mut undone = BTreeMap::new();
+        for change in later {
+            // The first later change of a key knows what was there before.
+            undone
+                .entry(change.object().key.clone())
+                .or_insert_with(|| change.previous.clone());
+        }
+        Self {
+            revision,
+            objects,
+            undone,
+        }
+    }
+
+    /// The objects of a range, in key order.
+    pub(crate) fn range<'a>(&'a self, range: &'a Range) -> impl Iterator<Item = &'a Arc<Stored>> {
+        let mut present = self.objects.range(range).peekable();
+        let mut undone = self
+            .undone
+            .iter()
+            .filter(|(key, _)| range.contains(key.as_str()))
+            .peekable();
+        std::iter::from_fn(move || {
+            loop {
+                let Some((key, old)) = undone.peek() else {
+                    return present.next();
+                };
+                match present.peek() {
+                    Some(it) if it.key < **key => return present.next(),
+                    Some(it) if it.key == **key => drop(present.next()),
+                    _ => {}
+                }
+                let old = old.as_ref();
+                undone.next();
+                if old.is_some() {
+                    return old;
+                }
+            }
+        })
+    }
+
+    /// How many objects lie in a range.
+    pub(crate) fn count(&self, range: &Range) -> usize {
+        let mut count = self.objects.count(range);
+        for (key, old) in self.undone.iter().filter(|(key, _)| range.contains(key.as_str())) {
+            count += usize::from(old.is_some());
+            count -= usize::from(self.objects.get(key.as_str()).is_some());
+        }
+        count
+    }
+}

@@ -1,0 +1,261 @@
+//! `Store`: every object of the server, its one revision counter, and a log for each resource.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use super::history::History;
+use super::sorted::Sorted;
+use super::{Body, Change, Compacted, Key, Revision, Snapshot, Stored};
+
+/// Why a write was refused. Nothing has changed then.
+#[derive(Clone, Debug)]
+pub(crate) enum StoreError {
+    /// Create: there is an object at the key.
+    Exists(Arc<Stored>),
+    /// Update or delete: there is no object at the key.
+    NotFound,
+    /// Update or delete: the object is no longer the one that was expected.
+    Stale(Arc<Stored>),
+}
+
+/// The objects of one resource and how they became so.
+#[derive(Clone, Debug, Default)]
+struct Table {
+    objects: Sorted,
+    history: Arc<History>,
+}
+
+/// The whole state at one moment. A copy shares everything until one of the two is written to: it costs one reference
+/// a resource, whatever the number of objects.
+#[derive(Clone, Debug)]
+pub(crate) struct World {
+    revision: Revision,
+    /// Every log begins at or after this revision.
+    compacted: Revision,
+    tables: BTreeMap<Arc<str>, Table>,
+}
+
+/// The state and its lock.
+#[derive(Debug)]
+pub(crate) struct Store {
+    /// The one lock of all state. It is held for reads and writes of maps alone, never while encoding or waiting.
+    state: Mutex<State>,
+    /// Changes a resource's log keeps; older ones are compacted (rule E22).
+    history_bound: usize,
+}
+
+#[derive(Debug)]
+struct State {
+    world: World,
+    /// Raised when the world is replaced, so that cursors into the old one end.
+    epoch: u64,
+}
+
+/// What a watcher finds past its cursor.
+#[derive(Debug)]
+pub(crate) struct Fresh {
+    /// The changes, oldest first.
+    pub(crate) changes: Vec<Arc<Change>>,
+    /// The server's revision when they were read: the next cursor.
+    pub(crate) revision: Revision,
+}
+
+/// Why a cursor cannot go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CursorLost {
+    /// It fell below the log.
+    Compacted(Compacted),
+    /// The world it points into was replaced.
+    Replaced,
+}
+
+impl Store {
+    /// A store that keeps `history_bound` changes a resource and holds `world`.
+    pub(crate) fn new(world: World, history_bound: usize) -> Self {
+        Self { state: Mutex::new(State { world, epoch: 0 }), history_bound: history_bound.max(1) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // No user code runs under the lock; were a panic to happen all the same, the maps are still whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The newest revision.
+    pub(crate) fn revision(&self) -> Revision {
+        self.lock().world.revision
+    }
+
+    /// The number of the present world; it changes when the world is replaced.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.lock().epoch
+    }
+
+    /// Adds an object.
+    pub(crate) fn create(&self, resource: &Arc<str>, key: Key, body: Body) -> Result<Arc<Stored>, StoreError> {
+        let mut state = self.lock();
+        if let Some(existing) = state.world.get(resource, key.as_str()) {
+            return Err(StoreError::Exists(Arc::clone(existing)));
+        }
+        Ok(state.world.put(resource, key, body, self.history_bound))
+    }
+
+    /// Replaces the object at `key` if it is still the one written at `expected`.
+    pub(crate) fn update(
+        &self,
+        resource: &Arc<str>,
+        key: &Key,
+        expected: Revision,
+        body: Body,
+    ) -> Result<Arc<Stored>, StoreError> {
+        let mut state = self.lock();
+        state.world.expect(resource, key, expected)?;
+        Ok(state.world.put(resource, key.clone(), body, self.history_bound))
+    }
+
+    /// Removes the object at `key` if it is still the one written at `expected`; returns the delete's revision.
+    pub(crate) fn delete(&self, resource: &Arc<str>, key: &Key, expected: Revision) -> Result<Revision, StoreError> {
+        let mut state = self.lock();
+        state.world.expect(resource, key, expected)?;
+        Ok(state.world.remove(resource, key, self.history_bound))
+    }
+
+    /// The object at `key`.
+    pub(crate) fn get(&self, resource: &str, key: &Key) -> Option<Arc<Stored>> {
+        self.lock().world.get(resource, key.as_str()).cloned()
+    }
+
+    /// The present objects of a resource.
+    pub(crate) fn snapshot(&self, resource: &str) -> Snapshot {
+        let state = self.lock();
+        let objects = state.world.tables.get(resource).map(|it| it.objects.clone()).unwrap_or_default();
+        Snapshot::now(state.world.revision, objects)
+    }
+
+    /// The objects of a resource as they were at `revision`, which must not lie in the future.
+    pub(crate) fn snapshot_at(&self, resource: &str, revision: Revision) -> Result<Snapshot, Compacted> {
+        let state = self.lock();
+        if revision < state.world.compacted {
+            return Err(Compacted { floor: state.world.compacted });
+        }
+        let Some(table) = state.world.tables.get(resource) else {
+            return Ok(Snapshot::now(revision, Sorted::default()));
+        };
+        let later = table.history.after(revision)?;
+        Ok(Snapshot::before(revision, table.objects.clone(), later))
+    }
+
+    /// The changes after `cursor`, at most `most` of them.
+    pub(crate) fn changes_after(
+        &self,
+        resource: &str,
+        epoch: u64,
+        cursor: Revision,
+        most: usize,
+    ) -> Result<Fresh, CursorLost> {
+        let state = self.lock();
+        if state.epoch != epoch {
+            return Err(CursorLost::Replaced);
+        }
+        let revision = state.world.revision;
+        let Some(table) = state.world.tables.get(resource) else {
+            return Ok(Fresh { changes: Vec::new(), revision: revision.max(cursor) });
+        };
+        let changes: Vec<_> =
+            table.history.after(cursor).map_err(CursorLost::Compacted)?.take(most).cloned().collect();
+        let read_to = match changes.last() {
+            Some(last) if changes.len() == most => last.revision,
+            _ => revision.max(cursor),
+        };
+        Ok(Fresh { changes, revision: read_to })
+    }
+
+    /// The oldest revision one may watch a resource from.
+    pub(crate) fn floor(&self, resource: &str) -> Revision {
+        let state = self.lock();
+        match state.world.tables.get(resource).map(|table| table.history.after(0).err()) {
+            Some(Some(compacted)) => compacted.floor,
+            _ => state.world.compacted,
+        }
+    }
+
+    /// Forgets the changes up to `revision` in every log, as etcd's compaction does.
+    pub(crate) fn compact(&self, revision: Revision) {
+        let world = &mut self.lock().world;
+        let revision = revision.min(world.revision);
+        world.compacted = world.compacted.max(revision);
+        for table in world.tables.values_mut() {
+            Arc::make_mut(&mut table.history).compact(revision);
+        }
+    }
+
+    /// The whole state.
+    pub(crate) fn world(&self) -> World {
+        self.lock().world.clone()
+    }
+
+    /// Replaces the whole state; cursors into the old one end.
+    pub(crate) fn replace(&self, world: World) {
+        let mut state = self.lock();
+        state.world = world;
+        state.epoch += 1;
+    }
+
+    /// Names of the resources that hold or held objects, in order.
+    pub(crate) fn resources(&self) -> Vec<Arc<str>> {
+        self.lock().world.tables.keys().cloned().collect()
+    }
+}
+
+impl Default for World {
+    /// Nothing yet. A real server has written and compacted before its first client comes: small revisions, which
+    /// clients take for "long ago", are too old to be read.
+    fn default() -> Self {
+        Self { revision: 100, compacted: 100, tables: BTreeMap::new() }
+    }
+}
+
+impl World {
+    fn get(&self, resource: &str, key: &str) -> Option<&Arc<Stored>> {
+        self.tables.get(resource)?.objects.get(key)
+    }
+
+    fn expect(&self, resource: &str, key: &Key, expected: Revision) -> Result<(), StoreError> {
+        match self.get(resource, key.as_str()) {
+            None => Err(StoreError::NotFound),
+            Some(current) if current.revision != expected => Err(StoreError::Stale(Arc::clone(current))),
+            Some(_) => Ok(()),
+        }
+    }
+
+    fn table(&mut self, resource: &Arc<str>) -> &mut Table {
+        let floor = self.compacted;
+        let new = || Table { objects: Sorted::default(), history: Arc::new(History::new(floor)) };
+        self.tables.entry(Arc::clone(resource)).or_insert_with(new)
+    }
+
+    fn put(&mut self, resource: &Arc<str>, key: Key, body: Body, bound: usize) -> Arc<Stored> {
+        self.revision += 1;
+        let object = Arc::new(Stored { key, revision: self.revision, body });
+        let table = self.table(resource);
+        let previous = table.objects.insert(Arc::clone(&object));
+        table.log(object.revision, previous, Some(Arc::clone(&object)), bound);
+        object
+    }
+
+    fn remove(&mut self, resource: &Arc<str>, key: &Key, bound: usize) -> Revision {
+        self.revision += 1;
+        let revision = self.revision;
+        let table = self.table(resource);
+        if let Some(previous) = table.objects.remove(key.as_str()) {
+            table.log(revision, Some(previous), None, bound);
+        }
+        revision
+    }
+}
+
+impl Table {
+    fn log(&mut self, revision: Revision, previous: Option<Arc<Stored>>, current: Option<Arc<Stored>>, bound: usize) {
+        let change = Arc::new(Change { revision, previous, current, encoded: OnceLock::new() });
+        Arc::make_mut(&mut self.history).push(change, bound);
+    }
+}

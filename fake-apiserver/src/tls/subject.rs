@@ -1,0 +1,112 @@
+//! Reads the user off a client certificate: CN is the name, each O is a group.
+
+use crate::api::user::UserInfo;
+
+const SEQUENCE: u8 = 0x30;
+const SET: u8 = 0x31;
+/// `version`, which certificates of the first version leave out.
+const VERSION: u8 = 0xa0;
+
+/// 2.5.4.3
+const COMMON_NAME: &[u8] = &[0x55, 4, 3];
+/// 2.5.4.10
+const ORGANIZATION: &[u8] = &[0x55, 4, 10];
+
+/// The user of a certificate (DER) that was verified; `None` if it has no CN.
+pub(super) fn user(certificate: &[u8]) -> Option<UserInfo> {
+    let mut user = UserInfo::default();
+    let mut names = subject(certificate)?;
+    while let Some((set, rest)) = element(names, SET) {
+        names = rest;
+        let mut attributes = set;
+        while let Some((attribute, rest)) = element(attributes, SEQUENCE) {
+            attributes = rest;
+            let (_, kind, value) = any_element(attribute)?;
+            let (_, text, _) = any_element(value)?;
+            let text = String::from_utf8_lossy(text).into_owned();
+            match kind {
+                COMMON_NAME => user.name = text,
+                ORGANIZATION => user.groups.push(text),
+                _ => {}
+            }
+        }
+    }
+    (!user.name.is_empty()).then_some(user)
+}
+
+/// The names within `subject` of `tbsCertificate` (RFC 5280, 4.1).
+fn subject(certificate: &[u8]) -> Option<&[u8]> {
+    let (certificate, _) = element(certificate, SEQUENCE)?;
+    let (mut fields, _) = element(certificate, SEQUENCE)?;
+    if let Some((_, rest)) = element(fields, VERSION) {
+        fields = rest;
+    }
+    for _before in ["serialNumber", "signature", "issuer", "validity"] {
+        (_, _, fields) = any_element(fields)?;
+    }
+    Some(element(fields, SEQUENCE)?.0)
+}
+
+/// The content of the first element, which must have this tag, and what follows it.
+fn element(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
+    let (found, content, rest) = any_element(der)?;
+    (found == tag).then_some((content, rest))
+}
+
+/// The tag and the content of the first element, and what follows it.
+fn any_element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (&[tag, first], mut rest) = der.split_first_chunk()?;
+    let mut length = usize::from(first);
+    if first >= 0x80 {
+        // The long form: so many bytes hold the length. Four are more than any certificate needs.
+        let (bytes, after) = rest
+            .split_at_checked(usize::from(first & 0x7f))
+            .filter(|(bytes, _)| bytes.len() <= 4)?;
+        length = bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte));
+        rest = after;
+    }
+    let (content, rest) = rest.split_at_checked(length)?;
+    Some((tag, content, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, DnType, KeyPair};
+
+    use super::*;
+
+    fn certificate(names: &[(DnType, &str)]) -> Vec<u8> {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = crate::tls::subject_name(names);
+        let key = KeyPair::generate().expect("the provider can");
+        let certificate = params.self_signed(&key).expect("the parameters are complete");
+        certificate.der().to_vec()
+    }
+
+    #[test]
+    fn the_common_name_is_the_user_and_the_organization_a_group() {
+        let der = certificate(&[
+            (DnType::CountryName, "CH"),
+            (DnType::OrganizationName, "system:masters"),
+            (DnType::CommonName, "zoë"),
+        ]);
+        let expected = UserInfo {
+            name: "zoë".to_owned(),
+            groups: vec!["system:masters".to_owned()],
+        };
+        assert_eq!(user(&der), Some(expected));
+    }
+
+    #[test]
+    fn without_a_common_name_there_is_no_user() {
+        assert_eq!(user(&certificate(&[(DnType::OrganizationName, "x")])), None);
+    }
+
+    #[test]
+    fn what_is_cut_short_is_no_certificate() {
+        let der = certificate(&[(DnType::CommonName, "a")]);
+        for length in 0..der.len() {
+            assert_eq!(user(&der[..length]), None);
+        }
+    }
+}

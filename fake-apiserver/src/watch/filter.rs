@@ -1,0 +1,105 @@
+//! `Filter`: what a watcher or a list wants to see, and how that turns a change into an event (rule E11).
+
+use std::sync::Arc;
+
+use crate::api::selector::{FieldSelector, LabelSelector};
+use crate::storage::{Change, Key, Range, Stored};
+
+/// The part of a resource that is looked at, by place alone.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Scope {
+    /// All of the resource.
+    All,
+    /// One namespace.
+    Namespace(Arc<str>),
+    /// One object.
+    Object(Key),
+}
+
+/// What is wanted: a place, and the selectors.
+#[derive(Clone, Debug)]
+pub(crate) struct Filter {
+    /// The place.
+    pub(crate) scope: Scope,
+    /// `labelSelector`
+    pub(crate) labels: LabelSelector,
+    /// `fieldSelector`
+    pub(crate) fields: FieldSelector,
+}
+
+/// The `type` of a watch event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EventType {
+    /// `ADDED`
+    Added,
+    /// `MODIFIED`
+    Modified,
+    /// `DELETED`
+    Deleted,
+}
+
+impl EventType {
+    /// As the stream writes it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Added => "ADDED",
+            Self::Modified => "MODIFIED",
+            Self::Deleted => "DELETED",
+        }
+    }
+}
+
+impl Scope {
+    /// The run of keys that holds the scope.
+    pub(crate) fn range(&self) -> Range {
+        match self {
+            Self::All => Range::of(None),
+            Self::Namespace(namespace) => Range::of(Some(namespace)),
+            // The key itself and nothing after it.
+            Self::Object(key) => Range {
+                start: key.as_str().to_owned(),
+                end: Some(format!("{}\0", key.as_str())),
+            },
+        }
+    }
+
+    fn contains(&self, key: &Key) -> bool {
+        match self {
+            Self::All => true,
+            Self::Namespace(namespace) => key.namespace() == &**namespace,
+            Self::Object(wanted) => wanted == key,
+        }
+    }
+}
+
+impl Filter {
+    /// Whether the object is wanted.
+    pub(crate) fn matches(&self, object: &Stored) -> bool {
+        self.scope.contains(&object.key) && self.selects(object)
+    }
+
+    /// Whether the selectors want the object; its place is known to be right.
+    pub(crate) fn selects(&self, object: &Stored) -> bool {
+        (self.labels.is_empty() || self.labels.matches(|key| object.label(key)))
+            && (self.fields.is_empty() || self.fields.matches(|field| object.field(field)))
+    }
+
+    /// Whether there are selectors beside the place.
+    pub(crate) fn has_selectors(&self) -> bool {
+        !self.labels.is_empty() || !self.fields.is_empty()
+    }
+
+    /// The event a change is to those who look through this filter, if any.
+    pub(crate) fn event_of(&self, change: &Change) -> Option<EventType> {
+        if !self.scope.contains(&change.object().key) {
+            return None;
+        }
+        let wanted = |object: &Option<Arc<Stored>>| object.as_ref().is_some_and(|it| self.selects(it));
+        match (wanted(&change.previous), wanted(&change.current)) {
+            (false, true) => Some(EventType::Added),
+            (true, true) => Some(EventType::Modified),
+            (true, false) => Some(EventType::Deleted),
+            (false, false) => None,
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! From one log to many watchers. It reads storage, which does not know it; it knows nothing of the registry or HTTP.
+
+pub(crate) mod filter;
+pub(crate) mod fanout;
+pub(crate) mod watcher;
+
+pub(crate) use fanout::Fanout;
+pub(crate) use filter::{EventType, Filter, Scope};
+pub(crate) use watcher::{Delivery, WatchStart, Watcher};

@@ -1,0 +1,230 @@
+//! `Watcher`: a cursor into a resource's log. It replays what lies past the cursor, then waits to be woken; the log's
+//! floor is checked on every pass, so a watcher that falls behind ends with 410 and never skips anything.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::fanout::{Fanout, SleeperId};
+use super::filter::{EventType, Filter};
+use crate::storage::store::CursorLost;
+use crate::storage::{Change, Revision, Snapshot, Store, Stored};
+
+/// Changes read from the log in one pass.
+const BATCH_MAX: usize = 256;
+
+/// Time between bookmarks (rule E13).
+const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
+
+/// How long before its end a watch sends a last bookmark (rule E13).
+const LAST_BOOKMARK: Duration = Duration::from_secs(2);
+
+/// Where a watch begins and what it is to send.
+#[derive(Debug)]
+pub(crate) struct WatchStart {
+    /// The storage name of the resource.
+    pub(crate) resource: Arc<str>,
+    /// What is wanted.
+    pub(crate) filter: Filter,
+    /// The state to send as ADDED events first; the watch goes on from its revision.
+    pub(crate) initial: Option<Snapshot>,
+    /// Without an initial state: events after this revision.
+    pub(crate) after: Revision,
+    /// Whether bookmarks are wanted.
+    pub(crate) bookmarks: bool,
+    /// Whether the initial state ends with a bookmark that says so (rule E5); only with `bookmarks`.
+    pub(crate) initial_end_bookmark: bool,
+    /// When the watch ends (rule E14).
+    pub(crate) deadline: Instant,
+}
+
+/// What a watcher delivers.
+#[derive(Clone, Debug)]
+pub(crate) enum Delivery {
+    /// An object of the initial state.
+    Initial(Arc<Stored>),
+    /// A change, and what it is to this watcher.
+    Change(Arc<Change>, EventType),
+    /// Nothing changed up to this revision.
+    Bookmark {
+        /// Every change up to it has been delivered.
+        revision: Revision,
+        /// Whether it ends the initial state.
+        initial_end: bool,
+    },
+    /// The cursor fell below the log, whose floor this is; the last delivery.
+    Expired {
+        /// The cursor.
+        wanted: Revision,
+        /// The oldest revision one may watch from.
+        floor: Revision,
+    },
+}
+
+/// A watch under way.
+#[derive(Debug)]
+pub(crate) struct Watcher {
+    store: Arc<Store>,
+    fanout: Arc<Fanout>,
+    id: SleeperId,
+    start: WatchStart,
+    /// Which world the cursor points into.
+    epoch: u64,
+    cursor: Revision,
+    /// Read but not yet delivered.
+    ready: VecDeque<Delivery>,
+    /// The next bookmark or the deadline, whichever comes first; made at the first wait.
+    timer: Option<Pin<Box<Sleep>>>,
+    next_bookmark: Option<Instant>,
+    ended: bool,
+}
+
+impl Watcher {
+    /// Begins a watch. Nothing is read from the log before the first poll.
+    pub(crate) fn new(store: Arc<Store>, fanout: Arc<Fanout>, mut start: WatchStart) -> Self {
+        let mut ready = VecDeque::new();
+        let mut cursor = start.after;
+        if let Some(snapshot) = start.initial.take() {
+            cursor = snapshot.revision;
+            let range = start.filter.scope.range();
+            let wanted = snapshot.range(&range).filter(|it| start.filter.selects(it));
+            ready.extend(wanted.map(|it| Delivery::Initial(Arc::clone(it))));
+            if start.bookmarks && start.initial_end_bookmark {
+                ready.push_back(Delivery::Bookmark {
+                    revision: cursor,
+                    initial_end: true,
+                });
+            }
+        }
+        let id = fanout.register();
+        let epoch = store.epoch();
+        let next_bookmark = start.bookmarks.then(|| Instant::now() + BOOKMARK_INTERVAL);
+        Self {
+            store,
+            fanout,
+            id,
+            start,
+            epoch,
+            cursor,
+            ready,
+            timer: None,
+            next_bookmark,
+            ended: false,
+        }
+    }
+
+    /// The next delivery; `None` when the watch has ended.
+    #[cfg(test)]
+    pub(crate) async fn next(&mut self) -> Option<Delivery> {
+        poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    /// Every delivery that is ready, at least one; empty when the watch has ended.
+    pub(crate) async fn next_batch(&mut self) -> Vec<Delivery> {
+        poll_fn(|cx| {
+            std::task::ready!(self.poll_ready(cx));
+            Poll::Ready(self.ready.drain(..).collect())
+        })
+        .await
+    }
+
+    /// Polls for the next delivery; `None` when the watch has ended.
+    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Delivery>> {
+        std::task::ready!(self.poll_ready(cx));
+        Poll::Ready(self.ready.pop_front())
+    }
+
+    /// Ready when there is something to deliver or the watch has ended.
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            if !self.ready.is_empty() || self.ended {
+                return Poll::Ready(());
+            }
+            self.read_log(cx);
+            if self.ready.is_empty() && !self.ended {
+                std::task::ready!(self.poll_timer(cx));
+            }
+        }
+    }
+
+    /// Moves the cursor over what is new. Sleeps first and looks second, so that no commit falls between.
+    fn read_log(&mut self, cx: &mut Context<'_>) {
+        self.fanout
+            .sleep(self.id, &self.start.resource, &self.start.filter.scope, cx.waker());
+        loop {
+            match self
+                .store
+                .changes_after(&self.start.resource, self.epoch, self.cursor, BATCH_MAX)
+            {
+                Ok(fresh) => {
+                    self.cursor = fresh.revision;
+                    let filter = &self.start.filter;
+                    let events = fresh.changes.iter().filter_map(|change| {
+                        filter
+                            .event_of(change)
+                            .map(|kind| Delivery::Change(Arc::clone(change), kind))
+                    });
+                    self.ready.extend(events);
+                    // A full batch of unwanted changes: the log may hold more.
+                    if fresh.changes.len() < BATCH_MAX || !self.ready.is_empty() {
+                        return;
+                    }
+                }
+                Err(CursorLost::Compacted(at)) => {
+                    self.ready.push_back(Delivery::Expired {
+                        wanted: self.cursor,
+                        floor: at.floor,
+                    });
+                    self.ended = true;
+                    return;
+                }
+                Err(CursorLost::Replaced) => {
+                    self.ended = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Waits for the next bookmark or the end of the watch; ready when one of them came.
+    fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let now = Instant::now();
+        if now >= self.start.deadline {
+            self.ended = true;
+            return Poll::Ready(());
+        }
+        if self.next_bookmark.is_some_and(|at| now >= at) {
+            self.ready.push_back(Delivery::Bookmark {
+                revision: self.cursor,
+                initial_end: false,
+            });
+            let last = self.start.deadline - LAST_BOOKMARK.min(self.start.deadline - now);
+            self.next_bookmark = match now + BOOKMARK_INTERVAL {
+                next if next < last => Some(next),
+                _ if now < last => Some(last),
+                _ => None,
+            };
+            self.timer = None;
+            return Poll::Ready(());
+        }
+        let at = self
+            .next_bookmark
+            .map_or(self.start.deadline, |at| at.min(self.start.deadline));
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(at)));
+        std::task::ready!(timer.as_mut().poll(cx));
+        self.timer = None;
+        Poll::Ready(())
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.fanout
+            .forget(self.id, &self.start.resource, &self.start.filter.scope);
+    }
+}

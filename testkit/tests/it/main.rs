@@ -1,0 +1,3 @@
+//! What holds for the whole workspace, and `testkit` as its users see it.
+
+mod tidy;

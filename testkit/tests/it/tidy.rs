@@ -1,0 +1,553 @@
+//! The rules of style that a machine can hold: which layer may name which, sizes, and words that do not belong.
+//!
+//! A failure names the file, the line and the rule. CONTRIBUTING.md says why the rules are as they are.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What each layer of `fake-apiserver/src` may name of the others. A new layer is a new row.
+const SERVER_ARROWS: &[(&str, &[&str])] = &[
+    // the path of a request, downwards
+    (
+        "endpoints",
+        &["api", "faults", "registry", "storage", "watch", "entropy", "journal"],
+    ),
+    ("faults", &["api", "entropy"]),
+    ("registry", &["api", "storage", "watch", "entropy"]),
+    ("watch", &["api", "storage"]),
+    ("storage", &["api"]),
+    ("api", &[]),
+    // beside the path
+    ("workers", &["api", "registry", "watch", "storage", "entropy", "tasks"]),
+    ("journal", &["api", "entropy"]),
+    ("entropy", &[]),
+    ("tasks", &[]),
+    // around it
+    (
+        "server",
+        &[
+            "api",
+            "endpoints",
+            "faults",
+            "registry",
+            "storage",
+            "watch",
+            "workers",
+            "journal",
+            "entropy",
+            "tasks",
+            "serve",
+            "client",
+        ],
+    ),
+    ("client", &["api", "server"]),
+    ("serve", &["api", "tasks", "tls", "kubeconfig"]),
+    ("tls", &["api", "kubeconfig"]),
+    ("kubeconfig", &[]),
+    ("load", &["endpoints"]),
+];
+
+/// Who alone may name what, in `fake-apiserver/src`.
+const SERVER_WORDS: &[(&str, &[&str])] = &[
+    ("axum::", &["endpoints", "server", "client", "serve"]),
+    ("hyper::", &["serve"]),
+    ("kube::", &["client"]),
+    ("k8s_openapi::", &["client"]),
+    ("tokio::spawn", &["tasks"]),
+    ("task::spawn", &["tasks"]),
+    ("time::sleep", &["endpoints", "faults", "serve", "watch", "workers"]),
+    ("JoinSet", &["tasks"]),
+    ("thread::spawn", &[]),
+    ("thread::sleep", &[]),
+    ("SystemTime::now", &["main"]),
+    // tokio's is meant: the standard library's does not stop with a paused runtime
+    ("std::time::Instant", &[]),
+    (
+        "tokio::",
+        &[
+            "endpoints",
+            "faults",
+            "registry",
+            "watch",
+            "workers",
+            "client",
+            "entropy",
+            "main",
+            "serve",
+            "server",
+            "tasks",
+        ],
+    ),
+    ("Timestamp::now", &[]),
+];
+
+/// Which crate may not name which.
+const CRATE_WORDS: &[(&str, &[&str])] = &[
+    ("fake-apiserver", &["informer::", "testkit::"]),
+    ("informer", &["fake_apiserver", "testkit::"]),
+    ("testkit", &["informer::"]),
+];
+
+/// Where calls that stop the program in mid-sentence are at home: nowhere in a library.
+const STOPS: &[&str] = &[".unwrap()", ".unwrap_err()", "todo!(", "unimplemented!(", "dbg!("];
+
+/// The longest file, in lines of code without its tests; generated ones may be longer.
+const FILE_LINES: usize = 500;
+
+/// The longest `mod.rs`: it shows the way, and holds the words its files share at the most.
+const MOD_LINES: usize = 150;
+
+/// The longest line; one with a string in it may be longer, because a message is not to be cut.
+const LINE_CHARS: usize = 120;
+
+/// The mark of a generated file, within its first lines.
+const GENERATED: &str = "@generated";
+
+#[test]
+fn layers_of_the_server_name_only_what_lies_below() {
+    let arrows: BTreeMap<_, _> = SERVER_ARROWS.iter().copied().collect();
+    let mut faults = Faults::default();
+    for source in sources("fake-apiserver/src") {
+        let layer = source.layer();
+        if layer == "lib" || layer == "main" {
+            continue;
+        }
+        let Some(allowed) = arrows.get(layer) else {
+            faults.add(&source, 1, &format!("the layer `{layer}` has no row in SERVER_ARROWS"));
+            continue;
+        };
+        for (number, named) in source.named_layers() {
+            if named != layer && arrows.contains_key(named.as_str()) && !allowed.contains(&named.as_str()) {
+                faults.add(&source, number, &format!("`{layer}` may not name `{named}`"));
+            }
+        }
+    }
+    faults.assert_none();
+}
+
+#[test]
+fn words_of_the_server_stay_in_their_layer() {
+    let mut faults = Faults::default();
+    for source in sources("fake-apiserver/src") {
+        for (word, homes) in SERVER_WORDS {
+            if !homes.contains(&source.layer()) {
+                faults.add_lines(&source, word, &format!("`{word}` is for {homes:?} only"));
+            }
+        }
+    }
+    faults.assert_none();
+}
+
+#[test]
+fn crates_point_one_way() {
+    let mut faults = Faults::default();
+    for (name, words) in CRATE_WORDS {
+        for source in sources(&format!("{name}/src")) {
+            for word in *words {
+                faults.add_lines(&source, word, &format!("`{name}` may not name `{word}`"));
+            }
+        }
+    }
+    faults.assert_none();
+}
+
+#[test]
+fn the_informer_reads_no_clock_but_the_runtimes() {
+    let mut faults = Faults::default();
+    for source in sources("informer/src") {
+        for word in [
+            "SystemTime::now",
+            "std::time::Instant",
+            "Timestamp::now",
+            "thread::sleep",
+        ] {
+            faults.add_lines(&source, word, &format!("`{word}` would break virtual time"));
+        }
+    }
+    faults.assert_none();
+}
+
+#[test]
+fn libraries_do_not_stop_in_mid_sentence() {
+    let mut faults = Faults::default();
+    for source in library_sources() {
+        for word in STOPS {
+            faults.add_lines(
+                &source,
+                word,
+                &format!("`{word}` outside tests: use `expect` and say why it cannot be"),
+            );
+        }
+    }
+    faults.assert_none();
+}
+
+#[test]
+fn files_are_small_and_say_what_they_are() {
+    let mut faults = Faults::default();
+    for source in library_sources() {
+        if source.is_generated() {
+            continue;
+        }
+        if !source.text.starts_with("//!") {
+            faults.add(&source, 1, "the first line is no `//!` sentence");
+        }
+        let bound = if source.path.ends_with("mod.rs") {
+            MOD_LINES
+        } else {
+            FILE_LINES
+        };
+        let length = source.code.iter().filter(|line| !line.trim().is_empty()).count();
+        if length > bound {
+            faults.add(&source, 1, &format!("{length} lines of code, {bound} are the most"));
+        }
+        for (index, line) in source.text.lines().enumerate() {
+            if line.chars().count() > LINE_CHARS && !line.contains('"') {
+                faults.add(&source, index + 1, &format!("longer than {LINE_CHARS} characters"));
+            }
+        }
+    }
+    faults.assert_none();
+}
+
+#[test]
+fn nothing_names_a_machine() {
+    // Written in two halves, so that this file does not name them itself.
+    let words = [
+        ["/ho", "me/"],
+        ["/ro", "ot/"],
+        ["/wo", "rk/"],
+        ["/tm", "p/"],
+        ["/Use", "rs/"],
+        ["C:", "\\"],
+    ]
+    .map(|halves| halves.concat());
+    let mut faults = Faults::default();
+    let mut files = Vec::new();
+    find_files(&root(), &["rs", "md", "toml", "yaml", "yml", "sh", "py"], &mut files);
+    for file in files {
+        let source = Source::read(file);
+        for (index, line) in source.text.lines().enumerate() {
+            if let Some(word) = words.iter().find(|word| line.contains(word.as_str())) {
+                faults.add(&source, index + 1, &format!("a path of one machine: {word}"));
+            }
+        }
+    }
+    faults.assert_none();
+}
+
+/// What was found, to be shown all at once.
+#[derive(Default)]
+struct Faults(Vec<String>);
+
+impl Faults {
+    fn add(&mut self, source: &Source, line: usize, what: &str) {
+        self.0.push(format!("{}:{line}: {what}", source.path));
+    }
+
+    /// One for each line of code that contains `word` at the start of a word.
+    fn add_lines(&mut self, source: &Source, word: &str, what: &str) {
+        for (index, line) in source.code.iter().enumerate() {
+            if contains_word(line, word) {
+                self.add(source, index + 1, what);
+            }
+        }
+    }
+
+    #[track_caller]
+    fn assert_none(&self) {
+        assert!(self.0.is_empty(), "\n{}\n", self.0.join("\n"));
+    }
+}
+
+/// Whether `word` occurs in `line` and is not the end of a longer name.
+fn contains_word(line: &str, word: &str) -> bool {
+    line.match_indices(word).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        !word.starts_with(|it: char| it.is_alphanumeric())
+            || !before.is_some_and(|it| it.is_alphanumeric() || it == '_')
+    })
+}
+
+/// One file.
+struct Source {
+    /// Within the workspace, with `/` between the folders.
+    path: String,
+    text: String,
+    /// The lines with comments, strings and test modules blanked.
+    code: Vec<String>,
+}
+
+impl Source {
+    fn read(file: PathBuf) -> Self {
+        let text = fs::read_to_string(&file).unwrap_or_else(|err| panic!("{}: {err}", file.display()));
+        let path = file
+            .strip_prefix(root())
+            .unwrap_or(&file)
+            .to_string_lossy()
+            .replace('\\', "/");
+        let code = without_tests(&without_comments_and_strings(&text));
+        Self { path, text, code }
+    }
+
+    /// The path within `src`: `["storage", "store.rs"]`.
+    fn parts(&self) -> Vec<&str> {
+        let (_, within) = self.path.split_once("/src/").unwrap_or(("", &self.path));
+        within.split('/').collect()
+    }
+
+    /// The first folder within `src`, or the file's name.
+    fn layer(&self) -> &str {
+        self.parts()[0].trim_end_matches(".rs")
+    }
+
+    fn is_generated(&self) -> bool {
+        self.text.lines().take(5).any(|line| line.contains(GENERATED))
+    }
+
+    /// Each layer that code of this file names by `crate::layer` or by enough `super::`, with the line.
+    fn named_layers(&self) -> Vec<(usize, String)> {
+        let parts = self.parts();
+        let depth = parts.len() - usize::from(self.path.ends_with("/mod.rs"));
+        let code = self.code.join("\n");
+        let to_the_root = "super::".repeat(depth);
+        let mut named = Vec::new();
+        for root in ["crate::", to_the_root.as_str()] {
+            for (at, _) in code.match_indices(root) {
+                let line = code[..at].matches('\n').count() + 1;
+                let names = first_names(&code[at + root.len()..]);
+                named.extend(names.into_iter().map(|name| (line, name)));
+            }
+        }
+        named
+    }
+}
+
+/// The first name of a path, or the first names of each path in braces.
+fn first_names(code: &str) -> Vec<String> {
+    let name = |text: &str| -> String {
+        text.trim_start()
+            .chars()
+            .take_while(|it| it.is_alphanumeric() || *it == '_')
+            .collect()
+    };
+    let Some(group) = code.strip_prefix('{') else {
+        return vec![name(code)];
+    };
+    let mut names = vec![name(group)];
+    let mut depth = 1;
+    for (at, letter) in group.char_indices() {
+        match letter {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 1 => names.push(name(&group[at + 1..])),
+            _ => {}
+        }
+        if depth == 0 {
+            break;
+        }
+    }
+    names
+}
+
+/// The same text with every comment, string and character literal blanked; lines stay where they are.
+fn without_comments_and_strings(text: &str) -> String {
+    let mut rest = text;
+    let mut code = String::with_capacity(text.len());
+    while let Some(first) = rest.chars().next() {
+        let length = literal_length(rest);
+        if length == 0 {
+            code.push(first);
+            rest = &rest[first.len_utf8()..];
+            // A name may end in `r` or `b` before a quote only where it is the literal's own prefix.
+            if first.is_alphanumeric() || first == '_' {
+                let end = rest
+                    .find(|it: char| !(it.is_alphanumeric() || it == '_'))
+                    .unwrap_or(rest.len());
+                code.push_str(&rest[..end]);
+                rest = &rest[end..];
+            }
+        } else {
+            code.extend(rest[..length].chars().map(|it| if it == '\n' { '\n' } else { ' ' }));
+            rest = &rest[length..];
+        }
+    }
+    code
+}
+
+/// The length of the comment or literal that `text` starts with; 0 if it starts with neither.
+fn literal_length(text: &str) -> usize {
+    let until = |from: usize, end: &str| text[from..].find(end).map_or(text.len(), |at| from + at + end.len());
+    if text.starts_with("//") {
+        return text.find('\n').unwrap_or(text.len());
+    }
+    if text.starts_with("/*") {
+        return until(2, "*/");
+    }
+    let prefix = text.find(|it| !matches!(it, 'b' | 'c' | 'r')).unwrap_or(text.len());
+    let body = &text[prefix..];
+    if text[..prefix].ends_with('r') {
+        let hashes = body.find(|it| it != '#').unwrap_or(0);
+        if body[hashes..].starts_with('"') {
+            return until(prefix + hashes + 1, &format!("\"{}", "#".repeat(hashes)));
+        }
+    } else if body.starts_with('"') {
+        return prefix + quoted_length(body);
+    } else if prefix == 0 && body.starts_with('\'') {
+        return character_length(body);
+    }
+    0
+}
+
+/// The length of a string literal, with its quotes.
+fn quoted_length(text: &str) -> usize {
+    let mut escaped = true;
+    for (at, letter) in text.char_indices() {
+        match letter {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            '"' => return at + 1,
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+/// The length of a character literal, with its quotes; 0 for a lifetime.
+fn character_length(text: &str) -> usize {
+    let inner = &text[1..];
+    if let Some(escape) = inner.strip_prefix('\\') {
+        let skip = escape.chars().next().map_or(0, char::len_utf8);
+        return escape[skip..].find('\'').map_or(0, |at| 2 + skip + at + 1);
+    }
+    let letter = inner.chars().next().map_or(0, char::len_utf8);
+    if inner[letter..].starts_with('\'') {
+        2 + letter
+    } else {
+        0
+    }
+}
+
+/// The lines, with everything below `#[cfg(test)]` blanked to the end of that item.
+fn without_tests(code: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut depth = 0_i32;
+    let mut skipping = false;
+    for line in code.lines() {
+        if line.trim_start().starts_with("#[cfg(test)]") {
+            (skipping, depth) = (true, 0);
+        }
+        lines.push(if skipping { String::new() } else { line.to_owned() });
+        let opened = line.matches('{').count();
+        depth += i32::try_from(opened).unwrap_or(0) - i32::try_from(line.matches('}').count()).unwrap_or(0);
+        let ends = depth == 0 && (line.contains('}') || line.trim_end().ends_with(';'));
+        skipping = skipping && !ends;
+    }
+    lines
+}
+
+fn library_sources() -> Vec<Source> {
+    let mut all = Vec::new();
+    for name in ["fake-apiserver", "informer", "testkit"] {
+        all.extend(sources(&format!("{name}/src")));
+    }
+    all
+}
+
+/// The Rust files below a folder of the workspace, in order, without those that are tests as a whole.
+fn sources(folder: &str) -> Vec<Source> {
+    let mut files = Vec::new();
+    find_files(&root().join(folder), &["rs"], &mut files);
+    assert!(!files.is_empty(), "{folder} has no source files");
+    files.retain(|file| {
+        let mut names = file
+            .strip_prefix(root())
+            .unwrap_or(file)
+            .iter()
+            .filter_map(|it| it.to_str());
+        !names.any(|name| name == "tests" || name.ends_with("tests.rs"))
+    });
+    files.into_iter().map(Source::read).collect()
+}
+
+/// Files with one of these extensions below a folder, in order; what is built or hidden is left out.
+fn find_files(folder: &Path, extensions: &[&str], found: &mut Vec<PathBuf>) {
+    let entries = fs::read_dir(folder).unwrap_or_else(|err| panic!("{}: {err}", folder.display()));
+    let mut paths: Vec<_> = entries.filter_map(Result::ok).map(|entry| entry.path()).collect();
+    paths.sort();
+    for path in paths {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if path.is_dir() {
+            if name != "target" && !name.starts_with('.') {
+                find_files(&path, extensions, found);
+            }
+        } else if extensions
+            .iter()
+            .any(|it| path.extension().is_some_and(|extension| extension == *it))
+        {
+            found.push(path);
+        }
+    }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("..")
+        .canonicalize()
+        .expect("the crate lies in the workspace")
+}
+
+/// The reader of sources is itself read here.
+mod reader {
+    use super::*;
+
+    #[test]
+    fn comments_strings_and_characters_are_blank() {
+        let code = without_comments_and_strings("a(\"x // \\\" y\"); // c\nb('\"', 'c, r#\"\"\"#) /* d\n */ e");
+        let words: Vec<_> = code.split_whitespace().collect();
+        assert_eq!(words.join(" "), "a( ); b( , 'c, ) e");
+        assert_eq!(code.lines().count(), 3);
+    }
+
+    #[test]
+    fn tests_are_blank() {
+        let code = without_tests("a\n#[cfg(test)]\nmod tests {\n b {}\n}\nc\n#[cfg(test)]\nuse d;\ne");
+        assert_eq!(code.join("|"), "a|||||c|||e");
+    }
+
+    #[test]
+    fn names_of_a_group_are_its_first_ones() {
+        assert_eq!(first_names("a::b;"), ["a"]);
+        assert_eq!(first_names("{a, b::{c, d}, e::f};"), ["a", "b", "e"]);
+    }
+
+    #[test]
+    fn a_word_is_no_end_of_another() {
+        assert!(contains_word("use kube::Client", "kube::"));
+        assert!(!contains_word("use fake_kube::Client", "kube::"));
+        assert!(contains_word("a.unwrap()", ".unwrap()"));
+    }
+
+    #[test]
+    fn layers_are_named_by_crate_and_by_super() {
+        let source = |path: &str, code: &str| Source {
+            path: path.to_owned(),
+            text: String::new(),
+            code: vec![code.to_owned()],
+        };
+        let names = |source: Source| {
+            source
+                .named_layers()
+                .into_iter()
+                .map(|(_, name)| name)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            names(source("x/src/a/b.rs", "use super::c; use super::super::d;")),
+            ["d"]
+        );
+        assert_eq!(names(source("x/src/a/mod.rs", "use super::d;")), ["d"]);
+        assert_eq!(names(source("x/src/a.rs", "use crate::{b, c::d};")), ["b", "c"]);
+    }
+}
