@@ -169,11 +169,5 @@ static CONDITIONAL_RETURNED: Plain = Plain {
     returns_deleted: true,
     ..CONDITIONAL
 };
-static ROLES: Plain = Plain {
-    create_on_update: true,
-    name: names::path_segment,
-    ..PLAIN
-};
-
 #[cfg(test)]
 mod tests;
