@@ -169,5 +169,6 @@ static CONDITIONAL_RETURNED: Plain = Plain {
     returns_deleted: true,
     ..CONDITIONAL
 };
+
 #[cfg(test)]
 mod tests;
