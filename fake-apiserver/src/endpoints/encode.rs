@@ -237,14 +237,13 @@ fn page_value(
 
 /// A failure, in a form the client understands (rule M5).
 pub(crate) fn failure(call: &Call, status: &Status) -> Response<Body> {
-    let value = status.to_value();
     let form = error_form(call.accept().as_deref());
     let bytes: Bytes = match form {
-        ErrorForm::Json if call.wants_pretty() => pretty(&value),
-        ErrorForm::Json => json_line(&value),
+        ErrorForm::Json if call.wants_pretty() => pretty(status),
+        ErrorForm::Json => json_line(status),
         ErrorForm::Protobuf => status_protobuf::encode(status).into(),
-        ErrorForm::IndentedJson => pretty(&value),
-        ErrorForm::Yaml => yaml::to_string(&value).into(),
+        ErrorForm::IndentedJson => pretty(status),
+        ErrorForm::Yaml => yaml::to_string(&status.to_value()).into(),
     };
     let mut response = respond_whole(status.code, form.content_type(), bytes);
     let retry = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
@@ -275,14 +274,14 @@ pub(crate) fn stream(body: WatchBody) -> Response<Body> {
 pub(crate) fn respond(call: &Call, code: u16, form: &negotiation::Answer, value: Value) -> Response<Body> {
     let bytes = match form.encoding {
         Encoding::Yaml => yaml::to_string(&value).into(),
-        Encoding::Json if form.pretty || call.wants_pretty() => pretty(&value),
-        Encoding::Json => json_line(&value),
+        Encoding::Json if form.pretty || call.wants_pretty() => pretty(&KindFirst(&value)),
+        Encoding::Json => json_line(&KindFirst(&value)),
     };
     whole(call, code, form.encoding, bytes)
 }
 
-fn pretty(value: &Value) -> Bytes {
-    serde_json::to_vec_pretty(&KindFirst(value)).unwrap_or_default().into()
+fn pretty(value: &impl serde::Serialize) -> Bytes {
+    serde_json::to_vec_pretty(value).unwrap_or_default().into()
 }
 
 /// A value whose kind and apiVersion come first, as Go's structs have them; people read answers from the top.
@@ -298,8 +297,8 @@ impl serde::Serialize for KindFirst<'_> {
     }
 }
 
-fn json_line(value: &Value) -> Bytes {
-    let mut bytes = serde_json::to_vec(&KindFirst(value)).unwrap_or_default();
+fn json_line(value: &impl serde::Serialize) -> Bytes {
+    let mut bytes = serde_json::to_vec(value).unwrap_or_default();
     bytes.push(b'\n');
     bytes.into()
 }

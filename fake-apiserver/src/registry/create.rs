@@ -29,6 +29,7 @@ impl Registry {
         let now = self.entropy.now_seconds();
         let name = request.manager_name();
         managed_fields::track_update(&request.types(), None, &mut object, &request.manager(&name, &now));
+        row.settle(&mut object);
         self.create_tracked(request, object, warnings).await
     }
 

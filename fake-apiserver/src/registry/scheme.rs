@@ -207,6 +207,13 @@ impl Row {
         }
     }
 
+    /// Spells what is empty as storage does, once the owners of its fields are known.
+    pub(crate) fn settle(&self, object: &mut Object) {
+        if let Some(shape) = self.shape() {
+            decode_builtin::settle(shape, object);
+        }
+    }
+
     /// Sets `kind` and `apiVersion`.
     pub(crate) fn name_kind(&self, object: &mut Object) {
         object.insert("kind".into(), self.info.kind.as_ref().into());

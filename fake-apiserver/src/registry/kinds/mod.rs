@@ -16,8 +16,6 @@ pub(crate) mod cron_job;
 pub(crate) mod cron;
 pub(crate) mod pod_template;
 pub(crate) mod workloads;
-#[cfg(test)]
-mod workload_tests;
 pub(crate) mod labels;
 pub(crate) mod access;
 pub(crate) mod plain;
@@ -170,5 +168,7 @@ static CONDITIONAL_RETURNED: Plain = Plain {
     ..CONDITIONAL
 };
 
+#[cfg(test)]
+mod workload_tests;
 #[cfg(test)]
 mod tests;
