@@ -124,7 +124,11 @@ impl CustomResource {
             served,
             storage: storage?,
             accepts_creates: !terminating,
-            has_changed: crd.metadata().and_then(|meta| meta.get("generation")).and_then(Value::as_i64) > Some(1),
+            has_changed: crd
+                .metadata()
+                .and_then(|meta| meta.get("generation"))
+                .and_then(Value::as_i64)
+                > Some(1),
         })
     }
 
