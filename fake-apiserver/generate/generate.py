@@ -373,12 +373,13 @@ def flat_fields(types, go, numbers=()):
     inlined structs are messages of their own."""
     for field in types[go].get("fields", []):
         number = field.get("protobuf", "").split(",")[1:2]
-        path = (*numbers, *map(int, number))
+        # What stands in no message stands in none with all it holds, as `kind` and `apiVersion` do.
+        path = (*numbers, int(number[0])) if number and numbers is not None else None
         if field.get("inline"):
             inner = field["type"].lstrip("*")
             yield from flat_fields(types, inner, path)
         else:
-            yield {**field, "numbers": path if number else ()}
+            yield {**field, "numbers": path or ()}
 
 
 def protobuf_path(numbers):

@@ -123,6 +123,11 @@ impl Kubectl {
             let output = self.output(&step);
             let stdout = String::from_utf8_lossy(&output.stdout);
             let stderr = String::from_utf8_lossy(&output.stderr);
+            // Older ones say that they are old.
+            let stderr: String = stderr
+                .split_inclusive('\n')
+                .filter(|it| !it.contains("version difference"))
+                .collect();
             let as_expected = output.status.success() != step.fails
                 && (same_lines(&stdout, &step.stdout) || step.contained_only())
                 && step
@@ -497,6 +502,9 @@ fn objects_from_flags(#[values(Over::Http, Over::Https)] over: Over) {
     let Some(kubectl) = Kubectl::start("objects_from_flags", over) else {
         return;
     };
+    if kubectl.is_told_to_send_json("objects_from_flags") {
+        return;
+    }
     kubectl.run(
         r#"
 $ create configmap conf --from-literal=a=1
@@ -656,6 +664,9 @@ fn may_i(#[values(Over::Http, Over::Https)] over: Over) {
     let Some(kubectl) = Kubectl::start("may_i", over) else {
         return;
     };
+    if kubectl.is_told_to_send_json("may_i") {
+        return;
+    }
     kubectl.run(
         r"
 $ auth can-i create pods

@@ -196,19 +196,22 @@ impl ListOptions {
 
     fn check_watch(&self, version_match: &str, errors: &mut FieldErrors) {
         let path = || FieldPath::new("resourceVersionMatch");
-        if !self.continue_token.is_empty() && !version_match.is_empty() {
-            errors.forbidden(path(), "resourceVersionMatch is forbidden when continue is provided");
+        if self.send_initial_events.is_some() && version_match != "NotOlderThan" {
+            let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+            errors.forbidden(path(), why);
         }
-        if self.send_initial_events.is_some() {
-            if version_match.is_empty() {
-                let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
-                errors.forbidden(path(), why);
-            } else if version_match != "NotOlderThan" {
-                errors.not_supported(path(), version_match, &["NotOlderThan"]);
-            }
-        } else if !version_match.is_empty() {
+        if version_match.is_empty() {
+            return;
+        }
+        if self.send_initial_events.is_none() {
             let why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
             errors.forbidden(path(), why);
+        }
+        if version_match != "NotOlderThan" {
+            errors.not_supported(path(), version_match, &["NotOlderThan"]);
+        }
+        if !self.continue_token.is_empty() {
+            errors.forbidden(path(), "resourceVersionMatch is forbidden when continue is provided");
         }
     }
 }

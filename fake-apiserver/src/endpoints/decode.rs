@@ -28,7 +28,7 @@ pub(crate) fn object(row: &Row, call: &Call, validation: FieldValidation) -> Res
     match body_form(call.header(&CONTENT_TYPE), served(row))? {
         BodyForm::Json => body::read(row, decode::parse(&call.body, kind)?, &call.body, validation),
         BodyForm::Yaml => {
-            let text = yaml_as_json(&call.body, validation)?;
+            let text = yaml_as_json(&call.body, kind, validation)?;
             body::read(row, decode::parse(&text, kind)?, &text, validation)
         }
         BodyForm::Protobuf => Err(protobuf_refused()),
@@ -36,8 +36,8 @@ pub(crate) fn object(row: &Row, call: &Call, validation: FieldValidation) -> Res
 }
 
 /// A YAML body as the JSON text the rest of the server reads.
-fn yaml_as_json(body: &[u8], validation: FieldValidation) -> Result<Vec<u8>, Status> {
-    let parsed = yaml::parse(body).map_err(Status::bad_request)?;
+fn yaml_as_json(body: &[u8], kind: &str, validation: FieldValidation) -> Result<Vec<u8>, Status> {
+    let parsed = yaml::parse(body).map_err(|why| decode::unrecognized(&why, body, kind))?;
     match parsed.strict_error().filter(|_| validation == FieldValidation::Strict) {
         Some(error) => Err(Status::bad_request(error)),
         None => Ok(serde_json::to_vec(&parsed.value).unwrap_or_default()),

@@ -9,6 +9,7 @@ use http::request::Parts;
 use http::{HeaderMap, Response};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
+use super::encode;
 use super::journal::{Journal, RecordedRequest};
 use crate::api::options::Query;
 use crate::api::request_info::RequestInfo;
@@ -32,6 +33,8 @@ pub(crate) struct Call {
     pub(crate) body: Bytes,
     /// What it is about, once it has been routed to a resource.
     pub(crate) info: Option<RequestInfo>,
+    /// What every request for a deprecated kind is warned of (rules O13, U5).
+    pub(crate) deprecation: Option<String>,
     audit_id: HeaderValue,
     started: Duration,
 }
@@ -44,6 +47,7 @@ impl Call {
             query: Query::parse(parts.uri.query()),
             body: Bytes::new(),
             info: None,
+            deprecation: None,
             audit_id: audit_id.unwrap_or(HeaderValue::from_static("")),
             started: entropy.elapsed(),
             parts,
@@ -98,6 +102,9 @@ impl Call {
     pub(crate) fn finish(self, mut response: Response<Body>, journal: &Journal, now: Duration) -> Response<Body> {
         let headers = response.headers_mut();
         headers.insert(AUDIT_ID, self.audit_id);
+        if let Some(text) = &self.deprecation {
+            encode::add_warning(headers, text);
+        }
         if !headers.contains_key(header::CACHE_CONTROL) {
             headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
         }

@@ -70,7 +70,6 @@ async fn watch(
     let include = encode::include_object(call)?;
     let row = server.registry.scheme().lookup(&info.group, &info.version, &info.resource);
     let row = row.ok_or_else(Status::unknown_path)?;
-    encode::check_view(&row, &form, true)?;
     let body = WatchBody::new(Arc::clone(server), row, info.clone(), call.user_agent(), plan, form, include);
     Ok(encode::stream(body))
 }

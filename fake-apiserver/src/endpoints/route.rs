@@ -22,14 +22,17 @@ pub(crate) enum Target {
 }
 
 /// Finds the target of a request, or says why there is none.
-pub(crate) fn find(scheme: &Scheme, call: &Call) -> Result<Target, Status> {
-    let path = call.parts.uri.path();
-    let decoded = percent_encoding::percent_decode_str(path).decode_utf8_lossy();
+pub(crate) fn find(scheme: &Scheme, call: &mut Call) -> Result<Target, Status> {
+    let decoded = percent_encoding::percent_decode_str(call.parts.uri.path()).decode_utf8_lossy().into_owned();
     let Some(path) = ResourcePath::parse(&decoded) else {
         return Ok(Target::Document);
     };
     let Some(row) = scheme.lookup(path.group, path.version, path.resource) else {
         return Ok(unknown(scheme, &path)?);
+    };
+    call.deprecation = match row.custom_version() {
+        Some(version) => version.deprecation.clone(),
+        None => row.strategy().deprecation().map(str::to_owned),
     };
     // The words of the two worlds differ: built-ins have routes, custom resources one handler for all paths.
     let missing = || {

@@ -211,7 +211,7 @@ impl WatchBody {
     }
 
     fn error(&mut self, status: &Status) -> Bytes {
-        let line = event_line("ERROR", &status.to_value());
+        let line = event_line("ERROR", status);
         self.record("ERROR", None, 0, &line);
         line
     }
@@ -267,7 +267,8 @@ fn whole_event(row: &Row, kind: &str, stored: &Stored, revision: Revision) -> By
     line.into()
 }
 
-fn event_line(kind: &str, object: &Value) -> Bytes {
+fn event_line(kind: &str, object: &impl serde::Serialize) -> Bytes {
+    let object = serde_json::to_string(object).unwrap_or_default();
     format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n").into()
 }
 

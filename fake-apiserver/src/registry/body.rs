@@ -52,10 +52,6 @@ fn read_custom(
     custom::check_named(object, &String::from_utf8_lossy(raw), version)?;
     let unknown =
         coerce(row, version, object).map_err(|why| custom::cannot_be_handled(object, version, &why))?;
-    if validation == FieldValidation::Ignore {
-        custom::check_version(object, version)?;
-        return Ok(Vec::new());
-    }
     let mut warnings = decode::duplicate_fields(raw);
     warnings.extend(unknown);
     if validation == FieldValidation::Strict && !warnings.is_empty() {
@@ -63,7 +59,8 @@ fn read_custom(
         return Err(custom::cannot_be_handled(object, version, &why));
     }
     custom::check_version(object, version)?;
-    Ok(warnings)
+    custom::check_kind(object, version)?;
+    Ok(if validation == FieldValidation::Ignore { Vec::new() } else { warnings })
 }
 
 /// Types and prunes a custom resource; answers its unknown fields as messages name them.
@@ -102,6 +99,7 @@ pub(crate) fn read_patched(row: &Row, patched: Patched, validation: FieldValidat
     let mut unknown = match (row.custom_version(), row.shape()) {
         (Some(version), _) => {
             custom::check_version(&object, version)?;
+            custom::check_kind(&object, version)?;
             coerce(row, version, &mut object).map_err(|why| shown(&why))?
         }
         (None, Some(shape)) => {

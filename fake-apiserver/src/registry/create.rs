@@ -29,6 +29,7 @@ impl Registry {
         let now = self.entropy.now_seconds();
         let name = request.manager_name();
         managed_fields::track_update(&request.types(), None, &mut object, &request.manager(&name, &now));
+        row.settle(&mut object);
         self.create_tracked(request, object, warnings).await
     }
 
@@ -106,6 +107,9 @@ impl Registry {
         }
         if row.info.subresource("status").is_some() && !strategy.keeps_status_on_create() {
             object.remove("status");
+            if let Some(status) = row.empty_status() {
+                object.insert("status".into(), status);
+            }
         }
         metadata::begin_lifetime(object, strategy, &self.entropy);
         self.with_context("", |context| {

@@ -1,6 +1,7 @@
 //! Typed decoding of request bodies and of patched objects, as Go's decoder does it (rules A15, L1 to L5, T7).
 
 mod convert;
+pub(crate) mod protobuf;
 mod scan;
 mod time;
 
@@ -63,7 +64,7 @@ fn unreadable(error: &str, raw: &[u8], kind: &str) -> Status {
 }
 
 /// 400 of a body whose kind is not known.
-fn unrecognized(error: &str, raw: &[u8], kind: &str) -> Status {
+pub(crate) fn unrecognized(error: &str, raw: &[u8], kind: &str) -> Status {
     let summary = summary(raw);
     Status::bad_request(format!(
         "the object provided is unrecognized (must be of type {kind}): {error} ({summary})"
@@ -155,6 +156,11 @@ pub(crate) fn convert_strictly(
         return Ok(scan::strict_errors(raw, shape));
     }
     Ok(unknown.iter().map(|path| format!("unknown field \"{path}\"")).collect())
+}
+
+/// Makes what is always written and is empty `null`, as the real server's storage does.
+pub(crate) fn settle(shape: &'static Shape, object: &mut Map<String, Value>) {
+    convert::settle_map(shape, object);
 }
 
 /// Removes what the type does not know and spells the rest canonically, silently.

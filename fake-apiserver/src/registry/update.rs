@@ -100,6 +100,7 @@ impl Registry {
             let name = request.manager_name();
             managed_fields::track_update(&request.types(), Some(&old), &mut object, &request.manager(&name, &now));
         }
+        row.settle(&mut object);
         check_version(request, &object, stored)?;
 
         row.to_storage(&mut object);

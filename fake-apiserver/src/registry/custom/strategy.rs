@@ -67,6 +67,10 @@ impl Strategy for CustomStrategy {
         warnings
     }
 
+    fn revalidates_metadata(&self) -> bool {
+        true
+    }
+
     fn checks_finalizer_names(&self) -> bool {
         false
     }

@@ -16,8 +16,6 @@ pub(crate) mod cron_job;
 pub(crate) mod cron;
 pub(crate) mod pod_template;
 pub(crate) mod workloads;
-#[cfg(test)]
-mod workload_tests;
 pub(crate) mod labels;
 pub(crate) mod access;
 pub(crate) mod plain;
@@ -169,11 +167,8 @@ static CONDITIONAL_RETURNED: Plain = Plain {
     returns_deleted: true,
     ..CONDITIONAL
 };
-static ROLES: Plain = Plain {
-    create_on_update: true,
-    name: names::path_segment,
-    ..PLAIN
-};
 
+#[cfg(test)]
+mod workload_tests;
 #[cfg(test)]
 mod tests;

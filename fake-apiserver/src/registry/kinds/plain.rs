@@ -37,12 +37,6 @@ pub(crate) const CONDITIONAL: Plain = Plain {
     ..PLAIN
 };
 
-/// PUT needs a resourceVersion, and the object has a generation.
-pub(crate) static CONDITIONAL_GENERATED: Plain = Plain {
-    generation: true,
-    ..CONDITIONAL
-};
-
 /// A delete answers with the object.
 pub(crate) const RETURNED: Plain = Plain {
     returns_deleted: true,

@@ -271,3 +271,23 @@ fn paths(value: &Value, prefix: &str) -> Vec<String> {
     }
     all
 }
+
+#[test]
+fn r7_events_of_both_groups() {
+    let core = json!({"apiVersion": "v1", "kind": "Event", "involvedObject": {"kind": "Pod", "name": "p"}, "reason": "R",
+        "message": "m", "type": "Normal", "source": {"component": "c"}, "firstTimestamp": "t", "count": 1,
+        "eventTime": null, "reportingComponent": "", "reportingInstance": ""});
+    let mut event = Object(core.as_object().cloned().unwrap_or_default());
+    let strategy = strategy("events.k8s.io", "events");
+    assert_eq!(
+        (strategy.stored_as(), strategy.stored_api_version()),
+        (Some(("", "events")), Some("v1"))
+    );
+    strategy.convert(&mut event, "events.k8s.io/v1");
+    let expected = json!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "regarding": {"kind": "Pod", "name": "p"},
+        "reason": "R", "note": "m", "type": "Normal", "deprecatedSource": {"component": "c"},
+        "deprecatedFirstTimestamp": "t", "deprecatedCount": 1});
+    assert_eq!(Value::Object(event.0.clone()), expected);
+    strategy.convert(&mut event, "v1");
+    assert!(agree(Some(&Value::Object(event.0)), &core));
+}

@@ -4,15 +4,15 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-use super::compare::compare;
+use super::compare::{compare, no_fields};
 use super::conflict::{Conflict, conflict_status};
 use super::entries::{self, Identity};
 use super::merge::merge_maps;
-use super::prune::{put_back_dangling, put_back_owned, without_last};
+use super::prune::{prune_dropped, put_back_dangling, put_back_owned, without_last};
 use super::reconcile::reconcile;
 use super::set::FieldSet;
 use super::typed::{field_set, validate};
-use super::update::{next_version, set_entries, subtract_changes};
+use super::update::{has_other_version, next_version, set_entries, subtract_changes};
 use super::{Manager, Types, UNOWNED, json, last_applied, track_update};
 use crate::api::object::Object;
 use crate::api::status::Status;
@@ -31,25 +31,17 @@ pub(crate) fn apply(
     force: bool,
 ) -> Result<Object, Status> {
     check_body(types.schema, applied, manager, kind)?;
-    let mut base = live.cloned().unwrap_or_default();
-    let mut list = take_entries(&mut base)?;
-    reconcile(types.schema, manager.api_version, &mut list);
-    if list.is_empty() && live.is_some() {
-        list = entries_of_the_untracked(types, &base, manager);
-    }
-    let outcome = match merge_and_check(types, &base, applied, manager, &list, force) {
-        Ok(outcome) => outcome,
+    let mut object = match merge_and_check(types, live, applied, manager, force) {
+        Ok(object) => object,
         Err(Failure::Conflicts(conflicts)) => {
-            check_conflicts(types.schema, &base, manager, conflicts)?;
-            merge_and_check(types, &base, applied, manager, &list, true).map_err(Failure::status)?
+            check_conflicts(types.schema, live, manager, conflicts)?;
+            merge_and_check(types, live, applied, manager, true).map_err(Failure::status)?
         }
         Err(failure) => return Err(failure.status()),
     };
-    let mut object = outcome.object.map_or(base, Object);
     if manager.name == last_applied::KUBECTL {
         last_applied::sync(&mut object, applied);
     }
-    set_entries(&mut object, outcome.entries);
     Ok(object)
 }
 
@@ -101,42 +93,49 @@ impl std::fmt::Display for GroupVersionKind<'_> {
     }
 }
 
-/// Takes the entries out of an object.
-fn take_entries(object: &mut Object) -> Result<Vec<Value>, Status> {
-    let taken = match object.0.get_mut("metadata") {
-        Some(Value::Object(metadata)) => metadata.remove("managedFields"),
-        _ => None,
+/// The entries of the live object, and its fields without them.
+fn taken_apart(types: &Types<'_, '_>, live: &Object, manager: &Manager<'_>) -> (Vec<Value>, Map<String, Value>) {
+    let entries = live.metadata().and_then(|it| it.get("managedFields"));
+    let mut list = entries.and_then(Value::as_array).cloned().unwrap_or_default();
+    let without_entries = |metadata: &Map<String, Value>| {
+        let rest = metadata.iter().filter(|(name, _)| *name != "managedFields");
+        Value::Object(rest.map(|(name, value)| (name.clone(), value.clone())).collect())
     };
-    match taken {
-        Some(Value::Array(list)) => Ok(list),
-        _ => Ok(Vec::new()),
+    let field = |(name, value): (&String, &Value)| match value {
+        Value::Object(metadata) if name == "metadata" => (name.clone(), without_entries(metadata)),
+        value => (name.clone(), value.clone()),
+    };
+    let object: Map<String, Value> = live.iter().map(field).collect();
+    reconcile(types.schema, manager.api_version, &mut list);
+    if list.is_empty() {
+        list = entries_of_the_untracked(types, object.clone(), manager);
     }
+    (list, object)
 }
 
 /// The entry that holds all fields of an object that was not tracked so far.
-fn entries_of_the_untracked(types: &Types<'_, '_>, live: &Object, manager: &Manager<'_>) -> Vec<Value> {
-    let mut all = live.clone();
+fn entries_of_the_untracked(types: &Types<'_, '_>, live: Map<String, Value>, manager: &Manager<'_>) -> Vec<Value> {
+    let mut all = Object(live);
     let before = Manager {
         name: "before-first-apply",
         ..*manager
     };
     track_update(types, None, &mut all, &before);
-    take_entries(&mut all).unwrap_or_default()
+    match all.metadata_mut().remove("managedFields") {
+        Some(Value::Array(list)) => list,
+        _ => Vec::new(),
+    }
 }
 
 /// Lets kubectl take over what it applied client-side; other conflicts stand.
 fn check_conflicts(
     schema: SchemaRef<'_>,
-    live: &Object,
+    live: Option<&Object>,
     manager: &Manager<'_>,
     conflicts: Vec<Conflict>,
 ) -> Result<(), Status> {
-    let allowed = if manager.name == last_applied::KUBECTL {
-        last_applied::allowed_conflicts(schema, live, manager.api_version)
-    } else {
-        None
-    };
-    match allowed {
+    let live = live.filter(|_| manager.name == last_applied::KUBECTL);
+    match live.and_then(|live| last_applied::allowed_conflicts(schema, live, manager.api_version)) {
         None => Err(conflict_status(conflicts)),
         Some(allowed) if conflicts.iter().all(|it| it.is_within(&allowed)) => Ok(()),
         Some(allowed) => {
@@ -161,53 +160,50 @@ impl Failure {
     }
 }
 
-/// What an apply makes of an object.
-struct Outcome {
-    /// The object, or `None` where it stays what it was.
-    object: Option<Map<String, Value>>,
-    entries: Vec<Value>,
-}
-
 fn merge_and_check(
     types: &Types<'_, '_>,
-    live: &Object,
+    live: Option<&Object>,
     applied: &Object,
     manager: &Manager<'_>,
-    entries: &[Value],
     force: bool,
-) -> Result<Outcome, Failure> {
+) -> Result<Object, Failure> {
     let id = Identity {
         manager: manager.name,
         applied: true,
         api_version: manager.api_version,
         subresource: manager.subresource,
     };
-    let (mine, mut others): (Vec<Value>, Vec<Value>) =
-        entries.iter().cloned().partition(|entry| Identity::of(entry).is(&id));
-    let mine = mine.into_iter().next();
-    let set = without_reset(field_set(types.schema, &applied.0), manager.reset);
+    let (mut others, mut object) = live.map(|live| taken_apart(types, live, manager)).unwrap_or_default();
+    let place = others.iter().position(|entry| Identity::of(entry).is(&id));
+    let mine = place.map(|place| others.remove(place));
+    let owned = without_unowned(without_reset(field_set(types.schema, &applied.0), manager.reset));
+    let last = mine.as_ref().and_then(entries::fields);
+    let same_fields = last.is_some_and(|last| json::are(last, &owned));
 
-    let mut object = live.0.clone();
     let mut changed = merge_maps(types.schema, &mut object, &applied.0);
     if let Some(mine) = &mine
-        && let Some(pruned) = prune(types, &object, mine, &others, &set, manager).map_err(Failure::Other)?
+        && !same_fields
     {
-        changed = true;
-        object = pruned;
+        // What identifies the object is applied every time, though never owned.
+        let applied = UNOWNED
+            .iter()
+            .fold(owned.clone(), |set, path| set.union(FieldSet::of_path(path)));
+        changed |= prune(types, &mut object, mine, &others, &applied, manager).map_err(Failure::Other)?;
     }
-    let conflicts = take_changed(types, live, &object, manager, &mut others);
-    if !force && !conflicts.is_empty() {
-        return Err(Failure::Conflicts(conflicts));
+    let mut object = Object(object);
+    if changed || has_other_version(&others, manager.api_version) {
+        let conflicts = take_changed(types, live, &object, manager, &mut others);
+        if !force && !conflicts.is_empty() {
+            return Err(Failure::Conflicts(conflicts));
+        }
     }
-    let set = without_unowned(set);
-    if !set.is_empty() {
-        others.push(own_entry(&id, mine, set, manager, changed));
+    if !owned.is_empty() {
+        let mine = mine.map(|entry| (entry, same_fields));
+        others.push(own_entry(&id, mine, owned, manager, changed));
     }
     entries::sort(&mut others);
-    Ok(Outcome {
-        object: changed.then_some(object),
-        entries: others,
-    })
+    set_entries(&mut object, others);
+    Ok(object)
 }
 
 /// The fields this kind of write can own.
@@ -226,27 +222,45 @@ fn without_unowned(mut set: FieldSet<'_>) -> FieldSet<'_> {
     set
 }
 
-/// The manager's entry. Its time is that of the last apply that changed the object.
-fn own_entry(id: &Identity<'_>, mine: Option<Value>, set: FieldSet<'_>, manager: &Manager<'_>, changed: bool) -> Value {
-    let old_time = mine.as_ref().map(|entry| entries::text(entry, "time").to_owned());
-    let time = if changed {
-        Some(manager.time)
-    } else {
-        old_time.as_deref().filter(|time| !time.is_empty())
+/// The manager's entry. Its time is that of the last apply that changed the object. With the entry it had comes
+/// whether that has the same fields.
+fn own_entry(
+    id: &Identity<'_>,
+    mine: Option<(Value, bool)>,
+    set: FieldSet<'_>,
+    manager: &Manager<'_>,
+    changed: bool,
+) -> Value {
+    let Some((mut mine, same_fields)) = mine else {
+        return id.entry(json::encode(set), changed.then_some(manager.time));
     };
-    id.entry(json::encode(set), time)
+    if let Some(entry) = mine.as_object_mut() {
+        if changed {
+            entry.insert("time".to_owned(), manager.time.into());
+        }
+        if !same_fields {
+            entry.insert("fieldsV1".to_owned(), Value::Object(json::encode(set)));
+        }
+        entry.insert("apiVersion".to_owned(), id.api_version.into());
+    }
+    mine
 }
 
 /// Takes the changed fields from their owners, and says which were touched rather than removed.
 fn take_changed(
     types: &Types<'_, '_>,
-    live: &Object,
-    object: &Map<String, Value>,
+    live: Option<&Object>,
+    object: &Object,
     manager: &Manager<'_>,
     others: &mut Vec<Value>,
 ) -> Vec<Conflict> {
     let mut conflicts = Vec::new();
-    let changes = compare(types.schema, &live.0, object, manager.reset);
+    let changes = compare(
+        types.schema,
+        live.map_or(no_fields(), |live| &live.0),
+        &object.0,
+        manager.reset,
+    );
     let mut take = |others: &mut Vec<Value>, version: &str, changes: &super::compare::Changes<'_>| {
         let of_version = others.iter().filter(|it| entries::text(it, "apiVersion") == version);
         conflicts.extend(of_version.filter_map(|entry| Conflict::find(entry, &changes.touched)));
@@ -255,8 +269,9 @@ fn take_changed(
     take(others, manager.api_version, &changes);
     let mut seen: Vec<String> = Vec::new();
     while let Some(version) = next_version(others, manager.api_version, &seen) {
-        let new = Object(object.clone());
-        match (types.other)(live, &version).zip((types.other)(&new, &version)) {
+        let empty = Object::default();
+        let old = (types.other)(live.unwrap_or(&empty), &version);
+        match old.zip((types.other)(object, &version)) {
             Some(((schema, old), (_, new))) => {
                 let changes = compare(schema, &old.0, &new.0, manager.reset);
                 take(others, &version, &changes);
@@ -269,20 +284,43 @@ fn take_changed(
     conflicts
 }
 
-/// The merged object without what the manager applied before, applies no more, and nobody else owns. `None` where
-/// nothing goes.
+/// Takes out of the merged object what the manager applied before, applies no more, and nobody else owns. Says whether
+/// anything went.
 fn prune(
     types: &Types<'_, '_>,
-    merged: &Map<String, Value>,
+    merged: &mut Map<String, Value>,
     mine: &Value,
+    others: &[Value],
+    set: &FieldSet<'_>,
+    manager: &Manager<'_>,
+) -> Result<bool, Status> {
+    let undecodable = |_| Status::new(500, "", "failed to decode managed fields: error decoding set");
+    let last = json::decode(mine.get("fieldsV1")).map_err(undecodable)?;
+    let version = entries::text(mine, "apiVersion");
+    if version == manager.api_version && !has_other_version(others, version) {
+        let others: Vec<_> = others.iter().filter_map(entries::fields).collect();
+        return Ok(prune_dropped(types.schema, merged, &last, set, &others));
+    }
+    let pruned = prune_across_versions(types, merged, version, &last, others, set, manager)?;
+    let changed = pruned.is_some();
+    if let Some(pruned) = pruned {
+        *merged = pruned;
+    }
+    Ok(changed)
+}
+
+/// The same where entries are of several versions: what one owns is looked for in its own. `None` where nothing goes.
+fn prune_across_versions(
+    types: &Types<'_, '_>,
+    merged: &Map<String, Value>,
+    version: &str,
+    last: &FieldSet<'_>,
     others: &[Value],
     set: &FieldSet<'_>,
     manager: &Manager<'_>,
 ) -> Result<Option<Map<String, Value>>, Status> {
     let undecodable = |_| Status::new(500, "", "failed to decode managed fields: error decoding set");
-    let last = json::decode(mine.get("fieldsV1")).map_err(undecodable)?;
-    let version = entries::text(mine, "apiVersion");
-    if last.is_empty() || (version == manager.api_version && last.is_subset(set)) {
+    if last.is_empty() {
         return Ok(None);
     }
     let merged = Object(merged.clone());
@@ -290,7 +328,7 @@ fn prune(
     let Some((schema, merged)) = in_version(types, &merged, version, manager) else {
         return Ok(None);
     };
-    let mut pruned = Object(without_last(schema, &merged.0, &last));
+    let mut pruned = Object(without_last(schema, &merged.0, last));
     // The owners in the version of the last apply come first: what they own may be needed to convert at all.
     let mut versions = vec![version.to_owned()];
     while let Some(next) = next_version(others, "", &versions) {
@@ -317,7 +355,7 @@ fn prune(
     let Some((_, pruned)) = in_version(types, &pruned, version, manager) else {
         return Ok(None);
     };
-    let Some(left) = put_back_dangling(schema, &merged.0, &pruned.0, &last) else {
+    let Some(left) = put_back_dangling(schema, &merged.0, &pruned.0, last) else {
         return Ok(None);
     };
     let left = Object(left);

@@ -5,9 +5,10 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use rstest::rstest;
 use serde_json::{Map, Value, json};
 
-use super::{Manager, Types, apply, decode_apply_body, restore_times, track_update};
+use super::{Manager, Types, apply, decode_apply_body, restore_times, single_version, strict_error, track_update};
 use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::registry::custom::definition::CustomResource;
@@ -332,4 +333,130 @@ fn h_recorded_ownership() {
             replay.step(step);
         }
     }
+}
+
+#[rstest]
+#[case::no_name(json!({"template": {"spec": {"containers": [{"image": "i"}]}}}), Ok("{\"name\":\"\"}"))]
+#[case::ports(json!({"template": {"spec": {"containers": [{"name": "c", "ports": [{"name": "p"}]}]}}}),
+    Ok("{\"containerPort\":0,\"protocol\":\"TCP\"}"))]
+#[case::secret(json!({"template": {"spec": {"imagePullSecrets": [{}]}}}), Ok("{\"name\":\"\"}"))]
+#[case::not_a_list(json!({"template": {"spec": {"containers": {"name": "c"}}}}),
+    Err(".spec.template.spec.containers: expected list, got &{map[name:c]}"))]
+#[case::null_item(json!({"template": {"spec": {"containers": [null]}}}),
+    Err(".spec.template.spec.containers: element 0: associative list with keys may not have a null element"))]
+#[case::two_errors(json!({"paused": "x", "replicas": []}),
+    Err("errors:\n  .spec.paused: expected boolean, got &{x}\n  \
+         .spec.replicas: expected numeric (int or float), got []interface {}"))]
+fn h12_what_fits_the_type(#[case] spec: Value, #[case] outcome: Result<&str, &str>) {
+    let types = Types {
+        schema: SchemaRef::Builtin(shape_of("apps", "v1", "Deployment").expect("a built-in kind")),
+        other: &single_version,
+    };
+    let manager = Manager {
+        name: "one",
+        api_version: "apps/v1",
+        subresource: "",
+        time: "2026-01-01T00:00:00Z",
+        reset: &[],
+    };
+    let body = object(&json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": spec}));
+    match (apply(&types, None, &body, &manager, "Deployment", false), outcome) {
+        (Ok(done), Ok(key)) => {
+            let fields = done.0["metadata"]["managedFields"][0]["fieldsV1"].to_string();
+            let key = Value::from(format!("k:{key}")).to_string();
+            assert!(fields.contains(&key), "no {key} in {fields}");
+        }
+        (Err(status), Err(text)) => {
+            let text = format!("failed to create typed patch object (/d; apps/v1, Kind=Deployment): {text}");
+            assert_eq!((status.code, status.reason, status.message), (500, "", text));
+        }
+        (found, wanted) => panic!("{found:?} is not {wanted:?}"),
+    }
+}
+
+#[test]
+fn h12_duplicate_keys_of_the_body() {
+    let yaml = "apiVersion: e.com/v1\nkind: Widget\nmetadata:\n  name: x\nspec:\n  a: v\n  a: w\n";
+    let (body, duplicates) = decode_apply_body(yaml.as_bytes()).expect("YAML");
+    assert_eq!(body.0["spec"]["a"], "w");
+    assert_eq!(duplicates, ["line 7: key \"a\" already set in map"]);
+    assert_eq!(
+        strict_error(&duplicates).message,
+        "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  \
+         line 7: key \"a\" already set in map"
+    );
+}
+
+#[rstest]
+#[case("mode: 0644\non: yes\nx: ~\n", json!({"mode": 420, "on": true, "x": null}))]
+#[case("a: &x {b: 1}\nc: *x\n", json!({"a": {"b": 1}, "c": {"b": 1}}))]
+#[case(" {\"a\": 1}", json!({"a": 1}))]
+#[case("", json!({}))]
+fn h1_apply_bodies(#[case] text: &str, #[case] value: Value) {
+    let (body, _) = decode_apply_body(text.as_bytes()).expect("YAML");
+    assert_eq!(Value::Object(body.0), value);
+}
+
+#[rstest]
+#[case("[1]")]
+#[case("a: b: c")]
+#[case("{")]
+#[case("a: *nothing")]
+fn h12_bad_bodies(#[case] text: &str) {
+    let status = decode_apply_body(text.as_bytes()).expect_err("no object");
+    assert_eq!(status.code, 400);
+    assert!(
+        status.message.starts_with("error decoding YAML: error "),
+        "{}",
+        status.message
+    );
+}
+
+#[test]
+fn h14_kubectl_takes_over_what_it_applied_client_side() {
+    let types = Types {
+        schema: SchemaRef::Builtin(shape_of("", "v1", "ConfigMap").expect("a built-in kind")),
+        other: &single_version,
+    };
+    let manager = |name| Manager {
+        name,
+        api_version: "v1",
+        subresource: "",
+        time: "2026-01-01T00:00:00Z",
+        reset: &[],
+    };
+    const LAST: &str = "kubectl.kubernetes.io/last-applied-configuration";
+    let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "<v>"}});
+    let mut live = config.clone();
+    live["metadata"]["annotations"] = json!({LAST: config.to_string()});
+    live["data"]["other"] = json!("x");
+    let mut live = object(&live);
+    track_update(&types, None, &mut live, &manager("kubectl-client-side-apply"));
+
+    let mut body = config;
+    body["data"]["k"] = json!("<w>");
+    let done = apply(
+        &types,
+        Some(&live),
+        &object(&body),
+        &manager("kubectl"),
+        "ConfigMap",
+        false,
+    )
+    .expect("allowed");
+    let annotation = "{\"apiVersion\":\"v1\",\"data\":{\"k\":\"\\u003cw\\u003e\"},\"kind\":\"ConfigMap\",\
+                      \"metadata\":{\"name\":\"a\"}}\n";
+    assert_eq!(done.0["metadata"]["annotations"][LAST], annotation);
+
+    body["data"]["other"] = json!("y");
+    let refused = apply(
+        &types,
+        Some(&live),
+        &object(&body),
+        &manager("kubectl"),
+        "ConfigMap",
+        false,
+    );
+    let text = "Apply failed with 1 conflict: conflict with \"kubectl-client-side-apply\" using v1: .data.other";
+    assert_eq!(refused.expect_err("not applied before").message, text);
 }

@@ -49,13 +49,12 @@ fn merge(schema: SchemaRef<'_>, live: &mut Value, config: &Value) -> bool {
 }
 
 /// The elements of a list; items without an identity have none.
-fn elements(schema: SchemaRef<'_>, list: &[Value]) -> Vec<Option<Element<'static>>> {
-    let element = |item| item_element(schema, item).ok().map(Element::into_owned);
-    list.iter().map(element).collect()
+fn elements<'a>(schema: SchemaRef<'_>, list: &'a [Value]) -> Vec<Option<Element<'a>>> {
+    list.iter().map(|item| item_element(schema, item).ok()).collect()
 }
 
 /// The place of each element; `None` where it occurs twice, as duplicates are not merged.
-fn places<'a>(elements: &'a [Option<Element<'static>>]) -> BTreeMap<&'a Element<'static>, Option<usize>> {
+fn places<'e, 'a>(elements: &'e [Option<Element<'a>>]) -> BTreeMap<&'e Element<'a>, Option<usize>> {
     let mut places = BTreeMap::new();
     for (i, element) in elements.iter().enumerate() {
         if let Some(element) = element {
@@ -77,8 +76,7 @@ enum Item {
 }
 
 fn merge_lists(schema: SchemaRef<'_>, live: &mut Vec<Value>, config: &[Value]) -> bool {
-    let (left, right) = (elements(schema, live), elements(schema, config));
-    let plan = merge_order(&left, &right);
+    let plan = merge_order(&elements(schema, live), &elements(schema, config));
     let items = schema.items();
     let in_place = plan.len() == live.len()
         && plan.iter().enumerate().all(|(at, item)| match item {
@@ -111,13 +109,13 @@ fn merge_lists(schema: SchemaRef<'_>, live: &mut Vec<Value>, config: &[Value]) -
 
 /// The order of a merged list: like the live one where the applied list changes nothing, else like the applied one,
 /// live items that are not applied keeping their place before those that follow them.
-fn merge_order(left: &[Option<Element<'static>>], right: &[Option<Element<'static>>]) -> Vec<Item> {
+fn merge_order<'a>(left: &[Option<Element<'a>>], right: &[Option<Element<'a>>]) -> Vec<Item> {
     let (in_left, in_right) = (places(left), places(right));
-    let is_in_right = |it: &Option<Element<'static>>| it.as_ref().is_some_and(|it| in_right.contains_key(it));
+    let is_in_right = |it: &Option<Element<'a>>| it.as_ref().is_some_and(|it| in_right.contains_key(it));
     let mut shared = right.iter().flatten().filter(|it| in_left.contains_key(it));
     let mut next_shared = shared.next();
     let mut merged: Vec<bool> = vec![false; right.len()];
-    let is_merged = |merged: &[bool], it: &Option<Element<'static>>| {
+    let is_merged = |merged: &[bool], it: &Option<Element<'a>>| {
         let place = it.as_ref().and_then(|it| in_right.get(it));
         place.is_some_and(|place| place.is_none_or(|j| merged[j]))
     };

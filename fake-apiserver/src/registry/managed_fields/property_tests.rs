@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use super::json::{decode, encode};
+use super::prune::{prune_dropped, put_back_dangling, put_back_owned, without_last};
 use super::{Manager, Types, apply, json as fields_json, single_version, track_update};
 use crate::api::object::Object;
 use crate::registry::patch::{json_patch, merge_patch, strategic_patch};
@@ -144,6 +145,45 @@ fn owners(object: &Object) -> BTreeMap<String, BTreeSet<String>> {
     owners
 }
 
+/// A Deployment of few names: labels, containers with env and ports, and what is atomic.
+fn any_deployment() -> impl Strategy<Value = Map<String, Value>> {
+    let word = || prop::sample::select(vec!["a", "b", "c"]);
+    let labels = || prop::collection::btree_map(word(), word(), 0..3);
+    let env = prop::collection::btree_map(word(), word(), 0..3);
+    let ports = prop::collection::btree_set(80u16..83, 0..3);
+    let container = (env, ports, prop::option::of(word()));
+    let containers = prop::collection::btree_map(word(), container, 0..3);
+    (
+        labels(),
+        prop::option::of(labels()),
+        containers,
+        prop::option::of(0u8..3),
+    )
+        .prop_map(|(labels, selector, containers, replicas)| {
+            let containers = containers.into_iter().map(|(name, (env, ports, image))| {
+                let env = env
+                    .into_iter()
+                    .map(|(name, value)| json!({"name": name, "value": value}));
+                let ports = ports.into_iter().map(|port| json!({"containerPort": port}));
+                let mut item = json!({"name": name, "env": env.collect::<Vec<_>>()});
+                item["ports"] = ports.collect();
+                if let Some(image) = image {
+                    item["image"] = image.into();
+                }
+                item
+            });
+            let mut spec = json!({"template": {"spec": {"containers": containers.collect::<Vec<_>>()}}});
+            if let Some(selector) = selector {
+                spec["selector"] = json!({"matchLabels": selector});
+            }
+            if let Some(replicas) = replicas {
+                spec["replicas"] = replicas.into();
+            }
+            let object = json!({"metadata": {"labels": labels}, "spec": spec});
+            object.as_object().cloned().unwrap_or_default()
+        })
+}
+
 /// Server-side apply of one map, the plain way.
 #[derive(Clone, Debug, Default)]
 struct Model {
@@ -267,6 +307,28 @@ proptest! {
             object
         };
         prop_assert_eq!(strip(&new), strip(&before));
+    }
+
+    #[test]
+    fn pruning_part_by_part_is_pruning_the_whole(
+        merged in any_deployment(), last in any_deployment(), set in any_deployment(), other in any_deployment()
+    ) {
+        let schema = deployment();
+        let fields = |object| super::typed::field_set(schema, object);
+        let mut merged = merged;
+        super::merge::merge_maps(schema, &mut merged, &last);
+        super::merge::merge_maps(schema, &mut merged, &set);
+        let whole = {
+            let owned = fields(&set).union(fields(&other));
+            let last = fields(&last);
+            let pruned = without_last(schema, &merged, &last);
+            let pruned = put_back_owned(schema, &merged, &pruned, owned);
+            put_back_dangling(schema, &merged, &pruned, &last).unwrap_or_else(|| merged.clone())
+        };
+        let others = encode(fields(&other));
+        let mut parts = merged.clone();
+        prune_dropped(schema, &mut parts, &fields(&last), &fields(&set), &[&others]);
+        prop_assert_eq!(parts, whole);
     }
 
     #[test]

@@ -4,9 +4,74 @@ use serde_json::{Map, Value};
 
 use super::element::Element;
 use super::items::item_element;
-use super::set::FieldSet;
+use super::json::decode_one;
+use super::set::{FieldSet, Node};
 use super::typed::field_set;
 use crate::registry::schema::{ListType, SchemaRef};
+
+/// Takes out of an object what is in `last`, is not in `set`, and is in none of `others`, which are `fieldsV1` objects
+/// of the same version. Says whether anything went. Only the parts where something was dropped are looked at.
+pub(super) fn prune_dropped(
+    schema: SchemaRef<'_>,
+    map: &mut Map<String, Value>,
+    last: &FieldSet<'_>,
+    set: &FieldSet<'_>,
+    others: &[&Map<String, Value>],
+) -> bool {
+    let mut changed = false;
+    for node in last.nodes() {
+        let Element::Field(name) = &node.element else {
+            continue;
+        };
+        let still = set.child(&node.element);
+        let all_kept = still.is_some_and(|it| (it.member || !node.member) && node.children.is_subset(&it.children));
+        if all_kept {
+            continue;
+        }
+        let key = format!("f:{name}");
+        let below = others.iter().filter_map(|fields| fields.get(&key)?.as_object());
+        let field = schema.field(name).unwrap_or(SchemaRef::Deduced);
+        match (map.get_mut(name.as_ref()), still) {
+            // Something below is still applied, so this field stays, and its parts are on their own.
+            (Some(Value::Object(value)), Some(still)) if !still.children.is_empty() && !field.is_atomic_map() => {
+                let below: Vec<_> = below.collect();
+                changed |= prune_dropped(field, value, &node.children, &still.children, &below);
+            }
+            (Some(value), still) => {
+                let mut owned = still.map_or_else(FieldSet::new, |still| one(still.clone()));
+                for fields in others {
+                    if let Some(value) = fields.get(&key)
+                        && let Ok(set) = decode_one(&key, value)
+                    {
+                        owned = owned.union(set);
+                    }
+                }
+                let part = Map::from_iter([(name.clone().into_owned(), value.clone())]);
+                let last = one(node.clone());
+                let pruned = without_last(schema, &part, &last);
+                let pruned = put_back_owned(schema, &part, &pruned, owned);
+                if let Some(mut left) = put_back_dangling(schema, &part, &pruned, &last) {
+                    changed = true;
+                    match left.remove(name.as_ref()) {
+                        Some(left) => *value = left,
+                        None => {
+                            map.remove(name.as_ref());
+                        }
+                    }
+                }
+            }
+            (None, _) => {}
+        }
+    }
+    changed
+}
+
+/// The set of one node.
+fn one(node: Node<'_>) -> FieldSet<'_> {
+    let mut set = FieldSet::new();
+    set.push(node.element, node.member, node.children);
+    set
+}
 
 /// Takes the members of `set`, with all below them, out of an object.
 pub(super) fn remove_fields(schema: SchemaRef<'_>, map: &mut Map<String, Value>, set: &FieldSet<'_>) {

@@ -13,7 +13,7 @@ use crate::registry::schema::{Form, ListType, SchemaRef};
 /// Checks an applied object; the error is the text after `failed to create typed patch object (…): `.
 pub(super) fn validate(schema: SchemaRef<'_>, object: &Map<String, Value>) -> Result<(), String> {
     let mut errors = Vec::new();
-    check_map(schema, object, "", &mut errors);
+    check_map(schema, object, &Path::Root, &mut errors);
     match errors.len() {
         0 => Ok(()),
         1 => Err(errors.remove(0)),
@@ -21,24 +21,45 @@ pub(super) fn validate(schema: SchemaRef<'_>, object: &Map<String, Value>) -> Re
     }
 }
 
-fn check(schema: SchemaRef<'_>, value: &Value, path: &str, errors: &mut Vec<String>) {
-    let mut wrong = |text: String| errors.push(format!("{path}: {text}"));
-    match (schema.form(), value) {
-        (_, Value::Null) | (Form::Any, _) => {}
-        (Form::Map, Value::Object(map)) => check_map(schema, map, path, errors),
-        (Form::List, Value::Array(items)) => check_list(schema, items, path, errors),
-        (Form::String, Value::String(_)) | (Form::Numeric, Value::Number(_)) | (Form::Boolean, Value::Bool(_)) => {}
-        (Form::Scalar, Value::String(_) | Value::Number(_) | Value::Bool(_)) => {}
-        (Form::Map, other) => wrong(format!("expected map, got &{{{}}}", go_text(other))),
-        (Form::List, other) => wrong(format!("expected list, got &{{{}}}", go_text(other))),
-        (Form::String, other) => wrong(format!(
-            "expected string, got &value.valueUnstructured{{Value:{}}}",
-            go_text(other)
-        )),
-        (Form::Numeric, other) => wrong(format!("expected numeric (int or float), got {}", go_kind(other))),
-        (Form::Boolean, other) => wrong(format!("expected boolean, got &{{{}}}", go_text(other))),
-        (Form::Scalar, other) => wrong(format!("expected any scalar, got &{{{}}}", go_text(other))),
+/// Where a check is; written out only where something is wrong.
+#[derive(Clone, Copy)]
+enum Path<'a> {
+    Root,
+    Field(&'a Path<'a>, &'a str),
+    Element(&'a Path<'a>, &'a Element<'a>),
+}
+
+impl std::fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Path::Root => Ok(()),
+            Path::Field(parent, name) => write!(f, "{parent}.{name}"),
+            Path::Element(parent, element) => write!(f, "{parent}{element}"),
+        }
     }
+}
+
+fn check(schema: SchemaRef<'_>, value: &Value, path: &Path<'_>, errors: &mut Vec<String>) {
+    let text = match (schema.form(), value) {
+        (_, Value::Null) | (Form::Any, _) => return,
+        (Form::Map, Value::Object(map)) => return check_map(schema, map, path, errors),
+        (Form::List, Value::Array(items)) => return check_list(schema, items, path, errors),
+        (Form::String | Form::Scalar, Value::String(_)) => return,
+        (Form::Numeric | Form::Scalar, Value::Number(_)) => return,
+        (Form::Boolean | Form::Scalar, Value::Bool(_)) => return,
+        (Form::Map, other) => format!("expected map, got &{{{}}}", go_text(other)),
+        (Form::List, other) => format!("expected list, got &{{{}}}", go_text(other)),
+        (Form::String, other) => {
+            format!(
+                "expected string, got &value.valueUnstructured{{Value:{}}}",
+                go_text(other)
+            )
+        }
+        (Form::Numeric, other) => format!("expected numeric (int or float), got {}", go_kind(other)),
+        (Form::Boolean, other) => format!("expected boolean, got &{{{}}}", go_text(other)),
+        (Form::Scalar, other) => format!("expected any scalar, got &{{{}}}", go_text(other)),
+    };
+    errors.push(format!("{path}: {text}"));
 }
 
 fn go_kind(value: &Value) -> &'static str {
@@ -52,9 +73,9 @@ fn go_kind(value: &Value) -> &'static str {
     }
 }
 
-fn check_map(schema: SchemaRef<'_>, map: &Map<String, Value>, path: &str, errors: &mut Vec<String>) {
+fn check_map(schema: SchemaRef<'_>, map: &Map<String, Value>, path: &Path<'_>, errors: &mut Vec<String>) {
     for (name, value) in map {
-        let path = format!("{path}.{name}");
+        let path = Path::Field(path, name);
         match schema.field(name) {
             Some(field) => check(field, value, &path, errors),
             None => {
@@ -65,11 +86,11 @@ fn check_map(schema: SchemaRef<'_>, map: &Map<String, Value>, path: &str, errors
     }
 }
 
-fn check_list(schema: SchemaRef<'_>, items: &[Value], path: &str, errors: &mut Vec<String>) {
+fn check_list(schema: SchemaRef<'_>, items: &[Value], path: &Path<'_>, errors: &mut Vec<String>) {
     let item_schema = schema.items();
     if schema.list_type() == ListType::Atomic {
-        for (i, item) in items.iter().enumerate() {
-            check(item_schema, item, &format!("{path}[{i}]"), errors);
+        for (i, item) in (0i64..).zip(items) {
+            check(item_schema, item, &Path::Element(path, &Element::Index(i)), errors);
         }
         return;
     }
@@ -82,7 +103,7 @@ fn check_list(schema: SchemaRef<'_>, items: &[Value], path: &str, errors: &mut V
                 return;
             }
         };
-        check(item_schema, item, &format!("{path}{element}"), errors);
+        check(item_schema, item, &Path::Element(path, &element), errors);
         if let Some(element) = seen.replace(element) {
             errors.push(format!("{path}: duplicate entries for key {element}"));
         }
@@ -95,7 +116,8 @@ pub(super) fn field_set<'a>(schema: SchemaRef<'_>, object: &'a Map<String, Value
     for (name, value) in object {
         let (leaf, children) = fields_of(schema.field(name).unwrap_or(SchemaRef::Deduced), value);
         let empty = value.is_null() || value.as_object().is_some_and(Map::is_empty);
-        set.push(Element::field(name), leaf || empty || !schema.declares(name), children);
+        let member = leaf || empty || !schema.declares(name);
+        set.push(Element::field(name), member, children);
     }
     set
 }

@@ -203,13 +203,16 @@ impl Field {
         &SHAPES[usize::from(self.shape)]
     }
 
-    /// The field numbers that lead to it in the protobuf message, the outermost first: inlined structs are messages
-    /// of their own there. Empty for what protobuf does not carry.
-    pub(crate) fn protobuf(&self) -> impl Iterator<Item = u8> {
-        self.protobuf
-            .to_be_bytes()
-            .into_iter()
-            .skip_while(|&number| number == 0)
+    /// Where the field stands in the protobuf message, seen from the message that `prefix` leads to: its number there,
+    /// and whether it is the field itself rather than an inlined struct, which is a message of its own.
+    pub(crate) fn protobuf(&self, prefix: u32) -> Option<(u8, bool)> {
+        let len = |path: u32| 4 - path.leading_zeros() / 8;
+        let deeper = len(self.protobuf).checked_sub(len(prefix)).filter(|&it| it > 0)?;
+        if self.protobuf.checked_shr(8 * deeper).unwrap_or(0) != prefix {
+            return None;
+        }
+        let [.., number] = (self.protobuf >> (8 * (deeper - 1))).to_be_bytes();
+        Some((number, deeper == 1))
     }
 
     /// Whether the OpenAPI document demands it.
@@ -347,11 +350,18 @@ impl Shape {
         self.list
     }
 
-    /// The default of the key field `key` of this list's items.
+    /// The default of the key field `key` of this list's items. A field Go always writes defaults to its zero value.
     pub(crate) fn key_default(&'static self, key: &str) -> Option<Value> {
-        let defaults = self.items()?.structure()?.key_defaults;
-        let (_, text) = defaults.iter().find(|(name, _)| *name == key)?;
-        Some(Value::from(*text))
+        let item = self.items()?;
+        let structure = item.structure()?;
+        if let Some((_, text)) = structure.key_defaults.iter().find(|(name, _)| *name == key) {
+            return Some(Value::from(*text));
+        }
+        match (item.unset(key), item.field(key)?.kind) {
+            (Unset::Zero, Kind::String) => Some(Value::from("")),
+            (Unset::Zero, Kind::Int32 | Kind::Int64) => Some(Value::from(0)),
+            _ => None,
+        }
     }
 
     /// How strategic merge patch treats this value.

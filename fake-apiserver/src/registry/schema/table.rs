@@ -1541,8 +1541,8 @@ pub(super) static STRUCTS: [StructType; 510] = [
 #[rustfmt::skip]
 pub(super) static FIELDS: [Field; 2198] = [
     // Binding
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("target", 14, REQUIRED, 0x02),
     // ObjectMeta
@@ -1585,9 +1585,9 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("resourceVersion", 0, OMIT_EMPTY, 0x06),
     f("uid", 1, OMIT_EMPTY, 0x04),
     // ComponentStatus
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
     f("conditions", 19, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     // ComponentCondition
     f("error", 0, OMIT_EMPTY, 0x04),
@@ -1595,15 +1595,15 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("status", 17, REQUIRED, 0x02),
     f("type", 16, REQUIRED, 0x01),
     // ConfigMap
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
     f("binaryData", 22, OMIT_EMPTY, 0x03),
     f("data", 4, OMIT_EMPTY, 0x02),
     f("immutable", 5, POINTER | OMIT_EMPTY, 0x04),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     // Endpoints
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("subsets", 31, OMIT_EMPTY, 0x02),
     // EndpointSubset
@@ -1622,12 +1622,12 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("protocol", 27, OMIT_EMPTY, 0x03),
     // Event
     f("action", 0, OMIT_EMPTY, 0x0c),
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
     f("count", 26, OMIT_EMPTY, 0x08),
     f("eventTime", 34, OMIT_EMPTY, 0x0a),
     f("firstTimestamp", 3, OMIT_EMPTY, 0x06),
     f("involvedObject", 14, REQUIRED, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("lastTimestamp", 3, OMIT_EMPTY, 0x07),
     f("message", 0, OMIT_EMPTY, 0x04),
     f("metadata", 13, REQUIRED, 0x01),
@@ -1645,8 +1645,8 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("count", 26, OMIT_EMPTY, 0x01),
     f("lastObservedTime", 34, OMIT_EMPTY, 0x02),
     // LimitRange
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("spec", 42, OMIT_EMPTY, 0x02),
     // LimitRangeSpec
@@ -1659,8 +1659,8 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("min", 39, OMIT_EMPTY, 0x03),
     f("type", 37, REQUIRED, 0x01),
     // Namespace
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("spec", 46, OMIT_EMPTY, 0x02),
     f("status", 51, OMIT_EMPTY, 0x03),
@@ -1676,8 +1676,8 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("status", 17, REQUIRED, 0x02),
     f("type", 48, REQUIRED, 0x01),
     // Node
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("spec", 58, OMIT_EMPTY, 0x02),
     f("status", 82, OMIT_EMPTY, 0x03),
@@ -1765,12 +1765,12 @@ pub(super) static FIELDS: [Field; 2198] = [
     // NodeFeatures
     f("supplementalGroupsPolicy", 5, POINTER | OMIT_EMPTY, 0x01),
     // NodeProxyOptions
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("path", 0, OMIT_EMPTY, 0x01),
     // PersistentVolume
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("spec", 122, OMIT_EMPTY, 0x02),
     f("status", 124, OMIT_EMPTY, 0x03),
@@ -1958,8 +1958,8 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("phase", 123, OMIT_EMPTY, 0x01),
     f("reason", 0, OMIT_EMPTY, 0x03),
     // PersistentVolumeClaim
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("spec", 133, OMIT_EMPTY, 0x02),
     f("status", 142, OMIT_EMPTY, 0x03),
@@ -2012,8 +2012,8 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("status", 140, REQUIRED, 0x02),
     f("targetVolumeAttributesClassName", 0, OMIT_EMPTY, 0x01),
     // Pod
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("spec", 288, OMIT_EMPTY, 0x02),
     f("status", 325, OMIT_EMPTY, 0x03),
@@ -2624,41 +2624,41 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("resourceClaimName", 0, REQUIRED, 0x01),
     f("resources", 322, REQUIRED, 0x03),
     // PodAttachOptions
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
     f("container", 0, OMIT_EMPTY, 0x05),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("stderr", 5, OMIT_EMPTY, 0x03),
     f("stdin", 5, OMIT_EMPTY, 0x01),
     f("stdout", 5, OMIT_EMPTY, 0x02),
     f("tty", 5, OMIT_EMPTY, 0x04),
     // PodExecOptions
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
     f("command", 70, 0, 0x06),
     f("container", 0, OMIT_EMPTY, 0x05),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("stderr", 5, OMIT_EMPTY, 0x03),
     f("stdin", 5, OMIT_EMPTY, 0x01),
     f("stdout", 5, OMIT_EMPTY, 0x02),
     f("tty", 5, OMIT_EMPTY, 0x04),
     // PodPortForwardOptions
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("ports", 329, OMIT_EMPTY, 0x01),
     // PodProxyOptions
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("path", 0, OMIT_EMPTY, 0x01),
     // PodTemplate
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("template", 332, OMIT_EMPTY, 0x02),
     // PodTemplateSpec
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("spec", 288, OMIT_EMPTY, 0x02),
     // ReplicationController
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("spec", 334, OMIT_EMPTY, 0x02),
     f("status", 338, OMIT_EMPTY, 0x03),
@@ -2681,8 +2681,8 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("status", 17, REQUIRED, 0x02),
     f("type", 335, REQUIRED, 0x01),
     // ResourceQuota
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("spec", 346, OMIT_EMPTY, 0x02),
     f("status", 347, OMIT_EMPTY, 0x03),
@@ -2700,16 +2700,16 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("hard", 39, OMIT_EMPTY, 0x01),
     f("used", 39, OMIT_EMPTY, 0x02),
     // Secret
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
     f("data", 22, OMIT_EMPTY, 0x02),
     f("immutable", 5, POINTER | OMIT_EMPTY, 0x05),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("stringData", 4, OMIT_EMPTY, 0x04),
     f("type", 349, OMIT_EMPTY, 0x03),
     // Service
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("spec", 362, OMIT_EMPTY, 0x02),
     f("status", 371, OMIT_EMPTY, 0x03),
@@ -2767,21 +2767,21 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("status", 17, REQUIRED, 0x02),
     f("type", 0, REQUIRED, 0x01),
     // ServiceAccount
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
     f("automountServiceAccountToken", 5, POINTER | OMIT_EMPTY, 0x04),
     f("imagePullSecrets", 374, OMIT_EMPTY, 0x03),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("secrets", 373, OMIT_EMPTY, 0x02),
     // ServiceProxyOptions
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("path", 0, OMIT_EMPTY, 0x01),
     // Status
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
     f("code", 26, OMIT_EMPTY, 0x06),
     f("details", 383, POINTER | OMIT_EMPTY, 0x05),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("message", 0, OMIT_EMPTY, 0x03),
     f("metadata", 378, OMIT_EMPTY, 0x01),
     f("reason", 379, OMIT_EMPTY, 0x04),
@@ -2806,8 +2806,8 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("message", 0, OMIT_EMPTY, 0x02),
     f("reason", 380, OMIT_EMPTY, 0x01),
     // MutatingAdmissionPolicy
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("spec", 404, OMIT_EMPTY, 0x02),
     // MutatingAdmissionPolicySpec
@@ -2849,8 +2849,8 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("expression", 0, REQUIRED, 0x02),
     f("name", 0, REQUIRED, 0x01),
     // MutatingAdmissionPolicyBinding
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("spec", 408, OMIT_EMPTY, 0x02),
     // MutatingAdmissionPolicyBindingSpec
@@ -2863,8 +2863,8 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("parameterNotFoundAction", 406, POINTER | OMIT_EMPTY, 0x04),
     f("selector", 129, POINTER | OMIT_EMPTY, 0x03),
     // MutatingWebhookConfiguration
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("webhooks", 416, OMIT_EMPTY, 0x02),
     // MutatingWebhook
@@ -2896,8 +2896,8 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("resources", 70, OMIT_EMPTY, 0x0203),
     f("scope", 388, POINTER | OMIT_EMPTY, 0x0204),
     // ValidatingAdmissionPolicy
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("spec", 423, OMIT_EMPTY, 0x02),
     f("status", 428, OMIT_EMPTY, 0x03),
@@ -2927,8 +2927,8 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("fieldRef", 0, REQUIRED, 0x02),
     f("warning", 0, REQUIRED, 0x03),
     // ValidatingAdmissionPolicyBinding
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("spec", 432, REQUIRED | OMIT_EMPTY, 0x02),
     // ValidatingAdmissionPolicyBindingSpec
@@ -2937,8 +2937,8 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("policyName", 0, REQUIRED | OMIT_EMPTY, 0x01),
     f("validationActions", 431, REQUIRED | OMIT_EMPTY, 0x04),
     // ValidatingWebhookConfiguration
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("webhooks", 435, OMIT_EMPTY, 0x02),
     // ValidatingWebhook
@@ -2954,8 +2954,8 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("sideEffects", 414, REQUIRED | POINTER, 0x06),
     f("timeoutSeconds", 26, POINTER | OMIT_EMPTY, 0x07),
     // CustomResourceDefinition
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("spec", 470, REQUIRED, 0x02),
     f("status", 474, OMIT_EMPTY, 0x03),
@@ -3085,8 +3085,8 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("status", 17, REQUIRED, 0x02),
     f("type", 471, REQUIRED, 0x01),
     // APIService
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("spec", 477, OMIT_EMPTY, 0x02),
     f("status", 481, OMIT_EMPTY, 0x03),
@@ -3111,14 +3111,14 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("status", 17, REQUIRED, 0x02),
     f("type", 478, REQUIRED, 0x01),
     // ControllerRevision
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
     f("data", 483, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("revision", 2, REQUIRED, 0x03),
     // DaemonSet
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("spec", 488, OMIT_EMPTY, 0x02),
     f("status", 492, OMIT_EMPTY, 0x03),
@@ -3152,8 +3152,8 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("status", 17, REQUIRED, 0x02),
     f("type", 489, REQUIRED, 0x01),
     // Deployment
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("spec", 497, OMIT_EMPTY, 0x02),
     f("status", 501, OMIT_EMPTY, 0x03),
@@ -3190,8 +3190,8 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("status", 17, REQUIRED, 0x02),
     f("type", 498, REQUIRED, 0x01),
     // ReplicaSet
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("spec", 503, OMIT_EMPTY, 0x02),
     f("status", 507, OMIT_EMPTY, 0x03),
@@ -3215,8 +3215,8 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("status", 17, REQUIRED, 0x02),
     f("type", 504, REQUIRED, 0x01),
     // StatefulSet
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("spec", 517, OMIT_EMPTY, 0x02),
     f("status", 521, OMIT_EMPTY, 0x03),
@@ -3261,8 +3261,8 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("status", 17, REQUIRED, 0x02),
     f("type", 518, REQUIRED, 0x01),
     // SelfSubjectReview
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("status", 526, OMIT_EMPTY, 0x02),
     // SelfSubjectReviewStatus
@@ -3273,8 +3273,8 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("uid", 0, OMIT_EMPTY, 0x02),
     f("username", 0, OMIT_EMPTY, 0x01),
     // TokenRequest
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("spec", 529, 0, 0x02),
     f("status", 530, OMIT_EMPTY, 0x03),
@@ -3291,8 +3291,8 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("expirationTimestamp", 3, 0, 0x02),
     f("token", 0, 0, 0x01),
     // TokenReview
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("spec", 532, REQUIRED, 0x02),
     f("status", 533, OMIT_EMPTY, 0x03),
@@ -3305,8 +3305,8 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("error", 0, OMIT_EMPTY, 0x03),
     f("user", 525, OMIT_EMPTY, 0x02),
     // LocalSubjectAccessReview
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("spec", 542, REQUIRED, 0x02),
     f("status", 543, OMIT_EMPTY, 0x03),
@@ -3346,8 +3346,8 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("evaluationError", 0, OMIT_EMPTY, 0x03),
     f("reason", 0, OMIT_EMPTY, 0x02),
     // SelfSubjectAccessReview
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("spec", 545, REQUIRED, 0x02),
     f("status", 543, OMIT_EMPTY, 0x03),
@@ -3355,8 +3355,8 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("nonResourceAttributes", 541, POINTER | OMIT_EMPTY, 0x02),
     f("resourceAttributes", 540, POINTER | OMIT_EMPTY, 0x01),
     // SelfSubjectRulesReview
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("spec", 547, REQUIRED, 0x02),
     f("status", 552, OMIT_EMPTY, 0x03),
@@ -3376,14 +3376,14 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("nonResourceURLs", 70, OMIT_EMPTY, 0x02),
     f("verbs", 70, REQUIRED, 0x01),
     // SubjectAccessReview
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("spec", 542, REQUIRED, 0x02),
     f("status", 543, OMIT_EMPTY, 0x03),
     // HorizontalPodAutoscaler
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("spec", 556, REQUIRED | OMIT_EMPTY, 0x02),
     f("status", 557, OMIT_EMPTY, 0x03),
@@ -3403,8 +3403,8 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("lastScaleTime", 3, POINTER | OMIT_EMPTY, 0x02),
     f("observedGeneration", 2, POINTER | OMIT_EMPTY, 0x01),
     // Scale
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("spec", 559, OMIT_EMPTY, 0x02),
     f("status", 560, OMIT_EMPTY, 0x03),
@@ -3414,8 +3414,8 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("replicas", 26, REQUIRED, 0x01),
     f("selector", 0, OMIT_EMPTY, 0x02),
     // HorizontalPodAutoscaler
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("spec", 580, REQUIRED | OMIT_EMPTY, 0x02),
     f("status", 592, OMIT_EMPTY, 0x03),
@@ -3515,8 +3515,8 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("status", 17, REQUIRED, 0x02),
     f("type", 589, REQUIRED, 0x01),
     // CronJob
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("spec", 610, REQUIRED | OMIT_EMPTY, 0x02),
     f("status", 612, OMIT_EMPTY, 0x03),
@@ -3572,8 +3572,8 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("lastScheduleTime", 3, POINTER | OMIT_EMPTY, 0x04),
     f("lastSuccessfulTime", 3, POINTER | OMIT_EMPTY, 0x05),
     // Job
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("spec", 608, OMIT_EMPTY, 0x02),
     f("status", 619, OMIT_EMPTY, 0x03),
@@ -3600,8 +3600,8 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("failed", 617, OMIT_EMPTY, 0x02),
     f("succeeded", 617, OMIT_EMPTY, 0x01),
     // CertificateSigningRequest
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("spec", 623, REQUIRED, 0x02),
     f("status", 627, OMIT_EMPTY, 0x03),
@@ -3625,8 +3625,8 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("status", 17, REQUIRED, 0x06),
     f("type", 624, REQUIRED, 0x01),
     // Lease
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("spec", 630, OMIT_EMPTY, 0x02),
     // LeaseSpec
@@ -3639,9 +3639,9 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("strategy", 629, POINTER | OMIT_EMPTY, 0x06),
     // EndpointSlice
     f("addressType", 632, REQUIRED, 0x04),
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
     f("endpoints", 640, 0, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("ports", 642, 0, 0x03),
     // Endpoint
@@ -3671,13 +3671,13 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("protocol", 27, POINTER | OMIT_EMPTY, 0x02),
     // Event
     f("action", 0, OMIT_EMPTY, 0x06),
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
     f("deprecatedCount", 26, OMIT_EMPTY, 0x0f),
     f("deprecatedFirstTimestamp", 3, OMIT_EMPTY, 0x0d),
     f("deprecatedLastTimestamp", 3, OMIT_EMPTY, 0x0e),
     f("deprecatedSource", 33, OMIT_EMPTY, 0x0c),
     f("eventTime", 34, REQUIRED, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, 0, 0x01),
     f("note", 0, OMIT_EMPTY, 0x0a),
     f("reason", 0, OMIT_EMPTY, 0x07),
@@ -3691,8 +3691,8 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("count", 26, REQUIRED, 0x01),
     f("lastObservedTime", 34, REQUIRED, 0x02),
     // FlowSchema
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("spec", 661, OMIT_EMPTY, 0x02),
     f("status", 665, OMIT_EMPTY, 0x03),
@@ -3739,8 +3739,8 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("status", 17, OMIT_EMPTY, 0x02),
     f("type", 662, OMIT_EMPTY, 0x01),
     // PriorityLevelConfiguration
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("spec", 673, OMIT_EMPTY, 0x02),
     f("status", 677, OMIT_EMPTY, 0x03),
@@ -3772,11 +3772,11 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("status", 17, OMIT_EMPTY, 0x02),
     f("type", 674, OMIT_EMPTY, 0x01),
     // DeleteOptions
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
     f("dryRun", 70, OMIT_EMPTY, 0x05),
     f("gracePeriodSeconds", 2, POINTER | OMIT_EMPTY, 0x01),
     f("ignoreStoreReadErrorWithClusterBreakingPotential", 5, POINTER | OMIT_EMPTY, 0x06),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("orphanDependents", 5, POINTER | OMIT_EMPTY, 0x03),
     f("preconditions", 679, POINTER | OMIT_EMPTY, 0x02),
     f("propagationPolicy", 680, POINTER | OMIT_EMPTY, 0x04),
@@ -3784,12 +3784,12 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("resourceVersion", 0, POINTER | OMIT_EMPTY, 0x02),
     f("uid", 1, POINTER | OMIT_EMPTY, 0x01),
     // PartialObjectMetadata
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     // IPAddress
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("spec", 684, REQUIRED | OMIT_EMPTY, 0x02),
     // IPAddressSpec
@@ -3800,8 +3800,8 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("namespace", 0, OMIT_EMPTY, 0x03),
     f("resource", 0, REQUIRED | OMIT_EMPTY, 0x02),
     // Ingress
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("spec", 697, OMIT_EMPTY, 0x02),
     f("status", 703, OMIT_EMPTY, 0x03),
@@ -3844,8 +3844,8 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("port", 26, REQUIRED, 0x01),
     f("protocol", 27, REQUIRED, 0x02),
     // IngressClass
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("spec", 706, OMIT_EMPTY, 0x02),
     // IngressClassSpec
@@ -3858,8 +3858,8 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("namespace", 0, POINTER | OMIT_EMPTY, 0x05),
     f("scope", 0, POINTER, 0x04),
     // NetworkPolicy
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("spec", 719, OMIT_EMPTY, 0x02),
     // NetworkPolicySpec
@@ -3885,8 +3885,8 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("ports", 709, OMIT_EMPTY, 0x01),
     f("to", 712, OMIT_EMPTY, 0x02),
     // ServiceCIDR
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("spec", 721, OMIT_EMPTY, 0x02),
     f("status", 722, OMIT_EMPTY, 0x03),
@@ -3895,9 +3895,9 @@ pub(super) static FIELDS: [Field; 2198] = [
     // ServiceCIDRStatus
     f("conditions", 370, OMIT_EMPTY, 0x01),
     // RuntimeClass
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
     f("handler", 0, REQUIRED, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("overhead", 724, POINTER | OMIT_EMPTY, 0x03),
     f("scheduling", 725, POINTER | OMIT_EMPTY, 0x04),
@@ -3907,13 +3907,13 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("nodeSelector", 246, OMIT_EMPTY, 0x01),
     f("tolerations", 267, OMIT_EMPTY, 0x02),
     // Eviction
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
     f("deleteOptions", 681, POINTER | OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     // PodDisruptionBudget
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("spec", 730, OMIT_EMPTY, 0x02),
     f("status", 732, OMIT_EMPTY, 0x03),
@@ -3932,8 +3932,8 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("observedGeneration", 2, OMIT_EMPTY, 0x01),
     // ClusterRole
     f("aggregationRule", 737, POINTER | OMIT_EMPTY, 0x03),
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("rules", 735, 0, 0x02),
     // PolicyRule
@@ -3945,8 +3945,8 @@ pub(super) static FIELDS: [Field; 2198] = [
     // AggregationRule
     f("clusterRoleSelectors", 736, OMIT_EMPTY, 0x01),
     // ClusterRoleBinding
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("roleRef", 741, REQUIRED, 0x03),
     f("subjects", 740, OMIT_EMPTY, 0x02),
@@ -3960,19 +3960,19 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("kind", 0, REQUIRED, 0x02),
     f("name", 0, REQUIRED, 0x03),
     // Role
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("rules", 735, 0, 0x02),
     // RoleBinding
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("roleRef", 741, REQUIRED, 0x03),
     f("subjects", 740, OMIT_EMPTY, 0x02),
     // DeviceClass
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("spec", 751, REQUIRED, 0x02),
     // DeviceClassSpec
@@ -3989,8 +3989,8 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("driver", 0, REQUIRED, 0x01),
     f("parameters", 483, REQUIRED, 0x02),
     // ResourceClaim
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("spec", 771, REQUIRED, 0x02),
     f("status", 784, OMIT_EMPTY, 0x03),
@@ -4079,16 +4079,16 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("interfaceName", 0, OMIT_EMPTY, 0x01),
     f("ips", 70, OMIT_EMPTY, 0x02),
     // ResourceClaimTemplate
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("spec", 786, REQUIRED, 0x02),
     // ResourceClaimTemplateSpec
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("spec", 771, REQUIRED, 0x02),
     // ResourceSlice
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("spec", 810, REQUIRED, 0x02),
     // ResourceSliceSpec
@@ -4155,16 +4155,16 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("counters", 798, REQUIRED | OMIT_EMPTY, 0x02),
     f("name", 0, REQUIRED, 0x01),
     // PriorityClass
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
     f("description", 0, OMIT_EMPTY, 0x04),
     f("globalDefault", 5, OMIT_EMPTY, 0x03),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("preemptionPolicy", 276, POINTER | OMIT_EMPTY, 0x05),
     f("value", 26, 0, 0x02),
     // CSIDriver
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("spec", 818, REQUIRED, 0x02),
     // CSIDriverSpec
@@ -4183,8 +4183,8 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("audience", 0, REQUIRED, 0x01),
     f("expirationSeconds", 2, POINTER | OMIT_EMPTY, 0x02),
     // CSINode
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("spec", 823, REQUIRED, 0x02),
     // CSINodeSpec
@@ -4197,9 +4197,9 @@ pub(super) static FIELDS: [Field; 2198] = [
     // VolumeNodeResources
     f("count", 26, POINTER | OMIT_EMPTY, 0x01),
     // CSIStorageCapacity
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
     f("capacity", 38, POINTER | OMIT_EMPTY, 0x04),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("maximumVolumeSize", 38, POINTER | OMIT_EMPTY, 0x05),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("nodeTopology", 129, POINTER | OMIT_EMPTY, 0x02),
@@ -4207,8 +4207,8 @@ pub(super) static FIELDS: [Field; 2198] = [
     // StorageClass
     f("allowVolumeExpansion", 5, POINTER | OMIT_EMPTY, 0x06),
     f("allowedTopologies", 830, OMIT_EMPTY, 0x08),
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("mountOptions", 70, OMIT_EMPTY, 0x05),
     f("parameters", 4, OMIT_EMPTY, 0x03),
@@ -4221,8 +4221,8 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("key", 0, REQUIRED, 0x01),
     f("values", 70, REQUIRED, 0x02),
     // VolumeAttachment
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("spec", 833, REQUIRED, 0x02),
     f("status", 835, OMIT_EMPTY, 0x03),
@@ -4243,9 +4243,9 @@ pub(super) static FIELDS: [Field; 2198] = [
     f("message", 0, OMIT_EMPTY, 0x02),
     f("time", 3, OMIT_EMPTY, 0x01),
     // VolumeAttributesClass
-    f("apiVersion", 0, OMIT_EMPTY, 0x02),
+    f("apiVersion", 0, OMIT_EMPTY, 0),
     f("driverName", 0, REQUIRED, 0x02),
-    f("kind", 0, OMIT_EMPTY, 0x01),
+    f("kind", 0, OMIT_EMPTY, 0),
     f("metadata", 13, OMIT_EMPTY, 0x01),
     f("parameters", 4, OMIT_EMPTY, 0x03),
 ];

@@ -46,7 +46,7 @@ impl Strategy for Service {
         } else if service_type(object) != "LoadBalancer"
             && let Some(status) = object_mut(object, "status")
         {
-            status.remove("loadBalancer");
+            status.insert("loadBalancer".into(), serde_json::json!({}));
         }
     }
 
