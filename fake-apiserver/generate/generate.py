@@ -29,6 +29,7 @@ ALL_VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "up
 EXTRA_KINDS = [
     ("", "v1", "Status"),
     ("meta.k8s.io", "v1", "DeleteOptions"),
+    ("meta.k8s.io", "v1", "ListMeta"),
     ("meta.k8s.io", "v1", "PartialObjectMetadata"),
     ("autoscaling", "v1", "Scale"),
 ]
@@ -293,7 +294,10 @@ class Table:
             return self.add_shape(f"h(Bytes, 0, NO_LIST, {patch}, {quote(print_name)})")
         if kind["kind"] == "slice":
             item = self.shape(kind["elem"], spec.get("items"))
-            return self.add_shape(f"h(List({item}), 0, {self.list_type(spec)}, {patch}, {quote(print_name)})")
+            # Named slices are messages of their own in protobuf.
+            flags = "WRAPPED" if kind.get("name") == "ExtraValue" else "0"
+            return self.add_shape(
+                f"h(List({item}), {flags}, {self.list_type(spec)}, {patch}, {quote(print_name)})")
         atomic = "ATOMIC" if spec.get("x-kubernetes-map-type") == "atomic" else "0"
         if kind["kind"] == "map":
             item = self.shape(kind["elem"], spec.get("additionalProperties"))
@@ -347,7 +351,7 @@ class Table:
                 ("OMIT_EMPTY", field.get("omitempty")),
                 ("OMIT_ZERO", field.get("omitzero")),
             ) if on]
-            fields.append((field["json"], shape, " | ".join(flags) or "0"))
+            fields.append((field["json"], shape, " | ".join(flags) or "0", protobuf_path(field["numbers"])))
         for prop in properties:
             if prop not in {field[0] for field in fields}:
                 print(f"note: {name}.{prop} is not in the Go type", file=sys.stderr)
@@ -364,14 +368,24 @@ def openapi_name(kind):
     raise ValueError(kind["pkg"])
 
 
-def flat_fields(types, go):
-    """The fields of a struct, with those of inlined structs."""
+def flat_fields(types, go, numbers=()):
+    """The fields of a struct, with those of inlined structs; `numbers` leads to each in the protobuf message, where
+    inlined structs are messages of their own."""
     for field in types[go].get("fields", []):
+        number = field.get("protobuf", "").split(",")[1:2]
+        # What stands in no message stands in none with all it holds, as `kind` and `apiVersion` do.
+        path = (*numbers, int(number[0])) if number and numbers is not None else None
         if field.get("inline"):
             inner = field["type"].lstrip("*")
-            yield from flat_fields(types, inner)
+            yield from flat_fields(types, inner, path)
         else:
-            yield field
+            yield {**field, "numbers": path or ()}
+
+
+def protobuf_path(numbers):
+    """Field numbers as the bytes of one number, the outermost first."""
+    assert all(0 < number < 256 for number in numbers) and len(numbers) <= 4, numbers
+    return "0x" + "".join(f"{number:02x}" for number in numbers) if numbers else "0"
 
 
 def type_tables(rows, types, defs):
@@ -403,7 +417,7 @@ def type_tables(rows, types, defs):
         "    Bool, Bytes, Float64, Int32, Int64, IntOrString, Json, List, Map, MicroTime, Quantity, Raw, SchemaOrArray,",
         "    SchemaOrBool, SchemaOrStrings, String, Struct, Time,",
         "};",
-        "use super::builtin::{ATOMIC, Field, OMIT_EMPTY, OMIT_ZERO, POINTER, REQUIRED, Shape, StructType};",
+        "use super::builtin::{ATOMIC, Field, OMIT_EMPTY, OMIT_ZERO, POINTER, REQUIRED, Shape, StructType, WRAPPED};",
         "use super::builtin::{NO_LIST, NO_PATCH, field as f, keys, patch as p, shape as h, structure as s};",
         "use super::ListType;",
         "",
@@ -412,6 +426,14 @@ def type_tables(rows, types, defs):
         f"pub(super) static KINDS: [(&str, &str, &str, u16); {len(found)}] = [",
     ]
     out += [f"    ({quote(g)}, {quote(v)}, {quote(k)}, {shape})," for g, v, k, shape in found]
+    names = {kind for _, _, kind, _ in found}
+    served_kinds = {row[:3] for row in found}
+    others = sorted(key for key in (tuple(key.split("/")) for key in types["kinds"] if key.count("/") == 2)
+                    if key not in served_kinds and key[2] in names and not key[2].endswith("Options"))
+    others = [key for key in others if key[0] != "meta.k8s.io" and key[2] not in ("Status", "ListMeta")]
+    out += ["];", "", "/// Kinds the server knows in versions it does not serve, sorted.", "#[rustfmt::skip]",
+            f"pub(super) static UNSERVED: [(&str, &str, &str); {len(others)}] = ["]
+    out += [f"    ({quote(g)}, {quote(v)}, {quote(k)})," for g, v, k in others]
     out += ["];", "", "/// Every distinct shape.", "#[rustfmt::skip]",
             f"pub(super) static SHAPES: [Shape; {len(table.shapes)}] = ["]
     out += [f"    {shape}, // {index}" for index, shape in enumerate(table.shapes)]
@@ -424,7 +446,7 @@ def type_tables(rows, types, defs):
             f"pub(super) static FIELDS: [Field; {len(flat)}] = ["]
     for index, (name, _, fields, _) in enumerate(table.structs):
         out.append(f"    // {name}")
-        out += [f"    f({quote(json_name)}, {shape}, {flags})," for json_name, shape, flags in fields]
+        out += [f"    f({quote(json_name)}, {shape}, {flags}, {path})," for json_name, shape, flags, path in fields]
     out += ["];", ""]
     print(f"{len(found)} kinds, {len(table.shapes)} shapes, {len(table.structs)} structs, {len(flat)} fields",
           file=sys.stderr)

@@ -35,10 +35,12 @@ impl ApiServer {
         let agent = http::HeaderValue::from_str(user_agent).unwrap_or(http::HeaderValue::from_static("kube-rs"));
         let service = self.service().map_request(move |request: Request<kube::client::Body>| {
             let (mut parts, body) = request.into_parts();
-            parts.headers.entry(http::header::USER_AGENT).or_insert_with(|| agent.clone());
+            parts
+                .headers
+                .entry(http::header::USER_AGENT)
+                .or_insert_with(|| agent.clone());
             Request::from_parts(parts, Body::new(body))
         });
         kube::Client::new(service, "default")
     }
 }
-

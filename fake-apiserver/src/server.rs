@@ -17,7 +17,6 @@ use crate::api::object::Object;
 use crate::api::resource::ResourceInfo;
 use crate::api::status::Status;
 use crate::endpoints::Endpoints;
-use crate::endpoints::documents::Documents;
 use crate::endpoints::journal::{self, Journal};
 use crate::entropy::Entropy;
 use crate::faults::{Fault, FaultGuard, Faults, WatchHandle};
@@ -141,9 +140,12 @@ impl ApiServer {
             registry: Registry::new(world, history_bound, entropy),
             faults: Faults::default(),
             journal: Journal::new(journal_capacity),
-            documents: Documents::default(),
         });
-        Self { endpoints, history_bound, journal_capacity }
+        Self {
+            endpoints,
+            history_bound,
+            journal_capacity,
+        }
     }
 
     /// What a real server has made before its first client comes (rule R1).
@@ -210,7 +212,12 @@ impl ApiServer {
     #[must_use]
     pub fn fork(&self) -> Self {
         let registry = &self.endpoints.registry;
-        Self::assemble(registry.store.world(), registry.entropy.fork(), self.history_bound, self.journal_capacity)
+        Self::assemble(
+            registry.store.world(),
+            registry.entropy.fork(),
+            self.history_bound,
+            self.journal_capacity,
+        )
     }
 
     /// The server as a function from requests to answers: a tower service without a socket.
@@ -254,7 +261,10 @@ impl ApiServer {
     /// cluster.
     pub async fn get(&self, api_version: &str, kind: &str, namespace: &str, name: &str) -> Result<Value, Status> {
         let registry = &self.endpoints.registry;
-        let row = registry.scheme().lookup_kind(api_version, kind).ok_or_else(Status::unknown_path)?;
+        let row = registry
+            .scheme()
+            .lookup_kind(api_version, kind)
+            .ok_or_else(Status::unknown_path)?;
         let key = crate::storage::Key::new(namespace, name);
         let stored = registry.store.get(&row.storage, &key);
         let stored = stored.ok_or_else(|| Status::not_found(&row.info.group_resource(), name))?;
@@ -284,11 +294,16 @@ impl ApiServer {
         let mut count = 0;
         for value in objects {
             let Value::Object(map) = value else {
-                return Err(LoadError { kind: "object".into(), name: String::new(), reason: "not a JSON object".into() });
+                return Err(LoadError {
+                    kind: "object".into(),
+                    name: String::new(),
+                    reason: "not a JSON object".into(),
+                });
             };
             let object = Object(map);
             let (kind, name) = (object.kind().to_owned(), object.name().to_owned());
-            self.load_one(object).map_err(|reason| LoadError { kind, name, reason })?;
+            self.load_one(object)
+                .map_err(|reason| LoadError { kind, name, reason })?;
             count += 1;
         }
         Ok(count)

@@ -101,6 +101,21 @@ impl Kubectl {
         child.wait_with_output().expect("it is our child")
     }
 
+    /// Whether this kubectl writes some bodies as protobuf, as newer ones do, and the server says that it reads none.
+    #[expect(clippy::print_stderr, reason = "a test that is left out has to say so")]
+    fn is_told_to_send_json(&self, test: &str) -> bool {
+        let step = Step {
+            command: "auth can-i create pods",
+            ..Step::default()
+        };
+        let output = self.output(&step);
+        let refused = String::from_utf8_lossy(&output.stderr).contains("does not read protobuf bodies");
+        if refused {
+            eprintln!("skipped: {test} needs a server that reads protobuf, or a kubectl that writes JSON");
+        }
+        refused
+    }
+
     /// Runs a transcript, see [`steps`].
     #[track_caller]
     fn run(&self, transcript: &str) {
@@ -108,6 +123,11 @@ impl Kubectl {
             let output = self.output(&step);
             let stdout = String::from_utf8_lossy(&output.stdout);
             let stderr = String::from_utf8_lossy(&output.stderr);
+            // Older ones say that they are old.
+            let stderr: String = stderr
+                .split_inclusive('\n')
+                .filter(|it| !it.contains("version difference"))
+                .collect();
             let as_expected = output.status.success() != step.fails
                 && (same_lines(&stdout, &step.stdout) || step.contained_only())
                 && step
@@ -482,6 +502,9 @@ fn objects_from_flags(#[values(Over::Http, Over::Https)] over: Over) {
     let Some(kubectl) = Kubectl::start("objects_from_flags", over) else {
         return;
     };
+    if kubectl.is_told_to_send_json("objects_from_flags") {
+        return;
+    }
     kubectl.run(
         r#"
 $ create configmap conf --from-literal=a=1
@@ -585,10 +608,13 @@ configmap/one created
 ",
     );
 
-    let mut watching = kubectl.spawn("get configmaps --watch --output-watch-events -o name");
+    let mut watching = kubectl.spawn("get configmaps --watch --output-watch-events --no-headers -L a");
     let mut lines = BufReader::new(watching.stdout.take().expect("it is piped")).lines();
-    let mut next = || lines.next().expect("the watch goes on").expect("kubectl writes text");
-    assert_eq!(next(), "ADDED configmap/one");
+    let mut expect = |pattern: &str| {
+        let line = lines.next().expect("the watch goes on").expect("kubectl writes text");
+        assert!(matches(pattern, &line), "{pattern:?} is expected, not {line:?}");
+    };
+    expect("ADDED one 0 *s");
     kubectl.run(
         "
 $ create -f -
@@ -600,9 +626,9 @@ $ delete configmap one
 configmap \"one\" deleted*
 ",
     );
-    assert_eq!(next(), "ADDED configmap/two");
-    assert_eq!(next(), "MODIFIED configmap/one");
-    assert_eq!(next(), "DELETED configmap/one");
+    expect("ADDED two 0 *s");
+    expect("MODIFIED one 0 *s b");
+    expect("DELETED one 0 *s b");
     watching.kill().expect("it runs");
     watching.wait().expect("it is our child");
 }
@@ -638,6 +664,9 @@ fn may_i(#[values(Over::Http, Over::Https)] over: Over) {
     let Some(kubectl) = Kubectl::start("may_i", over) else {
         return;
     };
+    if kubectl.is_told_to_send_json("may_i") {
+        return;
+    }
     kubectl.run(
         r"
 $ auth can-i create pods
@@ -700,7 +729,7 @@ $ explain lamp.spec.watts
 $ delete crd lamps.example.com
 customresourcedefinition.apiextensions.k8s.io "lamps.example.com" deleted
 $ get lamps
-! error: the server doesn't have a resource type "lamps"
+! Error from server (NotFound): Unable to list "example.com/v1, Resource=lamps": the server could not find the requested resource (get lamps.example.com)
 "#,
     );
 }

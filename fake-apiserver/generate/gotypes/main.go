@@ -40,6 +40,7 @@ type Field struct {
 	Zero     bool   `json:"omitzero,omitempty"`
 	Strategy string `json:"patchStrategy,omitempty"`
 	MergeKey string `json:"patchMergeKey,omitempty"`
+	Protobuf string `json:"protobuf,omitempty"`
 }
 
 var (
@@ -93,6 +94,7 @@ func visit(t reflect.Type) string {
 			}
 			field.Strategy = f.Tag.Get("patchStrategy")
 			field.MergeKey = f.Tag.Get("patchMergeKey")
+			field.Protobuf = f.Tag.Get("protobuf")
 			out.Fields = append(out.Fields, field)
 		}
 	}
@@ -212,7 +214,7 @@ func main() {
 			kinds[gvk.Group+"/"+gvk.Version+"/"+gvk.Kind] = visit(t)
 		}
 	}
-	for _, object := range []any{metav1.DeleteOptions{}, metav1.PartialObjectMetadata{}} {
+	for _, object := range []any{metav1.DeleteOptions{}, metav1.ListMeta{}, metav1.PartialObjectMetadata{}} {
 		t := reflect.TypeOf(object)
 		kinds["meta.k8s.io/v1/"+t.Name()] = visit(t)
 	}

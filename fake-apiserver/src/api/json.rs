@@ -38,7 +38,9 @@ impl Scan<'_> {
     }
 
     fn unexpected(&self, context: &str) -> String {
-        let Some(byte) = self.text.get(self.at) else { return "unexpected end of JSON input".to_owned() };
+        let Some(byte) = self.text.get(self.at) else {
+            return "unexpected end of JSON input".to_owned();
+        };
         let shown = match byte {
             b'\'' => "'\\''".to_owned(),
             b'"' => "'\"'".to_owned(),
@@ -114,7 +116,11 @@ impl Scan<'_> {
     }
 
     fn bound(&self, open: &[Open]) -> Result<(), String> {
-        if open.len() > DEPTH_MAX { Err("exceeded max depth".to_owned()) } else { Ok(()) }
+        if open.len() > DEPTH_MAX {
+            Err("exceeded max depth".to_owned())
+        } else {
+            Ok(())
+        }
     }
 
     /// A key and its colon.

@@ -14,10 +14,14 @@ pub struct Query(Vec<(String, String)>);
 impl Query {
     /// Reads a query string. A `+` is a space; a broken escape stands for itself.
     pub fn parse(query: Option<&str>) -> Self {
-        let Some(query) = query.filter(|it| !it.is_empty()) else { return Self::default() };
+        let Some(query) = query.filter(|it| !it.is_empty()) else {
+            return Self::default();
+        };
         let decode = |text: &str| {
             let spaced = text.replace('+', " ");
-            percent_encoding::percent_decode_str(&spaced).decode_utf8_lossy().into_owned()
+            percent_encoding::percent_decode_str(&spaced)
+                .decode_utf8_lossy()
+                .into_owned()
         };
         let pairs = query.split('&').filter(|it| !it.is_empty()).map(|pair| {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -28,12 +32,18 @@ impl Query {
 
     /// The first value of a parameter.
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|(it, _)| it == name).map(|(_, value)| value.as_str())
+        self.0
+            .iter()
+            .find(|(it, _)| it == name)
+            .map(|(_, value)| value.as_str())
     }
 
     /// All values of a parameter.
     pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
-        self.0.iter().filter(move |(it, _)| it == name).map(|(_, value)| value.as_str())
+        self.0
+            .iter()
+            .filter(move |(it, _)| it == name)
+            .map(|(_, value)| value.as_str())
     }
 
     /// A truth value as Kubernetes reads one: absent, `false` and `0` are false, anything else is true (rule A34).
@@ -48,17 +58,27 @@ impl Query {
                 std::num::IntErrorKind::PosOverflow | std::num::IntErrorKind::NegOverflow => "value out of range",
                 _ => "invalid syntax",
             };
-            Status::bad_request(format!("strconv.ParseInt: parsing {}: {why}", super::field::quote(text)))
+            Status::bad_request(format!(
+                "strconv.ParseInt: parsing {}: {why}",
+                super::field::quote(text)
+            ))
         })
     }
 }
 
 fn meta_kind(kind: &'static str) -> GroupKind {
-    GroupKind { group: "meta.k8s.io".into(), kind: kind.into() }
+    GroupKind {
+        group: "meta.k8s.io".into(),
+        kind: kind.into(),
+    }
 }
 
 fn refuse(kind: &'static str, errors: &FieldErrors) -> Result<(), Status> {
-    if errors.is_empty() { Ok(()) } else { Err(Status::invalid(&meta_kind(kind), "", errors)) }
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(Status::invalid(&meta_kind(kind), "", errors))
+    }
 }
 
 /// `resourceVersionMatch`
@@ -102,8 +122,10 @@ impl ListOptions {
         let text = |name| query.get(name).unwrap_or_default().to_owned();
         let limit = query.integer("limit")?.unwrap_or(0);
         let timeout_seconds = query.integer("timeoutSeconds")?.unwrap_or(0);
-        let labels = LabelSelector::parse(query.get("labelSelector").unwrap_or_default()).map_err(Status::bad_request)?;
-        let fields = FieldSelector::parse(query.get("fieldSelector").unwrap_or_default()).map_err(Status::bad_request)?;
+        let labels =
+            LabelSelector::parse(query.get("labelSelector").unwrap_or_default()).map_err(Status::bad_request)?;
+        let fields =
+            FieldSelector::parse(query.get("fieldSelector").unwrap_or_default()).map_err(Status::bad_request)?;
         let version_match = query.get("resourceVersionMatch").unwrap_or_default();
         let mut options = Self {
             labels,
@@ -145,7 +167,10 @@ impl ListOptions {
         }
         if !version_match.is_empty() {
             if self.resource_version.is_empty() {
-                errors.forbidden(path(), "resourceVersionMatch is forbidden unless resourceVersion is provided");
+                errors.forbidden(
+                    path(),
+                    "resourceVersionMatch is forbidden unless resourceVersion is provided",
+                );
             }
             if !self.continue_token.is_empty() {
                 errors.forbidden(path(), "resourceVersionMatch is forbidden when continue is provided");
@@ -154,30 +179,39 @@ impl ListOptions {
                 errors.not_supported(path(), version_match, &["Exact", "NotOlderThan", ""]);
             }
             if version_match == "Exact" && self.resource_version == "0" {
-                errors.forbidden(path(), "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"");
+                errors.forbidden(
+                    path(),
+                    "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+                );
             }
         }
         if self.send_initial_events.is_some() {
-            errors.forbidden(FieldPath::new("sendInitialEvents"), "sendInitialEvents is forbidden for list");
+            errors.forbidden(
+                FieldPath::new("sendInitialEvents"),
+                "sendInitialEvents is forbidden for list",
+            );
         }
         refuse("ListOptions", &errors)
     }
 
     fn check_watch(&self, version_match: &str, errors: &mut FieldErrors) {
         let path = || FieldPath::new("resourceVersionMatch");
-        if !self.continue_token.is_empty() && !version_match.is_empty() {
-            errors.forbidden(path(), "resourceVersionMatch is forbidden when continue is provided");
+        if self.send_initial_events.is_some() && version_match != "NotOlderThan" {
+            let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+            errors.forbidden(path(), why);
         }
-        if self.send_initial_events.is_some() {
-            if version_match.is_empty() {
-                let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
-                errors.forbidden(path(), why);
-            } else if version_match != "NotOlderThan" {
-                errors.not_supported(path(), version_match, &["NotOlderThan"]);
-            }
-        } else if !version_match.is_empty() {
+        if version_match.is_empty() {
+            return;
+        }
+        if self.send_initial_events.is_none() {
             let why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
             errors.forbidden(path(), why);
+        }
+        if version_match != "NotOlderThan" {
+            errors.not_supported(path(), version_match, &["NotOlderThan"]);
+        }
+        if !self.continue_token.is_empty() {
+            errors.forbidden(path(), "resourceVersionMatch is forbidden when continue is provided");
         }
     }
 }
@@ -246,12 +280,21 @@ impl WriteOptions {
             "Ignore" => FieldValidation::Ignore,
             "Strict" => FieldValidation::Strict,
             other => {
-                errors.not_supported(FieldPath::new("fieldValidation"), other, &["", "Ignore", "Strict", "Warn"]);
+                errors.not_supported(
+                    FieldPath::new("fieldValidation"),
+                    other,
+                    &["", "Ignore", "Strict", "Warn"],
+                );
                 FieldValidation::Warn
             }
         };
         refuse(name, &errors)?;
-        Ok(Self { dry_run, field_manager: manager.map(str::to_owned), field_validation, force })
+        Ok(Self {
+            dry_run,
+            field_manager: manager.map(str::to_owned),
+            field_validation,
+            force,
+        })
     }
 }
 
@@ -262,7 +305,11 @@ fn check_manager(manager: &str, errors: &mut FieldErrors) {
     }
     for (index, c) in manager.chars().enumerate() {
         if c.is_control() {
-            errors.invalid(path(), manager, format!("invalid character {c:?} (at position {index})"));
+            errors.invalid(
+                path(),
+                manager,
+                format!("invalid character {c:?} (at position {index})"),
+            );
             return;
         }
     }
@@ -312,7 +359,10 @@ impl DeleteOptions {
             orphan_dependents: query.flag("orphanDependents"),
             ..Self::default()
         };
-        options.checked(query.get("propagationPolicy").filter(|it| !it.is_empty()), query.all("dryRun").collect())
+        options.checked(
+            query.get("propagationPolicy").filter(|it| !it.is_empty()),
+            query.all("dryRun").collect(),
+        )
     }
 
     /// Options given as a body that has been found to be an object with the right kind and types.
@@ -334,7 +384,11 @@ impl DeleteOptions {
         let mut errors = FieldErrors::new();
         let path = || FieldPath::new("propagationPolicy");
         if let (Some(policy), Some(_)) = (policy, self.orphan_dependents) {
-            errors.invalid(path(), policy, "orphanDependents and deletionPropagation cannot be both set");
+            errors.invalid(
+                path(),
+                policy,
+                "orphanDependents and deletionPropagation cannot be both set",
+            );
         }
         self.propagation_policy = match policy {
             None => None,

@@ -113,7 +113,15 @@ impl<'a> ResourcePath<'a> {
         if version.is_empty() || resource.is_empty() || (name.is_empty() && !subresource.is_empty()) {
             return None;
         }
-        Some(Self { group, version, legacy_watch, namespace, resource, name, subresource })
+        Some(Self {
+            group,
+            version,
+            legacy_watch,
+            namespace,
+            resource,
+            name,
+            subresource,
+        })
     }
 }
 

@@ -1,7 +1,8 @@
 //! `Status`: the catalogue of every error a client can receive, in Kubernetes' own words.
 
+use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use super::field::FieldErrors;
 use super::resource::{GroupKind, GroupResource};
@@ -249,27 +250,36 @@ impl Status {
 
     /// The body: `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",…}`.
     pub fn to_value(&self) -> Value {
-        let mut metadata = Map::new();
-        if let Some(token) = &self.continue_token {
-            metadata.insert("continue".into(), json!(token));
+        serde_json::to_value(self).unwrap_or_default()
+    }
+}
+
+/// In the order of Go's struct, which people and recorded answers know.
+impl Serialize for Status {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Metadata<'a> {
+            #[serde(rename = "continue", skip_serializing_if = "Option::is_none")]
+            continue_token: Option<&'a str>,
         }
-        let mut body = json!({
-            "kind": "Status", "apiVersion": "v1", "metadata": metadata,
-            "status": if self.code < 400 { "Success" } else { "Failure" },
-        });
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("kind", "Status")?;
+        map.serialize_entry("apiVersion", "v1")?;
+        map.serialize_entry("metadata", &Metadata { continue_token: self.continue_token.as_deref() })?;
+        map.serialize_entry("status", if self.code < 400 { "Success" } else { "Failure" })?;
         if !self.message.is_empty() {
-            body["message"] = json!(self.message);
+            map.serialize_entry("message", &self.message)?;
         }
         if !self.reason.is_empty() {
-            body["reason"] = json!(self.reason);
+            map.serialize_entry("reason", self.reason)?;
         }
         if let Some(details) = &self.details {
-            body["details"] = serde_json::to_value(details).unwrap_or_default();
+            map.serialize_entry("details", details)?;
         }
         if self.code != 0 {
-            body["code"] = json!(self.code);
+            map.serialize_entry("code", &self.code)?;
         }
-        body
+        map.end()
     }
 }
 

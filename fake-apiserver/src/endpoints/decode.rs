@@ -15,7 +15,11 @@ use crate::registry::scheme::Row;
 
 /// Who serves a row, as negotiation asks.
 pub(crate) fn served(row: &Row) -> Served {
-    if row.is_custom() { Served::Custom } else { Served::BuiltIn }
+    if row.is_custom() {
+        Served::Custom
+    } else {
+        Served::BuiltIn
+    }
 }
 
 /// The body of POST or PUT as an object of the row's kind.
@@ -24,7 +28,7 @@ pub(crate) fn object(row: &Row, call: &Call, validation: FieldValidation) -> Res
     match body_form(call.header(&CONTENT_TYPE), served(row))? {
         BodyForm::Json => body::read(row, decode::parse(&call.body, kind)?, &call.body, validation),
         BodyForm::Yaml => {
-            let text = yaml_as_json(&call.body, validation)?;
+            let text = yaml_as_json(&call.body, kind, validation)?;
             body::read(row, decode::parse(&text, kind)?, &text, validation)
         }
         BodyForm::Protobuf => Err(protobuf_refused()),
@@ -32,8 +36,8 @@ pub(crate) fn object(row: &Row, call: &Call, validation: FieldValidation) -> Res
 }
 
 /// A YAML body as the JSON text the rest of the server reads.
-fn yaml_as_json(body: &[u8], validation: FieldValidation) -> Result<Vec<u8>, Status> {
-    let parsed = yaml::parse(body).map_err(Status::bad_request)?;
+fn yaml_as_json(body: &[u8], kind: &str, validation: FieldValidation) -> Result<Vec<u8>, Status> {
+    let parsed = yaml::parse(body).map_err(|why| decode::unrecognized(&why, body, kind))?;
     match parsed.strict_error().filter(|_| validation == FieldValidation::Strict) {
         Some(error) => Err(Status::bad_request(error)),
         None => Ok(serde_json::to_vec(&parsed.value).unwrap_or_default()),
@@ -45,7 +49,9 @@ pub(crate) fn any(row: &Row, call: &Call) -> Result<Value, Status> {
     let kind = row.info.kind.as_ref();
     match body_form(call.header(&CONTENT_TYPE), served(row))? {
         BodyForm::Json => decode::parse(&call.body, kind).map(|object| Value::Object(object.0)),
-        BodyForm::Yaml => yaml::parse(&call.body).map(|parsed| parsed.value).map_err(Status::bad_request),
+        BodyForm::Yaml => yaml::parse(&call.body)
+            .map(|parsed| parsed.value)
+            .map_err(Status::bad_request),
         BodyForm::Protobuf => Err(protobuf_refused()),
     }
 }
@@ -103,7 +109,7 @@ fn protobuf_refused() -> Status {
 }
 
 /// What Go calls a JSON value.
-fn type_name(value: &Value) -> &'static str {
+pub(crate) fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "bool",

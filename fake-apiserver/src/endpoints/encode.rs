@@ -16,7 +16,7 @@ use super::list_body::ListBody;
 use super::negotiation::{self, Encoding, ErrorForm, MetaVersion, View, error_form, go_type};
 use super::table::{Columns, IncludeObject, PrinterColumn, Tables};
 use super::watch_body::WatchBody;
-use super::{Endpoints, decode, partial, yaml};
+use super::{Endpoints, decode, partial, status_protobuf, yaml};
 use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::registry::codec;
@@ -47,7 +47,7 @@ pub(crate) fn answer(
         Answer::Status(status) => {
             let value = success(status);
             let code = if status.code == 0 { code } else { status.code };
-            return Ok(with_warnings(call, row, respond(call, code, form, value), warnings));
+            return Ok(with_warnings(respond(call, code, form, value), warnings));
         }
         Answer::Stored(stored) if is_as_stored(call, row, form) => {
             let mut bytes = Vec::with_capacity(row.head.len() + 40 + stored.body.bytes.len());
@@ -58,14 +58,16 @@ pub(crate) fn answer(
         Answer::Stored(stored) => {
             let object = codec::decode(row, stored);
             let value = view(server, call, row, form, object)?;
-            return Ok(with_warnings(call, row, respond(call, code, form, value), warnings));
+            return Ok(with_warnings(respond(call, code, form, value), warnings));
         }
         Answer::Object(object) => {
             let value = view(server, call, row, form, object.clone())?;
-            return Ok(with_warnings(call, row, respond(call, code, form, value), warnings));
+            return Ok(with_warnings(respond(call, code, form, value), warnings));
         }
     };
-    Ok(with_warnings(call, row, whole(call, code, Encoding::Json, bytes), warnings))
+    Ok(with_warnings(whole(call, code, Encoding::Json, bytes),
+        warnings,
+    ))
 }
 
 /// Whether the stored bytes are what the client wants.
@@ -159,7 +161,7 @@ pub(crate) fn page(
     }
     if !is_as_stored(call, row, form) {
         let value = page_value(server, call, row, form, &page)?;
-        return Ok(with_warnings(call, row, respond(call, 200, form, value), &[]));
+        return Ok(respond(call, 200, form, value));
     }
     let mut head = Vec::with_capacity(256);
     list_head(row, page.revision, &page, &mut head);
@@ -172,7 +174,7 @@ pub(crate) fn page(
             None => respond_with(200, "application/json", Body::new(body)),
         }
     };
-    Ok(with_warnings(call, row, response, &[]))
+    Ok(response)
 }
 
 /// What stands before the items of a list. Custom resources always have a `continue` (rule A33).
@@ -189,7 +191,10 @@ fn list_head(row: &Row, revision: Revision, page: &Page, out: &mut Vec<u8>) {
     }
     let metadata = Value::Object(metadata);
     // Writing to memory cannot fail.
-    let _ = write!(out, "{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\"metadata\":{metadata},\"items\":[");
+    let _ = write!(
+        out,
+        "{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\"metadata\":{metadata},\"items\":["
+    );
 }
 
 /// A list as a value: for YAML, indented JSON, Tables, metadata, and versions that are not stored as they are.
@@ -232,23 +237,20 @@ fn page_value(
 
 /// A failure, in a form the client understands (rule M5).
 pub(crate) fn failure(call: &Call, status: &Status) -> Response<Body> {
-    let value = status.to_value();
     let form = error_form(call.accept().as_deref());
     let bytes: Bytes = match form {
-        ErrorForm::Json if call.wants_pretty() => pretty(&value),
-        ErrorForm::Json | ErrorForm::Protobuf => json_line(&value),
-        ErrorForm::IndentedJson => pretty(&value),
-        ErrorForm::Yaml => yaml::to_string(&value).into(),
+        ErrorForm::Json if call.wants_pretty() => pretty(status),
+        ErrorForm::Json => json_line(status),
+        ErrorForm::Protobuf => status_protobuf::encode(status).into(),
+        ErrorForm::IndentedJson => pretty(status),
+        ErrorForm::Yaml => yaml::to_string(&status.to_value()).into(),
     };
-    // There is no protobuf to be had; a client that takes nothing else is answered JSON, and says so.
-    let content_type = match form {
-        ErrorForm::Yaml => "application/yaml",
-        ErrorForm::Json | ErrorForm::IndentedJson | ErrorForm::Protobuf => "application/json",
-    };
-    let mut response = respond_whole(status.code, content_type, bytes);
+    let mut response = respond_whole(status.code, form.content_type(), bytes);
     let retry = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
     if retry > 0 {
-        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(retry));
+        response
+            .headers_mut()
+            .insert(header::RETRY_AFTER, HeaderValue::from(retry));
     }
     response
 }
@@ -257,7 +259,9 @@ pub(crate) fn failure(call: &Call, status: &Status) -> Response<Body> {
 pub(crate) fn not_found_text() -> Response<Body> {
     let bytes = Bytes::from_static(b"404 page not found\n");
     let mut response = respond_whole(404, "text/plain; charset=utf-8", bytes);
-    response.headers_mut().insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+    response
+        .headers_mut()
+        .insert("x-content-type-options", HeaderValue::from_static("nosniff"));
     response
 }
 
@@ -270,17 +274,30 @@ pub(crate) fn stream(body: WatchBody) -> Response<Body> {
 pub(crate) fn respond(call: &Call, code: u16, form: &negotiation::Answer, value: Value) -> Response<Body> {
     let bytes = match form.encoding {
         Encoding::Yaml => yaml::to_string(&value).into(),
-        Encoding::Json if form.pretty || call.wants_pretty() => pretty(&value),
-        Encoding::Json => json_line(&value),
+        Encoding::Json if form.pretty || call.wants_pretty() => pretty(&KindFirst(&value)),
+        Encoding::Json => json_line(&KindFirst(&value)),
     };
     whole(call, code, form.encoding, bytes)
 }
 
-fn pretty(value: &Value) -> Bytes {
+fn pretty(value: &impl serde::Serialize) -> Bytes {
     serde_json::to_vec_pretty(value).unwrap_or_default().into()
 }
 
-fn json_line(value: &Value) -> Bytes {
+/// A value whose kind and apiVersion come first, as Go's structs have them; people read answers from the top.
+struct KindFirst<'a>(&'a Value);
+
+impl serde::Serialize for KindFirst<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        const FIRST: [&str; 3] = ["kind", "apiVersion", "metadata"];
+        let Some(map) = self.0.as_object() else { return self.0.serialize(serializer) };
+        let first = FIRST.iter().filter_map(|key| map.get_key_value(*key));
+        let rest = map.iter().filter(|(key, _)| !FIRST.contains(&key.as_str()));
+        serializer.collect_map(first.chain(rest))
+    }
+}
+
+fn json_line(value: &impl serde::Serialize) -> Bytes {
     let mut bytes = serde_json::to_vec(value).unwrap_or_default();
     bytes.push(b'\n');
     bytes.into()
@@ -294,7 +311,11 @@ fn whole(call: &Call, code: u16, encoding: Encoding, bytes: Bytes) -> Response<B
     let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 4), Compression::fast());
     // Writing to memory cannot fail.
     let _ = encoder.write_all(&bytes);
-    let mut response = respond_with(code, encoding.content_type(), encoder.finish().unwrap_or_default().into());
+    let mut response = respond_with(
+        code,
+        encoding.content_type(),
+        encoder.finish().unwrap_or_default().into(),
+    );
     response.extensions_mut().insert(AnswerBytes(bytes));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
@@ -312,19 +333,17 @@ pub(crate) fn respond_whole(code: u16, content_type: &'static str, bytes: Bytes)
 fn respond_with(code: u16, content_type: &'static str, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
 }
 
-/// `Warning` headers, and the one of a deprecated version (rules A30, O13).
-fn with_warnings(call: &Call, row: &Row, mut response: Response<Body>, warnings: &[String]) -> Response<Body> {
-    let _ = call;
-    let deprecated = row.custom_version().and_then(|version| version.deprecation.as_deref());
+/// `Warning` headers, each text once (rule A30).
+fn with_warnings(mut response: Response<Body>, warnings: &[String]) -> Response<Body> {
     let headers = response.headers_mut();
-    let mut seen: Vec<&str> = Vec::new();
-    for text in deprecated.into_iter().chain(warnings.iter().map(String::as_str)) {
-        if !seen.contains(&text) {
-            seen.push(text);
+    for (index, text) in warnings.iter().enumerate() {
+        if !warnings[..index].contains(text) {
             add_warning(headers, text);
         }
     }
@@ -353,8 +372,12 @@ fn success(status: &SuccessStatus) -> Value {
     let mut value = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"});
     if let Some(details) = &status.details {
         let mut shown = Map::new();
-        let fields =
-            [("name", &details.name), ("group", &details.group), ("kind", &details.kind), ("uid", &details.uid)];
+        let fields = [
+            ("name", &details.name),
+            ("group", &details.group),
+            ("kind", &details.kind),
+            ("uid", &details.uid),
+        ];
         for (name, text) in fields.into_iter().filter(|(_, text)| !text.is_empty()) {
             shown.insert(name.into(), text.as_str().into());
         }

@@ -9,6 +9,7 @@ use http::request::Parts;
 use http::{HeaderMap, Response};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
+use super::encode;
 use super::journal::{Journal, RecordedRequest};
 use crate::api::options::Query;
 use crate::api::request_info::RequestInfo;
@@ -32,6 +33,8 @@ pub(crate) struct Call {
     pub(crate) body: Bytes,
     /// What it is about, once it has been routed to a resource.
     pub(crate) info: Option<RequestInfo>,
+    /// What every request for a deprecated kind is warned of (rules O13, U5).
+    pub(crate) deprecation: Option<String>,
     audit_id: HeaderValue,
     started: Duration,
 }
@@ -44,6 +47,7 @@ impl Call {
             query: Query::parse(parts.uri.query()),
             body: Bytes::new(),
             info: None,
+            deprecation: None,
             audit_id: audit_id.unwrap_or(HeaderValue::from_static("")),
             started: entropy.elapsed(),
             parts,
@@ -57,7 +61,12 @@ impl Call {
 
     /// `Accept`; several headers count as one list.
     pub(crate) fn accept(&self) -> Option<String> {
-        let mut values = self.parts.headers.get_all(header::ACCEPT).iter().filter_map(|it| it.to_str().ok());
+        let mut values = self
+            .parts
+            .headers
+            .get_all(header::ACCEPT)
+            .iter()
+            .filter_map(|it| it.to_str().ok());
         let first = values.next()?.to_owned();
         Some(values.fold(first, |list, next| list + "," + next))
     }
@@ -75,27 +84,41 @@ impl Call {
 
     /// Whether a large answer may be compressed.
     pub(crate) fn accepts_gzip(&self) -> bool {
-        self.header(&header::ACCEPT_ENCODING)
-            .is_some_and(|list| list.split(',').any(|it| it.split(';').next().unwrap_or_default().trim() == "gzip"))
+        self.header(&header::ACCEPT_ENCODING).is_some_and(|list| {
+            list.split(',')
+                .any(|it| it.split(';').next().unwrap_or_default().trim() == "gzip")
+        })
     }
 
     /// The request as faults see it.
     pub(crate) fn seen<'a>(&'a self, info: &'a RequestInfo) -> Seen<'a> {
-        Seen { info, user_agent: self.user_agent() }
+        Seen {
+            info,
+            user_agent: self.user_agent(),
+        }
     }
 
     /// Gives the answer its common headers and writes it into the journal.
     pub(crate) fn finish(self, mut response: Response<Body>, journal: &Journal, now: Duration) -> Response<Body> {
         let headers = response.headers_mut();
         headers.insert(AUDIT_ID, self.audit_id);
+        if let Some(text) = &self.deprecation {
+            encode::add_warning(headers, text);
+        }
         if !headers.contains_key(header::CACHE_CONTROL) {
             headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
         }
         journal.record_request(RecordedRequest {
             started: self.started,
             answered: now,
-            user_agent: text(&self.parts.headers, &header::USER_AGENT).unwrap_or_default().into(),
-            path: self.parts.uri.path_and_query().map_or_else(String::new, ToString::to_string),
+            user_agent: text(&self.parts.headers, &header::USER_AGENT)
+                .unwrap_or_default()
+                .into(),
+            path: self
+                .parts
+                .uri
+                .path_and_query()
+                .map_or_else(String::new, ToString::to_string),
             method: self.parts.method,
             info: self.info,
             request_body: self.body,
@@ -123,13 +146,17 @@ pub(crate) async fn read_body(parts: &Parts, body: Body) -> Result<Bytes, Status
     match Limited::new(body, BODY_BYTES_MAX).collect().await {
         Ok(body) => Ok(body.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
-        Err(error) => Err(Status::bad_request(format!("the body of the request could not be read: {error}"))),
+        Err(error) => Err(Status::bad_request(format!(
+            "the body of the request could not be read: {error}"
+        ))),
     }
 }
 
 /// `?timeout=` must be a duration (rule A24). Nothing here takes long enough for one to run out.
 pub(crate) fn check_timeout(call: &Call) -> Result<(), Status> {
-    let Some(text) = call.query.get("timeout").filter(|it| !it.is_empty()) else { return Ok(()) };
+    let Some(text) = call.query.get("timeout").filter(|it| !it.is_empty()) else {
+        return Ok(());
+    };
     let problem = match duration_problem(text) {
         None => return Ok(()),
         Some(problem) => problem,
@@ -153,7 +180,9 @@ fn duration_problem(text: &str) -> Option<&'static str> {
         if digits.len() == rest.len() || rest[..rest.len() - digits.len()].chars().all(|c| c == '.') {
             return Some("invalid duration");
         }
-        let unit_end = digits.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(digits.len());
+        let unit_end = digits
+            .find(|c: char| c.is_ascii_digit() || c == '.')
+            .unwrap_or(digits.len());
         match &digits[..unit_end] {
             "ns" | "us" | "µs" | "μs" | "ms" | "s" | "m" | "h" => rest = &digits[unit_end..],
             "" => return Some("missing unit in duration"),

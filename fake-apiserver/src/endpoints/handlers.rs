@@ -12,7 +12,7 @@ use super::negotiation::{self, Route};
 use super::watch_body::WatchBody;
 use super::{Endpoints, decode, encode, yaml};
 use crate::api::object::Object;
-use crate::api::options::{ListOptions, PatchKind, WriteKind, WriteOptions};
+use crate::api::options::{FieldValidation, ListOptions, PatchKind, WriteKind, WriteOptions};
 use crate::api::request_info::{RequestInfo, Verb};
 use crate::api::status::Status;
 use crate::registry::scheme::Row;
@@ -70,7 +70,6 @@ async fn watch(
     let include = encode::include_object(call)?;
     let row = server.registry.scheme().lookup(&info.group, &info.version, &info.resource);
     let row = row.ok_or_else(Status::unknown_path)?;
-    encode::check_view(&row, &form, true)?;
     let body = WatchBody::new(Arc::clone(server), row, info.clone(), call.user_agent(), plan, form, include);
     Ok(encode::stream(body))
 }
@@ -100,7 +99,7 @@ async fn patch(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -
     let request = WriteRequest { row, info, options: &options, user_agent: call.user_agent() };
     let written = match kind {
         PatchKind::Apply => {
-            let (configuration, warnings) = applied(row, call, &options)?;
+            let (configuration, warnings) = applied(call, options.field_validation)?;
             server.registry.apply(&request, &configuration, &warnings).await?
         }
         PatchKind::Json | PatchKind::Merge | PatchKind::Strategic => {
@@ -110,14 +109,28 @@ async fn patch(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -
     answer(server, call, row, &form, written)
 }
 
-/// The body of an apply: YAML, of which JSON is a part.
-fn applied(row: &Row, call: &Call, options: &WriteOptions) -> Result<(Object, Vec<String>), Status> {
-    let parsed = yaml::parse(&call.body)
-        .map_err(|why| Status::bad_request(format!("error decoding YAML: error converting YAML to JSON: {why}")))?;
-    let _ = (row, options);
+/// The body of an apply: YAML, of which JSON is a part (rule H12). With it come the fields it sets twice, which strict
+/// field validation refuses and which otherwise are warned of.
+fn applied(call: &Call, validation: FieldValidation) -> Result<(Object, Vec<String>), Status> {
+    let parsed = yaml::parse(&call.body).map_err(|why| {
+        Status::bad_request(format!("error decoding YAML: error converting YAML to JSON: {why}"))
+    })?;
+    if let (FieldValidation::Strict, Some(error)) = (validation, parsed.strict_error()) {
+        let why = format!("error strict decoding YAML: error converting YAML to JSON: {error}");
+        return Err(Status::bad_request(why));
+    }
+    let duplicates = match validation {
+        FieldValidation::Ignore => Vec::new(),
+        FieldValidation::Warn | FieldValidation::Strict => parsed.duplicates,
+    };
     match parsed.value {
-        Value::Object(map) => Ok((Object(map), parsed.duplicates)),
-        _ => Err(Status::bad_request("error decoding YAML: an applied configuration must be an object")),
+        Value::Object(map) => Ok((Object(map), duplicates)),
+        Value::Null => Ok((Object::default(), duplicates)),
+        other => Err(Status::bad_request(format!(
+            "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {} into Go value \
+             of type map[string]interface {{}}",
+            decode::type_name(&other)
+        ))),
     }
 }
 

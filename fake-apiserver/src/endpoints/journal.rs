@@ -78,7 +78,9 @@ impl RecordedRequest {
     pub fn is_for(&self, resource: &str) -> bool {
         self.info.as_ref().is_some_and(|info| {
             *info.resource == *resource
-                || resource.split_once('.').is_some_and(|(name, group)| *info.resource == *name && *info.group == *group)
+                || resource
+                    .split_once('.')
+                    .is_some_and(|(name, group)| *info.resource == *name && *info.group == *group)
         })
     }
 
@@ -113,7 +115,10 @@ struct Entries {
 
 impl Journal {
     pub(crate) fn new(capacity: usize) -> Self {
-        Self { entries: Arc::default(), capacity: capacity.max(1) }
+        Self {
+            entries: Arc::default(),
+            capacity: capacity.max(1),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Entries> {
@@ -191,7 +196,12 @@ impl Journal {
     pub fn tail(&self, most: usize) -> String {
         let entries = self.lock();
         let skipped = entries.kept.len().saturating_sub(most);
-        entries.kept.iter().skip(skipped).map(|entry| format!("{entry}\n")).collect()
+        entries
+            .kept
+            .iter()
+            .skip(skipped)
+            .map(|entry| format!("{entry}\n"))
+            .collect()
     }
 }
 
@@ -213,9 +223,19 @@ impl fmt::Display for Entry {
 impl fmt::Display for RecordedRequest {
     /// `   0.002s  PATCH  /api/v1/namespaces/shop/pods/web-0  409 Conflict: the object has been modified`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:>9.3}s  {:<6} {}  {}", self.started.as_secs_f64(), self.method, self.path, self.code)?;
+        write!(
+            f,
+            "{:>9.3}s  {:<6} {}  {}",
+            self.started.as_secs_f64(),
+            self.method,
+            self.path,
+            self.code
+        )?;
         if self.code >= 400
-            && let Some(status) = self.answer.as_ref().and_then(|it| serde_json::from_slice::<Value>(it).ok())
+            && let Some(status) = self
+                .answer
+                .as_ref()
+                .and_then(|it| serde_json::from_slice::<Value>(it).ok())
         {
             let text = |name: &str| status.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
             write!(f, " {}: {}", text("reason"), text("message"))?;
@@ -228,12 +248,20 @@ impl fmt::Display for RecordedEvent {
     /// `   0.002s  watch 3 pods  ADDED  shop/web-0 @17`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let at = self.at.as_secs_f64();
-        write!(f, "{at:>9.3}s    watch {} of {}  {}", self.watch, self.resource, self.kind)?;
+        write!(
+            f,
+            "{at:>9.3}s    watch {} of {}  {}",
+            self.watch, self.resource, self.kind
+        )?;
         match (self.namespace.as_str(), self.name.as_str()) {
             ("", "") => {}
             ("", name) => write!(f, "  {name}")?,
             (namespace, name) => write!(f, "  {namespace}/{name}")?,
         }
-        if self.revision > 0 { write!(f, " @{}", self.revision) } else { Ok(()) }
+        if self.revision > 0 {
+            write!(f, " @{}", self.revision)
+        } else {
+            Ok(())
+        }
     }
 }

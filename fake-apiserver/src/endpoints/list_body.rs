@@ -40,7 +40,13 @@ impl ListBody {
     /// A list that begins with `head`.
     pub(crate) fn new(head: Vec<u8>, row: &Row, items: Items) -> Self {
         let item_head = row.is_custom().then(|| row.head.clone());
-        Self { items, item_head, chunk: head, sent: Sent::Nothing, ended: false }
+        Self {
+            items,
+            item_head,
+            chunk: head,
+            sent: Sent::Nothing,
+            ended: false,
+        }
     }
 
     /// The whole list.
@@ -55,14 +61,22 @@ impl ListBody {
     /// The whole list if it fits into one chunk; otherwise the first chunk stays ready.
     pub(crate) fn whole_if_small(&mut self) -> Option<Bytes> {
         self.fill();
-        if self.ended { Some(std::mem::take(&mut self.chunk).into()) } else { None }
+        if self.ended {
+            Some(std::mem::take(&mut self.chunk).into())
+        } else {
+            None
+        }
     }
 
     fn next_chunk(&mut self) -> Option<Bytes> {
         if !self.ended {
             self.fill();
         }
-        if self.chunk.is_empty() { None } else { Some(std::mem::take(&mut self.chunk).into()) }
+        if self.chunk.is_empty() {
+            None
+        } else {
+            Some(std::mem::take(&mut self.chunk).into())
+        }
     }
 
     /// Writes items until the chunk is full or the list ends.
@@ -124,10 +138,7 @@ impl http_body::Body for ListBody {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         Poll::Ready(self.next_chunk().map(|chunk| Ok(Frame::data(chunk))))
     }
 }

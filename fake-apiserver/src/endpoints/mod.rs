@@ -23,6 +23,7 @@ pub(crate) mod encode;
 pub(crate) mod list_body;
 pub(crate) mod watch_body;
 pub(crate) mod partial;
+pub(crate) mod status_protobuf;
 pub(crate) mod table;
 pub(crate) mod discovery;
 pub(crate) mod openapi;
@@ -42,8 +43,6 @@ pub(crate) struct Endpoints {
     pub(crate) faults: Faults,
     /// What was asked and answered.
     pub(crate) journal: Journal,
-    /// Discovery and OpenAPI, made when first asked for.
-    pub(crate) documents: documents::Documents,
 }
 
 impl Endpoints {
@@ -62,7 +61,7 @@ impl Endpoints {
         let scheme = self.registry.scheme();
         match route::find(&scheme, call)? {
             Target::NotFound => Ok(encode::not_found_text()),
-            Target::Document => self.documents.answer(&self.registry, &scheme, call),
+            Target::Document => documents::answer(&self.registry, &scheme, call),
             Target::Resource(row, info) => {
                 call.info = Some(info.clone());
                 call.body = filters::read_body(&call.parts, body).await?;

@@ -232,8 +232,8 @@ pub(crate) fn error_form(accept: Option<&str>) -> ErrorForm {
 }
 
 /// The form of a discovery document. Any clause that asks for the aggregated one wins, whatever its place;
-/// `aggregated` says whether the path has one (`/api` and `/apis` do).
-pub(crate) fn discovery(accept: Option<&str>, aggregated: bool) -> Result<Discovery, Status> {
+/// `aggregated` says whether the path has one (`/api` and `/apis` do); `served` is whose resources it shows.
+pub(crate) fn discovery(accept: Option<&str>, served: Served, aggregated: bool) -> Result<Discovery, Status> {
     if is_plain(accept) {
         return Ok(Discovery::Plain(Encoding::Json));
     }
@@ -244,7 +244,7 @@ pub(crate) fn discovery(accept: Option<&str>, aggregated: bool) -> Result<Discov
     if aggregated && clauses(header).iter().any(asks) {
         return Ok(Discovery::Aggregated);
     }
-    check_route(header, Served::BuiltIn, Route::Object)?;
+    check_route(header, served, Route::Object)?;
     match error_form(accept) {
         ErrorForm::Json => Ok(Discovery::Plain(Encoding::Json)),
         ErrorForm::Yaml => Ok(Discovery::Plain(Encoding::Yaml)),

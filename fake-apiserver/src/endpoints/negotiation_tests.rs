@@ -175,13 +175,13 @@ fn m5_errors_honour_accept_too(#[case] accept: Option<&str>, #[case] form: Error
     Discovery::Plain(Encoding::Json)
 )]
 fn n2_aggregated_discovery(#[case] accept: Option<&str>, #[case] form: Discovery) {
-    assert_eq!(discovery(accept, true), Ok(form));
+    assert_eq!(discovery(accept, Served::BuiltIn, true), Ok(form));
 }
 
 #[test]
 fn n2_only_the_roots_have_an_aggregated_document() {
     let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-    assert_eq!(discovery(Some(accept), false).unwrap_err().code, 406);
+    assert_eq!(discovery(Some(accept), Served::BuiltIn, false).unwrap_err().code, 406);
 }
 
 #[rstest]

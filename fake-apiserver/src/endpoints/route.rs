@@ -22,15 +22,26 @@ pub(crate) enum Target {
 }
 
 /// Finds the target of a request, or says why there is none.
-pub(crate) fn find(scheme: &Scheme, call: &Call) -> Result<Target, Status> {
-    let path = call.parts.uri.path();
-    let decoded = percent_encoding::percent_decode_str(path).decode_utf8_lossy();
-    let Some(path) = ResourcePath::parse(&decoded) else { return Ok(Target::Document) };
+pub(crate) fn find(scheme: &Scheme, call: &mut Call) -> Result<Target, Status> {
+    let decoded = percent_encoding::percent_decode_str(call.parts.uri.path()).decode_utf8_lossy().into_owned();
+    let Some(path) = ResourcePath::parse(&decoded) else {
+        return Ok(Target::Document);
+    };
     let Some(row) = scheme.lookup(path.group, path.version, path.resource) else {
         return Ok(unknown(scheme, &path)?);
     };
+    call.deprecation = match row.custom_version() {
+        Some(version) => version.deprecation.clone(),
+        None => row.strategy().deprecation().map(str::to_owned),
+    };
     // The words of the two worlds differ: built-ins have routes, custom resources one handler for all paths.
-    let missing = || if row.is_custom() { Ok(Target::NotFound) } else { Err(Status::unknown_path()) };
+    let missing = || {
+        if row.is_custom() {
+            Ok(Target::NotFound)
+        } else {
+            Err(Status::unknown_path())
+        }
+    };
     if row.info.is_namespaced() {
         if path.namespace.is_empty() && !path.name.is_empty() {
             return missing();
@@ -100,5 +111,9 @@ fn verb(row: &Row, path: &ResourcePath<'_>, subresource: &str, call: &Call) -> R
     if across_namespaces && matches!(verb, Verb::Create | Verb::DeleteCollection) {
         return Err(Status::method_not_allowed());
     }
-    if has(verb) { Ok(verb) } else { Err(Status::method_not_allowed()) }
+    if has(verb) {
+        Ok(verb)
+    } else {
+        Err(Status::method_not_allowed())
+    }
 }

@@ -66,14 +66,26 @@ impl WatchBody {
             WatchPlan::Start(start) => State::Watching(Box::new(server.registry.start_watch(start))),
             WatchPlan::Future(revision, start) => {
                 let server = Arc::clone(&server);
-                State::Waiting(Box::pin(async move { server.registry.reach(revision).await }), Some(start))
+                State::Waiting(
+                    Box::pin(async move { server.registry.reach(revision).await }),
+                    Some(start),
+                )
             }
         };
         let row_change = match row.is_custom() {
             true => RowChange::Ends(definition_changes(Arc::clone(&server), &row)),
             false => RowChange::Never,
         };
-        Self { server, row, view: form.view, include, columns_sent: false, open, state, row_change }
+        Self {
+            server,
+            row,
+            view: form.view,
+            include,
+            columns_sent: false,
+            open,
+            state,
+            row_change,
+        }
     }
 
     fn poll_line(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
@@ -133,9 +145,10 @@ impl WatchBody {
                 self.record("BOOKMARK", None, revision, &line);
                 line
             }
-            Delivery::Expired { wanted, floor } => {
-                self.error(&Status::expired(format!("too old resource version: {wanted} ({})", floor)))
-            }
+            Delivery::Expired { wanted, floor } => self.error(&Status::expired(format!(
+                "too old resource version: {wanted} ({})",
+                floor
+            ))),
         }
     }
 
@@ -148,7 +161,9 @@ impl WatchBody {
         };
         let object = seen(change, kind);
         if kind == natural && self.view == View::Whole && self.row.is_storage_version && !self.row.is_custom() {
-            let encoded = change.encoded.get_or_init(|| whole_event(&self.row, kind.as_str(), object, change.revision));
+            let encoded = change
+                .encoded
+                .get_or_init(|| whole_event(&self.row, kind.as_str(), object, change.revision));
             return encoded.clone();
         }
         self.event(kind.as_str(), object, change.revision)
@@ -196,7 +211,7 @@ impl WatchBody {
     }
 
     fn error(&mut self, status: &Status) -> Bytes {
-        let line = event_line("ERROR", &status.to_value());
+        let line = event_line("ERROR", status);
         self.record("ERROR", None, 0, &line);
         line
     }
@@ -252,7 +267,8 @@ fn whole_event(row: &Row, kind: &str, stored: &Stored, revision: Revision) -> By
     line.into()
 }
 
-fn event_line(kind: &str, object: &Value) -> Bytes {
+fn event_line(kind: &str, object: &impl serde::Serialize) -> Bytes {
+    let object = serde_json::to_string(object).unwrap_or_default();
     format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n").into()
 }
 
@@ -263,7 +279,10 @@ fn definition_changes(server: Arc<Endpoints>, row: &Arc<Row>) -> BoxFuture<'stat
         loop {
             let changed = server.registry.definitions_changed.notified();
             let info = &row.info;
-            let now = server.registry.scheme().lookup(&info.group, &info.version, &info.resource);
+            let now = server
+                .registry
+                .scheme()
+                .lookup(&info.group, &info.version, &info.resource);
             if now.is_none_or(|now| !Arc::ptr_eq(&now, &row)) {
                 return;
             }
@@ -277,12 +296,16 @@ impl http_body::Body for WatchBody {
     type Error = Infallible;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.get_mut().poll_line(cx).map(|line| line.map(|line| Ok(Frame::data(line))))
+        self.get_mut()
+            .poll_line(cx)
+            .map(|line| line.map(|line| Ok(Frame::data(line))))
     }
 }
 
 impl std::fmt::Debug for WatchBody {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("WatchBody").field("watch", &self.open.id()).finish_non_exhaustive()
+        f.debug_struct("WatchBody")
+            .field("watch", &self.open.id())
+            .finish_non_exhaustive()
     }
 }

@@ -57,7 +57,9 @@ struct Installed {
 
 impl std::fmt::Debug for Rules {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Rules").field("installed", &self.lock().rules.len()).finish()
+        f.debug_struct("Rules")
+            .field("installed", &self.lock().rules.len())
+            .finish()
     }
 }
 
@@ -71,7 +73,10 @@ impl Rules {
         installed.next_id += 1;
         let id = installed.next_id;
         installed.rules.insert(id, Box::new(fault));
-        FaultGuard { rules: self.clone(), id }
+        FaultGuard {
+            rules: self.clone(),
+            id,
+        }
     }
 
     pub(crate) fn verdict(&self, request: &Seen<'_>) -> Verdict {

@@ -86,14 +86,28 @@ impl OpenWatches {
         open.next_id += 1;
         let id = open.next_id;
         let waiting = Mutex::new((VecDeque::new(), None));
-        let shared = Arc::new(Shared { id, info, user_agent: user_agent.to_owned(), waiting });
+        let shared = Arc::new(Shared {
+            id,
+            info,
+            user_agent: user_agent.to_owned(),
+            waiting,
+        });
         open.watches.insert(id, Arc::clone(&shared));
-        OpenWatch { list: self.clone(), shared }
+        OpenWatch {
+            list: self.clone(),
+            shared,
+        }
     }
 
     /// The watches under way, oldest first.
     pub(crate) fn handles(&self) -> Vec<WatchHandle> {
-        self.lock().watches.values().map(|shared| WatchHandle { shared: Arc::clone(shared) }).collect()
+        self.lock()
+            .watches
+            .values()
+            .map(|shared| WatchHandle {
+                shared: Arc::clone(shared),
+            })
+            .collect()
     }
 }
 

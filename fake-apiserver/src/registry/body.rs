@@ -29,7 +29,11 @@ pub(crate) fn read(row: &Row, mut object: Object, raw: &[u8], validation: FieldV
         Some(version) => read_custom(row, version, &mut object, raw, validation)?,
         None => {
             let info = &row.info;
-            let wanted = decode::Wanted { group: &info.group, version: &info.version, kind: &info.kind };
+            let wanted = decode::Wanted {
+                group: &info.group,
+                version: &info.version,
+                kind: &info.kind,
+            };
             decode::decode(wanted, &mut object, raw, validation)?
         }
     };
@@ -48,10 +52,6 @@ fn read_custom(
     custom::check_named(object, &String::from_utf8_lossy(raw), version)?;
     let unknown =
         coerce(row, version, object).map_err(|why| custom::cannot_be_handled(object, version, &why))?;
-    if validation == FieldValidation::Ignore {
-        custom::check_version(object, version)?;
-        return Ok(Vec::new());
-    }
     let mut warnings = decode::duplicate_fields(raw);
     warnings.extend(unknown);
     if validation == FieldValidation::Strict && !warnings.is_empty() {
@@ -59,7 +59,8 @@ fn read_custom(
         return Err(custom::cannot_be_handled(object, version, &why));
     }
     custom::check_version(object, version)?;
-    Ok(warnings)
+    custom::check_kind(object, version)?;
+    Ok(if validation == FieldValidation::Ignore { Vec::new() } else { warnings })
 }
 
 /// Types and prunes a custom resource; answers its unknown fields as messages name them.
@@ -71,20 +72,34 @@ fn coerce(row: &Row, version: &CustomVersion, object: &mut Object) -> Result<Vec
 
 /// The result of a patch as an object of the row's kind. What is wrong with it is a 422 that shows it (rules G8, L3).
 pub(crate) fn read_patched(row: &Row, patched: Patched, validation: FieldValidation) -> Result<Decoded, Status> {
-    let Patched { value, strict_errors, shown: patch } = patched;
+    let Patched {
+        value,
+        strict_errors,
+        shown: patch,
+    } = patched;
     let text = value.to_string();
     let shown = |why: &str| {
         let mut errors = FieldErrors::new();
         errors.invalid(FieldPath::new("patch"), patch.as_deref().unwrap_or(&text), why);
-        Status::invalid(&GroupKind { group: "".into(), kind: "".into() }, "", &errors)
+        Status::invalid(
+            &GroupKind {
+                group: "".into(),
+                kind: "".into(),
+            },
+            "",
+            &errors,
+        )
     };
     let Value::Object(map) = value else {
-        return Err(shown("json: cannot unmarshal patch into Go value of type map[string]interface {}"));
+        return Err(shown(
+            "json: cannot unmarshal patch into Go value of type map[string]interface {}",
+        ));
     };
     let mut object = Object(map);
     let mut unknown = match (row.custom_version(), row.shape()) {
         (Some(version), _) => {
             custom::check_version(&object, version)?;
+            custom::check_kind(&object, version)?;
             coerce(row, version, &mut object).map_err(|why| shown(&why))?
         }
         (None, Some(shape)) => {
@@ -96,7 +111,11 @@ pub(crate) fn read_patched(row: &Row, patched: Patched, validation: FieldValidat
     if validation == FieldValidation::Strict && !unknown.is_empty() {
         return Err(shown(&format!("strict decoding error: {}", unknown.join(", "))));
     }
-    let warnings = if validation == FieldValidation::Ignore { Vec::new() } else { unknown };
+    let warnings = if validation == FieldValidation::Ignore {
+        Vec::new()
+    } else {
+        unknown
+    };
     row.name_kind(&mut object);
     row.strategy().default(&mut object);
     Ok(Decoded { object, warnings })

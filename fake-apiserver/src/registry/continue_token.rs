@@ -63,7 +63,7 @@ pub(crate) fn decode(token: &str) -> Result<Continue, Status> {
     let parsed: Token = serde_json::from_slice(&bytes)
         .map_err(|error| not_valid(&syntax_error(&bytes).unwrap_or_else(|| format!("json: {error}"))))?;
     if parsed.v != VERSION {
-        return Err(invalid(format!("server does not recognize this encoded version {}", parsed.v)));
+        return Err(not_valid(&format!("server does not recognize this encoded version {}", parsed.v)));
     }
     if parsed.rv == 0 {
         return Err(invalid(format!("incorrect encoded start resourceVersion (version {VERSION})")));

@@ -14,7 +14,10 @@ impl Registry {
     /// POST of a decoded body. Each step is a stage of the API server's write path; an error at any of them is the
     /// client's `Status`.
     pub(crate) async fn create(&self, request: &WriteRequest<'_>, decoded: body::Decoded) -> Result<Written, Status> {
-        let body::Decoded { mut object, mut warnings } = decoded;
+        let body::Decoded {
+            mut object,
+            mut warnings,
+        } = decoded;
         let row = request.row;
         metadata::fill_namespace(&mut object, &request.info.namespace)?;
         self.check_namespace(row, object.namespace(), object.name())?;
@@ -26,6 +29,7 @@ impl Registry {
         let now = self.entropy.now_seconds();
         let name = request.manager_name();
         managed_fields::track_update(&request.types(), None, &mut object, &request.manager(&name, &now));
+        row.settle(&mut object);
         self.create_tracked(request, object, warnings).await
     }
 
@@ -44,8 +48,15 @@ impl Registry {
 
         self.prepare_new(request, &mut object)?;
         warnings.extend(strategy.warnings(&object, None));
-        if version.is_some_and(|it| it.as_str().is_some_and(|text| super::parse_uint(text).is_ok_and(|it| it > 0))) {
-            return Err(Status::new(500, "", "resourceVersion should not be set on objects to be created"));
+        if version.is_some_and(|it| {
+            it.as_str()
+                .is_some_and(|text| super::parse_uint(text).is_ok_and(|it| it > 0))
+        }) {
+            return Err(Status::new(
+                500,
+                "",
+                "resourceVersion should not be set on objects to be created",
+            ));
         }
         let generated = object.name().is_empty();
         let mut tries = if generated { NAME_TRIES } else { 1 };
@@ -61,11 +72,21 @@ impl Registry {
                 if let Some(existing) = self.store.get(&row.storage, &key) {
                     return Err(self.exists(request, &named, &existing));
                 }
-                return Ok(Written { answer: self.unstored(row, named), created: true, warnings });
+                return Ok(Written {
+                    answer: self.unstored(row, named),
+                    created: true,
+                    warnings,
+                });
             }
             tries -= 1;
             match self.insert(row, key, body) {
-                Ok(stored) => return Ok(Written { answer: Answer::Stored(stored), created: true, warnings }),
+                Ok(stored) => {
+                    return Ok(Written {
+                        answer: Answer::Stored(stored),
+                        created: true,
+                        warnings,
+                    });
+                }
                 Err(StoreError::Exists(_)) if tries > 0 => {}
                 Err(StoreError::Exists(existing)) => return Err(self.exists(request, &named, &existing)),
                 Err(StoreError::NotFound | StoreError::Stale(_)) => {
@@ -86,6 +107,9 @@ impl Registry {
         }
         if row.info.subresource("status").is_some() && !strategy.keeps_status_on_create() {
             object.remove("status");
+            if let Some(status) = row.empty_status() {
+                object.insert("status".into(), status);
+            }
         }
         metadata::begin_lifetime(object, strategy, &self.entropy);
         self.with_context("", |context| {
@@ -115,7 +139,9 @@ impl Registry {
             status.message = format!("object is being deleted: {}", status.message);
         }
         if !object.meta_str("generateName").is_empty() {
-            status.message.push_str(", the server was not able to generate a unique name for the object");
+            status
+                .message
+                .push_str(", the server was not able to generate a unique name for the object");
             status = status.with_retry_after(1);
         }
         status

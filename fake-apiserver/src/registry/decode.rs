@@ -1,8 +1,8 @@
 //! Typed decoding of request bodies and of patched objects, as Go's decoder does it (rules A15, L1 to L5, T7).
 
 mod convert;
+pub(crate) mod protobuf;
 mod scan;
-mod syntax;
 mod time;
 
 use serde_json::{Map, Value};
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use crate::api::object::Object;
 use crate::api::options::FieldValidation as Strictness;
 use crate::api::status::Status;
-use crate::registry::schema::builtin::{Shape, shape_of};
+use crate::registry::schema::builtin::{Shape, is_unserved, shape_of};
 
 pub(crate) use scan::duplicate_fields;
 
@@ -49,7 +49,7 @@ pub(crate) fn parse(raw: &[u8], kind: &str) -> Result<Object, Status> {
             ))
         }
         Err(error) => {
-            let text = syntax::syntax_error(raw).unwrap_or_else(|| error.to_string());
+            let text = crate::api::json::syntax_error(raw).unwrap_or_else(|| error.to_string());
             Err(unreadable(&text, raw, kind))
         }
     }
@@ -64,7 +64,7 @@ fn unreadable(error: &str, raw: &[u8], kind: &str) -> Status {
 }
 
 /// 400 of a body whose kind is not known.
-fn unrecognized(error: &str, raw: &[u8], kind: &str) -> Status {
+pub(crate) fn unrecognized(error: &str, raw: &[u8], kind: &str) -> Status {
     let summary = summary(raw);
     Status::bad_request(format!(
         "the object provided is unrecognized (must be of type {kind}): {error} ({summary})"
@@ -104,31 +104,37 @@ pub(crate) fn decode(
         ))
     };
     let known = shape_of(group, version, &kind).or_else(|| shape_of(group, version, kind.strip_suffix("List")?));
-    let Some(shape) = known else {
+    let unserved = known.is_none() && is_unserved(group, version, &kind);
+    if known.is_none() && !unserved {
         return Err(refuse(&format!(
             "no kind \"{kind}\" is registered for version \"{api_version}\" in scheme \
              \"pkg/api/legacyscheme/scheme.go:30\""
         )));
-    };
-    if kind != wanted.kind || group != wanted.group {
+    }
+    if kind != wanted.kind || internal_package(group, &kind) != internal_package(wanted.group, wanted.kind) {
         return Err(refuse(&format!(
             "converting ({version}.{kind}) to ({}.{}): unknown conversion",
-            internal_package(wanted.group),
+            internal_package(wanted.group, wanted.kind),
             wanted.kind
         )));
     }
-    if version != wanted.version {
+    let served = known.filter(|_| group == wanted.group && version == wanted.version);
+    let Some(shape) = served else {
         return Err(Status::bad_request(format!(
             "the API version in the data ({api_version}) does not match the expected API version ({})",
             wanted.api_version()
         )));
-    }
+    };
     let errors = convert_strictly(shape, object, raw, strictness).map_err(|error| refuse(&error))?;
     if strictness == Strictness::Strict && !errors.is_empty() {
         return Err(refuse(&format!("strict decoding error: {}", errors.join(", "))));
     }
-    object.insert("kind".to_owned(), Value::String(kind));
-    object.insert("apiVersion".to_owned(), Value::String(api_version));
+    if object.kind().is_empty() {
+        object.insert("kind".to_owned(), Value::String(kind));
+    }
+    if object.api_version() != api_version {
+        object.insert("apiVersion".to_owned(), Value::String(api_version));
+    }
     Ok(errors)
 }
 
@@ -150,6 +156,11 @@ pub(crate) fn convert_strictly(
         return Ok(scan::strict_errors(raw, shape));
     }
     Ok(unknown.iter().map(|path| format!("unknown field \"{path}\"")).collect())
+}
+
+/// Makes what is always written and is empty `null`, as the real server's storage does.
+pub(crate) fn settle(shape: &'static Shape, object: &mut Map<String, Value>) {
+    convert::settle_map(shape, object);
 }
 
 /// Removes what the type does not know and spells the rest canonically, silently.
@@ -191,9 +202,11 @@ fn join(group: &str, version: &str) -> String {
 }
 
 /// The Go package of a group's internal types, as conversion errors print it.
-fn internal_package(group: &str) -> &str {
-    match group {
-        "" | "events.k8s.io" => "core",
+fn internal_package<'a>(group: &'a str, kind: &str) -> &'a str {
+    match (group, kind) {
+        ("" | "events.k8s.io", _) => "core",
+        ("extensions", "Ingress" | "NetworkPolicy") => "networking",
+        ("extensions", _) => "apps",
         _ => group.split('.').next().unwrap_or(group),
     }
 }

@@ -51,7 +51,11 @@ impl Registry {
             };
             if let Some(answer) = self.delete_once(row, &stored, options)? {
                 let policy_given = options.propagation_policy.is_some() || options.orphan_dependents.is_some();
-                let warnings = if policy_given { Vec::new() } else { deletion_warnings(row) };
+                let warnings = if policy_given {
+                    Vec::new()
+                } else {
+                    deletion_warnings(row)
+                };
                 return Ok(Written::updated(answer, warnings));
             }
         }
@@ -82,7 +86,12 @@ impl Registry {
     }
 
     /// One try; `None` if the object changed meanwhile.
-    pub(super) fn delete_once(&self, row: &Row, stored: &Stored, options: &DeleteOptions) -> Result<Option<Answer>, Status> {
+    pub(super) fn delete_once(
+        &self,
+        row: &Row,
+        stored: &Stored,
+        options: &DeleteOptions,
+    ) -> Result<Option<Answer>, Status> {
         let strategy = row.strategy();
         // Deletion works on the stored version; the answer is in the version asked for.
         let mut old = self.decode(row, stored);
@@ -110,7 +119,9 @@ impl Registry {
                 self.replace(row, stored, body).ok().map(Answer::Stored)
             }
             Step::MarkAndRemove(object) => {
-                let Ok(marked) = self.replace(row, stored, codec::encode(row, &object)?) else { return Ok(None) };
+                let Ok(marked) = self.replace(row, stored, codec::encode(row, &object)?) else {
+                    return Ok(None);
+                };
                 let revision = self.remove(row, &marked).unwrap_or(marked.revision);
                 Some(self.deleted(row, object, revision))
             }
@@ -136,7 +147,10 @@ impl Registry {
             kind: row.info.resource.to_string(),
             uid: object.uid().to_owned(),
         };
-        Answer::Status(Box::new(SuccessStatus { details: Some(details), code: 0 }))
+        Answer::Status(Box::new(SuccessStatus {
+            details: Some(details),
+            code: 0,
+        }))
     }
 
     /// What comes next in this object's deletion.
@@ -188,15 +202,21 @@ enum Grace {
 /// Grace periods (rules B17, B18): sets the time of deletion where one begins or is shortened.
 fn begin_grace(row: &Row, object: &mut Object, options: &DeleteOptions, now: Timestamp) -> Grace {
     let asked = options.grace_period_seconds;
-    let Some(seconds) = row.strategy().grace_period(object, asked) else { return Grace::None };
+    let Some(seconds) = row.strategy().grace_period(object, asked) else {
+        return Grace::None;
+    };
     let number = |object: &Object, field: &str| object.metadata()?.get(field)?.as_i64();
     if object.is_terminating() {
-        let Some(running) = number(object, "deletionGracePeriodSeconds") else { return Grace::None };
+        let Some(running) = number(object, "deletionGracePeriodSeconds") else {
+            return Grace::None;
+        };
         let Some(asked) = asked.map(|it| if it < 0 { 1 } else { it }).filter(|it| *it < running) else {
             return Grace::Pending;
         };
         let begun = object.meta_str("deletionTimestamp").parse::<Timestamp>().unwrap_or(now);
-        let ends = begun.saturating_add(SignedDuration::from_secs(asked - running)).unwrap_or(now);
+        let ends = begun
+            .saturating_add(SignedDuration::from_secs(asked - running))
+            .unwrap_or(now);
         // The past is no time to be deleted at: what remains is at least a second.
         let (ends, asked) = if ends < now { (now, asked.min(1)) } else { (ends, asked) };
         let meta = object.metadata_mut();
@@ -268,7 +288,10 @@ fn set_propagation_finalizers(row: &Row, object: &mut Object, options: &DeleteOp
 fn check_preconditions(row: &Row, stored: &Stored, options: &DeleteOptions) -> Result<(), Status> {
     let conflict = |why: String| {
         let kind = row.info.group_kind();
-        let named = crate::api::resource::GroupResource { group: kind.group, resource: kind.kind };
+        let named = crate::api::resource::GroupResource {
+            group: kind.group,
+            resource: kind.kind,
+        };
         Err(Status::conflict(&named, stored.key.name(), why))
     };
     if let Some(uid) = options.uid.as_deref().filter(|it| **it != *stored.body.uid) {
@@ -289,7 +312,9 @@ fn check_preconditions(row: &Row, stored: &Stored, options: &DeleteOptions) -> R
 }
 
 fn with_version(mut object: Object, revision: u64) -> Object {
-    object.metadata_mut().insert("resourceVersion".into(), revision.to_string().into());
+    object
+        .metadata_mut()
+        .insert("resourceVersion".into(), revision.to_string().into());
     object
 }
 

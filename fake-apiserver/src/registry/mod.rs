@@ -138,7 +138,10 @@ impl Registry {
         };
         let everything = crate::storage::Range::of(None);
         let snapshot = self.store.snapshot(&row.storage);
-        snapshot.range(&everything).map(|stored| codec::decode(row, stored)).collect()
+        snapshot
+            .range(&everything)
+            .map(|stored| codec::decode(row, stored))
+            .collect()
     }
 
     /// Creating in a namespace needs the namespace, and one that is not being deleted (rules R2, R3).
@@ -147,7 +150,10 @@ impl Registry {
             return Ok(());
         }
         let Some(stored) = self.store.get("namespaces", &Key::new("", namespace)) else {
-            let namespaces = GroupResource { group: "".into(), resource: "namespaces".into() };
+            let namespaces = GroupResource {
+                group: "".into(),
+                resource: "namespaces".into(),
+            };
             return Err(Status::not_found(&namespaces, namespace));
         };
         if stored.field("status.phase") == "Terminating" {
@@ -169,5 +175,6 @@ pub(crate) fn parse_uint(text: &str) -> Result<u64, String> {
     if text.is_empty() || !text.bytes().all(|it| it.is_ascii_digit()) {
         return Err(format!("strconv.ParseUint: parsing {}: invalid syntax", quoted()));
     }
-    text.parse().map_err(|_| format!("strconv.ParseUint: parsing {}: value out of range", quoted()))
+    text.parse()
+        .map_err(|_| format!("strconv.ParseUint: parsing {}: value out of range", quoted()))
 }

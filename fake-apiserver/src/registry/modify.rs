@@ -49,7 +49,10 @@ impl Applied<'_> {
         let row = self.request.row;
         let manager = self.request.manager(self.manager, self.now);
         let force = self.request.options.force.unwrap_or(false);
-        let merged = managed_fields::apply(row.schema(), live, self.configuration, &manager, force)?;
+        let merged = {
+            let types = self.request.types();
+            managed_fields::apply(&types, live, self.configuration, &manager, &row.info.kind, force)?
+        };
         let patched = patch::Patched { value: Value::Object(merged.0), strict_errors: Vec::new(), shown: None };
         let mut decoded = body::read_patched(row, patched, FieldValidation::Ignore)?;
         decoded.warnings.extend_from_slice(self.warnings);

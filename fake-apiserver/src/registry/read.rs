@@ -73,7 +73,9 @@ impl Registry {
             self.reach(revision).await?;
         }
         let key = Key::new(&info.namespace, &info.name);
-        self.store.get(&row.storage, &key).ok_or_else(|| Status::not_found(&row.info.group_resource(), &info.name))
+        self.store
+            .get(&row.storage, &key)
+            .ok_or_else(|| Status::not_found(&row.info.group_resource(), &info.name))
     }
 
     /// GET of a collection (rules D1 to D16).
@@ -181,7 +183,9 @@ fn parse_version(text: &str) -> Result<Option<Revision>, Status> {
     }
     super::parse_uint(text).map(Some).map_err(|error| {
         let quoted = crate::api::field::quote(text);
-        Status::bad_request(format!("invalid resource version: resourceVersion: Invalid value: {quoted}: {error}"))
+        Status::bad_request(format!(
+            "invalid resource version: resourceVersion: Invalid value: {quoted}: {error}"
+        ))
     })
 }
 
@@ -195,7 +199,9 @@ pub(crate) fn filter(row: &Row, info: &RequestInfo, options: &ListOptions) -> Re
     if let (false, Some(required)) = (info.name.is_empty(), required_name)
         && required != info.name
     {
-        return Err(Status::bad_request("fieldSelector metadata.name doesn't match requested name"));
+        return Err(Status::bad_request(
+            "fieldSelector metadata.name doesn't match requested name",
+        ));
     }
     let name = Some(info.name.as_str()).filter(|it| !it.is_empty()).or(required_name);
     let namespace = match info.namespace.as_str() {
@@ -208,7 +214,11 @@ pub(crate) fn filter(row: &Row, info: &RequestInfo, options: &ListOptions) -> Re
         _ if !namespace.is_empty() => Scope::Namespace(namespace.into()),
         _ => Scope::All,
     };
-    Ok(Filter { scope, labels: options.labels.clone(), fields })
+    Ok(Filter {
+        scope,
+        labels: options.labels.clone(),
+        fields,
+    })
 }
 
 /// Checks the field labels a selector uses against those of the kind (rules F4 to F9).
@@ -224,7 +234,12 @@ fn known_fields(row: &Row, fields: FieldSelector) -> Result<FieldSelector, Statu
                 "{} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
                 crate::api::field::quote(&label)
             ))),
-            FieldLabels::These { labels, namespace, aliases, refusal } => {
+            FieldLabels::These {
+                labels,
+                namespace,
+                aliases,
+                refusal,
+            } => {
                 if let Some((_, to)) = aliases.iter().find(|(from, _)| *from == label) {
                     return Ok((*to).to_owned());
                 }
@@ -256,7 +271,12 @@ fn page(snapshot: Snapshot, range: Range, filter: Filter, limit: usize) -> Page 
     let revision = snapshot.revision;
     if limit == 0 {
         let items = Items::All(Box::new((snapshot, range, filter)));
-        return Page { revision, continue_token: String::new(), remaining: None, items };
+        return Page {
+            revision,
+            continue_token: String::new(),
+            remaining: None,
+            items,
+        };
     }
     let mut items = Vec::with_capacity(limit.min(512));
     let mut more = false;
@@ -272,10 +292,19 @@ fn page(snapshot: Snapshot, range: Range, filter: Filter, limit: usize) -> Page 
             }
         }
     }
-    let mut page = Page { revision, continue_token: String::new(), remaining: None, items: Items::Page(Vec::new()) };
+    let mut page = Page {
+        revision,
+        continue_token: String::new(),
+        remaining: None,
+        items: Items::Page(Vec::new()),
+    };
     if let (true, Some(last)) = (more, items.last()) {
         let prefix = prefix(&filter.scope);
-        let relative = last.key.as_str().strip_prefix(prefix.as_str()).unwrap_or(last.key.as_str());
+        let relative = last
+            .key
+            .as_str()
+            .strip_prefix(prefix.as_str())
+            .unwrap_or(last.key.as_str());
         page.continue_token = continue_token::encode(At::Revision(revision), relative);
         if !filter.has_selectors() {
             page.remaining = Some(snapshot.count(&range).saturating_sub(items.len()));

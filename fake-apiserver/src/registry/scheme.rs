@@ -7,9 +7,10 @@ use std::sync::{Arc, LazyLock};
 use crate::api::object::Object;
 use crate::api::resource::ResourceInfo;
 use crate::registry::custom::decode;
+use crate::registry::decode as decode_builtin;
 use crate::registry::custom::definition::{CustomResource, CustomVersion};
 use crate::registry::custom::strategy::CustomStrategy;
-use crate::registry::schema::{SchemaRef, builtin, resources};
+use crate::registry::schema::{SchemaRef, Unset, builtin, resources};
 use crate::registry::strategy::Strategy;
 use crate::registry::kinds;
 
@@ -120,6 +121,11 @@ impl Row {
         }
     }
 
+    /// The state of the CRD that the row was made from.
+    fn definition(&self) -> &str {
+        self.custom_resource().map_or("", |resource| &resource.definition)
+    }
+
     /// Whether a CRD defines the resource.
     pub(crate) fn is_custom(&self) -> bool {
         self.custom_version().is_some()
@@ -161,6 +167,10 @@ impl Row {
         if let (false, Some(stored)) = (self.is_storage_version, self.strategy().stored_api_version()) {
             object.insert("apiVersion".into(), stored.into());
             self.strategy().convert(object, &self.api_version);
+            if let Some(shape) = self.shape() {
+                // What the other version always writes and this one omits where it is empty; no type refuses it.
+                let _ = decode_builtin::convert(shape, object);
+            }
         }
         self.name_kind(object);
     }
@@ -173,13 +183,34 @@ impl Row {
         }
     }
 
+    /// The status of a new object of a built-in type, as Go writes an empty one: `{}`, or with the fields it never
+    /// omits.
+    pub(crate) fn empty_status(&self) -> Option<serde_json::Value> {
+        let shape = self.shape()?;
+        if shape.unset("status") != Unset::Zero {
+            return None;
+        }
+        let field = shape.field("status")?;
+        let mut status = serde_json::Map::new();
+        let _ = decode_builtin::convert(field, &mut status);
+        Some(serde_json::Value::Object(status))
+    }
+
     /// What a write through a subresource cannot own: the parts it does not change (rule H10).
     pub(crate) fn unowned_paths(&self, subresource: &str) -> &'static [&'static [&'static str]] {
         match subresource {
             "status" if self.is_custom() => &[&["spec"], &["metadata"]],
-            "status" => &[&["spec"]],
+            "status" if self.strategy().status_write_changes_labels() => &[&["spec"]],
+            "status" => &[&["spec"], &["metadata", "labels"]],
             _ if self.info.subresource("status").is_some() => &[&["status"]],
             _ => &[],
+        }
+    }
+
+    /// Spells what is empty as storage does, once the owners of its fields are known.
+    pub(crate) fn settle(&self, object: &mut Object) {
+        if let Some(shape) = self.shape() {
+            decode_builtin::settle(shape, object);
         }
     }
 
@@ -223,8 +254,6 @@ static BUILTIN_INDEX: LazyLock<BTreeMap<(&'static str, &'static str, &'static st
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scheme {
     custom: BTreeMap<RowKey, Arc<Row>>,
-    /// The OpenAPI and discovery documents change with it.
-    pub(crate) generation: u64,
 }
 
 impl Scheme {
@@ -267,8 +296,13 @@ impl Scheme {
     /// Replaces all rows of CRDs.
     pub(crate) fn set_custom(&mut self, rows: impl IntoIterator<Item = Row>) {
         let key = |row: &Row| (row.info.group.to_string(), row.info.version.to_string(), row.info.resource.to_string());
-        self.custom = rows.into_iter().map(|row| (key(&row), Arc::new(row))).collect();
-        self.generation += 1;
+        let before = std::mem::take(&mut self.custom);
+        let kept = |key: &RowKey, row: Row| match before.get(key) {
+            // A row that says the same stays the same, so that what waits for it to change goes on waiting.
+            Some(old) if old.definition() == row.definition() => Arc::clone(old),
+            Some(_) | None => Arc::new(row),
+        };
+        self.custom = rows.into_iter().map(|row| (key(&row), row)).map(|(key, row)| (key.clone(), kept(&key, row))).collect();
     }
 
     /// The storage names of CRDs' resources.

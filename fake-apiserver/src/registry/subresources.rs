@@ -39,7 +39,10 @@ impl SubresourceRequest<'_> {
     fn unsupported(&self) -> Status {
         let resource = self.row.info.group_resource();
         let sub = &self.info.subresource;
-        let why = format!("the fake API server does not serve {} of {resource}/{sub}", self.info.verb);
+        let why = format!(
+            "the fake API server does not serve {} of {resource}/{sub}",
+            self.info.verb
+        );
         Status::new(501, "NotImplemented", why)
     }
 
@@ -60,7 +63,9 @@ impl SubresourceRequest<'_> {
             self.query,
             match (self.info.verb, self.patch) {
                 (Verb::Create, _) => WriteKind::Create,
-                (_, Some(kind)) => WriteKind::Patch { apply: kind == PatchKind::Apply },
+                (_, Some(kind)) => WriteKind::Patch {
+                    apply: kind == PatchKind::Apply,
+                },
                 _ => WriteKind::Update,
             },
         )
@@ -94,14 +99,17 @@ impl Registry {
     /// A write to a subresource whose body is the whole object; the strategy keeps all but its part.
     async fn write_whole(&self, request: &SubresourceRequest<'_>) -> Result<Written, Status> {
         let options = request.write_options()?;
-        let write =
-            WriteRequest { row: request.row, info: request.info, options: &options, user_agent: request.user_agent };
+        let write = WriteRequest {
+            row: request.row,
+            info: request.info,
+            options: &options,
+            user_agent: request.user_agent,
+        };
         match (request.patch, request.value.clone()) {
             (Some(PatchKind::Apply), _) => Err(request.unsupported()),
             (Some(kind), _) => self.patch(&write, kind, request.raw).await,
             (None, Some(value)) => {
-                let decoded =
-                    read_value(request, value, &options)?;
+                let decoded = read_value(request, value, &options)?;
                 self.update(&write, decoded).await
             }
             (None, None) => Err(request.unsupported()),
@@ -122,7 +130,12 @@ impl Registry {
             return Ok(Written::updated(Answer::Object(scale), Vec::new()));
         }
         let options = request.write_options()?;
-        let write = WriteRequest { row, info: request.info, options: &options, user_agent: request.user_agent };
+        let write = WriteRequest {
+            row,
+            info: request.info,
+            options: &options,
+            user_agent: request.user_agent,
+        };
         let change = Scaled { request, paths: &paths };
         let written = self.change(&write, None, &change).await?;
         let object = match &written.answer {
@@ -130,7 +143,10 @@ impl Registry {
             Answer::Object(object) => object.clone(),
             Answer::Status(_) => return Ok(written),
         };
-        Ok(Written { answer: Answer::Object(paths.scale_of(&object)?), ..written })
+        Ok(Written {
+            answer: Answer::Object(paths.scale_of(&object)?),
+            ..written
+        })
     }
 
     /// The same for a custom resource, whose CRD says where the fields are.
@@ -160,10 +176,18 @@ impl Registry {
     /// `pods/binding`: puts a Pod on a node, once (rule I4).
     async fn bind(&self, request: &SubresourceRequest<'_>) -> Result<Written, Status> {
         let options = request.write_options()?;
-        let node = request.value.as_ref().and_then(|it| it.pointer("/target/name")).and_then(Value::as_str);
+        let node = request
+            .value
+            .as_ref()
+            .and_then(|it| it.pointer("/target/name"))
+            .and_then(Value::as_str);
         let node = node.unwrap_or_default();
-        let write =
-            WriteRequest { row: request.row, info: request.info, options: &options, user_agent: request.user_agent };
+        let write = WriteRequest {
+            row: request.row,
+            info: request.info,
+            options: &options,
+            user_agent: request.user_agent,
+        };
         let now = self.entropy.now_seconds();
         self.change(&write, None, &Bound { node, now: &now }).await?;
         Ok(created())
@@ -172,20 +196,31 @@ impl Registry {
     /// `pods/eviction`: a delete that disruption budgets may refuse (rule I3).
     async fn evict(&self, request: &SubresourceRequest<'_>) -> Result<Written, Status> {
         let value = request.value.clone().unwrap_or_default();
-        let named = value.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+        let named = value
+            .pointer("/metadata/name")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
         if named != request.info.name {
-            return Err(Status::bad_request("name in URL does not match name in Eviction object"));
+            return Err(Status::bad_request(
+                "name in URL does not match name in Eviction object",
+            ));
         }
         let options = match value.get("deleteOptions") {
             Some(options) => DeleteOptions::from_body(options)?,
             None => DeleteOptions::default(),
         };
         let dry_run = request.query.all("dryRun").any(|it| it == "All");
-        let options = DeleteOptions { dry_run: options.dry_run || dry_run, ..options };
+        let options = DeleteOptions {
+            dry_run: options.dry_run || dry_run,
+            ..options
+        };
         let stored = self.get(request.row, request.info, "").await?;
         let pod = self.decode(request.row, &stored);
         let guarded = !pod.is_terminating()
-            && !matches!(pod.get("status").and_then(|it| it.get("phase")).and_then(Value::as_str), Some("Succeeded" | "Failed" | "Pending"));
+            && !matches!(
+                pod.get("status").and_then(|it| it.get("phase")).and_then(Value::as_str),
+                Some("Succeeded" | "Failed" | "Pending")
+            );
         if guarded {
             self.check_budgets(&pod)?;
         }
@@ -204,16 +239,31 @@ impl Registry {
             if matching.is_empty() {
                 return Ok(());
             }
-            let why = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+            let why =
+                "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
             return Err(Status::new(500, "", why));
         };
-        let number = |path: &str| budget.get("status").and_then(|it| it.get(path)).and_then(Value::as_i64).unwrap_or(0);
-        let generation = budget.metadata().and_then(|it| it.get("generation")).and_then(Value::as_i64).unwrap_or(0);
+        let number = |path: &str| {
+            budget
+                .get("status")
+                .and_then(|it| it.get(path))
+                .and_then(Value::as_i64)
+                .unwrap_or(0)
+        };
+        let generation = budget
+            .metadata()
+            .and_then(|it| it.get("generation"))
+            .and_then(Value::as_i64)
+            .unwrap_or(0);
         let name = budget.name();
         let refused = |text: String, retry: u32| {
             let why = "Cannot evict pod as it would violate the pod's disruption budget.";
             let status = Status::new(429, "TooManyRequests", why).with_cause("DisruptionBudget", text, "");
-            if retry > 0 { status.with_retry_after(retry) } else { status }
+            if retry > 0 {
+                status.with_retry_after(retry)
+            } else {
+                status
+            }
         };
         if number("observedGeneration") < generation {
             let text = format!("The disruption budget {name} is still being processed by the server.");
@@ -223,21 +273,34 @@ impl Registry {
             return Ok(());
         }
         let (needs, has) = (number("desiredHealthy"), number("currentHealthy"));
-        Err(refused(format!("The disruption budget {name} needs {needs} healthy pods and has {has} currently"), 0))
+        Err(refused(
+            format!("The disruption budget {name} needs {needs} healthy pods and has {has} currently"),
+            0,
+        ))
     }
 
     /// What needs a kubelet: refused as the real server refuses it where it can be, else by name (rules I6, I7).
     async fn connect(&self, request: &SubresourceRequest<'_>) -> Result<Written, Status> {
         let stored = self.get(request.row, request.info, "").await?;
         let pod = self.decode(request.row, &stored);
-        let node = pod.get("spec").and_then(|it| it.get("nodeName")).and_then(Value::as_str).unwrap_or_default();
+        let node = pod
+            .get("spec")
+            .and_then(|it| it.get("nodeName"))
+            .and_then(Value::as_str)
+            .unwrap_or_default();
         let name = request.info.subresource.split('/').next().unwrap_or_default();
         if name == "log" && node.is_empty() {
-            let status = SuccessStatus { details: None, code: 204 };
+            let status = SuccessStatus {
+                details: None,
+                code: 204,
+            };
             return Ok(Written::updated(Answer::Status(Box::new(status)), Vec::new()));
         }
         if request.row.info.resource == "pods" && node.is_empty() {
-            return Err(Status::bad_request(format!("pod {} does not have a host assigned", request.info.name)));
+            return Err(Status::bad_request(format!(
+                "pod {} does not have a host assigned",
+                request.info.name
+            )));
         }
         Err(request.unsupported())
     }
@@ -264,7 +327,11 @@ impl Registry {
         };
         object.insert("status".into(), status);
         object.metadata_mut();
-        Ok(Written { answer: Answer::Object(object), created: true, warnings })
+        Ok(Written {
+            answer: Answer::Object(object),
+            created: true,
+            warnings,
+        })
     }
 }
 
@@ -279,18 +346,25 @@ fn read_value(request: &SubresourceRequest<'_>, value: Value, options: &WriteOpt
 
 /// `{"kind":"Status",…,"status":"Success","code":201}`
 fn created() -> Written {
-    let status = SuccessStatus { details: None, code: 201 };
-    Written { answer: Answer::Status(Box::new(status)), created: true, warnings: Vec::new() }
+    let status = SuccessStatus {
+        details: None,
+        code: 201,
+    };
+    Written {
+        answer: Answer::Status(Box::new(status)),
+        created: true,
+        warnings: Vec::new(),
+    }
 }
 
 /// Whether the label selector of a budget selects a pod; an empty one selects all of its namespace.
 fn selects(budget: &Object, pod: &Object) -> bool {
-    let Some(selector) = budget.get("spec").and_then(|it| it.get("selector")) else { return false };
+    let Some(selector) = budget.get("spec").and_then(|it| it.get("selector")) else {
+        return false;
+    };
     let labels: Vec<(&str, &str)> = pod.labels().collect();
     match crate::api::selector::LabelSelector::from_object(selector) {
-        Ok(Some(selector)) => {
-            selector.matches(|key| labels.iter().find(|(it, _)| *it == key).map(|(_, value)| *value))
-        }
+        Ok(Some(selector)) => selector.matches(|key| labels.iter().find(|(it, _)| *it == key).map(|(_, value)| *value)),
         Ok(None) | Err(_) => false,
     }
 }
@@ -304,13 +378,23 @@ struct Bound<'a> {
 impl Change for Bound<'_> {
     fn next(&self, old: &Object) -> Result<Decoded, Status> {
         let mut pod = old.clone();
-        let current = old.get("spec").and_then(|it| it.get("nodeName")).and_then(Value::as_str).unwrap_or_default();
+        let current = old
+            .get("spec")
+            .and_then(|it| it.get("nodeName"))
+            .and_then(Value::as_str)
+            .unwrap_or_default();
         let conflict = |why: String| {
-            let resource = GroupResource { group: "".into(), resource: "pods/binding".into() };
+            let resource = GroupResource {
+                group: "".into(),
+                resource: "pods/binding".into(),
+            };
             Err(Status::conflict(&resource, old.name(), why))
         };
         if old.is_terminating() {
-            return conflict(format!("pod {} is being deleted, cannot be assigned to a host", old.name()));
+            return conflict(format!(
+                "pod {} is being deleted, cannot be assigned to a host",
+                old.name()
+            ));
         }
         if !current.is_empty() {
             return conflict(format!("pod {} is already assigned to node \"{current}\"", old.name()));
@@ -327,7 +411,10 @@ impl Change for Bound<'_> {
                 }));
             }
         }
-        Ok(Decoded { object: pod, warnings: Vec::new() })
+        Ok(Decoded {
+            object: pod,
+            warnings: Vec::new(),
+        })
     }
 
     fn is_tracked(&self) -> bool {
@@ -373,7 +460,11 @@ impl ScalePaths {
             spec["replicas"] = replicas.into();
         }
         let mut status = json!({"replicas": at(object, &self.status_replicas).and_then(Value::as_i64).unwrap_or(0)});
-        let selector = self.selector.as_deref().and_then(|path| at(object, path)).map(selector_text);
+        let selector = self
+            .selector
+            .as_deref()
+            .and_then(|path| at(object, path))
+            .map(selector_text);
         if let Some(selector) = selector.filter(|it| !it.is_empty()) {
             status["selector"] = selector.into();
         }
@@ -392,13 +483,21 @@ fn selector_text(selector: &Value) -> String {
     if let Some(text) = selector.as_str() {
         return text.to_owned();
     }
-    let labels = selector.get("matchLabels").or(Some(selector)).and_then(Value::as_object);
+    let labels = selector
+        .get("matchLabels")
+        .or(Some(selector))
+        .and_then(Value::as_object);
     let mut terms: Vec<String> = labels
         .into_iter()
         .flatten()
         .filter_map(|(key, value)| Some(format!("{key}={}", value.as_str()?)))
         .collect();
-    for expression in selector.get("matchExpressions").and_then(Value::as_array).into_iter().flatten() {
+    for expression in selector
+        .get("matchExpressions")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+    {
         let text = |name: &str| expression.get(name).and_then(Value::as_str).unwrap_or_default();
         let values = expression.get("values").and_then(Value::as_array).into_iter().flatten();
         let mut values: Vec<&str> = values.filter_map(Value::as_str).collect();
@@ -468,7 +567,10 @@ impl Change for Scaled<'_> {
             let mut errors = crate::api::field::FieldErrors::new();
             let path = crate::api::field::FieldPath::new("spec").child("replicas");
             errors.invalid(path, replicas, "must be greater than or equal to 0");
-            let kind = crate::api::resource::GroupKind { group: "autoscaling".into(), kind: "Scale".into() };
+            let kind = crate::api::resource::GroupKind {
+                group: "autoscaling".into(),
+                kind: "Scale".into(),
+            };
             return Err(Status::invalid(&kind, old.name(), &errors));
         }
         let mut object = old.clone();
@@ -477,8 +579,14 @@ impl Change for Scaled<'_> {
         match scale.pointer("/metadata/resourceVersion").and_then(Value::as_str) {
             Some(version) if !version.is_empty() => meta.insert("resourceVersion".into(), version.into()),
             // A Scale without a version overwrites, whatever the kind.
-            _ => old.metadata().and_then(|it| it.get("resourceVersion")).and_then(|it| meta.insert("resourceVersion".into(), it.clone())),
+            _ => old
+                .metadata()
+                .and_then(|it| it.get("resourceVersion"))
+                .and_then(|it| meta.insert("resourceVersion".into(), it.clone())),
         };
-        Ok(Decoded { object, warnings: Vec::new() })
+        Ok(Decoded {
+            object,
+            warnings: Vec::new(),
+        })
     }
 }

@@ -28,7 +28,10 @@ struct Replace(Object, Vec<String>);
 
 impl Change for Replace {
     fn next(&self, _old: &Object) -> Result<Decoded, Status> {
-        Ok(Decoded { object: self.0.clone(), warnings: self.1.clone() })
+        Ok(Decoded {
+            object: self.0.clone(),
+            warnings: self.1.clone(),
+        })
     }
 }
 
@@ -85,7 +88,10 @@ impl Registry {
         let row = request.row;
         let strategy = row.strategy();
         let mut old = self.decode(row, stored);
-        let Decoded { mut object, mut warnings } = change.next(&old)?;
+        let Decoded {
+            mut object,
+            mut warnings,
+        } = change.next(&old)?;
         metadata::check_name(&object, &request.info.name)?;
         metadata::fill_namespace(&mut object, &request.info.namespace)?;
         warnings.extend(metadata::dedupe_owner_references(&mut object, false));
@@ -94,6 +100,7 @@ impl Registry {
             let name = request.manager_name();
             managed_fields::track_update(&request.types(), Some(&old), &mut object, &request.manager(&name, &now));
         }
+        row.settle(&mut object);
         check_version(request, &object, stored)?;
 
         row.to_storage(&mut object);
@@ -102,6 +109,7 @@ impl Registry {
         warnings.extend(strategy.warnings(&object, Some(&old)));
         let ends = is_finished(&object, &old) && !strategy.holds_terminating(&object);
 
+        managed_fields::restore_times(&old, &mut object);
         let body = codec::encode(row, &object)?;
         let unchanged = body.bytes == stored.body.bytes;
         if request.options.dry_run || ends {
@@ -153,7 +161,9 @@ impl Registry {
         metadata::prepare_update(object, old, strategy, subresource);
         refuse(row, object, &errors)?;
         metadata::validate_update(object, old, strategy, subresource, &mut errors);
-        self.with_context(subresource, |context| strategy.validate_update(object, old, &mut errors, context));
+        self.with_context(subresource, |context| {
+            strategy.validate_update(object, old, &mut errors, context)
+        });
         refuse(row, object, &errors)
     }
 }
@@ -194,12 +204,17 @@ fn restore_other_part(request: &WriteRequest<'_>, object: &mut Object, old: &Obj
 
 /// Whether the write took the last thing away that kept a terminating object (rule B14).
 fn is_finished(object: &Object, old: &Object) -> bool {
-    let grace = old.metadata().and_then(|meta| meta.get("deletionGracePeriodSeconds")).and_then(|it| it.as_i64());
+    let grace = old
+        .metadata()
+        .and_then(|meta| meta.get("deletionGracePeriodSeconds"))
+        .and_then(|it| it.as_i64());
     old.is_terminating() && grace.unwrap_or(0) == 0 && object.finalizers().next().is_none()
 }
 
 fn set_version(object: &mut Object, revision: u64) {
-    object.metadata_mut().insert("resourceVersion".into(), revision.to_string().into());
+    object
+        .metadata_mut()
+        .insert("resourceVersion".into(), revision.to_string().into());
 }
 
 /// The optimistic lock (rules A6, A11, C1, C2). Leaves the object without a resourceVersion: storage gives it one.
@@ -218,7 +233,10 @@ fn check_version(request: &WriteRequest<'_>, object: &Object, stored: &Stored) -
         let path = FieldPath::new("metadata").child("resourceVersion");
         errors.invalid(path, 0, "must be specified for an update");
         // The real server names the resource here, not the kind.
-        let kind = crate::api::resource::GroupKind { group: row.info.group.clone(), kind: row.info.resource.clone() };
+        let kind = crate::api::resource::GroupKind {
+            group: row.info.group.clone(),
+            kind: row.info.resource.clone(),
+        };
         return Err(Status::invalid(&kind, object.name(), &errors));
     }
     Err(Status::object_modified(&row.info.group_resource(), object.name()))

@@ -80,7 +80,7 @@ impl WriteRequest<'_> {
     }
 
     /// The type of the object, for its field owners.
-    pub(crate) fn types(&self) -> Types<'_> {
+    pub(crate) fn types(&self) -> Types<'_, '_> {
         Types { schema: self.row.schema(), other: &|object, version| managed_fields::single_version(object, version) }
     }
 

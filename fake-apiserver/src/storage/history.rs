@@ -23,7 +23,10 @@ pub(crate) struct Change {
 impl Change {
     /// The object the write was about: as it is now, or as it was last.
     pub(crate) fn object(&self) -> &Arc<Stored> {
-        self.current.as_ref().or(self.previous.as_ref()).expect("a change has a state before or after it")
+        self.current
+            .as_ref()
+            .or(self.previous.as_ref())
+            .expect("a change has a state before or after it")
     }
 }
 
@@ -45,7 +48,10 @@ pub(crate) struct History {
 impl History {
     /// An empty log of a resource that begins at `floor`.
     pub(crate) fn new(floor: Revision) -> Self {
-        Self { changes: VecDeque::new(), floor }
+        Self {
+            changes: VecDeque::new(),
+            floor,
+        }
     }
 
     /// Adds a change and drops the oldest ones beyond `bound`.
@@ -73,7 +79,12 @@ impl History {
             return Err(Compacted { floor: self.floor });
         }
         // Most readers want the newest few: find the start from the end.
-        let fresh = self.changes.iter().rev().take_while(|it| it.revision > revision).count();
+        let fresh = self
+            .changes
+            .iter()
+            .rev()
+            .take_while(|it| it.revision > revision)
+            .count();
         Ok(self.changes.range(self.changes.len() - fresh..))
     }
 }

@@ -54,9 +54,15 @@ impl Range {
     /// Everything, or one namespace.
     pub(crate) fn of(namespace: Option<&str>) -> Self {
         match namespace {
-            None => Self { start: String::new(), end: None },
+            None => Self {
+                start: String::new(),
+                end: None,
+            },
             // '0' follows '/' in ASCII.
-            Some(namespace) => Self { start: format!("{namespace}/"), end: Some(format!("{namespace}0")) },
+            Some(namespace) => Self {
+                start: format!("{namespace}/"),
+                end: Some(format!("{namespace}0")),
+            },
         }
     }
 

@@ -37,7 +37,11 @@ impl Stored {
     /// The value of a label.
     pub(crate) fn label(&self, key: &str) -> Option<&str> {
         // Objects have few labels: walking them beats a binary search.
-        self.body.labels.iter().find(|(it, _)| **it == *key).map(|(_, value)| &**value)
+        self.body
+            .labels
+            .iter()
+            .find(|(it, _)| **it == *key)
+            .map(|(_, value)| &**value)
     }
 
     /// The value of a field label; absent ones compare as the empty string.
@@ -45,7 +49,12 @@ impl Stored {
         match label {
             "metadata.name" => self.key.name(),
             "metadata.namespace" => self.key.namespace(),
-            _ => self.body.fields.iter().find(|(it, _)| **it == *label).map_or("", |(_, value)| value),
+            _ => self
+                .body
+                .fields
+                .iter()
+                .find(|(it, _)| **it == *label)
+                .map_or("", |(_, value)| value),
         }
     }
 }

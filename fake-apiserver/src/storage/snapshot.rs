@@ -19,7 +19,11 @@ pub(crate) struct Snapshot {
 impl Snapshot {
     /// The present state.
     pub(crate) fn now(revision: Revision, objects: Sorted) -> Self {
-        Self { revision, objects, undone: BTreeMap::new() }
+        Self {
+            revision,
+            objects,
+            undone: BTreeMap::new(),
+        }
     }
 
     /// The state before `later`, which are all changes after `revision`, oldest first.
@@ -31,18 +35,30 @@ impl Snapshot {
         let mut undone = BTreeMap::new();
         for change in later {
             // The first later change of a key knows what was there before.
-            undone.entry(change.object().key.clone()).or_insert_with(|| change.previous.clone());
+            undone
+                .entry(change.object().key.clone())
+                .or_insert_with(|| change.previous.clone());
         }
-        Self { revision, objects, undone }
+        Self {
+            revision,
+            objects,
+            undone,
+        }
     }
 
     /// The objects of a range, in key order.
     pub(crate) fn range<'a>(&'a self, range: &'a Range) -> impl Iterator<Item = &'a Arc<Stored>> {
         let mut present = self.objects.range(range).peekable();
-        let mut undone = self.undone.iter().filter(|(key, _)| range.contains(key.as_str())).peekable();
+        let mut undone = self
+            .undone
+            .iter()
+            .filter(|(key, _)| range.contains(key.as_str()))
+            .peekable();
         std::iter::from_fn(move || {
             loop {
-                let Some((key, old)) = undone.peek() else { return present.next() };
+                let Some((key, old)) = undone.peek() else {
+                    return present.next();
+                };
                 match present.peek() {
                     Some(it) if it.key < **key => return present.next(),
                     Some(it) if it.key == **key => drop(present.next()),

@@ -60,7 +60,11 @@ impl Sorted {
     /// Takes the object at `key` out.
     pub(crate) fn remove(&mut self, key: &str) -> Option<Arc<Stored>> {
         let index = self.chunk_of(key);
-        let at = self.chunks.get(index)?.binary_search_by(|it| it.key.as_str().cmp(key)).ok()?;
+        let at = self
+            .chunks
+            .get(index)?
+            .binary_search_by(|it| it.key.as_str().cmp(key))
+            .ok()?;
         let chunks = Arc::make_mut(&mut self.chunks);
         let chunk = Arc::make_mut(&mut chunks[index]);
         let object = chunk.remove(at);
@@ -77,7 +81,8 @@ impl Sorted {
         let from = self.chunks.get(first).map_or(0, |chunk| position(chunk, &range.start));
         let head = self.chunks.get(first).into_iter().flat_map(move |chunk| &chunk[from..]);
         let rest = self.chunks.iter().skip(first + 1).flat_map(|chunk| chunk.iter());
-        head.chain(rest).take_while(|it| range.end.as_deref().is_none_or(|end| it.key.as_str() < end))
+        head.chain(rest)
+            .take_while(|it| range.end.as_deref().is_none_or(|end| it.key.as_str() < end))
     }
 
     /// How many objects lie in a range.
@@ -95,7 +100,9 @@ impl Sorted {
 
     /// The chunk in which `key` is or would be: the last one that begins at or before it.
     fn chunk_of(&self, key: &str) -> usize {
-        let after = self.chunks.partition_point(|chunk| chunk.first().is_some_and(|it| it.key.as_str() <= key));
+        let after = self
+            .chunks
+            .partition_point(|chunk| chunk.first().is_some_and(|it| it.key.as_str() <= key));
         after.saturating_sub(1)
     }
 }
@@ -116,8 +123,17 @@ mod tests {
     use crate::storage::{Body, Key};
 
     fn stored(key: &str, revision: u64) -> Arc<Stored> {
-        let body = Body { bytes: Bytes::new(), uid: "".into(), labels: Box::default(), fields: Box::default() };
-        Arc::new(Stored { key: Key::from_text(key), revision, body })
+        let body = Body {
+            bytes: Bytes::new(),
+            uid: "".into(),
+            labels: Box::default(),
+            fields: Box::default(),
+        };
+        Arc::new(Stored {
+            key: Key::from_text(key),
+            revision,
+            body,
+        })
     }
 
     proptest! {

@@ -207,10 +207,10 @@ impl Store {
 }
 
 impl Default for World {
-    /// Nothing yet. The first write is revision 3: a real server has written and compacted before a client comes, so
-    /// that revision 1, which clients take for "before everything", is too old to be read.
+    /// Nothing yet. A real server has written and compacted before its first client comes: small revisions, which
+    /// clients take for "long ago", are too old to be read.
     fn default() -> Self {
-        Self { revision: 2, compacted: 2, tables: BTreeMap::new() }
+        Self { revision: 100, compacted: 100, tables: BTreeMap::new() }
     }
 }
 

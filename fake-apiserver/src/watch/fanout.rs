@@ -44,7 +44,9 @@ impl Fanout {
         if !sleepers.resources.contains_key(resource) {
             sleepers.resources.insert(Arc::clone(resource), HashMap::new());
         }
-        let Some(scopes) = sleepers.resources.get_mut(resource) else { return };
+        let Some(scopes) = sleepers.resources.get_mut(resource) else {
+            return;
+        };
         if !scopes.contains_key(scope) {
             scopes.insert(scope.clone(), BTreeMap::new());
         }
@@ -58,7 +60,9 @@ impl Fanout {
     /// Forgets a watcher that is no more.
     pub(crate) fn forget(&self, id: SleeperId, resource: &Arc<str>, scope: &Scope) {
         let mut sleepers = self.lock();
-        let Some(scopes) = sleepers.resources.get_mut(resource) else { return };
+        let Some(scopes) = sleepers.resources.get_mut(resource) else {
+            return;
+        };
         if let Some(ids) = scopes.get_mut(scope) {
             ids.remove(&id.0);
             if ids.is_empty() {
@@ -72,7 +76,9 @@ impl Fanout {
         let mut woken = Vec::new();
         {
             let mut sleepers = self.lock();
-            let Some(scopes) = sleepers.resources.get_mut(resource) else { return };
+            let Some(scopes) = sleepers.resources.get_mut(resource) else {
+                return;
+            };
             if scopes.is_empty() {
                 return;
             }
@@ -91,7 +97,12 @@ impl Fanout {
     /// Wakes everyone who sleeps for a resource.
     pub(crate) fn wake_resource(&self, resource: &str) {
         let scopes = self.lock().resources.remove(resource);
-        for waker in scopes.into_iter().flatten().flat_map(|(_, ids)| ids).map(|(_, waker)| waker) {
+        for waker in scopes
+            .into_iter()
+            .flatten()
+            .flat_map(|(_, ids)| ids)
+            .map(|(_, waker)| waker)
+        {
             waker.wake();
         }
     }

@@ -56,7 +56,10 @@ impl Scope {
             Self::All => Range::of(None),
             Self::Namespace(namespace) => Range::of(Some(namespace)),
             // The key itself and nothing after it.
-            Self::Object(key) => Range { start: key.as_str().to_owned(), end: Some(format!("{}\0", key.as_str())) },
+            Self::Object(key) => Range {
+                start: key.as_str().to_owned(),
+                end: Some(format!("{}\0", key.as_str())),
+            },
         }
     }
 

@@ -95,13 +95,27 @@ impl Watcher {
             let wanted = snapshot.range(&range).filter(|it| start.filter.selects(it));
             ready.extend(wanted.map(|it| Delivery::Initial(Arc::clone(it))));
             if start.bookmarks && start.initial_end_bookmark {
-                ready.push_back(Delivery::Bookmark { revision: cursor, initial_end: true });
+                ready.push_back(Delivery::Bookmark {
+                    revision: cursor,
+                    initial_end: true,
+                });
             }
         }
         let id = fanout.register();
         let epoch = store.epoch();
         let next_bookmark = start.bookmarks.then(|| Instant::now() + BOOKMARK_INTERVAL);
-        Self { store, fanout, id, start, epoch, cursor, ready, timer: None, next_bookmark, ended: false }
+        Self {
+            store,
+            fanout,
+            id,
+            start,
+            epoch,
+            cursor,
+            ready,
+            timer: None,
+            next_bookmark,
+            ended: false,
+        }
     }
 
     /// The next delivery; `None` when the watch has ended.
@@ -140,14 +154,20 @@ impl Watcher {
 
     /// Moves the cursor over what is new. Sleeps first and looks second, so that no commit falls between.
     fn read_log(&mut self, cx: &mut Context<'_>) {
-        self.fanout.sleep(self.id, &self.start.resource, &self.start.filter.scope, cx.waker());
+        self.fanout
+            .sleep(self.id, &self.start.resource, &self.start.filter.scope, cx.waker());
         loop {
-            match self.store.changes_after(&self.start.resource, self.epoch, self.cursor, BATCH_MAX) {
+            match self
+                .store
+                .changes_after(&self.start.resource, self.epoch, self.cursor, BATCH_MAX)
+            {
                 Ok(fresh) => {
                     self.cursor = fresh.revision;
                     let filter = &self.start.filter;
                     let events = fresh.changes.iter().filter_map(|change| {
-                        filter.event_of(change).map(|kind| Delivery::Change(Arc::clone(change), kind))
+                        filter
+                            .event_of(change)
+                            .map(|kind| Delivery::Change(Arc::clone(change), kind))
                     });
                     self.ready.extend(events);
                     // A full batch of unwanted changes: the log may hold more.
@@ -156,7 +176,10 @@ impl Watcher {
                     }
                 }
                 Err(CursorLost::Compacted(at)) => {
-                    self.ready.push_back(Delivery::Expired { wanted: self.cursor, floor: at.floor });
+                    self.ready.push_back(Delivery::Expired {
+                        wanted: self.cursor,
+                        floor: at.floor,
+                    });
                     self.ended = true;
                     return;
                 }
@@ -176,7 +199,10 @@ impl Watcher {
             return Poll::Ready(());
         }
         if self.next_bookmark.is_some_and(|at| now >= at) {
-            self.ready.push_back(Delivery::Bookmark { revision: self.cursor, initial_end: false });
+            self.ready.push_back(Delivery::Bookmark {
+                revision: self.cursor,
+                initial_end: false,
+            });
             let last = self.start.deadline - LAST_BOOKMARK.min(self.start.deadline - now);
             self.next_bookmark = match now + BOOKMARK_INTERVAL {
                 next if next < last => Some(next),
@@ -186,7 +212,9 @@ impl Watcher {
             self.timer = None;
             return Poll::Ready(());
         }
-        let at = self.next_bookmark.map_or(self.start.deadline, |at| at.min(self.start.deadline));
+        let at = self
+            .next_bookmark
+            .map_or(self.start.deadline, |at| at.min(self.start.deadline));
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(at)));
         std::task::ready!(timer.as_mut().poll(cx));
         self.timer = None;
@@ -196,6 +224,7 @@ impl Watcher {
 
 impl Drop for Watcher {
     fn drop(&mut self) {
-        self.fanout.forget(self.id, &self.start.resource, &self.start.filter.scope);
+        self.fanout
+            .forget(self.id, &self.start.resource, &self.start.filter.scope);
     }
 }

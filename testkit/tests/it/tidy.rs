@@ -11,7 +11,7 @@ const SERVER_ARROWS: &[(&str, &[&str])] = &[
     // the path of a request, downwards
     (
         "endpoints",
-        &["api", "faults", "registry", "watch", "entropy", "journal"],
+        &["api", "faults", "registry", "storage", "watch", "entropy", "journal"],
     ),
     ("faults", &["api", "entropy"]),
     ("registry", &["api", "storage", "watch", "entropy"]),

@@ -93,8 +93,8 @@ impl PrinterColumn {
     }
 
     /// The cell of one object; null where the path leads nowhere or to a value of another type.
-    fn cell(&self, object: &Value, now: Timestamp) -> Value {
-        let Some(value) = self.json_path.first(object) else {
+    fn cell(&self, object: &Object, now: Timestamp) -> Value {
+        let Some(value) = self.json_path.first_of(object) else {
             return Value::Null;
         };
         match (self.kind, value) {
@@ -103,9 +103,9 @@ impl PrinterColumn {
             (Kind::Number, Value::Number(_)) | (Kind::Boolean, Value::Bool(_)) => value.clone(),
             (Kind::Date, Value::String(text)) => match text.as_str() {
                 "" | "null" => "<unknown>".into(),
-                text => match text.parse() {
-                    Ok(then) => duration::between(then, now).into(),
-                    Err(_) => "<invalid>".into(),
+                text => match duration::parse_time(text) {
+                    Some(then) => duration::between(then, now).into(),
+                    None => "<invalid>".into(),
                 },
             },
             _ => Value::Null,
@@ -119,10 +119,8 @@ pub(super) fn definitions(columns: &[PrinterColumn]) -> Vec<Value> {
 }
 
 pub(super) fn cells(columns: &[PrinterColumn], object: &Object, now: Timestamp) -> Vec<Value> {
-    // Paths start at the object, and may be the object: it has to be a value.
-    let root = Value::Object(object.0.clone());
     let name = std::iter::once(object.name().into());
-    name.chain(columns.iter().map(|it| it.cell(&root, now))).collect()
+    name.chain(columns.iter().map(|it| it.cell(object, now))).collect()
 }
 
 /// A value in a column of strings, as Go prints it.

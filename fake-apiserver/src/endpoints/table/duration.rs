@@ -2,6 +2,16 @@
 
 use jiff::Timestamp;
 
+/// A time as RFC 3339 writes it and Go reads it: with a `T`, seconds and an offset.
+pub(super) fn parse_time(text: &str) -> Option<Timestamp> {
+    let bytes = text.as_bytes();
+    let has_form = bytes.len() >= 20 && bytes[10] == b'T' && bytes[13] == b':' && bytes[16] == b':';
+    if !has_form || text.contains('[') {
+        return None;
+    }
+    text.parse().ok()
+}
+
 /// The time from `then` to `now`.
 pub(super) fn between(then: Timestamp, now: Timestamp) -> String {
     human(now.duration_since(then).as_secs(), now < then)
@@ -52,6 +62,17 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+
+    #[rstest]
+    #[case("2026-01-01T00:00:00Z", true)]
+    #[case("2026-01-01T00:00:00.123456+01:00", true)]
+    #[case("2026-01-01 00:00:00Z", false)]
+    #[case("2026-01-01T00:00:00Z[UTC]", false)]
+    #[case("2026-01-01", false)]
+    #[case("soon", false)]
+    fn o1_times(#[case] text: &str, #[case] is_time: bool) {
+        assert_eq!(parse_time(text).is_some(), is_time);
+    }
 
     #[rstest]
     #[case(-5, "<invalid>")]

@@ -1,9 +1,13 @@
 //! JSONPath as printer columns use it: `.spec.list[0].name`, `.status.conditions[?(@.type=="Ready")].status`.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// How many steps a path may have.
 const MAX_STEPS: usize = 100;
+/// How deep filters may lie in filters.
+const MAX_FILTERS: usize = 8;
+/// How many values one evaluation looks at.
+const MAX_VISITS: usize = 100_000;
 
 /// A path, read once and evaluated for every row.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -49,7 +53,10 @@ enum Comparison {
 impl JsonPath {
     /// Reads a path such as `.spec.replicas`. The error says what is wrong with it.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let mut parser = Parser { rest: text.trim() };
+        let mut parser = Parser {
+            rest: text.trim(),
+            filters: 0,
+        };
         parser.rest = parser.rest.strip_prefix('$').unwrap_or(parser.rest);
         let path = parser.steps()?;
         if parser.rest.is_empty() {
@@ -61,34 +68,63 @@ impl JsonPath {
 
     /// The first value the path leads to.
     pub(crate) fn first<'a>(&self, root: &'a Value) -> Option<&'a Value> {
-        let mut found = vec![root];
-        for step in &self.steps {
-            let mut next = Vec::new();
-            for value in found {
-                step.follow(value, &mut next);
+        follow(&self.steps, root, &mut { MAX_VISITS })
+    }
+
+    /// The first value the path leads to from an object; `None` too where the path is the object itself.
+    pub(super) fn first_of<'a>(&self, root: &'a Map<String, Value>) -> Option<&'a Value> {
+        let (first, rest) = self.steps.split_first()?;
+        let mut visits = MAX_VISITS;
+        match first {
+            Step::Field(name) => follow(rest, root.get(name)?, &mut visits),
+            Step::Fields(names) => names
+                .iter()
+                .filter_map(|name| root.get(name))
+                .find_map(|it| follow(rest, it, &mut visits)),
+            Step::All => root.values().find_map(|it| follow(rest, it, &mut visits)),
+            Step::Descend => {
+                // The object itself comes first: the next step is tried on it.
+                let next = Self { steps: rest.to_vec() };
+                let below = || {
+                    root.values()
+                        .find_map(|it| follow(&self.steps, it, &mut { MAX_VISITS }))
+                };
+                next.first_of(root).or_else(below)
             }
-            found = next;
+            Step::Indices(_) | Step::Slice(..) | Step::Filter(..) => None,
         }
-        found.into_iter().next()
     }
 }
 
-impl Step {
-    fn follow<'a>(&self, value: &'a Value, into: &mut Vec<&'a Value>) {
-        match self {
-            Step::Field(name) => into.extend(value.get(name)),
-            Step::Fields(names) => into.extend(names.iter().filter_map(|name| value.get(name))),
-            Step::Indices(indices) => {
-                let list = list(value);
-                let items = indices
-                    .iter()
-                    .filter_map(|index| list.get(position(*index, list.len())?));
-                into.extend(items);
-            }
-            Step::Slice(from, to, step) => into.extend(slice(list(value), *from, *to, *step)),
-            Step::All => into.extend(children(value)),
-            Step::Descend => descend(value, into),
-            Step::Filter(left, rest) => into.extend(list(value).iter().filter(|item| holds(left, rest.as_ref(), item))),
+/// The first value that `steps` lead to, looked for in order. `visits` bounds the search: a path of many `..` tries
+/// every combination of places before it gives up.
+fn follow<'a>(steps: &[Step], value: &'a Value, visits: &mut usize) -> Option<&'a Value> {
+    *visits = visits.checked_sub(1)?;
+    let Some((step, rest)) = steps.split_first() else {
+        return Some(value);
+    };
+    match step {
+        Step::Field(name) => follow(rest, value.get(name)?, visits),
+        Step::Fields(names) => names
+            .iter()
+            .filter_map(|name| value.get(name))
+            .find_map(|it| follow(rest, it, visits)),
+        Step::Indices(indices) => {
+            let list = list(value);
+            let items = indices
+                .iter()
+                .filter_map(|index| list.get(position(*index, list.len())?));
+            items.into_iter().find_map(|it| follow(rest, it, visits))
+        }
+        Step::Slice(from, to, step) => slice(list(value), *from, *to, *step).find_map(|it| follow(rest, it, visits)),
+        Step::All => children(value).find_map(|it| follow(rest, it, visits)),
+        Step::Descend => {
+            let here = follow(rest, value, visits);
+            here.or_else(|| children(value).find_map(|it| follow(steps, it, visits)))
+        }
+        Step::Filter(left, right) => {
+            let mut items = list(value).iter().filter(|item| holds(left, right.as_ref(), item));
+            items.find_map(|it| follow(rest, it, visits))
         }
     }
 }
@@ -102,13 +138,6 @@ fn children(value: &Value) -> Box<dyn Iterator<Item = &Value> + '_> {
         Value::Array(list) => Box::new(list.iter()),
         Value::Object(map) => Box::new(map.values()),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Box::new(std::iter::empty()),
-    }
-}
-
-fn descend<'a>(value: &'a Value, into: &mut Vec<&'a Value>) {
-    into.push(value);
-    for child in children(value) {
-        descend(child, into);
     }
 }
 
@@ -168,6 +197,8 @@ impl Comparison {
 
 struct Parser<'a> {
     rest: &'a str,
+    /// Filters around the place.
+    filters: usize,
 }
 
 impl Parser<'_> {
@@ -233,6 +264,7 @@ impl Parser<'_> {
     fn bracket(&mut self) -> Result<Step, String> {
         if self.eat("?(") {
             let step = self.filter()?;
+            self.filters -= 1;
             return if self.eat(")]") {
                 Ok(step)
             } else {
@@ -247,7 +279,10 @@ impl Parser<'_> {
         }
         if inner.starts_with(['\'', '"']) {
             let mut names: Vec<String> = Vec::new();
-            let mut quoted = Parser { rest: inner };
+            let mut quoted = Parser {
+                rest: inner,
+                filters: 0,
+            };
             loop {
                 quoted.rest = quoted.rest.trim_start();
                 names.push(quoted.quoted().ok_or_else(|| format!("invalid array index {inner}"))?);
@@ -298,6 +333,10 @@ impl Parser<'_> {
     }
 
     fn filter(&mut self) -> Result<Step, String> {
+        self.filters += 1;
+        if self.filters > MAX_FILTERS {
+            return Err("too many filters".to_owned());
+        }
         let left = self.operand()?;
         let comparisons = [
             ("==", Comparison::Equal),
@@ -382,6 +421,21 @@ mod tests {
         });
         let found = JsonPath::parse(path).unwrap();
         assert_eq!(found.first(&object).cloned().unwrap_or_default(), expected);
+        let first = object.as_object().and_then(|map| found.first_of(map));
+        assert_eq!(first.cloned().unwrap_or_default(), expected);
+    }
+
+    #[test]
+    fn o1_evaluation_is_bounded() {
+        let nested = (0..100).fold(json!(1), |below, _| json!({"a": below, "b": 1}));
+        let path = JsonPath::parse(&"..a".repeat(40)).unwrap();
+        let Value::Object(root) = json!({"a": nested}) else {
+            unreachable!()
+        };
+        assert!(path.first_of(&root).is_some());
+        let path = JsonPath::parse(&format!("{}..none", "..a".repeat(30))).unwrap();
+        assert_eq!(path.first_of(&root), None);
+        assert!(JsonPath::parse(&"[?(@".repeat(100_000)).is_err());
     }
 
     #[rstest]

@@ -127,7 +127,7 @@ impl<'a> Field<'a> {
 
     /// The time an RFC 3339 string names.
     pub(super) fn time(self) -> Option<Timestamp> {
-        self.text().parse().ok()
+        duration::parse_time(self.text())
     }
 
     /// The item whose field `key` is `value`.

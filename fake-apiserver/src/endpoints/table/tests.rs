@@ -42,6 +42,7 @@ fn template() -> Value {
 #[case("", "ConfigMap", json!({"data": {"k": "1", "l": "2"}, "binaryData": {"x": "AQ=="}}), json!(["a", 3, "5m"]))]
 #[case("", "Secret", json!({"type": "Opaque", "data": {"k": ""}}), json!(["a", "Opaque", 1, "5m"]))]
 #[case("", "Namespace", json!({"status": {"phase": "Active"}}), json!(["a", "Active", "5m"]))]
+#[case("", "ServiceAccount", json!({"secrets": [{}]}), json!(["a", "5m"]))]
 #[case("", "LimitRange", json!({}), json!(["a", "2026-01-01T00:05:00Z"]))]
 #[case("rbac.authorization.k8s.io", "Role", json!({}), json!(["a", "2026-01-01T00:05:00Z"]))]
 #[case("apps", "ControllerRevision",
@@ -116,7 +117,8 @@ fn template() -> Value {
     json!(["a (default)", "p", "Delete", "Immediate", true, "5m"]))]
 #[case("", "PersistentVolumeClaim",
     json!({"spec": {"volumeName": "v", "storageClassName": "s", "volumeMode": "Filesystem"},
-           "status": {"phase": "Bound", "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteMany", "ReadWriteOnce"]}}),
+           "status": {"phase": "Bound", "capacity": {"storage": "1Gi"},
+                      "accessModes": ["ReadWriteMany", "ReadWriteOnce"]}}),
     json!(["a", "Bound", "v", "1Gi", "RWO,RWX", "s", "<unset>", "5m", "Filesystem"]))]
 #[case("", "Node",
     json!({"metadata": {"labels": {"node-role.kubernetes.io/worker": "", "kubernetes.io/role": "db"}},
@@ -150,7 +152,8 @@ fn container(state: Value) -> Value {
 #[rstest]
 #[case(json!({"phase": "Pending"}), "0/1", "Pending", "0")]
 #[case(json!({"phase": "Running", "containerStatuses": container(json!({"running": {}}))}), "1/1", "Running", "0")]
-#[case(json!({"phase": "Succeeded", "containerStatuses": container(json!({"terminated": {"exitCode": 0, "reason": "Completed"}}))}),
+#[case(json!({"phase": "Succeeded",
+              "containerStatuses": container(json!({"terminated": {"exitCode": 0, "reason": "Completed"}}))}),
     "0/1", "Completed", "0")]
 #[case(json!({"phase": "Failed", "containerStatuses": container(json!({"terminated": {"exitCode": 3}}))}),
     "0/1", "ExitCode:3", "0")]

@@ -127,9 +127,7 @@ fn float(text: &str) -> Resolved {
 
 /// A float as a JSON number, an integer where it has no fraction; `None` if JSON has no such number.
 pub(super) fn number(it: f64) -> Option<Number> {
-    #[expect(clippy::cast_possible_truncation, reason = "compared with the float below")]
     let whole = it as i64;
-    #[expect(clippy::cast_precision_loss, reason = "the comparison is what matters")]
     if whole as f64 == it && whole != i64::MAX {
         return Some(Number::from(whole));
     }

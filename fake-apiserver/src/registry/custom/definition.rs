@@ -19,6 +19,8 @@ pub(crate) struct CustomResource {
     pub(crate) accepts_creates: bool,
     /// Whether the CRD has changed since it was created: objects may be of an older schema.
     pub(crate) has_changed: bool,
+    /// The CRD's uid, generation and stage of life: rows made from equal ones serve alike.
+    pub(crate) definition: String,
 }
 
 /// One version of a custom resource.
@@ -76,6 +78,10 @@ const VERBS: [&str; 8] = [
 const VERBS_TERMINATING: [&str; 5] = ["delete", "deletecollection", "get", "list", "watch"];
 const VERBS_OF_SUBRESOURCES: [&str; 3] = ["get", "patch", "update"];
 
+fn generation_of(crd: &Object) -> i64 {
+    crd.metadata().and_then(|meta| meta.get("generation")).and_then(Value::as_i64).unwrap_or(0)
+}
+
 impl CustomResource {
     /// Reads a valid CRD; `None` where it lacks what validation demands. Serves nothing unless it is Established.
     pub(crate) fn parse(crd: &Object) -> Option<Self> {
@@ -124,7 +130,8 @@ impl CustomResource {
             served,
             storage: storage?,
             accepts_creates: !terminating,
-            has_changed: crd.metadata().and_then(|meta| meta.get("generation")).and_then(Value::as_i64) > Some(1),
+            definition: format!("{}/{}/{established}/{terminating}", crd.uid(), generation_of(crd)),
+            has_changed: generation_of(crd) > 1,
         })
     }
 

@@ -262,7 +262,7 @@ fn is_isbn10(text: &str) -> bool {
     let values: Option<Vec<u32>> = digits.iter().enumerate().map(value).collect();
     values.is_some_and(|values| {
         let sum: u32 = values.iter().zip(1..).map(|(value, weight)| value * weight).sum();
-        sum % 11 == 0
+        sum.is_multiple_of(11)
     })
 }
 
@@ -275,7 +275,7 @@ fn is_isbn13(text: &str) -> bool {
     digits.is_some_and(|digits| {
         let weights = [1, 3].into_iter().cycle();
         let sum: u32 = digits.iter().zip(weights).map(|(value, weight)| value * weight).sum();
-        digits.len() == 13 && sum % 10 == 0
+        digits.len() == 13 && sum.is_multiple_of(10)
     })
 }
 
@@ -289,7 +289,7 @@ fn is_credit_card(text: &str) -> bool {
             _ => digit,
         }
     });
-    matches_pattern(CREDIT_CARD, &digits) && luhn.sum::<u32>() % 10 == 0
+    matches_pattern(CREDIT_CARD, &digits) && luhn.sum::<u32>().is_multiple_of(10)
 }
 
 fn is_mac(text: &str) -> bool {

@@ -8,14 +8,19 @@ pub(crate) mod decode;
 pub(crate) mod definition;
 pub(crate) mod scale;
 
+#[cfg(feature = "cel")]
+mod compile;
 mod default;
 mod embedded;
+#[cfg(feature = "cel")]
+mod engine;
 mod formats;
 mod metadata;
 mod number;
 mod path;
 mod pattern;
 mod prune;
+mod rules;
 mod unique;
 mod validate;
 

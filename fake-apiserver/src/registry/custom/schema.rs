@@ -7,6 +7,8 @@ use serde_json::{Map, Value};
 
 use super::formats::Format;
 use super::pattern::Pattern;
+use super::rules::Rule;
+use crate::registry::schema::builtin::object_meta;
 use crate::registry::schema::{Form, ListKeys, ListType, SchemaRef};
 
 /// One node of a structural schema.
@@ -30,6 +32,7 @@ pub(crate) struct Structural {
     pub(super) list: ListKind,
     pub(super) is_atomic_map: bool,
     pub(super) checks: Checks,
+    pub(super) rules: Vec<Arc<Rule>>,
     /// What walks may skip, as nothing below has it.
     pub(super) below: Below,
 }
@@ -72,6 +75,7 @@ pub(super) struct Below {
     pub(super) defaults: bool,
     pub(super) embedded: bool,
     pub(super) unique_lists: bool,
+    pub(super) rules: bool,
 }
 
 /// The value validations of a node.
@@ -147,7 +151,8 @@ impl Structural {
 
     pub(crate) fn field(&self, name: &str) -> Option<SchemaRef<'_>> {
         if self.is_resource && is_meta_field(name) {
-            return Some(SchemaRef::Deduced);
+            let meta = (name == "metadata").then(object_meta).flatten();
+            return Some(meta.map_or(SchemaRef::Deduced, SchemaRef::Builtin));
         }
         match (self.properties.get(name), &self.additional) {
             (Some(node), _) => Some(node.as_schema()),
@@ -256,6 +261,12 @@ impl Parser {
             .filter(|it| it.is_object())
             .map(|it| Box::new(self.node(it)));
         node.checks = self.checks(schema, &node);
+        let rules = schema.get("x-kubernetes-validations").and_then(Value::as_array);
+        node.rules = rules
+            .into_iter()
+            .flatten()
+            .map(|it| Arc::new(Rule::parse(it)))
+            .collect();
         node.below = Below::of(&node);
         node
     }
@@ -316,6 +327,7 @@ impl Below {
             defaults: node.default.is_some(),
             embedded: node.is_embedded,
             unique_lists: node.list != ListKind::Atomic,
+            rules: !node.rules.is_empty(),
         };
         let additional = match &node.additional {
             Additional::Schema(it) => Some(&**it),
@@ -325,6 +337,7 @@ impl Below {
             all.defaults |= child.below.defaults;
             all.embedded |= child.below.embedded;
             all.unique_lists |= child.below.unique_lists;
+            all.rules |= child.below.rules;
         }
         all
     }

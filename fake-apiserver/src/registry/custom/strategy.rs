@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use super::definition::CustomVersion;
-use super::{default, embedded, scale, unique, validate};
+use super::{default, embedded, rules, scale, unique, validate};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::api::resource::Text;
@@ -35,6 +33,7 @@ impl Strategy for CustomStrategy {
         self.validate_schema(object, None, errors);
         self.validate_fields(object, errors);
         errors.extend(self.duplicates(object));
+        rules::validate(&self.version.schema, &object.0, None, errors, &mut Vec::new());
     }
 
     fn prepare_for_update(&self, object: &mut Object, old: &Object, context: &Context<'_>) {
@@ -55,10 +54,21 @@ impl Strategy for CustomStrategy {
         if !found.is_empty() && self.duplicates(old).is_empty() {
             errors.extend(found);
         }
+        rules::validate(&self.version.schema, &object.0, Some(&old.0), errors, &mut Vec::new());
     }
 
     fn warnings(&self, object: &Object, old: Option<&Object>) -> Vec<String> {
-        finalizer_warnings(object, old)
+        let mut warnings = finalizer_warnings(object, old);
+        if let Some(old) = old {
+            // What rules found in unchanged parts of the object.
+            let schema = &self.version.schema;
+            rules::validate(schema, &object.0, Some(&old.0), &mut FieldErrors::new(), &mut warnings);
+        }
+        warnings
+    }
+
+    fn revalidates_metadata(&self) -> bool {
+        true
     }
 
     fn checks_finalizer_names(&self) -> bool {
@@ -158,7 +168,7 @@ fn restore_all_but_status(object: &mut Object, old: &Object) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::super::tests::{in_context, object, strategy};
     use super::*;

@@ -36,7 +36,7 @@ pub(super) fn validate_object(
 
 /// A value looked at; a whole object is none of `serde_json`'s values.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum View<'a> {
+pub(super) enum View<'a> {
     Null,
     Bool(bool),
     Number(&'a Number),
@@ -59,7 +59,7 @@ impl<'a> From<&'a Value> for View<'a> {
 }
 
 impl<'a> View<'a> {
-    fn to_value(self) -> Value {
+    pub(super) fn to_value(self) -> Value {
         match self {
             View::Null => Value::Null,
             View::Bool(value) => Value::Bool(value),
@@ -70,7 +70,7 @@ impl<'a> View<'a> {
         }
     }
 
-    fn get(self, name: &str) -> Option<&'a Value> {
+    pub(super) fn get(self, name: &str) -> Option<&'a Value> {
         match self {
             View::Object(map) => map.get(name),
             View::Null | View::Bool(_) | View::Number(_) | View::String(_) | View::Array(_) => None,
@@ -464,17 +464,18 @@ fn is_same(allowed: &Value, value: View<'_>) -> bool {
 }
 
 /// The stored item of a map-list with the keys of `item`. Items of other lists cannot be told apart over time.
-fn old_item<'a>(node: &Structural, index: usize, item: &Value, old: View<'a>) -> Option<&'a Value> {
+pub(super) fn old_item<'a>(node: &Structural, index: usize, item: &Value, old: View<'a>) -> Option<&'a Value> {
     let (ListKind::Map(keys), View::Array(old)) = (&node.list, old) else {
         return None;
     };
-    old.iter()
-        .find(|it| keys.iter().all(|key| it.get(key) == item.get(key)))
+    let is_same = |it: &&Value| keys.iter().all(|key| it.get(key) == item.get(key));
+    // Mostly it is where it was.
+    old.get(index).filter(is_same).or_else(|| old.iter().find(is_same))
 }
 
 /// Whether nothing changed, as far as the schema lets the two values be compared: a field it does not know, or an
 /// item whose keys are new, counts as a change.
-fn is_unchanged(node: &Structural, value: View<'_>, old: View<'_>) -> bool {
+pub(super) fn is_unchanged(node: &Structural, value: View<'_>, old: View<'_>) -> bool {
     match (value, old) {
         (View::Object(map), View::Object(old_map)) => {
             map.len() == old_map.len()

@@ -92,6 +92,13 @@ fn a15_missing_kind_is_taken_from_the_path() {
         (&object["kind"], &object["apiVersion"]),
         (&json!("Deployment"), &json!("apps/v1"))
     );
+    assert_eq!(
+        refusal(
+            DEPLOYMENT,
+            "{\"apiVersion\":\"extensions/v1beta1\",\"kind\":\"Deployment\"}"
+        ),
+        "the API version in the data (extensions/v1beta1) does not match the expected API version (apps/v1)"
+    );
     let raw = "{\"apiVersion\":\"autoscaling/v1\",\"kind\":\"HorizontalPodAutoscaler\"}";
     assert_eq!(
         refusal(wanted("autoscaling", "v2", "HorizontalPodAutoscaler"), raw),

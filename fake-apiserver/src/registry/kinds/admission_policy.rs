@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::access::{at, default_to, list, object_mut, objects, objects_mut, restore, text};
 use super::labels;
+use super::plain::restore_metadata;
 use super::webhook_configuration::validate_rule;
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
@@ -62,6 +63,7 @@ impl Strategy for AdmissionPolicy {
     fn prepare_for_update(&self, object: &mut Object, old: &Object, context: &Context<'_>) {
         if context.subresource == "status" {
             restore(object, old, "spec");
+            restore_metadata(object, old);
         }
     }
 

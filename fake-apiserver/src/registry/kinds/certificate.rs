@@ -41,6 +41,10 @@ impl Strategy for CertificateSigningRequest {
 
     fn validate_update(&self, _object: &Object, _old: &Object, _errors: &mut FieldErrors, _context: &Context<'_>) {}
 
+    fn status_write_changes_labels(&self) -> bool {
+        true
+    }
+
     fn field_labels(&self) -> FieldLabels {
         plain::field_labels(&["spec.signerName"], false)
     }

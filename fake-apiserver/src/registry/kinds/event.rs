@@ -54,6 +54,8 @@ impl Strategy for Event {
                 object.insert(to.to_owned(), value);
             }
         }
+        // What one version always writes the other leaves out when it is zero; encoding adds it again.
+        object.retain(|key, value| !(value.is_null() || (value == "" && key.starts_with("reporting"))));
         object.insert("apiVersion".into(), api_version.into());
     }
 

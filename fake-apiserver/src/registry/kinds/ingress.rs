@@ -63,6 +63,10 @@ impl Strategy for Ingress {
         }
     }
 
+    fn status_write_changes_labels(&self) -> bool {
+        true
+    }
+
     fn has_generation(&self) -> bool {
         true
     }

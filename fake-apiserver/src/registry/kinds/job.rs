@@ -82,6 +82,10 @@ impl Strategy for JobStrategy {
         warnings::of_workload(object, old, "spec.template", warnings::NAMES_PODS)
     }
 
+    fn revalidates_metadata(&self) -> bool {
+        true
+    }
+
     fn has_generation(&self) -> bool {
         true
     }
@@ -180,7 +184,7 @@ fn validate_job(job: &Object, prefixed: bool, errors: &mut FieldErrors) {
     let completions = integer(spec, "completions").unwrap_or(0);
     if text(spec, "completionMode") == "Indexed" && completions > 0 {
         let longest = format!("{}-{}", job.name(), completions - 1);
-        if !names::dns1123_label(&longest, false).is_empty() || longest.contains('.') {
+        if !names::dns1123_label(&longest, false).is_empty() {
             let detail = format!("will not able to create pod with invalid DNS label: {longest}");
             errors.invalid(FieldPath::new("metadata.name"), job.name(), detail);
         }

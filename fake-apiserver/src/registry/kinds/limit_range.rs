@@ -1,11 +1,14 @@
 //! LimitRanges.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 
 use super::access::{at, ensure_object, objects, objects_mut, text};
 use super::labels;
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
+use crate::registry::quantity::Quantity;
 use crate::registry::strategy::{Context, Strategy};
 
 /// The strategy of LimitRanges.
@@ -29,20 +32,12 @@ impl Strategy for LimitRange {
         for (index, limit) in objects(object, "spec.limits") {
             let path = FieldPath::new("spec.limits").index(index);
             let limit_type = text(limit, "type");
-            labels::validate_key(limit_type, &path.child("type"), errors);
+            validate_type(limit_type, &path.child("type"), errors);
             if seen.contains(&limit_type) {
                 errors.duplicate(path.child("type"), limit_type);
             }
             seen.push(limit_type);
-            if limit_type == "Pod" {
-                for field in ["default", "defaultRequest"] {
-                    let values = at(limit, field).and_then(Value::as_object);
-                    if values.is_some_and(|values| !values.is_empty()) {
-                        let text = "may not be specified when `type` is 'Pod'";
-                        errors.forbidden(path.child(field), text);
-                    }
-                }
-            }
+            validate_limit(limit, &path, errors);
         }
     }
 
@@ -56,6 +51,78 @@ impl Strategy for LimitRange {
 
     fn allows_create_on_update(&self) -> bool {
         true
+    }
+}
+
+fn validate_type(limit_type: &str, path: &FieldPath, errors: &mut FieldErrors) {
+    labels::validate_key(limit_type, path, errors);
+    let is_right = limit_type.contains('/') || limit_type.is_empty();
+    if !is_right && !matches!(limit_type, "Pod" | "Container" | "PersistentVolumeClaim") {
+        let text = "must be a standard limit type or fully qualified";
+        errors.invalid(path.clone(), limit_type, text);
+    }
+}
+
+fn validate_limit(limit: &Map<String, Value>, path: &FieldPath, errors: &mut FieldErrors) {
+    let limit_type = text(limit, "type");
+    let mut resources: BTreeSet<&str> = BTreeSet::new();
+    for field in ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"] {
+        let values = at(limit, field).and_then(Value::as_object);
+        if limit_type == "Pod" && field.starts_with("default") {
+            if values.is_some_and(|values| !values.is_empty()) {
+                errors.forbidden(path.child(field), "may not be specified when `type` is 'Pod'");
+            }
+            continue;
+        }
+        for resource in values.into_iter().flatten().map(|(resource, _)| resource) {
+            labels::validate_key(resource, &path.child(field).key(resource), errors);
+            resources.insert(resource);
+        }
+    }
+    let bounds = ["min", "max"].map(|field| at(limit, field).is_some_and(|it| it.get("storage").is_some()));
+    if limit_type == "PersistentVolumeClaim" && bounds == [false, false] {
+        let text = "either minimum or maximum storage value is required, but neither was provided";
+        errors.required(path.child("limits"), text);
+    }
+    for resource in resources {
+        compare(limit, resource, path, errors);
+    }
+}
+
+/// Checks the amounts of one resource against each other.
+fn compare(limit: &Map<String, Value>, resource: &str, path: &FieldPath, errors: &mut FieldErrors) {
+    let amount = |field: &str| {
+        let text = at(limit, field)?.get(resource)?.as_str()?;
+        Some((text, Quantity::parse(text).ok()?))
+    };
+    let [min, max, default, request] = ["min", "max", "default", "defaultRequest"].map(amount);
+    let words = ["min value", "max value", "default value", "default request value"];
+    // Where the error is, whose value it shows, and what must not be greater than what.
+    for (field, shown, (low, low_words), (high, high_words)) in [
+        ("min", min, (min, words[0]), (max, words[1])),
+        ("defaultRequest", request, (min, words[0]), (request, words[3])),
+        ("defaultRequest", request, (request, words[3]), (max, words[1])),
+        (
+            "defaultRequest",
+            request,
+            (request, words[3]),
+            (default, "default limit value"),
+        ),
+        ("default", min, (min, words[0]), (default, words[2])),
+        ("default", max, (default, words[2]), (max, words[1])),
+    ] {
+        if let (Some((low_text, low)), Some((high_text, high)), Some((shown, _))) = (low, high, shown)
+            && low > high
+        {
+            let text = format!("{low_words} {low_text} is greater than {high_words} {high_text}");
+            errors.invalid(path.child(field).key(resource), shown, text);
+        }
+    }
+    if let Some((text, ratio)) = amount("maxLimitRequestRatio")
+        && ratio < Quantity::from_int(1)
+    {
+        let path = path.child("maxLimitRequestRatio").key(resource);
+        errors.invalid(path, text, format!("ratio {text} is less than 1"));
     }
 }
 

@@ -49,9 +49,12 @@ pub(crate) mod certificate;
 pub(crate) mod resource_slice;
 pub(crate) mod webhook_configuration;
 pub(crate) mod admission_policy;
+pub(crate) mod flow_control;
+pub(crate) mod api_service;
+pub(crate) mod volume;
 
 use crate::registry::strategy::Strategy;
-use plain::{CONDITIONAL, GENERATED, PLAIN, Plain, RETURNED};
+use plain::{CONDITIONAL, PLAIN, Plain, RETURNED};
 
 /// The strategy of a built-in resource; most need nothing but the defaults.
 pub(crate) fn strategy(group: &str, resource: &str) -> &'static dyn Strategy {
@@ -62,7 +65,7 @@ pub(crate) fn strategy(group: &str, resource: &str) -> &'static dyn Strategy {
         "" => core(resource),
         "admissionregistration.k8s.io" => admission(resource),
         "apiextensions.k8s.io" => &crate::registry::custom::crd::CrdStrategy,
-        "apiregistration.k8s.io" => &CONDITIONAL,
+        "apiregistration.k8s.io" => &api_service::ApiService,
         "autoscaling" => &horizontal_pod_autoscaler::HorizontalPodAutoscaler,
         "certificates.k8s.io" => certificates(resource),
         "coordination.k8s.io" => match resource {
@@ -71,7 +74,10 @@ pub(crate) fn strategy(group: &str, resource: &str) -> &'static dyn Strategy {
         },
         "discovery.k8s.io" => &endpoint_slice::EndpointSlice,
         "events.k8s.io" => &event::Event { is_new: true },
-        "flowcontrol.apiserver.k8s.io" => &GENERATED,
+        "flowcontrol.apiserver.k8s.io" => match resource {
+            "flowschemas" => &flow_control::FlowSchema,
+            _ => &flow_control::PriorityLevelConfiguration,
+        },
         "internal.apiserver.k8s.io" | "storagemigration.k8s.io" => &CONDITIONAL,
         "networking.k8s.io" => match resource {
             "ingresses" => &ingress::Ingress,
@@ -100,7 +106,9 @@ pub(crate) fn strategy(group: &str, resource: &str) -> &'static dyn Strategy {
         "storage.k8s.io" => match resource {
             "storageclasses" => &storage_class::StorageClass,
             "csidrivers" => &csi_driver::CsiDriver,
-            "csinodes" | "volumeattachments" => &CONDITIONAL_RETURNED,
+            "csinodes" => &CONDITIONAL_RETURNED,
+            "volumeattachments" => &volume::VolumeAttachment,
+            "volumeattributesclasses" => &volume::VolumeAttributesClass,
             "csistoragecapacities" => &CONDITIONAL,
             _ => &RETURNED,
         },
@@ -159,11 +167,8 @@ static CONDITIONAL_RETURNED: Plain = Plain {
     returns_deleted: true,
     ..CONDITIONAL
 };
-static ROLES: Plain = Plain {
-    create_on_update: true,
-    name: names::path_segment,
-    ..PLAIN
-};
 
+#[cfg(test)]
+mod workload_tests;
 #[cfg(test)]
 mod tests;

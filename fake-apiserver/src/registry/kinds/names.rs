@@ -185,24 +185,6 @@ pub(crate) fn env_var_name(name: &str) -> Vec<String> {
     vec![text.to_owned()]
 }
 
-/// What is wrong with a C identifier.
-pub(crate) fn c_identifier(value: &str) -> Option<String> {
-    let starts = value
-        .bytes()
-        .next()
-        .is_some_and(|b| b.is_ascii_alphabetic() || b == b'_');
-    if starts && value.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
-        return None;
-    }
-    let rule = "a valid C identifier must start with alphabetic character or '_', followed by a string of \
-                alphanumeric characters or '_'";
-    Some(mismatch(
-        rule,
-        "[A-Za-z_][A-Za-z0-9_]*",
-        &["my_name", "MY_NAME", "MyName"],
-    ))
-}
-
 /// What is wrong with the name of an HTTP header.
 pub(crate) fn http_header_name(value: &str) -> Option<String> {
     if !value.is_empty() && value.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {

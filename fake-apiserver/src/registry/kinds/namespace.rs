@@ -80,6 +80,10 @@ impl Strategy for Namespace {
         }
     }
 
+    fn status_write_changes_labels(&self) -> bool {
+        true
+    }
+
     fn validate_name(&self, name: &str, is_prefix: bool) -> Vec<String> {
         names::dns1123_label(name, is_prefix)
     }

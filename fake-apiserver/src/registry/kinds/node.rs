@@ -1,10 +1,10 @@
 //! Nodes.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::access::{at, ensure_object, is_empty, list, objects, text};
 use super::{labels, names, net, plain};
-use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, FieldPath, quote};
 use crate::api::object::Object;
 use crate::registry::strategy::{Context, FieldLabels, Strategy};
 
@@ -46,11 +46,7 @@ impl Strategy for Node {
         }
     }
 
-    fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, context: &Context<'_>) {
-        if !context.subresource.is_empty() {
-            return;
-        }
-        validate_taints(object, errors);
+    fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, _context: &Context<'_>) {
         let cidrs = |it: &Object| list(it, "spec.podCIDRs").to_vec();
         if !cidrs(old).is_empty() && cidrs(object) != cidrs(old) {
             let text = "node updates may not change podCIDR except from \"\" to valid";
@@ -61,6 +57,11 @@ impl Strategy for Node {
             let text = "node updates may not change providerID except from \"\" to valid";
             errors.forbidden(FieldPath::new("spec.providerID"), text);
         }
+        validate_taints(object, errors);
+    }
+
+    fn status_write_changes_labels(&self) -> bool {
+        true
     }
 
     fn keeps_status_on_create(&self) -> bool {
@@ -80,28 +81,34 @@ impl Strategy for Node {
 fn validate_taints(object: &Object, errors: &mut FieldErrors) {
     let mut seen: Vec<(&str, &str)> = Vec::new();
     for (index, taint) in objects(object, "spec.taints") {
-        let path = FieldPath::new("spec.taints").index(index);
-        let (key, effect) = (text(taint, "key"), text(taint, "effect"));
+        // The server's own path for them, though they lie in the spec.
+        let path = FieldPath::new("metadata.taints").index(index);
+        let (key, value, effect) = (text(taint, "key"), text(taint, "value"), text(taint, "effect"));
         labels::validate_key(key, &path.child("key"), errors);
-        for text in names::label_value(text(taint, "value")) {
-            errors.invalid(path.child("value"), text_of(taint, "value"), text);
+        let problems = names::label_value(value);
+        if !problems.is_empty() {
+            errors.invalid(path.child("value"), value, problems.join(";"));
         }
-        match effect {
-            "NoSchedule" | "PreferNoSchedule" | "NoExecute" => {}
-            "" => errors.required(path.child("effect"), ""),
-            other => errors.not_supported(
-                path.child("effect"),
-                other,
-                &["NoSchedule", "PreferNoSchedule", "NoExecute"],
-            ),
+        let effects = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+        if effect.is_empty() {
+            errors.required(path.child("effect"), "");
+        } else if !effects.contains(&effect) {
+            errors.not_supported(path.child("effect"), effect, &effects);
         }
         if seen.contains(&(effect, key)) {
-            errors.duplicate(path, Value::Object(taint.clone()));
+            let printed = [key, value, effect].map(quote);
+            let [key, value, effect] = &printed;
+            errors.push(FieldError {
+                path,
+                kind: FieldErrorKind::Duplicate,
+                value: None,
+                detail: format!(
+                    "{{\"Key\":{key},\"Value\":{value},\"Effect\":{effect},\"TimeAdded\":null}}: taints must be unique \
+                     by key and effect pair"
+                ),
+            });
+            continue;
         }
         seen.push((effect, key));
     }
-}
-
-fn text_of(map: &Map<String, Value>, field: &str) -> Value {
-    map.get(field).cloned().unwrap_or_default()
 }

@@ -120,6 +120,10 @@ impl Strategy for PersistentVolume {
         }
     }
 
+    fn status_write_changes_labels(&self) -> bool {
+        true
+    }
+
     fn revalidates_metadata(&self) -> bool {
         true
     }

@@ -22,13 +22,13 @@ impl Strategy for PersistentVolumeClaim {
     fn default(&self, object: &mut Object) {
         let spec = ensure_object(object, "spec");
         default_to(spec, "volumeMode", "Filesystem");
-        default_data_sources(spec);
         default_to(ensure_object(object, "status"), "phase", "Pending");
     }
 
     fn prepare_for_create(&self, object: &mut Object, context: &Context<'_>) {
         object.insert("status".into(), json!({"phase": "Pending"}));
         add_finalizer(object, PROTECTION);
+        default_data_sources(ensure_object(object, "spec"));
         let annotation = object
             .metadata()
             .and_then(|meta| meta.get("annotations")?.get(BETA_CLASS));
@@ -63,6 +63,8 @@ impl Strategy for PersistentVolumeClaim {
     fn prepare_for_update(&self, object: &mut Object, old: &Object, context: &Context<'_>) {
         if context.subresource == "status" {
             restore(object, old, "spec");
+        } else {
+            default_data_sources(ensure_object(object, "spec"));
         }
     }
 
@@ -92,6 +94,10 @@ impl Strategy for PersistentVolumeClaim {
                         bound claims";
             errors.forbidden(FieldPath::new("spec"), text);
         }
+    }
+
+    fn status_write_changes_labels(&self) -> bool {
+        true
     }
 
     fn revalidates_metadata(&self) -> bool {

@@ -1,7 +1,11 @@
 //! Kinds that differ from the default in flags alone.
 
+use serde_json::Map;
+
+use super::access::restore;
 use super::names;
-use crate::registry::strategy::{FieldLabels, Strategy};
+use crate::api::object::Object;
+use crate::registry::strategy::{Context, FieldLabels, Strategy};
 
 /// A strategy that is nothing but flags.
 #[derive(Clone, Debug)]
@@ -39,13 +43,13 @@ pub(crate) const RETURNED: Plain = Plain {
     ..PLAIN
 };
 
-/// The object has a generation.
-pub(crate) const GENERATED: Plain = Plain {
-    generation: true,
-    ..PLAIN
-};
-
 impl Strategy for Plain {
+    fn prepare_for_update(&self, object: &mut Object, old: &Object, context: &Context<'_>) {
+        if context.subresource == "status" {
+            restore_metadata(object, old);
+        }
+    }
+
     fn validate_name(&self, name: &str, is_prefix: bool) -> Vec<String> {
         (self.name)(name, is_prefix)
     }
@@ -64,6 +68,16 @@ impl Strategy for Plain {
 
     fn has_generation(&self) -> bool {
         self.generation
+    }
+}
+
+/// Puts back what a write of the status may not change in metadata, for the kinds that let nothing through.
+pub(crate) fn restore_metadata(object: &mut Object, old: &Object) {
+    let empty = Map::new();
+    let old = old.metadata().unwrap_or(&empty);
+    let meta = object.metadata_mut();
+    for field in ["labels", "annotations", "finalizers", "ownerReferences"] {
+        restore(meta, old, field);
     }
 }
 

@@ -61,6 +61,10 @@ impl Strategy for PodDisruptionBudget {
         }
     }
 
+    fn status_write_changes_labels(&self) -> bool {
+        true
+    }
+
     fn allows_unconditional_update(&self) -> bool {
         false
     }

@@ -6,6 +6,7 @@ use super::access::{at, list, restore};
 use super::labels;
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
+use crate::registry::quantity::Quantity;
 use crate::registry::strategy::{Context, Strategy};
 
 const STANDARD: [&str; 20] = [
@@ -51,10 +52,12 @@ impl Strategy for ResourceQuota {
             let path = FieldPath::new("spec.hard").key(name);
             labels::validate_key(name, &path, errors);
             if !name.contains('/') && !is_standard(name) {
+                let text = "must be a standard resource type or fully qualified";
+                errors.invalid(path.clone(), name.as_str(), text);
                 errors.invalid(path.clone(), name.as_str(), "must be a standard resource for quota");
             }
             let quantity = quantity.as_str().unwrap_or_default();
-            if quantity.starts_with('-') {
+            if Quantity::parse(quantity).is_ok_and(|it| it.signum() < 0) {
                 errors.invalid(path, quantity, "must be greater than or equal to 0");
             }
         }
@@ -92,6 +95,10 @@ impl Strategy for ResourceQuota {
                 "field is immutable",
             );
         }
+    }
+
+    fn status_write_changes_labels(&self) -> bool {
+        true
     }
 
     fn returns_deleted_object(&self) -> bool {

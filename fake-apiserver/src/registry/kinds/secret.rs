@@ -8,6 +8,7 @@ use super::access::{at, default_to, ensure_object, text};
 use super::config_map::{DATA_MAX, decoded_length, validate_immutable, validate_key};
 use super::plain;
 use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::json::syntax_error;
 use crate::api::object::Object;
 use crate::registry::strategy::{Context, FieldLabels, Strategy};
 
@@ -113,45 +114,17 @@ fn validate_json(data: &Map<String, Value>, key: &str, errors: &mut FieldErrors)
 
 /// Why this is no JSON object, in the words of Go's decoder.
 fn json_error(bytes: &[u8]) -> Option<String> {
-    let error = match serde_json::from_slice::<Value>(bytes) {
-        Ok(Value::Object(_) | Value::Null) => return None,
-        Ok(other) => {
-            let found = match other {
-                Value::Array(_) => "array",
-                Value::String(_) => "string",
-                Value::Number(_) => "number",
-                Value::Bool(_) => "bool",
-                Value::Object(_) | Value::Null => "object",
-            };
-            return Some(format!(
-                "json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
-            ));
-        }
-        Err(error) => error,
-    };
-    if error.is_eof() {
-        return Some("unexpected end of JSON input".to_owned());
+    if let Some(text) = syntax_error(bytes) {
+        return Some(text);
     }
-    Some(literal_error(bytes).unwrap_or_else(|| {
-        let at = error.column().saturating_sub(1).min(bytes.len().saturating_sub(1));
-        let found = bytes.get(at).copied().map_or(' ', char::from);
-        format!("invalid character '{found}' looking for beginning of value")
-    }))
-}
-
-/// The error of text that begins like `null`, `true` or `false` and goes on otherwise.
-fn literal_error(bytes: &[u8]) -> Option<String> {
-    let bytes = bytes.trim_ascii_start();
-    let literal = ["null", "true", "false"]
-        .into_iter()
-        .find(|literal| literal.as_bytes().first() == bytes.first())?;
-    let wrong = literal
-        .bytes()
-        .zip(bytes)
-        .position(|(wanted, found)| wanted != *found)?;
+    let found = match serde_json::from_slice::<Value>(bytes).ok()? {
+        Value::Array(_) => "array",
+        Value::String(_) => "string",
+        Value::Number(_) => "number",
+        Value::Bool(_) => "bool",
+        Value::Object(_) | Value::Null => return None,
+    };
     Some(format!(
-        "invalid character '{}' in literal {literal} (expecting '{}')",
-        char::from(bytes[wrong]),
-        char::from(literal.as_bytes()[wrong])
+        "json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
     ))
 }

@@ -23,7 +23,8 @@ use crate::registry::strategy::{Context, Strategy};
 
 /// What an update of anything else is told.
 const FIXED: &str = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', \
-    'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden";
+    'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are \
+    forbidden";
 
 /// What an update may change.
 const CHANGEABLE: [&str; 7] = [

@@ -1,6 +1,7 @@
 //! Objects as a real server creates or refuses them, kind by kind.
 
 use jiff::Timestamp;
+use rstest::rstest;
 use serde_json::{Map, Value, json};
 
 use super::strategy;
@@ -8,7 +9,7 @@ use crate::api::field::FieldErrors;
 use crate::api::object::Object;
 use crate::entropy::Entropy;
 use crate::registry::metadata;
-use crate::registry::strategy::Context;
+use crate::registry::strategy::{Context, FieldLabels};
 
 const CASES: &str = include_str!("../../../tests/data/created_kinds.json");
 
@@ -103,4 +104,190 @@ async fn created_as_by_a_real_server() {
         }
     }
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// What is wrong with an update of one object to another.
+fn update(group: &str, resource: &str, subresource: &str, old: &Value, new: &Value) -> Vec<String> {
+    let entropy = Entropy::new(1, Timestamp::UNIX_EPOCH);
+    let context = Context {
+        entropy: &entropy,
+        stored: &|_, _| Vec::new(),
+        subresource,
+    };
+    let strategy = strategy(group, resource);
+    let [mut old, mut new] = [old, new].map(|it| Object(it.as_object().cloned().unwrap_or_default()));
+    strategy.default(&mut old);
+    strategy.default(&mut new);
+    let mut errors = FieldErrors::new();
+    strategy.allocate(&mut new, Some(&old), &mut errors, &context);
+    strategy.prepare_for_update(&mut new, &old, &context);
+    strategy.validate_update(&new, &old, &mut errors, &context);
+    errors.iter().map(ToString::to_string).collect()
+}
+
+#[rstest]
+#[case("", "configmaps", json!({"immutable": true, "data": {"a": "b"}}), json!({"data": {"a": "c"}}),
+    &["immutable: Forbidden: field is immutable when `immutable` is set",
+        "data: Forbidden: field is immutable when `immutable` is set"])]
+#[case("", "configmaps", json!({"immutable": true}), json!({"immutable": true, "data": {}}), &[])]
+#[case("", "secrets", json!({}), json!({"type": "a/b"}), &["type: Invalid value: \"a/b\": field is immutable"])]
+#[case("discovery.k8s.io", "endpointslices", json!({"addressType": "IPv4"}), json!({"addressType": "IPv6"}),
+    &["addressType: Invalid value: \"IPv6\": field is immutable"])]
+#[case("storage.k8s.io", "storageclasses", json!({"provisioner": "a"}), json!({"provisioner": "b",
+    "reclaimPolicy": "Retain"}), &["provisioner: Forbidden: updates to provisioner are forbidden.",
+    "reclaimPolicy: Invalid value: \"Retain\": field is immutable"])]
+#[case("scheduling.k8s.io", "priorityclasses", json!({"value": 1}), json!({"value": 2}),
+    &["value: Forbidden: may not be changed in an update."])]
+#[case("node.k8s.io", "runtimeclasses", json!({"handler": "a"}), json!({"handler": "b"}),
+    &["handler: Invalid value: \"b\": field is immutable"])]
+#[case("rbac.authorization.k8s.io", "rolebindings", json!({"roleRef": {"kind": "Role", "name": "a"}}),
+    json!({"roleRef": {"kind": "Role", "name": "b"}}), &["roleRef: Invalid value: {\"APIGroup\":\
+    \"rbac.authorization.k8s.io\",\"Kind\":\"Role\",\"Name\":\"b\"}: cannot change roleRef"])]
+#[case("", "nodes", json!({"spec": {"podCIDR": "10.0.0.0/24"}}), json!({"spec": {"podCIDR": "10.0.1.0/24",
+    "taints": [{"key": "a", "effect": "Odd"}]}}), &[
+        "spec.podCIDRs: Forbidden: node updates may not change podCIDR except from \"\" to valid",
+        "metadata.taints[0].effect: Unsupported value: \"Odd\": supported values: \"NoSchedule\", \"PreferNoSchedule\", \
+         \"NoExecute\""])]
+#[case("", "resourcequotas", json!({"spec": {"scopes": ["BestEffort"]}}), json!({"spec": {}}),
+    &["spec.scopes: Invalid value: []: field is immutable"])]
+#[tokio::test(start_paused = true)]
+async fn c8_immutable(
+    #[case] group: &str,
+    #[case] resource: &str,
+    #[case] old: Value,
+    #[case] new: Value,
+    #[case] expected: &[&str],
+) {
+    assert_eq!(update(group, resource, "", &old, &new), expected);
+}
+
+#[rstest]
+#[case(json!({}), "Terminating", &["status.Phase: Invalid value: \"Terminating\": may only be 'Active' if \
+    `deletionTimestamp` is empty"])]
+#[case(json!({"deletionTimestamp": "x"}), "Terminating", &[])]
+#[tokio::test(start_paused = true)]
+async fn r4_namespace_phase(#[case] meta: Value, #[case] phase: &str, #[case] expected: &[&str]) {
+    let (old, new) = (
+        json!({"metadata": meta}),
+        json!({"metadata": meta, "status": {"phase": phase}}),
+    );
+    assert_eq!(update("", "namespaces", "status", &old, &new), expected);
+}
+
+#[test]
+fn f7_f8_field_values() {
+    let event = json!({"involvedObject": {"kind": "Pod"}, "reportingComponent": "c", "type": "Normal"});
+    let event = Object(event.as_object().cloned().unwrap_or_default());
+    for (group, kind, reporter) in [
+        ("", "involvedObject.kind", "source"),
+        ("events.k8s.io", "regarding.kind", "reportingController"),
+    ] {
+        let values = strategy(group, "events").field_values(&event);
+        let value = |label: &str| {
+            values
+                .iter()
+                .find(|(it, _)| *it == label)
+                .map(|(_, value)| value.as_str())
+        };
+        assert_eq!((value(kind), value(reporter)), (Some("Pod"), Some("c")), "{group}");
+    }
+    let node = strategy("", "nodes").field_values(&Object::default());
+    assert_eq!(node, [("spec.unschedulable", "false".to_owned())]);
+}
+
+#[test]
+fn labels_and_values_agree() {
+    for (group, resource) in [
+        ("", "namespaces"),
+        ("", "nodes"),
+        ("", "secrets"),
+        ("", "services"),
+        ("", "events"),
+        ("events.k8s.io", "events"),
+        ("certificates.k8s.io", "certificatesigningrequests"),
+        ("certificates.k8s.io", "podcertificaterequests"),
+        ("resource.k8s.io", "resourceslices"),
+    ] {
+        let strategy = strategy(group, resource);
+        let FieldLabels::These { labels, .. } = strategy.field_labels() else {
+            panic!("{resource} has no labels of its own");
+        };
+        let values = strategy.field_values(&Object::default());
+        let found: Vec<&str> = values.iter().map(|(label, _)| *label).collect();
+        assert_eq!(found, labels, "{resource}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn odd_json_is_no_panic() {
+    let odd = [
+        json!(null),
+        json!(5),
+        json!("x"),
+        json!([]),
+        json!([5, {}, [], null]),
+        json!({}),
+        json!({"a": {"b": [1]}}),
+    ];
+    let cases: Vec<Value> = serde_json::from_str(CASES).unwrap();
+    for case in &cases {
+        // Every field of every body is replaced by every odd value in turn.
+        for path in paths(&case["body"], "") {
+            for value in &odd {
+                let mut case = case.clone();
+                if let Some(slot) = case["body"].pointer_mut(&path) {
+                    *slot = value.clone();
+                }
+                let _ = create(&case);
+                let (group, resource) = (&case["group"], &case["resource"]);
+                let (group, resource) = (group.as_str().unwrap(), resource.as_str().unwrap());
+                let clean = &cases[0]["body"];
+                update(group, resource, "", clean, &case["body"]);
+                update(group, resource, "status", &case["body"], clean);
+            }
+        }
+    }
+}
+
+/// The pointers to all values within this one.
+fn paths(value: &Value, prefix: &str) -> Vec<String> {
+    let children: Vec<(String, &Value)> = match value {
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(key, it)| (key.replace('~', "~0").replace('/', "~1"), it))
+            .collect(),
+        Value::Array(items) => items
+            .iter()
+            .enumerate()
+            .map(|(index, it)| (index.to_string(), it))
+            .collect(),
+        _ => Vec::new(),
+    };
+    let mut all = Vec::new();
+    for (key, child) in children {
+        let path = format!("{prefix}/{key}");
+        all.extend(paths(child, &path));
+        all.push(path);
+    }
+    all
+}
+
+#[test]
+fn r7_events_of_both_groups() {
+    let core = json!({"apiVersion": "v1", "kind": "Event", "involvedObject": {"kind": "Pod", "name": "p"}, "reason": "R",
+        "message": "m", "type": "Normal", "source": {"component": "c"}, "firstTimestamp": "t", "count": 1,
+        "eventTime": null, "reportingComponent": "", "reportingInstance": ""});
+    let mut event = Object(core.as_object().cloned().unwrap_or_default());
+    let strategy = strategy("events.k8s.io", "events");
+    assert_eq!(
+        (strategy.stored_as(), strategy.stored_api_version()),
+        (Some(("", "events")), Some("v1"))
+    );
+    strategy.convert(&mut event, "events.k8s.io/v1");
+    let expected = json!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "regarding": {"kind": "Pod", "name": "p"},
+        "reason": "R", "note": "m", "type": "Normal", "deprecatedSource": {"component": "c"},
+        "deprecatedFirstTimestamp": "t", "deprecatedCount": 1});
+    assert_eq!(Value::Object(event.0.clone()), expected);
+    strategy.convert(&mut event, "v1");
+    assert!(agree(Some(&Value::Object(event.0)), &core));
 }

@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
+use super::UNOWNED;
 use super::element::{Element, same};
 use super::items::item_element;
 use super::set::FieldSet;
@@ -26,19 +27,6 @@ impl Changes<'_> {
     }
 }
 
-/// Metadata that nobody owns (rule H9).
-const UNOWNED_METADATA: [&str; 9] = [
-    "clusterName",
-    "creationTimestamp",
-    "generation",
-    "managedFields",
-    "name",
-    "namespace",
-    "resourceVersion",
-    "selfLink",
-    "uid",
-];
-
 /// Compares two objects. `old` is empty for a new object. Fields nobody can own are left out, and so is what lies at
 /// or below the paths in `reset` (rule H10).
 pub(super) fn compare<'a>(
@@ -49,7 +37,7 @@ pub(super) fn compare<'a>(
 ) -> Changes<'a> {
     let mut changes = Changes::default();
     zip(old, new, |name, old, new| {
-        if matches!(name, "apiVersion" | "kind") || reset.contains(&[name].as_slice()) {
+        if matches!(name, "apiVersion" | "kind") || reset.contains(&[name].as_slice()) || are_same(old, new) {
             return;
         }
         let field = schema.field(name).unwrap_or(SchemaRef::Deduced);
@@ -77,7 +65,7 @@ fn compare_metadata<'a>(schema: SchemaRef<'_>, old: Option<&'a Value>, new: Opti
     let map = |side: Option<&'a Value>| side.and_then(Value::as_object).unwrap_or(empty);
     let mut inner = Changes::default();
     zip(map(old), map(new), |name, old, new| {
-        if !UNOWNED_METADATA.contains(&name) {
+        if !are_same(old, new) && !UNOWNED.contains(&["metadata", name].as_slice()) {
             let field = schema.field(name).unwrap_or(SchemaRef::Deduced);
             diff_field(schema, name, field, old, new).attach(&mut inner, Element::field(name));
         }
@@ -182,6 +170,10 @@ fn zip<'a>(
     }
 }
 
+fn are_same(old: Option<&Value>, new: Option<&Value>) -> bool {
+    matches!((old, new), (Some(old), Some(new)) if same(old, new))
+}
+
 /// The difference of one field of an object both sides have. A field that Go's encoder always writes counts as there
 /// even where the JSON leaves it out.
 fn diff_field<'a>(
@@ -269,6 +261,10 @@ fn diff_maps<'a>(schema: SchemaRef<'_>, old: Option<&'a Value>, new: Option<&'a 
     let both = old.is_some_and(Value::is_object) && new.is_some_and(Value::is_object);
     let mut inner = Changes::default();
     zip(left, right, |name, old, new| {
+        // Most of an object stays the same; comparing it first spares asking for its types.
+        if are_same(old, new) {
+            return;
+        }
         let field = schema.field(name).unwrap_or(SchemaRef::Deduced);
         let found = if both {
             diff_field(schema, name, field, old, new)

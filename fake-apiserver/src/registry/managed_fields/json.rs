@@ -17,6 +17,16 @@ pub(super) fn decode(fields: Option<&Value>) -> Result<FieldSet<'_>, BadFields> 
     }
 }
 
+/// Reads one key of a `fieldsV1` object with what lies below it.
+pub(super) fn decode_one<'a>(key: &'a str, value: &'a Value) -> Result<FieldSet<'a>, BadFields> {
+    let mut set = FieldSet::new();
+    if let (Some(element), Value::Object(map)) = (Element::parse(key)?, value) {
+        let (children, member) = decode_map(map)?;
+        set.push(element, member, children);
+    }
+    Ok(set)
+}
+
 /// The children, and whether the object stands for a member itself.
 fn decode_map(map: &Map<String, Value>) -> Result<(FieldSet<'_>, bool), BadFields> {
     let mut set = FieldSet::new();
@@ -75,6 +85,26 @@ fn touches_with(fields: &Map<String, Value>, set: &FieldSet<'_>, key: &mut Strin
         };
         (node.member && (child.is_empty() || child.contains_key(SELF))) || touches_with(child, &node.children, key)
     })
+}
+
+/// Whether the fields are just those of `set`.
+pub(super) fn are(fields: &Map<String, Value>, set: &FieldSet<'_>) -> bool {
+    are_with(fields, set, 0, &mut String::new())
+}
+
+/// `extra` is how many keys there are beside those of the nodes.
+fn are_with(fields: &Map<String, Value>, set: &FieldSet<'_>, extra: usize, key: &mut String) -> bool {
+    fields.len() == set.nodes().len() + extra
+        && set.nodes().iter().all(|node| {
+            key.clear();
+            node.element.write(key);
+            let Some(Value::Object(child)) = fields.get(key.as_str()) else {
+                return false;
+            };
+            let is_self = usize::from(child.contains_key(SELF));
+            let member = child.is_empty() || is_self == 1;
+            member == node.member && are_with(child, &node.children, is_self, key)
+        })
 }
 
 /// Takes the paths of `set` out of the fields; says whether there were any.

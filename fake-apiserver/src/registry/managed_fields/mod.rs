@@ -10,17 +10,49 @@ mod compare;
 mod entries;
 mod name;
 mod update;
+mod reconcile;
+mod typed;
+mod merge;
+mod prune;
+mod conflict;
+mod last_applied;
+mod apply;
+mod scale;
 
+#[cfg(test)]
+mod apply_tests;
+#[cfg(test)]
+mod property_tests;
+#[cfg(test)]
+mod scale_tests;
 #[cfg(test)]
 mod update_tests;
 
+pub(crate) use apply::apply;
 pub(crate) use name::{manager_name, validate_field_manager};
+pub(crate) use scale::ScaleFields;
 pub(crate) use update::{restore_times, track_update};
 
 use std::borrow::Cow;
 
 use crate::api::object::Object;
 use crate::registry::schema::SchemaRef;
+
+/// The fields nobody owns (rule H9).
+const UNOWNED: [&[&str]; 12] = [
+    &["apiVersion"],
+    &["kind"],
+    &["metadata"],
+    &["metadata", "clusterName"],
+    &["metadata", "creationTimestamp"],
+    &["metadata", "generation"],
+    &["metadata", "managedFields"],
+    &["metadata", "name"],
+    &["metadata", "namespace"],
+    &["metadata", "resourceVersion"],
+    &["metadata", "selfLink"],
+    &["metadata", "uid"],
+];
 
 /// Who writes, and what of the written object can be owned.
 #[derive(Clone, Copy, Debug)]
@@ -40,18 +72,19 @@ pub(crate) struct Manager<'a> {
 
 /// The type of the written objects, in the request's version and in others.
 #[derive(Clone, Copy)]
-pub(crate) struct Types<'a> {
+pub(crate) struct Types<'a, 's> {
     /// The type in the version of [`Manager::api_version`].
-    pub(crate) schema: SchemaRef<'a>,
+    pub(crate) schema: SchemaRef<'s>,
     /// Converts an object to another apiVersion and names its type there. `None` where the version is not served (any
     /// more), whose entries are dropped. Only asked where an entry is of another version than the request.
-    pub(crate) other: &'a OtherVersion<'a>,
+    pub(crate) other: &'a OtherVersion<'a, 's>,
 }
 
-/// How [`Types::other`] is called: the object, and the apiVersion it is wanted in.
-pub(crate) type OtherVersion<'a> = dyn for<'o> Fn(&'o Object, &str) -> Option<(SchemaRef<'a>, Cow<'o, Object>)> + 'a;
+/// How [`Types::other`] is called: the object, whose own `apiVersion` says what it is in, and the one it is wanted in.
+pub(crate) type OtherVersion<'a, 's> =
+    dyn for<'o> Fn(&'o Object, &str) -> Option<(SchemaRef<'s>, Cow<'o, Object>)> + 'a;
 
-impl std::fmt::Debug for Types<'_> {
+impl std::fmt::Debug for Types<'_, '_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Types")
             .field("schema", &self.schema)
@@ -60,16 +93,6 @@ impl std::fmt::Debug for Types<'_> {
 }
 
 /// For kinds that have one version: no other is known.
-pub(crate) fn single_version<'a, 'o>(_: &'o Object, _: &str) -> Option<(SchemaRef<'a>, Cow<'o, Object>)> {
+pub(crate) fn single_version<'s, 'o>(_: &'o Object, _: &str) -> Option<(SchemaRef<'s>, Cow<'o, Object>)> {
     None
-}
-
-pub(crate) fn apply(
-    _schema: SchemaRef<'_>,
-    _live: Option<&Object>,
-    applied: &Object,
-    _manager: &Manager<'_>,
-    _force: bool,
-) -> Result<Object, crate::api::status::Status> {
-    Ok(applied.clone())
 }

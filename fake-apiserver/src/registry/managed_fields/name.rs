@@ -41,10 +41,7 @@ pub(crate) fn validate_field_manager(field_manager: Option<&str>, is_apply: bool
             errors.invalid(
                 path.clone(),
                 name,
-                format!(
-                    "invalid character {} (at position {i})",
-                    crate::api::field::quote(&c.to_string())
-                ),
+                format!("invalid character U+{:04X} (at position {i})", u32::from(c)),
             );
         }
     }

@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::compare::{Changes, compare, no_fields};
 use super::element::same;
 use super::entries::{self, Identity};
+use super::reconcile::reconcile;
 use super::set::FieldSet;
 use super::{Manager, Types, json};
 use crate::api::object::Object;
@@ -13,12 +14,13 @@ use crate::api::object::Object;
 ///
 /// Both are decoded and defaulted in the version of the request; what the server itself sets afterwards, such as an
 /// allocated address or a raised generation, is owned by nobody.
-pub(crate) fn track_update(types: &Types<'_>, live: Option<&Object>, new: &mut Object, manager: &Manager<'_>) {
+pub(crate) fn track_update(types: &Types<'_, '_>, live: Option<&Object>, new: &mut Object, manager: &Manager<'_>) {
     let mut list = starting_entries(live, new, !manager.subresource.is_empty());
     if list.is_empty() && live.is_some_and(|live| !live.uid().is_empty()) {
         // Nobody has been tracked so far; the next apply begins it.
         return;
     }
+    reconcile(types.schema, manager.api_version, &mut list);
     let old = live.map_or(no_fields(), |live| &live.0);
     let changes = compare(types.schema, old, &new.0, manager.reset);
     let changed = !changes.is_empty();
@@ -82,7 +84,7 @@ pub(super) fn has_other_version(list: &[Value], api_version: &str) -> bool {
 
 /// Takes the changed fields out of every entry; entries that become empty go.
 fn take_from_owners(
-    types: &Types<'_>,
+    types: &Types<'_, '_>,
     live: Option<&Object>,
     new: &Object,
     manager: &Manager<'_>,

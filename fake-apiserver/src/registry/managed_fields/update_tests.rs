@@ -7,7 +7,7 @@ use super::{Manager, Types, restore_times, single_version, track_update};
 use crate::api::object::Object;
 use crate::registry::schema::SchemaRef;
 
-const TYPES: Types<'static> = Types {
+const TYPES: Types<'static, 'static> = Types {
     schema: SchemaRef::Deduced,
     other: &single_version,
 };

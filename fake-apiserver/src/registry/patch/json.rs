@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use super::go_json::{duplicate_fields, parse_json};
+use super::go_json::{duplicate_fields, parse_with_duplicates};
 use super::go_text::json_type;
 use super::{MAX_DEPTH, Patched, cannot_apply, depth};
 use crate::api::field::quote;
@@ -37,13 +37,14 @@ fn decode(body: &[u8]) -> Result<(Vec<Map<String, Value>>, Vec<String>), Status>
     let refused = |error: String| Status::bad_request(format!("error decoding patch: {error}"));
     let misfit =
         |value: &Value, into: &str| refused(format!("json: cannot unmarshal {} into Go {into}", json_type(value)));
-    let items = match parse_json(body).map_err(refused)? {
+    let (items, duplicates) = parse_with_duplicates(body).map_err(refused)?;
+    let items = match items {
         Value::Array(items) => items,
         Value::Null => Vec::new(),
         other => return Err(misfit(&other, "value of type []handlers.jsonPatchOp")),
     };
     let mut operations = Vec::with_capacity(items.len().min(MAX_OPERATIONS));
-    let mut strict_errors = duplicate_fields(body);
+    let mut strict_errors = duplicate_fields(&duplicates);
     for (i, item) in items.into_iter().enumerate() {
         let operation = match item {
             Value::Object(operation) => operation,

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::go_json::{duplicate_fields, parse_json};
+use super::go_json::{duplicate_fields, parse_with_duplicates};
 use super::go_text::json_type;
 use super::{MAX_DEPTH, Patched, depth};
 use crate::api::status::Status;
@@ -10,7 +10,7 @@ use crate::api::status::Status;
 /// Applies a merge patch.
 pub(crate) fn merge_patch(document: Value, body: &[u8]) -> Result<Patched, Status> {
     let refused = |error: String| Status::bad_request(format!("error decoding patch: {error}"));
-    let patch = parse_json(body).map_err(refused)?;
+    let (patch, duplicates) = parse_with_duplicates(body).map_err(refused)?;
     let patch = match patch {
         Value::Object(patch) => patch,
         Value::Null => return Err(Status::bad_request("Invalid JSON Patch")),
@@ -27,7 +27,7 @@ pub(crate) fn merge_patch(document: Value, body: &[u8]) -> Result<Patched, Statu
     }
     Ok(Patched {
         value,
-        strict_errors: duplicate_fields(body),
+        strict_errors: duplicate_fields(&duplicates),
         shown: None,
     })
 }

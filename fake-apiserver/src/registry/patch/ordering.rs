@@ -45,7 +45,7 @@ pub(super) fn is_in(places: &BTreeMap<&ItemKey, usize>, key: &ItemKey) -> bool {
 
 /// Items with their keys, sorted by the place their key has in `order`; those it does not name keep their place at
 /// the end.
-pub(super) fn sorted_by(mut items: Vec<(Value, ItemKey)>, order: &BTreeMap<&ItemKey, usize>) -> Vec<(Value, ItemKey)> {
+fn sorted_by(mut items: Vec<(Value, ItemKey)>, order: &BTreeMap<&ItemKey, usize>) -> Vec<(Value, ItemKey)> {
     items.sort_by_key(|(_, key)| order.get(key).copied().unwrap_or(usize::MAX));
     items
 }

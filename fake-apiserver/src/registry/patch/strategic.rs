@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value};
 
-use super::go_json::{duplicate_fields, parse_json};
+use super::go_json::{duplicate_fields, parse_with_duplicates};
 use super::go_text::{go_text, go_type, json_type};
-use super::ordering::{ItemKey, by_key, is_in, merge_ordered, sorted_by};
+use super::ordering::{ItemKey, by_key, is_in, merge_ordered};
 use super::{MAX_DEPTH, Patched, cannot_apply, depth};
 use crate::api::status::Status;
 use crate::registry::schema::{PatchStrategy, SchemaRef};
@@ -20,7 +20,8 @@ const SET_ORDER: &str = "$setElementOrder";
 
 /// Applies a strategic merge patch to an object of this type.
 pub(crate) fn strategic_patch(document: Value, body: &[u8], schema: SchemaRef<'_>) -> Result<Patched, Status> {
-    let mut patch = match parse_json(body).map_err(Status::bad_request)? {
+    let (patch, duplicates) = parse_with_duplicates(body).map_err(Status::bad_request)?;
+    let mut patch = match patch {
         Value::Object(patch) => patch,
         Value::Null => Map::new(),
         other => {
@@ -40,7 +41,7 @@ pub(crate) fn strategic_patch(document: Value, body: &[u8], schema: SchemaRef<'_
     }
     Ok(Patched {
         value,
-        strict_errors: duplicate_fields(body),
+        strict_errors: duplicate_fields(&duplicates),
         shown: Some(shown),
     })
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::table::{FIELDS, KINDS, SHAPES, STRUCTS};
+use super::table::{FIELDS, KINDS, SHAPES, STRUCTS, UNSERVED};
 use super::{Form, ListKeys, ListType, PatchStrategy, Unset};
 
 /// The type of one value, as one place in the API uses it: a row of the generated table.
@@ -72,10 +72,13 @@ pub(crate) struct Field {
     name: &'static str,
     shape: u16,
     flags: u8,
+    /// Field numbers that lead to it in the protobuf message, a byte each, the outermost highest.
+    protobuf: u32,
 }
 
 // Flags of a shape.
 pub(super) const ATOMIC: u8 = 1;
+pub(super) const WRAPPED: u8 = 2;
 // Flags of a field.
 pub(super) const REQUIRED: u8 = 1;
 pub(super) const POINTER: u8 = 2;
@@ -136,8 +139,18 @@ pub(super) const fn structure(
     }
 }
 
-pub(super) const fn field(name: &'static str, shape: u16, flags: u8) -> Field {
-    Field { name, shape, flags }
+pub(super) const fn field(name: &'static str, shape: u16, flags: u8, protobuf: u32) -> Field {
+    Field {
+        name,
+        shape,
+        flags,
+        protobuf,
+    }
+}
+
+/// Whether the server knows a kind in a version that it does not serve.
+pub(crate) fn is_unserved(group: &str, version: &str, kind: &str) -> bool {
+    UNSERVED.binary_search(&(group, version, kind)).is_ok()
 }
 
 /// The shape of the objects of a built-in kind.
@@ -146,6 +159,12 @@ pub(crate) fn shape_of(group: &str, version: &str, kind: &str) -> Option<&'stati
         .binary_search_by(|row| (row.0, row.1, row.2).cmp(&(group, version, kind)))
         .ok()?;
     SHAPES.get(usize::from(KINDS[at].3))
+}
+
+/// The shape of `metadata`, which is the same in every kind, custom resources included.
+pub(crate) fn object_meta() -> Option<&'static Shape> {
+    static META: std::sync::OnceLock<Option<&'static Shape>> = std::sync::OnceLock::new();
+    *META.get_or_init(|| shape_of("", "v1", "ConfigMap")?.field("metadata"))
 }
 
 impl StructType {
@@ -182,6 +201,18 @@ impl Field {
     /// The type of its value.
     pub(crate) fn shape(&self) -> &'static Shape {
         &SHAPES[usize::from(self.shape)]
+    }
+
+    /// Where the field stands in the protobuf message, seen from the message that `prefix` leads to: its number there,
+    /// and whether it is the field itself rather than an inlined struct, which is a message of its own.
+    pub(crate) fn protobuf(&self, prefix: u32) -> Option<(u8, bool)> {
+        let len = |path: u32| 4 - path.leading_zeros() / 8;
+        let deeper = len(self.protobuf).checked_sub(len(prefix)).filter(|&it| it > 0)?;
+        if self.protobuf.checked_shr(8 * deeper).unwrap_or(0) != prefix {
+            return None;
+        }
+        let [.., number] = (self.protobuf >> (8 * (deeper - 1))).to_be_bytes();
+        Some((number, deeper == 1))
     }
 
     /// Whether the OpenAPI document demands it.
@@ -283,6 +314,11 @@ impl Shape {
         self.flags & ATOMIC != 0
     }
 
+    /// Whether a list is a message of its own in protobuf.
+    pub(crate) fn is_wrapped(&self) -> bool {
+        self.flags & WRAPPED != 0
+    }
+
     /// The shape of a list's items.
     pub(crate) fn items(&'static self) -> Option<&'static Shape> {
         match self.kind {
@@ -314,11 +350,18 @@ impl Shape {
         self.list
     }
 
-    /// The default of the key field `key` of this list's items.
+    /// The default of the key field `key` of this list's items. A field Go always writes defaults to its zero value.
     pub(crate) fn key_default(&'static self, key: &str) -> Option<Value> {
-        let defaults = self.items()?.structure()?.key_defaults;
-        let (_, text) = defaults.iter().find(|(name, _)| *name == key)?;
-        Some(Value::from(*text))
+        let item = self.items()?;
+        let structure = item.structure()?;
+        if let Some((_, text)) = structure.key_defaults.iter().find(|(name, _)| *name == key) {
+            return Some(Value::from(*text));
+        }
+        match (item.unset(key), item.field(key)?.kind) {
+            (Unset::Zero, Kind::String) => Some(Value::from("")),
+            (Unset::Zero, Kind::Int32 | Kind::Int64) => Some(Value::from(0)),
+            _ => None,
+        }
     }
 
     /// How strategic merge patch treats this value.

@@ -1,7 +1,5 @@
 //! HorizontalPodAutoscalers and the scale subresource.
 
-use serde_json::Value;
-
 use super::super::columns::{AGE, Column, NAME, NAME_DOC};
 use super::super::read::{Field, Row};
 use super::Printer;

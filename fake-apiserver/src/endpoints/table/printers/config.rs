@@ -1,4 +1,4 @@
-//! Configuration, accounts, namespaces, quotas and leases.
+//! Configuration, namespaces, quotas and leases.
 
 use super::super::columns::{AGE, Column, NAME};
 use super::Printer;
@@ -47,25 +47,6 @@ pub(super) const SECRET: Printer = Printer {
             row.age(),
         ]
     },
-};
-
-pub(super) const SERVICE_ACCOUNT: Printer = Printer {
-    columns: &[
-        NAME,
-        Column::text(
-            "Secrets",
-            "Secrets is a list of the secrets in the same namespace that pods running using this ServiceAccount are \
-         allowed to use. Pods are only limited to this list if this service account has a \
-         \"kubernetes.io/enforce-mountable-secrets\" annotation set to \"true\". The \
-         \"kubernetes.io/enforce-mountable-secrets\" annotation is deprecated since v1.32. Prefer separate \
-         namespaces to isolate access to mounted secrets. This field should not be used to find auto-generated \
-         service account token secrets for use outside of pods. Instead, tokens can be requested directly using \
-         the TokenRequest API, or service account token secrets can be manually created. More info: \
-         https://kubernetes.io/docs/concepts/configuration/secret",
-        ),
-        AGE,
-    ],
-    cells: |row| vec![row.name(), row.at("secrets").count().into(), row.age()],
 };
 
 pub(super) const NAMESPACE: Printer = Printer {

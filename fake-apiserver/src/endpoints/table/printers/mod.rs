@@ -54,7 +54,7 @@ pub(super) fn of(group: &str, kind: &str) -> Option<Printer> {
         ("autoscaling", "Scale") => autoscaling::SCALE,
         ("", "ConfigMap") => config::CONFIG_MAP,
         ("", "Secret") => config::SECRET,
-        ("", "ServiceAccount") => config::SERVICE_ACCOUNT,
+        ("", "ServiceAccount") => NAME_AND_AGE,
         ("", "Namespace") => config::NAMESPACE,
         ("", "ResourceQuota") => config::RESOURCE_QUOTA,
         ("", "ComponentStatus") => config::COMPONENT_STATUS,

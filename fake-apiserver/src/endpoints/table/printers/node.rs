@@ -35,7 +35,8 @@ pub(super) const NODE: Printer = Printer {
     ],
     cells: node,
 };
-const ADDRESSES: &str = "List of addresses reachable to the node. Queried from cloud provider, if available. More info: \
+const ADDRESSES: &str = "List of addresses reachable to the node. Queried from cloud provider, if available. \
+     More info: \
      https://kubernetes.io/docs/reference/node/node-status/#addresses Note: This field is declared as mergeable, \
      but the merge key is not sufficiently unique, which can cause data corruption when it is merged. Callers \
      should instead use a full-replacement patch. See https://pr.k8s.io/79391 for an example. Consumers should \

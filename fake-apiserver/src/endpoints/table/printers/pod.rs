@@ -88,7 +88,7 @@ fn cells(row: Row<'_>) -> Vec<Value> {
 }
 
 /// The `conditions` of a row: a Pod that has ended is marked so.
-pub(in super::super) fn row_conditions(row: Row<'_>) -> Option<Value> {
+pub(in crate::endpoints::table) fn row_conditions(row: Row<'_>) -> Option<Value> {
     let (reason, message) = match row.at("status.phase").text() {
         "Succeeded" => ("Succeeded", "The pod has completed successfully."),
         "Failed" => ("Failed", "The pod failed."),

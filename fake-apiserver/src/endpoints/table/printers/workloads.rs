@@ -36,12 +36,14 @@ pub(super) const REPLICATION_CONTROLLER: Printer = Printer {
             "Desired",
             "Replicas is the number of desired replicas. This is a pointer to distinguish between explicit zero \
              and unspecified. Defaults to 1. More info: \
-             https://kubernetes.io/docs/concepts/workloads/controllers/replicationcontroller#what-is-a-replicationcontroller",
+             https://kubernetes.io/docs/concepts/workloads/controllers/replicationcontroller\
+             #what-is-a-replicationcontroller",
         ),
         Column::integer(
             "Current",
             "Replicas is the most recently observed number of replicas. More info: \
-             https://kubernetes.io/docs/concepts/workloads/controllers/replicationcontroller#what-is-a-replicationcontroller",
+             https://kubernetes.io/docs/concepts/workloads/controllers/replicationcontroller\
+             #what-is-a-replicationcontroller",
         ),
         Column::integer("Ready", "The number of ready replicas for this replication controller."),
         AGE,

@@ -54,6 +54,9 @@ pub(super) fn validate(schema: &Map<String, Value>, has_status: bool, path: &Fie
         }
     }
     walk(node, path, Place::root(), &mut errors);
+    if errors.is_empty() {
+        rules::validate_meaning(node, path, None, &mut errors);
+    }
     if errors.is_empty()
         && let Some(text) = unsupported
     {

@@ -2,8 +2,10 @@
 
 use serde_json::Value;
 
+use super::super::rules::mentions;
 use super::node::Node;
 use crate::api::field::{FieldErrors, FieldPath};
+use crate::registry::metadata::invalid_printed;
 
 const REASONS: [&str; 4] = [
     "FieldValueDuplicate",
@@ -50,6 +52,64 @@ fn check(rule: Node<'_>, path: &FieldPath, errors: &mut FieldErrors) {
     if has_break(field_path) {
         errors.invalid(path.child("fieldPath"), field_path, "must not contain line breaks");
     }
+}
+
+/// Checks what rules mean, once nothing else is wrong with the schema: what cannot be parsed or evaluated is refused,
+/// as is `oldSelf` where a value cannot be told from its neighbours over time.
+pub(super) fn validate_meaning(node: Node<'_>, path: &FieldPath, lost: Option<&FieldPath>, errors: &mut FieldErrors) {
+    for (index, rule) in node.list("x-kubernetes-validations").iter().enumerate() {
+        let path = path.child("x-kubernetes-validations").index(index).child("rule");
+        let text = rule.get("rule").and_then(Value::as_str).unwrap_or_default();
+        if let Some(lost) = lost.filter(|_| mentions(text, "oldSelf")) {
+            let detail = format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {lost}");
+            errors.invalid(path.clone(), text, detail);
+        }
+        if let Some(problem) = problem(text, node) {
+            invalid_printed(path, &print(rule), &problem, errors);
+        }
+    }
+    let own = Some(path);
+    if let Some(additional) = node.schema("additionalProperties") {
+        validate_meaning(additional, &path.child("additionalProperties"), lost, errors);
+    }
+    let lost_in_map = lost.or(own.filter(|_| node.text("x-kubernetes-map-type") == "atomic"));
+    for (name, property) in node.properties() {
+        validate_meaning(property, &path.child("properties").key(name), lost_in_map, errors);
+    }
+    if let Some(items) = node.schema("items") {
+        let lost = lost.or(own.filter(|_| node.text("x-kubernetes-list-type") != "map"));
+        validate_meaning(items, &path.child("items"), lost, errors);
+    }
+}
+
+#[cfg(feature = "cel")]
+fn problem(rule: &str, node: Node<'_>) -> Option<String> {
+    let node = super::super::schema::Structural::parse(&Value::Object(node.0.clone()));
+    super::super::compile::problem(rule, &node)
+}
+
+#[cfg(not(feature = "cel"))]
+fn problem(_rule: &str, _node: Node<'_>) -> Option<String> {
+    None
+}
+
+/// A rule as Go prints its internal form.
+fn print(rule: &Value) -> String {
+    let json = |key: &str, absent: &str| {
+        let text = rule.get(key).map_or_else(|| absent.to_owned(), Value::to_string);
+        text.replace('<', "\\u003c")
+            .replace('>', "\\u003e")
+            .replace('&', "\\u0026")
+    };
+    format!(
+        "{{\"Rule\":{},\"Message\":{},\"MessageExpression\":{},\"Reason\":{},\"FieldPath\":{},\"OptionalOldSelf\":{}}}",
+        json("rule", "\"\""),
+        json("message", "\"\""),
+        json("messageExpression", "\"\""),
+        json("reason", "null"),
+        json("fieldPath", "\"\""),
+        json("optionalOldSelf", "null"),
+    )
 }
 
 /// The rules of a schema and all below.

@@ -1,6 +1,7 @@
 //! CRDs as the real server takes and refuses them.
 
 use super::super::tests::in_context;
+use super::status::CLEANUP_FINALIZER;
 use super::*;
 
 fn crd(version: Value) -> Object {
@@ -372,8 +373,18 @@ fn o21_warnings() {
     assert_eq!(CrdStrategy.warnings(&formats, Some(&formats)), Vec::<String>::new());
     let rules = json!({"a": {"type": "string", "x-kubernetes-validations": [{"rule": "self != ''"}]}});
     let warnings = CrdStrategy.warnings(&crd(v1(rules)), None);
-    assert_eq!(
-        warnings,
-        ["x-kubernetes-validations are not evaluated by this server: rule \"self != ''\" is not checked"]
-    );
+    let text = "x-kubernetes-validations are not evaluated by this server: rule \"self != ''\" is not checked";
+    let unchecked = !super::super::rules::EVALUATED;
+    assert_eq!(warnings, [text].into_iter().filter(|_| unchecked).collect::<Vec<_>>());
+}
+
+#[test]
+fn o8_old_self_needs_values_that_can_be_told_apart() {
+    let a = json!({"type": "integer", "x-kubernetes-validations": [{"rule": "self == oldSelf"}]});
+    let item = json!({"type": "object", "properties": {"a": a}});
+    let list = json!({"l": {"type": "array", "items": item, "maxItems": 5}});
+    let text = "[spec].properties[l].items.properties[a].x-kubernetes-validations[0].rule: Invalid value: \
+                \"self == oldSelf\": oldSelf cannot be used on the uncorrelatable portion of the schema within \
+                spec.validation.openAPIV3Schema.properties[spec].properties[l]";
+    assert_eq!(errors(crd(v1(list))), [format!("{SCHEMA}{text}")]);
 }

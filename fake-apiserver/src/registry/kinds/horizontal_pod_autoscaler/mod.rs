@@ -42,6 +42,10 @@ impl Strategy for HorizontalPodAutoscaler {
         }
     }
 
+    fn status_write_changes_labels(&self) -> bool {
+        true
+    }
+
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
         validation::validate(object, None, errors);
     }

@@ -44,7 +44,7 @@ fn cpu_percentage() {
 #[test]
 fn status_through_v1() {
     let mut it = object(
-        json!({"apiVersion": V2, "spec": {"metrics": [cpu_metric(json!(50))]}, "status": {
+        json!({"apiVersion": V2, "metadata": {}, "spec": {"metrics": [cpu_metric(json!(50))]}, "status": {
         "conditions": [{"type": "AbleToScale", "status": "True"}],
         "currentMetrics": [{"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": 7}}}]}}),
     );

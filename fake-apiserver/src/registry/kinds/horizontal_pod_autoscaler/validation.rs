@@ -6,6 +6,7 @@ use super::super::access::{at, is_empty, number, objects, text};
 use super::super::names;
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
+use crate::registry::quantity::Quantity;
 
 const METRIC_TYPES: [(&str, &str); 5] = [
     ("ContainerResource", "containerResource"),
@@ -198,8 +199,7 @@ fn validate_target(source: &Map<String, Value>, path: &FieldPath, errors: &mut F
     }
     for field in ["value", "averageValue"] {
         let quantity = text(source, &format!("target.{field}"));
-        // A canonical quantity is zero only as "0".
-        if quantity.starts_with('-') || quantity == "0" {
+        if Quantity::parse(quantity).is_ok_and(|it| it.signum() <= 0) {
             errors.invalid(path.child(field), quantity, "must be positive");
         }
     }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::amount::Amount;
+use super::amount::read;
 use super::mounts::no_backsteps;
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::registry::kinds::check::{required, required_label, wrong};
@@ -186,7 +186,7 @@ pub(super) fn validate_resource_ref(reference: &JsonMap, in_volume: bool, path: 
         errors.not_supported(path.child("resource"), resource, &RESOURCES);
     }
     let divisor = text(reference, "divisor");
-    if divisor.is_empty() || Amount::parse(divisor) == Some(Amount::ZERO) {
+    if divisor.is_empty() || read(divisor).is_some_and(|divisor| divisor.signum() == 0) {
         return;
     }
     let kind = resource.split_once('.').map_or("", |(_, kind)| kind);

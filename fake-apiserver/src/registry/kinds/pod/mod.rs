@@ -1,6 +1,6 @@
 //! Pods: their strategy, and what everything with a pod template shares with them. Knows nothing of workloads.
 
-pub(crate) mod amount;
+mod amount;
 pub(crate) mod defaults;
 mod volume_defaults;
 mod image;
@@ -20,7 +20,7 @@ mod volume_systems;
 mod security;
 mod windows;
 mod scheduling;
-mod addresses;
+mod search_domain;
 mod annotations;
 mod update;
 mod status;

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::amount::Amount;
+use super::amount::read;
 use crate::registry::kinds::view::{JsonMap, items, object, object_made, object_mut, object_or_empty, text};
+use crate::registry::quantity::Quantity;
 
 /// What `resources.requests` or `.limits` of a pod spec's own `resources` may name.
 pub(super) fn is_pod_level(resource: &str) -> bool {
@@ -48,15 +49,15 @@ fn containers_ask(spec: &JsonMap, resource: &str) -> Option<Value> {
 
 /// What the containers together request, or are limited to: the sum of those that run, or more where one init
 /// container asks for more. The amount, and how it is written.
-pub(super) fn requested(spec: &JsonMap, which: &str, resource: &str) -> Option<(Amount, String)> {
-    let asked = |container: &JsonMap| -> Option<(Amount, String)> {
+pub(super) fn requested(spec: &JsonMap, which: &str, resource: &str) -> Option<(Quantity, String)> {
+    let asked = |container: &JsonMap| -> Option<(Quantity, String)> {
         let asked = object(container, "resources").and_then(|own| object(own, which))?;
         let written = asked.get(resource)?.as_str()?;
-        Some((Amount::parse(written)?, written.to_owned()))
+        Some((read(written)?, written.to_owned()))
     };
-    let mut total: Option<(Amount, String)> = None;
-    let mut sidecars: Option<(Amount, String)> = None;
-    let mut peak: Option<(Amount, String)> = None;
+    let mut total: Option<(Quantity, String)> = None;
+    let mut sidecars: Option<(Quantity, String)> = None;
+    let mut peak: Option<(Quantity, String)> = None;
     for (_, container) in items(spec, "containers") {
         if let Some(own) = asked(container) {
             total = Some(sum(total.take(), own));
@@ -79,20 +80,20 @@ pub(super) fn requested(spec: &JsonMap, which: &str, resource: &str) -> Option<(
     }
 }
 
-fn sum(so_far: Option<(Amount, String)>, own: (Amount, String)) -> (Amount, String) {
+fn sum(so_far: Option<(Quantity, String)>, own: (Quantity, String)) -> (Quantity, String) {
     match so_far {
         None => own,
-        Some((amount, written)) => {
-            let amount = amount.plus(own.0);
-            (amount, amount.written_like(&written))
+        Some((amount, _)) => {
+            let amount = amount.add(&own.0);
+            (amount, amount.to_string())
         }
     }
 }
 
 /// `status.qosClass` of a pod (rule C5).
 pub(crate) fn quality_of_service(spec: &JsonMap) -> &'static str {
-    let mut requests: BTreeMap<&str, Amount> = BTreeMap::new();
-    let mut limits: BTreeMap<&str, Amount> = BTreeMap::new();
+    let mut requests: BTreeMap<&str, Quantity> = BTreeMap::new();
+    let mut limits: BTreeMap<&str, Quantity> = BTreeMap::new();
     let mut guaranteed = true;
     let own = object(spec, "resources");
     let containers = ["containers", "initContainers"]
@@ -117,14 +118,17 @@ pub(crate) fn quality_of_service(spec: &JsonMap) -> &'static str {
 }
 
 /// Adds what is asked of CPU and memory; how many of the two were named. Zero does not count.
-fn add_compute<'a>(from: &'a JsonMap, to: &mut BTreeMap<&'a str, Amount>) -> usize {
+fn add_compute<'a>(from: &'a JsonMap, to: &mut BTreeMap<&'a str, Quantity>) -> usize {
     let mut named = 0;
     for (name, value) in from {
-        let amount = value.as_str().and_then(Amount::parse).unwrap_or(Amount::ZERO);
-        if (name == "cpu" || name == "memory") && amount > Amount::ZERO {
+        let Some(amount) = value.as_str().and_then(read).filter(|amount| amount.signum() > 0) else {
+            continue;
+        };
+        if name == "cpu" || name == "memory" {
             named += 1;
-            let sum = to.entry(name).or_insert(Amount::ZERO);
-            *sum = sum.plus(amount);
+            to.entry(name)
+                .and_modify(|sum| *sum = sum.add(&amount))
+                .or_insert(amount);
         }
     }
     named

@@ -1,6 +1,6 @@
 //! Requests and limits: known names, whole numbers where needed, requests within limits.
 
-use super::amount::Amount;
+use super::amount::{is_multiple, is_whole, read};
 use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, FieldPath};
 use crate::registry::kinds::check::{NEGATIVE, optional_label, wrong};
 use crate::registry::kinds::names;
@@ -73,7 +73,7 @@ pub(super) fn validate_resources(
         let overcommits = is_native(name) && !is_huge_pages(name);
         if is_set(limits, name) {
             let limit = text(limits, name);
-            let (asked, most) = (Amount::parse(written), Amount::parse(limit));
+            let (asked, most) = (read(written), read(limit));
             if asked != most && !overcommits {
                 let detail = format!("must be equal to {name} limit of {limit}");
                 errors.invalid(path.child("requests"), written, detail);
@@ -101,13 +101,13 @@ fn validate_entry(name: &str, written: &str, owner: Owner, path: impl Fn() -> Fi
     if name != "cpu" && name != "memory" {
         validate_name(name, owner, &path, errors);
     }
-    let Some(amount) = Amount::parse(written) else {
+    let Some(amount) = read(written) else {
         return;
     };
-    if amount < Amount::ZERO {
+    if amount.signum() < 0 {
         errors.invalid(path(), written, NEGATIVE);
     }
-    if (WHOLE.contains(&name) || is_extended(name)) && !amount.is_whole() {
+    if (WHOLE.contains(&name) || is_extended(name)) && !is_whole(&amount) {
         errors.invalid(path(), written, "must be an integer");
     }
 }
@@ -144,8 +144,8 @@ fn validate_huge_pages(name: &str, written: &str, path: impl Fn() -> FieldPath, 
     let Some(size) = name.strip_prefix("hugepages-") else {
         return;
     };
-    let divisible = match (Amount::parse(size), Amount::parse(written)) {
-        (Some(size), Some(amount)) => size > Amount::ZERO && size.is_whole() && amount.is_multiple_of(size),
+    let divisible = match (read(size), read(written)) {
+        (Some(size), Some(amount)) => is_multiple(&amount, &size),
         _ => false,
     };
     if !divisible {

@@ -2,7 +2,7 @@
 
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
-use crate::registry::kinds::view::{flag, items, object_made, object_or_empty, text};
+use crate::registry::kinds::view::{flag, items, object_made, object_or_empty, same, text};
 use crate::registry::strategy::{Context, FieldLabels, Strategy};
 
 use super::{admission, defaults, prepare, status, update, validation, warnings};
@@ -49,6 +49,8 @@ impl Strategy for PodStrategy {
             "status" => status::validate_status(object, old, errors),
             "ephemeralcontainers" => update::validate_ephemeral_containers(object, old, errors),
             "resize" => update::validate_resize(object, old, errors),
+            // what is bound was checked when it was created, and only its node is new
+            "binding" => {}
             _ => update::validate_update(object, old, errors),
         }
     }
@@ -64,12 +66,23 @@ impl Strategy for PodStrategy {
         }
     }
 
+    fn revalidates_metadata(&self) -> bool {
+        true
+    }
+
     fn returns_deleted_object(&self) -> bool {
         true
     }
 
     fn has_generation(&self) -> bool {
         true
+    }
+
+    fn raises_generation(&self, object: &Object, old: &Object) -> bool {
+        // a pod gets its node by being bound, which leaves the generation alone
+        let (spec, old_spec) = (object_or_empty(object, "spec"), object_or_empty(old, "spec"));
+        let fields = || spec.keys().chain(old_spec.keys()).filter(|field| *field != "nodeName");
+        fields().any(|field| !same(spec, old_spec, field))
     }
 
     fn grace_period(&self, object: &Object, asked: Option<i64>) -> Option<i64> {

@@ -2,20 +2,21 @@
 
 use std::collections::BTreeSet;
 
-use super::addresses::{search_domain, validate_ip};
-use super::amount::Amount;
+use super::amount::read;
 use super::annotations::validate_annotations;
 use super::containers::{Surroundings, validate_host_network, validate_image_spaces};
 use super::env::validate_file_volumes;
 use super::pod_resources::{is_pod_level, requested};
 use super::resources::{Owner, validate_resources};
 use super::scheduling::{validate_affinity, validate_spread, validate_tolerations};
+use super::search_domain::search_domain;
 use super::security::{validate_host_users, validate_pod_security, validate_profile_annotations};
 use super::volumes::{self, validate_volumes};
 use super::windows::{validate_host_processes, validate_system};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::registry::kinds::check::{between, in_range, optional_label, optional_subdomain, required_one_of, wrong};
+use crate::registry::kinds::net::validate_ip;
 use crate::registry::kinds::view::{
     JsonMap, flag, integer, is_set, items, list, object, object_or_empty, text, texts, value_of,
 };
@@ -304,14 +305,14 @@ fn validate_pod_resources(spec: &JsonMap, claims: &[&str], path: &FieldPath, err
             continue;
         };
         let whole = value.as_str().unwrap_or_default();
-        if Amount::parse(whole).is_some_and(|whole| sum > whole) {
+        if read(whole).is_some_and(|whole| sum > whole) {
             let detail = format!("must be greater than or equal to aggregate container requests of {written}");
             errors.invalid(at.child("requests").key(resource), whole, detail);
         }
     }
     for (resource, value) in object_or_empty(own, "limits") {
         let whole = value.as_str().unwrap_or_default();
-        let most = Amount::parse(whole);
+        let most = read(whole);
         if let Some((sum, written)) = requested(spec, "limits", resource).filter(|_| resource.starts_with("hugepages-"))
             && most.is_some_and(|most| sum > most)
         {
@@ -323,7 +324,7 @@ fn validate_pod_resources(spec: &JsonMap, claims: &[&str], path: &FieldPath, err
                 object_or_empty(object_or_empty(container, "resources"), "limits"),
                 resource,
             );
-            if Amount::parse(limit) > most && !limit.is_empty() {
+            if read(limit) > most && !limit.is_empty() {
                 let at = at.child("containers").index(index).key(resource).child("limits");
                 errors.invalid(
                     at,

@@ -1,6 +1,6 @@
 //! Claims that a pod or a StatefulSet makes from a template.
 
-use super::amount::Amount;
+use super::amount::read;
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::registry::kinds::check::{NOT_POSITIVE, optional_label, optional_one_of, optional_subdomain, required};
 use crate::registry::kinds::labels;
@@ -47,9 +47,9 @@ pub(crate) fn validate_claim_spec(spec: &JsonMap, path: &FieldPath, errors: &mut
         "storage",
     );
     let at = || path.child("resources").key("storage");
-    match Amount::parse(storage) {
+    match read(storage) {
         None => errors.required(at(), ""),
-        Some(amount) if amount <= Amount::ZERO => errors.invalid(at(), storage, NOT_POSITIVE),
+        Some(amount) if amount.signum() <= 0 => errors.invalid(at(), storage, NOT_POSITIVE),
         Some(_) => {}
     }
     optional_subdomain(spec, "storageClassName", path, errors);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::amount::Amount;
+use super::amount::read;
 use super::env::{validate_field_ref, validate_resource_ref};
 use super::mounts::{Volumes, no_backsteps, not_reserved};
 use super::projected::validate_projected;
@@ -173,8 +173,8 @@ fn validate_sources(volume: &JsonMap, owner: Owner<'_>, path: &FieldPath, errors
 }
 
 fn validate_empty_dir(settings: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    let limit = Amount::parse(text(settings, "sizeLimit"));
-    if limit.is_some_and(|limit| limit < Amount::ZERO) {
+    let limit = read(text(settings, "sizeLimit"));
+    if limit.is_some_and(|limit| limit.signum() < 0) {
         errors.forbidden(
             path.child("sizeLimit"),
             "SizeLimit field must be a valid resource quantity",

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::amount::Amount;
+use super::amount::{is_whole, read};
 use super::windows::visit_containers;
 use crate::api::field::{FieldPath, quote};
 use crate::api::object::Object;
-use crate::registry::kinds::names;
 use crate::registry::kinds::view::{JsonMap, integer, is_set, items, object, object_or_empty, same, text};
+use crate::registry::kinds::{names, view};
 
 /// Where the names of a kind's objects end up, if they should be labels.
 pub(crate) const NAMES_PODS: &str = "Pod names and hostnames";
@@ -111,7 +111,7 @@ pub(crate) fn of_workload(object: &Object, old: Option<&Object>, path: &str, nam
     }
     let template = path
         .split('.')
-        .try_fold::<&JsonMap, _, _>(object, |map, step| self::object(map, step));
+        .try_fold::<&JsonMap, _, _>(object, |map, step| view::object(map, step));
     if let Some(template) = template {
         of_template(template, &FieldPath::new(path), &mut warnings);
     }
@@ -245,7 +245,7 @@ fn warn_repeated(spec: &JsonMap, list: &str, field: &str, at: &FieldPath, warnin
 fn warn_fractions(resources: &JsonMap, at: &FieldPath, warnings: &mut Vec<String>) {
     for resource in ["memory", "ephemeral-storage"] {
         let written = text(resources, resource);
-        if Amount::parse(written).is_some_and(|amount| !amount.is_whole()) {
+        if read(written).is_some_and(|amount| !is_whole(&amount)) {
             let at = at.key(resource);
             warnings.push(format!(
                 "{at}: fractional byte value \"{written}\" is invalid, must be an integer"

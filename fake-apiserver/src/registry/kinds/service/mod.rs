@@ -46,7 +46,7 @@ impl Strategy for Service {
         } else if service_type(object) != "LoadBalancer"
             && let Some(status) = object_mut(object, "status")
         {
-            status.remove("loadBalancer");
+            status.insert("loadBalancer".into(), serde_json::json!({}));
         }
     }
 
@@ -57,6 +57,10 @@ impl Strategy for Service {
         } else if context.subresource == "status" {
             validation::validate_status(object, errors);
         }
+    }
+
+    fn status_write_changes_labels(&self) -> bool {
+        true
     }
 
     fn validate_name(&self, name: &str, is_prefix: bool) -> Vec<String> {

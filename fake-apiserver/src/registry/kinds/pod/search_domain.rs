@@ -1,19 +1,6 @@
-//! Addresses in a pod: written as Go writes them, without leading zeros.
+//! Domains that a pod searches names in.
 
-use std::net::IpAddr;
-
-use crate::api::field::{FieldErrors, FieldPath};
 use crate::registry::kinds::names;
-
-/// Checks an address.
-pub(super) fn validate_ip(value: &str, path: impl Fn() -> FieldPath, errors: &mut FieldErrors) -> Option<IpAddr> {
-    let address = value.parse::<IpAddr>().ok();
-    if address.is_none() {
-        let detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
-        errors.invalid(path(), value, detail);
-    }
-    address
-}
 
 /// What is wrong with a domain to search in, whose labels may hold underscores.
 pub(super) fn search_domain(domain: &str) -> Vec<String> {

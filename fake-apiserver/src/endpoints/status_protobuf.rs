@@ -1,0 +1,91 @@
+//! A Status in Kubernetes' protobuf envelope, for clients that understand no other form of error (rule M5).
+
+use crate::api::status::Status;
+
+/// The body of a failure: the magic number, then a `runtime.Unknown` that holds the Status.
+pub(crate) fn encode(status: &Status) -> Vec<u8> {
+    let mut type_meta = Vec::new();
+    text(&mut type_meta, 1, "v1");
+    text(&mut type_meta, 2, "Status");
+
+    let mut list_meta = Vec::new();
+    text(&mut list_meta, 1, "");
+    text(&mut list_meta, 2, "");
+    text(&mut list_meta, 3, status.continue_token.as_deref().unwrap_or_default());
+
+    let mut body = Vec::new();
+    bytes(&mut body, 1, &list_meta);
+    text(&mut body, 2, if status.code < 400 { "Success" } else { "Failure" });
+    text(&mut body, 3, &status.message);
+    text(&mut body, 4, status.reason);
+    if let Some(details) = &status.details {
+        let mut message = Vec::new();
+        text(&mut message, 1, &details.name);
+        text(&mut message, 2, &details.group);
+        text(&mut message, 3, &details.kind);
+        for cause in &details.causes {
+            let mut item = Vec::new();
+            text(&mut item, 1, &cause.reason);
+            text(&mut item, 2, &cause.message);
+            text(&mut item, 3, &cause.field);
+            bytes(&mut message, 4, &item);
+        }
+        number(&mut message, 5, details.retry_after_seconds.into());
+        text(&mut message, 6, &details.uid);
+        bytes(&mut body, 5, &message);
+    }
+    number(&mut body, 6, status.code.into());
+
+    let mut out = b"k8s\0".to_vec();
+    bytes(&mut out, 1, &type_meta);
+    bytes(&mut out, 2, &body);
+    text(&mut out, 3, "");
+    text(&mut out, 4, "");
+    out
+}
+
+fn varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push((value & 0x7f) as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+fn number(out: &mut Vec<u8>, field: u64, value: u64) {
+    varint(out, field << 3);
+    varint(out, value);
+}
+
+fn text(out: &mut Vec<u8>, field: u64, value: &str) {
+    bytes(out, field, value.as_bytes());
+}
+
+fn bytes(out: &mut Vec<u8>, field: u64, value: &[u8]) {
+    varint(out, field << 3 | 2);
+    varint(out, value.len() as u64);
+    out.extend_from_slice(value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn m5_a_refusal_as_the_server_wrote_it() {
+        let accepted = [
+            "application/json",
+            "application/yaml",
+            "application/vnd.kubernetes.protobuf",
+        ];
+        let written = encode(&Status::not_acceptable(&accepted));
+        let mut expected =
+            b"k8s\0\n\x0c\n\x02v1\x12\x06Status\x12\x99\x01\n\x06\n\0\x12\0\x1a\0\x12\x07Failure\x1at".to_vec();
+        expected.extend_from_slice(
+            b"only the following media types are accepted: application/json, application/yaml, \
+              application/vnd.kubernetes.protobuf",
+        );
+        expected.extend_from_slice(b"\"\rNotAcceptable0\x96\x03\x1a\0\"\0");
+        assert_eq!(written, expected);
+    }
+}

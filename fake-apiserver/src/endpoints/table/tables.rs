@@ -1,0 +1,181 @@
+//! `Tables`: how the Tables of one request are made.
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::columns::{CREATED_AT, Column, NAME};
+use super::custom::{self, PrinterColumn};
+use super::printers;
+use super::read::Row;
+use crate::api::object::Object;
+use crate::api::status::Status;
+use crate::endpoints::negotiation::MetaVersion;
+use crate::endpoints::partial;
+
+/// Where columns come from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Columns<'a> {
+    /// A built-in kind; the scale of anything is one too.
+    Builtin {
+        /// API group of the kind.
+        group: &'a str,
+        /// The kind of one object.
+        kind: &'a str,
+    },
+    /// The columns of a custom resource's version, from [`PrinterColumn::all`].
+    Custom(&'a [PrinterColumn]),
+}
+
+/// What a row holds of its object: the `includeObject` parameter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum IncludeObject {
+    /// Nothing.
+    None,
+    /// Its metadata.
+    #[default]
+    Metadata,
+    /// All of it.
+    Object,
+}
+
+impl IncludeObject {
+    /// Reads the parameter; absent and empty mean `Metadata`.
+    pub(crate) fn parse(text: Option<&str>) -> Result<Self, Status> {
+        match text.unwrap_or_default() {
+            "None" => Ok(Self::None),
+            "" | "Metadata" => Ok(Self::Metadata),
+            "Object" => Ok(Self::Object),
+            other => {
+                let quoted = crate::api::field::quote(other);
+                let why =
+                    format!("includeObject: Invalid value: {quoted}: must be 'Metadata', 'Object', 'None', or empty");
+                Err(Status::bad_request(format!(
+                    "Unable to convert to Table as requested: {why}"
+                )))
+            }
+        }
+    }
+}
+
+/// How the Tables of one request are made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tables<'a> {
+    /// The columns of the kind.
+    pub(crate) columns: Columns<'a>,
+    /// The version of Table that was asked for.
+    pub(crate) version: MetaVersion,
+    /// What rows hold of their objects.
+    pub(crate) include: IncludeObject,
+    /// The time that ages are counted to.
+    pub(crate) now: Timestamp,
+}
+
+impl Tables<'_> {
+    /// The Table of one object. A Status is no object of the kind and is answered as it is (rule M5).
+    pub(crate) fn of_object(&self, object: &Object) -> Value {
+        if object.kind() == "Status" && object.api_version() == "v1" {
+            return Value::Object(object.0.clone());
+        }
+        self.one_row(object, self.column_definitions())
+    }
+
+    /// The Table of a watch event's object; the first alone defines the columns. The object of a bookmark has a row
+    /// too, whose metadata carries its annotations; the Status of an error is left as it is.
+    pub(crate) fn of_event(&self, object: &Object, is_first: bool) -> Value {
+        if is_first {
+            self.of_object(object)
+        } else if object.kind() == "Status" && object.api_version() == "v1" {
+            Value::Object(object.0.clone())
+        } else {
+            self.one_row(object, Value::Null)
+        }
+    }
+
+    /// The Table of a list; `metadata` is the list's, `items` have kind and apiVersion.
+    pub(crate) fn of_list<'o>(
+        &self,
+        metadata: Option<&Map<String, Value>>,
+        items: impl IntoIterator<Item = &'o Object>,
+    ) -> Value {
+        let mut items: Vec<&Object> = items.into_iter().collect();
+        if matches!(self.columns, Columns::Builtin { kind: "FlowSchema", .. }) {
+            // Shown in the order in which they are tried.
+            let precedence = |it: &&Object| it.get("spec").and_then(|spec| spec.get("matchingPrecedence")?.as_i64());
+            items.sort_by_key(precedence);
+        }
+        let rows = items.into_iter().map(|it| self.row(it)).collect();
+        self.table(partial::list_metadata(metadata), self.column_definitions(), rows)
+    }
+
+    fn one_row(&self, object: &Object, definitions: Value) -> Value {
+        let mut metadata = Map::new();
+        let version = object.meta_str("resourceVersion");
+        if !version.is_empty() {
+            metadata.insert("resourceVersion".into(), version.into());
+        }
+        self.table(Value::Object(metadata), definitions, vec![self.row(object)])
+    }
+
+    fn table(&self, metadata: Value, definitions: Value, rows: Vec<Value>) -> Value {
+        json!({
+            "kind": "Table",
+            "apiVersion": self.version.api_version(),
+            "metadata": metadata,
+            "columnDefinitions": definitions,
+            "rows": rows,
+        })
+    }
+
+    /// The definitions of the columns: name, type, format, description and priority.
+    pub(crate) fn column_definitions(&self) -> Value {
+        Value::Array(match self.columns {
+            Columns::Custom(columns) => custom::definitions(columns),
+            Columns::Builtin { group, kind } => {
+                let columns = printers::of(group, kind).map_or(&[NAME, CREATED_AT][..], |it| it.columns);
+                columns.iter().map(Column::definition).collect()
+            }
+        })
+    }
+
+    /// One cell a column.
+    pub(crate) fn cells(&self, object: &Object) -> Vec<Value> {
+        match self.columns {
+            Columns::Custom(columns) => custom::cells(columns, object, self.now),
+            Columns::Builtin { group, kind } => {
+                let row = Row { object, now: self.now };
+                match printers::of(group, kind) {
+                    Some(printer) => (printer.cells)(row),
+                    None => vec![row.name(), created_at(object)],
+                }
+            }
+        }
+    }
+
+    fn row(&self, object: &Object) -> Value {
+        let mut row = Map::new();
+        row.insert("cells".into(), self.cells(object).into());
+        if matches!(self.columns, Columns::Builtin { group: "", kind: "Pod" }) {
+            let conditions = printers::pod_row_conditions(Row { object, now: self.now });
+            row.extend(conditions.map(|it| ("conditions".to_owned(), it)));
+        }
+        let object = match self.include {
+            IncludeObject::None => Value::Null,
+            IncludeObject::Metadata => partial::object(object, self.version),
+            IncludeObject::Object => Value::Object(object.0.clone()),
+        };
+        row.insert("object".into(), object);
+        Value::Object(row)
+    }
+}
+
+/// The time of creation as it is; an object that has none was created at the beginning of Go's time.
+fn created_at(object: &Object) -> Value {
+    match object.meta_str("creationTimestamp") {
+        "" => "0001-01-01T00:00:00Z".into(),
+        time => time.into(),
+    }
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

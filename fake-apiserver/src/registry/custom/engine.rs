@@ -1,0 +1,377 @@
+//! Evaluation of rules by the crate `kube-cel`. What it lacks is refused by name when the CRD is written, as are the
+//! errors of type that `compile` finds. Nothing limits what an expression may cost.
+
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, OnceLock};
+
+use base64::Engine as _;
+use kube_cel::KubeCelExt as _;
+use kube_cel::cel::common::ast::{EntryExpr, Expr};
+use kube_cel::cel::objects::{Key, Map as CelMap, OptionalValue};
+use kube_cel::cel::parser::{Expression, Parser};
+use kube_cel::cel::{Context, ExecutionError, Value as CelValue};
+use serde_json::{Map, Value};
+
+use super::rules::{Rule, Verdict};
+use super::schema::{JsonType, ListKind, Structural};
+use super::validate::View;
+
+/// The longest message a `messageExpression` may make.
+const MESSAGE_MAX: usize = 5 * 1024;
+
+/// The programs of a rule, parsed when they are first needed.
+#[derive(Default)]
+pub(super) struct Compiled {
+    rule: OnceLock<Result<Expression, String>>,
+    message: OnceLock<Result<Expression, String>>,
+}
+
+impl std::fmt::Debug for Compiled {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Compiled").finish_non_exhaustive()
+    }
+}
+
+thread_local! {
+    /// All functions, registered once a thread.
+    static FUNCTIONS: Context<'static> = functions();
+    /// Names that were found to be functions; there are only so many.
+    static KNOWN: RefCell<BTreeSet<String>> = const { RefCell::new(BTreeSet::new()) };
+}
+
+/// The functions of the library, and what it lacks: `dyn`, and `type` with names of types to compare with.
+fn functions() -> Context<'static> {
+    let mut context = Context::default().with_all();
+    context.add_function("dyn", |value: CelValue| -> Result<CelValue, ExecutionError> {
+        Ok(value)
+    });
+    context.add_function("type", |value: CelValue| -> Result<CelValue, ExecutionError> {
+        Ok(type_value(match value {
+            CelValue::Int(_) => "int",
+            CelValue::UInt(_) => "uint",
+            CelValue::Float(_) => "double",
+            CelValue::String(_) => "string",
+            CelValue::Bytes(_) => "bytes",
+            CelValue::Bool(_) => "bool",
+            CelValue::List(_) => "list",
+            CelValue::Map(_) => "map",
+            CelValue::Null => "null_type",
+            _ => "dyn",
+        }))
+    });
+    context.add_function(OPTIONAL_SELECT, optional_select);
+    for name in TYPE_NAMES {
+        context.add_variable_from_value(name, type_value(name));
+    }
+    context
+}
+
+/// Types that `type(x)` may be compared with.
+const TYPE_NAMES: [&str; 9] = [
+    "int",
+    "uint",
+    "double",
+    "string",
+    "bytes",
+    "bool",
+    "list",
+    "map",
+    "null_type",
+];
+
+/// A type as a value: a text no user writes.
+fn type_value(name: &str) -> CelValue {
+    CelValue::String(Arc::new(format!("\u{0}type {name}")))
+}
+
+/// Parses an expression; the error is the parser's. A parser that panics is one that found an error.
+pub(super) fn parse(expression: &str) -> Result<Expression, String> {
+    let parser = || Parser::new().enable_optional_syntax(true);
+    let parsed = catch_unwind(AssertUnwindSafe(|| {
+        parser().parse(expression).map_err(|error| error.to_string())
+    }));
+    let mut expression = parsed.unwrap_or_else(|_| Err("the expression cannot be parsed".to_owned()))?;
+    rewrite_optional(&mut expression);
+    Ok(expression)
+}
+
+/// Turns `a.?b` and `a[?b]` into calls of a function of ours: the library parses them, but fails where `b` is absent.
+fn rewrite_optional(expression: &mut Expression) {
+    match &mut expression.expr {
+        Expr::Call(call) => {
+            if matches!(call.func_name.as_str(), "_?._" | "_[?_]") {
+                OPTIONAL_SELECT.clone_into(&mut call.func_name);
+            }
+            let target = call.target.as_deref_mut().into_iter();
+            target.chain(&mut call.args).for_each(rewrite_optional);
+        }
+        Expr::Comprehension(it) => {
+            let it = &mut **it;
+            for part in [
+                &mut it.iter_range,
+                &mut it.accu_init,
+                &mut it.loop_cond,
+                &mut it.loop_step,
+                &mut it.result,
+            ] {
+                rewrite_optional(part);
+            }
+        }
+        Expr::List(list) => list.elements.iter_mut().for_each(rewrite_optional),
+        Expr::Select(select) => rewrite_optional(&mut select.operand),
+        Expr::Map(map) => {
+            for entry in &mut map.entries {
+                if let EntryExpr::MapEntry(entry) = &mut entry.expr {
+                    rewrite_optional(&mut entry.key);
+                    rewrite_optional(&mut entry.value);
+                }
+            }
+        }
+        Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) | Expr::Struct(_) => {}
+    }
+}
+
+const OPTIONAL_SELECT: &str = "optionalSelect__";
+
+/// The entry `key` of a map, a list or an optional one of these, as an optional.
+fn optional_select(container: CelValue, key: CelValue) -> Result<CelValue, ExecutionError> {
+    let none = || CelValue::Opaque(Arc::new(OptionalValue::none()));
+    let container = match <&OptionalValue>::try_from(&container) {
+        Ok(optional) => match optional.value() {
+            Some(inner) => inner.clone(),
+            None => return Ok(none()),
+        },
+        Err(_) => container,
+    };
+    let found = match (&container, &key) {
+        (CelValue::Map(map), CelValue::String(key)) => map.map.get(&Key::String(Arc::clone(key))),
+        (CelValue::Map(map), CelValue::Int(key)) => map.map.get(&Key::Int(*key)),
+        (CelValue::List(list), CelValue::Int(index)) => usize::try_from(*index).ok().and_then(|at| list.get(at)),
+        _ => return Err(ExecutionError::NoSuchOverload),
+    };
+    Ok(found.map_or_else(none, |value| {
+        CelValue::Opaque(Arc::new(OptionalValue::of(value.clone())))
+    }))
+}
+
+/// Whether a function of this name is registered: calling it without arguments then fails for another reason.
+pub(super) fn is_function(name: &str) -> bool {
+    const NAMESPACES: [&str; 8] = [
+        "",
+        "format.",
+        "math.",
+        "sets.",
+        "optional.",
+        "base64.",
+        "strings.",
+        "jsonpatch.",
+    ];
+    if KNOWN.with_borrow(|known| known.contains(name)) {
+        return true;
+    }
+    let is_known = FUNCTIONS.with(|functions| {
+        NAMESPACES.iter().any(|namespace| {
+            let call = parse(&format!("{namespace}{name}()"));
+            let result = call.map(|call| execute_raw(&call, functions));
+            !matches!(result, Ok(Some(Err(ExecutionError::UndeclaredReference(_)))))
+        })
+    });
+    if is_known {
+        KNOWN.with_borrow_mut(|known| known.insert(name.to_owned()));
+    }
+    is_known
+}
+
+/// Evaluates a rule on a value.
+pub(super) fn evaluate(rule: &Rule, node: &Structural, value: View<'_>, old: Option<View<'_>>) -> Verdict {
+    let program = match rule.compiled.rule.get_or_init(|| parse(&rule.text)) {
+        Ok(program) => program,
+        Err(error) => return Verdict::Error(error.clone()),
+    };
+    // Sets and map-lists are equal whatever their order, which only a rule about a change can compare.
+    let convert = |view: View<'_>| to_cel(view, Some(node), rule.uses_old);
+    FUNCTIONS.with(|functions| {
+        let mut context = functions.new_inner_scope();
+        context.add_variable_from_value("self", convert(value));
+        match (old.map(convert), rule.has_optional_old) {
+            (Some(old), false) => context.add_variable_from_value("oldSelf", old),
+            (Some(old), true) => add_optional(&mut context, OptionalValue::of(old)),
+            (None, true) => add_optional(&mut context, OptionalValue::none()),
+            (None, false) => {}
+        }
+        match execute(program, &context) {
+            Ok(CelValue::Bool(true)) => Verdict::Holds,
+            Ok(CelValue::Bool(false)) => Verdict::Fails(message(rule, &context)),
+            Ok(_) => Verdict::Error("cel expression must evaluate to a bool".into()),
+            Err(error) => Verdict::Error(error),
+        }
+    })
+}
+
+fn add_optional(context: &mut Context<'_>, value: OptionalValue) {
+    context.add_variable_from_value("oldSelf", CelValue::Opaque(Arc::new(value)));
+}
+
+fn execute(program: &Expression, context: &Context<'_>) -> Result<CelValue, String> {
+    match execute_raw(program, context) {
+        Some(Ok(value)) => Ok(value),
+        Some(Err(ExecutionError::DivisionByZero(_))) => Err("division by zero".into()),
+        Some(Err(ExecutionError::NoSuchKey(key))) => Err(format!("no such key: {key}")),
+        Some(Err(ExecutionError::NoSuchOverload)) => Err("no such overload".into()),
+        Some(Err(error)) => Err(error.to_string()),
+        None => Err("the expression cannot be evaluated".into()),
+    }
+}
+
+/// Evaluates an expression; `None` where the library panics.
+fn execute_raw(program: &Expression, context: &Context<'_>) -> Option<Result<CelValue, ExecutionError>> {
+    catch_unwind(AssertUnwindSafe(|| CelValue::resolve(program, context))).ok()
+}
+
+/// What `messageExpression` makes, if that can be shown.
+fn message(rule: &Rule, context: &Context<'_>) -> Option<String> {
+    if rule.message_expression.is_empty() {
+        return None;
+    }
+    let program = rule.compiled.message.get_or_init(|| parse(&rule.message_expression));
+    let Ok(CelValue::String(text)) = execute(program.as_ref().ok()?, context) else {
+        return None;
+    };
+    let text = text.trim();
+    let is_fit = !text.is_empty() && text.len() <= MESSAGE_MAX && !text.contains(['\n', '\r']);
+    is_fit.then(|| text.to_owned())
+}
+
+/// A value as rules see it: fields by their escaped names, undeclared fields and nulls hidden, formats converted.
+fn to_cel(value: View<'_>, node: Option<&Structural>, sorts: bool) -> CelValue {
+    match value {
+        View::Null => CelValue::Null,
+        View::Bool(value) => CelValue::Bool(value),
+        View::Number(number) => {
+            let is_real = node.is_some_and(|node| node.kind == Some(JsonType::Number));
+            match number.as_i64().filter(|_| !is_real) {
+                Some(number) => CelValue::Int(number),
+                None => CelValue::Float(number.as_f64().unwrap_or(f64::NAN)),
+            }
+        }
+        View::String(text) => text_to_cel(text, node),
+        View::Array(list) => {
+            let items = node.and_then(|node| node.items.as_deref());
+            let mut order: Vec<&Value> = list.iter().collect();
+            if sorts && node.is_some_and(|node| node.list != ListKind::Atomic) {
+                order.sort_by_cached_key(|item| item.to_string());
+            }
+            let items = order.into_iter().map(|item| to_cel(item.into(), items, sorts));
+            CelValue::List(Arc::new(items.collect()))
+        }
+        View::Object(map) => map_to_cel(map, node, sorts),
+    }
+}
+
+fn map_to_cel(map: &Map<String, Value>, node: Option<&Structural>, sorts: bool) -> CelValue {
+    let mut fields = HashMap::with_capacity(map.len());
+    let mut insert = |name: String, value: CelValue| {
+        fields.insert(Key::String(Arc::new(name)), value);
+    };
+    for (name, value) in map.iter().filter(|(_, value)| !value.is_null()) {
+        let Some(node) = node else {
+            insert(name.clone(), to_cel(value.into(), None, sorts));
+            continue;
+        };
+        match (node.properties.get(name), node.child(name)) {
+            (Some(child), _) => insert(escape(name), to_cel(value.into(), Some(child), sorts)),
+            (None, Some(child)) => insert(name.clone(), to_cel(value.into(), Some(child), sorts)),
+            (None, None) if node.is_resource && name == "metadata" => {
+                let names = value.as_object().into_iter().flatten();
+                let names = names.filter(|(name, _)| matches!(name.as_str(), "name" | "generateName"));
+                let names: Map<String, Value> = names.map(|(name, it)| (name.clone(), it.clone())).collect();
+                insert(name.clone(), to_cel(View::Object(&names), None, sorts));
+            }
+            (None, None) if node.is_resource && matches!(name.as_str(), "apiVersion" | "kind") => {
+                insert(name.clone(), to_cel(value.into(), None, sorts));
+            }
+            (None, None) => {}
+        }
+    }
+    CelValue::Map(CelMap { map: Arc::new(fields) })
+}
+
+fn text_to_cel(text: &str, node: Option<&Structural>) -> CelValue {
+    let plain = || CelValue::String(Arc::new(text.to_owned()));
+    let format = node.and_then(|node| node.checks.format.as_ref());
+    match format.map_or("", |format| format.name()) {
+        "date-time" | "datetime" => TIMESTAMP.of(text).unwrap_or_else(plain),
+        "date" => TIMESTAMP.of(&format!("{text}T00:00:00Z")).unwrap_or_else(plain),
+        "duration" => DURATION.of(text).unwrap_or_else(plain),
+        "byte" => {
+            let bytes = base64::engine::general_purpose::STANDARD.decode(text);
+            bytes.map_or_else(|_| plain(), |bytes| CelValue::Bytes(Arc::new(bytes)))
+        }
+        _ => plain(),
+    }
+}
+
+/// A conversion of the language, parsed once.
+struct Conversion {
+    expression: &'static str,
+    parsed: OnceLock<Option<Expression>>,
+}
+
+static TIMESTAMP: Conversion = Conversion::new("timestamp(self)");
+static DURATION: Conversion = Conversion::new("duration(self)");
+
+impl Conversion {
+    const fn new(expression: &'static str) -> Self {
+        Self {
+            expression,
+            parsed: OnceLock::new(),
+        }
+    }
+
+    /// Times are made by the language itself, whose types for them are another crate's.
+    fn of(&self, text: &str) -> Option<CelValue> {
+        let program = self.parsed.get_or_init(|| parse(self.expression).ok()).as_ref()?;
+        FUNCTIONS.with(|functions| {
+            let mut context = functions.new_inner_scope();
+            context.add_variable_from_value("self", CelValue::String(Arc::new(text.to_owned())));
+            execute(program, &context).ok()
+        })
+    }
+}
+
+/// The name of a field in expressions.
+pub(super) fn escape(name: &str) -> String {
+    const RESERVED: [&str; 21] = [
+        "true",
+        "false",
+        "null",
+        "in",
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "for",
+        "function",
+        "if",
+        "import",
+        "let",
+        "loop",
+        "package",
+        "namespace",
+        "return",
+        "var",
+        "void",
+        "while",
+    ];
+    if RESERVED.contains(&name) {
+        return format!("__{name}__");
+    }
+    name.replace("__", "\0")
+        .replace('.', "__dot__")
+        .replace('-', "__dash__")
+        .replace('/', "__slash__")
+        .replace('\0', "__underscores__")
+}

@@ -1,0 +1,383 @@
+//! Server-side apply (rules H1 to H17).
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value};
+
+use super::compare::{compare, no_fields};
+use super::conflict::{Conflict, conflict_status};
+use super::entries::{self, Identity};
+use super::merge::merge_maps;
+use super::prune::{prune_dropped, put_back_dangling, put_back_owned, without_last};
+use super::reconcile::reconcile;
+use super::set::FieldSet;
+use super::typed::{field_set, validate};
+use super::update::{has_other_version, next_version, set_entries, subtract_changes};
+use super::{Manager, Types, UNOWNED, json, last_applied, track_update};
+use crate::api::object::Object;
+use crate::api::status::Status;
+use crate::registry::schema::SchemaRef;
+
+/// Applies `applied` to `live` (`None`: the object is created) as `manager`. `kind` is the kind of the resource.
+///
+/// The result has its managedFields set and is yet to be decoded, defaulted and validated; it still has the status,
+/// name and whatever else the body brought along.
+pub(crate) fn apply(
+    types: &Types<'_, '_>,
+    live: Option<&Object>,
+    applied: &Object,
+    manager: &Manager<'_>,
+    kind: &str,
+    force: bool,
+) -> Result<Object, Status> {
+    check_body(types.schema, applied, manager, kind)?;
+    let mut object = match merge_and_check(types, live, applied, manager, force) {
+        Ok(object) => object,
+        Err(Failure::Conflicts(conflicts)) => {
+            check_conflicts(types.schema, live, manager, conflicts)?;
+            merge_and_check(types, live, applied, manager, true).map_err(Failure::status)?
+        }
+        Err(failure) => return Err(failure.status()),
+    };
+    if manager.name == last_applied::KUBECTL {
+        last_applied::sync(&mut object, applied);
+    }
+    Ok(object)
+}
+
+/// The checks of the body by itself (rules H2, H12).
+fn check_body(schema: SchemaRef<'_>, applied: &Object, manager: &Manager<'_>, kind: &str) -> Result<(), Status> {
+    let named = GroupVersionKind::of(applied);
+    if applied.api_version() != manager.api_version || applied.kind() != kind {
+        return Err(Status::bad_request(format!("invalid object type: {named}")));
+    }
+    if applied
+        .metadata()
+        .and_then(|it| it.get("managedFields"))
+        .is_some_and(Value::is_array)
+    {
+        return Err(Status::bad_request("metadata.managedFields must be nil"));
+    }
+    validate(schema, &applied.0).map_err(|text| {
+        let (namespace, name) = (applied.namespace(), applied.name());
+        Status::new(
+            500,
+            "",
+            format!("failed to create typed patch object ({namespace}/{name}; {named}): {text}"),
+        )
+    })
+}
+
+/// Prints as Go's type of that name.
+struct GroupVersionKind<'a> {
+    api_version: &'a str,
+    kind: &'a str,
+}
+
+impl<'a> GroupVersionKind<'a> {
+    fn of(object: &'a Object) -> Self {
+        Self {
+            api_version: object.api_version(),
+            kind: object.kind(),
+        }
+    }
+}
+
+impl std::fmt::Display for GroupVersionKind<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.api_version.matches('/').count() {
+            0 => write!(f, "/{}, Kind={}", self.api_version, self.kind),
+            1 => write!(f, "{}, Kind={}", self.api_version, self.kind),
+            _ => f.write_str("/, Kind="),
+        }
+    }
+}
+
+/// The entries of the live object, and its fields without them.
+fn taken_apart(types: &Types<'_, '_>, live: &Object, manager: &Manager<'_>) -> (Vec<Value>, Map<String, Value>) {
+    let entries = live.metadata().and_then(|it| it.get("managedFields"));
+    let mut list = entries.and_then(Value::as_array).cloned().unwrap_or_default();
+    let without_entries = |metadata: &Map<String, Value>| {
+        let rest = metadata.iter().filter(|(name, _)| *name != "managedFields");
+        Value::Object(rest.map(|(name, value)| (name.clone(), value.clone())).collect())
+    };
+    let field = |(name, value): (&String, &Value)| match value {
+        Value::Object(metadata) if name == "metadata" => (name.clone(), without_entries(metadata)),
+        value => (name.clone(), value.clone()),
+    };
+    let object: Map<String, Value> = live.iter().map(field).collect();
+    reconcile(types.schema, manager.api_version, &mut list);
+    if list.is_empty() {
+        list = entries_of_the_untracked(types, object.clone(), manager);
+    }
+    (list, object)
+}
+
+/// The entry that holds all fields of an object that was not tracked so far.
+fn entries_of_the_untracked(types: &Types<'_, '_>, live: Map<String, Value>, manager: &Manager<'_>) -> Vec<Value> {
+    let mut all = Object(live);
+    let before = Manager {
+        name: "before-first-apply",
+        ..*manager
+    };
+    track_update(types, None, &mut all, &before);
+    match all.metadata_mut().remove("managedFields") {
+        Some(Value::Array(list)) => list,
+        _ => Vec::new(),
+    }
+}
+
+/// Lets kubectl take over what it applied client-side; other conflicts stand.
+fn check_conflicts(
+    schema: SchemaRef<'_>,
+    live: Option<&Object>,
+    manager: &Manager<'_>,
+    conflicts: Vec<Conflict>,
+) -> Result<(), Status> {
+    let live = live.filter(|_| manager.name == last_applied::KUBECTL);
+    match live.and_then(|live| last_applied::allowed_conflicts(schema, live, manager.api_version)) {
+        None => Err(conflict_status(conflicts)),
+        Some(allowed) if conflicts.iter().all(|it| it.is_within(&allowed)) => Ok(()),
+        Some(allowed) => {
+            let left = conflicts.into_iter().filter_map(|it| it.without(&allowed));
+            Err(conflict_status(left.collect()))
+        }
+    }
+}
+
+/// Why an apply did not succeed.
+enum Failure {
+    Conflicts(Vec<Conflict>),
+    Other(Status),
+}
+
+impl Failure {
+    fn status(self) -> Status {
+        match self {
+            Failure::Conflicts(conflicts) => conflict_status(conflicts),
+            Failure::Other(status) => status,
+        }
+    }
+}
+
+fn merge_and_check(
+    types: &Types<'_, '_>,
+    live: Option<&Object>,
+    applied: &Object,
+    manager: &Manager<'_>,
+    force: bool,
+) -> Result<Object, Failure> {
+    let id = Identity {
+        manager: manager.name,
+        applied: true,
+        api_version: manager.api_version,
+        subresource: manager.subresource,
+    };
+    let (mut others, mut object) = live.map(|live| taken_apart(types, live, manager)).unwrap_or_default();
+    let place = others.iter().position(|entry| Identity::of(entry).is(&id));
+    let mine = place.map(|place| others.remove(place));
+    let owned = without_unowned(without_reset(field_set(types.schema, &applied.0), manager.reset));
+    let last = mine.as_ref().and_then(entries::fields);
+    let same_fields = last.is_some_and(|last| json::are(last, &owned));
+
+    let mut changed = merge_maps(types.schema, &mut object, &applied.0);
+    if let Some(mine) = &mine
+        && !same_fields
+    {
+        // What identifies the object is applied every time, though never owned.
+        let applied = UNOWNED
+            .iter()
+            .fold(owned.clone(), |set, path| set.union(FieldSet::of_path(path)));
+        changed |= prune(types, &mut object, mine, &others, &applied, manager).map_err(Failure::Other)?;
+    }
+    let mut object = Object(object);
+    if changed || has_other_version(&others, manager.api_version) {
+        let conflicts = take_changed(types, live, &object, manager, &mut others);
+        if !force && !conflicts.is_empty() {
+            return Err(Failure::Conflicts(conflicts));
+        }
+    }
+    if !owned.is_empty() {
+        let mine = mine.map(|entry| (entry, same_fields));
+        others.push(own_entry(&id, mine, owned, manager, changed));
+    }
+    entries::sort(&mut others);
+    set_entries(&mut object, others);
+    Ok(object)
+}
+
+/// The fields this kind of write can own.
+fn without_reset<'a>(mut set: FieldSet<'a>, reset: &[&[&str]]) -> FieldSet<'a> {
+    for path in reset {
+        set = set.recursive_difference(&FieldSet::of_path(path));
+    }
+    set
+}
+
+/// The fields without those nobody owns (rule H9).
+fn without_unowned(mut set: FieldSet<'_>) -> FieldSet<'_> {
+    for path in UNOWNED {
+        set = set.difference(&FieldSet::of_path(path));
+    }
+    set
+}
+
+/// The manager's entry. Its time is that of the last apply that changed the object. With the entry it had comes
+/// whether that has the same fields.
+fn own_entry(
+    id: &Identity<'_>,
+    mine: Option<(Value, bool)>,
+    set: FieldSet<'_>,
+    manager: &Manager<'_>,
+    changed: bool,
+) -> Value {
+    let Some((mut mine, same_fields)) = mine else {
+        return id.entry(json::encode(set), changed.then_some(manager.time));
+    };
+    if let Some(entry) = mine.as_object_mut() {
+        if changed {
+            entry.insert("time".to_owned(), manager.time.into());
+        }
+        if !same_fields {
+            entry.insert("fieldsV1".to_owned(), Value::Object(json::encode(set)));
+        }
+        entry.insert("apiVersion".to_owned(), id.api_version.into());
+    }
+    mine
+}
+
+/// Takes the changed fields from their owners, and says which were touched rather than removed.
+fn take_changed(
+    types: &Types<'_, '_>,
+    live: Option<&Object>,
+    object: &Object,
+    manager: &Manager<'_>,
+    others: &mut Vec<Value>,
+) -> Vec<Conflict> {
+    let mut conflicts = Vec::new();
+    let changes = compare(
+        types.schema,
+        live.map_or(no_fields(), |live| &live.0),
+        &object.0,
+        manager.reset,
+    );
+    let mut take = |others: &mut Vec<Value>, version: &str, changes: &super::compare::Changes<'_>| {
+        let of_version = others.iter().filter(|it| entries::text(it, "apiVersion") == version);
+        conflicts.extend(of_version.filter_map(|entry| Conflict::find(entry, &changes.touched)));
+        subtract_changes(others, version, changes);
+    };
+    take(others, manager.api_version, &changes);
+    let mut seen: Vec<String> = Vec::new();
+    while let Some(version) = next_version(others, manager.api_version, &seen) {
+        let empty = Object::default();
+        let old = (types.other)(live.unwrap_or(&empty), &version);
+        match old.zip((types.other)(object, &version)) {
+            Some(((schema, old), (_, new))) => {
+                let changes = compare(schema, &old.0, &new.0, manager.reset);
+                take(others, &version, &changes);
+                seen.push(version);
+            }
+            None => others.retain(|entry| entries::text(entry, "apiVersion") != version),
+        }
+    }
+    others.retain(|entry| !entries::is_empty(entry));
+    conflicts
+}
+
+/// Takes out of the merged object what the manager applied before, applies no more, and nobody else owns. Says whether
+/// anything went.
+fn prune(
+    types: &Types<'_, '_>,
+    merged: &mut Map<String, Value>,
+    mine: &Value,
+    others: &[Value],
+    set: &FieldSet<'_>,
+    manager: &Manager<'_>,
+) -> Result<bool, Status> {
+    let undecodable = |_| Status::new(500, "", "failed to decode managed fields: error decoding set");
+    let last = json::decode(mine.get("fieldsV1")).map_err(undecodable)?;
+    let version = entries::text(mine, "apiVersion");
+    if version == manager.api_version && !has_other_version(others, version) {
+        let others: Vec<_> = others.iter().filter_map(entries::fields).collect();
+        return Ok(prune_dropped(types.schema, merged, &last, set, &others));
+    }
+    let pruned = prune_across_versions(types, merged, version, &last, others, set, manager)?;
+    let changed = pruned.is_some();
+    if let Some(pruned) = pruned {
+        *merged = pruned;
+    }
+    Ok(changed)
+}
+
+/// The same where entries are of several versions: what one owns is looked for in its own. `None` where nothing goes.
+fn prune_across_versions(
+    types: &Types<'_, '_>,
+    merged: &Map<String, Value>,
+    version: &str,
+    last: &FieldSet<'_>,
+    others: &[Value],
+    set: &FieldSet<'_>,
+    manager: &Manager<'_>,
+) -> Result<Option<Map<String, Value>>, Status> {
+    let undecodable = |_| Status::new(500, "", "failed to decode managed fields: error decoding set");
+    if last.is_empty() {
+        return Ok(None);
+    }
+    let merged = Object(merged.clone());
+    // In a version that is gone nothing can be found to remove.
+    let Some((schema, merged)) = in_version(types, &merged, version, manager) else {
+        return Ok(None);
+    };
+    let mut pruned = Object(without_last(schema, &merged.0, last));
+    // The owners in the version of the last apply come first: what they own may be needed to convert at all.
+    let mut versions = vec![version.to_owned()];
+    while let Some(next) = next_version(others, "", &versions) {
+        versions.push(next);
+    }
+    if !versions.iter().any(|it| it == manager.api_version) {
+        versions.push(manager.api_version.to_owned());
+    }
+    for owners in &versions {
+        let mut owned = FieldSet::new();
+        for entry in others.iter().filter(|it| entries::text(it, "apiVersion") == owners) {
+            owned = owned.union(json::decode(entry.get("fieldsV1")).map_err(undecodable)?);
+        }
+        if owners == manager.api_version {
+            owned = owned.union(set.clone());
+        }
+        let whole = in_version(types, &merged, owners, manager);
+        let part = in_version(types, &pruned, owners, manager);
+        if let (Some((schema, whole)), Some((_, part))) = (whole, part) {
+            let back = put_back_owned(schema, &whole.0, &part.0, owned);
+            pruned = Object(back);
+        }
+    }
+    let Some((_, pruned)) = in_version(types, &pruned, version, manager) else {
+        return Ok(None);
+    };
+    let Some(left) = put_back_dangling(schema, &merged.0, &pruned.0, last) else {
+        return Ok(None);
+    };
+    let left = Object(left);
+    let back = in_version(types, &left, manager.api_version, manager);
+    Ok(back.map(|(_, object)| object.into_owned().0))
+}
+
+/// An object and its type in a version; the same object where it is in that version already.
+fn in_version<'t, 'o>(
+    types: &Types<'_, 't>,
+    object: &'o Object,
+    version: &str,
+    manager: &Manager<'_>,
+) -> Option<(SchemaRef<'t>, Cow<'o, Object>)> {
+    if version == manager.api_version && object.api_version() == version {
+        return Some((types.schema, Cow::Borrowed(object)));
+    }
+    let (schema, converted) = (types.other)(object, version)?;
+    let schema = if version == manager.api_version {
+        types.schema
+    } else {
+        schema
+    };
+    Some((schema, converted))
+}

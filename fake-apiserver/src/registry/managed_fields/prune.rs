@@ -1,0 +1,195 @@
+//! Removing what a manager applied before and applies no more (rule H5).
+
+use serde_json::{Map, Value};
+
+use super::element::Element;
+use super::items::item_element;
+use super::json::decode_one;
+use super::set::{FieldSet, Node};
+use super::typed::field_set;
+use crate::registry::schema::{ListType, SchemaRef};
+
+/// Takes out of an object what is in `last`, is not in `set`, and is in none of `others`, which are `fieldsV1` objects
+/// of the same version. Says whether anything went. Only the parts where something was dropped are looked at.
+pub(super) fn prune_dropped(
+    schema: SchemaRef<'_>,
+    map: &mut Map<String, Value>,
+    last: &FieldSet<'_>,
+    set: &FieldSet<'_>,
+    others: &[&Map<String, Value>],
+) -> bool {
+    let mut changed = false;
+    for node in last.nodes() {
+        let Element::Field(name) = &node.element else {
+            continue;
+        };
+        let still = set.child(&node.element);
+        let all_kept = still.is_some_and(|it| (it.member || !node.member) && node.children.is_subset(&it.children));
+        if all_kept {
+            continue;
+        }
+        let key = format!("f:{name}");
+        let below = others.iter().filter_map(|fields| fields.get(&key)?.as_object());
+        let field = schema.field(name).unwrap_or(SchemaRef::Deduced);
+        match (map.get_mut(name.as_ref()), still) {
+            // Something below is still applied, so this field stays, and its parts are on their own.
+            (Some(Value::Object(value)), Some(still)) if !still.children.is_empty() && !field.is_atomic_map() => {
+                let below: Vec<_> = below.collect();
+                changed |= prune_dropped(field, value, &node.children, &still.children, &below);
+            }
+            (Some(value), still) => {
+                let mut owned = still.map_or_else(FieldSet::new, |still| one(still.clone()));
+                for fields in others {
+                    if let Some(value) = fields.get(&key)
+                        && let Ok(set) = decode_one(&key, value)
+                    {
+                        owned = owned.union(set);
+                    }
+                }
+                let part = Map::from_iter([(name.clone().into_owned(), value.clone())]);
+                let last = one(node.clone());
+                let pruned = without_last(schema, &part, &last);
+                let pruned = put_back_owned(schema, &part, &pruned, owned);
+                if let Some(mut left) = put_back_dangling(schema, &part, &pruned, &last) {
+                    changed = true;
+                    match left.remove(name.as_ref()) {
+                        Some(left) => *value = left,
+                        None => {
+                            map.remove(name.as_ref());
+                        }
+                    }
+                }
+            }
+            (None, _) => {}
+        }
+    }
+    changed
+}
+
+/// The set of one node.
+fn one(node: Node<'_>) -> FieldSet<'_> {
+    let mut set = FieldSet::new();
+    set.push(node.element, node.member, node.children);
+    set
+}
+
+/// Takes the members of `set`, with all below them, out of an object.
+pub(super) fn remove_fields(schema: SchemaRef<'_>, map: &mut Map<String, Value>, set: &FieldSet<'_>) {
+    for node in set.nodes() {
+        let Element::Field(name) = &node.element else {
+            continue;
+        };
+        if node.member {
+            map.remove(name.as_ref());
+        } else if let Some(value) = map.get_mut(name.as_ref()) {
+            remove(schema.field(name).unwrap_or(SchemaRef::Deduced), value, &node.children);
+        }
+    }
+}
+
+/// What becomes empty becomes null.
+fn remove(schema: SchemaRef<'_>, value: &mut Value, set: &FieldSet<'_>) {
+    let is_empty = match value {
+        Value::Object(map) => {
+            if !schema.is_atomic_map() {
+                remove_fields(schema, map, set);
+            }
+            map.is_empty() || schema.is_atomic_map()
+        }
+        Value::Array(items) => {
+            let atomic = schema.list_type() == ListType::Atomic;
+            if !atomic {
+                remove_items(schema, items, set);
+            }
+            items.is_empty() || atomic
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    };
+    if is_empty {
+        *value = Value::Null;
+    }
+}
+
+fn remove_items(schema: SchemaRef<'_>, items: &mut Vec<Value>, set: &FieldSet<'_>) {
+    let item_schema = schema.items();
+    items.retain_mut(|item| {
+        let found = item_element(schema, item).ok();
+        match found.and_then(|element| set.child(&element)) {
+            Some(node) if node.member => false,
+            Some(node) => {
+                remove(item_schema, item, &node.children);
+                true
+            }
+            None => true,
+        }
+    });
+}
+
+/// The set with every declared field on the way to a member made one too: who owns `spec.a` stands for `spec`.
+pub(super) fn with_named_fields<'a>(schema: SchemaRef<'_>, set: FieldSet<'a>) -> FieldSet<'a> {
+    let mut out = FieldSet::new();
+    for node in set.into_nodes() {
+        let mut member = node.member;
+        let below = match &node.element {
+            Element::Field(name) => {
+                member |= !node.children.is_empty() && schema.declares(name);
+                schema.field(name).unwrap_or(SchemaRef::Deduced)
+            }
+            Element::Key(_) => schema.items(),
+            Element::Value(_) | Element::Index(_) => SchemaRef::Deduced,
+        };
+        let children = with_named_fields(below, node.children);
+        out.push(node.element, member, children);
+    }
+    out
+}
+
+/// The named fields of an object.
+fn named<'a>(schema: SchemaRef<'_>, object: &'a Map<String, Value>) -> FieldSet<'a> {
+    with_named_fields(schema, field_set(schema, object))
+}
+
+/// What is left of `merged` without the fields in `last`, before anyone else's are put back.
+pub(super) fn without_last(
+    schema: SchemaRef<'_>,
+    merged: &Map<String, Value>,
+    last: &FieldSet<'_>,
+) -> Map<String, Value> {
+    let mut pruned = merged.clone();
+    remove_fields(schema, &mut pruned, &with_named_fields(schema, last.clone()));
+    pruned
+}
+
+/// Puts the fields of `merged` that are in `owned` back into `pruned`.
+pub(super) fn put_back_owned(
+    schema: SchemaRef<'_>,
+    merged: &Map<String, Value>,
+    pruned: &Map<String, Value>,
+    owned: FieldSet<'_>,
+) -> Map<String, Value> {
+    let gone = named(schema, merged)
+        .difference(&named(schema, pruned))
+        .difference(&with_named_fields(schema, owned));
+    let mut out = merged.clone();
+    remove_fields(schema, &mut out, &gone);
+    out
+}
+
+/// Puts everything back that `last` did not name: what nobody owns was not for its manager to remove. `None` where
+/// that is all.
+pub(super) fn put_back_dangling(
+    schema: SchemaRef<'_>,
+    merged: &Map<String, Value>,
+    pruned: &Map<String, Value>,
+    last: &FieldSet<'_>,
+) -> Option<Map<String, Value>> {
+    let gone = named(schema, merged)
+        .difference(&named(schema, pruned))
+        .intersection(&with_named_fields(schema, last.clone()));
+    if gone.is_empty() {
+        return None;
+    }
+    let mut out = merged.clone();
+    remove_fields(schema, &mut out, &gone);
+    Some(out)
+}

@@ -1,0 +1,114 @@
+//! Ownership of `spec.replicas` across the scale subresource (rule H15): a Scale shows the entries of its parent that
+//! own the replicas, and a write to it gives the parent's field away.
+
+use serde_json::Value;
+
+use super::element::Element;
+use super::entries::{self, Identity};
+use super::json;
+use super::set::FieldSet;
+
+/// The version entries of a Scale are in.
+const SCALE: &str = "autoscaling/v1";
+
+/// Where the replicas are in a Scale.
+const IN_SCALE: [&str; 2] = ["spec", "replicas"];
+
+/// How a Scale and its parent are related.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ScaleFields<'a> {
+    /// The parent's apiVersion in the request.
+    pub(crate) api_version: &'a str,
+    /// The path of the replicas in each served version of the parent; empty where that version has no scale. Entries
+    /// of versions not named here are dropped.
+    pub(crate) paths: &'a [(&'a str, &'a [&'a str])],
+}
+
+impl<'a> ScaleFields<'a> {
+    fn path(&self, api_version: &str) -> Option<&'a [&'a str]> {
+        let found = self.paths.iter().find(|(version, _)| *version == api_version);
+        found.map(|(_, path)| *path)
+    }
+
+    /// Whether an entry of the parent owns the replicas.
+    fn owns(&self, entry: &Value) -> bool {
+        let path = self.path(entries::text(entry, "apiVersion")).unwrap_or_default();
+        has(entry, path)
+    }
+
+    /// The entries to put into the Scale made of a parent with these entries.
+    pub(crate) fn to_scale(self, parent: &[Value]) -> Vec<Value> {
+        let mut list: Vec<Value> = parent
+            .iter()
+            .filter(|entry| self.owns(entry))
+            .map(|entry| moved(entry, SCALE, &IN_SCALE))
+            .collect();
+        entries::sort(&mut list);
+        list
+    }
+
+    /// The entries of the parent after a write to its Scale that left `scale` there.
+    pub(crate) fn to_parent(self, parent: Vec<Value>, scale: &[Value]) -> Vec<Value> {
+        let mut list = Vec::with_capacity(parent.len() + 1);
+        let mut new: Vec<&Value> = scale.iter().filter(|entry| has(entry, &IN_SCALE)).collect();
+        for mut entry in parent {
+            let Some(path) = self.path(entries::text(&entry, "apiVersion")) else {
+                continue;
+            };
+            if has(&entry, path) {
+                let kept = new.iter().position(|it| is_same(it, &entry));
+                match kept {
+                    Some(at) => {
+                        new.remove(at);
+                    }
+                    None => {
+                        if let Some(fields) = entries::fields_mut(&mut entry) {
+                            json::subtract(fields, &FieldSet::of_path(path));
+                        }
+                    }
+                }
+            }
+            if !entries::is_empty(&entry) {
+                list.push(entry);
+            }
+        }
+        let path = self.path(self.api_version).unwrap_or_default();
+        if !path.is_empty() {
+            // A manager that had no part in the parent before brings no time along.
+            let timeless = |entry: &Value| {
+                let mut entry = moved(entry, self.api_version, path);
+                if let Some(entry) = entry.as_object_mut() {
+                    entry.remove("time");
+                }
+                entry
+            };
+            list.extend(new.into_iter().map(timeless));
+        }
+        entries::sort(&mut list);
+        list
+    }
+}
+
+fn has(entry: &Value, path: &[&str]) -> bool {
+    let elements: Vec<Element<'_>> = path.iter().map(|name| Element::field(name)).collect();
+    !path.is_empty() && json::decode(entry.get("fieldsV1")).is_ok_and(|set| set.has(&elements))
+}
+
+/// Whether an entry of a Scale and one of its parent are of one manager. Managers that update are told apart by
+/// version too, and those of the two are never the same.
+fn is_same(scale: &Value, parent: &Value) -> bool {
+    Identity::of(scale).is(&Identity::of(parent))
+}
+
+/// The same manager owning this path in that version.
+fn moved(entry: &Value, api_version: &str, path: &[&str]) -> Value {
+    let id = Identity {
+        api_version,
+        ..Identity::of(entry)
+    };
+    let time = entries::text(entry, "time");
+    id.entry(
+        json::encode(FieldSet::of_path(path)),
+        Some(time).filter(|it| !it.is_empty()),
+    )
+}

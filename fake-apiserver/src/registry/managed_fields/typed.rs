@@ -1,0 +1,153 @@
+//! Whether an applied object fits its type (rule H12), and the set of the fields it names.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value};
+
+use super::element::Element;
+use super::items::item_element;
+use super::set::FieldSet;
+use crate::registry::patch::go_text;
+use crate::registry::schema::{Form, ListType, SchemaRef};
+
+/// Checks an applied object; the error is the text after `failed to create typed patch object (…): `.
+pub(super) fn validate(schema: SchemaRef<'_>, object: &Map<String, Value>) -> Result<(), String> {
+    let mut errors = Vec::new();
+    check_map(schema, object, &Path::Root, &mut errors);
+    match errors.len() {
+        0 => Ok(()),
+        1 => Err(errors.remove(0)),
+        _ => Err(format!("errors:\n  {}", errors.join("\n  "))),
+    }
+}
+
+/// Where a check is; written out only where something is wrong.
+#[derive(Clone, Copy)]
+enum Path<'a> {
+    Root,
+    Field(&'a Path<'a>, &'a str),
+    Element(&'a Path<'a>, &'a Element<'a>),
+}
+
+impl std::fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Path::Root => Ok(()),
+            Path::Field(parent, name) => write!(f, "{parent}.{name}"),
+            Path::Element(parent, element) => write!(f, "{parent}{element}"),
+        }
+    }
+}
+
+fn check(schema: SchemaRef<'_>, value: &Value, path: &Path<'_>, errors: &mut Vec<String>) {
+    let text = match (schema.form(), value) {
+        (_, Value::Null) | (Form::Any, _) => return,
+        (Form::Map, Value::Object(map)) => return check_map(schema, map, path, errors),
+        (Form::List, Value::Array(items)) => return check_list(schema, items, path, errors),
+        (Form::String | Form::Scalar, Value::String(_)) => return,
+        (Form::Numeric | Form::Scalar, Value::Number(_)) => return,
+        (Form::Boolean | Form::Scalar, Value::Bool(_)) => return,
+        (Form::Map, other) => format!("expected map, got &{{{}}}", go_text(other)),
+        (Form::List, other) => format!("expected list, got &{{{}}}", go_text(other)),
+        (Form::String, other) => {
+            format!(
+                "expected string, got &value.valueUnstructured{{Value:{}}}",
+                go_text(other)
+            )
+        }
+        (Form::Numeric, other) => format!("expected numeric (int or float), got {}", go_kind(other)),
+        (Form::Boolean, other) => format!("expected boolean, got &{{{}}}", go_text(other)),
+        (Form::Scalar, other) => format!("expected any scalar, got &{{{}}}", go_text(other)),
+    };
+    errors.push(format!("{path}: {text}"));
+}
+
+fn go_kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}
+
+fn check_map(schema: SchemaRef<'_>, map: &Map<String, Value>, path: &Path<'_>, errors: &mut Vec<String>) {
+    for (name, value) in map {
+        let path = Path::Field(path, name);
+        match schema.field(name) {
+            Some(field) => check(field, value, &path, errors),
+            None => {
+                errors.push(format!("{path}: field not declared in schema"));
+                return;
+            }
+        }
+    }
+}
+
+fn check_list(schema: SchemaRef<'_>, items: &[Value], path: &Path<'_>, errors: &mut Vec<String>) {
+    let item_schema = schema.items();
+    if schema.list_type() == ListType::Atomic {
+        for (i, item) in (0i64..).zip(items) {
+            check(item_schema, item, &Path::Element(path, &Element::Index(i)), errors);
+        }
+        return;
+    }
+    let mut seen = BTreeSet::new();
+    for (i, item) in items.iter().enumerate() {
+        let element = match item_element(schema, item) {
+            Ok(element) => element,
+            Err(text) => {
+                errors.push(format!("{path}: element {i}: {text}"));
+                return;
+            }
+        };
+        check(item_schema, item, &Path::Element(path, &element), errors);
+        if let Some(element) = seen.replace(element) {
+            errors.push(format!("{path}: duplicate entries for key {element}"));
+        }
+    }
+}
+
+/// The fields an object names: every leaf, every list item, and what is empty.
+pub(super) fn field_set<'a>(schema: SchemaRef<'_>, object: &'a Map<String, Value>) -> FieldSet<'a> {
+    let mut set = FieldSet::new();
+    for (name, value) in object {
+        let (leaf, children) = fields_of(schema.field(name).unwrap_or(SchemaRef::Deduced), value);
+        let empty = value.is_null() || value.as_object().is_some_and(Map::is_empty);
+        let member = leaf || empty || !schema.declares(name);
+        set.push(Element::field(name), member, children);
+    }
+    set
+}
+
+/// Whether the value is a leaf, and the fields below it.
+fn fields_of<'a>(schema: SchemaRef<'_>, value: &'a Value) -> (bool, FieldSet<'a>) {
+    match value {
+        Value::Object(_) if schema.is_atomic_map() => (true, FieldSet::new()),
+        Value::Object(map) => (false, field_set(schema, map)),
+        Value::Array(_) if schema.list_type() == ListType::Atomic => (true, FieldSet::new()),
+        Value::Array(items) => (false, items_of(schema, items)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => (true, FieldSet::new()),
+    }
+}
+
+fn items_of<'a>(schema: SchemaRef<'_>, items: &'a [Value]) -> FieldSet<'a> {
+    let item_schema = schema.items();
+    let mut elements: Vec<(Element<'a>, &'a Value)> = items
+        .iter()
+        .filter_map(|item| Some((item_element(schema, item).ok()?, item)))
+        .collect();
+    elements.sort_by(|(a, _), (b, _)| a.cmp(b));
+    let mut set = FieldSet::new();
+    for group in elements.chunk_by(|(a, _), (b, _)| a == b) {
+        // Duplicates are owned together, without their fields.
+        let children = match group {
+            [(_, only)] => fields_of(item_schema, only).1,
+            _ => FieldSet::new(),
+        };
+        set.push(group[0].0.clone(), true, children);
+    }
+    set
+}
