@@ -63,6 +63,14 @@ pub fn read<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result<Vec<Ma
     Ok(manifests)
 }
 
+/// Reads the objects of one text, YAML or JSON, in the same order as [`read`] does.
+pub fn from_text(text: &str) -> Result<Vec<Manifest>, ReadError> {
+    let mut manifests = Vec::new();
+    parse("text", text, &mut manifests)?;
+    manifests.sort_by_key(|manifest| rank(&manifest.object));
+    Ok(manifests)
+}
+
 /// What others need comes first.
 fn rank(object: &Value) -> u8 {
     match object["kind"].as_str() {

@@ -6,12 +6,15 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::body::Body;
+use bytes::Bytes;
 use http::{Request, Response};
+use http_body_util::BodyExt as _;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tower::Service;
 
 use crate::api::object::Object;
+use crate::api::resource::ResourceInfo;
 use crate::api::status::Status;
 use crate::endpoints::Endpoints;
 use crate::endpoints::journal::{self, Journal};
@@ -232,6 +235,16 @@ impl ApiServer {
         })
     }
 
+    /// Answers one request, without a client and without a socket. The answer is read to its end: a watch is returned
+    /// when it is over.
+    pub async fn call(&self, request: Request<impl Into<Bytes>>) -> Response<Bytes> {
+        let request = request.map(|body| Body::from(body.into()));
+        let (parts, body) = Arc::clone(&self.endpoints).handle(request).await.into_parts();
+        // Bodies made in this process do not fail; should one be cut, what came of it is no JSON and says so.
+        let body = body.collect().await.map(|it| it.to_bytes()).unwrap_or_default();
+        Response::from_parts(parts, body)
+    }
+
     /// Listens for HTTP, on a free port if the address names port 0. No tokio clock must be paused: sockets live in
     /// real time.
     pub async fn serve(&self, addr: SocketAddr) -> io::Result<Serving> {
@@ -256,6 +269,22 @@ impl ApiServer {
         let stored = registry.store.get(&row.storage, &key);
         let stored = stored.ok_or_else(|| Status::not_found(&row.info.group_resource(), name))?;
         Ok(Value::Object(codec::decode(&row, &stored).0))
+    }
+
+    /// Reads all objects of a kind, in the order of a list, without a request: nothing is written into the journal.
+    /// `namespace` is empty for all namespaces.
+    pub async fn list(&self, api_version: &str, kind: &str, namespace: &str) -> Result<Vec<Value>, Status> {
+        let registry = &self.endpoints.registry;
+        let row = registry.scheme().lookup_kind(api_version, kind).ok_or_else(Status::unknown_path)?;
+        let range = crate::storage::Range::of((!namespace.is_empty()).then_some(namespace));
+        let snapshot = registry.store.snapshot(&row.storage);
+        Ok(snapshot.range(&range).map(|stored| Value::Object(codec::decode(&row, stored).0)).collect())
+    }
+
+    /// What is known of the resource of a kind, such as its plural and whether it is namespaced; `None` if the kind is
+    /// not served.
+    pub fn resource(&self, api_version: &str, kind: &str) -> Option<ResourceInfo> {
+        self.endpoints.registry.scheme().lookup_kind(api_version, kind).map(|row| row.info.clone())
     }
 
     /// Stores objects as they are, uid, status and times included, as a dump of a cluster has them; what is missing of

@@ -1,1 +1,86 @@
-//! What a test author touches.
+//! Test Kubernetes controllers without a cluster.
+//!
+//! A [`TestCluster`] is an API server inside the test ([`fake_apiserver`]) and a clock that jumps: an hour of waiting
+//! costs a millisecond. Any controller that takes a [`kube::Client`] runs on it as it is, those of kube-runtime too.
+//!
+//! ```
+//! use testkit::{TestCluster, objects::{config_map, pod}};
+//! # use std::{sync::Arc, time::Duration};
+//! # use futures::StreamExt;
+//! # use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+//! # use kube::{Api, Client, api::{Patch, PatchParams}, runtime::{Controller, controller::Action, watcher}};
+//! # async fn reconcile(pod: Arc<Pod>, client: Arc<Client>) -> Result<Action, kube::Error> {
+//! #     let maps = Api::<ConfigMap>::namespaced(Client::clone(&client), pod.metadata.namespace.as_deref().unwrap());
+//! #     let name = pod.metadata.name.as_deref().unwrap();
+//! #     let map = serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"pod": name}});
+//! #     maps.patch(name, &PatchParams::apply("doc"), &Patch::Apply(map)).await?;
+//! #     Ok(Action::requeue(Duration::from_secs(300)))
+//! # }
+//! # async fn my_controller(client: Client) {
+//! #     let on_error = |_: Arc<Pod>, _: &kube::Error, _: Arc<Client>| Action::requeue(Duration::from_secs(5));
+//! #     Controller::new(Api::<Pod>::all(client.clone()), watcher::Config::default())
+//! #         .run(reconcile, on_error, Arc::new(client))
+//! #         .for_each(|_| async {})
+//! #         .await
+//! # }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() { // in a test: #[tokio::test]
+//! let cluster = TestCluster::start();
+//! cluster.run(my_controller(cluster.client())); //              makes a ConfigMap for each Pod
+//! cluster.create(pod("web-0").namespace("shop")).await;
+//! cluster.settle().await; //                                    until nothing is left to do; no sleeps
+//!
+//! cluster.expire_watches(); //                                  410 Gone: the controller must list again
+//! cluster.create(pod("web-1").namespace("shop")).await;
+//! cluster.settle().await;
+//! cluster.assert_has(config_map("web-1").namespace("shop").data("pod", "web-1"));
+//! # }
+//! ```
+//!
+//! # In the order in which a test needs them
+//!
+//! | what | with |
+//! |---|---|
+//! | the cluster | [`TestCluster::start`], [`TestCluster::builder`], or the rstest fixture [`cluster`](fn@cluster) |
+//! | objects | [`objects`]: `pod("web-0").label(…)`; [`TestCluster::create`] and its kin; any type of kube |
+//! | the controller | [`TestCluster::client`], [`TestCluster::run`] |
+//! | time | [`TestCluster::settle`], [`eventually`](TestCluster::eventually), [`consistently`](TestCluster::consistently), [`advance`](TestCluster::advance) |
+//! | what came of it | [`TestCluster::get`], [`assert_has`](TestCluster::assert_has), [`requests`](TestCluster::requests) |
+//! | trouble | [`TestCluster::inject`] with [`faults`], [`TestCluster::watches`], [`Running::crash`] |
+//!
+//! # Virtual time
+//!
+//! The cluster lives on tokio's paused clock: time passes only when every task waits for it, and then it jumps to the
+//! next timer. It must therefore run in a `current_thread` runtime, as `#[tokio::test]` makes it; the cluster pauses
+//! the clock if it is not yet. What a test does is then a function of its seed, which a failing test prints together
+//! with the last requests. Sockets live in real time: do not use them beside a cluster.
+
+mod test_cluster;
+mod controller;
+mod object;
+mod target;
+mod create;
+mod read;
+mod settle;
+mod eventually;
+mod assert;
+mod diff;
+mod filter;
+mod report;
+mod watches;
+pub mod faults;
+pub mod objects;
+
+pub use test_cluster::{TestCluster, TestClusterBuilder};
+#[cfg(feature = "rstest")]
+pub use test_cluster::cluster;
+pub use controller::Running;
+pub use eventually::Condition;
+pub use fake_apiserver::{ApiServer, Journal, Verb, WatchEventKind};
+pub use faults::{FaultBuilder, Injected};
+pub use filter::Requests;
+pub use object::Object;
+pub use objects::ObjectBuilder;
+pub use target::{ObjectId, Target, ToObject};
+pub use watches::Watches;

@@ -179,6 +179,14 @@ impl Journal {
         self.lock().total
     }
 
+    /// The entries that came after there were `total` of them, as far as they are kept, oldest first.
+    pub fn since(&self, total: u64) -> Vec<Entry> {
+        let entries = self.lock();
+        let fresh = usize::try_from(entries.total.saturating_sub(total)).unwrap_or(usize::MAX);
+        let skipped = entries.kept.len().saturating_sub(fresh);
+        entries.kept.iter().skip(skipped).cloned().collect()
+    }
+
     /// Forgets all entries; [`Journal::total`] goes on.
     pub fn clear(&self) {
         self.lock().kept.clear();

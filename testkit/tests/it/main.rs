@@ -1,3 +1,9 @@
-//! What holds for the whole workspace, and `testkit` as its users see it.
+//! What holds for the whole workspace, and `testkit` as its users see it: with the controllers of kube-rs.
 
 mod tidy;
+mod support;
+mod watcher;
+mod controller;
+mod time;
+mod faults;
+mod messages;

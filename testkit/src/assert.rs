@@ -1,0 +1,78 @@
+//! Checks that say what they saw.
+
+use crate::test_cluster::TestCluster;
+use crate::diff::missing;
+use crate::target::{ObjectId, Target, ToObject};
+
+impl TestCluster {
+    /// Sees to it that the cluster has this object with at least these fields. Fields that are not named may be
+    /// anything; a `null` must be absent; lists must be of the same length.
+    ///
+    /// ```
+    /// # use testkit::{TestCluster, objects::config_map};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let cluster = TestCluster::start();
+    /// cluster.create(config_map("settings").label("app", "web").data("mode", "fast").data("level", "3")).await;
+    ///
+    /// cluster.assert_has(config_map("settings").data("mode", "fast"));
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If there is no such object, or with each field that is otherwise:
+    ///
+    /// ```text
+    /// ConfigMap default/settings is not as expected:
+    ///   data.mode: expected "slow", found "fast"
+    ///   metadata.labels.team: expected "edge", found nothing
+    /// ```
+    #[track_caller]
+    pub fn assert_has(&self, expected: impl ToObject) {
+        let mut expected = expected.to_object();
+        let id = ObjectId::of(&expected);
+        let Some(found) = self.find(&id) else {
+            self.fail(&format!("there is no {}{}", self.located(&id), self.others_of(&id)));
+        };
+        // What a typed object says without being asked.
+        if let Some(metadata) = expected["metadata"].as_object_mut() {
+            metadata.remove("managedFields");
+        }
+        let lines = missing(&expected, &found);
+        if !lines.is_empty() {
+            self.fail(&format!("{} is not as expected:\n  {}", self.located(&id), lines.join("\n  ")));
+        }
+    }
+
+    /// Sees to it that there is no such object.
+    ///
+    /// # Panics
+    ///
+    /// If there is one; the message tells whether it is terminating and which finalizers keep it.
+    #[track_caller]
+    pub fn assert_gone<K>(&self, target: impl Target<K>) {
+        let id = target.id();
+        let Some(found) = self.find(&id) else { return };
+        let metadata = &found["metadata"];
+        let why = match (metadata["deletionTimestamp"].as_str(), metadata["finalizers"].as_array()) {
+            (None, _) => "; nobody deleted it".to_owned(),
+            (Some(at), Some(finalizers)) if !finalizers.is_empty() => {
+                let names: Vec<_> = finalizers.iter().filter_map(|it| it.as_str()).collect();
+                format!("; it is terminating since {at} and kept by the finalizers {}", names.join(", "))
+            }
+            (Some(at), _) => format!("; it is terminating until {at}"),
+        };
+        self.fail(&format!("{} is still there{why}", self.located(&id)));
+    }
+
+    /// The names of the other objects of a kind, for the message of one that is missing.
+    fn others_of(&self, id: &ObjectId) -> String {
+        let others = self.list_all(&id.api_version, &id.kind);
+        let names: Vec<_> = others.iter().take(10).map(|it| ObjectId::of(it.value()).to_string()).collect();
+        match names.len() {
+            0 => format!(", nor any other {}", id.kind),
+            _ => format!("; there are {}", names.join(", ")),
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! `run`: controllers under test, as tasks that end with the cluster.
+
+use std::any::Any;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, Location};
+use std::sync::{Arc, Mutex};
+
+use futures::FutureExt;
+use tokio::task::AbortHandle;
+
+use crate::test_cluster::{TestCluster, lock};
+
+/// All controllers of a cluster.
+#[derive(Debug, Default)]
+pub(crate) struct Controllers(Mutex<Vec<Running>>);
+
+/// A controller under test. It runs until it ends, is crashed, or the cluster is dropped; dropping this does nothing.
+#[derive(Clone, Debug)]
+pub struct Running {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// Where the test started it: its name in messages.
+    place: &'static Location<'static>,
+    /// Guards the state of the task.
+    state: Mutex<State>,
+    task: Mutex<Option<AbortHandle>>,
+}
+
+#[derive(Debug)]
+enum State {
+    Running,
+    /// By itself, or crashed by the test.
+    Ended,
+    /// With this message; not yet reported.
+    Panicked(String),
+}
+
+impl TestCluster {
+    /// Runs a controller, or any other future, beside the test. It begins when the test next waits.
+    ///
+    /// If it panics, the next [`settle`](Self::settle), [`eventually`](Self::eventually),
+    /// [`consistently`](Self::consistently) or [`advance`](Self::advance) fails and tells the message.
+    ///
+    /// ```
+    /// # use testkit::TestCluster;
+    /// # async fn my_controller(_: kube::Client) { std::future::pending().await }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let cluster = TestCluster::start();
+    /// let controller = cluster.run(my_controller(cluster.client()));
+    /// cluster.settle().await;
+    ///
+    /// controller.crash();
+    /// cluster.settle().await;
+    /// assert!(!controller.is_running());
+    ///
+    /// cluster.run(my_controller(cluster.client())); // as after a restart: with empty caches
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn run<F>(&self, controller: F) -> Running
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
+        let place = Location::caller();
+        let shared = Arc::new(Shared { place, state: Mutex::new(State::Running), task: Mutex::new(None) });
+        let running = Running { shared: Arc::clone(&shared) };
+        let task = tokio::spawn(async move {
+            let ended = AssertUnwindSafe(controller).catch_unwind().await;
+            *lock(&shared.state) = match ended {
+                Ok(_) => State::Ended,
+                Err(payload) => State::Panicked(message(payload.as_ref())),
+            };
+        });
+        *lock(&running.shared.task) = Some(task.abort_handle());
+        lock(&self.controllers.0).push(running.clone());
+        running
+    }
+}
+
+impl Running {
+    /// Whether it has neither ended nor panicked nor been crashed.
+    pub fn is_running(&self) -> bool {
+        matches!(*lock(&self.shared.state), State::Running)
+    }
+
+    /// Ends it where it waits, as when the process is killed: nothing is finished, and requests under way are lost to
+    /// it. What it holds is dropped when the test next waits.
+    pub fn crash(&self) {
+        let mut state = lock(&self.shared.state);
+        if let Some(task) = lock(&self.shared.task).take() {
+            task.abort();
+        }
+        if matches!(*state, State::Running) {
+            *state = State::Ended;
+        }
+    }
+}
+
+impl Controllers {
+    /// The message of a controller that panicked since this was last asked.
+    pub(crate) fn panicked(&self) -> Option<String> {
+        lock(&self.0).iter().find_map(|running| {
+            let mut state = lock(&running.shared.state);
+            match std::mem::replace(&mut *state, State::Ended) {
+                State::Panicked(message) => Some(format!("the controller started at {running} panicked: {message}")),
+                other => {
+                    *state = other;
+                    None
+                }
+            }
+        })
+    }
+
+    /// Ends all of them.
+    pub(crate) fn abort(&self) {
+        for running in lock(&self.0).drain(..) {
+            running.crash();
+        }
+    }
+}
+
+impl fmt::Display for Running {
+    /// Where the test started it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.shared.place.file(), self.shared.place.line())
+    }
+}
+
+/// The text of a panic.
+pub(crate) fn message(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().map(|it| (*it).to_owned());
+    text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without a message".to_owned())
+}

@@ -1,0 +1,256 @@
+//! What a test does to the cluster itself: create, update, edit, patch, delete.
+
+use std::panic::Location;
+
+use http::{Method, Request};
+use kube::Resource;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::test_cluster::{TEST_CLIENT, TestCluster};
+use crate::report::fail_at;
+use crate::target::{ObjectId, Target, ToObject};
+
+/// The namespace of objects that name none.
+const DEFAULT_NAMESPACE: &str = "default";
+
+/// Acting on the cluster, as a user with kubectl would. Every method sends requests, which the server checks and the
+/// journal shows; faults do not strike them. They fail the test where the server refuses.
+impl TestCluster {
+    /// Creates an object and returns it as the server stored it.
+    ///
+    /// A namespace that does not exist is created first. A status is written as well, through the `status`
+    /// subresource, where the kind has one.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use testkit::{TestCluster, objects::pod};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let cluster = TestCluster::start();
+    /// let web = cluster.create(pod("web-0").namespace("shop").status(serde_json::json!({"phase": "Running"}))).await;
+    /// assert_eq!(web.get("status.phase"), Some(&"Running".into()));
+    ///
+    /// let mut settings = ConfigMap::default();
+    /// settings.metadata.name = Some("settings".into());
+    /// let settings = cluster.create(settings).await;
+    /// assert!(settings.metadata.uid.is_some());
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If the server refuses it.
+    #[track_caller]
+    pub fn create<T: ToObject>(&self, object: T) -> impl Future<Output = T::Stored> {
+        let place = Location::caller();
+        let object = object.to_object();
+        async move {
+            let created = self.put_new(object).await.unwrap_or_else(|reason| fail_at(place, &reason));
+            typed(place, created)
+        }
+    }
+
+    /// Replaces an object. The resourceVersion it carries, if any, must be the newest.
+    ///
+    /// # Panics
+    ///
+    /// If the server refuses it.
+    #[track_caller]
+    pub fn update<T: ToObject>(&self, object: T) -> impl Future<Output = T::Stored> {
+        let place = Location::caller();
+        let object = object.to_object();
+        async move {
+            let id = ObjectId::of(&object);
+            let answer = self.send(Method::PUT, &id, "", Some(&object)).await;
+            typed(place, answer.unwrap_or_else(|reason| fail_at(place, &reason)))
+        }
+    }
+
+    /// Reads an object, changes it and writes it back.
+    ///
+    /// ```
+    /// # use testkit::{TestCluster, objects::config_map};
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// # let cluster = TestCluster::start();
+    /// # cluster.create(config_map("settings")).await;
+    /// cluster.edit::<ConfigMap>("settings", |map| map.immutable = Some(true)).await;
+    /// # assert_eq!(cluster.get::<ConfigMap>("settings").immutable, Some(true));
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If there is no such object or the server refuses the change.
+    #[track_caller]
+    pub fn edit<K>(&self, target: impl Target<K>, change: impl FnOnce(&mut K)) -> impl Future<Output = K>
+    where
+        K: Resource<DynamicType = ()> + Serialize + DeserializeOwned,
+    {
+        let mut object = self.get(target);
+        change(&mut object);
+        self.update(object)
+    }
+
+    /// Changes an object with a JSON merge patch: fields that are given replace, `null` removes.
+    ///
+    /// ```
+    /// # use testkit::{TestCluster, objects::config_map};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// # let cluster = TestCluster::start();
+    /// # cluster.create(config_map("settings").data("a", "1")).await;
+    /// let settings = cluster.patch(config_map("settings"), serde_json::json!({"data": {"a": null, "b": "2"}})).await;
+    /// assert_eq!((settings.data("a"), settings.data("b")), (None, Some("2")));
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If there is no such object or the server refuses the change.
+    #[track_caller]
+    pub fn patch<K: DeserializeOwned>(&self, target: impl Target<K>, patch: Value) -> impl Future<Output = K> {
+        self.patched(target, "", patch)
+    }
+
+    /// Changes the status of an object: what a kubelet or another controller would report.
+    ///
+    /// ```
+    /// # use testkit::{TestCluster, objects::pod};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// # let cluster = TestCluster::start();
+    /// # cluster.create(pod("web-0")).await;
+    /// cluster.patch_status(pod("web-0"), serde_json::json!({"phase": "Failed"})).await;
+    /// # assert_eq!(cluster.get(pod("web-0")).get("status.phase"), Some(&"Failed".into()));
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If there is no such object, or its kind has no `status` subresource.
+    #[track_caller]
+    pub fn patch_status<K: DeserializeOwned>(&self, target: impl Target<K>, status: Value) -> impl Future<Output = K> {
+        self.patched(target, "/status", json!({"status": status}))
+    }
+
+    #[track_caller]
+    fn patched<K: DeserializeOwned>(
+        &self,
+        target: impl Target<K>,
+        subresource: &'static str,
+        patch: Value,
+    ) -> impl Future<Output = K> {
+        let place = Location::caller();
+        let id = target.id();
+        async move {
+            let answer = self.send(Method::PATCH, &id, subresource, Some(&patch)).await;
+            typed(place, answer.unwrap_or_else(|reason| fail_at(place, &reason)))
+        }
+    }
+
+    /// Deletes an object. It is gone afterwards, or terminating if a finalizer or a grace period keeps it.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such object.
+    #[track_caller]
+    pub fn delete<K>(&self, target: impl Target<K>) -> impl Future<Output = ()> {
+        let place = Location::caller();
+        let id = target.id();
+        async move {
+            if let Err(reason) = self.send(Method::DELETE, &id, "", None).await {
+                fail_at(place, &reason);
+            }
+        }
+    }
+
+    /// Creates an object in its namespace, which is created as well if it is missing, and then its status.
+    pub(crate) async fn put_new(&self, object: Value) -> Result<Value, String> {
+        let id = ObjectId::of(&object);
+        let (_, namespace) = self.path(&id)?;
+        if !namespace.is_empty() && self.read("v1", "Namespace", "", &namespace).is_none() {
+            let missing = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+            self.send(Method::POST, &ObjectId::of(&missing), "", Some(&missing)).await?;
+        }
+        let created = self.send(Method::POST, &id, "", Some(&object)).await?;
+        let info = self.server.resource(&id.api_version, &id.kind);
+        let has_status = info.is_some_and(|info| info.subresource("status").is_some());
+        match object.get("status").filter(|it| has_status && it.as_object().is_some_and(|it| !it.is_empty())) {
+            // The name may have been generated.
+            Some(status) => {
+                let status = json!({"status": status});
+                self.send(Method::PATCH, &ObjectId::of(&created), "/status", Some(&status)).await
+            }
+            None => Ok(created),
+        }
+    }
+
+    /// The path of a kind's collection and the namespace in it, empty for kinds of the cluster.
+    fn path(&self, id: &ObjectId) -> Result<(String, String), String> {
+        let Some(info) = self.server.resource(&id.api_version, &id.kind) else {
+            return Err(not_served(&id.api_version, &id.kind));
+        };
+        let prefix = if info.group.is_empty() { "/api" } else { "/apis" };
+        let version = info.api_version();
+        if !info.is_namespaced() {
+            return Ok((format!("{prefix}/{version}/{}", info.resource), String::new()));
+        }
+        let namespace = id.namespace.clone().unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
+        Ok((format!("{prefix}/{version}/namespaces/{namespace}/{}", info.resource), namespace))
+    }
+
+    /// Sends one request as the test's own client; the error is for people.
+    async fn send(
+        &self,
+        method: Method,
+        id: &ObjectId,
+        subresource: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, String> {
+        let (mut path, _) = self.path(id)?;
+        let what = format!("{} {id}", verb(&method));
+        if method != Method::POST {
+            path = format!("{path}/{}{subresource}", id.name);
+        }
+        let content_type = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(http::header::CONTENT_TYPE, content_type)
+            .header(http::header::USER_AGENT, TEST_CLIENT)
+            .body(body.map(|it| it.to_string().into_bytes()).unwrap_or_default())
+            .map_err(|err| format!("{what}: {err}"))?;
+        let answer = self.server.call(request).await;
+        let (parts, body) = answer.into_parts();
+        let value: Value = serde_json::from_slice(&body).unwrap_or_default();
+        if parts.status.is_success() {
+            return Ok(value);
+        }
+        let text = |field: &str| value[field].as_str().unwrap_or_default().to_owned();
+        Err(format!("{what}: {} {}: {}", parts.status.as_u16(), text("reason"), text("message")))
+    }
+}
+
+/// What is said of a kind that the server does not know.
+pub(crate) fn not_served(api_version: &str, kind: &str) -> String {
+    format!("no kind {kind} is served in {api_version}; if it is a custom resource, call `cluster.crd::<{kind}>()` first")
+}
+
+fn verb(method: &Method) -> &'static str {
+    match *method {
+        Method::POST => "create",
+        Method::PUT => "update",
+        Method::PATCH => "patch",
+        _ => "delete",
+    }
+}
+
+fn typed<K: DeserializeOwned>(place: &Location<'_>, value: Value) -> K {
+    let id = ObjectId::of(&value);
+    serde_json::from_value(value).unwrap_or_else(|err| fail_at(place, &format!("{id} is of another type: {err}")))
+}

@@ -1,0 +1,209 @@
+//! `eventually` and `consistently`: conditions on the cluster, in virtual time.
+
+use std::cell::{Cell, RefCell};
+use std::fmt::{Display, Write as _};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
+use std::sync::Once;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::test_cluster::TestCluster;
+use crate::controller::message;
+use crate::report::{fail_at, shortened};
+
+/// Conditions are looked at this often at first, then ever less often, up to the second of these.
+const STEP: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(1));
+
+/// How often `consistently` looks, at least; and at most.
+const LOOKS: u32 = 1_000;
+
+/// How much of an object a failure shows.
+const SHOWN_CHARS: usize = 2_000;
+
+/// What a condition may return: a `bool`; an `Option` or a `Result`, which hold as `Some` and `Ok`; or nothing, if it
+/// asserts.
+pub trait Condition {
+    /// Whether it holds, or why not.
+    fn outcome(self) -> Result<(), String>;
+}
+
+impl Condition for bool {
+    fn outcome(self) -> Result<(), String> {
+        if self { Ok(()) } else { Err("it is false".to_owned()) }
+    }
+}
+
+impl Condition for () {
+    fn outcome(self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+impl<T> Condition for Option<T> {
+    fn outcome(self) -> Result<(), String> {
+        self.map(drop).ok_or_else(|| "it is None".to_owned())
+    }
+}
+
+impl<T, E: Display> Condition for Result<T, E> {
+    fn outcome(self) -> Result<(), String> {
+        self.map(drop).map_err(|err| err.to_string())
+    }
+}
+
+impl TestCluster {
+    /// Waits until a condition holds, for one minute of virtual time at the most
+    /// ([`patience`](crate::TestClusterBuilder::patience)).
+    ///
+    /// The condition may assert, and may [`get`](Self::get) what does not exist yet: a panic in it means "not yet".
+    ///
+    /// ```
+    /// # use testkit::{TestCluster, objects::pod};
+    /// # async fn my_controller(client: kube::Client) {
+    /// #     let pods = kube::Api::<k8s_openapi::api::core::v1::Pod>::default_namespaced(client);
+    /// #     tokio::time::sleep(std::time::Duration::from_secs(30)).await;
+    /// #     let patch = serde_json::json!({"metadata": {"labels": {"seen": "true"}}});
+    /// #     let _ = pods.patch("web-0", &Default::default(), &kube::api::Patch::Merge(patch)).await;
+    /// # }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let cluster = TestCluster::start();
+    /// cluster.run(my_controller(cluster.client()));
+    /// cluster.create(pod("web-0")).await;
+    /// cluster.eventually(|c| c.get(pod("web-0")).label("seen") == Some("true")).await;
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If the condition does not hold in time, with the reason and what the condition looked at; if a controller
+    /// panicked.
+    #[track_caller]
+    pub fn eventually<C: Condition>(&self, condition: impl Fn(&Self) -> C) -> impl Future<Output = ()> {
+        self.eventually_within(self.bounds.eventually, condition)
+    }
+
+    /// The same for another time.
+    ///
+    /// # Panics
+    ///
+    /// As [`eventually`](Self::eventually).
+    #[track_caller]
+    pub fn eventually_within<C: Condition>(
+        &self,
+        time: Duration,
+        condition: impl Fn(&Self) -> C,
+    ) -> impl Future<Output = ()> {
+        let place = Location::caller();
+        async move {
+            let began = Instant::now();
+            loop {
+                let Err(reason) = self.evaluate(&condition) else { return };
+                let waited = began.elapsed();
+                if waited >= time {
+                    let what = format!("the condition does not hold after {waited:?} of virtual time");
+                    self.fail_condition(place, &what, &reason);
+                }
+                let step = (waited / 100).clamp(STEP.0, STEP.1).min(time - waited);
+                self.pass(place, Instant::now() + step).await;
+            }
+        }
+    }
+
+    /// Sees to it that a condition holds now and for this much virtual time. It is looked at 1,000 times in it, but at
+    /// most once a millisecond.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use k8s_openapi::api::core::v1::Pod;
+    /// # use testkit::TestCluster;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let cluster = TestCluster::start();
+    /// cluster.consistently(Duration::from_secs(3600), |c| c.list::<Pod>().is_empty()).await;
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If the condition does not hold once, with the reason and what the condition looked at; if a controller panicked.
+    #[track_caller]
+    pub fn consistently<C: Condition>(
+        &self,
+        time: Duration,
+        condition: impl Fn(&Self) -> C,
+    ) -> impl Future<Output = ()> {
+        let place = Location::caller();
+        async move {
+            let began = Instant::now();
+            let step = (time / LOOKS).max(STEP.0);
+            loop {
+                let waited = began.elapsed();
+                if let Err(reason) = self.evaluate(&condition) {
+                    let what = format!("the condition no longer holds after {waited:?} of virtual time");
+                    self.fail_condition(place, &what, &reason);
+                }
+                if waited >= time {
+                    return;
+                }
+                self.pass(place, Instant::now() + step.min(time - waited)).await;
+            }
+        }
+    }
+
+    fn evaluate<C: Condition>(&self, condition: &impl Fn(&Self) -> C) -> Result<(), String> {
+        self.reads.take();
+        quietly(|| condition(self).outcome())?
+    }
+
+    fn fail_condition(&self, place: &Location<'_>, what: &str, reason: &str) -> ! {
+        let mut text = format!("{what}: {reason}");
+        for (id, object) in self.reads.take() {
+            let _ = match object {
+                Some(mut object) => {
+                    if let Some(metadata) = object["metadata"].as_object_mut() {
+                        metadata.remove("managedFields");
+                    }
+                    write!(text, "\n{id} is {}", shortened(&object.to_string(), SHOWN_CHARS))
+                }
+                None => write!(text, "\n{id} is not there"),
+            };
+        }
+        fail_at(place, &text)
+    }
+}
+
+thread_local! {
+    /// Whether a condition is being looked at: its panics are no failures yet, and are not to be printed.
+    static EVALUATING: Cell<bool> = const { Cell::new(false) };
+    /// Where it panicked.
+    static PANICKED_AT: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Calls `condition`; a panic becomes an error with its message and place, and is not printed.
+fn quietly<T>(condition: impl FnOnce() -> T) -> Result<T, String> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let printing = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if EVALUATING.get() {
+                let place = info.location().map(|it| format!("{}:{}", it.file(), it.line()));
+                PANICKED_AT.with_borrow_mut(|at| *at = place);
+            } else {
+                printing(info);
+            }
+        }));
+    });
+    let before = EVALUATING.replace(true);
+    let result = catch_unwind(AssertUnwindSafe(condition));
+    EVALUATING.set(before);
+    result.map_err(|payload| {
+        let text = message(payload.as_ref());
+        match PANICKED_AT.take() {
+            // Our own failures tell their place themselves.
+            Some(place) if !place.contains("report.rs") => format!("{place}: {text}"),
+            _ => text,
+        }
+    })
+}

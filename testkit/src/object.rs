@@ -1,0 +1,94 @@
+//! `Object`: an object of any kind as the cluster has it, for tests to look into.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// An object of any kind as the cluster has it.
+///
+/// ```
+/// # use testkit::{TestCluster, objects::pod};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let cluster = TestCluster::start();
+/// cluster.create(pod("web-0").label("app", "web")).await;
+///
+/// let web = cluster.get(pod("web-0"));
+/// assert_eq!(web.label("app"), Some("web"));
+/// assert_eq!(web.get("spec.containers.0.name"), Some(&"main".into()));
+/// assert!(!web.is_terminating());
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Object(pub(crate) Value);
+
+impl Object {
+    /// `metadata.name`
+    pub fn name(&self) -> &str {
+        self.text("metadata.name")
+    }
+
+    /// `metadata.namespace`; empty for objects of the cluster.
+    pub fn namespace(&self) -> &str {
+        self.text("metadata.namespace")
+    }
+
+    /// `metadata.uid`
+    pub fn uid(&self) -> &str {
+        self.text("metadata.uid")
+    }
+
+    /// `metadata.resourceVersion`
+    pub fn resource_version(&self) -> &str {
+        self.text("metadata.resourceVersion")
+    }
+
+    /// The label of this key.
+    pub fn label(&self, key: &str) -> Option<&str> {
+        self.0["metadata"]["labels"][key].as_str()
+    }
+
+    /// The annotation of this key.
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        self.0["metadata"]["annotations"][key].as_str()
+    }
+
+    /// The entry of `data`, as it is stored: base64 in a Secret.
+    pub fn data(&self, key: &str) -> Option<&str> {
+        self.0["data"][key].as_str()
+    }
+
+    /// The finalizers.
+    pub fn finalizers(&self) -> Vec<&str> {
+        let list = self.0["metadata"]["finalizers"].as_array();
+        list.into_iter().flatten().filter_map(Value::as_str).collect()
+    }
+
+    /// Whether it has a deletionTimestamp: it is deleted, but a finalizer or a grace period keeps it.
+    pub fn is_terminating(&self) -> bool {
+        self.0["metadata"]["deletionTimestamp"].is_string()
+    }
+
+    /// The `status` of the condition of this type: `True`, `False` or `Unknown`.
+    pub fn condition(&self, kind: &str) -> Option<&str> {
+        let conditions = self.0["status"]["conditions"].as_array()?;
+        conditions.iter().find(|it| it["type"] == kind)?["status"].as_str()
+    }
+
+    /// A field by its path: names between dots, numbers for the items of lists.
+    pub fn get(&self, path: &str) -> Option<&Value> {
+        path.split('.').try_fold(&self.0, |value, step| match value {
+            Value::Array(items) => items.get(step.parse::<usize>().ok()?),
+            _ => value.get(step),
+        })
+    }
+
+    /// The object as JSON.
+    pub fn value(&self) -> &Value {
+        &self.0
+    }
+
+    fn text(&self, path: &str) -> &str {
+        self.get(path).and_then(Value::as_str).unwrap_or_default()
+    }
+}

@@ -1,0 +1,204 @@
+//! The shortest object a test can say: `pod("web-0").namespace("shop").label("app", "web")`.
+//!
+//! Each function returns an [`ObjectBuilder`] with what the server demands of such an object and no more; the rest is
+//! set by name. Objects of your own types need no builder: [`TestCluster::create`](crate::TestCluster::create) takes
+//! them as they are.
+//!
+//! ```
+//! use testkit::objects::{deployment, object, pod};
+//!
+//! let web = pod("web-0").namespace("shop").label("app", "web").set("spec.nodeName", "node-1");
+//! assert_eq!(web.value()["spec"]["nodeName"], "node-1");
+//!
+//! let big = deployment("web").set("spec.replicas", 3).set("spec.template.spec.containers.0.image", "web:2");
+//! assert_eq!(big.value()["spec"]["template"]["spec"]["containers"][0]["image"], "web:2");
+//!
+//! let ingress = object("networking.k8s.io/v1", "Ingress", "front").annotation("team", "edge");
+//! assert_eq!(ingress.value()["kind"], "Ingress");
+//! ```
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+/// An object as a test says it. It is made by [`pod`], [`object`] and the others here; see the [module](self).
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "an object is only described until it is created"]
+pub struct ObjectBuilder(Value);
+
+/// An object of any kind.
+pub fn object(api_version: &str, kind: &str, name: &str) -> ObjectBuilder {
+    ObjectBuilder(json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}}))
+}
+
+/// A Pod with one container.
+pub fn pod(name: &str) -> ObjectBuilder {
+    object("v1", "Pod", name).set("spec", json!({"containers": [container()]}))
+}
+
+/// A ConfigMap; see [`ObjectBuilder::data`].
+pub fn config_map(name: &str) -> ObjectBuilder {
+    object("v1", "ConfigMap", name)
+}
+
+/// An opaque Secret. [`ObjectBuilder::data`] takes plain text, which the server encodes.
+pub fn secret(name: &str) -> ObjectBuilder {
+    object("v1", "Secret", name)
+}
+
+/// A Namespace.
+pub fn namespace(name: &str) -> ObjectBuilder {
+    object("v1", "Namespace", name)
+}
+
+/// A Node.
+pub fn node(name: &str) -> ObjectBuilder {
+    object("v1", "Node", name)
+}
+
+/// A Service on port 80 for Pods with the label `app` of the same name.
+pub fn service(name: &str) -> ObjectBuilder {
+    object("v1", "Service", name).set("spec", json!({"selector": {"app": name}, "ports": [{"port": 80}]}))
+}
+
+/// A Deployment of one Pod with the label `app` of the same name.
+pub fn deployment(name: &str) -> ObjectBuilder {
+    let template = json!({"metadata": {"labels": {"app": name}}, "spec": {"containers": [container()]}});
+    object("apps/v1", "Deployment", name)
+        .set("spec", json!({"replicas": 1, "selector": {"matchLabels": {"app": name}}, "template": template}))
+}
+
+/// A Job of one Pod.
+pub fn job(name: &str) -> ObjectBuilder {
+    let template = json!({"spec": {"containers": [container()], "restartPolicy": "Never"}});
+    object("batch/v1", "Job", name).set("spec", json!({"template": template}))
+}
+
+fn container() -> Value {
+    json!({"name": "main", "image": "registry.example/app:1"})
+}
+
+impl ObjectBuilder {
+    /// Puts it into a namespace; without, it is in `default`.
+    pub fn namespace(self, namespace: &str) -> Self {
+        self.set("metadata.namespace", namespace)
+    }
+
+    /// Adds a label.
+    pub fn label(self, key: &str, value: &str) -> Self {
+        self.entry("labels", key, value)
+    }
+
+    /// Adds an annotation.
+    pub fn annotation(self, key: &str, value: &str) -> Self {
+        self.entry("annotations", key, value)
+    }
+
+    /// Adds a finalizer.
+    pub fn finalizer(mut self, name: &str) -> Self {
+        push(&mut self.0["metadata"]["finalizers"], name.into());
+        self
+    }
+
+    /// Adds an entry to `data`; of a Secret to `stringData`, as plain text.
+    pub fn data(mut self, key: &str, value: &str) -> Self {
+        let field = if self.0["kind"] == "Secret" { "stringData" } else { "data" };
+        map(&mut self.0[field]).insert(key.to_owned(), value.into());
+        self
+    }
+
+    /// Adds an owner, which is a controller of this object. The owner must have been created: its uid is needed.
+    ///
+    /// # Panics
+    ///
+    /// If the owner has no uid.
+    #[track_caller]
+    pub fn owned_by(mut self, owner: &impl Serialize) -> Self {
+        let owner = serde_json::to_value(owner).expect("Kubernetes objects can be written as JSON");
+        let uid = &owner["metadata"]["uid"];
+        assert!(uid.is_string(), "the owner has no uid: pass what `create` returned");
+        let reference = json!({
+            "apiVersion": owner["apiVersion"], "kind": owner["kind"],
+            "name": owner["metadata"]["name"], "uid": uid, "controller": true,
+        });
+        push(&mut self.0["metadata"]["ownerReferences"], reference);
+        self
+    }
+
+    /// Sets the status. [`TestCluster::create`](crate::TestCluster::create) writes it through the `status`
+    /// subresource, where the kind has one.
+    pub fn status(mut self, status: impl Serialize) -> Self {
+        self.0["status"] = serde_json::to_value(status).expect("a status can be written as JSON");
+        self
+    }
+
+    /// Sets any field by its path: names between dots, numbers for the items of lists. What is missing on the way is
+    /// made.
+    ///
+    /// # Panics
+    ///
+    /// If the path leads through something that is neither an object nor a list, or if the value cannot be JSON.
+    #[track_caller]
+    pub fn set(mut self, path: &str, value: impl Serialize) -> Self {
+        let value = serde_json::to_value(value).expect("the value can be written as JSON");
+        let mut place = &mut self.0;
+        for step in path.split('.') {
+            if place.is_null() {
+                *place = Value::Object(Map::new());
+            }
+            place = match place {
+                Value::Object(fields) => fields.entry(step).or_insert(Value::Null),
+                Value::Array(items) => item(items, step).unwrap_or_else(|why| panic!("{path}: {why}")),
+                other => panic!("{path}: {step:?} cannot be set within {other}"),
+            };
+        }
+        *place = value;
+        self
+    }
+
+    /// The object as JSON.
+    pub fn value(&self) -> &Value {
+        &self.0
+    }
+
+    /// Takes it as JSON.
+    pub fn into_value(self) -> Value {
+        self.0
+    }
+
+    fn entry(mut self, field: &str, key: &str, value: &str) -> Self {
+        map(&mut self.0["metadata"][field]).insert(key.to_owned(), value.into());
+        self
+    }
+}
+
+impl From<Value> for ObjectBuilder {
+    /// Any JSON with `apiVersion`, `kind` and `metadata.name`.
+    fn from(value: Value) -> Self {
+        Self(value)
+    }
+}
+
+/// An item of a list, or a new one behind the last.
+fn item<'a>(items: &'a mut Vec<Value>, step: &str) -> Result<&'a mut Value, String> {
+    let length = items.len();
+    let index: usize = step.parse().map_err(|_| format!("{step:?} is no number of an item"))?;
+    if index == length {
+        items.push(Value::Null);
+    }
+    items.get_mut(index).ok_or_else(|| format!("there is no item {index} in a list of {length}"))
+}
+
+/// The value as an object; whatever else it was is gone.
+fn map(value: &mut Value) -> &mut Map<String, Value> {
+    if !value.is_object() {
+        *value = Value::Object(Map::new());
+    }
+    value.as_object_mut().expect("it was made one")
+}
+
+fn push(list: &mut Value, item: Value) {
+    if !list.is_array() {
+        *list = Value::Array(Vec::new());
+    }
+    list.as_array_mut().expect("it was made one").push(item);
+}

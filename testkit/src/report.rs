@@ -1,0 +1,88 @@
+//! What a failing test is told: where, what, and the last requests.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::panic::Location;
+
+use fake_apiserver::Entry;
+
+use crate::test_cluster::TestCluster;
+
+/// How much of the journal a failing test prints.
+const JOURNAL_LINES: usize = 40;
+
+/// The longest line of it.
+const LINE_CHARS: usize = 200;
+
+/// How many different requests are named where too many came.
+const CULPRITS: usize = 8;
+
+impl TestCluster {
+    /// Fails the test. The requests are printed when the cluster is dropped.
+    #[track_caller]
+    pub(crate) fn fail(&self, what: &str) -> ! {
+        fail_at(Location::caller(), what)
+    }
+}
+
+/// Fails the test at a place in it: an async function is not where its caller stands.
+pub(crate) fn fail_at(place: &Location<'_>, what: &str) -> ! {
+    panic!("{}:{}: {what}", place.file(), place.line())
+}
+
+/// What a test that fails on its own cannot know: the seed, the faults that were injected and the last requests.
+#[expect(clippy::print_stderr, reason = "a failing test is read there; the test runner captures it")]
+pub(crate) fn print_after_failure(cluster: &TestCluster) {
+    let seed = cluster.seed();
+    eprintln!("\ntest cluster: the seed was {seed}; SEED={seed} makes the same run");
+    eprint!("{}", cluster.injections);
+    eprintln!("{}", last_requests(cluster));
+}
+
+/// The end of the journal, bounded.
+fn last_requests(cluster: &TestCluster) -> String {
+    let journal = cluster.server.journal();
+    let kept = journal.entries().len();
+    if kept == 0 {
+        return "there were no requests".to_owned();
+    }
+    let mut text = match kept.checked_sub(JOURNAL_LINES) {
+        None | Some(0) => "the requests and events:".to_owned(),
+        Some(more) => format!("the last requests and events, {more} earlier ones left out:"),
+    };
+    for line in journal.tail(JOURNAL_LINES).lines() {
+        let _ = write!(text, "\n{}", shortened(line, LINE_CHARS));
+    }
+    text
+}
+
+/// The requests that came most often, each with its number, one a line.
+pub(crate) fn most_frequent(entries: &[Entry]) -> String {
+    let mut counts = BTreeMap::new();
+    for entry in entries {
+        if let Entry::Request(request) = entry {
+            let path = request.path.split('?').next().unwrap_or_default();
+            let what = format!("{} {path} by {:?}: {}", request.method, request.user_agent, request.code);
+            *counts.entry(what).or_insert(0_usize) += 1;
+        }
+    }
+    let mut counts: Vec<_> = counts.into_iter().collect();
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let left_out = counts.len().saturating_sub(CULPRITS);
+    let mut text = String::new();
+    for (what, count) in counts.into_iter().take(CULPRITS) {
+        let _ = write!(text, "\n{count:>7} × {what}");
+    }
+    if left_out > 0 {
+        let _ = write!(text, "\n        and {left_out} others");
+    }
+    text
+}
+
+/// A text cut after so many characters.
+pub(crate) fn shortened(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
+    }
+}

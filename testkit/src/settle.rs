@@ -1,0 +1,202 @@
+//! `settle` and `advance`: letting virtual time pass, with an eye on controllers that never rest.
+//!
+//! All waiting of a test goes through [`TestCluster::pass`], which notices a hot loop even where it keeps the clock from
+//! ever moving.
+
+use std::panic::Location;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use fake_apiserver::{Entry, RecordedRequest, Seen, Verb, Verdict};
+use futures::future::{Either, select};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+
+use crate::test_cluster::{TEST_CLIENT, TestCluster, lock};
+use crate::report::{fail_at, most_frequent};
+
+/// What waiting is bounded by; all times are virtual.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// `settle` returns when nothing has happened for this long. A little more than five seconds, so that a retry after
+    /// five seconds, which is what many controllers do, counts as something left to do.
+    pub(crate) quiet: Duration,
+    /// `settle` fails after this.
+    pub(crate) settle: Duration,
+    /// `eventually` fails after this.
+    pub(crate) eventually: Duration,
+    /// Requests of one `settle`, and of all clients at one instant.
+    pub(crate) requests: u64,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            quiet: Duration::from_millis(5_100),
+            settle: Duration::from_secs(600),
+            eventually: Duration::from_secs(60),
+            requests: 10_000,
+        }
+    }
+}
+
+/// Rings when requests keep coming while the clock stands: then no timer of the test would ever fire.
+#[derive(Debug)]
+pub(crate) struct Alarm {
+    most: u64,
+    /// The instant of the last request, and how many there were at it.
+    seen: Mutex<(Instant, u64)>,
+    bell: Notify,
+}
+
+impl Alarm {
+    pub(crate) fn new(most: u64) -> Self {
+        Self { most, seen: Mutex::new((Instant::now(), 0)), bell: Notify::new() }
+    }
+
+    /// The rule by which it sees requests; it lets all of them pass.
+    pub(crate) fn rule(self: &std::sync::Arc<Self>) -> impl FnMut(&Seen<'_>) -> Verdict + Send + use<> {
+        let alarm = std::sync::Arc::clone(self);
+        move |request: &Seen<'_>| {
+            if request.user_agent != TEST_CLIENT {
+                alarm.count();
+            }
+            Verdict::Pass
+        }
+    }
+
+    fn count(&self) {
+        let mut seen = lock(&self.seen);
+        let now = Instant::now();
+        if seen.0 != now {
+            *seen = (now, 0);
+        }
+        seen.1 += 1;
+        if seen.1 > self.most {
+            self.bell.notify_one();
+        }
+    }
+}
+
+impl TestCluster {
+    /// Waits until nothing is left to do.
+    ///
+    /// That is: until for 5.1 s of virtual time ([`quiet`](crate::TestClusterBuilder::quiet)) no object was changed, no
+    /// watcher was told anything but bookmarks, and no request failed, other than reads that found nothing. So retries
+    /// within that time are waited for, and long timers, such as a requeue after five minutes or the end of a watch,
+    /// are not. Renewals of Leases do not count, nor do reads and writes that change nothing: a controller may poll.
+    ///
+    /// It takes no real time to speak of.
+    ///
+    /// # Panics
+    ///
+    /// If a controller panicked, and if it never gets quiet: after ten virtual minutes, or 10,000 requests. Then the
+    /// message names the requests that kept coming.
+    #[track_caller]
+    pub fn settle(&self) -> impl Future<Output = ()> {
+        let place = Location::caller();
+        async move {
+            let journal = self.server.journal();
+            let (began, first) = (Instant::now(), journal.total());
+            let mut last = began;
+            let (mut total, mut revision) = (first, self.server.resource_version());
+            loop {
+                self.pass(place, last + self.bounds.quiet).await;
+                let entries = journal.since(total);
+                let now_at = self.server.resource_version();
+                let moved = self.last_activity(&entries, now_at.saturating_sub(revision));
+                (total, revision) = (total + entries.len() as u64, now_at);
+                let what = if total - first > self.bounds.requests {
+                    Some(format!("{} requests and events", total - first))
+                } else if began.elapsed() > self.bounds.settle {
+                    Some(format!("{} s of virtual time", began.elapsed().as_secs()))
+                } else {
+                    None
+                };
+                match (moved, what) {
+                    (None, _) => return,
+                    (Some(_), Some(what)) => self.fail_restless(place, &what, first),
+                    (Some(at), None) => last = at,
+                }
+            }
+        }
+    }
+
+    /// Lets this much virtual time pass, with all that happens in it, in order.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use testkit::TestCluster;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let cluster = TestCluster::start();
+    /// let before = cluster.server().now();
+    /// cluster.advance(Duration::from_secs(24 * 3600)).await;
+    /// assert_eq!(cluster.server().now().duration_since(before).as_hours(), 24);
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If a controller panicked, or sends requests without end while the clock stands.
+    #[track_caller]
+    pub fn advance(&self, duration: Duration) -> impl Future<Output = ()> {
+        let place = Location::caller();
+        self.pass(place, Instant::now() + duration)
+    }
+
+    /// Lets virtual time pass up to an instant.
+    pub(crate) async fn pass(&self, place: &'static Location<'static>, until: Instant) {
+        let first = self.server.journal().total();
+        let timer = std::pin::pin!(sleep_until(until));
+        let bell = std::pin::pin!(self.alarm.bell.notified());
+        let rang = matches!(select(timer, bell).await, Either::Right(_));
+        if let Some(message) = self.controllers.panicked() {
+            fail_at(place, &message);
+        }
+        if rang {
+            let what = format!("{} requests at one instant", self.bounds.requests);
+            self.fail_restless(place, &what, first);
+        }
+    }
+
+    /// When something happened last, by these entries; `None` if nothing did.
+    fn last_activity(&self, entries: &[Entry], commits: u64) -> Option<Instant> {
+        let mut last = None;
+        let mut of_leases = 0;
+        for entry in entries {
+            let at = match entry {
+                Entry::Request(request) if is_lease_write(request) => {
+                    of_leases += 1;
+                    continue;
+                }
+                Entry::Request(request) if is_failure(request) => request.answered,
+                // A write that changes nothing is known by the revision, which stands still.
+                Entry::Request(request) if request.is_write() && request.code < 300 && commits > of_leases => {
+                    request.answered
+                }
+                Entry::Event(event) if event.kind != "BOOKMARK" && event.resource != "leases" => event.at,
+                Entry::Request(_) | Entry::Event(_) => continue,
+            };
+            last = Some(self.started + at).max(last);
+        }
+        // The server's own controllers write without requests, and nobody may be watching.
+        let unseen = last.is_none() && commits > of_leases;
+        last.or_else(|| unseen.then(Instant::now))
+    }
+
+    /// Fails the test because controllers never rest.
+    fn fail_restless(&self, place: &Location<'_>, what: &str, first: u64) -> ! {
+        let entries = self.server.journal().since(first);
+        fail_at(place, &format!("it never gets quiet: {what}, and these keep coming:{}", most_frequent(&entries)))
+    }
+}
+
+fn is_lease_write(request: &RecordedRequest) -> bool {
+    request.is_write() && request.is_for("leases.coordination.k8s.io")
+}
+
+/// Whether a client will want to try again. To find nothing is an answer.
+fn is_failure(request: &RecordedRequest) -> bool {
+    request.code >= 400 && !(request.code == 404 && request.verb() == Some(Verb::Get))
+}

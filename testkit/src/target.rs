@@ -1,0 +1,162 @@
+//! How a test names objects, and what it may create.
+
+use std::fmt;
+
+use kube::Resource;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::object::Object;
+use crate::objects::ObjectBuilder;
+
+/// Which object is meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectId {
+    /// `apiVersion`
+    pub api_version: String,
+    /// `kind`
+    pub kind: String,
+    /// Namespace; `None` if the test did not say: `default`, if the kind is in namespaces at all.
+    pub namespace: Option<String>,
+    /// Name.
+    pub name: String,
+}
+
+impl ObjectId {
+    /// What an object says of itself.
+    pub(crate) fn of(object: &Value) -> Self {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let metadata = &object["metadata"];
+        Self {
+            api_version: text(&object["apiVersion"]),
+            kind: text(&object["kind"]),
+            namespace: metadata["namespace"].as_str().filter(|it| !it.is_empty()).map(str::to_owned),
+            name: text(&metadata["name"]),
+        }
+    }
+}
+
+impl fmt::Display for ObjectId {
+    /// `Pod shop/web-0`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.namespace {
+            Some(namespace) => write!(f, "{} {namespace}/{}", self.kind, self.name),
+            None => write!(f, "{} {}", self.kind, self.name),
+        }
+    }
+}
+
+/// What names an object of type `K`: its name (`"web-0"`, or `"shop/web-0"` for another namespace than `default`) where
+/// the type is known, an [`ObjectBuilder`], or the object itself.
+///
+/// ```
+/// # use testkit::{TestCluster, objects::config_map};
+/// # use k8s_openapi::api::core::v1::ConfigMap;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let cluster = TestCluster::start();
+/// cluster.create(config_map("settings").namespace("shop")).await;
+///
+/// let typed = cluster.get::<ConfigMap>("shop/settings");
+/// assert!(cluster.exists(&typed));
+/// assert!(cluster.exists(config_map("settings").namespace("shop")));
+/// assert!(cluster.gone::<ConfigMap>("settings"), "there is none in the namespace `default`");
+/// # }
+/// ```
+pub trait Target<K> {
+    /// Which object is meant.
+    fn id(&self) -> ObjectId;
+}
+
+impl<K: Resource<DynamicType = ()>> Target<K> for &str {
+    fn id(&self) -> ObjectId {
+        let (namespace, name) = match self.split_once('/') {
+            Some((namespace, name)) => (Some(namespace.to_owned()), name),
+            None => (None, *self),
+        };
+        ObjectId {
+            api_version: K::api_version(&()).into_owned(),
+            kind: K::kind(&()).into_owned(),
+            namespace,
+            name: name.to_owned(),
+        }
+    }
+}
+
+impl<K: Resource<DynamicType = ()>> Target<K> for String {
+    fn id(&self) -> ObjectId {
+        <&str as Target<K>>::id(&self.as_str())
+    }
+}
+
+impl<K: Resource<DynamicType = ()>> Target<K> for &K {
+    fn id(&self) -> ObjectId {
+        ObjectId {
+            api_version: K::api_version(&()).into_owned(),
+            kind: K::kind(&()).into_owned(),
+            namespace: self.meta().namespace.clone(),
+            name: self.meta().name.clone().unwrap_or_default(),
+        }
+    }
+}
+
+impl Target<Object> for ObjectBuilder {
+    fn id(&self) -> ObjectId {
+        ObjectId::of(self.value())
+    }
+}
+
+impl Target<Object> for &ObjectBuilder {
+    fn id(&self) -> ObjectId {
+        ObjectId::of(self.value())
+    }
+}
+
+impl Target<Object> for &Object {
+    fn id(&self) -> ObjectId {
+        ObjectId::of(self.value())
+    }
+}
+
+impl Target<Object> for ObjectId {
+    fn id(&self) -> ObjectId {
+        self.clone()
+    }
+}
+
+/// What a test can create, update and expect: an [`ObjectBuilder`], an [`Object`], or any type of kube or k8s-openapi.
+pub trait ToObject {
+    /// How it comes back from the cluster.
+    type Stored: DeserializeOwned;
+
+    /// The object as JSON, with `apiVersion` and `kind`.
+    fn to_object(&self) -> Value;
+}
+
+impl ToObject for ObjectBuilder {
+    type Stored = Object;
+
+    fn to_object(&self) -> Value {
+        self.value().clone()
+    }
+}
+
+impl ToObject for Object {
+    type Stored = Object;
+
+    fn to_object(&self) -> Value {
+        self.value().clone()
+    }
+}
+
+impl<K: Resource<DynamicType = ()> + Serialize + DeserializeOwned> ToObject for K {
+    type Stored = K;
+
+    fn to_object(&self) -> Value {
+        let mut object = serde_json::to_value(self).expect("Kubernetes objects can be written as JSON");
+        object["apiVersion"] = K::api_version(&()).into();
+        object["kind"] = K::kind(&()).into();
+        object
+    }
+}

@@ -1,0 +1,350 @@
+//! `TestCluster`: an API server, a client and a clock that jumps.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use fake_apiserver::{ApiServer, FaultGuard, Journal, load};
+use futures::FutureExt;
+use kube::core::CustomResourceExt;
+use serde_json::Value;
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::time::Instant;
+
+use crate::controller::Controllers;
+use crate::faults::Injections;
+use crate::read::Reads;
+use crate::report;
+use crate::settle::{Alarm, Bounds};
+use crate::target::ToObject;
+
+/// The `User-Agent` of what a test does itself. Faults spare it and [`TestCluster::requests`] leaves it out, unless it
+/// is named.
+pub(crate) const TEST_CLIENT: &str = "testkit";
+
+/// A cluster for one test. See the [crate](crate) for a whole test.
+///
+/// Reading is a function call ([`get`](Self::get), [`list`](Self::list)); what acts on the cluster or lets time pass is
+/// `async`. When a test fails, the cluster prints its seed and the last requests.
+#[derive(Debug)]
+pub struct TestCluster {
+    pub(crate) server: ApiServer,
+    /// When the server's clock began.
+    pub(crate) started: Instant,
+    pub(crate) bounds: Bounds,
+    pub(crate) controllers: Controllers,
+    pub(crate) injections: Injections,
+    pub(crate) alarm: Arc<Alarm>,
+    pub(crate) reads: Reads,
+    /// Kept for as long as the cluster: they belong to `alarm`.
+    _alarm_guard: FaultGuard,
+}
+
+/// How a [`TestCluster`] is to be. Everything has a default.
+///
+/// ```
+/// use std::time::Duration;
+/// use testkit::{TestCluster, objects::{node, pod}};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let cluster = TestCluster::builder()
+///     .seed(42)
+///     .object(node("node-1"))
+///     .object(pod("web-0").set("spec.nodeName", "node-1"))
+///     .yaml("{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: default}}")
+///     .quiet(Duration::from_secs(1))
+///     .start();
+/// assert_eq!(cluster.get(pod("web-0")).get("spec.nodeName"), Some(&"node-1".into()));
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until `start` is called"]
+pub struct TestClusterBuilder {
+    seed: u64,
+    history: Option<usize>,
+    bounds: Bounds,
+    steps: Vec<Step>,
+}
+
+/// Something to be put into the cluster before the test begins.
+#[derive(Clone, Debug)]
+enum Step {
+    /// As a client creates it.
+    Create(Value),
+    /// As it is, from a dump.
+    Load(Value),
+}
+
+impl Default for TestClusterBuilder {
+    fn default() -> Self {
+        let seed = std::env::var("SEED").ok().and_then(|it| it.parse().ok()).unwrap_or(0);
+        Self { seed, history: None, bounds: Bounds::default(), steps: Vec::new() }
+    }
+}
+
+impl TestClusterBuilder {
+    /// The seed of uids and generated names. Default: the environment variable `SEED`, else 0.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// Changes that the server remembers of each resource; a watch from before them is 410 Gone. Default 16,384.
+    pub fn history(mut self, changes: usize) -> Self {
+        self.history = Some(changes);
+        self
+    }
+
+    /// How long nothing must happen for [`TestCluster::settle`] to be content. Default 5.1 s of virtual time.
+    pub fn quiet(mut self, quiet: Duration) -> Self {
+        self.bounds.quiet = quiet;
+        self
+    }
+
+    /// How long [`TestCluster::settle`] and [`TestCluster::eventually`] wait before they fail. Default: ten minutes and
+    /// one minute of virtual time.
+    pub fn patience(mut self, settle: Duration, eventually: Duration) -> Self {
+        (self.bounds.settle, self.bounds.eventually) = (settle, eventually);
+        self
+    }
+
+    /// How many requests may come while one `settle` waits, or at one instant; more is a hot loop, which fails the
+    /// test. Default 10,000.
+    pub fn max_requests(mut self, requests: u64) -> Self {
+        self.bounds.requests = requests;
+        self
+    }
+
+    /// Serves a custom resource.
+    pub fn crd<K: CustomResourceExt>(self) -> Self {
+        self.step(Step::Create(definition::<K>()))
+    }
+
+    /// Creates an object, as [`TestCluster::create`] does.
+    pub fn object(self, object: impl ToObject) -> Self {
+        self.step(Step::Create(object.to_object()))
+    }
+
+    /// Puts the objects of a text as they are, with uid, status and times: YAML or JSON, several documents, lists, and
+    /// dumps of `kubectl get -o yaml`.
+    ///
+    /// # Panics
+    ///
+    /// If the text cannot be read.
+    #[track_caller]
+    pub fn yaml(self, text: &str) -> Self {
+        let manifests = load::from_text(text).unwrap_or_else(|err| panic!("the YAML of the cluster: {err}"));
+        manifests.into_iter().fold(self, |builder, manifest| builder.step(Step::Load(manifest.object)))
+    }
+
+    /// The same of a file, or of all files below a directory.
+    ///
+    /// # Panics
+    ///
+    /// If it cannot be read.
+    #[track_caller]
+    pub fn file(self, path: impl AsRef<Path>) -> Self {
+        let manifests = load::read([path]).unwrap_or_else(|err| panic!("the objects of the cluster: {err}"));
+        manifests.into_iter().fold(self, |builder, manifest| builder.step(Step::Load(manifest.object)))
+    }
+
+    fn step(mut self, step: Step) -> Self {
+        self.steps.push(step);
+        self
+    }
+
+    /// Starts the cluster. The journal begins empty, whatever was put in.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a `current_thread` tokio runtime, and if an object is refused.
+    #[track_caller]
+    pub fn start(self) -> TestCluster {
+        pause_the_clock();
+        let mut builder = ApiServer::builder().seed(self.seed);
+        if let Some(changes) = self.history {
+            builder = builder.history(changes);
+        }
+        let server = builder.start();
+        let alarm = Arc::new(Alarm::new(self.bounds.requests));
+        let cluster = TestCluster {
+            started: Instant::now(),
+            bounds: self.bounds,
+            controllers: Controllers::default(),
+            injections: Injections::default(),
+            reads: Reads::default(),
+            _alarm_guard: server.inject(alarm.rule()),
+            alarm,
+            server,
+        };
+        for step in self.steps {
+            cluster.take(step);
+        }
+        cluster.server.journal().clear();
+        cluster
+    }
+}
+
+impl TestCluster {
+    /// A cluster with all defaults, which has the namespaces `default` and `kube-*` and nothing else.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a `current_thread` tokio runtime.
+    #[must_use]
+    #[track_caller]
+    pub fn start() -> Self {
+        Self::builder().start()
+    }
+
+    /// A cluster to be configured.
+    pub fn builder() -> TestClusterBuilder {
+        TestClusterBuilder::default()
+    }
+
+    /// A client for the controller under test. Its default namespace is `default`.
+    #[must_use]
+    pub fn client(&self) -> kube::Client {
+        self.server.client()
+    }
+
+    /// The same with a name of its own, by which [`faults`](crate::faults), [`watches`](Self::watches) and
+    /// [`requests`](Self::requests) tell clients apart.
+    #[must_use]
+    pub fn client_named(&self, name: &str) -> kube::Client {
+        self.server.client_named(name)
+    }
+
+    /// The API server itself, for what a test rarely needs: snapshots, compaction, and faults of one's own.
+    pub fn server(&self) -> &ApiServer {
+        &self.server
+    }
+
+    /// Everything that was asked, answered and told to watchers, the test's own doings included; see
+    /// [`requests`](Self::requests) for those of the controllers.
+    pub fn journal(&self) -> &Journal {
+        self.server.journal()
+    }
+
+    /// The seed of this run.
+    pub fn seed(&self) -> u64 {
+        self.server.seed()
+    }
+
+    /// Serves a custom resource from now on.
+    ///
+    /// ```
+    /// use kube::CustomResource;
+    /// use schemars::JsonSchema;
+    /// use serde::{Deserialize, Serialize};
+    /// use testkit::TestCluster;
+    ///
+    /// #[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
+    /// #[kube(group = "example.com", version = "v1", kind = "Document", namespaced)]
+    /// struct DocumentSpec {
+    ///     title: String,
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let cluster = TestCluster::start();
+    /// cluster.crd::<Document>();
+    /// cluster.create(Document::new("readme", DocumentSpec { title: "Read me".into() })).await;
+    /// assert_eq!(cluster.get::<Document>("readme").spec.title, "Read me");
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If the server refuses the definition.
+    #[track_caller]
+    pub fn crd<K: CustomResourceExt>(&self) {
+        self.take(Step::Create(definition::<K>()));
+    }
+
+    #[track_caller]
+    fn take(&self, step: Step) {
+        match step {
+            // The server answers at once: there are no faults for the test's own client.
+            Step::Create(object) => match self.put_new(object).now_or_never() {
+                Some(Ok(_)) => {}
+                Some(Err(reason)) => self.fail(&reason),
+                None => self.fail("the server does not answer"),
+            },
+            Step::Load(object) => {
+                if let Err(err) = self.server.load([object]) {
+                    self.fail(&err.to_string());
+                }
+            }
+        }
+    }
+}
+
+impl Drop for TestCluster {
+    fn drop(&mut self) {
+        self.controllers.abort();
+        if std::thread::panicking() {
+            report::print_after_failure(self);
+        }
+    }
+}
+
+/// The rstest fixture: a [`TestCluster`] with all defaults.
+///
+/// ```
+/// use rstest::rstest;
+/// use testkit::{TestCluster, cluster, objects::pod};
+///
+/// #[rstest]
+/// #[tokio::test(start_paused = true)]
+/// async fn a_pod_gets_a_uid(cluster: TestCluster) {
+///     let web = cluster.create(pod("web-0")).await;
+///     assert!(!web.uid().is_empty());
+/// }
+/// ```
+#[cfg(feature = "rstest")]
+#[rstest::fixture]
+#[track_caller]
+pub fn cluster() -> TestCluster {
+    TestCluster::start()
+}
+
+fn definition<K: CustomResourceExt>() -> Value {
+    let mut definition = serde_json::to_value(K::crd()).expect("definitions can be written as JSON");
+    definition["apiVersion"] = "apiextensions.k8s.io/v1".into();
+    definition["kind"] = "CustomResourceDefinition".into();
+    definition
+}
+
+/// Pauses tokio's clock if it is not yet.
+#[track_caller]
+fn pause_the_clock() {
+    let Ok(handle) = Handle::try_current() else {
+        panic!("a TestCluster needs a tokio runtime: make the test `#[tokio::test] async fn`");
+    };
+    assert!(
+        handle.runtime_flavor() == RuntimeFlavor::CurrentThread,
+        "a TestCluster lives in virtual time, which only a current_thread runtime has: \
+         use `#[tokio::test]` without `flavor = \"multi_thread\"`"
+    );
+    if !is_paused() {
+        tokio::time::pause();
+    }
+}
+
+/// Whether tokio's clock stands while the machine's goes on.
+#[expect(clippy::disallowed_methods, reason = "the machine's clock is what tokio's is compared with")]
+fn is_paused() -> bool {
+    let before = Instant::now();
+    let machine = std::time::Instant::now();
+    while machine.elapsed().is_zero() {
+        std::hint::spin_loop();
+    }
+    Instant::now() == before
+}
+
+/// The value behind a lock, whoever panicked while holding it.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,98 @@
+//! Event injection: putting events into watches under way, ending and expiring them.
+
+use fake_apiserver::{Verb, WatchEventKind, WatchHandle};
+
+use crate::test_cluster::TestCluster;
+use crate::filter::Filter;
+use crate::target::ToObject;
+
+/// Watches under way, from [`TestCluster::watches`], to be narrowed and meddled with.
+#[derive(Clone, Debug)]
+pub struct Watches {
+    handles: Vec<WatchHandle>,
+}
+
+impl TestCluster {
+    /// The watches that are under way now.
+    ///
+    /// ```
+    /// # use futures::StreamExt;
+    /// # use k8s_openapi::api::core::v1::Pod;
+    /// # use kube::{Api, api::{WatchEvent, WatchParams}};
+    /// use testkit::{TestCluster, WatchEventKind, objects::pod};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let cluster = TestCluster::start();
+    /// let pods: Api<Pod> = Api::all(cluster.client());
+    /// let mut events = pods.watch(&WatchParams::default(), "0").await.unwrap().boxed();
+    ///
+    /// // There is no such Pod: the controller under test is told something that is not so.
+    /// cluster.watches().on("pods").send(WatchEventKind::Deleted, pod("web-0"));
+    /// assert!(matches!(events.next().await, Some(Ok(WatchEvent::Deleted(_)))));
+    ///
+    /// cluster.watches().on("pods").expire();
+    /// let event = events.next().await;
+    /// assert!(matches!(event, Some(Ok(WatchEvent::Error(status))) if status.code == 410));
+    /// # }
+    /// ```
+    pub fn watches(&self) -> Watches {
+        Watches { handles: self.server.watches() }
+    }
+
+    /// Forgets the history of all objects and ends all watches with 410 Gone, as a server does whose log was compacted:
+    /// every client must list again.
+    pub fn expire_watches(&self) {
+        self.server.compact();
+        self.watches().expire();
+    }
+}
+
+impl Watches {
+    /// Those of this resource: its plural (`pods`), which may name a group (`deployments.apps`).
+    #[must_use]
+    pub fn on(self, resource: &str) -> Self {
+        self.filtered(&Filter { resource: Some(resource.to_owned()), ..Filter::default() })
+    }
+
+    /// Those of this namespace alone.
+    #[must_use]
+    pub fn namespace(self, namespace: &str) -> Self {
+        self.filtered(&Filter { namespace: Some(namespace.to_owned()), ..Filter::default() })
+    }
+
+    /// Those of the client of this name.
+    #[must_use]
+    pub fn client(self, client: &str) -> Self {
+        self.filtered(&Filter { client: Some(client.to_owned()), ..Filter::default() })
+    }
+
+    /// Tells each of them an event, whatever is so. The state does not change.
+    pub fn send(&self, kind: WatchEventKind, object: impl ToObject) {
+        let object = object.to_object();
+        for handle in &self.handles {
+            handle.send(kind, object.clone());
+        }
+    }
+
+    /// Ends them as a server does whose log was compacted: with 410 Gone.
+    pub fn expire(&self) {
+        self.handles.iter().for_each(WatchHandle::expire);
+    }
+
+    /// Ends them as a server does when their time is over. A client goes on from the last event it saw.
+    pub fn end(&self) {
+        self.handles.iter().for_each(WatchHandle::end);
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.handles.len()
+    }
+
+    fn filtered(mut self, filter: &Filter) -> Self {
+        debug_assert!(filter.verbs.as_ref().is_none_or(|verbs| verbs.contains(&Verb::Watch)));
+        self.handles.retain(|handle| filter.matches(handle.info(), handle.user_agent()));
+        self
+    }
+}
