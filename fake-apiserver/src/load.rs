@@ -248,7 +248,7 @@ items:
 
     #[rstest]
     #[case::one("kind: Pod\napiVersion: v1\nmetadata: {name: a}\n", &["Pod/a"])]
-    #[case::flow("{kind: Pod, apiVersion: v1}\n--- {}\n{kind: Pod, apiVersion: v1}\n", &["Pod/?", "Pod/?"])]
+    #[case::flow("{kind: Pod, apiVersion: v1}\n--- # two\n{kind: Pod, apiVersion: v1}\n", &["Pod/?", "Pod/?"])]
     #[case::empty("# nothing\n---\n\n---\n# more\n", &[])]
     #[case::null("---\nnull\n", &[])]
     #[case::several(SEVERAL, &["A/a", "B/?"])]
