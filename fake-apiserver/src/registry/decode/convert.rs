@@ -96,10 +96,6 @@ impl Converter {
         if !is_empty(shape.kind(), value) {
             return Ok(true);
         }
-        if !field.omits_empty() && matches!(shape.kind(), Kind::List(_) | Kind::Map(_) | Kind::Bytes) {
-            // The storage encoding knows no empty list: it is read back as none.
-            *value = Value::Null;
-        }
         Ok(!field.omits_empty())
     }
 
@@ -406,3 +402,35 @@ pub(super) fn name_of(value: &Value) -> &'static str {
         Value::Object(_) => "object",
     }
 }
+
+/// Makes what is always written and is empty `null`, as the encoding of the real server's storage does, which knows no
+/// empty list. Field owners are found before that: to them an empty list is something.
+pub(super) fn settle(shape: &'static Shape, value: &mut Value) {
+    match value {
+        Value::Object(map) => settle_map(shape, map),
+        Value::Array(items) => {
+            if let Some(item) = shape.items() {
+                items.iter_mut().for_each(|value| settle(item, value));
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+pub(super) fn settle_map(shape: &'static Shape, map: &mut Map<String, Value>) {
+    let Some(structure) = shape.structure() else {
+        return;
+    };
+    for (name, value) in map {
+        let Some(field) = structure.field(name).filter(|_| value.is_object() || value.is_array() || *value == "") else {
+            continue;
+        };
+        let kind = field.shape().kind();
+        if !matches!(kind, Kind::List(_) | Kind::Map(_) | Kind::Bytes) || field.is_pointer() || !is_empty(kind, value) {
+            settle(field.shape(), value);
+        } else if !field.omits_empty() {
+            *value = Value::Null;
+        }
+    }
+}
+
