@@ -18,12 +18,25 @@ async fn main() {
     cluster.expire_watches();
     let busy = cluster.inject(faults::too_many_requests(1).on(Verb::List, "documents").times(2));
     cluster.create(document("licence", "Who may copy it")).await;
-    cluster.edit::<Document>("readme", |it| it.spec.title = "Read me first".into()).await;
+    cluster
+        .edit::<Document>("readme", |it| it.spec.title = "Read me first".into())
+        .await;
     cluster.settle().await;
 
-    cluster.assert_has(config_map(REGISTER).data("readme", "Read me first").data("licence", "Who may copy it"));
+    cluster.assert_has(
+        config_map(REGISTER)
+            .data("readme", "Read me first")
+            .data("licence", "Who may copy it"),
+    );
     assert_eq!(busy.hits(), 2);
     let lists = cluster.requests().on(Verb::List, "documents");
-    assert_eq!(lists.clone().answered(200).count(), 2, "one at the start, one after the expiry");
-    println!("{lists}{} s of virtual time", (cluster.server().now().as_second() - 1_767_225_600));
+    assert_eq!(
+        lists.clone().answered(200).count(),
+        2,
+        "one at the start, one after the expiry"
+    );
+    println!(
+        "{lists}{} s of virtual time",
+        (cluster.server().now().as_second() - 1_767_225_600)
+    );
 }

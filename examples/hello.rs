@@ -17,7 +17,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let created = maps.create(&PostParams::default(), &greeting).await?;
 
     println!("{}", serde_json::to_string_pretty(&created)?);
-    println!("a second time: {}", maps.create(&PostParams::default(), &greeting).await.unwrap_err());
+    println!(
+        "a second time: {}",
+        maps.create(&PostParams::default(), &greeting).await.unwrap_err()
+    );
     assert_eq!(server.journal().count(Verb::Create, "configmaps"), 2);
     Ok(())
 }

@@ -30,7 +30,10 @@ const COMMANDS: [&str; 6] = [
 
 fn main() -> Result<(), Box<dyn Error>> {
     // The server runs on this runtime's own thread; kubectl is waited for on this one.
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()?;
     let server = ApiServer::start();
     server.load(load::from_text(SHOP)?.into_iter().map(|manifest| manifest.object))?;
     let serving = runtime.block_on(async { server.serve("127.0.0.1:0".parse().expect("an address")).await })?;
@@ -52,16 +55,27 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn is_there(kubectl: &str) -> bool {
-    let status = Command::new(kubectl).args(["version", "--client"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
-    status.is_ok_and(|status| status.success())
+    let mut command = Command::new(kubectl);
+    command
+        .args(["version", "--client"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
 }
 
 fn run(kubectl: &str, serving: &Serving, arguments: &str) -> Result<(), Box<dyn Error>> {
     println!("$ kubectl {arguments}");
     let mut command = Command::new(kubectl);
     // No kubeconfig of the machine may lead it elsewhere.
-    command.env("KUBECONFIG", "").args(["--server", &serving.url()]).args(arguments.split(' '));
+    command
+        .env("KUBECONFIG", "")
+        .args(["--server", &serving.url()])
+        .args(arguments.split(' '));
     let status = command.status()?;
     println!();
-    if status.success() { Ok(()) } else { Err(format!("kubectl {arguments}: {status}").into()) }
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!("kubectl {arguments}: {status}").into())
+    }
 }

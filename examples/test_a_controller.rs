@@ -46,7 +46,11 @@ async fn a_conflict_in_the_register_is_tried_again() {
     cluster.settle().await;
 
     assert_eq!(conflict.hits(), 1);
-    cluster.assert_has(config_map(REGISTER).data("older", "An older one").data("readme", "Read me"));
+    cluster.assert_has(
+        config_map(REGISTER)
+            .data("older", "An older one")
+            .data("readme", "Read me"),
+    );
 }
 
 async fn a_deleted_document_leaves_the_register() {
@@ -70,6 +74,9 @@ async fn a_restart_writes_nothing() {
     let revision = cluster.server().resource_version();
     cluster.run(document::run(cluster.client_named("after")));
     cluster.settle().await;
-    assert!(cluster.requests().client("after").writes().count() > 0, "it applies what it wants again");
+    assert!(
+        cluster.requests().client("after").writes().count() > 0,
+        "it applies what it wants again"
+    );
     assert_eq!(cluster.server().resource_version(), revision, "and nothing changes");
 }

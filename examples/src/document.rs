@@ -16,7 +16,13 @@ use serde_json::json;
 
 /// Something to be published.
 #[derive(CustomResource, Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
-#[kube(group = "example.com", version = "v1", kind = "Document", namespaced, status = "DocumentStatus")]
+#[kube(
+    group = "example.com",
+    version = "v1",
+    kind = "Document",
+    namespaced,
+    status = "DocumentStatus"
+)]
 pub struct DocumentSpec {
     /// What stands above it.
     #[schemars(length(min = 1))]
@@ -55,7 +61,11 @@ pub async fn run(client: Client) {
     let maps = Api::<ConfigMap>::all(client.clone());
     Controller::new(documents, watcher::Config::default())
         .owns(maps, watcher::Config::default())
-        .run(reconcile, |_, _, _| Action::requeue(Duration::from_secs(5)), Arc::new(client))
+        .run(
+            reconcile,
+            |_, _, _| Action::requeue(Duration::from_secs(5)),
+            Arc::new(client),
+        )
         .for_each(|_| async {})
         .await;
 }
@@ -84,7 +94,9 @@ async fn publish(document: &Document, documents: &Api<Document>, maps: &Api<Conf
     maps.patch(&name, &params, &Patch::Apply(map)).await?;
     enter(&name, Some(&document.spec.title), maps).await?;
     let status = json!({"status": DocumentStatus { published: true }});
-    documents.patch_status(&name, &PatchParams::default(), &Patch::Merge(status)).await?;
+    documents
+        .patch_status(&name, &PatchParams::default(), &Patch::Merge(status))
+        .await?;
     Ok(Action::requeue(Duration::from_secs(3600)))
 }
 
@@ -119,5 +131,11 @@ async fn enter(name: &str, title: Option<&str>, maps: &Api<ConfigMap>) -> Result
 /// A Document, for the examples.
 #[must_use]
 pub fn document(name: &str, title: &str) -> Document {
-    Document::new(name, DocumentSpec { title: title.into(), text: "…".into() })
+    Document::new(
+        name,
+        DocumentSpec {
+            title: title.into(),
+            text: "…".into(),
+        },
+    )
 }

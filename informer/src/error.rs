@@ -64,7 +64,9 @@ impl Error {
 
 impl From<kube::Error> for Error {
     fn from(source: kube::Error) -> Self {
-        Self { source: Box::new(source) }
+        Self {
+            source: Box::new(source),
+        }
     }
 }
 

@@ -28,12 +28,18 @@ pub struct ObjectKey {
 impl ObjectKey {
     /// An object in a namespace.
     pub fn new(namespace: &str, name: &str) -> Self {
-        Self { namespace: Some(namespace.into()), name: name.into() }
+        Self {
+            namespace: Some(namespace.into()),
+            name: name.into(),
+        }
     }
 
     /// An object of the cluster.
     pub fn cluster(name: &str) -> Self {
-        Self { namespace: None, name: name.into() }
+        Self {
+            namespace: None,
+            name: name.into(),
+        }
     }
 
     /// The key of an object; its name is empty if the object has none yet.

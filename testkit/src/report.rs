@@ -31,7 +31,10 @@ pub(crate) fn fail_at(place: &Location<'_>, what: &str) -> ! {
 }
 
 /// What a test that fails on its own cannot know: the seed, the faults that were injected and the last requests.
-#[expect(clippy::print_stderr, reason = "a failing test is read there; the test runner captures it")]
+#[expect(
+    clippy::print_stderr,
+    reason = "a failing test is read there; the test runner captures it"
+)]
 pub(crate) fn print_after_failure(cluster: &TestCluster) {
     let seed = cluster.seed();
     eprintln!("\ntest cluster: the seed was {seed}; SEED={seed} makes the same run");
@@ -70,7 +73,10 @@ pub(crate) fn most_frequent(entries: &[Entry]) -> String {
     for entry in entries {
         if let Entry::Request(request) = entry {
             let path = request.path.split('?').next().unwrap_or_default();
-            let what = format!("{} {path} by {:?}: {}", request.method, request.user_agent, request.code);
+            let what = format!(
+                "{} {path} by {:?}: {}",
+                request.method, request.user_agent, request.code
+            );
             *counts.entry(what).or_insert(0_usize) += 1;
         }
     }

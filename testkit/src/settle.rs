@@ -1,7 +1,7 @@
 //! `settle` and `advance`: letting virtual time pass, with an eye on controllers that never rest.
 //!
-//! All waiting of a test goes through [`TestCluster::pass`], which notices a hot loop even where it keeps the clock from
-//! ever moving.
+//! All waiting of a test goes through [`TestCluster::pass`], which notices a hot loop even where it keeps the clock
+//! from ever moving.
 
 use std::panic::Location;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use fake_apiserver::{Entry, RecordedRequest, Verb};
 use futures::future::{Either, select};
 use tokio::time::{Instant, sleep_until};
 
-use crate::test_cluster::TestCluster;
 use crate::report::{fail_at, most_frequent};
+use crate::test_cluster::TestCluster;
 
 /// What waiting is bounded by; all times are virtual.
 #[derive(Clone, Copy, Debug)]
@@ -112,8 +112,11 @@ impl TestCluster {
         let mut timer = std::pin::pin!(sleep_until(until));
         let (mut checked, mut at) = (first, None);
         // A task that never waits keeps the clock from moving, and so this timer from firing.
-        while let Either::Right(_) =
-            select(timer.as_mut(), std::pin::pin!(journal.reached(checked + self.bounds.requests))).await
+        while let Either::Right(_) = select(
+            timer.as_mut(),
+            std::pin::pin!(journal.reached(checked + self.bounds.requests)),
+        )
+        .await
         {
             let now = Instant::now();
             if at == Some(now) {
@@ -155,7 +158,13 @@ impl TestCluster {
     /// Fails the test because controllers never rest.
     fn fail_restless(&self, place: &Location<'_>, what: &str, first: u64) -> ! {
         let entries = self.server.journal().since(first);
-        fail_at(place, &format!("it never gets quiet: {what}, and these keep coming:{}", most_frequent(&entries)))
+        fail_at(
+            place,
+            &format!(
+                "it never gets quiet: {what}, and these keep coming:{}",
+                most_frequent(&entries)
+            ),
+        )
     }
 }
 

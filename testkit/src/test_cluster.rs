@@ -76,7 +76,12 @@ enum Step {
 impl Default for TestClusterBuilder {
     fn default() -> Self {
         let seed = std::env::var("SEED").ok().and_then(|it| it.parse().ok()).unwrap_or(0);
-        Self { seed, history: None, bounds: Bounds::default(), steps: Vec::new() }
+        Self {
+            seed,
+            history: None,
+            bounds: Bounds::default(),
+            steps: Vec::new(),
+        }
     }
 }
 
@@ -132,7 +137,9 @@ impl TestClusterBuilder {
     #[track_caller]
     pub fn yaml(self, text: &str) -> Self {
         let manifests = load::from_text(text).unwrap_or_else(|err| panic!("the YAML of the cluster: {err}"));
-        manifests.into_iter().fold(self, |builder, manifest| builder.step(Step::Load(manifest.object)))
+        manifests
+            .into_iter()
+            .fold(self, |builder, manifest| builder.step(Step::Load(manifest.object)))
     }
 
     /// The same of a file, or of all files below a directory.
@@ -143,7 +150,9 @@ impl TestClusterBuilder {
     #[track_caller]
     pub fn file(self, path: impl AsRef<Path>) -> Self {
         let manifests = load::read([path]).unwrap_or_else(|err| panic!("the objects of the cluster: {err}"));
-        manifests.into_iter().fold(self, |builder, manifest| builder.step(Step::Load(manifest.object)))
+        manifests
+            .into_iter()
+            .fold(self, |builder, manifest| builder.step(Step::Load(manifest.object)))
     }
 
     fn step(mut self, step: Step) -> Self {
@@ -329,7 +338,10 @@ fn pause_the_clock() {
 }
 
 /// Whether tokio's clock stands while the machine's goes on.
-#[expect(clippy::disallowed_methods, reason = "the machine's clock is what tokio's is compared with")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the machine's clock is what tokio's is compared with"
+)]
 fn is_paused() -> bool {
     let before = Instant::now();
     let machine = std::time::Instant::now();

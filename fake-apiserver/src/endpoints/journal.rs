@@ -251,7 +251,7 @@ impl fmt::Display for RecordedRequest {
             f,
             "{:>9.3}s  {:<6} {}  {}",
             self.started.as_secs_f64(),
-            self.method,
+            self.method.as_str(),
             self.path,
             self.code
         )?;

@@ -50,7 +50,9 @@ async fn an_object_changed_by_another_is_set_right(cluster: TestCluster) {
     cluster.run(own_config_maps(cluster.client()));
     cluster.create(pod("web-0")).await;
     cluster.settle().await;
-    cluster.patch(config_map("web-0"), serde_json::json!({"data": {"pod": "other"}})).await;
+    cluster
+        .patch(config_map("web-0"), serde_json::json!({"data": {"pod": "other"}}))
+        .await;
     cluster.settle().await;
     cluster.assert_has(config_map("web-0").data("pod", "web-0"));
 }
@@ -81,5 +83,27 @@ async fn an_idle_day_is_requeues_and_watches_and_no_writes(cluster: TestCluster)
     assert_eq!(cluster.requests().writes().count(), 1);
     assert_eq!(cluster.requests().on(Verb::List, "pods").count(), 1);
     let watches = cluster.requests().on(Verb::Watch, "pods").count();
-    assert!((290..310).contains(&watches), "a watch ends after 290 s, but there were {watches} in a day");
+    assert!(
+        (290..310).contains(&watches),
+        "a watch ends after 290 s, but there were {watches} in a day"
+    );
+}
+
+/// As the README has it.
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn an_expired_watch_costs_one_list(cluster: TestCluster) {
+    cluster.run(label_pods(cluster.client()));
+    cluster.create(pod("web-0").namespace("shop")).await;
+    cluster.settle().await;
+
+    cluster.expire_watches();
+    let conflict = cluster.inject(faults::conflict().on(Verb::Update, "pods").once());
+    cluster.create(pod("web-1").namespace("shop")).await;
+
+    cluster
+        .eventually(|c| c.get(pod("web-1").namespace("shop")).label("seen") == Some("true"))
+        .await;
+    assert_eq!(cluster.requests().on(Verb::List, "pods").count(), 2);
+    assert_eq!(conflict.hits(), 1);
 }

@@ -18,7 +18,13 @@ use testkit::objects::{config_map, object};
 use testkit::{TestCluster, Verb, cluster, faults};
 
 #[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
-#[kube(group = "example.com", version = "v1", kind = "Document", namespaced, status = "DocumentStatus")]
+#[kube(
+    group = "example.com",
+    version = "v1",
+    kind = "Document",
+    namespaced,
+    status = "DocumentStatus"
+)]
 struct DocumentSpec {
     #[schemars(length(min = 1))]
     title: String,
@@ -60,7 +66,9 @@ async fn publish_documents(client: Client) {
         });
         maps.patch(&name, &by, &Patch::Apply(map)).await?;
         let status = json!({"status": DocumentStatus { published: true }});
-        documents.patch_status(&name, &PatchParams::default(), &Patch::Merge(status)).await?;
+        documents
+            .patch_status(&name, &PatchParams::default(), &Patch::Merge(status))
+            .await?;
         Ok(Action::requeue(Duration::from_secs(600)))
     }
     let on_error = |_: Arc<Document>, _: &Error, _: Arc<Client>| Action::requeue(Duration::from_secs(5));
@@ -88,7 +96,9 @@ async fn a_document_is_published_and_says_so(cluster: TestCluster) {
     assert_eq!(readme.finalizers(), [FINALIZER]);
     assert_eq!(readme.metadata.generation, Some(1), "a status is no new generation");
 
-    cluster.edit::<Document>("readme", |it| it.spec.title = "Read me first".into()).await;
+    cluster
+        .edit::<Document>("readme", |it| it.spec.title = "Read me first".into())
+        .await;
     cluster.settle().await;
     cluster.assert_has(config_map("readme").data("title", "Read me first"));
 }
@@ -118,7 +128,10 @@ async fn a_document_stays_until_its_finalizer_is_done(cluster: TestCluster) {
 async fn the_schema_of_a_definition_is_kept(cluster: TestCluster) {
     cluster.crd::<Document>();
     let documents = Api::<Document>::default_namespaced(cluster.client());
-    let err = documents.create(&Default::default(), &document("readme", "")).await.expect_err("no title");
+    let err = documents
+        .create(&Default::default(), &document("readme", ""))
+        .await
+        .expect_err("no title");
     assert!(err.to_string().contains("spec.title"), "{err}");
     assert!(cluster.gone(object("example.com/v1", "Document", "readme")));
 }

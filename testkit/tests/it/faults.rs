@@ -31,11 +31,18 @@ fn code<T>(result: Result<T, kube::Error>) -> u16 {
 #[case(faults::timeout(), 504, "Timeout")]
 #[case(faults::status(403, "Forbidden"), 403, "Forbidden")]
 #[tokio::test(start_paused = true)]
-async fn a_fault_is_a_status(cluster: TestCluster, #[case] fault: FaultBuilder, #[case] code: u16, #[case] reason: &str) {
+async fn a_fault_is_a_status(
+    cluster: TestCluster,
+    #[case] fault: FaultBuilder,
+    #[case] code: u16,
+    #[case] reason: &str,
+) {
     cluster.create(config_map("a").namespace("shop")).await;
     cluster.inject(fault.on(Verb::Get, "configmaps")).forget();
     let result = maps(cluster.client()).get("a").await;
-    let Err(kube::Error::Api(status)) = result else { panic!("{result:?}") };
+    let Err(kube::Error::Api(status)) = result else {
+        panic!("{result:?}")
+    };
     assert_eq!((status.code, status.reason.as_str()), (code, reason));
 }
 
@@ -102,16 +109,24 @@ async fn what_failed_was_not_done(cluster: TestCluster) {
     cluster.inject(faults::timeout().on_writes("configmaps")).forget();
     let mut map = ConfigMap::default();
     map.metadata.name = Some("a".into());
-    assert_eq!(code(maps(cluster.client()).create(&PostParams::default(), &map).await), 504);
+    assert_eq!(
+        code(maps(cluster.client()).create(&PostParams::default(), &map).await),
+        504
+    );
     assert!(cluster.gone(config_map("a").namespace(namespace.name())));
 }
 
 #[rstest]
 #[tokio::test(start_paused = true)]
 async fn a_delay_is_virtual_time(cluster: TestCluster) {
-    cluster.inject(faults::delay(Duration::from_secs(30)).on(Verb::List, "pods")).forget();
+    cluster
+        .inject(faults::delay(Duration::from_secs(30)).on(Verb::List, "pods"))
+        .forget();
     let began = Instant::now();
-    assert_eq!(code(Api::<Pod>::all(cluster.client()).list(&ListParams::default()).await), 200);
+    assert_eq!(
+        code(Api::<Pod>::all(cluster.client()).list(&ListParams::default()).await),
+        200
+    );
     assert_eq!(began.elapsed(), Duration::from_secs(30));
 }
 

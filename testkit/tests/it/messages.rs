@@ -20,7 +20,10 @@ async fn a_missing_object_is_named(cluster: TestCluster) {
 #[tokio::test(start_paused = true)]
 async fn a_kind_that_is_not_served_is_named(cluster: TestCluster) {
     let message = failure_of(|| cluster.get(object("example.com/v1", "Document", "readme")));
-    assert!(message.contains("no kind Document is served in example.com/v1"), "{message}");
+    assert!(
+        message.contains("no kind Document is served in example.com/v1"),
+        "{message}"
+    );
     assert!(message.contains("cluster.crd::<Document>()"), "{message}");
 }
 
@@ -29,15 +32,23 @@ async fn a_kind_that_is_not_served_is_named(cluster: TestCluster) {
 async fn a_refusal_says_what_the_server_said(cluster: TestCluster) {
     cluster.create(config_map("a")).await;
     let message = failure(async { drop(cluster.create(config_map("a")).await) }).await;
-    assert!(message.ends_with("create ConfigMap a: 409 AlreadyExists: configmaps \"a\" already exists"), "{message}");
+    assert!(
+        message.ends_with("create ConfigMap a: 409 AlreadyExists: configmaps \"a\" already exists"),
+        "{message}"
+    );
     assert!(message.contains("messages.rs:"), "{message}");
 }
 
 #[rstest]
 #[tokio::test(start_paused = true)]
 async fn a_difference_is_shown_by_fields(cluster: TestCluster) {
-    cluster.create(config_map("a").label("app", "web").data("mode", "fast")).await;
-    let expected = config_map("a").label("app", "web").label("x.io/team", "edge").data("mode", "slow");
+    cluster
+        .create(config_map("a").label("app", "web").data("mode", "fast"))
+        .await;
+    let expected = config_map("a")
+        .label("app", "web")
+        .label("x.io/team", "edge")
+        .data("mode", "slow");
     let message = failure_of(|| cluster.assert_has(expected));
     let expected = "ConfigMap default/a is not as expected:
   data.mode: expected \"slow\", found \"fast\"
@@ -50,7 +61,10 @@ async fn a_difference_is_shown_by_fields(cluster: TestCluster) {
 async fn an_object_that_should_be_there_is_missed_among_the_others(cluster: TestCluster) {
     cluster.create(config_map("a").namespace("shop")).await;
     let message = failure_of(|| cluster.assert_has(config_map("a")));
-    assert!(message.ends_with("there is no ConfigMap default/a; there are ConfigMap shop/a"), "{message}");
+    assert!(
+        message.ends_with("there is no ConfigMap default/a; there are ConfigMap shop/a"),
+        "{message}"
+    );
 }
 
 #[rstest]
@@ -58,10 +72,16 @@ async fn an_object_that_should_be_there_is_missed_among_the_others(cluster: Test
 async fn what_keeps_an_object_is_named(cluster: TestCluster) {
     cluster.create(config_map("a").finalizer("example.com/keep")).await;
     let message = failure_of(|| cluster.assert_gone(config_map("a")));
-    assert!(message.ends_with("ConfigMap default/a is still there; nobody deleted it"), "{message}");
+    assert!(
+        message.ends_with("ConfigMap default/a is still there; nobody deleted it"),
+        "{message}"
+    );
     cluster.delete(config_map("a")).await;
     let message = failure_of(|| cluster.assert_gone(config_map("a")));
-    assert!(message.ends_with("and kept by the finalizers example.com/keep"), "{message}");
+    assert!(
+        message.ends_with("and kept by the finalizers example.com/keep"),
+        "{message}"
+    );
 }
 
 #[rstest]
@@ -73,11 +93,20 @@ async fn a_condition_that_does_not_hold_shows_what_it_read(cluster: TestCluster)
     }))
     .await;
     assert!(message.contains("does not hold after 60s of virtual time"), "{message}");
-    assert!(message.contains("the number") && message.contains("right: Some(\"2\")"), "{message}");
-    assert!(message.contains("ConfigMap default/a is {") && message.contains("\"data\":{\"n\":\"1\"}"), "{message}");
+    assert!(
+        message.contains("the number") && message.contains("right: Some(\"2\")"),
+        "{message}"
+    );
+    assert!(
+        message.contains("ConfigMap default/a is {") && message.contains("\"data\":{\"n\":\"1\"}"),
+        "{message}"
+    );
 
     let message = failure(cluster.eventually(|c| c.exists(config_map("b")))).await;
-    assert!(message.contains("it is false\nConfigMap default/b is not there"), "{message}");
+    assert!(
+        message.contains("it is false\nConfigMap default/b is not there"),
+        "{message}"
+    );
 }
 
 /// A test that fails, for the next one to look at.
@@ -87,7 +116,9 @@ async fn fails_on_purpose(cluster: TestCluster) {
     if std::env::var_os("FAIL_ON_PURPOSE").is_none() {
         return;
     }
-    cluster.inject(faults::conflict().on(Verb::Update, "configmaps").once()).forget();
+    cluster
+        .inject(faults::conflict().on(Verb::Update, "configmaps").once())
+        .forget();
     cluster.create(config_map("a")).await;
     panic!("on purpose");
 }
@@ -97,7 +128,11 @@ fn a_failing_test_prints_the_seed_the_faults_and_the_last_requests() {
     let this = std::env::current_exe().expect("the test binary");
     let mut command = Command::new(this);
     command.args(["--exact", "messages::fails_on_purpose", "--nocapture"]);
-    let output = command.env("FAIL_ON_PURPOSE", "1").env("SEED", "7").output().expect("it runs");
+    let output = command
+        .env("FAIL_ON_PURPOSE", "1")
+        .env("SEED", "7")
+        .output()
+        .expect("it runs");
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success());
     for part in [

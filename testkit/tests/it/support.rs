@@ -39,7 +39,12 @@ pub(crate) async fn own_config_maps(client: Client) {
             "metadata": {"name": pod.name_any(), "ownerReferences": [kube::Resource::controller_owner_ref(&*pod, &())]},
             "data": {"pod": pod.name_any()},
         });
-        maps.patch(&pod.name_any(), &PatchParams::apply("own-config-maps").force(), &Patch::Apply(map)).await?;
+        maps.patch(
+            &pod.name_any(),
+            &PatchParams::apply("own-config-maps").force(),
+            &Patch::Apply(map),
+        )
+        .await?;
         Ok(Action::await_change())
     }
     let on_error = |_: Arc<Pod>, _: &kube::Error, _: Arc<Client>| Action::requeue(Duration::from_secs(5));
@@ -88,12 +93,18 @@ pub(crate) async fn watch_pods(client: Client, config: watcher::Config, told: To
 /// How a future fails: the message of its panic.
 pub(crate) async fn failure(of: impl Future<Output = ()>) -> String {
     let payload = AssertUnwindSafe(of).catch_unwind().await.expect_err("it does not fail");
-    payload.downcast_ref::<String>().cloned().expect("the message is formatted")
+    payload
+        .downcast_ref::<String>()
+        .cloned()
+        .expect("the message is formatted")
 }
 
 /// How a call fails.
 pub(crate) fn failure_of<T>(call: impl FnOnce() -> T) -> String {
-    let payload = std::panic::catch_unwind(AssertUnwindSafe(call)).map(drop).expect_err("it does not fail");
+    let payload = std::panic::catch_unwind(AssertUnwindSafe(call))
+        .map(drop)
+        .expect_err("it does not fail");
     let text = payload.downcast_ref::<&str>().map(|it| (*it).to_owned());
-    text.or_else(|| payload.downcast_ref::<String>().cloned()).expect("the message is text")
+    text.or_else(|| payload.downcast_ref::<String>().cloned())
+        .expect("the message is text")
 }

@@ -29,9 +29,16 @@ async fn a_list_comes_in_pages(cluster: TestCluster) {
         cluster.create(pod(&format!("web-{n}"))).await;
     }
     let told = Told::default();
-    cluster.run(watch_pods(cluster.client(), watcher::Config::default().page_size(2), told.clone()));
+    cluster.run(watch_pods(
+        cluster.client(),
+        watcher::Config::default().page_size(2),
+        told.clone(),
+    ));
     cluster.settle().await;
-    assert_eq!(told.take().join(", "), "init, init web-0, init web-1, init web-2, init web-3, init web-4, init done");
+    assert_eq!(
+        told.take().join(", "),
+        "init, init web-0, init web-1, init web-2, init web-3, init web-4, init done"
+    );
     assert_eq!(cluster.requests().on(Verb::List, "pods").count(), 3);
 }
 
@@ -101,7 +108,10 @@ async fn a_quiet_day_costs_no_list() {
     assert_eq!(told.take().len(), 0);
     assert_eq!(cluster.requests().on(Verb::List, "pods").count(), 1);
     let watches = cluster.requests().on(Verb::Watch, "pods").count();
-    assert!((290..310).contains(&watches), "a watch ends after 290 s, but there were {watches} in a day");
+    assert!(
+        (290..310).contains(&watches),
+        "a watch ends after 290 s, but there were {watches} in a day"
+    );
 }
 
 #[rstest]
