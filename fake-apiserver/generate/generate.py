@@ -351,7 +351,7 @@ class Table:
                 ("OMIT_EMPTY", field.get("omitempty")),
                 ("OMIT_ZERO", field.get("omitzero")),
             ) if on]
-            fields.append((field["json"], shape, " | ".join(flags) or "0", protobuf_path(field["numbers"])))
+            fields.append((field["json"], shape, " | ".join(flags) or "0", protobuf_path(field["numbers"]), field["via"]))
         for prop in properties:
             if prop not in {field[0] for field in fields}:
                 print(f"note: {name}.{prop} is not in the Go type", file=sys.stderr)
@@ -368,18 +368,18 @@ def openapi_name(kind):
     raise ValueError(kind["pkg"])
 
 
-def flat_fields(types, go, numbers=()):
+def flat_fields(types, go, numbers=(), via=()):
     """The fields of a struct, with those of inlined structs; `numbers` leads to each in the protobuf message, where
-    inlined structs are messages of their own."""
+    inlined structs are messages of their own, and `via` names those structs, as Go's errors do."""
     for field in types[go].get("fields", []):
         number = field.get("protobuf", "").split(",")[1:2]
         # What stands in no message stands in none with all it holds, as `kind` and `apiVersion` do.
         path = (*numbers, int(number[0])) if number and numbers is not None else None
         if field.get("inline"):
             inner = field["type"].lstrip("*")
-            yield from flat_fields(types, inner, path)
+            yield from flat_fields(types, inner, path, (*via, types[inner]["name"]))
         else:
-            yield {**field, "numbers": path or ()}
+            yield {**field, "numbers": path or (), "via": ".".join(via)}
 
 
 def protobuf_path(numbers):
@@ -418,7 +418,7 @@ def type_tables(rows, types, defs):
         "    SchemaOrBool, SchemaOrStrings, String, Struct, Time,",
         "};",
         "use super::builtin::{ATOMIC, Field, OMIT_EMPTY, OMIT_ZERO, POINTER, REQUIRED, Shape, StructType, WRAPPED};",
-        "use super::builtin::{NO_LIST, NO_PATCH, field as f, keys, patch as p, shape as h, structure as s};",
+        "use super::builtin::{NO_LIST, NO_PATCH, field as f, inlined, keys, patch as p, shape as h, structure as s};",
         "use super::ListType;",
         "",
         "/// The kinds with their shapes, sorted by group, version and kind.",
@@ -446,7 +446,9 @@ def type_tables(rows, types, defs):
             f"pub(super) static FIELDS: [Field; {len(flat)}] = ["]
     for index, (name, _, fields, _) in enumerate(table.structs):
         out.append(f"    // {name}")
-        out += [f"    f({quote(json_name)}, {shape}, {flags}, {path})," for json_name, shape, flags, path in fields]
+        for json_name, shape, flags, path, via in fields:
+            row = f"{quote(json_name)}, {shape}, {flags}, {path}"
+            out.append(f"    inlined({row}, {quote(via)})," if via else f"    f({row}),")
     out += ["];", ""]
     print(f"{len(found)} kinds, {len(table.shapes)} shapes, {len(table.structs)} structs, {len(flat)} fields",
           file=sys.stderr)

@@ -3,12 +3,14 @@
 mod common;
 
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::Output;
 
 use common::{Server, command, folder};
 use rstest::rstest;
+use serde_json::Value;
 
 fn run(args: &[&str]) -> Output {
     command(args).output().expect("cargo has built the command")
@@ -20,6 +22,16 @@ fn text(bytes: &[u8]) -> &str {
 
 fn path(path: &Path) -> &str {
     path.to_str().expect("the target folder has a plain name")
+}
+
+/// The body of a GET.
+fn get(server: &Server, path: &str) -> String {
+    let mut stream = TcpStream::connect(server.url.trim_start_matches("http://")).expect("it listens");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").expect("it reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("the answer is text");
+    let (_, body) = answer.split_once("\r\n\r\n").expect("the answer has a head");
+    body.to_owned()
 }
 
 #[cfg(unix)]
@@ -72,6 +84,62 @@ fn crd_takes_nothing_but_definitions() {
     let output = run(&["--crd", path(&file)]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("\"ConfigMap\" is not a CustomResourceDefinition"));
+}
+
+const LAMPS: &str = "
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: lamps.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {plural: lamps, singular: lamp, kind: Lamp}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+";
+
+/// Its order is the wrong one: the pod's namespace comes last.
+const DUMP: &str = "
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: example.com/v1, kind: Lamp, metadata: {name: desk, namespace: shop}}
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: web, namespace: shop, uid: 11111111-2222-4333-8444-555555555555}
+  spec: {containers: [{name: c, image: i}]}
+  status: {phase: Running}
+- {apiVersion: v1, kind: Namespace, metadata: {name: shop}}
+";
+
+#[test]
+fn what_is_loaded_is_there_with_its_uid_and_status() {
+    let folder = folder();
+    let (crds, dump) = (folder.join("crds"), folder.join("dump.yaml"));
+    fs::create_dir(&crds).expect("the folder is there");
+    fs::write(crds.join("lamps.yaml"), LAMPS).expect("the folder is there");
+    fs::write(crds.join("notes.txt"), "no manifest").expect("the folder is there");
+    fs::write(&dump, DUMP).expect("the folder is there");
+    let server = Server::start(&["--crd", path(&crds), "--load", path(&dump)]);
+
+    let pod: Value = serde_json::from_str(&get(&server, "/api/v1/namespaces/shop/pods/web")).expect("it is JSON");
+    assert_eq!(pod["metadata"]["uid"], "11111111-2222-4333-8444-555555555555");
+    assert_eq!(pod["status"]["phase"], "Running");
+    let lamp = get(&server, "/apis/example.com/v1/namespaces/shop/lamps/desk");
+    assert!(lamp.contains("\"desk\""), "{lamp}");
+}
+
+#[test]
+fn a_kind_that_is_not_served_is_named_with_its_file() {
+    let file = folder().join("unknown.yaml");
+    fs::write(&file, "kind: Podd\napiVersion: v1\nmetadata: {name: a}\n").expect("the folder is there");
+    let output = run(&["--load", path(&file)]);
+    assert_eq!(output.status.code(), Some(1));
+    let start = format!("error: {}: Podd \"a\": ", path(&file));
+    assert!(text(&output.stderr).starts_with(&start), "{}", text(&output.stderr));
 }
 
 #[test]

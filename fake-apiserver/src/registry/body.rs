@@ -52,7 +52,8 @@ fn read_custom(
     custom::check_named(object, &String::from_utf8_lossy(raw), version)?;
     let unknown =
         coerce(row, version, object).map_err(|why| custom::cannot_be_handled(object, version, &why))?;
-    let mut warnings = decode::duplicate_fields(raw);
+    let quoted = |path: &String| format!("duplicate field {}", crate::api::field::quote(path));
+    let mut warnings: Vec<String> = decode::duplicate_fields(raw).iter().map(quoted).collect();
     warnings.extend(unknown);
     if validation == FieldValidation::Strict && !warnings.is_empty() {
         let why = format!("strict decoding error: {}", warnings.join(", "));

@@ -4,6 +4,7 @@ mod convert;
 pub(crate) mod protobuf;
 mod scan;
 mod time;
+mod zero;
 
 use serde_json::{Map, Value};
 

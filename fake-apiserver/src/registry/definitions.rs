@@ -1,7 +1,7 @@
 //! CustomResourceDefinitions at work: a stored one is served, a changed one is served anew, a deleted one takes its
 //! objects with it. What the real server's CRD controllers do later is done here right after the write.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use super::custom::crd;
 use super::custom::definition::CustomResource;
@@ -20,6 +20,7 @@ impl Registry {
     /// Serves the CRDs that are stored.
     pub(super) fn load_definitions(&self) {
         let Some(row) = self.definitions_row() else { return };
+        let _guard = self.definitions.lock().unwrap_or_else(PoisonError::into_inner);
         let everything = Range::of(None);
         let snapshot = self.store.snapshot(CRDS);
         let definitions: Vec<(String, Object)> = snapshot

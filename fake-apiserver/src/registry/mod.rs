@@ -1,7 +1,7 @@
 //! What a verb means. `Registry` is the one door from HTTP to state; it knows storage, watch and the vocabulary, and
 //! nothing of HTTP.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use tokio::sync::Notify;
 
@@ -49,6 +49,8 @@ pub(crate) struct Registry {
     pub(crate) committed: Notify,
     /// Signalled when the served resources change.
     pub(crate) definitions_changed: Notify,
+    /// Held while the served resources are made from the stored CRDs, so that the newest state wins.
+    definitions: Mutex<()>,
     /// The served resources. Replaced as a whole when a CRD changes.
     scheme: RwLock<Arc<Scheme>>,
 }
@@ -62,6 +64,7 @@ impl Registry {
             entropy,
             committed: Notify::new(),
             definitions_changed: Notify::new(),
+            definitions: Mutex::default(),
             scheme: RwLock::default(),
         };
         registry.load_definitions();

@@ -26,3 +26,6 @@ mod validate;
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod property_tests;

@@ -3,9 +3,12 @@
 
 use std::fmt::Write;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
 use super::time::{Canonical, Precision, canonical_base64, canonical_time};
+use super::zero::{add_shown_fields, is_always_shown, is_empty, zero, zero_of_field};
 use crate::registry::quantity;
 use crate::registry::schema::builtin::{Field, Kind, Shape, StructType};
 
@@ -20,7 +23,7 @@ struct Abort(String);
 /// One step to the value at hand.
 #[derive(Clone)]
 enum Step {
-    Field(&'static StructType, &'static str),
+    Field(&'static StructType, &'static Field),
     Key(String),
     Index(usize),
 }
@@ -28,8 +31,10 @@ enum Step {
 #[derive(Default)]
 pub(super) struct Converter {
     path: Vec<Step>,
-    /// Levels below a type that decodes itself: their fields are in no path, and unknown ones are not reported.
+    /// Levels below a type that decodes itself, where unknown fields are not reported.
     opaque: usize,
+    /// How long the path was where those began: Go names the struct there as the owner of what goes wrong below.
+    opaque_from: usize,
     level: usize,
     /// The paths of unknown fields.
     unknown: Vec<String>,
@@ -61,14 +66,9 @@ impl Converter {
                 self.report_unknown(name);
                 return false;
             };
-            let visible = self.opaque == 0;
-            if visible {
-                self.path.push(Step::Field(structure, field.name()));
-            }
+            self.path.push(Step::Field(structure, field));
             let kept = self.field(field, value);
-            if visible {
-                self.path.pop();
-            }
+            self.path.pop();
             kept.unwrap_or_else(|error| {
                 result = Err(error);
                 true
@@ -124,27 +124,26 @@ impl Converter {
                 }
                 Ok(())
             }
-            (Kind::Bytes, Value::String(text)) => {
-                match canonical_base64(text) {
-                    Ok(None) => {}
-                    Ok(Some(respelled)) => *text = respelled,
-                    Err(offset) => self.note(format!("illegal base64 data at input byte {offset}")),
-                }
+            (Kind::Bytes, Value::String(_) | Value::Array(_)) => {
+                self.bytes(value);
                 Ok(())
             }
-            (Kind::Quantity, _) => self.quantity(value, false),
+            (Kind::Quantity, _) => Self::quantity(value, false),
             (Kind::IntOrString, Value::String(_)) => Ok(()),
-            (Kind::IntOrString, _) => {
-                self.int_or_string(value);
-                Ok(())
-            }
+            (Kind::IntOrString, _) => self.int_or_string(value),
             (Kind::Time, _) => self.time(value, Precision::Seconds),
             (Kind::MicroTime, _) => self.time(value, Precision::Micros),
             (Kind::SchemaOrArray(_) | Kind::SchemaOrBool(_) | Kind::SchemaOrStrings(_), _) => {
+                // The type runs a decoder of its own, whose first error is all it tells.
+                let before = self.mismatch.take();
+                if self.opaque == 0 {
+                    self.opaque_from = self.path.len();
+                }
                 self.opaque += 1;
                 let result = self.schema(shape, value);
                 self.opaque -= 1;
-                result
+                let inner = std::mem::replace(&mut self.mismatch, before);
+                result.and(inner.map_or(Ok(()), |error| Err(Abort(error))))
             }
             (Kind::List(_), Value::Array(items)) => self.list(shape, items),
             (Kind::Map(_), Value::Object(entries)) => self.map(shape, entries),
@@ -200,7 +199,7 @@ impl Converter {
                 continue;
             }
             if of_resources {
-                self.quantity(value, true)?;
+                Self::quantity(value, true)?;
                 continue;
             }
             if named {
@@ -226,15 +225,38 @@ impl Converter {
         }
     }
 
-    fn int_or_string(&mut self, value: &Value) {
+    /// Bytes come as base64, or as a list of numbers.
+    fn bytes(&mut self, value: &mut Value) {
         match value {
-            Value::Number(number) if number.as_i64().is_some_and(|it| i32::try_from(it).is_ok()) => {}
-            Value::Number(number) => self.wrong_type(&format!("number {number}"), "int32"),
-            other => self.wrong_type(name_of(other), "int32"),
+            Value::String(text) => match canonical_base64(text) {
+                Ok(None) => {}
+                Ok(Some(respelled)) => *text = respelled,
+                Err(offset) => self.note(format!("illegal base64 data at input byte {offset}")),
+            },
+            Value::Array(items) => {
+                let numbers = items.iter().map(|item| match item {
+                    Value::Null => Ok(0),
+                    item => item.as_u64().and_then(|it| u8::try_from(it).ok()).ok_or(item),
+                });
+                match numbers.collect::<Result<Vec<u8>, &Value>>() {
+                    Ok(bytes) => *value = Value::String(STANDARD.encode(bytes)),
+                    Err(item @ Value::Number(_)) => self.wrong_type(&format!("number {item}"), "uint8"),
+                    Err(item) => self.wrong_type(name_of(item), "uint8"),
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => {}
         }
     }
 
-    fn quantity(&mut self, value: &mut Value, to_milli: bool) -> Result<(), Abort> {
+    fn int_or_string(&self, value: &Value) -> Result<(), Abort> {
+        match value {
+            Value::Number(number) if number.as_i64().is_some_and(|it| i32::try_from(it).is_ok()) => Ok(()),
+            Value::Number(number) => Err(Abort(self.type_error(&format!("number {number}"), "int32"))),
+            other => Err(Abort(self.type_error(name_of(other), "int32"))),
+        }
+    }
+
+    fn quantity(value: &mut Value, to_milli: bool) -> Result<(), Abort> {
         let canonical = match &*value {
             Value::String(text) => {
                 let trimmed = text.trim();
@@ -255,18 +277,13 @@ impl Converter {
                 *value = Value::String(spelled);
                 Ok(())
             }
-            Err(error) if value.is_object() || value.is_array() => {
-                self.note(error.to_owned());
-                Ok(())
-            }
             Err(error) => Err(Abort(error.to_owned())),
         }
     }
 
-    fn time(&mut self, value: &mut Value, precision: Precision) -> Result<(), Abort> {
+    fn time(&self, value: &mut Value, precision: Precision) -> Result<(), Abort> {
         let Value::String(text) = &*value else {
-            self.wrong_type(name_of(value), "string");
-            return Ok(());
+            return Err(Abort(self.type_error(name_of(value), "string")));
         };
         match canonical_time(text, precision).map_err(Abort)? {
             Canonical::Same => {}
@@ -284,10 +301,6 @@ impl Converter {
         match (shape.kind(), &mut *value) {
             (_, Value::Object(_)) => self.value(schema, value),
             (Kind::SchemaOrBool(_), Value::Bool(_)) => Ok(()),
-            (Kind::SchemaOrBool(_), Value::Array(_)) => {
-                self.note("boolean or JSON schema expected".to_owned());
-                Ok(())
-            }
             (Kind::SchemaOrBool(_), _) => Err(Abort("boolean or JSON schema expected".to_owned())),
             (Kind::SchemaOrArray(_), Value::Array(items)) => {
                 for item in items {
@@ -324,7 +337,7 @@ impl Converter {
         let mut path = String::new();
         for step in &self.path {
             match step {
-                Step::Field(_, name) => push_name(&mut path, name),
+                Step::Field(_, field) => push_name(&mut path, field.name()),
                 Step::Key(name) => push_name(&mut path, name),
                 Step::Index(at) => {
                     // Writing into a String cannot fail.
@@ -341,24 +354,33 @@ impl Converter {
         self.mismatch.get_or_insert(error);
     }
 
+    /// Notes a value of the wrong type, which does not end decoding.
     fn wrong_type(&mut self, what: &str, wanted: &str) {
-        if self.mismatch.is_some() {
-            return;
+        if self.mismatch.is_none() {
+            self.mismatch = Some(self.type_error(what, wanted));
         }
+    }
+
+    fn type_error(&self, what: &str, wanted: &str) -> String {
         let mut fields = String::new();
         let mut owner = None;
-        for step in &self.path {
-            if let Step::Field(structure, name) = step {
-                owner = Some(structure.name());
-                push_name(&mut fields, name);
+        for (at, step) in self.path.iter().enumerate() {
+            if let Step::Field(structure, field) = step {
+                if self.opaque == 0 || at < self.opaque_from {
+                    owner = Some(structure.name());
+                }
+                if !field.via().is_empty() {
+                    push_name(&mut fields, field.via());
+                }
+                push_name(&mut fields, field.name());
             }
         }
-        self.mismatch = Some(match owner {
+        match owner {
             Some(owner) => {
                 format!("json: cannot unmarshal {what} into Go struct field {owner}.{fields} of type {wanted}")
             }
             None => format!("json: cannot unmarshal {what} into Go value of type {wanted}"),
-        });
+        }
     }
 }
 
@@ -412,99 +434,3 @@ pub(super) fn settle_map(shape: &'static Shape, map: &mut Map<String, Value>) {
     }
 }
 
-
-/// Whether Go's `omitempty` takes the value for empty. Structs never are.
-fn is_empty(kind: Kind, value: &Value) -> bool {
-    match kind {
-        Kind::String | Kind::Bytes => value.as_str().is_some_and(str::is_empty),
-        Kind::Bool => value == &Value::Bool(false),
-        Kind::Int32 | Kind::Int64 => value.as_i64() == Some(0),
-        Kind::Float64 => value.as_f64() == Some(0.0),
-        Kind::List(_) => value.as_array().is_some_and(Vec::is_empty),
-        Kind::Map(_) => value.as_object().is_some_and(Map::is_empty),
-        Kind::Quantity
-        | Kind::IntOrString
-        | Kind::Time
-        | Kind::MicroTime
-        | Kind::Raw
-        | Kind::Json
-        | Kind::SchemaOrArray(_)
-        | Kind::SchemaOrBool(_)
-        | Kind::SchemaOrStrings(_)
-        | Kind::Struct(_) => false,
-    }
-}
-
-/// Whether Go writes the field even if nothing was said.
-fn is_always_shown(field: &Field) -> bool {
-    if !field.omits_empty() && !field.omits_zero() {
-        return true;
-    }
-    // `omitempty` does not omit a struct.
-    !field.is_pointer()
-        && !field.omits_zero()
-        && match field.shape().kind() {
-            Kind::Quantity
-            | Kind::IntOrString
-            | Kind::Time
-            | Kind::MicroTime
-            | Kind::Raw
-            | Kind::Json
-            | Kind::SchemaOrArray(_)
-            | Kind::SchemaOrBool(_)
-            | Kind::SchemaOrStrings(_)
-            | Kind::Struct(_) => true,
-            Kind::String
-            | Kind::Bool
-            | Kind::Int32
-            | Kind::Int64
-            | Kind::Float64
-            | Kind::Bytes
-            | Kind::List(_)
-            | Kind::Map(_) => false,
-        }
-}
-
-fn add_shown_fields(structure: &'static StructType, map: &mut Map<String, Value>) {
-    for field in structure.fields() {
-        if is_always_shown(field) && !map.contains_key(field.name()) {
-            map.insert(field.name().to_owned(), zero_of_field(field));
-        }
-    }
-}
-
-fn zero_of_field(field: &'static Field) -> Value {
-    if field.is_pointer() {
-        return Value::Null;
-    }
-    match field.shape().kind() {
-        Kind::List(_) | Kind::Map(_) | Kind::Bytes => Value::Null,
-        _ => zero(field.shape()),
-    }
-}
-
-/// The zero value of a type, as an item or a map's entry shows it.
-fn zero(shape: &'static Shape) -> Value {
-    match shape.kind() {
-        Kind::String | Kind::Bytes => Value::String(String::new()),
-        Kind::Bool => Value::Bool(false),
-        Kind::Int32 | Kind::Int64 | Kind::Float64 | Kind::IntOrString => Value::from(0),
-        Kind::Quantity => Value::from("0"),
-        Kind::Time
-        | Kind::MicroTime
-        | Kind::Raw
-        | Kind::Json
-        | Kind::SchemaOrArray(_)
-        | Kind::SchemaOrBool(_)
-        | Kind::SchemaOrStrings(_)
-        | Kind::List(_)
-        | Kind::Map(_) => Value::Null,
-        Kind::Struct(_) => {
-            let mut map = Map::new();
-            if let Some(structure) = shape.structure() {
-                add_shown_fields(structure, &mut map);
-            }
-            Value::Object(map)
-        }
-    }
-}

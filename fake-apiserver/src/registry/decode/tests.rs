@@ -117,6 +117,9 @@ fn a15_missing_kind_is_taken_from_the_path() {
 #[case("", "Pod", json!({"spec": {"containers": {"name": "c"}}}), "json: cannot unmarshal object into Go struct field PodSpec.spec.containers of type []v1.Container")]
 #[case("", "Pod", json!({"metadata": {"labels": {"x": true}}, "spec": {"containers": {}}}), "json: cannot unmarshal bool into Go struct field ObjectMeta.metadata.labels of type string")]
 #[case("", "Pod", json!({"spec": {"containers": [{"resources": {"limits": {"cpu": "lots"}}}]}}), "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
+#[case("", "Pod", json!({"spec": {"volumes": [{"iscsi": {"targetPortal": []}}]}}), "json: cannot unmarshal array into Go struct field ISCSIVolumeSource.spec.volumes.VolumeSource.iscsi.targetPortal of type string")]
+#[case("", "Pod", json!({"spec": {"containers": 1, "overhead": {"cpu": {}}}}), "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
+#[case("apiextensions.k8s.io", "CustomResourceDefinition", json!({"spec": {"names": 1, "versions": [{"schema": {"openAPIV3Schema": {"items": {"x-kubernetes-validations": [{"rule": 1}]}}}}]}}), "json: cannot unmarshal number into Go struct field JSONSchemaProps.spec.versions.schema.openAPIV3Schema.items.x-kubernetes-validations.rule of type string")]
 #[case("", "Service", json!({"spec": {"ports": [{"targetPort": 1.5}]}}), "json: cannot unmarshal number 1.5 into Go struct field ServicePort.spec.ports.targetPort of type int32")]
 fn a15_wrong_types(#[case] group: &str, #[case] kind: &str, #[case] value: Value, #[case] error: &str) {
     let expected = format!("{kind} in version \"v1\" cannot be handled as a {kind}: {error}");
@@ -203,9 +206,10 @@ fn a32_zero_values_stay_where_go_has_a_pointer() {
 
 #[test]
 fn nulls_become_what_go_makes_of_them() {
-    let raw = r#"{"metadata":null,"data":{"a":null,"b":"c"},"immutable":null}"#;
+    let raw = r#"{"metadata":null,"data":{"a":null,"b":"c"},"binaryData":{"d":[0,null,2]},"immutable":null}"#;
     let (object, _) = body(CONFIG_MAP, raw, Strictness::Strict).expect("a config map");
-    let expected = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}, "data": {"a": "", "b": "c"}});
+    let expected = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}, "data": {"a": "", "b": "c"},
+        "binaryData": {"d": "AAAC"}});
     assert_eq!(object, expected);
 }
 
@@ -249,4 +253,18 @@ fn any_json_is_decoded_or_refused() {
             }
         }
     }
+}
+
+#[test]
+fn a_document_too_deep_is_refused() {
+    let mut schema = json!({});
+    for _ in 0..1000 {
+        schema = json!({ "not": schema });
+    }
+    let value = json!({"spec": {"versions": [{"schema": {"openAPIV3Schema": schema}}]}});
+    let Value::Object(mut object) = value else {
+        unreachable!("made an object on the line above")
+    };
+    let shape = shape_of("apiextensions.k8s.io", "v1", "CustomResourceDefinition").expect("a built-in");
+    assert_eq!(convert(shape, &mut object), Err("exceeded max depth".to_owned()));
 }

@@ -20,6 +20,10 @@ use crate::registry::strategy::{Context, Strategy};
 /// The longest name, so that those of its Jobs, eleven characters longer, are labels.
 const NAME_MAX: usize = 52;
 
+/// What a schedule with a time zone of its own, as old ones have it, is warned of.
+const OLD_ZONE: &str = "cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see \
+    https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details";
+
 /// CronJobs.
 #[derive(Debug)]
 pub(crate) struct CronJobStrategy;
@@ -70,7 +74,13 @@ impl Strategy for CronJobStrategy {
     }
 
     fn warnings(&self, object: &Object, old: Option<&Object>) -> Vec<String> {
-        warnings::of_workload(object, old, "spec.jobTemplate.spec.template", warnings::NAMES_JOBS)
+        let changed = |old: &Object| self.raises_generation(object, old);
+        let path = "spec.jobTemplate.spec.template";
+        let mut warnings = warnings::of_workload(object, old, path, warnings::NAMES_PODS, changed);
+        if old.is_some() && text(object_or_empty(object, "spec"), "schedule").contains("TZ") {
+            warnings.push(OLD_ZONE.to_owned());
+        }
+        warnings
     }
 
     fn has_generation(&self) -> bool {

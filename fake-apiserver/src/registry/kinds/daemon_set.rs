@@ -100,7 +100,9 @@ impl Strategy for DaemonSetStrategy {
     }
 
     fn warnings(&self, object: &Object, old: Option<&Object>) -> Vec<String> {
-        warnings::of_workload(object, old, "spec.template", "")
+        warnings::of_workload(object, old, "spec.template", "", |old| {
+            !same(parts(object).0, parts(old).0, "template")
+        })
     }
 
     fn has_generation(&self) -> bool {

@@ -70,7 +70,9 @@ impl Strategy for DeploymentStrategy {
     }
 
     fn warnings(&self, object: &Object, old: Option<&Object>) -> Vec<String> {
-        warnings::of_workload(object, old, "spec.template", warnings::NAMES_PODS)
+        warnings::of_workload(object, old, "spec.template", warnings::NAMES_PODS, |old| {
+            self.raises_generation(object, old)
+        })
     }
 
     fn has_generation(&self) -> bool {

@@ -1,6 +1,6 @@
 //! Events of both groups, which share their storage (rules R7, F7, F8).
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::access::{at, is_empty, number, text};
 use super::plain;
@@ -44,6 +44,7 @@ impl Strategy for Event {
         if object.api_version() == api_version {
             return;
         }
+        let time = object.remove("eventTime").unwrap_or_default();
         for (core, new) in RENAMED {
             let (from, to) = if api_version == EVENTS {
                 (core, new)
@@ -54,8 +55,21 @@ impl Strategy for Event {
                 object.insert(to.to_owned(), value);
             }
         }
-        // What one version always writes the other leaves out when it is zero; encoding adds it again.
+        // What the core group always writes the other leaves out when it is zero.
         object.retain(|key, value| !(value.is_null() || (value == "" && key.starts_with("reporting"))));
+        object.insert("eventTime".into(), time);
+        if api_version == CORE {
+            for (field, zero) in [
+                ("involvedObject", json!({})),
+                ("source", json!({})),
+                ("firstTimestamp", Value::Null),
+                ("lastTimestamp", Value::Null),
+                ("reportingComponent", json!("")),
+                ("reportingInstance", json!("")),
+            ] {
+                object.entry(field).or_insert(zero);
+            }
+        }
         object.insert("apiVersion".into(), api_version.into());
     }
 

@@ -25,7 +25,7 @@ impl Strategy for PodTemplateStrategy {
     }
 
     fn warnings(&self, object: &Object, old: Option<&Object>) -> Vec<String> {
-        warnings::of_workload(object, old, "template", "")
+        warnings::of_workload(object, old, "template", "", |old| self.raises_generation(object, old))
     }
 
     fn returns_deleted_object(&self) -> bool {

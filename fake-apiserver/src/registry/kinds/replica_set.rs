@@ -50,7 +50,9 @@ impl Strategy for ReplicaSetStrategy {
     }
 
     fn warnings(&self, object: &Object, old: Option<&Object>) -> Vec<String> {
-        warnings::of_workload(object, old, "spec.template", warnings::NAMES_PODS)
+        warnings::of_workload(object, old, "spec.template", warnings::NAMES_PODS, |old| {
+            self.raises_generation(object, old)
+        })
     }
 
     fn has_generation(&self) -> bool {
@@ -116,7 +118,9 @@ impl Strategy for ReplicationControllerStrategy {
     }
 
     fn warnings(&self, object: &Object, old: Option<&Object>) -> Vec<String> {
-        warnings::of_workload(object, old, "spec.template", warnings::NAMES_PODS)
+        warnings::of_workload(object, old, "spec.template", warnings::NAMES_PODS, |old| {
+            self.raises_generation(object, old)
+        })
     }
 
     fn has_generation(&self) -> bool {

@@ -81,10 +81,8 @@ fn validate_type(object: &Object, data: &Map<String, Value>, errors: &mut FieldE
         }
         "kubernetes.io/dockercfg" => validate_json(data, ".dockercfg", errors),
         "kubernetes.io/dockerconfigjson" => validate_json(data, ".dockerconfigjson", errors),
-        "kubernetes.io/basic-auth" => {
-            if !data.contains_key("username") && !data.contains_key("password") {
-                require(data, &["username", "password"], errors);
-            }
+        "kubernetes.io/basic-auth" if !data.contains_key("username") && !data.contains_key("password") => {
+            require(data, &["username", "password"], errors);
         }
         "kubernetes.io/ssh-auth" if !text(data, "ssh-privatekey").is_empty() => {}
         "kubernetes.io/ssh-auth" => errors.required(path("ssh-privatekey"), ""),

@@ -8,7 +8,7 @@ use super::pod::defaults::default_template;
 use super::pod::validation::Template;
 use super::pod::{default_claim_spec, go_struct, validate_claim_spec, warnings};
 use super::view::{
-    JsonMap, default_number, default_object, default_text, is_set, items, items_mut, object, object_made,
+    JsonMap, default_number, default_object, default_text, integer, is_set, items, items_mut, object, object_made,
     object_or_empty, same, text,
 };
 use super::workload_rules::{
@@ -25,6 +25,10 @@ use crate::registry::strategy::{Context, Strategy};
 const FIXED: &str = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', \
     'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are \
     forbidden";
+
+/// What a limit below zero is warned of.
+const KEEPS_ALL: &str = "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is \
+    recommended";
 
 /// What an update may change.
 const CHANGEABLE: [&str; 7] = [
@@ -93,7 +97,12 @@ impl Strategy for StatefulSetStrategy {
     }
 
     fn warnings(&self, object: &Object, old: Option<&Object>) -> Vec<String> {
-        warnings::of_workload(object, old, "spec.template", "")
+        let changed = |old: &Object| self.raises_generation(object, old);
+        let mut warnings = warnings::of_workload(object, old, "spec.template", "", changed);
+        if integer(parts(object).0, "revisionHistoryLimit").is_some_and(|limit| limit < 0) {
+            warnings.push(KEEPS_ALL.to_owned());
+        }
+        warnings
     }
 
     fn validate_name(&self, name: &str, is_prefix: bool) -> Vec<String> {

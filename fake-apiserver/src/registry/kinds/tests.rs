@@ -285,7 +285,7 @@ fn r7_events_of_both_groups() {
     );
     strategy.convert(&mut event, "events.k8s.io/v1");
     let expected = json!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "regarding": {"kind": "Pod", "name": "p"},
-        "reason": "R", "note": "m", "type": "Normal", "deprecatedSource": {"component": "c"},
+        "eventTime": null, "reason": "R", "note": "m", "type": "Normal", "deprecatedSource": {"component": "c"},
         "deprecatedFirstTimestamp": "t", "deprecatedCount": 1});
     assert_eq!(Value::Object(event.0.clone()), expected);
     strategy.convert(&mut event, "v1");

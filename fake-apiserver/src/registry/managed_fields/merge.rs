@@ -26,12 +26,12 @@ pub(super) fn merge_maps(schema: SchemaRef<'_>, live: &mut Map<String, Value>, c
 fn merge(schema: SchemaRef<'_>, live: &mut Value, config: &Value) -> bool {
     match (live, config) {
         (Value::Object(live), Value::Object(config))
-            if !schema.is_atomic_map() && !(live.is_empty() && config.is_empty()) =>
+            if !schema.is_atomic_map() && (!live.is_empty() || !config.is_empty()) =>
         {
             merge_maps(schema, live, config)
         }
         (Value::Array(live), Value::Array(config))
-            if schema.list_type() != ListType::Atomic && !(live.is_empty() && config.is_empty()) =>
+            if schema.list_type() != ListType::Atomic && (!live.is_empty() || !config.is_empty()) =>
         {
             merge_lists(schema, live, config)
         }

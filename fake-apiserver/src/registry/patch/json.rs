@@ -32,8 +32,11 @@ pub(crate) fn json_patch(document: Value, body: &[u8]) -> Result<Patched, Status
     })
 }
 
+/// One operation as it was sent.
+type Operation = Map<String, Value>;
+
 /// The operations, null ones as empty maps, and what strict validation finds wrong.
-fn decode(body: &[u8]) -> Result<(Vec<Map<String, Value>>, Vec<String>), Status> {
+fn decode(body: &[u8]) -> Result<(Vec<Operation>, Vec<String>), Status> {
     let refused = |error: String| Status::bad_request(format!("error decoding patch: {error}"));
     let misfit =
         |value: &Value, into: &str| refused(format!("json: cannot unmarshal {} into Go {into}", json_type(value)));

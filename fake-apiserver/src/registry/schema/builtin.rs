@@ -74,6 +74,8 @@ pub(crate) struct Field {
     flags: u8,
     /// Field numbers that lead to it in the protobuf message, a byte each, the outermost highest.
     protobuf: u32,
+    /// The Go structs it is inlined from, `RuleWithOperations.Rule`; mostly empty.
+    via: &'static str,
 }
 
 // Flags of a shape.
@@ -140,11 +142,16 @@ pub(super) const fn structure(
 }
 
 pub(super) const fn field(name: &'static str, shape: u16, flags: u8, protobuf: u32) -> Field {
+    inlined(name, shape, flags, protobuf, "")
+}
+
+pub(super) const fn inlined(name: &'static str, shape: u16, flags: u8, protobuf: u32, via: &'static str) -> Field {
     Field {
         name,
         shape,
         flags,
         protobuf,
+        via,
     }
 }
 
@@ -201,6 +208,11 @@ impl Field {
     /// The type of its value.
     pub(crate) fn shape(&self) -> &'static Shape {
         &SHAPES[usize::from(self.shape)]
+    }
+
+    /// The Go structs it is inlined from, as Go's errors name them: `RuleWithOperations.Rule`; empty for most fields.
+    pub(crate) fn via(&self) -> &'static str {
+        self.via
     }
 
     /// Where the field stands in the protobuf message, seen from the message that `prefix` leads to: its number there,

@@ -1,5 +1,8 @@
 //! What makes a schema structural (rule O4): every value has one declared type, outside of logical junctors.
 
+use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
+
 use serde_json::{Map, Value, json};
 
 use super::super::pattern::Pattern;
@@ -8,7 +11,7 @@ use crate::api::field::{FieldErrors, FieldPath};
 
 /// Checks a root schema; the errors are sorted by their text.
 pub(super) fn validate(schema: &Map<String, Value>, path: &FieldPath) -> FieldErrors {
-    let mut errors = FieldErrors::new();
+    let mut errors = Found::default();
     let node = Node(schema);
     invariants(node, Level::Root, path, &mut errors);
     completeness(node, Some(node), path, path, &mut errors);
@@ -19,6 +22,38 @@ pub(super) fn validate(schema: &Map<String, Value>, path: &FieldPath) -> FieldEr
     errors
 }
 
+/// What was found so far.
+#[derive(Default)]
+struct Found {
+    errors: FieldErrors,
+    /// What is wrong with each pattern; the same few stand in many places.
+    patterns: BTreeMap<String, Option<String>>,
+}
+
+impl Found {
+    fn pattern_error(&mut self, pattern: &str) -> Option<String> {
+        if let Some(error) = self.patterns.get(pattern) {
+            return error.clone();
+        }
+        let error = Pattern::new(pattern).error().map(str::to_owned);
+        self.patterns.insert(pattern.to_owned(), error.clone());
+        error
+    }
+}
+
+impl Deref for Found {
+    type Target = FieldErrors;
+    fn deref(&self) -> &FieldErrors {
+        &self.errors
+    }
+}
+
+impl DerefMut for Found {
+    fn deref_mut(&mut self) -> &mut FieldErrors {
+        &mut self.errors
+    }
+}
+
 /// Where a schema stands.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Level {
@@ -27,7 +62,7 @@ enum Level {
     Field,
 }
 
-fn invariants(node: Node<'_>, level: Level, path: &FieldPath, errors: &mut FieldErrors) {
+fn invariants(node: Node<'_>, level: Level, path: &FieldPath, errors: &mut Found) {
     let kind = node.text("type");
     match node.schema("items") {
         Some(items) => invariants(items, Level::Item, &path.child("items"), errors),
@@ -74,7 +109,7 @@ fn int_or_string_branches() -> [Value; 2] {
     [json!({"type": "integer"}), json!({"type": "string"})]
 }
 
-fn check_type(node: Node<'_>, level: Level, path: &FieldPath, errors: &mut FieldErrors) {
+fn check_type(node: Node<'_>, level: Level, path: &FieldPath, errors: &mut Found) {
     let kind = node.text("type");
     let path = path.child("type");
     if node.flag("x-kubernetes-embedded-resource") && kind != "object" {
@@ -98,7 +133,7 @@ fn check_type(node: Node<'_>, level: Level, path: &FieldPath, errors: &mut Field
 }
 
 /// `kind`, `apiVersion` and `metadata` of a whole object are implied; little may be said about them.
-fn check_metadata(node: Node<'_>, level: Level, path: &FieldPath, errors: &mut FieldErrors) {
+fn check_metadata(node: Node<'_>, level: Level, path: &FieldPath, errors: &mut Found) {
     let is_object = level == Level::Root || node.flag("x-kubernetes-embedded-resource");
     let properties = path.child("properties");
     for name in ["kind", "apiVersion"] {
@@ -140,7 +175,7 @@ fn is_zero(value: &Value) -> bool {
     }
 }
 
-fn extensions(node: Node<'_>, path: &FieldPath, errors: &mut FieldErrors) {
+fn extensions(node: Node<'_>, path: &FieldPath, errors: &mut Found) {
     for key in ["x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource"] {
         if node.flag("x-kubernetes-int-or-string") && node.flag(key) {
             errors.invalid(
@@ -157,7 +192,7 @@ fn value_validation(
     skips_any_of: bool,
     skips_first_all_of: bool,
     path: &FieldPath,
-    errors: &mut FieldErrors,
+    errors: &mut Found,
 ) {
     for (junctor, index, branch) in node.branches() {
         let path = match index {
@@ -172,7 +207,7 @@ fn value_validation(
     }
     let pattern = node.text("pattern");
     if !pattern.is_empty()
-        && let Some(error) = Pattern::new(pattern).error()
+        && let Some(error) = errors.pattern_error(pattern)
     {
         let text = format!("must be a valid regular expression, but isn't: {error}");
         errors.invalid(path.child("pattern"), pattern, text);
@@ -180,7 +215,7 @@ fn value_validation(
 }
 
 /// What may be said inside a junctor: values are restricted there, not declared.
-fn nested(node: Node<'_>, skips_any_of: bool, path: &FieldPath, errors: &mut FieldErrors) {
+fn nested(node: Node<'_>, skips_any_of: bool, path: &FieldPath, errors: &mut Found) {
     value_validation(node, skips_any_of, false, path, errors);
     if let Some(items) = node.schema("items") {
         nested(items, false, &path.child("items"), errors);
@@ -225,7 +260,7 @@ fn completeness(
     declared: Option<Node<'_>>,
     declared_path: &FieldPath,
     path: &FieldPath,
-    errors: &mut FieldErrors,
+    errors: &mut Found,
 ) {
     for (junctor, index, branch) in node.branches() {
         let path = match index {
@@ -241,7 +276,7 @@ fn nested_completeness(
     declared: Option<Node<'_>>,
     declared_path: &FieldPath,
     path: &FieldPath,
-    errors: &mut FieldErrors,
+    errors: &mut Found,
 ) {
     let Some(declared) = declared else {
         return errors.required(declared_path.clone(), format!("because it is defined in {path}"));

@@ -1,8 +1,14 @@
 //! CRDs as the real server takes and refuses them.
 
+use serde_json::{Value, json};
+
 use super::super::tests::in_context;
 use super::status::CLEANUP_FINALIZER;
+use super::strategy::APPROVAL;
 use super::*;
+use crate::api::field::FieldErrors;
+use crate::api::object::Object;
+use crate::registry::strategy::Strategy;
 
 fn crd(version: Value) -> Object {
     crd_with(json!([version]), json!({}))
@@ -150,7 +156,8 @@ fn o4_printer_columns(#[case] column: Value, #[case] expected: &str) {
 #[case(json!({"strategy": "Webhook"}), &[
     "webhookClientConfig: Required value: required when strategy is set to Webhook",
     "conversionReviewVersions: Required value"])]
-#[case(json!({"strategy": "Magic"}), &["strategy: Unsupported value: \"Magic\": supported values: \"None\", \"Webhook\""])]
+#[case(json!({"strategy": "Magic"}),
+    &["strategy: Unsupported value: \"Magic\": supported values: \"None\", \"Webhook\""])]
 #[case(json!({"strategy": "Webhook", "webhook":
         {"clientConfig": {"url": "https://x.example/y"}, "conversionReviewVersions": ["v9"]}}),
     &["conversionReviewVersions: Invalid value: [\"v9\"]: must include at least one of v1, v1beta1"])]

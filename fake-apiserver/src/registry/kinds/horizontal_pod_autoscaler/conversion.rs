@@ -154,6 +154,8 @@ pub(super) fn to_v1(object: &mut Object) {
     if let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) {
         status.remove("currentMetrics");
         status.remove("conditions");
+        // This version always writes it, the other one leaves a zero out.
+        status.entry("currentReplicas").or_insert(json!(0));
         if let Some(percentage) = current_cpu {
             status.insert("currentCPUUtilizationPercentage".into(), percentage);
         }
@@ -193,9 +195,11 @@ pub(super) fn to_v2(object: &mut Object) {
             let current = json!({"averageUtilization": percentage});
             all.push(json!({"type": "Resource", "resource": {"name": "cpu", "current": current}}));
         }
-        if !all.is_empty() {
-            status.insert("currentMetrics".into(), all.into());
+        if status.get("currentReplicas") == Some(&json!(0)) {
+            status.remove("currentReplicas");
         }
+        let all = if all.is_empty() { Value::Null } else { all.into() };
+        status.insert("currentMetrics".into(), all);
         if let Some(conditions) = conditions {
             status.insert("conditions".into(), conditions);
         }

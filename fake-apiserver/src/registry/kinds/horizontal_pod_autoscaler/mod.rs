@@ -42,6 +42,11 @@ impl Strategy for HorizontalPodAutoscaler {
         }
     }
 
+    fn prepare_for_create(&self, object: &mut Object, _context: &Context<'_>) {
+        // An empty status of the version asked for is not one of the stored version.
+        object.insert("status".into(), json!({"desiredReplicas": 0, "currentMetrics": null}));
+    }
+
     fn status_write_changes_labels(&self) -> bool {
         true
     }

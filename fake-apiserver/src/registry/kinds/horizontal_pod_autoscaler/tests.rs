@@ -50,7 +50,10 @@ fn status_through_v1() {
     );
     let stored = it.clone();
     HorizontalPodAutoscaler.convert(&mut it, V1);
-    assert_eq!(it["status"], json!({"currentCPUUtilizationPercentage": 7}));
+    assert_eq!(
+        it["status"],
+        json!({"currentCPUUtilizationPercentage": 7, "currentReplicas": 0})
+    );
     HorizontalPodAutoscaler.convert(&mut it, V2);
     assert_eq!(it, stored);
 }

@@ -6,14 +6,11 @@ use super::amount::{is_whole, read};
 use super::windows::visit_containers;
 use crate::api::field::{FieldPath, quote};
 use crate::api::object::Object;
-use crate::registry::kinds::view::{JsonMap, integer, is_set, items, object, object_or_empty, same, text};
+use crate::registry::kinds::view::{JsonMap, integer, is_set, items, object, object_or_empty, text};
 use crate::registry::kinds::{names, view};
 
 /// Where the names of a kind's objects end up, if they should be labels.
 pub(crate) const NAMES_PODS: &str = "Pod names and hostnames";
-
-/// The same for objects whose names become those of Jobs.
-pub(crate) const NAMES_JOBS: &str = "Job and Pod names and hostnames";
 
 const DEPRECATED_LABELS: [(&str, &str); 8] = [
     (
@@ -98,21 +95,25 @@ pub(super) fn of_pod(pod: &Object) -> Vec<String> {
     warnings
 }
 
-/// Warnings about a workload whose template lies at `path`, when it is new or its spec changed. `naming` says where
-/// the names of its objects are used.
-pub(crate) fn of_workload(object: &Object, old: Option<&Object>, path: &str, naming: &str) -> Vec<String> {
+/// Warnings about a workload whose template lies at `path`, when it is new or `changed`. `naming` says where the names
+/// of its objects are used.
+pub(crate) fn of_workload(
+    object: &Object,
+    old: Option<&Object>,
+    path: &str,
+    naming: &str,
+    changed: impl FnOnce(&Object) -> bool,
+) -> Vec<String> {
     let mut warnings = Vec::new();
     if old.is_none() && !naming.is_empty() {
         warn_name(object.name(), naming, &mut warnings);
     }
-    let first = path.split('.').next().unwrap_or_default();
-    if old.is_some_and(|old| same(object, old, first)) {
-        return warnings;
-    }
     let template = path
         .split('.')
         .try_fold::<&JsonMap, _, _>(object, |map, step| view::object(map, step));
-    if let Some(template) = template {
+    if let Some(template) = template
+        && old.is_none_or(changed)
+    {
         of_template(template, &FieldPath::new(path), &mut warnings);
     }
     warnings

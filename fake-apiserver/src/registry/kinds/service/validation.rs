@@ -335,7 +335,8 @@ pub(super) fn validate_update(object: &Object, old: &Object, errors: &mut FieldE
     let empty = Map::new();
     let (spec, old) = (spec_of(object).unwrap_or(&empty), spec_of(old).unwrap_or(&empty));
     let either_is_external = [spec, old].iter().any(|it| text(it, "type") == "ExternalName");
-    if !either_is_external && !(is_headless(old) && is_headless(spec)) {
+    let both_are_headless = is_headless(old) && is_headless(spec);
+    if !either_is_external && !both_are_headless {
         let (ips, old_ips) = (list(spec, "clusterIPs"), list(old, "clusterIPs"));
         if ips.is_empty() && !old_ips.is_empty() {
             let text = "primary clusterIP can not be unset";

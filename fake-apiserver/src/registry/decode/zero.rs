@@ -1,0 +1,101 @@
+//! Zero values: which of them Go's types show, and how.
+
+use serde_json::{Map, Value};
+
+use crate::registry::schema::builtin::{Field, Kind, Shape, StructType};
+
+/// Whether Go's `omitempty` takes the value for empty. Structs never are.
+pub(super) fn is_empty(kind: Kind, value: &Value) -> bool {
+    match kind {
+        Kind::String | Kind::Bytes => value.as_str().is_some_and(str::is_empty),
+        Kind::Bool => value == &Value::Bool(false),
+        Kind::Int32 | Kind::Int64 => value.as_i64() == Some(0),
+        Kind::Float64 => value.as_f64() == Some(0.0),
+        Kind::List(_) => value.as_array().is_some_and(Vec::is_empty),
+        Kind::Map(_) => value.as_object().is_some_and(Map::is_empty),
+        Kind::Quantity
+        | Kind::IntOrString
+        | Kind::Time
+        | Kind::MicroTime
+        | Kind::Raw
+        | Kind::Json
+        | Kind::SchemaOrArray(_)
+        | Kind::SchemaOrBool(_)
+        | Kind::SchemaOrStrings(_)
+        | Kind::Struct(_) => false,
+    }
+}
+
+/// Whether Go writes the field even if nothing was said.
+pub(super) fn is_always_shown(field: &Field) -> bool {
+    if !field.omits_empty() && !field.omits_zero() {
+        return true;
+    }
+    // `omitempty` does not omit a struct.
+    !field.is_pointer()
+        && !field.omits_zero()
+        && match field.shape().kind() {
+            Kind::Quantity
+            | Kind::IntOrString
+            | Kind::Time
+            | Kind::MicroTime
+            | Kind::Raw
+            | Kind::Json
+            | Kind::SchemaOrArray(_)
+            | Kind::SchemaOrBool(_)
+            | Kind::SchemaOrStrings(_)
+            | Kind::Struct(_) => true,
+            Kind::String
+            | Kind::Bool
+            | Kind::Int32
+            | Kind::Int64
+            | Kind::Float64
+            | Kind::Bytes
+            | Kind::List(_)
+            | Kind::Map(_) => false,
+        }
+}
+
+pub(super) fn add_shown_fields(structure: &'static StructType, map: &mut Map<String, Value>) {
+    for field in structure.fields() {
+        if is_always_shown(field) && !map.contains_key(field.name()) {
+            map.insert(field.name().to_owned(), zero_of_field(field));
+        }
+    }
+}
+
+pub(super) fn zero_of_field(field: &'static Field) -> Value {
+    if field.is_pointer() {
+        return Value::Null;
+    }
+    match field.shape().kind() {
+        Kind::List(_) | Kind::Map(_) | Kind::Bytes => Value::Null,
+        _ => zero(field.shape()),
+    }
+}
+
+/// The zero value of a type, as an item or a map's entry shows it.
+pub(super) fn zero(shape: &'static Shape) -> Value {
+    match shape.kind() {
+        Kind::String | Kind::Bytes => Value::String(String::new()),
+        Kind::Bool => Value::Bool(false),
+        Kind::Int32 | Kind::Int64 | Kind::Float64 | Kind::IntOrString => Value::from(0),
+        Kind::Quantity => Value::from("0"),
+        Kind::Time
+        | Kind::MicroTime
+        | Kind::Raw
+        | Kind::Json
+        | Kind::SchemaOrArray(_)
+        | Kind::SchemaOrBool(_)
+        | Kind::SchemaOrStrings(_)
+        | Kind::List(_)
+        | Kind::Map(_) => Value::Null,
+        Kind::Struct(_) => {
+            let mut map = Map::new();
+            if let Some(structure) = shape.structure() {
+                add_shown_fields(structure, &mut map);
+            }
+            Value::Object(map)
+        }
+    }
+}
