@@ -1,8 +1,8 @@
 //! Checks that say what they saw.
 
-use crate::test_cluster::TestCluster;
 use crate::diff::missing;
 use crate::target::{ObjectId, Target, ToObject};
+use crate::test_cluster::TestCluster;
 
 impl TestCluster {
     /// Sees to it that the cluster has this object with at least these fields. Fields that are not named may be
@@ -41,7 +41,11 @@ impl TestCluster {
         }
         let lines = missing(&expected, &found);
         if !lines.is_empty() {
-            self.fail(&format!("{} is not as expected:\n  {}", self.located(&id), lines.join("\n  ")));
+            self.fail(&format!(
+                "{} is not as expected:\n  {}",
+                self.located(&id),
+                lines.join("\n  ")
+            ));
         }
     }
 
@@ -55,11 +59,17 @@ impl TestCluster {
         let id = target.id();
         let Some(found) = self.find(&id) else { return };
         let metadata = &found["metadata"];
-        let why = match (metadata["deletionTimestamp"].as_str(), metadata["finalizers"].as_array()) {
+        let why = match (
+            metadata["deletionTimestamp"].as_str(),
+            metadata["finalizers"].as_array(),
+        ) {
             (None, _) => "; nobody deleted it".to_owned(),
             (Some(at), Some(finalizers)) if !finalizers.is_empty() => {
                 let names: Vec<_> = finalizers.iter().filter_map(|it| it.as_str()).collect();
-                format!("; it is terminating since {at} and kept by the finalizers {}", names.join(", "))
+                format!(
+                    "; it is terminating since {at} and kept by the finalizers {}",
+                    names.join(", ")
+                )
             }
             (Some(at), _) => format!("; it is terminating until {at}"),
         };
@@ -69,7 +79,11 @@ impl TestCluster {
     /// The names of the other objects of a kind, for the message of one that is missing.
     fn others_of(&self, id: &ObjectId) -> String {
         let others = self.list_all(&id.api_version, &id.kind);
-        let names: Vec<_> = others.iter().take(10).map(|it| ObjectId::of(it.value()).to_string()).collect();
+        let names: Vec<_> = others
+            .iter()
+            .take(10)
+            .map(|it| ObjectId::of(it.value()).to_string())
+            .collect();
         match names.len() {
             0 => format!(", nor any other {}", id.kind),
             _ => format!("; there are {}", names.join(", ")),

@@ -66,8 +66,14 @@ impl TestCluster {
         F: Future<Output: Send> + Send + 'static,
     {
         let place = Location::caller();
-        let shared = Arc::new(Shared { place, state: Mutex::new(State::Running), task: Mutex::new(None) });
-        let running = Running { shared: Arc::clone(&shared) };
+        let shared = Arc::new(Shared {
+            place,
+            state: Mutex::new(State::Running),
+            task: Mutex::new(None),
+        });
+        let running = Running {
+            shared: Arc::clone(&shared),
+        };
         let task = tokio::spawn(async move {
             let ended = AssertUnwindSafe(controller).catch_unwind().await;
             *lock(&shared.state) = match ended {
@@ -133,5 +139,6 @@ impl fmt::Display for Running {
 /// The text of a panic.
 pub(crate) fn message(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().map(|it| (*it).to_owned());
-    text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without a message".to_owned())
+    text.or_else(|| payload.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "without a message".to_owned())
 }

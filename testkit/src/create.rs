@@ -8,9 +8,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::test_cluster::{TEST_CLIENT, TestCluster};
 use crate::report::fail_at;
 use crate::target::{ObjectId, Target, ToObject};
+use crate::test_cluster::{TEST_CLIENT, TestCluster};
 
 /// The namespace of objects that name none.
 const DEFAULT_NAMESPACE: &str = "default";
@@ -48,7 +48,10 @@ impl TestCluster {
         let place = Location::caller();
         let object = object.to_object();
         async move {
-            let created = self.put_new(object).await.unwrap_or_else(|reason| fail_at(place, &reason));
+            let created = self
+                .put_new(object)
+                .await
+                .unwrap_or_else(|reason| fail_at(place, &reason));
             typed(place, created)
         }
     }
@@ -175,16 +178,21 @@ impl TestCluster {
         let (_, namespace) = self.path(&id)?;
         if !namespace.is_empty() && self.read("v1", "Namespace", "", &namespace).is_none() {
             let missing = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
-            self.send(Method::POST, &ObjectId::of(&missing), "", Some(&missing)).await?;
+            self.send(Method::POST, &ObjectId::of(&missing), "", Some(&missing))
+                .await?;
         }
         let created = self.send(Method::POST, &id, "", Some(&object)).await?;
         let info = self.server.resource(&id.api_version, &id.kind);
         let has_status = info.is_some_and(|info| info.subresource("status").is_some());
-        match object.get("status").filter(|it| has_status && it.as_object().is_some_and(|it| !it.is_empty())) {
+        match object
+            .get("status")
+            .filter(|it| has_status && it.as_object().is_some_and(|it| !it.is_empty()))
+        {
             // The name may have been generated.
             Some(status) => {
                 let status = json!({"status": status});
-                self.send(Method::PATCH, &ObjectId::of(&created), "/status", Some(&status)).await
+                self.send(Method::PATCH, &ObjectId::of(&created), "/status", Some(&status))
+                    .await
             }
             None => Ok(created),
         }
@@ -201,7 +209,10 @@ impl TestCluster {
             return Ok((format!("{prefix}/{version}/{}", info.resource), String::new()));
         }
         let namespace = id.namespace.clone().unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
-        Ok((format!("{prefix}/{version}/namespaces/{namespace}/{}", info.resource), namespace))
+        Ok((
+            format!("{prefix}/{version}/namespaces/{namespace}/{}", info.resource),
+            namespace,
+        ))
     }
 
     /// Sends one request as the test's own client; the error is for people.
@@ -217,7 +228,11 @@ impl TestCluster {
         if method != Method::POST {
             path = format!("{path}/{}{subresource}", id.name);
         }
-        let content_type = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
+        let content_type = if method == Method::PATCH {
+            "application/merge-patch+json"
+        } else {
+            "application/json"
+        };
         let request = Request::builder()
             .method(method)
             .uri(path)
@@ -232,13 +247,19 @@ impl TestCluster {
             return Ok(value);
         }
         let text = |field: &str| value[field].as_str().unwrap_or_default().to_owned();
-        Err(format!("{what}: {} {}: {}", parts.status.as_u16(), text("reason"), text("message")))
+        Err(format!(
+            "{what}: {} {}: {}",
+            parts.status.as_u16(),
+            text("reason"),
+            text("message")
+        ))
     }
 }
 
 /// What is said of a kind that the server does not know.
 pub(crate) fn not_served(api_version: &str, kind: &str) -> String {
-    format!("no kind {kind} is served in {api_version}; if it is a custom resource, call `cluster.crd::<{kind}>()` first")
+    let hint = format!("if it is a custom resource, call `cluster.crd::<{kind}>()` first");
+    format!("no kind {kind} is served in {api_version}; {hint}")
 }
 
 fn verb(method: &Method) -> &'static str {

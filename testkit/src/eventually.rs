@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::test_cluster::TestCluster;
 use crate::controller::message;
 use crate::report::{fail_at, shortened};
+use crate::test_cluster::TestCluster;
 
 /// Conditions are looked at this often at first, then ever less often, up to the second of these.
 const STEP: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(1));

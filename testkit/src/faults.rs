@@ -28,8 +28,8 @@ use fake_apiserver::api::resource::GroupResource;
 use fake_apiserver::api::status::Status;
 use fake_apiserver::{Fault, FaultGuard, Seen, Verb, Verdict};
 
-use crate::test_cluster::{TestCluster, lock};
 use crate::filter::Filter;
+use crate::test_cluster::{TestCluster, lock};
 
 /// What happens to a request that is struck.
 #[derive(Clone, Debug)]
@@ -40,8 +40,8 @@ enum Effect {
     Delay(Duration),
 }
 
-/// A fault as a test says it: what happens, narrowed by which requests it happens to. Without narrowing it strikes every
-/// request of every controller. See the [module](self).
+/// A fault as a test says it: what happens, narrowed by which requests it happens to. Without narrowing it strikes
+/// every request of every controller. See the [module](self).
 #[derive(Clone, Debug)]
 #[must_use = "a fault is only described until it is injected"]
 pub struct FaultBuilder {
@@ -80,13 +80,19 @@ pub fn too_many_requests(retry_after_seconds: u32) -> FaultBuilder {
 
 /// 500 Internal Server Error.
 pub fn server_error() -> FaultBuilder {
-    FaultBuilder::new("500 InternalError", Effect::Status(Box::new(Status::internal("injected by the test"))))
+    FaultBuilder::new(
+        "500 InternalError",
+        Effect::Status(Box::new(Status::internal("injected by the test"))),
+    )
 }
 
 /// 504 Gateway Timeout: the server gave up before it did anything.
 pub fn timeout() -> FaultBuilder {
     let message = "Timeout: request did not complete within requested timeout - context deadline exceeded";
-    FaultBuilder::new("504 Timeout", Effect::Status(Box::new(Status::new(504, "Timeout", message))))
+    FaultBuilder::new(
+        "504 Timeout",
+        Effect::Status(Box::new(Status::new(504, "Timeout", message))),
+    )
 }
 
 /// Any other failure, by its HTTP status and the reason of its Status.
@@ -107,7 +113,13 @@ pub fn delay(duration: Duration) -> FaultBuilder {
 
 impl FaultBuilder {
     fn new(name: &str, effect: Effect) -> Self {
-        Self { name: name.to_owned(), effect, filter: Filter::default(), skip: 0, times: u64::MAX }
+        Self {
+            name: name.to_owned(),
+            effect,
+            filter: Filter::default(),
+            skip: 0,
+            times: u64::MAX,
+        }
     }
 
     /// Only requests with this verb for this resource: its plural (`pods`), which may name a group (`deployments.apps`)
@@ -120,8 +132,13 @@ impl FaultBuilder {
 
     /// Only requests that would change something, for this resource.
     pub fn on_writes(mut self, resource: &str) -> Self {
-        self.filter.verbs =
-            Some(vec![Verb::Create, Verb::Update, Verb::Patch, Verb::Delete, Verb::DeleteCollection]);
+        self.filter.verbs = Some(vec![
+            Verb::Create,
+            Verb::Update,
+            Verb::Patch,
+            Verb::Delete,
+            Verb::DeleteCollection,
+        ]);
         self.filter.resource = Some(resource.to_owned());
         self
     }
@@ -171,7 +188,10 @@ impl FaultBuilder {
 
     fn verdict(&self, request: &Seen<'_>) -> Verdict {
         let (info, name) = (request.info, &request.info.name);
-        let resource = GroupResource { group: info.group.clone(), resource: info.resource.clone() };
+        let resource = GroupResource {
+            group: info.group.clone(),
+            resource: info.resource.clone(),
+        };
         match &self.effect {
             Effect::Conflict => Verdict::Fail(Box::new(Status::object_modified(&resource, name))),
             Effect::NotFound => Verdict::Fail(Box::new(Status::not_found(&resource, name))),
@@ -256,7 +276,11 @@ impl TestCluster {
     pub fn inject(&self, fault: FaultBuilder) -> Injected {
         let hits = Arc::new(AtomicU64::new(0));
         lock(&self.injections.0).push((fault.to_string(), Arc::clone(&hits)));
-        let guard = self.server.inject(Rule { fault, seen: 0, hits: Arc::clone(&hits) });
+        let guard = self.server.inject(Rule {
+            fault,
+            seen: 0,
+            hits: Arc::clone(&hits),
+        });
         Injected { guard, hits }
     }
 }

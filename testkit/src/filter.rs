@@ -27,7 +27,10 @@ impl Filter {
         client
             && self.verbs.as_ref().is_none_or(|verbs| verbs.contains(&info.verb))
             && self.resource.as_ref().is_none_or(|resource| is_for(info, resource))
-            && self.namespace.as_ref().is_none_or(|namespace| *namespace == info.namespace)
+            && self
+                .namespace
+                .as_ref()
+                .is_none_or(|namespace| *namespace == info.namespace)
             && self.name.as_ref().is_none_or(|name| *name == info.name)
     }
 }
@@ -51,11 +54,19 @@ impl fmt::Display for Filter {
     /// `on update,patch configmaps name=a`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.verbs {
-            Some(verbs) => write!(f, "on {}", verbs.iter().map(|it| it.as_str()).collect::<Vec<_>>().join(","))?,
+            Some(verbs) => write!(
+                f,
+                "on {}",
+                verbs.iter().map(|it| it.as_str()).collect::<Vec<_>>().join(",")
+            )?,
             None => f.write_str("on every request for")?,
         }
         write!(f, " {}", self.resource.as_deref().unwrap_or("any resource"))?;
-        for (field, value) in [("namespace", &self.namespace), ("name", &self.name), ("client", &self.client)] {
+        for (field, value) in [
+            ("namespace", &self.namespace),
+            ("name", &self.name),
+            ("client", &self.client),
+        ] {
             if let Some(value) = value {
                 write!(f, " {field}={value}")?;
             }
@@ -89,11 +100,18 @@ impl TestCluster {
     /// # }
     /// ```
     pub fn requests(&self) -> Requests {
-        let all = self.server.journal().entries().into_iter().filter_map(|entry| match entry {
-            Entry::Request(request) => Some(request),
-            Entry::Event(_) => None,
-        });
-        Requests { kept: all.filter(|it| it.user_agent != TEST_CLIENT).collect() }
+        let all = self
+            .server
+            .journal()
+            .entries()
+            .into_iter()
+            .filter_map(|entry| match entry {
+                Entry::Request(request) => Some(request),
+                Entry::Event(_) => None,
+            });
+        Requests {
+            kept: all.filter(|it| it.user_agent != TEST_CLIENT).collect(),
+        }
     }
 }
 
@@ -102,7 +120,11 @@ impl Requests {
     /// subresource (`pods/status`).
     #[must_use]
     pub fn on(self, verb: Verb, resource: &str) -> Self {
-        self.filtered(|it| it.info.as_ref().is_some_and(|info| info.verb == verb && is_for(info, resource)))
+        self.filtered(|it| {
+            it.info
+                .as_ref()
+                .is_some_and(|info| info.verb == verb && is_for(info, resource))
+        })
     }
 
     /// Those that would change something.

@@ -12,7 +12,9 @@
 //! # async fn reconcile(pod: Arc<Pod>, client: Arc<Client>) -> Result<Action, kube::Error> {
 //! #     let maps = Api::<ConfigMap>::namespaced(Client::clone(&client), pod.metadata.namespace.as_deref().unwrap());
 //! #     let name = pod.metadata.name.as_deref().unwrap();
-//! #     let map = serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"pod": name}});
+//! #     let map = serde_json::json!({
+//! #         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"pod": name},
+//! #     });
 //! #     maps.patch(name, &PatchParams::apply("doc"), &Patch::Apply(map)).await?;
 //! #     Ok(Action::requeue(Duration::from_secs(300)))
 //! # }
@@ -45,9 +47,15 @@
 //! | the cluster | [`TestCluster::start`], [`TestCluster::builder`], or the rstest fixture [`cluster`](fn@cluster) |
 //! | objects | [`objects`]: `pod("web-0").label(…)`; [`TestCluster::create`] and its kin; any type of kube |
 //! | the controller | [`TestCluster::client`], [`TestCluster::run`] |
-//! | time | [`TestCluster::settle`], [`eventually`](TestCluster::eventually), [`consistently`](TestCluster::consistently), [`advance`](TestCluster::advance) |
-//! | what came of it | [`TestCluster::get`], [`assert_has`](TestCluster::assert_has), [`requests`](TestCluster::requests) |
+//! | time | [`TestCluster::settle`], [`eventually`][1], [`consistently`][2], [`advance`][3] |
+//! | what came of it | [`TestCluster::get`], [`assert_has`][4], [`requests`][5] |
 //! | trouble | [`TestCluster::inject`] with [`faults`], [`TestCluster::watches`], [`Running::crash`] |
+//!
+//! [1]: TestCluster::eventually
+//! [2]: TestCluster::consistently
+//! [3]: TestCluster::advance
+//! [4]: TestCluster::assert_has
+//! [5]: TestCluster::requests
 //!
 //! # Virtual time
 //!
@@ -72,9 +80,6 @@ mod watches;
 pub mod faults;
 pub mod objects;
 
-pub use test_cluster::{TestCluster, TestClusterBuilder};
-#[cfg(feature = "rstest")]
-pub use test_cluster::cluster;
 pub use controller::Running;
 pub use eventually::Condition;
 pub use fake_apiserver::{ApiServer, Journal, Verb, WatchEventKind};
@@ -83,4 +88,7 @@ pub use filter::Requests;
 pub use object::Object;
 pub use objects::ObjectBuilder;
 pub use target::{ObjectId, Target, ToObject};
+#[cfg(feature = "rstest")]
+pub use test_cluster::cluster;
+pub use test_cluster::{TestCluster, TestClusterBuilder};
 pub use watches::Watches;

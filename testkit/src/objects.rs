@@ -63,8 +63,10 @@ pub fn service(name: &str) -> ObjectBuilder {
 /// A Deployment of one Pod with the label `app` of the same name.
 pub fn deployment(name: &str) -> ObjectBuilder {
     let template = json!({"metadata": {"labels": {"app": name}}, "spec": {"containers": [container()]}});
-    object("apps/v1", "Deployment", name)
-        .set("spec", json!({"replicas": 1, "selector": {"matchLabels": {"app": name}}, "template": template}))
+    object("apps/v1", "Deployment", name).set(
+        "spec",
+        json!({"replicas": 1, "selector": {"matchLabels": {"app": name}}, "template": template}),
+    )
 }
 
 /// A Job of one Pod.
@@ -101,7 +103,11 @@ impl ObjectBuilder {
 
     /// Adds an entry to `data`; of a Secret to `stringData`, as plain text.
     pub fn data(mut self, key: &str, value: &str) -> Self {
-        let field = if self.0["kind"] == "Secret" { "stringData" } else { "data" };
+        let field = if self.0["kind"] == "Secret" {
+            "stringData"
+        } else {
+            "data"
+        };
         map(&mut self.0[field]).insert(key.to_owned(), value.into());
         self
     }
@@ -185,7 +191,9 @@ fn item<'a>(items: &'a mut Vec<Value>, step: &str) -> Result<&'a mut Value, Stri
     if index == length {
         items.push(Value::Null);
     }
-    items.get_mut(index).ok_or_else(|| format!("there is no item {index} in a list of {length}"))
+    items
+        .get_mut(index)
+        .ok_or_else(|| format!("there is no item {index} in a list of {length}"))
 }
 
 /// The value as an object; whatever else it was is gone.

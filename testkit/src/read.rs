@@ -7,10 +7,10 @@ use kube::Resource;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::test_cluster::{TestCluster, lock};
 use crate::create::not_served;
 use crate::object::Object;
 use crate::target::{ObjectId, Target};
+use crate::test_cluster::{TestCluster, lock};
 
 /// How many reads a failing condition shows.
 const REMEMBERED: usize = 4;
@@ -108,7 +108,10 @@ impl TestCluster {
     #[track_caller]
     pub fn list_in<K: Resource<DynamicType = ()> + DeserializeOwned>(&self, namespace: &str) -> Vec<K> {
         let objects = self.values(&K::api_version(&()), &K::kind(&()), namespace);
-        objects.into_iter().map(|value| self.typed(&ObjectId::of(&value), value)).collect()
+        objects
+            .into_iter()
+            .map(|value| self.typed(&ObjectId::of(&value), value))
+            .collect()
     }
 
     /// All objects of any kind in all namespaces, by namespace and name.
@@ -143,7 +146,12 @@ impl TestCluster {
             self.fail(&not_served(&id.api_version, &id.kind));
         }
         let id = self.located(id);
-        let found = self.read(&id.api_version, &id.kind, id.namespace.as_deref().unwrap_or_default(), &id.name);
+        let found = self.read(
+            &id.api_version,
+            &id.kind,
+            id.namespace.as_deref().unwrap_or_default(),
+            &id.name,
+        );
         self.reads.remember(&id, found.as_ref());
         found
     }
@@ -160,7 +168,10 @@ impl TestCluster {
     }
 
     pub(crate) fn read(&self, api_version: &str, kind: &str, namespace: &str, name: &str) -> Option<Value> {
-        self.server.get(api_version, kind, namespace, name).now_or_never().and_then(Result::ok)
+        self.server
+            .get(api_version, kind, namespace, name)
+            .now_or_never()
+            .and_then(Result::ok)
     }
 
     #[track_caller]

@@ -31,7 +31,10 @@ pub(crate) fn fail_at(place: &Location<'_>, what: &str) -> ! {
 }
 
 /// What a test that fails on its own cannot know: the seed, the faults that were injected and the last requests.
-#[expect(clippy::print_stderr, reason = "a failing test is read there; the test runner captures it")]
+#[expect(
+    clippy::print_stderr,
+    reason = "a failing test is read there; the test runner captures it"
+)]
 pub(crate) fn print_after_failure(cluster: &TestCluster) {
     let seed = cluster.seed();
     eprintln!("\ntest cluster: the seed was {seed}; SEED={seed} makes the same run");
@@ -39,19 +42,27 @@ pub(crate) fn print_after_failure(cluster: &TestCluster) {
     eprintln!("{}", last_requests(cluster));
 }
 
-/// The end of the journal, bounded.
+/// The end of the journal, bounded. A line that repeats the one before it, but for the time, is counted instead.
 fn last_requests(cluster: &TestCluster) -> String {
-    let journal = cluster.server.journal();
-    let kept = journal.entries().len();
-    if kept == 0 {
-        return "there were no requests".to_owned();
+    let mut lines: Vec<(String, String, usize)> = Vec::new();
+    for entry in cluster.server.journal().entries() {
+        let line = entry.to_string();
+        let (time, what) = line.trim_start().split_once(' ').unwrap_or(("", &line));
+        match lines.last_mut() {
+            Some((last, known, count)) if known == what => (*last, *count) = (time.to_owned(), *count + 1),
+            _ => lines.push((time.to_owned(), what.to_owned(), 1)),
+        }
     }
-    let mut text = match kept.checked_sub(JOURNAL_LINES) {
+    let mut text = match lines.len().checked_sub(JOURNAL_LINES) {
+        None if lines.is_empty() => return "there were no requests".to_owned(),
         None | Some(0) => "the requests and events:".to_owned(),
         Some(more) => format!("the last requests and events, {more} earlier ones left out:"),
     };
-    for line in journal.tail(JOURNAL_LINES).lines() {
-        let _ = write!(text, "\n{}", shortened(line, LINE_CHARS));
+    for (time, what, count) in lines.iter().skip(lines.len().saturating_sub(JOURNAL_LINES)) {
+        let _ = write!(text, "\n{time:>11} {}", shortened(what, LINE_CHARS));
+        if *count > 1 {
+            let _ = write!(text, " (the last of {count})");
+        }
     }
     text
 }
@@ -62,7 +73,10 @@ pub(crate) fn most_frequent(entries: &[Entry]) -> String {
     for entry in entries {
         if let Entry::Request(request) = entry {
             let path = request.path.split('?').next().unwrap_or_default();
-            let what = format!("{} {path} by {:?}: {}", request.method, request.user_agent, request.code);
+            let what = format!(
+                "{} {path} by {:?}: {}",
+                request.method, request.user_agent, request.code
+            );
             *counts.entry(what).or_insert(0_usize) += 1;
         }
     }

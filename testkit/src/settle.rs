@@ -1,19 +1,17 @@
 //! `settle` and `advance`: letting virtual time pass, with an eye on controllers that never rest.
 //!
-//! All waiting of a test goes through [`TestCluster::pass`], which notices a hot loop even where it keeps the clock from
-//! ever moving.
+//! All waiting of a test goes through [`TestCluster::pass`], which notices a hot loop even where it keeps the clock
+//! from ever moving.
 
 use std::panic::Location;
-use std::sync::Mutex;
 use std::time::Duration;
 
-use fake_apiserver::{Entry, RecordedRequest, Seen, Verb, Verdict};
+use fake_apiserver::{Entry, RecordedRequest, Verb};
 use futures::future::{Either, select};
-use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-use crate::test_cluster::{TEST_CLIENT, TestCluster, lock};
 use crate::report::{fail_at, most_frequent};
+use crate::test_cluster::TestCluster;
 
 /// What waiting is bounded by; all times are virtual.
 #[derive(Clone, Copy, Debug)]
@@ -36,44 +34,6 @@ impl Default for Bounds {
             settle: Duration::from_secs(600),
             eventually: Duration::from_secs(60),
             requests: 10_000,
-        }
-    }
-}
-
-/// Rings when requests keep coming while the clock stands: then no timer of the test would ever fire.
-#[derive(Debug)]
-pub(crate) struct Alarm {
-    most: u64,
-    /// The instant of the last request, and how many there were at it.
-    seen: Mutex<(Instant, u64)>,
-    bell: Notify,
-}
-
-impl Alarm {
-    pub(crate) fn new(most: u64) -> Self {
-        Self { most, seen: Mutex::new((Instant::now(), 0)), bell: Notify::new() }
-    }
-
-    /// The rule by which it sees requests; it lets all of them pass.
-    pub(crate) fn rule(self: &std::sync::Arc<Self>) -> impl FnMut(&Seen<'_>) -> Verdict + Send + use<> {
-        let alarm = std::sync::Arc::clone(self);
-        move |request: &Seen<'_>| {
-            if request.user_agent != TEST_CLIENT {
-                alarm.count();
-            }
-            Verdict::Pass
-        }
-    }
-
-    fn count(&self) {
-        let mut seen = lock(&self.seen);
-        let now = Instant::now();
-        if seen.0 != now {
-            *seen = (now, 0);
-        }
-        seen.1 += 1;
-        if seen.1 > self.most {
-            self.bell.notify_one();
         }
     }
 }
@@ -147,16 +107,26 @@ impl TestCluster {
 
     /// Lets virtual time pass up to an instant.
     pub(crate) async fn pass(&self, place: &'static Location<'static>, until: Instant) {
-        let first = self.server.journal().total();
-        let timer = std::pin::pin!(sleep_until(until));
-        let bell = std::pin::pin!(self.alarm.bell.notified());
-        let rang = matches!(select(timer, bell).await, Either::Right(_));
+        let journal = self.server.journal();
+        let first = journal.total();
+        let mut timer = std::pin::pin!(sleep_until(until));
+        let (mut checked, mut at) = (first, None);
+        // A task that never waits keeps the clock from moving, and so this timer from firing.
+        while let Either::Right(_) = select(
+            timer.as_mut(),
+            std::pin::pin!(journal.reached(checked + self.bounds.requests)),
+        )
+        .await
+        {
+            let now = Instant::now();
+            if at == Some(now) {
+                let what = format!("{} requests at one instant", self.bounds.requests);
+                self.fail_restless(place, &what, first);
+            }
+            (checked, at) = (journal.total(), Some(now));
+        }
         if let Some(message) = self.controllers.panicked() {
             fail_at(place, &message);
-        }
-        if rang {
-            let what = format!("{} requests at one instant", self.bounds.requests);
-            self.fail_restless(place, &what, first);
         }
     }
 
@@ -188,7 +158,13 @@ impl TestCluster {
     /// Fails the test because controllers never rest.
     fn fail_restless(&self, place: &Location<'_>, what: &str, first: u64) -> ! {
         let entries = self.server.journal().since(first);
-        fail_at(place, &format!("it never gets quiet: {what}, and these keep coming:{}", most_frequent(&entries)))
+        fail_at(
+            place,
+            &format!(
+                "it never gets quiet: {what}, and these keep coming:{}",
+                most_frequent(&entries)
+            ),
+        )
     }
 }
 

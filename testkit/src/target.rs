@@ -31,7 +31,10 @@ impl ObjectId {
         Self {
             api_version: text(&object["apiVersion"]),
             kind: text(&object["kind"]),
-            namespace: metadata["namespace"].as_str().filter(|it| !it.is_empty()).map(str::to_owned),
+            namespace: metadata["namespace"]
+                .as_str()
+                .filter(|it| !it.is_empty())
+                .map(str::to_owned),
             name: text(&metadata["name"]),
         }
     }

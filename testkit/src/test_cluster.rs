@@ -1,10 +1,10 @@
 //! `TestCluster`: an API server, a client and a clock that jumps.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use fake_apiserver::{ApiServer, FaultGuard, Journal, load};
+use fake_apiserver::{ApiServer, Journal, load};
 use futures::FutureExt;
 use kube::core::CustomResourceExt;
 use serde_json::Value;
@@ -15,7 +15,7 @@ use crate::controller::Controllers;
 use crate::faults::Injections;
 use crate::read::Reads;
 use crate::report;
-use crate::settle::{Alarm, Bounds};
+use crate::settle::Bounds;
 use crate::target::ToObject;
 
 /// The `User-Agent` of what a test does itself. Faults spare it and [`TestCluster::requests`] leaves it out, unless it
@@ -34,10 +34,7 @@ pub struct TestCluster {
     pub(crate) bounds: Bounds,
     pub(crate) controllers: Controllers,
     pub(crate) injections: Injections,
-    pub(crate) alarm: Arc<Alarm>,
     pub(crate) reads: Reads,
-    /// Kept for as long as the cluster: they belong to `alarm`.
-    _alarm_guard: FaultGuard,
 }
 
 /// How a [`TestCluster`] is to be. Everything has a default.
@@ -79,7 +76,12 @@ enum Step {
 impl Default for TestClusterBuilder {
     fn default() -> Self {
         let seed = std::env::var("SEED").ok().and_then(|it| it.parse().ok()).unwrap_or(0);
-        Self { seed, history: None, bounds: Bounds::default(), steps: Vec::new() }
+        Self {
+            seed,
+            history: None,
+            bounds: Bounds::default(),
+            steps: Vec::new(),
+        }
     }
 }
 
@@ -135,7 +137,9 @@ impl TestClusterBuilder {
     #[track_caller]
     pub fn yaml(self, text: &str) -> Self {
         let manifests = load::from_text(text).unwrap_or_else(|err| panic!("the YAML of the cluster: {err}"));
-        manifests.into_iter().fold(self, |builder, manifest| builder.step(Step::Load(manifest.object)))
+        manifests
+            .into_iter()
+            .fold(self, |builder, manifest| builder.step(Step::Load(manifest.object)))
     }
 
     /// The same of a file, or of all files below a directory.
@@ -146,7 +150,9 @@ impl TestClusterBuilder {
     #[track_caller]
     pub fn file(self, path: impl AsRef<Path>) -> Self {
         let manifests = load::read([path]).unwrap_or_else(|err| panic!("the objects of the cluster: {err}"));
-        manifests.into_iter().fold(self, |builder, manifest| builder.step(Step::Load(manifest.object)))
+        manifests
+            .into_iter()
+            .fold(self, |builder, manifest| builder.step(Step::Load(manifest.object)))
     }
 
     fn step(mut self, step: Step) -> Self {
@@ -167,15 +173,12 @@ impl TestClusterBuilder {
             builder = builder.history(changes);
         }
         let server = builder.start();
-        let alarm = Arc::new(Alarm::new(self.bounds.requests));
         let cluster = TestCluster {
             started: Instant::now(),
             bounds: self.bounds,
             controllers: Controllers::default(),
             injections: Injections::default(),
             reads: Reads::default(),
-            _alarm_guard: server.inject(alarm.rule()),
-            alarm,
             server,
         };
         for step in self.steps {
@@ -191,7 +194,8 @@ impl TestCluster {
     ///
     /// # Panics
     ///
-    /// Outside of a `current_thread` tokio runtime.
+    /// Outside of a `current_thread` tokio runtime. In one whose clock is not paused yet, the cluster pauses it; with
+    /// `#[tokio::test(start_paused = true)]` two runs see the same times to the millisecond.
     #[must_use]
     #[track_caller]
     pub fn start() -> Self {
@@ -334,7 +338,10 @@ fn pause_the_clock() {
 }
 
 /// Whether tokio's clock stands while the machine's goes on.
-#[expect(clippy::disallowed_methods, reason = "the machine's clock is what tokio's is compared with")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the machine's clock is what tokio's is compared with"
+)]
 fn is_paused() -> bool {
     let before = Instant::now();
     let machine = std::time::Instant::now();

@@ -2,9 +2,9 @@
 
 use fake_apiserver::{Verb, WatchEventKind, WatchHandle};
 
-use crate::test_cluster::TestCluster;
 use crate::filter::Filter;
 use crate::target::ToObject;
+use crate::test_cluster::TestCluster;
 
 /// Watches under way, from [`TestCluster::watches`], to be narrowed and meddled with.
 #[derive(Clone, Debug)]
@@ -37,7 +37,9 @@ impl TestCluster {
     /// # }
     /// ```
     pub fn watches(&self) -> Watches {
-        Watches { handles: self.server.watches() }
+        Watches {
+            handles: self.server.watches(),
+        }
     }
 
     /// Forgets the history of all objects and ends all watches with 410 Gone, as a server does whose log was compacted:
@@ -52,19 +54,28 @@ impl Watches {
     /// Those of this resource: its plural (`pods`), which may name a group (`deployments.apps`).
     #[must_use]
     pub fn on(self, resource: &str) -> Self {
-        self.filtered(&Filter { resource: Some(resource.to_owned()), ..Filter::default() })
+        self.filtered(&Filter {
+            resource: Some(resource.to_owned()),
+            ..Filter::default()
+        })
     }
 
     /// Those of this namespace alone.
     #[must_use]
     pub fn namespace(self, namespace: &str) -> Self {
-        self.filtered(&Filter { namespace: Some(namespace.to_owned()), ..Filter::default() })
+        self.filtered(&Filter {
+            namespace: Some(namespace.to_owned()),
+            ..Filter::default()
+        })
     }
 
     /// Those of the client of this name.
     #[must_use]
     pub fn client(self, client: &str) -> Self {
-        self.filtered(&Filter { client: Some(client.to_owned()), ..Filter::default() })
+        self.filtered(&Filter {
+            client: Some(client.to_owned()),
+            ..Filter::default()
+        })
     }
 
     /// Tells each of them an event, whatever is so. The state does not change.
@@ -92,7 +103,8 @@ impl Watches {
 
     fn filtered(mut self, filter: &Filter) -> Self {
         debug_assert!(filter.verbs.as_ref().is_none_or(|verbs| verbs.contains(&Verb::Watch)));
-        self.handles.retain(|handle| filter.matches(handle.info(), handle.user_agent()));
+        self.handles
+            .retain(|handle| filter.matches(handle.info(), handle.user_agent()));
         self
     }
 }

@@ -2,7 +2,9 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -111,6 +113,8 @@ struct Entries {
     kept: VecDeque<Entry>,
     /// How many there ever were.
     total: u64,
+    /// Who waits for so many of them.
+    awaited: Vec<(u64, Waker)>,
 }
 
 impl Journal {
@@ -132,6 +136,11 @@ impl Journal {
         }
         entries.kept.push_back(entry);
         entries.total += 1;
+        if !entries.awaited.is_empty() {
+            let total = entries.total;
+            let due = entries.awaited.extract_if(.., |(awaited, _)| *awaited <= total);
+            due.for_each(|(_, waker)| waker.wake());
+        }
     }
 
     pub(crate) fn record_request(&self, request: RecordedRequest) {
@@ -177,6 +186,21 @@ impl Journal {
     /// How many entries there ever were, those dropped included. It grows with all that happens on the server.
     pub fn total(&self) -> u64 {
         self.lock().total
+    }
+
+    /// Waits until there were so many entries in all. It is how one notices that requests keep coming while the clock
+    /// stands still.
+    pub fn reached(&self, total: u64) -> impl Future<Output = ()> + Send {
+        poll_fn(move |cx| {
+            let mut entries = self.lock();
+            // One place a task, so that a wait that was given up leaves no more than that behind.
+            entries.awaited.retain(|(_, waker)| !waker.will_wake(cx.waker()));
+            if entries.total >= total {
+                return Poll::Ready(());
+            }
+            entries.awaited.push((total, cx.waker().clone()));
+            Poll::Pending
+        })
     }
 
     /// The entries that came after there were `total` of them, as far as they are kept, oldest first.
@@ -227,7 +251,7 @@ impl fmt::Display for RecordedRequest {
             f,
             "{:>9.3}s  {:<6} {}  {}",
             self.started.as_secs_f64(),
-            self.method,
+            self.method.as_str(),
             self.path,
             self.code
         )?;

@@ -1,8 +1,10 @@
 //! kube-runtime's `Controller`, as it is.
 
+use std::time::Duration;
+
 use rstest::rstest;
 use testkit::objects::{config_map, pod};
-use testkit::{TestCluster, Verb, cluster};
+use testkit::{TestCluster, Verb, cluster, faults};
 
 use crate::support::{label_pods, own_config_maps};
 
@@ -19,6 +21,18 @@ async fn an_object_is_reconciled(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
+async fn a_conflict_is_tried_again(cluster: TestCluster) {
+    let conflict = cluster.inject(faults::conflict().on(Verb::Update, "pods").once());
+    cluster.run(label_pods(cluster.client()));
+    cluster.create(pod("web-0")).await;
+    cluster.settle().await;
+    assert_eq!(cluster.get(pod("web-0")).label("seen"), Some("true"));
+    assert_eq!(conflict.hits(), 1);
+    assert_eq!(cluster.requests().on(Verb::Update, "pods").count(), 2);
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
 async fn an_owned_object_is_made_anew_when_it_is_deleted(cluster: TestCluster) {
     cluster.run(own_config_maps(cluster.client()));
     let web = cluster.create(pod("web-0")).await;
@@ -28,4 +42,68 @@ async fn an_owned_object_is_made_anew_when_it_is_deleted(cluster: TestCluster) {
     cluster.delete(config_map("web-0")).await;
     cluster.settle().await;
     cluster.assert_has(config_map("web-0").data("pod", "web-0"));
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn an_object_changed_by_another_is_set_right(cluster: TestCluster) {
+    cluster.run(own_config_maps(cluster.client()));
+    cluster.create(pod("web-0")).await;
+    cluster.settle().await;
+    cluster
+        .patch(config_map("web-0"), serde_json::json!({"data": {"pod": "other"}}))
+        .await;
+    cluster.settle().await;
+    cluster.assert_has(config_map("web-0").data("pod", "web-0"));
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn a_crashed_controller_does_nothing_and_the_next_one_catches_up(cluster: TestCluster) {
+    let controller = cluster.run(label_pods(cluster.client()));
+    cluster.settle().await;
+    controller.crash();
+    cluster.create(pod("web-0")).await;
+    cluster.settle().await;
+    assert!(!controller.is_running());
+    assert_eq!(cluster.get(pod("web-0")).label("seen"), None);
+    assert_eq!(cluster.watches().on("pods").count(), 0);
+
+    cluster.run(label_pods(cluster.client()));
+    cluster.settle().await;
+    assert_eq!(cluster.get(pod("web-0")).label("seen"), Some("true"));
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn an_idle_day_is_requeues_and_watches_and_no_writes(cluster: TestCluster) {
+    cluster.run(label_pods(cluster.client()));
+    cluster.create(pod("web-0")).await;
+    cluster.advance(Duration::from_secs(24 * 3600)).await;
+    assert_eq!(cluster.requests().writes().count(), 1);
+    assert_eq!(cluster.requests().on(Verb::List, "pods").count(), 1);
+    let watches = cluster.requests().on(Verb::Watch, "pods").count();
+    assert!(
+        (290..310).contains(&watches),
+        "a watch ends after 290 s, but there were {watches} in a day"
+    );
+}
+
+/// As the README has it.
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn an_expired_watch_costs_one_list(cluster: TestCluster) {
+    cluster.run(label_pods(cluster.client()));
+    cluster.create(pod("web-0").namespace("shop")).await;
+    cluster.settle().await;
+
+    cluster.expire_watches();
+    let conflict = cluster.inject(faults::conflict().on(Verb::Update, "pods").once());
+    cluster.create(pod("web-1").namespace("shop")).await;
+
+    cluster
+        .eventually(|c| c.get(pod("web-1").namespace("shop")).label("seen") == Some("true"))
+        .await;
+    assert_eq!(cluster.requests().on(Verb::List, "pods").count(), 2);
+    assert_eq!(conflict.hits(), 1);
 }

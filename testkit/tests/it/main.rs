@@ -4,6 +4,7 @@ mod tidy;
 mod support;
 mod watcher;
 mod controller;
+mod custom_resource;
 mod time;
 mod faults;
 mod messages;

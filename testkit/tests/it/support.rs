@@ -1,13 +1,14 @@
 //! Controllers under test: unmodified kube-runtime code, as an operator author writes it.
 
-use std::sync::Arc;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::{Patch, PatchParams};
 use kube::runtime::controller::{Action, Controller};
-use kube::runtime::watcher;
+use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, ResourceExt};
 
 /// Gives each Pod the label `seen`, by a read, a change and a PUT, so that it can meet conflicts. Looks again after five
@@ -38,7 +39,12 @@ pub(crate) async fn own_config_maps(client: Client) {
             "metadata": {"name": pod.name_any(), "ownerReferences": [kube::Resource::controller_owner_ref(&*pod, &())]},
             "data": {"pod": pod.name_any()},
         });
-        maps.patch(&pod.name_any(), &PatchParams::apply("own-config-maps").force(), &Patch::Apply(map)).await?;
+        maps.patch(
+            &pod.name_any(),
+            &PatchParams::apply("own-config-maps").force(),
+            &Patch::Apply(map),
+        )
+        .await?;
         Ok(Action::await_change())
     }
     let on_error = |_: Arc<Pod>, _: &kube::Error, _: Arc<Client>| Action::requeue(Duration::from_secs(5));
@@ -47,4 +53,58 @@ pub(crate) async fn own_config_maps(client: Client) {
         .run(reconcile, on_error, Arc::new(client))
         .for_each(|_| async {})
         .await;
+}
+
+/// What a kube-runtime watcher told, a line an event; shared with the task that runs it.
+#[derive(Clone, Default)]
+pub(crate) struct Told(Arc<Mutex<Vec<String>>>);
+
+impl Told {
+    /// The lines since this was last asked.
+    pub(crate) fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().expect("nobody panics while holding it"))
+    }
+
+    fn push(&self, line: String) {
+        self.0.lock().expect("nobody panics while holding it").push(line);
+    }
+}
+
+/// Runs kube-runtime's watcher over all Pods and writes down what it tells.
+pub(crate) async fn watch_pods(client: Client, config: watcher::Config, told: Told) {
+    use kube::runtime::watcher::Event;
+
+    let events = watcher(Api::<Pod>::all(client), config).default_backoff();
+    events
+        .for_each(|event| {
+            told.push(match event {
+                Ok(Event::Init) => "init".to_owned(),
+                Ok(Event::InitApply(pod)) => format!("init {}", pod.name_any()),
+                Ok(Event::InitDone) => "init done".to_owned(),
+                Ok(Event::Apply(pod)) => format!("apply {}", pod.name_any()),
+                Ok(Event::Delete(pod)) => format!("delete {}", pod.name_any()),
+                Err(_) => "error".to_owned(),
+            });
+            async {}
+        })
+        .await;
+}
+
+/// How a future fails: the message of its panic.
+pub(crate) async fn failure(of: impl Future<Output = ()>) -> String {
+    let payload = AssertUnwindSafe(of).catch_unwind().await.expect_err("it does not fail");
+    payload
+        .downcast_ref::<String>()
+        .cloned()
+        .expect("the message is formatted")
+}
+
+/// How a call fails.
+pub(crate) fn failure_of<T>(call: impl FnOnce() -> T) -> String {
+    let payload = std::panic::catch_unwind(AssertUnwindSafe(call))
+        .map(drop)
+        .expect_err("it does not fail");
+    let text = payload.downcast_ref::<&str>().map(|it| (*it).to_owned());
+    text.or_else(|| payload.downcast_ref::<String>().cloned())
+        .expect("the message is text")
 }

@@ -1,1 +1,193 @@
-//! time
+//! What `settle` waits for and what it does not, and how it fails where nothing ever rests.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::{Api, Client};
+use rstest::rstest;
+use serde_json::json;
+use testkit::objects::{config_map, object, pod};
+use testkit::{TestCluster, Verb, cluster, faults};
+use tokio::time::{Instant, sleep};
+
+use crate::support::{failure, failure_of, label_pods};
+
+async fn patch_map(client: &Client, key: &str, value: u64) {
+    let maps = Api::<k8s_openapi::api::core::v1::ConfigMap>::default_namespaced(client.clone());
+    let patch = json!({"data": {key: value.to_string()}});
+    maps.patch("a", &PatchParams::default(), &Patch::Merge(patch))
+        .await
+        .expect("it is there");
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn settling_takes_the_quiet_time_and_no_more(cluster: TestCluster) {
+    let began = Instant::now();
+    cluster.settle().await;
+    assert_eq!(began.elapsed(), Duration::from_millis(5_100));
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn a_retry_after_five_seconds_is_waited_for(cluster: TestCluster) {
+    let conflicts = cluster.inject(faults::conflict().on(Verb::Update, "pods").times(3));
+    cluster.run(label_pods(cluster.client()));
+    cluster.create(pod("web-0")).await;
+    cluster.settle().await;
+    assert_eq!(conflicts.hits(), 3);
+    assert_eq!(cluster.get(pod("web-0")).label("seen"), Some("true"));
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn a_requeue_after_minutes_is_not(cluster: TestCluster) {
+    let began = Instant::now();
+    cluster.run(label_pods(cluster.client()));
+    cluster.create(pod("web-0")).await;
+    cluster.settle().await;
+    assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn a_controller_may_poll(cluster: TestCluster) {
+    let client = cluster.client();
+    cluster.create(config_map("a").data("n", "1")).await;
+    cluster.run(async move {
+        let pods = Api::<Pod>::all(client.clone());
+        loop {
+            pods.list(&ListParams::default()).await.expect("an empty list");
+            patch_map(&client, "n", 1).await;
+            sleep(Duration::from_secs(1)).await;
+        }
+    });
+    cluster.settle().await;
+    assert!(
+        cluster.requests().count() < 20,
+        "reads and writes that change nothing do not count"
+    );
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn a_lease_may_be_renewed(cluster: TestCluster) {
+    let client = cluster.client();
+    cluster
+        .create(object("coordination.k8s.io/v1", "Lease", "leader"))
+        .await;
+    cluster.run(async move {
+        let leases = Api::<k8s_openapi::api::coordination::v1::Lease>::default_namespaced(client);
+        for n in 0.. {
+            let patch = json!({"spec": {"leaseTransitions": n}});
+            leases
+                .patch("leader", &PatchParams::default(), &Patch::Merge(patch))
+                .await
+                .expect("it is there");
+            sleep(Duration::from_secs(2)).await;
+        }
+    });
+    let began = Instant::now();
+    cluster.settle().await;
+    assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn a_heartbeat_that_changes_objects_is_named(cluster: TestCluster) {
+    let client = cluster.client_named("heart");
+    cluster.create(config_map("a")).await;
+    cluster.run(async move {
+        for n in 0.. {
+            patch_map(&client, "n", n).await;
+            sleep(Duration::from_secs(1)).await;
+        }
+    });
+    let message = failure(cluster.settle()).await;
+    assert!(
+        message.contains("it never gets quiet: 60") && message.contains(" s of virtual time"),
+        "{message}"
+    );
+    assert!(
+        message.contains("PATCH /api/v1/namespaces/default/configmaps/a by \"heart\": 200"),
+        "{message}"
+    );
+    assert!(message.contains("time.rs:"), "the place is that of the test: {message}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loop_without_a_wait_is_named() {
+    let cluster = TestCluster::builder().max_requests(100).start();
+    let client = cluster.client();
+    cluster.run(async move {
+        let pods = Api::<Pod>::default_namespaced(client);
+        loop {
+            let _ = pods.get_opt("web-0").await;
+        }
+    });
+    let message = failure(cluster.settle()).await;
+    assert!(message.contains("100 requests at one instant"), "{message}");
+    assert!(message.contains("/pods/web-0 by \"kube-rs\": 404"), "{message}");
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_panics_fails_the_test(cluster: TestCluster) {
+    let controller = cluster.run(async { panic!("out of ink") });
+    let message = failure(cluster.settle()).await;
+    assert!(
+        message.contains("panicked: out of ink") && message.contains(&controller.to_string()),
+        "{message}"
+    );
+    assert!(!controller.is_running());
+    cluster.settle().await;
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn a_condition_may_assert_and_may_read_what_is_not_there_yet(cluster: TestCluster) {
+    let client = cluster.client();
+    cluster.run(async move {
+        sleep(Duration::from_secs(20)).await;
+        let map = serde_json::from_value(json!({"metadata": {"name": "late"}})).expect("a ConfigMap");
+        let maps = Api::<k8s_openapi::api::core::v1::ConfigMap>::default_namespaced(client);
+        maps.create(&Default::default(), &map).await.expect("it is new");
+    });
+    cluster
+        .eventually(|c| assert_eq!(c.get(config_map("late")).name(), "late"))
+        .await;
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn a_condition_that_ceases_to_hold_is_seen(cluster: TestCluster) {
+    let client = cluster.client();
+    cluster.create(config_map("a").data("n", "0")).await;
+    cluster.run(async move {
+        sleep(Duration::from_secs(600)).await;
+        patch_map(&client, "n", 1).await;
+    });
+    let steady = |c: &TestCluster| c.get(config_map("a")).data("n") == Some("0");
+    cluster.consistently(Duration::from_secs(599), steady).await;
+    let message = failure(cluster.consistently(Duration::from_secs(10), steady)).await;
+    assert!(message.contains("no longer holds after 1"), "{message}");
+}
+
+#[tokio::test]
+async fn the_clock_is_paused_by_the_cluster() {
+    let cluster = TestCluster::start();
+    let began = Instant::now();
+    cluster.advance(Duration::from_secs(3600)).await;
+    assert_eq!(began.elapsed().as_secs(), 3600);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_threads_are_refused() {
+    assert!(failure_of(TestCluster::start).contains("current_thread"));
+}
+
+#[test]
+fn no_runtime_is_refused() {
+    assert!(failure_of(TestCluster::start).contains("#[tokio::test]"));
+}

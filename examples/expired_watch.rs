@@ -1,0 +1,42 @@
+//! What happens to a controller whose watch expires while objects come and go, and what it costs.
+//!
+//! `cargo run --example expired_watch`
+
+use examples::document::{self, Document, REGISTER, document};
+use testkit::objects::config_map;
+use testkit::{TestCluster, Verb, faults};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() {
+    let cluster = TestCluster::builder().crd::<Document>().start();
+    cluster.run(document::run(cluster.client()));
+    cluster.create(document("readme", "Read me")).await;
+    cluster.settle().await;
+    assert_eq!(cluster.requests().on(Verb::List, "documents").count(), 1);
+
+    // The server forgets its history, and twice it is too busy to watch again; meanwhile objects change.
+    cluster.expire_watches();
+    let busy = cluster.inject(faults::too_many_requests(1).on(Verb::List, "documents").times(2));
+    cluster.create(document("licence", "Who may copy it")).await;
+    cluster
+        .edit::<Document>("readme", |it| it.spec.title = "Read me first".into())
+        .await;
+    cluster.settle().await;
+
+    cluster.assert_has(
+        config_map(REGISTER)
+            .data("readme", "Read me first")
+            .data("licence", "Who may copy it"),
+    );
+    assert_eq!(busy.hits(), 2);
+    let lists = cluster.requests().on(Verb::List, "documents");
+    assert_eq!(
+        lists.clone().answered(200).count(),
+        2,
+        "one at the start, one after the expiry"
+    );
+    println!(
+        "{lists}{} s of virtual time",
+        (cluster.server().now().as_second() - 1_767_225_600)
+    );
+}

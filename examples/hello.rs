@@ -1,0 +1,26 @@
+//! A server and a client in one process: no cluster, no port.
+//!
+//! `cargo run --example hello`
+
+use fake_apiserver::{ApiServer, Verb};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, PostParams};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let server = ApiServer::start();
+    let maps: Api<ConfigMap> = Api::default_namespaced(server.client());
+
+    let mut greeting = ConfigMap::default();
+    greeting.metadata.name = Some("greeting".into());
+    greeting.data = Some([("hello".into(), "world".into())].into());
+    let created = maps.create(&PostParams::default(), &greeting).await?;
+
+    println!("{}", serde_json::to_string_pretty(&created)?);
+    println!(
+        "a second time: {}",
+        maps.create(&PostParams::default(), &greeting).await.unwrap_err()
+    );
+    assert_eq!(server.journal().count(Verb::Create, "configmaps"), 2);
+    Ok(())
+}

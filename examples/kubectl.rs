@@ -1,0 +1,81 @@
+//! A server on a port, and kubectl in front of it.
+//!
+//! `cargo run --example kubectl`, or with `KUBECTL=path/to/kubectl` if it is not in the PATH.
+
+use std::error::Error;
+use std::process::{Command, Stdio};
+
+use fake_apiserver::{ApiServer, Serving, load};
+
+const SHOP: &str = "
+apiVersion: v1
+kind: Namespace
+metadata: {name: shop}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: prices, namespace: shop}
+data: {apples: '3'}
+";
+
+/// What kubectl is told to do, one command a line.
+const COMMANDS: [&str; 6] = [
+    "get namespaces",
+    "--namespace shop get configmaps prices -o yaml",
+    "--namespace shop create configmap opening --from-literal=monday=9-17",
+    "--namespace shop label configmap opening team=front",
+    "--namespace shop get configmaps --show-labels",
+    "--namespace shop delete configmap prices",
+];
+
+fn main() -> Result<(), Box<dyn Error>> {
+    // The server runs on this runtime's own thread; kubectl is waited for on this one.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()?;
+    let server = ApiServer::start();
+    server.load(load::from_text(SHOP)?.into_iter().map(|manifest| manifest.object))?;
+    let serving = runtime.block_on(async { server.serve("127.0.0.1:0".parse().expect("an address")).await })?;
+
+    println!("listening on {}; from another terminal, while it runs:", serving.url());
+    println!("  kubectl --server {} get all --all-namespaces\n", serving.url());
+    let kubectl = std::env::var("KUBECTL").unwrap_or_else(|_| "kubectl".into());
+    if !is_there(&kubectl) {
+        println!("there is no {kubectl} to show it with; set KUBECTL to one, or start a server that stays:");
+        println!("  cargo run -p fake-apiserver -- --kubeconfig fake.kubeconfig");
+        return Ok(());
+    }
+    for arguments in COMMANDS {
+        run(&kubectl, &serving, arguments)?;
+    }
+    runtime.block_on(serving.shutdown());
+    println!("what the server was asked:\n{}", server.journal().tail(8));
+    Ok(())
+}
+
+fn is_there(kubectl: &str) -> bool {
+    let mut command = Command::new(kubectl);
+    command
+        .args(["version", "--client"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+fn run(kubectl: &str, serving: &Serving, arguments: &str) -> Result<(), Box<dyn Error>> {
+    println!("$ kubectl {arguments}");
+    let mut command = Command::new(kubectl);
+    // No kubeconfig of the machine may lead it elsewhere.
+    command
+        .env("KUBECONFIG", "")
+        .args(["--server", &serving.url()])
+        .args(arguments.split(' '));
+    let status = command.status()?;
+    println!();
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!("kubectl {arguments}: {status}").into())
+    }
+}

@@ -1,0 +1,82 @@
+//! A kube-rs controller under test, as it is: a custom resource with a finalizer, an owned ConfigMap and a status.
+//!
+//! `cargo run --example test_a_controller`. The controller is in `src/document.rs`; each function here would be a test:
+//!
+//! ```text
+//! #[rstest]
+//! #[tokio::test(start_paused = true)]
+//! async fn a_document_is_published(cluster: TestCluster) { … }
+//! ```
+
+use examples::document::{self, Document, REGISTER, document};
+use testkit::objects::config_map;
+use testkit::{TestCluster, Verb, faults};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() {
+    a_document_is_published().await;
+    a_conflict_in_the_register_is_tried_again().await;
+    a_deleted_document_leaves_the_register().await;
+    a_restart_writes_nothing().await;
+    println!("all four hold");
+}
+
+/// A cluster in which the controller runs.
+fn cluster() -> TestCluster {
+    let cluster = TestCluster::builder().crd::<Document>().start();
+    cluster.run(document::run(cluster.client()));
+    cluster
+}
+
+async fn a_document_is_published() {
+    let cluster = cluster();
+    let readme = cluster.create(document("readme", "Read me")).await;
+    cluster.settle().await;
+
+    cluster.assert_has(config_map("readme").data("title", "Read me").owned_by(&readme));
+    cluster.assert_has(config_map(REGISTER).data("readme", "Read me"));
+    assert!(cluster.get::<Document>("readme").status.is_some_and(|it| it.published));
+}
+
+async fn a_conflict_in_the_register_is_tried_again() {
+    let cluster = cluster();
+    cluster.create(config_map(REGISTER).data("older", "An older one")).await;
+    let conflict = cluster.inject(faults::conflict().on(Verb::Update, "configmaps").name(REGISTER).once());
+    cluster.create(document("readme", "Read me")).await;
+    cluster.settle().await;
+
+    assert_eq!(conflict.hits(), 1);
+    cluster.assert_has(
+        config_map(REGISTER)
+            .data("older", "An older one")
+            .data("readme", "Read me"),
+    );
+}
+
+async fn a_deleted_document_leaves_the_register() {
+    let cluster = cluster();
+    cluster.create(document("readme", "Read me")).await;
+    cluster.settle().await;
+
+    cluster.delete::<Document>("readme").await;
+    cluster.settle().await;
+    cluster.assert_gone::<Document>("readme");
+    assert_eq!(cluster.get(config_map(REGISTER)).data("readme"), None);
+}
+
+async fn a_restart_writes_nothing() {
+    let cluster = TestCluster::builder().crd::<Document>().start();
+    let controller = cluster.run(document::run(cluster.client_named("before")));
+    cluster.create(document("readme", "Read me")).await;
+    cluster.settle().await;
+
+    controller.crash();
+    let revision = cluster.server().resource_version();
+    cluster.run(document::run(cluster.client_named("after")));
+    cluster.settle().await;
+    assert!(
+        cluster.requests().client("after").writes().count() > 0,
+        "it applies what it wants again"
+    );
+    assert_eq!(cluster.server().resource_version(), revision, "and nothing changes");
+}
