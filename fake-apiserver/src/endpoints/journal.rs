@@ -95,7 +95,6 @@ impl RecordedRequest {
 /// What a server was asked and answered. Copies show the same journal.
 ///
 /// ```
-/// # #[cfg(feature = "client")] {}
 /// use fake_apiserver::{ApiServer, Verb};
 ///
 /// let server = ApiServer::start();
