@@ -64,6 +64,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+    use crate::endpoints::yaml;
 
     #[test]
     fn it_is_yaml_with_the_server_and_credentials_for_it() {
@@ -73,7 +74,7 @@ mod tests {
             key: "key".to_owned(),
         };
         let text = kubeconfig("https://[::1]:6443", Some(&credentials));
-        let config: Value = serde_saphyr::from_str(&text).expect("it is YAML");
+        let config: Value = yaml::parse(text.as_bytes()).expect("it is YAML").value;
         let cluster = &config["clusters"][0];
         assert_eq!(cluster["name"], config["contexts"][0]["context"]["cluster"]);
         assert_eq!(cluster["cluster"]["server"], "https://[::1]:6443");
@@ -87,7 +88,7 @@ mod tests {
     #[test]
     fn plain_http_needs_no_credentials() {
         let text = kubeconfig("http://127.0.0.1:1", None);
-        let config: Value = serde_saphyr::from_str(&text).expect("it is YAML");
+        let config: Value = yaml::parse(text.as_bytes()).expect("it is YAML").value;
         assert_eq!(
             config["clusters"][0]["cluster"],
             serde_json::json!({"server": "http://127.0.0.1:1"})

@@ -8,6 +8,9 @@ mod storage;
 mod watch;
 #[cfg(feature = "client")]
 mod client;
+#[cfg(feature = "bench-internals")]
+#[doc(hidden)]
+pub mod bench;
 mod server;
 mod serve;
 #[cfg(feature = "tls")]

@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
+use crate::endpoints::yaml;
+
 /// Which files of a directory are read; a file that is named itself is read whatever it is called.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 
@@ -122,14 +124,12 @@ fn parse(file: &str, text: &str, manifests: &mut Vec<Manifest>) -> Result<(), Re
             Err(_) => {}
         }
     }
-    let documents = yaml_documents(text);
+    let documents: Vec<_> = yaml::documents(text).collect();
     let several = documents.len() > 1;
     for (index, document) in documents.into_iter().enumerate() {
         let place = place(file, index, several);
-        let value = parse_yaml(text, document).map_err(|reason| ReadError::new(place.as_str(), reason))?;
-        if !value.is_null() {
-            flatten(&place, value, 0, manifests)?;
-        }
+        let document = document.map_err(|reason| ReadError::new(place.as_str(), reason))?;
+        flatten(&place, document, 0, manifests)?;
     }
     Ok(())
 }
@@ -141,52 +141,6 @@ fn place(file: &str, index: usize, several: bool) -> String {
     } else {
         file.to_owned()
     }
-}
-
-/// A document within a text: where it starts, and itself.
-type Document<'a> = (usize, &'a str);
-
-/// The documents of a YAML text, which lines starting with `---` separate; documents without content do not count.
-fn yaml_documents(text: &str) -> Vec<Document<'_>> {
-    let mut documents = Vec::new();
-    let (mut start, mut position) = (0, 0);
-    for line in text.split_inclusive('\n') {
-        let end = position;
-        position += line.len();
-        if line.starts_with("---") {
-            documents.push((start, &text[start..end]));
-            start = position;
-        }
-    }
-    documents.push((start, &text[start..]));
-    documents.retain(|(_, document)| has_content(document));
-    documents
-}
-
-/// Whether there is more than blank lines, comments and directives.
-fn has_content(document: &str) -> bool {
-    document
-        .lines()
-        .map(str::trim)
-        .any(|line| !(line.is_empty() || line.starts_with('#') || line.starts_with('%') || line == "..."))
-}
-
-/// One document as JSON; the reason of a failure tells the line within the whole text.
-fn parse_yaml(text: &str, (start, document): Document<'_>) -> Result<Value, String> {
-    // The file is the user's own and may be a dump of a whole cluster: no budget. Numbers such as 0644 are octal in
-    // Kubernetes' YAML.
-    let options = || {
-        serde_saphyr::options! {
-            budget: None,
-            legacy_octal_numbers: true,
-            with_snippet: false,
-        }
-    };
-    serde_saphyr::from_str_with_options(document, options()).or_else(|_| {
-        let lines_before = text[..start].matches('\n').count();
-        let padded = "\n".repeat(lines_before) + document;
-        serde_saphyr::from_str_with_options(&padded, options()).map_err(|err| err.to_string())
-    })
 }
 
 /// The object, or the items of a list of objects.
@@ -294,7 +248,7 @@ items:
 
     #[rstest]
     #[case::one("kind: Pod\napiVersion: v1\nmetadata: {name: a}\n", &["Pod/a"])]
-    #[case::flow("{kind: Pod, apiVersion: v1}\n--- {}\n{kind: Pod, apiVersion: v1}\n", &["Pod/?", "Pod/?"])]
+    #[case::flow("{kind: Pod, apiVersion: v1}\n--- # two\n{kind: Pod, apiVersion: v1}\n", &["Pod/?", "Pod/?"])]
     #[case::empty("# nothing\n---\n\n---\n# more\n", &[])]
     #[case::null("---\nnull\n", &[])]
     #[case::several(SEVERAL, &["A/a", "B/?"])]

@@ -49,7 +49,7 @@ const START_SECOND: i64 = 1_767_225_600;
 /// ```
 #[derive(Clone, Debug)]
 pub struct ApiServer {
-    endpoints: Arc<Endpoints>,
+    pub(crate) endpoints: Arc<Endpoints>,
     history_bound: usize,
     journal_capacity: usize,
 }

@@ -278,21 +278,6 @@ impl Scheme {
         BUILTIN.iter().chain(self.custom.values())
     }
 
-    /// Whether any resource of the group is served.
-    pub(crate) fn has_group(&self, group: &str) -> bool {
-        self.rows().any(|row| row.info.group == group)
-    }
-
-    /// Whether any resource of the group is served in the version.
-    pub(crate) fn has_version(&self, group: &str, version: &str) -> bool {
-        self.rows().any(|row| row.info.group == group && row.info.version == version)
-    }
-
-    /// The row through which objects of a storage name are read where no request says otherwise.
-    pub(crate) fn by_storage(&self, storage: &str) -> Option<&Arc<Row>> {
-        self.rows().find(|row| &*row.storage == storage && row.is_storage_version && row.is_stored())
-    }
-
     /// Replaces all rows of CRDs.
     pub(crate) fn set_custom(&mut self, rows: impl IntoIterator<Item = Row>) {
         let key = |row: &Row| (row.info.group.to_string(), row.info.version.to_string(), row.info.resource.to_string());

@@ -94,19 +94,6 @@ impl Fanout {
         }
     }
 
-    /// Wakes everyone who sleeps for a resource.
-    pub(crate) fn wake_resource(&self, resource: &str) {
-        let scopes = self.lock().resources.remove(resource);
-        for waker in scopes
-            .into_iter()
-            .flatten()
-            .flat_map(|(_, ids)| ids)
-            .map(|(_, waker)| waker)
-        {
-            waker.wake();
-        }
-    }
-
     /// Wakes everyone, as when the world is replaced.
     pub(crate) fn wake_all(&self) {
         let all = std::mem::take(&mut self.lock().resources);
