@@ -65,8 +65,9 @@ impl Endpoints {
             Target::Resource(row, info) => {
                 call.info = Some(info.clone());
                 call.body = filters::read_body(&call.parts, body).await?;
-                self.faults.on_request(call.seen(&info)).await?;
-                handlers::handle(self, call, &row, &info).await
+                let lost = self.faults.on_request(call.seen(&info)).await?;
+                let answer = handlers::handle(self, call, &row, &info).await;
+                lost.map_or(answer, Err)
             }
         }
     }
