@@ -33,6 +33,7 @@ pub(crate) fn read(row: &Row, mut object: Object, raw: &[u8], validation: FieldV
                 group: &info.group,
                 version: &info.version,
                 kind: &info.kind,
+                shape: row.shape(),
             };
             decode::decode(wanted, &mut object, raw, validation)?
         }

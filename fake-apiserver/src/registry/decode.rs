@@ -24,6 +24,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) version: &'a str,
     /// Kind.
     pub(crate) kind: &'a str,
+    /// Its type, where it is at hand; else it is looked up.
+    pub(crate) shape: Option<&'static Shape>,
 }
 
 impl Wanted<'_> {
@@ -104,7 +106,9 @@ pub(crate) fn decode(
             wanted.kind
         ))
     };
-    let known = shape_of(group, version, &kind).or_else(|| shape_of(group, version, kind.strip_suffix("List")?));
+    let is_wanted = kind == wanted.kind && group == wanted.group && version == wanted.version;
+    let known = wanted.shape.filter(|_| is_wanted).or_else(|| shape_of(group, version, &kind));
+    let known = known.or_else(|| shape_of(group, version, kind.strip_suffix("List")?));
     let unserved = known.is_none() && is_unserved(group, version, &kind);
     if known.is_none() && !unserved {
         return Err(refuse(&format!(

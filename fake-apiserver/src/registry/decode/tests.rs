@@ -4,18 +4,20 @@ use super::*;
 use rstest::rstest;
 
 fn wanted<'a>(group: &'a str, version: &'a str, kind: &'a str) -> Wanted<'a> {
-    Wanted { group, version, kind }
+    Wanted { group, version, kind, shape: None }
 }
 
 const CONFIG_MAP: Wanted<'static> = Wanted {
     group: "",
     version: "v1",
     kind: "ConfigMap",
+    shape: None,
 };
 const DEPLOYMENT: Wanted<'static> = Wanted {
     group: "apps",
     version: "v1",
     kind: "Deployment",
+    shape: None,
 };
 
 fn body(wanted: Wanted<'_>, raw: &str, strictness: Strictness) -> Result<(Value, Vec<String>), Status> {
