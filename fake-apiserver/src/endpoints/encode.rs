@@ -22,6 +22,7 @@ use super::{Endpoints, decode, partial, status_protobuf, yaml};
 use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::registry::codec;
+use crate::registry::decode::protobuf;
 use crate::registry::read::Page;
 use crate::registry::scheme::Row;
 use crate::registry::write::{Answer, SuccessStatus};
@@ -46,6 +47,7 @@ pub(crate) fn answer(
         check_view(row, form, false)?;
     }
     let (code, value) = match &answer {
+        Answer::Nothing => return Ok(bare(204, Body::empty())),
         Answer::Stored(stored) if is_as_stored(call, row, form) => {
             let stored = StoredAnswer { head: Arc::clone(&row.head), object: Arc::clone(stored) };
             let mut response = whole(call, code, Encoding::Json, stored.bytes());
@@ -242,7 +244,7 @@ pub(crate) fn failure(call: &Call, status: &Status) -> Response<Body> {
             .headers_mut()
             .insert(header::RETRY_AFTER, HeaderValue::from(retry));
     }
-    response
+    with_warnings(response, &status.warnings)
 }
 
 /// The plain 404 of paths that no group serves (rule A19).
@@ -263,6 +265,11 @@ pub(crate) fn stream(body: WatchBody) -> Response<Body> {
 /// A value in the encoding the client wants.
 pub(crate) fn respond(call: &Call, code: u16, form: &negotiation::Answer, value: Value) -> Response<Body> {
     let bytes = match form.encoding {
+        Encoding::Protobuf => match protobuf::encode_value(&value) {
+            Some(bytes) => return whole(call, code, Encoding::Protobuf, bytes.into()),
+            // What has no protobuf form here: the header says so.
+            None => return whole(call, code, Encoding::Json, json_line(&KindFirst(&value))),
+        },
         Encoding::Yaml => yaml::to_string(&value).into(),
         Encoding::Json if form.pretty || call.wants_pretty() => pretty(&KindFirst(&value)),
         Encoding::Json => json_line(&KindFirst(&value)),
@@ -321,11 +328,16 @@ pub(crate) fn respond_whole(code: u16, content_type: &'static str, bytes: Bytes)
 }
 
 fn respond_with(code: u16, content_type: &'static str, body: Body) -> Response<Body> {
-    let mut response = Response::new(body);
-    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = bare(code, body);
     response
         .headers_mut()
         .insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+fn bare(code: u16, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     response
 }
 
