@@ -16,7 +16,7 @@ use crate::registry::scheme::Row;
 use crate::registry::update::Change;
 use crate::registry::write::{WriteRequest, Written};
 
-const EVICTION: Wanted<'static> = Wanted { group: "policy", version: "v1", kind: "Eviction" };
+const EVICTION: Wanted<'static> = Wanted { group: "policy", version: "v1", kind: "Eviction", shape: None };
 
 /// Evictions that the disruption controller has yet to confirm; with more of them a budget allows no other.
 const UNCONFIRMED_MAX: usize = 2000;

@@ -20,7 +20,7 @@ use crate::registry::update::Change;
 use crate::registry::write::{Answer, Written};
 use crate::registry::{Registry, metadata, patch};
 
-const SCALE: Wanted<'static> = Wanted { group: "autoscaling", version: "v1", kind: "Scale" };
+const SCALE: Wanted<'static> = Wanted { group: "autoscaling", version: "v1", kind: "Scale", shape: None };
 
 impl Registry {
     pub(super) async fn scale(&self, request: &SubresourceRequest<'_>) -> Result<Written, Status> {
