@@ -62,6 +62,12 @@ pub(crate) fn answer(
             let value = view(server, call, row, form, object)?;
             return Ok(with_warnings(respond(call, code, form, value), warnings));
         }
+        Answer::Object(object) if !row.is_custom() && is_as_stored(call, row, form) && is_of(row, object) => {
+            let mut bytes = Vec::with_capacity(512);
+            codec::write_unstored(row, object, &mut bytes)?;
+            bytes.push(b'\n');
+            bytes.into()
+        }
         Answer::Object(object) => {
             let value = view(server, call, row, form, object.clone())?;
             return Ok(with_warnings(respond(call, code, form, value), warnings));
@@ -79,6 +85,11 @@ fn is_as_stored(call: &Call, row: &Row, form: &negotiation::Answer) -> bool {
         && row.is_storage_version
         && !form.pretty
         && !call.wants_pretty()
+}
+
+/// Whether the object is of the row's kind; a Scale is not.
+fn is_of(row: &Row, object: &Object) -> bool {
+    object.kind() == row.info.kind && object.api_version() == &*row.api_version
 }
 
 /// An object in the view the client wants.

@@ -49,10 +49,9 @@ impl Applied<'_> {
         let row = self.request.row;
         let manager = self.request.manager(self.manager, self.now);
         let force = self.request.options.force.unwrap_or(false);
-        let merged = {
-            let types = self.request.types();
-            managed_fields::apply(&types, live, self.configuration, &manager, &row.info.kind, force)?
-        };
+        let merged = self.request.with_types(|types| {
+            managed_fields::apply(types, live, self.configuration, &manager, &row.info.kind, force)
+        })?;
         let patched = patch::Patched { value: Value::Object(merged.0), strict_errors: Vec::new(), shown: None };
         let mut decoded = body::read_patched(row, patched, FieldValidation::Ignore)?;
         decoded.warnings.extend_from_slice(self.warnings);

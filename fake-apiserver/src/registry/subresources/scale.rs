@@ -132,7 +132,7 @@ impl Change for Scaled<'_> {
         let paths = self.source.replica_paths(&row.api_version);
         let paths: Vec<(&str, &[&str])> = paths.iter().map(|(version, path)| (&**version, &**path)).collect();
         let fields = ScaleFields { api_version: &row.api_version, paths: &paths };
-        let owners = owners(old);
+        let owners = managed_fields::distinct(owners(old));
         let mut live = self.source.live(old)?;
         set_owners(&mut live, fields.to_scale(&owners));
 
