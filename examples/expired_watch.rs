@@ -35,8 +35,5 @@ async fn main() {
         2,
         "one at the start, one after the expiry"
     );
-    println!(
-        "{lists}{} s of virtual time",
-        (cluster.server().now().as_second() - 1_767_225_600)
-    );
+    println!("what it asked for:\n{lists}");
 }

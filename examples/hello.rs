@@ -17,10 +17,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let created = maps.create(&PostParams::default(), &greeting).await?;
 
     println!("{}", serde_json::to_string_pretty(&created)?);
-    println!(
-        "a second time: {}",
-        maps.create(&PostParams::default(), &greeting).await.unwrap_err()
-    );
+    if let Err(kube::Error::Api(status)) = maps.create(&PostParams::default(), &greeting).await {
+        println!("a second time: {} {}: {}", status.code, status.reason, status.message);
+    }
     assert_eq!(server.journal().count(Verb::Create, "configmaps"), 2);
     Ok(())
 }

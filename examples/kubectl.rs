@@ -7,25 +7,21 @@ use std::process::{Command, Stdio};
 
 use fake_apiserver::{ApiServer, Serving, load};
 
-const SHOP: &str = "
-apiVersion: v1
-kind: Namespace
-metadata: {name: shop}
----
+const PRICES: &str = "
 apiVersion: v1
 kind: ConfigMap
-metadata: {name: prices, namespace: shop}
+metadata: {name: prices, namespace: default}
 data: {apples: '3'}
 ";
 
 /// What kubectl is told to do, one command a line.
 const COMMANDS: [&str; 6] = [
     "get namespaces",
-    "--namespace shop get configmaps prices -o yaml",
-    "--namespace shop create configmap opening --from-literal=monday=9-17",
-    "--namespace shop label configmap opening team=front",
-    "--namespace shop get configmaps --show-labels",
-    "--namespace shop delete configmap prices",
+    "get configmaps prices -o yaml",
+    "label configmap prices team=front",
+    "patch configmap prices --type merge --patch {\"data\":{\"pears\":\"4\"}}",
+    "get configmaps --show-labels",
+    "delete configmap prices",
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -35,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .enable_all()
         .build()?;
     let server = ApiServer::start();
-    server.load(load::from_text(SHOP)?.into_iter().map(|manifest| manifest.object))?;
+    server.load(load::from_text(PRICES)?.into_iter().map(|manifest| manifest.object))?;
     let serving = runtime.block_on(async { server.serve("127.0.0.1:0".parse().expect("an address")).await })?;
 
     println!("listening on {}; from another terminal, while it runs:", serving.url());

@@ -1,1 +1,9 @@
-//! Benchmarks.
+//! What the benchmarks share: the clock, the objects, and the operations that are measured.
+
+pub mod measure;
+pub mod cpu;
+pub mod objects;
+pub mod requests;
+pub mod reads;
+pub mod fanout;
+pub mod controllers;

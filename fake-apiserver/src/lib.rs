@@ -1,4 +1,43 @@
-//! An in-process fake Kubernetes API server.
+//! A fake Kubernetes API server inside the test process: real list, watch and resourceVersion semantics, patch, apply,
+//! CRDs, and events and faults on demand; reachable as a `kube::Client` without a socket, and over HTTP(S) for kubectl
+//! and every other client.
+//!
+//! ```
+//! use fake_apiserver::{ApiServer, Verb};
+//! use serde_json::json;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let server = ApiServer::start();
+//! server.load([json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}})])?;
+//! let settings = server.get("v1", "ConfigMap", "default", "settings").await?;
+//! assert_eq!(settings["metadata"]["resourceVersion"], server.resource_version().to_string());
+//! assert_eq!(server.journal().count(Verb::Create, "configmaps"), 0);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # The path of a request
+//!
+//! | folder | what happens there |
+//! |---|---|
+//! | `endpoints` | filters, route, negotiation, decode, handler, encode; the one layer that knows HTTP |
+//! | `faults` | what a test asked to go wrong |
+//! | `registry` | what a verb means: scheme, strategy, create, update, patch, apply, delete, read |
+//! | `storage` | state at a revision: a snapshot and a log for each resource |
+//! | `watch` | cursors into the logs |
+//!
+//! Beside the path lie [`api`], the vocabulary; `entropy`, the only clock and the only random numbers; `serve` and
+//! `client`, the ways in.
+//!
+//! # Features
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | `client` | `ApiServer::client`, an in-process `kube::Client` |
+//! | `tls` | [`ApiServer`] over HTTPS with a generated authority |
+//! | `cel` | the rules of CRDs (`x-kubernetes-validations`); without it they are named in a warning |
+//! | `cli`, on by default | the command `fake-apiserver`, with `tls` and `cel` |
 
 pub mod api;
 mod endpoints;
@@ -8,6 +47,9 @@ mod storage;
 mod watch;
 #[cfg(feature = "client")]
 mod client;
+#[cfg(feature = "bench-internals")]
+#[doc(hidden)]
+pub mod bench;
 mod server;
 mod serve;
 #[cfg(feature = "tls")]

@@ -11,6 +11,9 @@ use fake_apiserver::{ApiServer, Serving, load};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber, span};
 
+/// Entries of the journal, which nobody reads here: a server that runs for days must not grow by it.
+const JOURNAL_ENTRIES: usize = 256;
+
 /// A fake Kubernetes API server: real list, watch, patch and apply, and no cluster behind them
 #[derive(Debug, Parser)]
 #[command(version, after_help = EXAMPLES)]
@@ -80,7 +83,7 @@ async fn run(args: &Args) -> Result<(), String> {
     tracing::subscriber::set_global_default(Log { level }).map_err(|err| err.to_string())?;
     let interrupted = interruption().map_err(|err| format!("cannot listen for signals: {err}"))?;
 
-    let server = ApiServer::builder().seed(args.seed).start_time(now()).start();
+    let server = ApiServer::builder().seed(args.seed).start_time(now()).journal_capacity(JOURNAL_ENTRIES).start();
     fill(&server, args)?;
     let serving = if args.tls {
         server.serve_tls(args.listen).await

@@ -20,7 +20,7 @@ use crate::endpoints::Endpoints;
 use crate::endpoints::journal::{self, Journal};
 use crate::entropy::Entropy;
 use crate::faults::{Fault, FaultGuard, Faults, WatchHandle};
-use crate::registry::{Registry, codec, metadata};
+use crate::registry::{Registry, codec};
 use crate::serve::{Serving, Transport, serve};
 use crate::storage::World;
 
@@ -49,7 +49,7 @@ const START_SECOND: i64 = 1_767_225_600;
 /// ```
 #[derive(Clone, Debug)]
 pub struct ApiServer {
-    endpoints: Arc<Endpoints>,
+    pub(crate) endpoints: Arc<Endpoints>,
     history_bound: usize,
     journal_capacity: usize,
 }
@@ -319,7 +319,6 @@ impl ApiServer {
         if row.info.is_namespaced() && object.namespace().is_empty() {
             object.metadata_mut().insert("namespace".into(), "default".into());
         }
-        metadata::complete(&mut object, &registry.entropy);
         registry.put(&row, object).map_err(|status| status.message)
     }
 }

@@ -52,6 +52,8 @@ pub struct FaultBuilder {
     skip: u64,
     /// How many are struck.
     times: u64,
+    /// Whether a request that fails is done nevertheless.
+    is_applied: bool,
 }
 
 /// 409 Conflict: the object was changed by somebody else meanwhile.
@@ -119,6 +121,7 @@ impl FaultBuilder {
             filter: Filter::default(),
             skip: 0,
             times: u64::MAX,
+            is_applied: false,
         }
     }
 
@@ -178,6 +181,18 @@ impl FaultBuilder {
         self.times(1)
     }
 
+    /// The request is done, and only its answer is replaced: the client does not learn that it wrote. This is what a
+    /// controller meets when a connection breaks, or a server is restarted, at the wrong moment.
+    ///
+    /// ```
+    /// # use testkit::{Verb, faults};
+    /// let fault = faults::timeout().but_applied().on(Verb::Create, "configmaps").once();
+    /// ```
+    pub fn but_applied(mut self) -> Self {
+        self.is_applied = true;
+        self
+    }
+
     /// What the Status says, where it is not fixed by the fault.
     pub fn message(mut self, message: &str) -> Self {
         if let Effect::Status(status) = &mut self.effect {
@@ -192,11 +207,16 @@ impl FaultBuilder {
             group: info.group.clone(),
             resource: info.resource.clone(),
         };
-        match &self.effect {
-            Effect::Conflict => Verdict::Fail(Box::new(Status::object_modified(&resource, name))),
-            Effect::NotFound => Verdict::Fail(Box::new(Status::not_found(&resource, name))),
-            Effect::Status(status) => Verdict::Fail(status.clone()),
-            Effect::Delay(duration) => Verdict::Delay(*duration),
+        let status = match &self.effect {
+            Effect::Conflict => Box::new(Status::object_modified(&resource, name)),
+            Effect::NotFound => Box::new(Status::not_found(&resource, name)),
+            Effect::Status(status) => status.clone(),
+            Effect::Delay(duration) => return Verdict::Delay(*duration),
+        };
+        if self.is_applied {
+            Verdict::Lose(status)
+        } else {
+            Verdict::Fail(status)
         }
     }
 }
@@ -204,7 +224,8 @@ impl FaultBuilder {
 impl fmt::Display for FaultBuilder {
     /// `409 Conflict on update configmaps, number 2`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.name, self.filter)?;
+        let but = if self.is_applied { ", but applied," } else { "" };
+        write!(f, "{}{but} {}", self.name, self.filter)?;
         match (self.skip, self.times) {
             (0, u64::MAX) => Ok(()),
             (0, 1) => f.write_str(", once"),

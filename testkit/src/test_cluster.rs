@@ -73,6 +73,17 @@ enum Step {
     Load(Value),
 }
 
+impl Step {
+    /// What has a uid was stored before.
+    fn of(object: Value) -> Self {
+        if object["metadata"]["uid"].is_string() {
+            Self::Load(object)
+        } else {
+            Self::Create(object)
+        }
+    }
+}
+
 impl Default for TestClusterBuilder {
     fn default() -> Self {
         let seed = std::env::var("SEED").ok().and_then(|it| it.parse().ok()).unwrap_or(0);
@@ -128,8 +139,9 @@ impl TestClusterBuilder {
         self.step(Step::Create(object.to_object()))
     }
 
-    /// Puts the objects of a text as they are, with uid, status and times: YAML or JSON, several documents, lists, and
-    /// dumps of `kubectl get -o yaml`.
+    /// Puts in the objects of a text: YAML or JSON, several documents, lists. What has a uid, as in a dump of
+    /// `kubectl get -o yaml`, is stored as it is, with status and times; the rest is created, as
+    /// [`TestCluster::create`] does.
     ///
     /// # Panics
     ///
@@ -139,7 +151,7 @@ impl TestClusterBuilder {
         let manifests = load::from_text(text).unwrap_or_else(|err| panic!("the YAML of the cluster: {err}"));
         manifests
             .into_iter()
-            .fold(self, |builder, manifest| builder.step(Step::Load(manifest.object)))
+            .fold(self, |builder, manifest| builder.step(Step::of(manifest.object)))
     }
 
     /// The same of a file, or of all files below a directory.
@@ -152,7 +164,7 @@ impl TestClusterBuilder {
         let manifests = load::read([path]).unwrap_or_else(|err| panic!("the objects of the cluster: {err}"));
         manifests
             .into_iter()
-            .fold(self, |builder, manifest| builder.step(Step::Load(manifest.object)))
+            .fold(self, |builder, manifest| builder.step(Step::of(manifest.object)))
     }
 
     fn step(mut self, step: Step) -> Self {

@@ -216,6 +216,9 @@ impl ListOptions {
     }
 }
 
+/// The longest name of a manager.
+const MANAGER_BYTES_MAX: usize = 128;
+
 /// `fieldValidation`: what happens to fields the type does not know (rules L1 to L5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FieldValidation {
@@ -298,20 +301,16 @@ impl WriteOptions {
     }
 }
 
+/// The name of a manager, from the parameter `fieldManager` (rule H1).
 fn check_manager(manager: &str, errors: &mut FieldErrors) {
     let path = || FieldPath::new("fieldManager");
-    if manager.len() > 128 {
-        errors.too_long(path(), 128);
+    if manager.len() > MANAGER_BYTES_MAX {
+        errors.too_long(path(), MANAGER_BYTES_MAX);
     }
-    for (index, c) in manager.chars().enumerate() {
-        if c.is_control() {
-            errors.invalid(
-                path(),
-                manager,
-                format!("invalid character {c:?} (at position {index})"),
-            );
-            return;
-        }
+    // Go counts a space as printable, and no other blank.
+    for (at, c) in manager.char_indices().filter(|(_, c)| c.is_control() || (c.is_whitespace() && *c != ' ')) {
+        let why = format!("invalid character U+{:04X} (at position {at})", u32::from(c));
+        errors.invalid(path(), manager, why);
     }
 }
 
@@ -417,4 +416,30 @@ pub enum PatchKind {
     Strategic,
     /// `application/apply-patch+yaml`
     Apply,
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("fieldManager=one", true, "")]
+    #[case("", false, "")]
+    #[case("", true, "fieldManager: Required value: is required for apply patch")]
+    #[case("fieldManager=", true, "fieldManager: Required value: is required for apply patch")]
+    #[case("fieldManager=a%07b", false, "fieldManager: Invalid value: \"a\\ab\": invalid character U+0007 (at position 1)")]
+    fn h1_field_managers(#[case] query: &str, #[case] apply: bool, #[case] refusal: &str) {
+        let parsed = WriteOptions::parse(&Query::parse(Some(query)), WriteKind::Patch { apply });
+        let text = parsed.err().map(|status| status.message).unwrap_or_default();
+        assert_eq!(text.trim_start_matches("PatchOptions.meta.k8s.io \"\" is invalid: "), refusal);
+    }
+
+    #[test]
+    fn h1_field_managers_have_128_bytes() {
+        let query = Query::parse(Some(format!("fieldManager={}", "a".repeat(129)).as_str()));
+        let refused = WriteOptions::parse(&query, WriteKind::Create).expect_err("too long");
+        assert!(refused.message.ends_with("fieldManager: Too long: may not be more than 128 bytes"), "{refused}");
+    }
 }

@@ -22,14 +22,16 @@ pub(crate) struct Faults {
 }
 
 impl Faults {
-    /// Asks the rules what is to happen to a request; fails where one of them says so.
-    pub(crate) async fn on_request(&self, request: Seen<'_>) -> Result<(), Status> {
+    /// Asks the rules what is to happen to a request; fails where one of them says so. What it returns, if anything, is
+    /// to be answered instead of what comes of the request.
+    pub(crate) async fn on_request(&self, request: Seen<'_>) -> Result<Option<Status>, Status> {
         match self.rules.verdict(&request) {
-            Verdict::Pass => Ok(()),
+            Verdict::Pass => Ok(None),
             Verdict::Fail(status) => Err(*status),
+            Verdict::Lose(status) => Ok(Some(*status)),
             Verdict::Delay(duration) => {
                 tokio::time::sleep(duration).await;
-                Ok(())
+                Ok(None)
             }
         }
     }

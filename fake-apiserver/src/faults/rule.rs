@@ -23,6 +23,8 @@ pub enum Verdict {
     Pass,
     /// It is answered with this Status and not handled.
     Fail(Box<Status>),
+    /// It is handled, and then answered with this Status: the client does not learn what came of it.
+    Lose(Box<Status>),
     /// It is handled after this time, on the server's clock.
     Delay(Duration),
 }

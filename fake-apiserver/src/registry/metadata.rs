@@ -78,8 +78,8 @@ pub(crate) fn begin_lifetime(object: &mut Object, strategy: &dyn Strategy, entro
     }
 }
 
-/// Gives an object that is stored as it is what every object has: uid and creationTimestamp.
-pub(crate) fn complete(object: &mut Object, entropy: &Entropy) {
+/// Gives an object that is stored as it is what every object has: uid, creationTimestamp and generation.
+pub(crate) fn complete(object: &mut Object, strategy: &dyn Strategy, entropy: &Entropy) {
     let (no_uid, no_time) = (object.uid().is_empty(), object.meta_str("creationTimestamp").is_empty());
     let meta = object.metadata_mut();
     if no_uid {
@@ -87,6 +87,9 @@ pub(crate) fn complete(object: &mut Object, entropy: &Entropy) {
     }
     if no_time {
         meta.insert("creationTimestamp".into(), entropy.now_seconds().into());
+    }
+    if strategy.has_generation() && !meta.contains_key("generation") {
+        meta.insert("generation".into(), json!(1));
     }
 }
 

@@ -24,7 +24,7 @@ pub(crate) struct Row {
     /// The name under which storage keeps the objects; versions of a resource share it.
     pub(crate) storage: Arc<str>,
     /// What an encoded object begins with: `{"kind":"Pod","apiVersion":"v1","metadata":{`.
-    pub(crate) head: Box<str>,
+    pub(crate) head: Arc<str>,
     /// Whether objects of this version are stored as they are, or in another version's form.
     pub(crate) is_storage_version: bool,
     kind: Kind,
@@ -307,21 +307,6 @@ impl Scheme {
     /// Every row: the built-in ones in the order of discovery, then those of CRDs by group, version and name.
     pub(crate) fn rows(&self) -> impl Iterator<Item = &Arc<Row>> {
         BUILTIN.iter().chain(self.custom.values())
-    }
-
-    /// Whether any resource of the group is served.
-    pub(crate) fn has_group(&self, group: &str) -> bool {
-        self.rows().any(|row| row.info.group == group)
-    }
-
-    /// Whether any resource of the group is served in the version.
-    pub(crate) fn has_version(&self, group: &str, version: &str) -> bool {
-        self.rows().any(|row| row.info.group == group && row.info.version == version)
-    }
-
-    /// The row through which objects of a storage name are read where no request says otherwise.
-    pub(crate) fn by_storage(&self, storage: &str) -> Option<&Arc<Row>> {
-        self.rows().find(|row| &*row.storage == storage && row.is_storage_version && row.is_stored())
     }
 
     /// Replaces all rows of CRDs.

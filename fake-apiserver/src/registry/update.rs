@@ -1,11 +1,12 @@
 //! PUT, and the write to an existing object that PATCH and apply share.
 
-use super::body::Decoded;
+use super::body::{self, Decoded};
 use super::scheme::Row;
 use super::write::{Answer, WriteRequest, Written, refuse};
 use super::{Registry, codec, managed_fields, metadata};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
+use crate::api::options::FieldValidation;
 use crate::api::status::Status;
 use crate::storage::{Key, StoreError, Stored};
 
@@ -141,10 +142,22 @@ impl Registry {
         }
     }
 
-    /// Stores an object as it is, over the one that may be there, as if it had come from a dump of the store.
-    pub(crate) fn put(&self, row: &Row, mut object: Object) -> Result<(), Status> {
-        row.strategy().default(&mut object);
+    /// Stores an object as it is, over the one that may be there, as if it had come from a dump of the store. A manifest,
+    /// which has never been stored, gets what a new object gets.
+    pub(crate) fn put(&self, row: &Row, object: Object) -> Result<(), Status> {
+        let is_manifest = object.uid().is_empty() && object.get("status").is_none();
+        let Decoded { mut object, .. } = body::read(row, object, &[], FieldValidation::Ignore)?;
+        row.settle(&mut object);
         row.to_storage(&mut object);
+        if is_manifest {
+            let mut errors = FieldErrors::new();
+            self.with_context("", |context| {
+                row.strategy().allocate(&mut object, None, &mut errors, context);
+                row.strategy().prepare_for_create(&mut object, context);
+            });
+            refuse(row, &object, &errors)?;
+        }
+        metadata::complete(&mut object, row.strategy(), &self.entropy);
         let key = codec::key_of(&object);
         for _ in 0..TRIES {
             let body = codec::encode(row, &object)?;

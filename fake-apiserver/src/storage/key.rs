@@ -20,11 +20,6 @@ impl Key {
         Self(text.into())
     }
 
-    /// A key from the text that a continue token holds.
-    pub(crate) fn from_text(text: &str) -> Self {
-        Self(text.into())
-    }
-
     /// The whole text.
     pub(crate) fn as_str(&self) -> &str {
         &self.0

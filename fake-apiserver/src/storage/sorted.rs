@@ -22,6 +22,7 @@ pub(crate) struct Sorted {
 
 impl Sorted {
     /// Number of objects.
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -130,7 +131,7 @@ mod tests {
             fields: Box::default(),
         };
         Arc::new(Stored {
-            key: Key::from_text(key),
+            key: Key::new("", key),
             revision,
             body,
         })

@@ -169,15 +169,6 @@ impl Store {
         Ok(Fresh { changes, revision: read_to })
     }
 
-    /// The oldest revision one may watch a resource from.
-    pub(crate) fn floor(&self, resource: &str) -> Revision {
-        let state = self.lock();
-        match state.world.tables.get(resource).map(|table| table.history.after(0).err()) {
-            Some(Some(compacted)) => compacted.floor,
-            _ => state.world.compacted,
-        }
-    }
-
     /// Forgets the changes up to `revision` in every log, as etcd's compaction does.
     pub(crate) fn compact(&self, revision: Revision) {
         let world = &mut self.lock().world;
@@ -198,11 +189,6 @@ impl Store {
         let mut state = self.lock();
         state.world = world;
         state.epoch += 1;
-    }
-
-    /// Names of the resources that hold or held objects, in order.
-    pub(crate) fn resources(&self) -> Vec<Arc<str>> {
-        self.lock().world.tables.keys().cloned().collect()
     }
 }
 

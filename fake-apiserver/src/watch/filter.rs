@@ -73,11 +73,6 @@ impl Scope {
 }
 
 impl Filter {
-    /// Whether the object is wanted.
-    pub(crate) fn matches(&self, object: &Stored) -> bool {
-        self.scope.contains(&object.key) && self.selects(object)
-    }
-
     /// Whether the selectors want the object; its place is known to be right.
     pub(crate) fn selects(&self, object: &Stored) -> bool {
         (self.labels.is_empty() || self.labels.matches(|key| object.label(key)))

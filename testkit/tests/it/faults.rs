@@ -118,6 +118,21 @@ async fn what_failed_was_not_done(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
+async fn what_was_applied_stays_though_the_answer_is_lost(cluster: TestCluster) {
+    cluster.create(testkit::objects::namespace("shop")).await;
+    cluster
+        .inject(faults::timeout().but_applied().on_writes("configmaps").once())
+        .forget();
+    let mut map = ConfigMap::default();
+    map.metadata.name = Some("a".into());
+    let maps = maps(cluster.client());
+    assert_eq!(code(maps.create(&PostParams::default(), &map).await), 504);
+    assert!(cluster.exists(config_map("a").namespace("shop")));
+    assert_eq!(code(maps.create(&PostParams::default(), &map).await), 409);
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
 async fn a_delay_is_virtual_time(cluster: TestCluster) {
     cluster
         .inject(faults::delay(Duration::from_secs(30)).on(Verb::List, "pods"))

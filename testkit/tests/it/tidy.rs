@@ -46,6 +46,7 @@ const SERVER_ARROWS: &[(&str, &[&str])] = &[
     ("tls", &["api", "kubeconfig"]),
     ("kubeconfig", &[]),
     ("load", &["endpoints"]),
+    ("bench", &["api", "server", "watch"]),
 ];
 
 /// Who alone may name what, in `fake-apiserver/src`.
@@ -77,6 +78,7 @@ const SERVER_WORDS: &[(&str, &[&str])] = &[
             "serve",
             "server",
             "tasks",
+            "bench",
         ],
     ),
     ("Timestamp::now", &[]),

@@ -191,3 +191,19 @@ async fn several_threads_are_refused() {
 fn no_runtime_is_refused() {
     assert!(failure_of(TestCluster::start).contains("#[tokio::test]"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_world_of_yaml_is_created_or_stored_as_it_was() {
+    const WORLD: &str = "
+{apiVersion: v1, kind: Pod, metadata: {name: new, namespace: shop}, spec: {containers: [{name: a, image: b}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: old, namespace: shop, uid: u-1}, status: {phase: Failed}}
+";
+    let cluster = TestCluster::builder().yaml(WORLD).start();
+    let (new, old) = (
+        cluster.get(pod("new").namespace("shop")),
+        cluster.get(pod("old").namespace("shop")),
+    );
+    assert_eq!(new.get("spec.restartPolicy"), Some(&"Always".into()), "defaults");
+    assert_eq!((old.uid(), old.get("status.phase")), ("u-1", Some(&"Failed".into())));
+}

@@ -29,7 +29,7 @@ mod scale_tests;
 mod update_tests;
 
 pub(crate) use apply::apply;
-pub(crate) use name::{manager_name, validate_field_manager};
+pub(crate) use name::manager_name;
 pub(crate) use scale::{ScaleFields, distinct};
 pub(crate) use update::{restore_times, track_update};
 

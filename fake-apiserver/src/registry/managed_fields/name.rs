@@ -1,7 +1,5 @@
 //! What a manager is called (rules H1, H7).
 
-use crate::api::field::{FieldErrors, FieldPath};
-
 /// The longest name, in bytes.
 const MAX_BYTES: usize = 128;
 
@@ -23,26 +21,4 @@ pub(crate) fn manager_name(field_manager: Option<&str>, user_agent: Option<&str>
         }
     }
     if name.is_empty() { "unknown".to_owned() } else { name }
-}
-
-/// Checks the parameter `fieldManager` of create, update and patch; `is_apply` makes it required.
-pub(crate) fn validate_field_manager(field_manager: Option<&str>, is_apply: bool, errors: &mut FieldErrors) {
-    let path = FieldPath::new("fieldManager");
-    let name = field_manager.unwrap_or_default();
-    if is_apply && name.is_empty() {
-        errors.required(path, "is required for apply patch");
-        return;
-    }
-    if name.len() > MAX_BYTES {
-        errors.too_long(path.clone(), MAX_BYTES);
-    }
-    for (i, c) in name.char_indices() {
-        if c.is_control() || (c.is_whitespace() && c != ' ') {
-            errors.invalid(
-                path.clone(),
-                name,
-                format!("invalid character U+{:04X} (at position {i})", u32::from(c)),
-            );
-        }
-    }
 }

@@ -291,24 +291,3 @@ fn h7_long_names_are_cut() {
     assert_eq!(super::manager_name(None, Some(&"a".repeat(140))), "a".repeat(128));
     assert_eq!(super::manager_name(None, Some(&"ä".repeat(65))), "ä".repeat(64));
 }
-
-#[rstest]
-#[case(Some("one"), true, &[])]
-#[case(None, false, &[])]
-#[case(None, true, &["fieldManager: Required value: is required for apply patch"])]
-#[case(Some(""), true, &["fieldManager: Required value: is required for apply patch"])]
-#[case(Some("a\u{7}b"), false, &["fieldManager: Invalid value: \"a\\ab\": invalid character U+0007 (at position 1)"])]
-fn h1_field_managers(#[case] name: Option<&str>, #[case] is_apply: bool, #[case] wanted: &[&str]) {
-    let mut errors = crate::api::field::FieldErrors::new();
-    super::validate_field_manager(name, is_apply, &mut errors);
-    let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
-    assert_eq!(texts, wanted);
-}
-
-#[test]
-fn h1_field_managers_have_128_bytes() {
-    let mut errors = crate::api::field::FieldErrors::new();
-    super::validate_field_manager(Some(&"a".repeat(129)), false, &mut errors);
-    let text = "fieldManager: Too long: may not be more than 128 bytes";
-    assert_eq!(errors.iter().map(ToString::to_string).collect::<Vec<_>>(), [text]);
-}

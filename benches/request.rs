@@ -1,0 +1,36 @@
+//! What a request costs, by way of `kube::Client`.
+
+use benches::cpu::Cpu;
+use benches::requests::{Bench, start_and_answer};
+use criterion::{Criterion, criterion_group, criterion_main};
+
+fn requests(criterion: &mut Criterion<Cpu>) {
+    let mut group = criterion.benchmark_group("request");
+    group.bench_function("start to first answer", |b| {
+        b.iter_custom(|n| start_and_answer(n as usize))
+    });
+    let mut bench = Bench::new();
+    let cases: [(&str, fn(&mut Bench, usize) -> std::time::Duration); 11] = [
+        ("create ConfigMap", Bench::create_maps),
+        ("create ConfigMap and see its event", Bench::create_maps_and_watch),
+        ("get ConfigMap", Bench::get_map),
+        ("merge patch ConfigMap", Bench::merge_map),
+        ("apply ConfigMap", Bench::apply_map),
+        ("delete ConfigMap", Bench::delete_maps),
+        ("create Pod", Bench::create_pods),
+        ("get Pod", Bench::get_pod),
+        ("get Pod, server alone", Bench::get_pod_bytes),
+        ("replace Pod", Bench::replace_pod),
+        ("apply Pod", Bench::apply_pod),
+    ];
+    for (name, case) in cases {
+        group.bench_function(name, |b| b.iter_custom(|n| case(&mut bench, n as usize)));
+    }
+}
+
+criterion_group! {
+    name = benches;
+    config = Cpu::criterion();
+    targets = requests
+}
+criterion_main!(benches);

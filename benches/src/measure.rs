@@ -1,0 +1,21 @@
+//! CPU time of the calling thread: what a loaded machine disturbs least.
+
+use std::time::Duration;
+
+/// The CPU time this thread has used.
+pub fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    let (seconds, nanos) = (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec));
+    Duration::new(seconds.unwrap_or_default(), nanos.unwrap_or_default())
+}
+
+/// Runs `work`, which does `count` operations, `rounds` times after one to warm up, and answers the nanoseconds of CPU
+/// an operation takes: the middle one of the rounds.
+pub fn nanos_per_operation(rounds: usize, count: usize, mut work: impl FnMut(usize) -> Duration) -> f64 {
+    work(count.div_ceil(4));
+    let mut found: Vec<f64> = (0..rounds.max(1))
+        .map(|_| work(count).as_secs_f64() * 1e9 / count as f64)
+        .collect();
+    found.sort_by(f64::total_cmp);
+    found[found.len() / 2]
+}

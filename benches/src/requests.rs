@@ -1,0 +1,294 @@
+//! Requests by way of `kube::Client`, one after another, on one thread with a paused clock.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use fake_apiserver::ApiServer;
+use futures::StreamExt;
+use http::Request;
+use http_body_util::BodyExt;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
+use serde_json::json;
+use tokio::runtime::Runtime;
+use tower::ServiceExt;
+
+use crate::measure::cpu_time;
+use crate::objects;
+
+/// A current-thread runtime with a paused clock.
+pub fn runtime() -> Runtime {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime without I/O needs nothing of the system")
+}
+
+/// A server and a client of it.
+#[derive(Debug)]
+pub struct Bench {
+    /// Runs the client.
+    pub runtime: Runtime,
+    /// The server.
+    pub server: ApiServer,
+    maps: Api<ConfigMap>,
+    pods: Api<Pod>,
+    made: usize,
+}
+
+impl Default for Bench {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Bench {
+    /// A new server.
+    pub fn new() -> Self {
+        let runtime = runtime();
+        let guard = runtime.enter();
+        let server = ApiServer::start();
+        let client = server.client();
+        drop(guard);
+        let (maps, pods) = (Api::default_namespaced(client.clone()), Api::default_namespaced(client));
+        Self {
+            runtime,
+            server,
+            maps,
+            pods,
+            made: 0,
+        }
+    }
+
+    fn fresh_names(&mut self, prefix: &str, count: usize) -> Vec<String> {
+        let start = self.made;
+        self.made += count;
+        (start..self.made).map(|at| format!("{prefix}-{at:07}")).collect()
+    }
+
+    fn fresh_maps(&mut self, count: usize) -> Vec<ConfigMap> {
+        self.fresh_names("map", count)
+            .iter()
+            .map(|name| typed(objects::config_map(name)))
+            .collect()
+    }
+
+    /// POST of ConfigMaps.
+    pub fn create_maps(&mut self, count: usize) -> Duration {
+        let maps = self.fresh_maps(count);
+        let params = PostParams::default();
+        self.runtime.block_on(async {
+            let start = cpu_time();
+            for map in &maps {
+                self.maps.create(&params, map).await.expect("create");
+            }
+            cpu_time() - start
+        })
+    }
+
+    /// POST of ConfigMaps, each followed by its event on a watch.
+    pub fn create_maps_and_watch(&mut self, count: usize) -> Duration {
+        let maps = self.fresh_maps(count);
+        let params = PostParams::default();
+        let version = self.server.resource_version().to_string();
+        self.runtime.block_on(async {
+            let watch = self.maps.watch(&WatchParams::default(), &version).await.expect("watch");
+            let mut watch = std::pin::pin!(watch);
+            let start = cpu_time();
+            for map in &maps {
+                let made = self.maps.create(&params, map).await.expect("create");
+                match watch.next().await {
+                    Some(Ok(WatchEvent::Added(seen))) => assert_eq!(seen.metadata.uid, made.metadata.uid),
+                    other => panic!("no event of the object: {other:?}"),
+                }
+            }
+            cpu_time() - start
+        })
+    }
+
+    /// POST of Pods.
+    pub fn create_pods(&mut self, count: usize) -> Duration {
+        let names = self.fresh_names("pod", count);
+        let pods: Vec<Pod> = names.iter().map(|name| typed(objects::pod(name))).collect();
+        let params = PostParams::default();
+        self.runtime.block_on(async {
+            let start = cpu_time();
+            for pod in &pods {
+                self.pods.create(&params, pod).await.expect("create");
+            }
+            cpu_time() - start
+        })
+    }
+
+    /// GET of a ConfigMap.
+    pub fn get_map(&mut self, count: usize) -> Duration {
+        self.ensure(objects::config_map("read"));
+        self.runtime.block_on(async {
+            let start = cpu_time();
+            for _ in 0..count {
+                self.maps.get("read").await.expect("get");
+            }
+            cpu_time() - start
+        })
+    }
+
+    /// GET of a Pod.
+    pub fn get_pod(&mut self, count: usize) -> Duration {
+        self.ensure(objects::running_pod("read"));
+        self.runtime.block_on(async {
+            let start = cpu_time();
+            for _ in 0..count {
+                self.pods.get("read").await.expect("get");
+            }
+            cpu_time() - start
+        })
+    }
+
+    /// GET of a Pod from the server as a function, without a client: up to the last byte of the body.
+    pub fn get_pod_bytes(&mut self, count: usize) -> Duration {
+        self.ensure(objects::running_pod("read"));
+        let service = self.server.service();
+        self.runtime.block_on(async {
+            let requests: Vec<_> = (0..count)
+                .map(|_| get("/api/v1/namespaces/default/pods/read"))
+                .collect();
+            let start = cpu_time();
+            for request in requests {
+                let response = service.clone().oneshot(request).await.expect("infallible");
+                let body = response
+                    .into_body()
+                    .collect()
+                    .await
+                    .expect("a body in memory")
+                    .to_bytes();
+                assert!(body.len() > 4000);
+            }
+            cpu_time() - start
+        })
+    }
+
+    /// PUT of a Pod with a label changed.
+    pub fn replace_pod(&mut self, count: usize) -> Duration {
+        self.ensure(objects::running_pod("written"));
+        self.runtime.block_on(async {
+            let mut pod = self.pods.get("written").await.expect("get");
+            let mut spent = Duration::ZERO;
+            for at in 0..count {
+                let labels = pod.metadata.labels.get_or_insert_default();
+                labels.insert("at".into(), at.to_string());
+                let start = cpu_time();
+                let written = self
+                    .pods
+                    .replace("written", &PostParams::default(), &pod)
+                    .await
+                    .expect("replace");
+                spent += cpu_time() - start;
+                pod = written;
+            }
+            spent
+        })
+    }
+
+    /// A merge patch of a ConfigMap.
+    pub fn merge_map(&mut self, count: usize) -> Duration {
+        self.ensure(objects::config_map("written"));
+        self.patch_map(count, &PatchParams::default(), |at| {
+            Patch::Merge(json!({"data": {"key": at.to_string()}}))
+        })
+    }
+
+    /// A server-side apply of a ConfigMap.
+    pub fn apply_map(&mut self, count: usize) -> Duration {
+        self.patch_map(count, &PatchParams::apply("bench"), |at| {
+            let mut map = objects::config_map("written");
+            map["data"] = json!({"applied": at.to_string()});
+            Patch::Apply(map)
+        })
+    }
+
+    fn patch_map(
+        &mut self,
+        count: usize,
+        params: &PatchParams,
+        patch: impl Fn(usize) -> Patch<serde_json::Value>,
+    ) -> Duration {
+        let patches: Vec<_> = (0..count).map(patch).collect();
+        self.runtime.block_on(async {
+            let start = cpu_time();
+            for patch in &patches {
+                self.maps.patch("written", params, patch).await.expect("patch");
+            }
+            cpu_time() - start
+        })
+    }
+
+    /// A server-side apply of a Pod's template fields, one annotation changed.
+    pub fn apply_pod(&mut self, count: usize) -> Duration {
+        let patches: Vec<_> = (0..count)
+            .map(|at| {
+                let mut pod = objects::pod("applied");
+                pod["metadata"]["annotations"]["at"] = at.to_string().into();
+                Patch::Apply(pod)
+            })
+            .collect();
+        let params = PatchParams::apply("bench");
+        self.runtime.block_on(async {
+            let start = cpu_time();
+            for patch in &patches {
+                self.pods.patch("applied", &params, patch).await.expect("apply");
+            }
+            cpu_time() - start
+        })
+    }
+
+    /// DELETE of ConfigMaps.
+    pub fn delete_maps(&mut self, count: usize) -> Duration {
+        let names = self.fresh_names("gone", count);
+        self.server
+            .load(names.iter().map(|name| objects::config_map(name)))
+            .expect("load");
+        self.runtime.block_on(async {
+            let start = cpu_time();
+            for name in &names {
+                let _ = self.maps.delete(name, &DeleteParams::default()).await.expect("delete");
+            }
+            cpu_time() - start
+        })
+    }
+
+    fn ensure(&self, object: serde_json::Value) {
+        self.server.load([object]).expect("load");
+    }
+}
+
+/// A server from its start to its first answer, `count` times.
+pub fn start_and_answer(count: usize) -> Duration {
+    let runtime = runtime();
+    runtime.block_on(async {
+        let start = cpu_time();
+        for _ in 0..count {
+            first_answer().await;
+        }
+        cpu_time() - start
+    })
+}
+
+/// Starts a server and asks it for a namespace.
+pub async fn first_answer() {
+    let client = ApiServer::start().client();
+    Api::<Namespace>::all(client).get("default").await.expect("get");
+}
+
+/// A GET without a client.
+pub fn get(path: &str) -> Request<Body> {
+    Request::get(path)
+        .header("user-agent", "bench")
+        .body(Body::empty())
+        .expect("a valid request")
+}
+
+fn typed<K: for<'de> serde::Deserialize<'de>>(object: serde_json::Value) -> K {
+    serde_json::from_value(object).expect("the object is of its type")
+}

@@ -1,0 +1,211 @@
+//! The answers of a real kube-apiserver, replayed: each scenario's requests are sent, and each answer must be the
+//! recorded one. `README.md` beside this file says where they come from and how to add one.
+
+mod compare;
+mod normalise;
+mod replay;
+mod scenario;
+mod shell;
+
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, SocketAddr};
+
+use compare::{Difference, compare, known_differences, report};
+use fake_apiserver::{ApiServer, Serving};
+use replay::Replay;
+use rstest::rstest;
+use scenario::Scenario;
+
+const AREAS: [&str; 20] = [
+    "apply",
+    "builtin_validation",
+    "crd",
+    "crd_schema",
+    "crd_versions",
+    "crud",
+    "defaulting",
+    "delete",
+    "discovery",
+    "errors",
+    "field_validation",
+    "kubectl",
+    "list",
+    "managed_fields",
+    "metadata",
+    "patch",
+    "selectors",
+    "subresources",
+    "table",
+    "watch",
+];
+
+/// What happened to the scenarios of an area.
+#[derive(Debug, Default)]
+struct Tally {
+    passed: usize,
+    known: usize,
+    /// What has to be looked at.
+    complaints: Vec<String>,
+}
+
+impl Tally {
+    fn count(&mut self, area: &str, scenario: &Scenario, differences: &[Difference]) {
+        let name = format!("{area}/{}", scenario.name);
+        let is_known = known_differences().contains_key(&name);
+        match (differences.is_empty(), is_known) {
+            (true, false) => self.passed += 1,
+            (false, true) => self.known += 1,
+            (false, false) => self.complaints.push(report(&name, &scenario.about, differences)),
+            (true, true) => self
+                .complaints
+                .push(format!("{name} passes: take it out of known_differences.txt\n")),
+        }
+        if is_known && std::env::var_os("CONFORMANCE_ALL").is_some() {
+            say(&report(&name, &scenario.about, differences));
+        }
+    }
+
+    #[track_caller]
+    fn finish(self, area: &str) {
+        let Self {
+            passed,
+            known,
+            complaints,
+        } = self;
+        say(&format!("{area}: {passed} passed, {known} differ as is known"));
+        assert!(
+            complaints.is_empty(),
+            "{area}: {} to look at\n\n{}",
+            complaints.len(),
+            complaints.join("\n")
+        );
+    }
+}
+
+/// The scenarios of an area, or those of them that `CONFORMANCE_ONLY` names by a part of their names.
+fn chosen(area: &str) -> Vec<Scenario> {
+    let only = std::env::var("CONFORMANCE_ONLY").unwrap_or_default();
+    let mut scenarios = Scenario::of_area(area);
+    scenarios.retain(|scenario| scenario.name.contains(&only));
+    scenarios
+}
+
+async fn differences(server: &ApiServer, serving: Option<&Serving>, scenario: &Scenario) -> Vec<Difference> {
+    let mut replay = Replay::new(server, serving, scenario);
+    let mut answers = match replay.run(scenario).await {
+        Ok(answers) => answers,
+        Err(why) => return vec![Difference::new("the run", "an answer to every step", why)],
+    };
+    let mut recorded: Vec<_> = scenario.answers.clone().into_iter().collect();
+    normalise::recorded(&mut recorded);
+    normalise::normalise(&mut answers, &replay.variables, serving.map(Serving::url).as_deref());
+    compare(&recorded, &answers)
+}
+
+#[expect(
+    clippy::print_stderr,
+    reason = "what was left out and what is known to differ has to be said"
+)]
+fn say(text: &str) {
+    eprintln!("{text}");
+}
+
+/// In virtual time, without a socket.
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn answers_are_those_recorded(
+    #[values(
+        "apply",
+        "builtin_validation",
+        "crd",
+        "crd_schema",
+        "crd_versions",
+        "crud",
+        "defaulting",
+        "delete",
+        "discovery",
+        "errors",
+        "field_validation",
+        "list",
+        "managed_fields",
+        "metadata",
+        "patch",
+        "selectors",
+        "subresources",
+        "table",
+        "watch"
+    )]
+    area: &str,
+) {
+    let fresh = ApiServer::start();
+    let mut tally = Tally::default();
+    for scenario in chosen(area).iter().filter(|scenario| !scenario.needs_programs()) {
+        let found = differences(&fresh.fork(), None, scenario).await;
+        tally.count(area, scenario, &found);
+    }
+    tally.finish(area);
+}
+
+/// The scenarios that run kubectl, over HTTP.
+#[rstest]
+#[tokio::test]
+async fn kubectl_sees_what_was_recorded(
+    #[values(
+        "apply",
+        "builtin_validation",
+        "crd",
+        "crd_schema",
+        "crd_versions",
+        "crud",
+        "defaulting",
+        "delete",
+        "discovery",
+        "errors",
+        "field_validation",
+        "kubectl",
+        "list",
+        "managed_fields",
+        "patch",
+        "selectors",
+        "subresources",
+        "table",
+        "watch"
+    )]
+    area: &str,
+) {
+    let mut tally = Tally::default();
+    for scenario in chosen(area).iter().filter(|scenario| scenario.needs_programs()) {
+        if shell::kubectl_folder().is_none() {
+            say(&format!(
+                "skipped: {area}/{} needs kubectl 1.30 or newer on the path or in $KUBECTL",
+                scenario.name
+            ));
+            continue;
+        }
+        // kubectl counts ages from today.
+        #[expect(clippy::disallowed_methods, reason = "the other side lives in real time")]
+        let server = ApiServer::builder().start_time(jiff::Timestamp::now()).start();
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let serving = server.serve(address).await.expect("loopback has free ports");
+        let found = differences(&server, Some(&serving), scenario).await;
+        tally.count(area, scenario, &found);
+    }
+    tally.finish(area);
+}
+
+#[test]
+fn known_differences_name_scenarios() {
+    let names: BTreeSet<String> = AREAS
+        .iter()
+        .flat_map(|area| {
+            Scenario::of_area(area)
+                .into_iter()
+                .map(move |scenario| format!("{area}/{}", scenario.name))
+        })
+        .collect();
+    let unknown: Vec<String> = known_differences()
+        .into_keys()
+        .filter(|name| !names.contains(name))
+        .collect();
+    assert!(unknown.is_empty(), "there are no scenarios of these names: {unknown:?}");
+}

@@ -1,0 +1,135 @@
+//! Steps that run a program, mostly kubectl, against the server's port.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{LazyLock, OnceLock};
+use std::time::Duration;
+
+use fake_apiserver::Serving;
+use regex::Regex;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+/// The oldest kubectl whose words are those of the transcripts.
+const OLDEST: (u32, u32) = (1, 30);
+
+/// How long a program may take.
+const SECONDS_MAX: u64 = 90;
+
+/// The folder to put in front of the path so that `kubectl` is one that is new enough; `None` if there is none.
+pub(crate) fn kubectl_folder() -> Option<&'static Path> {
+    static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
+    FOLDER.get_or_init(find_kubectl).as_deref()
+}
+
+fn find_kubectl() -> Option<PathBuf> {
+    let program = std::env::var_os("KUBECTL").map_or_else(|| PathBuf::from("kubectl"), PathBuf::from);
+    let output = Command::new(&program)
+        .args(["version", "--client", "-o", "json"])
+        .output();
+    let version: Value = serde_json::from_slice(&output.ok()?.stdout).ok()?;
+    let part = |name: &str| -> Option<u32> {
+        version["clientVersion"][name]
+            .as_str()?
+            .trim_end_matches('+')
+            .parse()
+            .ok()
+    };
+    if (part("major")?, part("minor")?) < OLDEST {
+        return None;
+    }
+    let folder = scratch("bin");
+    if program.is_absolute() {
+        // It may have another name.
+        std::fs::write(
+            folder.join("kubectl"),
+            format!("#!/bin/sh\nexec '{}' \"$@\"\n", program.display()),
+        )
+        .ok()?;
+        Command::new("chmod")
+            .arg("+x")
+            .arg(folder.join("kubectl"))
+            .status()
+            .ok()?;
+    }
+    Some(folder)
+}
+
+/// A folder that is there.
+fn scratch(name: &str) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("conformance-{}", std::process::id()));
+    let folder = folder.join(name);
+    std::fs::create_dir_all(&folder).expect("the target folder can be written");
+    folder
+}
+
+/// Runs a line; `unique` names its scenario. The answer is the recorded form: exit code and lines.
+pub(crate) async fn run(
+    serving: &Serving,
+    unique: &str,
+    line: &str,
+    stdin: &str,
+    masked: &[String],
+) -> Result<Value, String> {
+    let text = |why: std::io::Error| why.to_string();
+    let folder = scratch(unique);
+    let file = |name: &str| folder.join(name);
+    std::fs::write(file("config"), kubeconfig(&serving.url())).map_err(text)?;
+    File::create(file("in"))
+        .and_then(|mut it| it.write_all(stdin.as_bytes()))
+        .map_err(text)?;
+    let path = std::env::var("PATH").unwrap_or_default();
+    let kubectl = kubectl_folder().ok_or("there is no kubectl")?;
+    let mut child = Command::new("bash")
+        .args(["-c", line])
+        .env("PATH", format!("{}:{path}", kubectl.display()))
+        .env("KUBECONFIG", file("config"))
+        .env("KUBECACHEDIR", file("cache"))
+        .env("HOME", "/nonexistent")
+        .stdin(Stdio::from(File::open(file("in")).map_err(text)?))
+        .stdout(Stdio::from(File::create(file("out")).map_err(text)?))
+        .stderr(Stdio::from(File::create(file("err")).map_err(text)?))
+        .spawn()
+        .map_err(text)?;
+    let deadline = Instant::now() + Duration::from_secs(SECONDS_MAX);
+    let exit = loop {
+        if let Some(exit) = child.try_wait().map_err(text)? {
+            break exit;
+        }
+        if Instant::now() > deadline {
+            child.kill().and_then(|()| child.wait()).map_err(text)?;
+            return Err(format!("no end after {SECONDS_MAX} s: {line}"));
+        }
+        sleep(Duration::from_millis(5)).await;
+    };
+    let lines = |name: &str| std::fs::read(file(name)).map(|it| lines(&String::from_utf8_lossy(&it), masked));
+    Ok(json!({"exit": exit.code(), "stdout": lines("out").map_err(text)?, "stderr": lines("err").map_err(text)?}))
+}
+
+/// A kubeconfig as the recorder wrote it: some scenarios read it as JSON.
+fn kubeconfig(url: &str) -> String {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": url}}],
+        "users": [{"name": "u", "user": {}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+    })
+    .to_string()
+}
+
+/// The lines of an output without what changes from run to run.
+fn lines(text: &str, masked: &[String]) -> Vec<String> {
+    static SPACES: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\s+").expect("it is constant"));
+    static AGE: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"(^|[^\w-])(?:\d+d)?(?:\d+h)?(?:\d+m)?\d+s\b").expect("it is constant"));
+    let masked: Vec<Regex> = masked.iter().filter_map(|it| Regex::new(it).ok()).collect();
+    text.lines()
+        .map(|line| SPACES.replace_all(line, " ").trim_end().to_owned())
+        .map(|line| AGE.replace_all(&line, "${1}<age>").into_owned())
+        .filter(|line| !masked.iter().any(|it| it.is_match(line)))
+        .collect()
+}
