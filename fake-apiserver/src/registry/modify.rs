@@ -31,7 +31,7 @@ impl Change for Patched<'_> {
                 patch::strategic_patch(document, self.body, self.row.schema())?
             }
         };
-        body::read_patched(self.row, patched, self.validation)
+        body::read_patched(self.row, patched, self.body, self.validation)
     }
 }
 
@@ -53,7 +53,7 @@ impl Applied<'_> {
             managed_fields::apply(types, live, self.configuration, &manager, &row.info.kind, force)
         })?;
         let patched = patch::Patched { value: Value::Object(merged.0), strict_errors: Vec::new(), shown: None };
-        let mut decoded = body::read_patched(row, patched, FieldValidation::Ignore)?;
+        let mut decoded = body::read_patched(row, patched, b"", FieldValidation::Ignore)?;
         decoded.warnings.extend_from_slice(self.warnings);
         Ok(decoded)
     }

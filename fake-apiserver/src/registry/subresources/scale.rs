@@ -180,7 +180,7 @@ impl Scaled<'_> {
                 patch::strategic_patch(document, raw, SchemaRef::Builtin(self.shape))?
             }
         };
-        body::read_patched_as(self.shape, patched, self.options.field_validation)
+        body::read_patched_as(self.shape, patched, raw, self.options.field_validation)
     }
 
     fn applied(&self, live: &Object, types: &Types<'_, '_>, manager: &Manager<'_>) -> Result<Decoded, Status> {
