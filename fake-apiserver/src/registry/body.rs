@@ -147,6 +147,8 @@ fn read_result(
     let mut object = Object(map);
     let mut warnings = read(&mut object, &text).map_err(|refusal| match refusal {
         Refusal::Whole(status) => status,
+        // The result of a strategic patch is never JSON in the real server, and is converted by other words.
+        Refusal::Shown(why) if shown.is_some() => refused(&patch::as_conversion_error(&why)),
         Refusal::Shown(why) => refused(&why),
     })?;
     warnings.splice(0..0, strict_errors);

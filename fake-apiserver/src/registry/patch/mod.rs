@@ -19,7 +19,7 @@ pub(crate) use go_text::go_text;
 pub(crate) use json::json_patch;
 pub(crate) use merge::merge_patch;
 pub(crate) use shown::shown_document;
-pub(crate) use strategic::strategic_patch;
+pub(crate) use strategic::{as_conversion_error, strategic_patch};
 
 use serde_json::Value;
 
