@@ -300,7 +300,7 @@ fn verbs<'a>(row: &ResourceInfo, verbs: &'a [Text]) -> Vec<&'a str> {
 fn subresources(row: &ResourceInfo) -> Vec<&SubresourceInfo> {
     let mut out: Vec<&SubresourceInfo> = row.subresources.iter().collect();
     if is_custom(row) {
-        out.reverse();
+        out.sort_by(|a, b| b.name.cmp(&a.name));
     }
     out
 }

@@ -55,6 +55,12 @@ pub(crate) fn answer(
             return Ok(with_warnings(response, warnings));
         }
         Answer::Stored(stored) => (code, view(server, call, row, form, codec::decode(row, stored))?),
+        Answer::Object(object) if !row.is_custom() && is_as_stored(call, row, form) && is_of(row, object) => {
+            let mut bytes = Vec::with_capacity(512);
+            codec::write_unstored(row, object, &mut bytes)?;
+            bytes.push(b'\n');
+            return Ok(with_warnings(whole(call, code, Encoding::Json, bytes.into()), warnings));
+        }
         Answer::Object(object) => (code, view(server, call, row, form, object.clone())?),
         Answer::Status(status) if status.code != 0 => (status.code, success(status)),
         Answer::Status(status) => (code, success(status)),
@@ -69,6 +75,11 @@ fn is_as_stored(call: &Call, row: &Row, form: &negotiation::Answer) -> bool {
         && row.is_storage_version
         && !form.pretty
         && !call.wants_pretty()
+}
+
+/// Whether the object is of the row's kind; a Scale is not.
+fn is_of(row: &Row, object: &Object) -> bool {
+    object.kind() == row.info.kind && object.api_version() == &*row.api_version
 }
 
 /// An object in the view the client wants.

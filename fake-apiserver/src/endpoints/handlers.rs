@@ -31,7 +31,7 @@ pub(crate) async fn handle(
         return other_subresource(server, call, row, info).await;
     }
     if !row.is_stored() {
-        return review(server, call, row).await;
+        return review(server, call, row, info).await;
     }
     match info.verb {
         Verb::Get => get(server, call, row, info).await,
@@ -196,11 +196,12 @@ async fn other_subresource(
 }
 
 /// POST of a virtual resource: it is answered and never stored.
-async fn review(server: &Endpoints, call: &Call, row: &Row) -> Result<Response<Body>, Status> {
+async fn review(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -> Result<Response<Body>, Status> {
     let form = form(call, row, Route::Object)?;
     let options = WriteOptions::parse(&call.query, WriteKind::Create)?;
     let decoded = decode::object(row, call, options.field_validation)?;
-    let written = server.registry.review(row, decoded)?;
+    let request = WriteRequest { row, info, options: &options, user_agent: call.user_agent() };
+    let written = server.registry.review(&request, decoded)?;
     answer(server, call, row, &form, written)
 }
 

@@ -236,7 +236,29 @@ struct Document {
     components: Components,
     info: Value,
     openapi: &'static str,
+    #[serde(serialize_with = "kinds_in_order")]
     paths: Map<String, Value>,
+}
+
+/// Writes JSON in which a kind is named in the order people say it: group, version, kind.
+fn kinds_in_order<S: serde::Serializer>(paths: &Map<String, Value>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(paths.iter().map(|(path, value)| (path, KindInOrder(value))))
+}
+
+struct KindInOrder<'a>(&'a Value);
+
+impl serde::Serialize for KindInOrder<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        const PARTS: [&str; 3] = ["group", "version", "kind"];
+        match self.0 {
+            Value::Object(map) if map.len() == PARTS.len() && PARTS.iter().all(|part| map.contains_key(*part)) => {
+                serializer.collect_map(PARTS.iter().map(|part| (part, &map[*part])))
+            }
+            Value::Object(map) => kinds_in_order(map, serializer),
+            Value::Array(items) => serializer.collect_seq(items.iter().map(KindInOrder)),
+            other => other.serialize(serializer),
+        }
+    }
 }
 
 #[derive(serde::Serialize)]

@@ -7,11 +7,20 @@ use crate::api::object::Object;
 
 /// An object as PartialObjectMetadata.
 pub(crate) fn object(object: &Object, version: MetaVersion) -> Value {
-    json!({
-        "kind": "PartialObjectMetadata",
-        "apiVersion": version.api_version(),
-        "metadata": object.metadata().cloned().unwrap_or_default(),
-    })
+    let mut metadata = object.metadata().cloned().unwrap_or_default();
+    if object.kind() == "DaemonSet" {
+        drop_template_generation(&mut metadata);
+    }
+    json!({"kind": "PartialObjectMetadata", "apiVersion": version.api_version(), "metadata": metadata})
+}
+
+/// Metadata is taken from the internal form of an object, where the count of a DaemonSet's templates is a field yet.
+fn drop_template_generation(metadata: &mut Map<String, Value>) {
+    let Some(Value::Object(annotations)) = metadata.get_mut("annotations") else { return };
+    annotations.remove("deprecated.daemonset.template.generation");
+    if annotations.is_empty() {
+        metadata.remove("annotations");
+    }
 }
 
 /// A list as PartialObjectMetadataList; `metadata` is the list's. Items of an empty list are null.

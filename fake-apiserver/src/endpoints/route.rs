@@ -113,6 +113,9 @@ fn verb(row: &Row, path: &ResourcePath<'_>, subresource: &str, call: &Call) -> R
     }
     if has(verb) {
         Ok(verb)
+    } else if row.is_custom() {
+        // The one handler of all paths names the verb; built-ins have no route.
+        Err(Status::verb_not_supported(&row.info.group_resource(), verb.as_str()))
     } else {
         Err(Status::method_not_allowed())
     }

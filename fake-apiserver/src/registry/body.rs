@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::patch::Patched;
+use super::patch::{self, Patched};
 use super::scheme::Row;
 use super::custom::decode as custom;
 use super::custom::definition::CustomVersion;
@@ -78,8 +78,14 @@ fn coerce(row: &Row, version: &CustomVersion, object: &mut Object) -> Result<Vec
 }
 
 /// The result of a patch as an object of the row's kind. What is wrong with it is a 422 that shows it (rules G8, L3).
-pub(crate) fn read_patched(row: &Row, patched: Patched, validation: FieldValidation) -> Result<Decoded, Status> {
-    let mut decoded = read_result(patched, validation, |object, text| match (row.custom_version(), row.shape()) {
+/// `patch` is the body, which the answer's order of fields depends on.
+pub(crate) fn read_patched(
+    row: &Row,
+    patched: Patched,
+    patch: &[u8],
+    validation: FieldValidation,
+) -> Result<Decoded, Status> {
+    let mut decoded = read_result(row.shape(), patched, patch, validation, |object, text| match (row.custom_version(), row.shape()) {
         (Some(version), _) => {
             custom::check_version(object, version).map_err(Refusal::Whole)?;
             custom::check_kind(object, version).map_err(Refusal::Whole)?;
@@ -97,9 +103,10 @@ pub(crate) fn read_patched(row: &Row, patched: Patched, validation: FieldValidat
 pub(crate) fn read_patched_as(
     shape: &'static Shape,
     patched: Patched,
+    patch: &[u8],
     validation: FieldValidation,
 ) -> Result<Decoded, Status> {
-    read_result(patched, validation, |object, text| convert(shape, object, text, validation))
+    read_result(Some(shape), patched, patch, validation, |object, text| convert(shape, object, text, validation))
 }
 
 /// Why the result of a patch is refused.
@@ -121,7 +128,9 @@ fn convert(
 
 /// The result of a patch as `read` types it; that answers the strict errors.
 fn read_result(
+    shape: Option<&'static Shape>,
     patched: Patched,
+    patch: &[u8],
     validation: FieldValidation,
     read: impl FnOnce(&mut Object, &str) -> Result<Vec<String>, Refusal>,
 ) -> Result<Decoded, Status> {
@@ -129,7 +138,8 @@ fn read_result(
     let text = value.to_string();
     let refused = |why: &str| {
         let mut errors = FieldErrors::new();
-        errors.invalid(FieldPath::new("patch"), shown.as_deref().unwrap_or(&text), why);
+        let shown = shown.clone().unwrap_or_else(|| patch::shown_document(shape, &text, patch));
+        errors.invalid(FieldPath::new("patch"), shown, why);
         Status::invalid(&GroupKind { group: "".into(), kind: "".into() }, "", &errors)
     };
     let Value::Object(map) = value else {
@@ -138,6 +148,8 @@ fn read_result(
     let mut object = Object(map);
     let mut warnings = read(&mut object, &text).map_err(|refusal| match refusal {
         Refusal::Whole(status) => status,
+        // The result of a strategic patch is never JSON in the real server, and is converted by other words.
+        Refusal::Shown(why) if shown.is_some() => refused(&patch::as_conversion_error(&why)),
         Refusal::Shown(why) => refused(&why),
     })?;
     warnings.splice(0..0, strict_errors);

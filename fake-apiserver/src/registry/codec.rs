@@ -27,7 +27,16 @@ pub(crate) fn encode(row: &Row, object: &Object) -> Result<Body, Status> {
         let _ = serde_json::to_writer(&mut *out, value);
         out.push(b',');
     };
-    for (key, value) in object.metadata().into_iter().flatten().filter(|(key, _)| *key != "resourceVersion") {
+    // People look for these first, and Go's struct begins with them.
+    const FIRST: [&str; 3] = ["name", "namespace", "uid"];
+    let is_first = |key: &str| !row.is_custom() && FIRST.contains(&key);
+    let metadata = || object.metadata().into_iter().flatten().filter(|(key, _)| *key != "resourceVersion");
+    for (key, value) in FIRST.iter().filter_map(|key| object.metadata()?.get_key_value(*key)) {
+        if is_first(key) {
+            write(&mut out, key, value);
+        }
+    }
+    for (key, value) in metadata().filter(|(key, _)| !is_first(key)) {
         match value.as_array() {
             Some(entries) if key == "managedFields" && !row.is_custom() => write_managed_fields(entries, &mut out),
             Some(_) | None => write(&mut out, key, value),
@@ -106,6 +115,19 @@ pub(crate) fn write_at(row: &Row, stored: &Stored, revision: Revision, out: &mut
 pub(crate) fn write_with_head(head: &str, stored: &Stored, revision: Revision, out: &mut Vec<u8>) {
     out.extend_from_slice(head.as_bytes());
     write_rest(stored, revision, out);
+}
+
+/// Writes an object of the storage version that is not stored, as it would be read if it were.
+pub(crate) fn write_unstored(row: &Row, object: &Object, out: &mut Vec<u8>) -> Result<(), Status> {
+    out.extend_from_slice(row.head.as_bytes());
+    let version = object.meta_str("resourceVersion");
+    if !version.is_empty() {
+        out.extend_from_slice(b"\"resourceVersion\":\"");
+        out.extend_from_slice(version.as_bytes());
+        out.extend_from_slice(b"\",");
+    }
+    out.extend_from_slice(&encode(row, object)?.bytes);
+    Ok(())
 }
 
 /// Writes a stored object as an item of a typed list, which has no kind (rule A33).

@@ -26,9 +26,14 @@ impl Registry {
         }
         warnings.extend(metadata::dedupe_owner_references(&mut object, false));
 
+        // What only the server sets is nobody's.
+        for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+            object.metadata_mut().remove(field);
+        }
         let now = self.entropy.now_seconds();
         let name = request.manager_name();
-        managed_fields::track_update(&request.types(), None, &mut object, &request.manager(&name, &now));
+        let manager = request.manager(&name, &now);
+        request.with_types(|types| managed_fields::track_update(types, None, &mut object, &manager));
         row.settle(&mut object);
         self.create_tracked(request, object, warnings).await
     }

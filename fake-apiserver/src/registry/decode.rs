@@ -152,7 +152,13 @@ pub(crate) fn convert_strictly(
     raw: &[u8],
     strictness: Strictness,
 ) -> Result<Vec<String>, String> {
+    // An empty list of field owners is omitted by the type, but asks to forget them all (rule H16).
+    let owners = |object: &Map<String, Value>| object.get("metadata")?.get("managedFields")?.as_array().map(Vec::is_empty);
+    let forgets_owners = owners(object) == Some(true);
     let unknown = convert::convert(shape, object)?;
+    if let (true, Some(Value::Object(metadata))) = (forgets_owners, object.get_mut("metadata")) {
+        metadata.insert("managedFields".to_owned(), Value::Array(Vec::new()));
+    }
     if strictness == Strictness::Ignore {
         return Ok(Vec::new());
     }

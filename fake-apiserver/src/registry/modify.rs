@@ -31,7 +31,7 @@ impl Change for Patched<'_> {
                 patch::strategic_patch(document, self.body, self.row.schema())?
             }
         };
-        body::read_patched(self.row, patched, self.validation)
+        body::read_patched(self.row, patched, self.body, self.validation)
     }
 }
 
@@ -49,12 +49,11 @@ impl Applied<'_> {
         let row = self.request.row;
         let manager = self.request.manager(self.manager, self.now);
         let force = self.request.options.force.unwrap_or(false);
-        let merged = {
-            let types = self.request.types();
-            managed_fields::apply(&types, live, self.configuration, &manager, &row.info.kind, force)?
-        };
+        let merged = self.request.with_types(|types| {
+            managed_fields::apply(types, live, self.configuration, &manager, &row.info.kind, force)
+        })?;
         let patched = patch::Patched { value: Value::Object(merged.0), strict_errors: Vec::new(), shown: None };
-        let mut decoded = body::read_patched(row, patched, FieldValidation::Ignore)?;
+        let mut decoded = body::read_patched(row, patched, b"", FieldValidation::Ignore)?;
         decoded.warnings.extend_from_slice(self.warnings);
         Ok(decoded)
     }

@@ -175,6 +175,37 @@ impl Row {
         self.name_kind(object);
     }
 
+    /// An object in another version of the same resource, and its type there; `None` where that is not served.
+    pub(crate) fn in_version<'o>(
+        &self,
+        object: &'o Object,
+        api_version: &str,
+    ) -> Option<(SchemaRef<'_>, Cow<'o, Object>)> {
+        if object.api_version() == api_version && *self.api_version == *api_version {
+            return Some((self.schema(), Cow::Borrowed(object)));
+        }
+        let mut copy = object.clone();
+        match &self.kind {
+            Kind::Custom(custom) => {
+                let served = &mut custom.resource.served.iter();
+                let version = served.find(|version| version.row.api_version() == api_version)?;
+                decode::convert(&mut copy, version);
+                Some((SchemaRef::Custom(&version.schema), Cow::Owned(copy)))
+            }
+            Kind::Builtin { .. } => {
+                let mut rows = BUILTIN.iter().filter(|row| row.storage == self.storage);
+                let row = rows.find(|row| *row.api_version == *api_version)?;
+                row.strategy().convert(&mut copy, api_version);
+                row.name_kind(&mut copy);
+                if let Some(shape) = row.shape() {
+                    // As in `from_storage`.
+                    let _ = decode_builtin::convert(shape, &mut copy);
+                }
+                Some((row.schema(), Cow::Owned(copy)))
+            }
+        }
+    }
+
     /// Turns an object of a built-in kind in this version into the one its strategy handles.
     pub(crate) fn to_storage(&self, object: &mut Object) {
         if let (false, Some(stored)) = (self.is_storage_version, self.strategy().stored_api_version()) {

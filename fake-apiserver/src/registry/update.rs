@@ -110,7 +110,8 @@ impl Registry {
         if !change.is_tracked() {
             let now = self.entropy.now_seconds();
             let name = request.manager_name();
-            managed_fields::track_update(&request.types(), Some(&old), &mut object, &request.manager(&name, &now));
+            let manager = request.manager(&name, &now);
+            request.with_types(|types| managed_fields::track_update(types, Some(&old), &mut object, &manager));
         }
         row.settle(&mut object);
         check_version(request, &object, stored)?;

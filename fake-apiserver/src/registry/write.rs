@@ -81,9 +81,10 @@ impl WriteRequest<'_> {
         Manager { name, api_version: &self.row.api_version, subresource: &self.info.subresource, time: now, reset }
     }
 
-    /// The type of the object, for its field owners.
-    pub(crate) fn types(&self) -> Types<'_, '_> {
-        Types { schema: self.row.schema(), other: &|object, version| managed_fields::single_version(object, version) }
+    /// Calls `work` with the type of the object, in this version and in those its owners may have written in.
+    pub(crate) fn with_types<T>(&self, work: impl FnOnce(&Types<'_, '_>) -> T) -> T {
+        let row = self.row;
+        work(&Types { schema: row.schema(), other: &|object, version| row.in_version(object, version) })
     }
 
     /// The manager's name: the parameter, else the first word of the user agent.

@@ -132,7 +132,7 @@ pub(crate) fn restore(object: &mut Object, resource: &CustomResource, version: &
 }
 
 /// Conversion `None`: rewrites `apiVersion`, and removes what the version's schema does not allow.
-fn convert(object: &mut Object, version: &CustomVersion) {
+pub(crate) fn convert(object: &mut Object, version: &CustomVersion) {
     let api_version = version.row.api_version();
     if object.api_version() != api_version {
         object.insert("apiVersion".into(), api_version.into());

@@ -144,6 +144,7 @@ fn certificates(resource: &str) -> &'static dyn Strategy {
 fn core(resource: &str) -> &'static dyn Strategy {
     match resource {
         "namespaces" => &namespace::Namespace,
+        "componentstatuses" => &COMPONENT_STATUS,
         "configmaps" => &config_map::ConfigMap,
         "secrets" => &secret::Secret,
         "nodes" => &node::Node,
@@ -159,6 +160,10 @@ fn core(resource: &str) -> &'static dyn Strategy {
     }
 }
 
+static COMPONENT_STATUS: Plain = Plain {
+    deprecation: Some("v1 ComponentStatus is deprecated in v1.19+"),
+    ..PLAIN
+};
 static GENERATED_RETURNED: Plain = Plain {
     generation: true,
     ..RETURNED

@@ -20,6 +20,8 @@ pub(crate) struct Plain {
     pub(crate) generation: bool,
     /// Rule B26.
     pub(crate) name: fn(&str, bool) -> Vec<String>,
+    /// Rule U5.
+    pub(crate) deprecation: Option<&'static str>,
 }
 
 /// What most kinds are.
@@ -29,6 +31,7 @@ pub(crate) const PLAIN: Plain = Plain {
     returns_deleted: false,
     generation: false,
     name: names::dns1123_subdomain,
+    deprecation: None,
 };
 
 /// PUT needs a resourceVersion.
@@ -52,6 +55,10 @@ impl Strategy for Plain {
 
     fn validate_name(&self, name: &str, is_prefix: bool) -> Vec<String> {
         (self.name)(name, is_prefix)
+    }
+
+    fn deprecation(&self) -> Option<&'static str> {
+        self.deprecation
     }
 
     fn allows_unconditional_update(&self) -> bool {

@@ -30,7 +30,7 @@ mod update_tests;
 
 pub(crate) use apply::apply;
 pub(crate) use name::manager_name;
-pub(crate) use scale::ScaleFields;
+pub(crate) use scale::{ScaleFields, distinct};
 pub(crate) use update::{restore_times, track_update};
 
 use std::borrow::Cow;

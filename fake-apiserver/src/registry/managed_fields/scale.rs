@@ -24,6 +24,17 @@ pub(crate) struct ScaleFields<'a> {
     pub(crate) paths: &'a [(&'a str, &'a [&'a str])],
 }
 
+/// The entries of a parent as they are read: of two by one manager the later one counts, which the first write to a
+/// Scale can bring about.
+pub(crate) fn distinct(list: Vec<Value>) -> Vec<Value> {
+    let mut kept: Vec<Value> = Vec::with_capacity(list.len());
+    for entry in list {
+        kept.retain(|it| !Identity::of(it).is(&Identity::of(&entry)));
+        kept.push(entry);
+    }
+    kept
+}
+
 impl<'a> ScaleFields<'a> {
     fn path(&self, api_version: &str) -> Option<&'a [&'a str]> {
         let found = self.paths.iter().find(|(version, _)| *version == api_version);

@@ -21,6 +21,24 @@ pub(super) fn validate(schema: SchemaRef<'_>, object: &Map<String, Value>) -> Re
     }
 }
 
+/// Whether the values of an object are of the types its schema has now. Lists may repeat keys, and fields may be
+/// unknown: both are other people's to judge.
+pub(super) fn fits(schema: SchemaRef<'_>, object: &Map<String, Value>) -> bool {
+    object.iter().all(|(name, value)| schema.field(name).is_none_or(|field| value_fits(field, value)))
+}
+
+fn value_fits(schema: SchemaRef<'_>, value: &Value) -> bool {
+    match (schema.form(), value) {
+        (_, Value::Null) | (Form::Any, _) => true,
+        (Form::Map, Value::Object(map)) => fits(schema, map),
+        (Form::List, Value::Array(items)) => items.iter().all(|item| value_fits(schema.items(), item)),
+        (Form::String | Form::Scalar, Value::String(_))
+        | (Form::Numeric | Form::Scalar, Value::Number(_))
+        | (Form::Boolean | Form::Scalar, Value::Bool(_)) => true,
+        (Form::Map | Form::List | Form::String | Form::Numeric | Form::Boolean | Form::Scalar, _) => false,
+    }
+}
+
 /// Where a check is; written out only where something is wrong.
 #[derive(Clone, Copy)]
 enum Path<'a> {

@@ -9,6 +9,7 @@ use super::reconcile::reconcile;
 use super::set::FieldSet;
 use super::{Manager, Types, json};
 use crate::api::object::Object;
+use crate::registry::schema::SchemaRef;
 
 /// Records in `new` what this write changes compared to `live` (`None`: `new` is created).
 ///
@@ -18,6 +19,11 @@ pub(crate) fn track_update(types: &Types<'_, '_>, live: Option<&Object>, new: &m
     let mut list = starting_entries(live, new, !manager.subresource.is_empty());
     if list.is_empty() && live.is_some_and(|live| !live.uid().is_empty()) {
         // Nobody has been tracked so far; the next apply begins it.
+        return;
+    }
+    let fits = |object: &Object| super::typed::fits(types.schema, &object.0);
+    if matches!(types.schema, SchemaRef::Custom(_)) && !(live.is_none_or(fits) && fits(new)) {
+        // Fields of a type that the schema no longer knows can be owned by nobody: tracking begins anew (rule O9).
         return;
     }
     reconcile(types.schema, manager.api_version, &mut list);

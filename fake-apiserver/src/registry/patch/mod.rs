@@ -7,6 +7,7 @@ mod go_json;
 mod go_text;
 mod json;
 mod merge;
+mod shown;
 mod ordering;
 mod strategic;
 
@@ -17,7 +18,8 @@ pub(crate) use go_json::{parse_json, parse_with_duplicates};
 pub(crate) use go_text::go_text;
 pub(crate) use json::json_patch;
 pub(crate) use merge::merge_patch;
-pub(crate) use strategic::strategic_patch;
+pub(crate) use shown::shown_document;
+pub(crate) use strategic::{as_conversion_error, strategic_patch};
 
 use serde_json::Value;
 

@@ -367,3 +367,28 @@ fn put_in_order(
     };
     merge_ordered(merged, &keys(order)?, &keys(server_order)?, merge_key)
 }
+
+/// The error of decoding JSON as the conversion of maps to structs words it, where that is known.
+pub(crate) fn as_conversion_error(error: &str) -> String {
+    let parsed = error
+        .strip_prefix("json: cannot unmarshal ")
+        .and_then(|rest| rest.split_once(" into Go "))
+        .and_then(|(found, rest)| Some((found, rest.rsplit_once(" of type ")?.1)));
+    let Some((found, wanted)) = parsed else { return error.to_owned() };
+    let found = match found {
+        "number" => "int64",
+        "array" => "[]interface {}",
+        "object" => "map[string]interface {}",
+        other => other,
+    };
+    let kind = found.split_once([' ', '[']).map_or(found, |(kind, _)| if kind.is_empty() { "slice" } else { kind });
+    if wanted.starts_with("map[") {
+        format!("cannot restore map from {kind}")
+    } else if wanted.starts_with("[]") {
+        format!("cannot restore slice from {kind}")
+    } else if wanted.contains('.') && wanted.starts_with('v') {
+        format!("cannot restore struct from: {kind}")
+    } else {
+        format!("cannot convert {found} to {wanted}")
+    }
+}

@@ -132,7 +132,7 @@ impl Change for Scaled<'_> {
         let paths = self.source.replica_paths(&row.api_version);
         let paths: Vec<(&str, &[&str])> = paths.iter().map(|(version, path)| (&**version, &**path)).collect();
         let fields = ScaleFields { api_version: &row.api_version, paths: &paths };
-        let owners = owners(old);
+        let owners = managed_fields::distinct(owners(old));
         let mut live = self.source.live(old)?;
         set_owners(&mut live, fields.to_scale(&owners));
 
@@ -180,7 +180,7 @@ impl Scaled<'_> {
                 patch::strategic_patch(document, raw, SchemaRef::Builtin(self.shape))?
             }
         };
-        body::read_patched_as(self.shape, patched, self.options.field_validation)
+        body::read_patched_as(self.shape, patched, raw, self.options.field_validation)
     }
 
     fn applied(&self, live: &Object, types: &Types<'_, '_>, manager: &Manager<'_>) -> Result<Decoded, Status> {

@@ -6,7 +6,7 @@ use super::super::access::{at, ensure_object, list, objects, text};
 use super::{V1, V2, cpu_metric};
 use crate::api::object::Object;
 
-const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
+pub(super) const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
 const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";

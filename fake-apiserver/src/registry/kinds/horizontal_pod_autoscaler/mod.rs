@@ -17,13 +17,20 @@ const V2: &str = "autoscaling/v2";
 #[derive(Debug)]
 pub(crate) struct HorizontalPodAutoscaler;
 
+/// What `v1` has instead of a metric of the cpu.
+const TARGET: &str = "targetCPUUtilizationPercentage";
+
 impl Strategy for HorizontalPodAutoscaler {
     fn default(&self, object: &mut Object) {
         let is_v1 = object.api_version() == V1;
+        let annotations = object.metadata().and_then(|it| it.get("annotations"));
+        let has_metrics = annotations.is_some_and(|it| it.get(conversion::METRICS).is_some());
         let spec = ensure_object(object, "spec");
         default_to(spec, "minReplicas", 1);
         if !is_v1 {
             default_v2(spec);
+        } else if !spec.contains_key(TARGET) && !has_metrics {
+            spec.insert(TARGET.to_owned(), 80.into());
         }
     }
 

@@ -1,0 +1,103 @@
+//! How an error shows a patched document: what the patch went through has its keys sorted, the rest is as Go's structs
+//! wrote it.
+
+use serde::ser::{Serialize, Serializer};
+use serde_json::{Map, Value};
+
+use crate::registry::schema::builtin::{Shape, StructType};
+
+/// The document `text` after `patch`, which is a merge patch or a JSON patch.
+pub(crate) fn shown_document(shape: Option<&'static Shape>, text: &str, patch: &[u8]) -> String {
+    let Some(structure) = shape.and_then(Shape::structure) else { return text.to_owned() };
+    let (Ok(Value::Object(document)), Ok(patch)) = (serde_json::from_str(text), serde_json::from_slice(patch)) else {
+        return text.to_owned();
+    };
+    serde_json::to_string(&Root { structure, document: &document, patch: &patch }).unwrap_or_default()
+}
+
+/// Whether a patch goes into a field of the document.
+fn goes_through(patch: &Value, field: &str) -> bool {
+    let enters = |path: &str| path.strip_prefix('/').and_then(|it| it.split_once('/')).is_some_and(|it| it.0 == field);
+    match patch {
+        Value::Object(patch) => patch.get(field).is_some_and(Value::is_object),
+        Value::Array(operations) => operations.iter().any(|operation| {
+            let paths = ["path", "from"].map(|name| operation.get(name).and_then(Value::as_str));
+            paths.into_iter().flatten().any(enters)
+        }),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
+}
+
+/// The whole document: its own keys are sorted.
+struct Root<'a> {
+    structure: &'static StructType,
+    document: &'a Map<String, Value>,
+    patch: &'a Value,
+}
+
+impl Serialize for Root<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.document.iter().map(|(name, value)| {
+            let field = self.structure.field(name).filter(|_| !goes_through(self.patch, name));
+            (name, Typed { shape: field.map(|it| it.shape()), value })
+        }))
+    }
+}
+
+/// A value as Go writes it: the fields of a struct have the order of their numbers.
+struct Typed<'a> {
+    /// `None` where the keys are sorted.
+    shape: Option<&'static Shape>,
+    value: &'a Value,
+}
+
+impl Serialize for Typed<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.value {
+            Value::Object(map) => match self.shape.and_then(Shape::structure) {
+                Some(structure) => serializer.collect_map(in_order(structure, map)),
+                None => {
+                    let shape = self.shape.and_then(Shape::values);
+                    serializer.collect_map(map.iter().map(|(key, value)| (key, Typed { shape, value })))
+                }
+            },
+            Value::Array(items) => {
+                let shape = self.shape.and_then(Shape::items);
+                serializer.collect_seq(items.iter().map(|value| Typed { shape, value }))
+            }
+            other => other.serialize(serializer),
+        }
+    }
+}
+
+fn in_order<'a>(structure: &'static StructType, map: &'a Map<String, Value>) -> Vec<(&'a String, Typed<'a>)> {
+    let mut fields: Vec<(u8, &String, Typed<'_>)> = map
+        .iter()
+        .map(|(name, value)| {
+            let field = structure.field(name);
+            let number = field.and_then(|it| it.protobuf(0)).map_or(u8::MAX, |(number, _)| number);
+            (number, name, Typed { shape: field.map(|it| it.shape()), value })
+        })
+        .collect();
+    fields.sort_by_key(|(number, ..)| *number);
+    fields.into_iter().map(|(_, name, typed)| (name, typed)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+    use crate::registry::schema::builtin::shape_of;
+
+    #[rstest]
+    #[case::untouched(r#"{"data":{"a":"b"}}"#, r#"{"name":"a","uid":"u","labels":{"l":"m"}}"#)]
+    #[case::merged(r#"{"metadata":{"labels":{"l":"m"}}}"#, r#"{"labels":{"l":"m"},"name":"a","uid":"u"}"#)]
+    #[case::entered(r#"[{"op":"add","path":"/metadata/labels","value":{}}]"#, r#"{"labels":{"l":"m"},"name":"a","uid":"u"}"#)]
+    fn g8_what_a_patch_leaves_alone_keeps_the_order_of_its_struct(#[case] patch: &str, #[case] metadata: &str) {
+        let shape = shape_of("", "v1", "ConfigMap");
+        let text = r#"{"kind":"ConfigMap","metadata":{"labels":{"l":"m"},"name":"a","uid":"u"}}"#;
+        let shown = shown_document(shape, text, patch.as_bytes());
+        assert_eq!(shown, format!(r#"{{"kind":"ConfigMap","metadata":{metadata}}}"#));
+    }
+}
