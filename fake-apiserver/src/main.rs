@@ -83,7 +83,11 @@ async fn run(args: &Args) -> Result<(), String> {
     tracing::subscriber::set_global_default(Log { level }).map_err(|err| err.to_string())?;
     let interrupted = interruption().map_err(|err| format!("cannot listen for signals: {err}"))?;
 
-    let server = ApiServer::builder().seed(args.seed).start_time(now()).journal_capacity(JOURNAL_ENTRIES).start();
+    let server = ApiServer::builder()
+        .seed(args.seed)
+        .start_time(now())
+        .journal_capacity(JOURNAL_ENTRIES)
+        .start();
     fill(&server, args)?;
     let serving = if args.tls {
         server.serve_tls(args.listen).await

@@ -275,16 +275,26 @@ impl ApiServer {
     /// `namespace` is empty for all namespaces.
     pub async fn list(&self, api_version: &str, kind: &str, namespace: &str) -> Result<Vec<Value>, Status> {
         let registry = &self.endpoints.registry;
-        let row = registry.scheme().lookup_kind(api_version, kind).ok_or_else(Status::unknown_path)?;
+        let row = registry
+            .scheme()
+            .lookup_kind(api_version, kind)
+            .ok_or_else(Status::unknown_path)?;
         let range = crate::storage::Range::of((!namespace.is_empty()).then_some(namespace));
         let snapshot = registry.store.snapshot(&row.storage);
-        Ok(snapshot.range(&range).map(|stored| Value::Object(codec::decode(&row, stored).0)).collect())
+        Ok(snapshot
+            .range(&range)
+            .map(|stored| Value::Object(codec::decode(&row, stored).0))
+            .collect())
     }
 
     /// What is known of the resource of a kind, such as its plural and whether it is namespaced; `None` if the kind is
     /// not served.
     pub fn resource(&self, api_version: &str, kind: &str) -> Option<ResourceInfo> {
-        self.endpoints.registry.scheme().lookup_kind(api_version, kind).map(|row| row.info.clone())
+        self.endpoints
+            .registry
+            .scheme()
+            .lookup_kind(api_version, kind)
+            .map(|row| row.info.clone())
     }
 
     /// Stores objects as they are, uid, status and times included, as a dump of a cluster has them; what is missing of

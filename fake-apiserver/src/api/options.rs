@@ -308,7 +308,10 @@ fn check_manager(manager: &str, errors: &mut FieldErrors) {
         errors.too_long(path(), MANAGER_BYTES_MAX);
     }
     // Go counts a space as printable, and no other blank.
-    for (at, c) in manager.char_indices().filter(|(_, c)| c.is_control() || (c.is_whitespace() && *c != ' ')) {
+    for (at, c) in manager
+        .char_indices()
+        .filter(|(_, c)| c.is_control() || (c.is_whitespace() && *c != ' '))
+    {
         let why = format!("invalid character U+{:04X} (at position {at})", u32::from(c));
         errors.invalid(path(), manager, why);
     }
@@ -429,17 +432,29 @@ mod tests {
     #[case("", false, "")]
     #[case("", true, "fieldManager: Required value: is required for apply patch")]
     #[case("fieldManager=", true, "fieldManager: Required value: is required for apply patch")]
-    #[case("fieldManager=a%07b", false, "fieldManager: Invalid value: \"a\\ab\": invalid character U+0007 (at position 1)")]
+    #[case(
+        "fieldManager=a%07b",
+        false,
+        "fieldManager: Invalid value: \"a\\ab\": invalid character U+0007 (at position 1)"
+    )]
     fn h1_field_managers(#[case] query: &str, #[case] apply: bool, #[case] refusal: &str) {
         let parsed = WriteOptions::parse(&Query::parse(Some(query)), WriteKind::Patch { apply });
         let text = parsed.err().map(|status| status.message).unwrap_or_default();
-        assert_eq!(text.trim_start_matches("PatchOptions.meta.k8s.io \"\" is invalid: "), refusal);
+        assert_eq!(
+            text.trim_start_matches("PatchOptions.meta.k8s.io \"\" is invalid: "),
+            refusal
+        );
     }
 
     #[test]
     fn h1_field_managers_have_128_bytes() {
         let query = Query::parse(Some(format!("fieldManager={}", "a".repeat(129)).as_str()));
         let refused = WriteOptions::parse(&query, WriteKind::Create).expect_err("too long");
-        assert!(refused.message.ends_with("fieldManager: Too long: may not be more than 128 bytes"), "{refused}");
+        assert!(
+            refused
+                .message
+                .ends_with("fieldManager: Too long: may not be more than 128 bytes"),
+            "{refused}"
+        );
     }
 }

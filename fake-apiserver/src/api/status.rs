@@ -275,7 +275,12 @@ impl Serialize for Status {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("kind", "Status")?;
         map.serialize_entry("apiVersion", "v1")?;
-        map.serialize_entry("metadata", &Metadata { continue_token: self.continue_token.as_deref() })?;
+        map.serialize_entry(
+            "metadata",
+            &Metadata {
+                continue_token: self.continue_token.as_deref(),
+            },
+        )?;
         map.serialize_entry("status", if self.code < 400 { "Success" } else { "Failure" })?;
         if !self.message.is_empty() {
             map.serialize_entry("message", &self.message)?;

@@ -45,24 +45,41 @@ pub(crate) fn sent<'a>(row: &Row, call: &'a Call) -> Result<Sent<'a>, Status> {
     match body_form(call.header(&CONTENT_TYPE), served(row))? {
         BodyForm::Json => {
             let text = Cow::Borrowed(&*call.body);
-            Ok(Sent { object: decode::parse(&text, kind)?, text, ..Sent::default() })
+            Ok(Sent {
+                object: decode::parse(&text, kind)?,
+                text,
+                ..Sent::default()
+            })
         }
         BodyForm::Yaml => {
             let parsed = yaml::parse(&call.body).map_err(|why| decode::unrecognized(&why, &call.body, kind))?;
             let yaml_error = parsed.strict_error();
             let text = Cow::Owned(serde_json::to_vec(&parsed.value).unwrap_or_default());
-            Ok(Sent { object: decode::parse(&text, kind)?, text, yaml_error, yaml_warnings: parsed.duplicates })
+            Ok(Sent {
+                object: decode::parse(&text, kind)?,
+                text,
+                yaml_error,
+                yaml_warnings: parsed.duplicates,
+            })
         }
         BodyForm::Protobuf => {
             let object = from_protobuf(&call.body).map_err(|why| decode::unrecognized(&why, &call.body, kind))?;
-            Ok(Sent { object, ..Sent::default() })
+            Ok(Sent {
+                object,
+                ..Sent::default()
+            })
         }
     }
 }
 
 /// The body of POST or PUT as an object of the row's kind.
 pub(crate) fn object(row: &Row, call: &Call, validation: FieldValidation) -> Result<Decoded, Status> {
-    let Sent { object, text, yaml_error, yaml_warnings } = sent(row, call)?;
+    let Sent {
+        object,
+        text,
+        yaml_error,
+        yaml_warnings,
+    } = sent(row, call)?;
     if let (FieldValidation::Strict, Some(error)) = (validation, yaml_error) {
         let (kind, version) = (&row.info.kind, &row.info.version);
         return Err(Status::bad_request(format!(
@@ -79,7 +96,10 @@ pub(crate) fn object(row: &Row, call: &Call, validation: FieldValidation) -> Res
 /// An object from protobuf, of whatever built-in kind it says it is; others keep nothing but their name.
 fn from_protobuf(body: &[u8]) -> Result<Object, String> {
     let envelope = protobuf::open(body)?;
-    let (group, version) = envelope.api_version.split_once('/').unwrap_or(("", &envelope.api_version));
+    let (group, version) = envelope
+        .api_version
+        .split_once('/')
+        .unwrap_or(("", &envelope.api_version));
     let shape = match envelope.kind.as_str() {
         // Every group has them.
         "DeleteOptions" => shape_of("meta.k8s.io", "v1", "DeleteOptions"),

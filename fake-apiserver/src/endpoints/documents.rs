@@ -38,7 +38,9 @@ pub(crate) fn answer(registry: &Registry, scheme: &Scheme, call: &Call) -> Resul
         "/apis" => (Some(discovery::group_list(&rows)), true),
         _ => (group_document(&rows, path), false),
     };
-    let Some(value) = value else { return not_found(scheme, path) };
+    let Some(value) = value else {
+        return not_found(scheme, path);
+    };
     if !is_get {
         return Err(Status::method_not_allowed());
     }
@@ -46,7 +48,9 @@ pub(crate) fn answer(registry: &Registry, scheme: &Scheme, call: &Call) -> Resul
     let bytes: Bytes = match form {
         Discovery::Aggregated => return Ok(aggregated_document(call, &rows, path == "/api")),
         Discovery::Plain(Encoding::Yaml) => yaml::to_string(&value).into(),
-        Discovery::Plain(Encoding::Json | Encoding::Protobuf) if path == "/version" || path.is_empty() || call.wants_pretty() => {
+        Discovery::Plain(Encoding::Json | Encoding::Protobuf)
+            if path == "/version" || path.is_empty() || call.wants_pretty() =>
+        {
             serde_json::to_vec_pretty(&value).unwrap_or_default().into()
         }
         Discovery::Plain(Encoding::Json | Encoding::Protobuf) => format!("{value}\n").into(),
@@ -115,19 +119,34 @@ fn health(path: &str, call: &Call) -> Option<Response<Body>> {
     }
     let verbose = call.query.get("verbose").is_some();
     let exclude: Vec<String> = call.query.all("exclude").map(str::to_owned).collect();
-    let Some(text) = discovery::health(path, verbose, &exclude) else { return Some(encode::not_found_text()) };
+    let Some(text) = discovery::health(path, verbose, &exclude) else {
+        return Some(encode::not_found_text());
+    };
     let mut response = encode::respond_whole(200, "text/plain; charset=utf-8", text.into());
-    response.headers_mut().insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+    response
+        .headers_mut()
+        .insert("x-content-type-options", HeaderValue::from_static("nosniff"));
     Some(response)
 }
 
 /// `/openapi/v3` and the documents below it (rule N6).
 fn openapi(registry: &Registry, scheme: &Scheme, call: &Call, document: &str) -> Response<Body> {
-    let builtins: Vec<&ResourceInfo> = scheme.rows().filter(|row| !row.is_custom()).map(|row| &row.info).collect();
+    let builtins: Vec<&ResourceInfo> = scheme
+        .rows()
+        .filter(|row| !row.is_custom())
+        .map(|row| &row.info)
+        .collect();
     let versions = scheme.custom_rows().filter_map(|row| row.custom_version());
-    let custom: Vec<CustomSchema<'_>> =
-        versions.map(|version| CustomSchema { row: &version.row, schema: Some(&version.open_api) }).collect();
-    let documents = OpenApi { builtins: &builtins, custom: &custom };
+    let custom: Vec<CustomSchema<'_>> = versions
+        .map(|version| CustomSchema {
+            row: &version.row,
+            schema: Some(&version.open_api),
+        })
+        .collect();
+    let documents = OpenApi {
+        builtins: &builtins,
+        custom: &custom,
+    };
     let path = document.trim_start_matches('/');
     if path.is_empty() {
         let bytes = format!("{}\n", documents.index());

@@ -49,7 +49,10 @@ pub(crate) fn answer(
     let (code, value) = match &answer {
         Answer::Nothing => return Ok(bare(204, Body::empty())),
         Answer::Stored(stored) if is_as_stored(call, row, form) => {
-            let stored = StoredAnswer { head: Arc::clone(&row.head), object: Arc::clone(stored) };
+            let stored = StoredAnswer {
+                head: Arc::clone(&row.head),
+                object: Arc::clone(stored),
+            };
             let mut response = whole(call, code, Encoding::Json, stored.bytes());
             response.extensions_mut().insert(KeptAnswer::Stored(stored));
             return Ok(with_warnings(response, warnings));
@@ -135,7 +138,12 @@ pub(crate) fn tables<'a>(
         RowColumns::Builtin(group, kind) => Columns::Builtin { group, kind },
         RowColumns::Custom(columns) => Columns::Custom(columns),
     };
-    Tables { columns, version, include, now: server.registry.entropy.now() }
+    Tables {
+        columns,
+        version,
+        include,
+        now: server.registry.entropy.now(),
+    }
 }
 
 /// Refuses a view that does not fit what is shown.
@@ -298,7 +306,9 @@ struct KindFirst<'a>(&'a Value);
 impl serde::Serialize for KindFirst<'_> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         const FIRST: [&str; 3] = ["kind", "apiVersion", "metadata"];
-        let Some(map) = self.0.as_object() else { return self.0.serialize(serializer) };
+        let Some(map) = self.0.as_object() else {
+            return self.0.serialize(serializer);
+        };
         let first = FIRST.iter().filter_map(|key| map.get_key_value(*key));
         let rest = map.iter().filter(|(key, _)| !FIRST.contains(&key.as_str()));
         serializer.collect_map(first.chain(rest))

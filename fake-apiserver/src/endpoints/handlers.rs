@@ -17,8 +17,8 @@ use crate::api::options::{FieldValidation, ListOptions, PatchKind, WriteKind, Wr
 use crate::api::request_info::{RequestInfo, Verb};
 use crate::api::status::Status;
 use crate::registry::scheme::Row;
-use crate::registry::write::{Answer, WriteRequest, Written};
 use crate::registry::subresources;
+use crate::registry::write::{Answer, WriteRequest, Written};
 
 /// Answers a request for a resource.
 pub(crate) async fn handle(
@@ -59,19 +59,25 @@ async fn list(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) ->
     encode::page(server, call, row, &form, page)
 }
 
-async fn watch(
-    server: &Arc<Endpoints>,
-    call: &Call,
-    row: &Row,
-    info: &RequestInfo,
-) -> Result<Response<Body>, Status> {
+async fn watch(server: &Arc<Endpoints>, call: &Call, row: &Row, info: &RequestInfo) -> Result<Response<Body>, Status> {
     let form = negotiation::watch_answer(call.accept().as_deref(), decode::served(row))?;
     let options = ListOptions::parse(&call.query, true)?;
     let plan = server.registry.watch(row, info, &options)?;
     let include = encode::include_object(call)?;
-    let row = server.registry.scheme().lookup(&info.group, &info.version, &info.resource);
+    let row = server
+        .registry
+        .scheme()
+        .lookup(&info.group, &info.version, &info.resource);
     let row = row.ok_or_else(Status::unknown_path)?;
-    let body = WatchBody::new(Arc::clone(server), row, info.clone(), call.user_agent(), plan, form, include);
+    let body = WatchBody::new(
+        Arc::clone(server),
+        row,
+        info.clone(),
+        call.user_agent(),
+        plan,
+        form,
+        include,
+    );
     Ok(encode::stream(body))
 }
 
@@ -79,9 +85,18 @@ async fn create(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) 
     let form = form(call, row, Route::Object)?;
     let options = WriteOptions::parse(&call.query, WriteKind::Create)?;
     let decoded = decode::object(row, call, options.field_validation)?;
-    let request = WriteRequest { row, info, options: &options, user_agent: call.user_agent() };
+    let request = WriteRequest {
+        row,
+        info,
+        options: &options,
+        user_agent: call.user_agent(),
+    };
     let told = decoded.warnings.clone();
-    let written = server.registry.create(&request, decoded).await.map_err(|status| status.warned(told))?;
+    let written = server
+        .registry
+        .create(&request, decoded)
+        .await
+        .map_err(|status| status.warned(told))?;
     answer(server, call, row, &form, written)
 }
 
@@ -89,17 +104,36 @@ async fn update(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) 
     let form = form(call, row, Route::Object)?;
     let options = WriteOptions::parse(&call.query, WriteKind::Update)?;
     let decoded = decode::object(row, call, options.field_validation)?;
-    let request = WriteRequest { row, info, options: &options, user_agent: call.user_agent() };
+    let request = WriteRequest {
+        row,
+        info,
+        options: &options,
+        user_agent: call.user_agent(),
+    };
     let told = decoded.warnings.clone();
-    let written = server.registry.update(&request, decoded).await.map_err(|status| status.warned(told))?;
+    let written = server
+        .registry
+        .update(&request, decoded)
+        .await
+        .map_err(|status| status.warned(told))?;
     answer(server, call, row, &form, written)
 }
 
 async fn patch(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -> Result<Response<Body>, Status> {
     let kind = negotiation::patch_form(call.header(&CONTENT_TYPE), decode::served(row))?;
     let form = form(call, row, Route::Object)?;
-    let options = WriteOptions::parse(&call.query, WriteKind::Patch { apply: kind == PatchKind::Apply })?;
-    let request = WriteRequest { row, info, options: &options, user_agent: call.user_agent() };
+    let options = WriteOptions::parse(
+        &call.query,
+        WriteKind::Patch {
+            apply: kind == PatchKind::Apply,
+        },
+    )?;
+    let request = WriteRequest {
+        row,
+        info,
+        options: &options,
+        user_agent: call.user_agent(),
+    };
     let written = match kind {
         PatchKind::Apply => {
             let (configuration, warnings) = applied(call, options.field_validation)?;
@@ -115,9 +149,8 @@ async fn patch(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -
 /// The body of an apply: YAML, of which JSON is a part (rule H12). With it come the fields it sets twice, which strict
 /// field validation refuses and which otherwise are warned of.
 fn applied(call: &Call, validation: FieldValidation) -> Result<(Object, Vec<String>), Status> {
-    let parsed = yaml::parse(&call.body).map_err(|why| {
-        Status::bad_request(format!("error decoding YAML: error converting YAML to JSON: {why}"))
-    })?;
+    let parsed = yaml::parse(&call.body)
+        .map_err(|why| Status::bad_request(format!("error decoding YAML: error converting YAML to JSON: {why}")))?;
     if let (FieldValidation::Strict, Some(error)) = (validation, parsed.strict_error()) {
         let why = format!("error strict decoding YAML: error converting YAML to JSON: {error}");
         return Err(Status::bad_request(why));
@@ -165,7 +198,10 @@ async fn other_subresource(
     info: &RequestInfo,
 ) -> Result<Response<Body>, Status> {
     let patch = match info.verb {
-        Verb::Patch => Some(negotiation::patch_form(call.header(&CONTENT_TYPE), decode::served(row))?),
+        Verb::Patch => Some(negotiation::patch_form(
+            call.header(&CONTENT_TYPE),
+            decode::served(row),
+        )?),
         _ => None,
     };
     let form = form(call, row, Route::Object)?;
@@ -200,7 +236,12 @@ async fn review(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) 
     let form = form(call, row, Route::Object)?;
     let options = WriteOptions::parse(&call.query, WriteKind::Create)?;
     let decoded = decode::object(row, call, options.field_validation)?;
-    let request = WriteRequest { row, info, options: &options, user_agent: call.user_agent() };
+    let request = WriteRequest {
+        row,
+        info,
+        options: &options,
+        user_agent: call.user_agent(),
+    };
     let written = server.registry.review(&request, decoded)?;
     answer(server, call, row, &form, written)
 }

@@ -97,7 +97,11 @@ impl RecordedRequest {
     /// The request as tests see it: its answer written out.
     fn shown(&self) -> Self {
         let written = || self.stored.as_ref().map(StoredAnswer::bytes);
-        Self { answer: self.answer.clone().or_else(written), stored: None, ..self.clone() }
+        Self {
+            answer: self.answer.clone().or_else(written),
+            stored: None,
+            ..self.clone()
+        }
     }
 
     /// The verb, if it was about a resource.

@@ -203,7 +203,9 @@ pub(crate) fn answer(accept: Option<&str>, served: Served, route: Route) -> Resu
     let first = answers.next().ok_or_else(refused)?;
     // JSON is written as it is stored and read by people: a client that takes it for the same thing gets it.
     let readable = answers.find(|it| it.encoding == Encoding::Json && it.view == first.view);
-    Ok(readable.filter(|_| first.encoding == Encoding::Protobuf).unwrap_or(first))
+    Ok(readable
+        .filter(|_| first.encoding == Encoding::Protobuf)
+        .unwrap_or(first))
 }
 
 /// The form of the events of a watch. The first acceptable clause decides, even where it is YAML, of which there are

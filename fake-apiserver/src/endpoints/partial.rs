@@ -16,7 +16,9 @@ pub(crate) fn object(object: &Object, version: MetaVersion) -> Value {
 
 /// Metadata is taken from the internal form of an object, where the count of a DaemonSet's templates is a field yet.
 fn drop_template_generation(metadata: &mut Map<String, Value>) {
-    let Some(Value::Object(annotations)) = metadata.get_mut("annotations") else { return };
+    let Some(Value::Object(annotations)) = metadata.get_mut("annotations") else {
+        return;
+    };
     annotations.remove("deprecated.daemonset.template.generation");
     if annotations.is_empty() {
         metadata.remove("annotations");

@@ -23,7 +23,9 @@ pub(crate) enum Target {
 
 /// Finds the target of a request, or says why there is none.
 pub(crate) fn find(scheme: &Scheme, call: &mut Call) -> Result<Target, Status> {
-    let decoded = percent_encoding::percent_decode_str(call.parts.uri.path()).decode_utf8_lossy().into_owned();
+    let decoded = percent_encoding::percent_decode_str(call.parts.uri.path())
+        .decode_utf8_lossy()
+        .into_owned();
     let Some(path) = ResourcePath::parse(&decoded) else {
         return Ok(Target::Document);
     };

@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use super::patch::{self, Patched};
-use super::scheme::Row;
 use super::custom::decode as custom;
 use super::custom::definition::CustomVersion;
 use super::decode;
+use super::patch::{self, Patched};
 use super::schema::builtin::Shape;
+use super::scheme::Row;
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::api::options::FieldValidation;
@@ -52,8 +52,7 @@ fn read_custom(
     validation: FieldValidation,
 ) -> Result<Vec<String>, Status> {
     custom::check_named(object, &String::from_utf8_lossy(raw), version)?;
-    let unknown =
-        coerce(row, version, object).map_err(|why| custom::cannot_be_handled(object, version, &why))?;
+    let unknown = coerce(row, version, object).map_err(|why| custom::cannot_be_handled(object, version, &why))?;
     let quoted = |path: &String| format!("duplicate field {}", crate::api::field::quote(path));
     let mut warnings: Vec<String> = decode::duplicate_fields(raw).iter().map(quoted).collect();
     warnings.extend(unknown);
@@ -72,9 +71,14 @@ fn read_custom(
 
 /// Types and prunes a custom resource; answers its unknown fields as messages name them.
 fn coerce(row: &Row, version: &CustomVersion, object: &mut Object) -> Result<Vec<String>, String> {
-    let Some(resource) = row.custom_resource() else { return Ok(Vec::new()) };
+    let Some(resource) = row.custom_resource() else {
+        return Ok(Vec::new());
+    };
     let unknown = custom::coerce(object, resource, version)?;
-    Ok(unknown.into_iter().map(|path| format!("unknown field \"{path}\"")).collect())
+    Ok(unknown
+        .into_iter()
+        .map(|path| format!("unknown field \"{path}\""))
+        .collect())
 }
 
 /// The result of a patch as an object of the row's kind. What is wrong with it is a 422 that shows it (rules G8, L3).
@@ -85,14 +89,16 @@ pub(crate) fn read_patched(
     patch: &[u8],
     validation: FieldValidation,
 ) -> Result<Decoded, Status> {
-    let mut decoded = read_result(row.shape(), patched, patch, validation, |object, text| match (row.custom_version(), row.shape()) {
-        (Some(version), _) => {
-            custom::check_version(object, version).map_err(Refusal::Whole)?;
-            custom::check_kind(object, version).map_err(Refusal::Whole)?;
-            coerce(row, version, object).map_err(Refusal::Shown)
+    let mut decoded = read_result(row.shape(), patched, patch, validation, |object, text| {
+        match (row.custom_version(), row.shape()) {
+            (Some(version), _) => {
+                custom::check_version(object, version).map_err(Refusal::Whole)?;
+                custom::check_kind(object, version).map_err(Refusal::Whole)?;
+                coerce(row, version, object).map_err(Refusal::Shown)
+            }
+            (None, Some(shape)) => convert(shape, object, text, validation),
+            (None, None) => Ok(Vec::new()),
         }
-        (None, Some(shape)) => convert(shape, object, text, validation),
-        (None, None) => Ok(Vec::new()),
     })?;
     row.name_kind(&mut decoded.object);
     row.strategy().default(&mut decoded.object);
@@ -106,7 +112,9 @@ pub(crate) fn read_patched_as(
     patch: &[u8],
     validation: FieldValidation,
 ) -> Result<Decoded, Status> {
-    read_result(Some(shape), patched, patch, validation, |object, text| convert(shape, object, text, validation))
+    read_result(Some(shape), patched, patch, validation, |object, text| {
+        convert(shape, object, text, validation)
+    })
 }
 
 /// Why the result of a patch is refused.
@@ -134,16 +142,31 @@ fn read_result(
     validation: FieldValidation,
     read: impl FnOnce(&mut Object, &str) -> Result<Vec<String>, Refusal>,
 ) -> Result<Decoded, Status> {
-    let Patched { value, strict_errors, shown } = patched;
+    let Patched {
+        value,
+        strict_errors,
+        shown,
+    } = patched;
     let text = value.to_string();
     let refused = |why: &str| {
         let mut errors = FieldErrors::new();
-        let shown = shown.clone().unwrap_or_else(|| patch::shown_document(shape, &text, patch));
+        let shown = shown
+            .clone()
+            .unwrap_or_else(|| patch::shown_document(shape, &text, patch));
         errors.invalid(FieldPath::new("patch"), shown, why);
-        Status::invalid(&GroupKind { group: "".into(), kind: "".into() }, "", &errors)
+        Status::invalid(
+            &GroupKind {
+                group: "".into(),
+                kind: "".into(),
+            },
+            "",
+            &errors,
+        )
     };
     let Value::Object(map) = value else {
-        return Err(refused("json: cannot unmarshal patch into Go value of type map[string]interface {}"));
+        return Err(refused(
+            "json: cannot unmarshal patch into Go value of type map[string]interface {}",
+        ));
     };
     let mut object = Object(map);
     let mut warnings = read(&mut object, &text).map_err(|refusal| match refusal {
@@ -157,7 +180,10 @@ fn read_result(
         FieldValidation::Strict if !warnings.is_empty() => {
             Err(refused(&format!("strict decoding error: {}", warnings.join(", "))))
         }
-        FieldValidation::Ignore => Ok(Decoded { object, warnings: Vec::new() }),
+        FieldValidation::Ignore => Ok(Decoded {
+            object,
+            warnings: Vec::new(),
+        }),
         FieldValidation::Strict | FieldValidation::Warn => Ok(Decoded { object, warnings }),
     }
 }

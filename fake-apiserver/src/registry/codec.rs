@@ -30,7 +30,13 @@ pub(crate) fn encode(row: &Row, object: &Object) -> Result<Body, Status> {
     // People look for these first, and Go's struct begins with them.
     const FIRST: [&str; 3] = ["name", "namespace", "uid"];
     let is_first = |key: &str| !row.is_custom() && FIRST.contains(&key);
-    let metadata = || object.metadata().into_iter().flatten().filter(|(key, _)| *key != "resourceVersion");
+    let metadata = || {
+        object
+            .metadata()
+            .into_iter()
+            .flatten()
+            .filter(|(key, _)| *key != "resourceVersion")
+    };
     for (key, value) in FIRST.iter().filter_map(|key| object.metadata()?.get_key_value(*key)) {
         if is_first(key) {
             write(&mut out, key, value);
@@ -44,7 +50,10 @@ pub(crate) fn encode(row: &Row, object: &Object) -> Result<Body, Status> {
     }
     close(&mut out);
     out.push(b',');
-    for (key, value) in object.iter().filter(|(key, _)| !matches!(key.as_str(), "kind" | "apiVersion" | "metadata")) {
+    for (key, value) in object
+        .iter()
+        .filter(|(key, _)| !matches!(key.as_str(), "kind" | "apiVersion" | "metadata"))
+    {
         write(&mut out, key, value);
     }
     close(&mut out);
@@ -58,15 +67,25 @@ pub(crate) fn encode(row: &Row, object: &Object) -> Result<Body, Status> {
         bytes: Bytes::from(out),
         uid: object.uid().into(),
         labels: object.labels().map(pair).collect(),
-        fields: fields.into_iter().map(|(label, value)| (label.as_ref().into(), value.into())).collect(),
+        fields: fields
+            .into_iter()
+            .map(|(label, value)| (label.as_ref().into(), value.into()))
+            .collect(),
     })
 }
 
 /// The field owners of a built-in object, in the order of Go's struct: where one writer's entry ends and the next
 /// begins is hard enough to see.
 fn write_managed_fields(entries: &[Value], out: &mut Vec<u8>) {
-    const ORDER: [&str; 7] =
-        ["manager", "operation", "apiVersion", "time", "fieldsType", "fieldsV1", "subresource"];
+    const ORDER: [&str; 7] = [
+        "manager",
+        "operation",
+        "apiVersion",
+        "time",
+        "fieldsType",
+        "fieldsV1",
+        "subresource",
+    ];
     out.extend_from_slice(b"\"managedFields\":[");
     for (index, entry) in entries.iter().enumerate() {
         if index > 0 {

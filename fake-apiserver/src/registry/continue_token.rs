@@ -44,7 +44,11 @@ pub(crate) fn encode(at: At, last: &str) -> String {
         At::Revision(revision) => i64::try_from(revision).unwrap_or(i64::MAX),
         At::Latest => -1,
     };
-    let token = Token { v: VERSION.to_owned(), rv, start: format!("/{last}\0") };
+    let token = Token {
+        v: VERSION.to_owned(),
+        rv,
+        start: format!("/{last}\0"),
+    };
     URL_SAFE_NO_PAD.encode(serde_json::to_vec(&token).unwrap_or_default())
 }
 
@@ -63,10 +67,15 @@ pub(crate) fn decode(token: &str) -> Result<Continue, Status> {
     let parsed: Token = serde_json::from_slice(&bytes)
         .map_err(|error| not_valid(&syntax_error(&bytes).unwrap_or_else(|| format!("json: {error}"))))?;
     if parsed.v != VERSION {
-        return Err(not_valid(&format!("server does not recognize this encoded version {}", parsed.v)));
+        return Err(not_valid(&format!(
+            "server does not recognize this encoded version {}",
+            parsed.v
+        )));
     }
     if parsed.rv == 0 {
-        return Err(invalid(format!("incorrect encoded start resourceVersion (version {VERSION})")));
+        return Err(invalid(format!(
+            "incorrect encoded start resourceVersion (version {VERSION})"
+        )));
     }
     if parsed.start.is_empty() {
         return Err(invalid(format!("encoded start key empty (version {VERSION})")));
@@ -77,5 +86,8 @@ pub(crate) fn decode(token: &str) -> Result<Continue, Status> {
         return Err(not_valid(&parsed.start));
     }
     let at = u64::try_from(parsed.rv).map_or(At::Latest, At::Revision);
-    Ok(Continue { at, start: start.to_owned() })
+    Ok(Continue {
+        at,
+        start: start.to_owned(),
+    })
 }

@@ -67,7 +67,11 @@ impl Registry {
         let mut tries = if generated { NAME_TRIES } else { 1 };
         loop {
             // Only a name that was made up is tried again.
-            let mut named = if generated { object.clone() } else { std::mem::take(&mut object) };
+            let mut named = if generated {
+                object.clone()
+            } else {
+                std::mem::take(&mut object)
+            };
             if generated {
                 metadata::generate_name(&mut named, &self.entropy);
                 self.validate_new(request, &named)?;

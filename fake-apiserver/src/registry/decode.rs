@@ -107,7 +107,10 @@ pub(crate) fn decode(
         ))
     };
     let is_wanted = kind == wanted.kind && group == wanted.group && version == wanted.version;
-    let known = wanted.shape.filter(|_| is_wanted).or_else(|| shape_of(group, version, &kind));
+    let known = wanted
+        .shape
+        .filter(|_| is_wanted)
+        .or_else(|| shape_of(group, version, &kind));
     let known = known.or_else(|| shape_of(group, version, kind.strip_suffix("List")?));
     let unserved = known.is_none() && is_unserved(group, version, &kind);
     if known.is_none() && !unserved {
@@ -153,7 +156,13 @@ pub(crate) fn convert_strictly(
     strictness: Strictness,
 ) -> Result<Vec<String>, String> {
     // An empty list of field owners is omitted by the type, but asks to forget them all (rule H16).
-    let owners = |object: &Map<String, Value>| object.get("metadata")?.get("managedFields")?.as_array().map(Vec::is_empty);
+    let owners = |object: &Map<String, Value>| {
+        object
+            .get("metadata")?
+            .get("managedFields")?
+            .as_array()
+            .map(Vec::is_empty)
+    };
     let forgets_owners = owners(object) == Some(true);
     let unknown = convert::convert(shape, object)?;
     if let (true, Some(Value::Object(metadata))) = (forgets_owners, object.get_mut("metadata")) {

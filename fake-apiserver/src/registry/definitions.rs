@@ -14,7 +14,8 @@ use crate::storage::{Range, Stored};
 impl Registry {
     /// The row through which CRDs themselves are read and written.
     fn definitions_row(&self) -> Option<Arc<Row>> {
-        self.scheme().lookup("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+        self.scheme()
+            .lookup("apiextensions.k8s.io", "v1", "customresourcedefinitions")
     }
 
     /// Serves the CRDs that are stored.
@@ -56,9 +57,16 @@ impl Registry {
         let objects: Vec<Object> = all.iter().map(|stored| codec::decode(row, stored)).collect();
         for (stored, definition) in all.iter().zip(&objects) {
             let now = self.entropy.now_seconds();
-            let Some(next) = crd::reconcile(definition, &objects, &now) else { continue };
+            let Some(next) = crd::reconcile(definition, &objects, &now) else {
+                continue;
+            };
             let Ok(body) = codec::encode(row, &next) else { continue };
-            if body.bytes != stored.body.bytes && self.store.update(&row.storage, &stored.key, stored.revision, body).is_ok() {
+            if body.bytes != stored.body.bytes
+                && self
+                    .store
+                    .update(&row.storage, &stored.key, stored.revision, body)
+                    .is_ok()
+            {
                 self.fanout.wake(&row.storage, &stored.key);
                 self.committed.notify_waiters();
                 return true;
@@ -76,17 +84,24 @@ impl Registry {
             if !definition.is_terminating() {
                 continue;
             }
-            let Some(resource) = CustomResource::parse(&definition).map(Arc::new) else { continue };
+            let Some(resource) = CustomResource::parse(&definition).map(Arc::new) else {
+                continue;
+            };
             let instances = Row::custom(Arc::clone(&resource), Arc::clone(&resource.storage));
             let now = self.entropy.now_seconds();
             let marked = crd::finalize(&definition, true, &now);
             let left = marked.is_none() && self.delete_instances(&instances) > 0;
-            let Some(next) = marked.or_else(|| crd::finalize(&definition, left, &now)) else { continue };
+            let Some(next) = marked.or_else(|| crd::finalize(&definition, left, &now)) else {
+                continue;
+            };
             let written = if next.finalizers().next().is_none() {
                 self.store.delete(&row.storage, &stored.key, stored.revision).is_ok()
             } else {
-                codec::encode(row, &next)
-                    .is_ok_and(|body| self.store.update(&row.storage, &stored.key, stored.revision, body).is_ok())
+                codec::encode(row, &next).is_ok_and(|body| {
+                    self.store
+                        .update(&row.storage, &stored.key, stored.revision, body)
+                        .is_ok()
+                })
             };
             if written {
                 self.fanout.wake(&row.storage, &stored.key);

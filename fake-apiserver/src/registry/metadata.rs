@@ -97,7 +97,9 @@ pub(crate) fn complete(object: &mut Object, strategy: &dyn Strategy, entropy: &E
 /// B12). The strategy's own preparation has run; a changed object of a kind with generations gets the next one
 /// (rule B8), but never by a write of its status.
 pub(crate) fn prepare_update(new: &mut Object, old: &Object, strategy: &dyn Strategy, subresource: &str) {
-    let raises = strategy.has_generation() && !matches!(subresource, "status" | "binding") && strategy.raises_generation(new, old);
+    let raises = strategy.has_generation()
+        && !matches!(subresource, "status" | "binding")
+        && strategy.raises_generation(new, old);
     let empty = Map::new();
     let old = old.metadata().unwrap_or(&empty);
     let meta = new.metadata_mut();

@@ -27,9 +27,7 @@ impl Change for Patched<'_> {
         let patched = match self.kind {
             PatchKind::Json => patch::json_patch(document, self.body)?,
             PatchKind::Merge => patch::merge_patch(document, self.body)?,
-            PatchKind::Strategic | PatchKind::Apply => {
-                patch::strategic_patch(document, self.body, self.row.schema())?
-            }
+            PatchKind::Strategic | PatchKind::Apply => patch::strategic_patch(document, self.body, self.row.schema())?,
         };
         body::read_patched(self.row, patched, self.body, self.validation)
     }
@@ -52,7 +50,11 @@ impl Applied<'_> {
         let merged = self.request.with_types(|types| {
             managed_fields::apply(types, live, self.configuration, &manager, &row.info.kind, force)
         })?;
-        let patched = patch::Patched { value: Value::Object(merged.0), strict_errors: Vec::new(), shown: None };
+        let patched = patch::Patched {
+            value: Value::Object(merged.0),
+            strict_errors: Vec::new(),
+            shown: None,
+        };
         let mut decoded = body::read_patched(row, patched, b"", FieldValidation::Ignore)?;
         decoded.warnings.extend_from_slice(self.warnings);
         Ok(decoded)
@@ -78,7 +80,17 @@ impl Registry {
         body: &[u8],
     ) -> Result<Written, Status> {
         let validation = request.options.field_validation;
-        self.change(request, None, &Patched { row: request.row, kind, body, validation }).await
+        self.change(
+            request,
+            None,
+            &Patched {
+                row: request.row,
+                kind,
+                body,
+                validation,
+            },
+        )
+        .await
     }
 
     /// PATCH with an applied configuration, which creates the object if there is none (rules H1 to H17).
@@ -91,7 +103,13 @@ impl Registry {
         let row = request.row;
         let now = self.entropy.now_seconds();
         let manager = request.manager_name();
-        let applied = Applied { request, configuration, warnings, manager: &manager, now: &now };
+        let applied = Applied {
+            request,
+            configuration,
+            warnings,
+            manager: &manager,
+            now: &now,
+        };
         let key = Key::new(&request.info.namespace, &request.info.name);
         if self.store.get(&row.storage, &key).is_some() {
             return self.change(request, None, &applied).await;

@@ -7,12 +7,12 @@ use std::sync::{Arc, LazyLock};
 use crate::api::object::Object;
 use crate::api::resource::ResourceInfo;
 use crate::registry::custom::decode;
-use crate::registry::decode as decode_builtin;
 use crate::registry::custom::definition::{CustomResource, CustomVersion};
 use crate::registry::custom::strategy::CustomStrategy;
+use crate::registry::decode as decode_builtin;
+use crate::registry::kinds;
 use crate::registry::schema::{SchemaRef, Unset, builtin, resources};
 use crate::registry::strategy::Strategy;
-use crate::registry::kinds;
 
 /// One served resource in one version, with all that is needed to serve it.
 #[derive(Debug)]
@@ -31,7 +31,10 @@ pub(crate) struct Row {
 }
 
 enum Kind {
-    Builtin { shape: Option<&'static builtin::Shape>, strategy: &'static dyn Strategy },
+    Builtin {
+        shape: Option<&'static builtin::Shape>,
+        strategy: &'static dyn Strategy,
+    },
     Custom(Box<Custom>),
 }
 
@@ -64,12 +67,19 @@ impl Row {
         let is_storage_version = resource.storage.row.version == version.row.version && !resource.has_changed;
         let info = version.row.clone();
         let strategy = CustomStrategy { version };
-        Self::new(info, is_storage_version, Kind::Custom(Box::new(Custom { resource, strategy })))
+        Self::new(
+            info,
+            is_storage_version,
+            Kind::Custom(Box::new(Custom { resource, strategy })),
+        )
     }
 
     fn new(info: ResourceInfo, is_storage_version: bool, kind: Kind) -> Self {
         let api_version = info.api_version();
-        let head = format!("{{\"kind\":\"{}\",\"apiVersion\":\"{api_version}\",\"metadata\":{{", info.kind);
+        let head = format!(
+            "{{\"kind\":\"{}\",\"apiVersion\":\"{api_version}\",\"metadata\":{{",
+            info.kind
+        );
         let shared = match &kind {
             Kind::Builtin { strategy, .. } => strategy.stored_as(),
             Kind::Custom(_) => None,
@@ -78,14 +88,21 @@ impl Row {
             ("", resource) => resource.into(),
             (group, resource) => format!("{group}/{resource}").into(),
         };
-        Self { api_version: api_version.into(), head: head.into(), storage, is_storage_version, kind, info }
+        Self {
+            api_version: api_version.into(),
+            head: head.into(),
+            storage,
+            is_storage_version,
+            kind,
+            info,
+        }
     }
 
     /// What the kind says about writes.
     pub(crate) fn strategy(&self) -> &dyn Strategy {
         match &self.kind {
             Kind::Builtin { strategy, .. } => *strategy,
-            Kind::Custom(custom) => &custom.strategy
+            Kind::Custom(custom) => &custom.strategy,
         }
     }
 
@@ -263,7 +280,11 @@ impl Row {
             (_, resource) => resource,
         };
         let own_prefix = self.is_custom() || matches!(&**group, "apiextensions.k8s.io" | "apiregistration.k8s.io");
-        if own_prefix { format!("/registry/{group}/{resource}/{key}") } else { format!("/registry/{resource}/{key}") }
+        if own_prefix {
+            format!("/registry/{group}/{resource}/{key}")
+        } else {
+            format!("/registry/{resource}/{key}")
+        }
     }
 }
 
@@ -271,8 +292,12 @@ impl Row {
 type RowKey = (String, String, String);
 
 /// The rows of every server, in the order of discovery.
-static BUILTIN: LazyLock<Vec<Arc<Row>>> =
-    LazyLock::new(|| resources::BUILTINS.iter().map(|info| Arc::new(Row::builtin(info))).collect());
+static BUILTIN: LazyLock<Vec<Arc<Row>>> = LazyLock::new(|| {
+    resources::BUILTINS
+        .iter()
+        .map(|info| Arc::new(Row::builtin(info)))
+        .collect()
+});
 
 /// The same, to be looked up.
 static BUILTIN_INDEX: LazyLock<BTreeMap<(&'static str, &'static str, &'static str), &'static Arc<Row>>> =
@@ -296,12 +321,16 @@ impl Scheme {
         if self.custom.is_empty() {
             return None;
         }
-        self.custom.get(&(group.to_owned(), version.to_owned(), resource.to_owned())).cloned()
+        self.custom
+            .get(&(group.to_owned(), version.to_owned(), resource.to_owned()))
+            .cloned()
     }
 
     /// The row of a kind in a version.
     pub(crate) fn lookup_kind(&self, api_version: &str, kind: &str) -> Option<Arc<Row>> {
-        self.rows().find(|row| *row.api_version == *api_version && row.info.kind == kind && row.is_stored()).cloned()
+        self.rows()
+            .find(|row| *row.api_version == *api_version && row.info.kind == kind && row.is_stored())
+            .cloned()
     }
 
     /// Every row: the built-in ones in the order of discovery, then those of CRDs by group, version and name.
@@ -311,14 +340,24 @@ impl Scheme {
 
     /// Replaces all rows of CRDs.
     pub(crate) fn set_custom(&mut self, rows: impl IntoIterator<Item = Row>) {
-        let key = |row: &Row| (row.info.group.to_string(), row.info.version.to_string(), row.info.resource.to_string());
+        let key = |row: &Row| {
+            (
+                row.info.group.to_string(),
+                row.info.version.to_string(),
+                row.info.resource.to_string(),
+            )
+        };
         let before = std::mem::take(&mut self.custom);
         let kept = |key: &RowKey, row: Row| match before.get(key) {
             // A row that says the same stays the same, so that what waits for it to change goes on waiting.
             Some(old) if old.definition() == row.definition() => Arc::clone(old),
             Some(_) | None => Arc::new(row),
         };
-        self.custom = rows.into_iter().map(|row| (key(&row), row)).map(|(key, row)| (key.clone(), kept(&key, row))).collect();
+        self.custom = rows
+            .into_iter()
+            .map(|row| (key(&row), row))
+            .map(|(key, row)| (key.clone(), kept(&key, row)))
+            .collect();
     }
 
     /// The storage names of CRDs' resources.

@@ -89,7 +89,8 @@ impl Registry {
         let old = self.decode(request.row, stored);
         let decoded = change.next(&old)?;
         let told = decoded.warnings.clone();
-        self.finish_change(request, stored, old, decoded, change).map_err(|status| status.warned(told))
+        self.finish_change(request, stored, old, decoded, change)
+            .map_err(|status| status.warned(told))
     }
 
     /// The rest of a try: from the new object as the client wants it to storage.
@@ -103,7 +104,10 @@ impl Registry {
     ) -> Result<Option<Written>, Status> {
         let row = request.row;
         let strategy = row.strategy();
-        let Decoded { mut object, mut warnings } = decoded;
+        let Decoded {
+            mut object,
+            mut warnings,
+        } = decoded;
         metadata::check_name(&object, &request.info.name)?;
         metadata::fill_namespace(&mut object, &request.info.namespace)?;
         warnings.extend(metadata::dedupe_owner_references(&mut object, false));

@@ -70,7 +70,11 @@ pub(crate) struct Written {
 impl Written {
     /// An existing object changed.
     pub(crate) fn updated(answer: Answer, warnings: Vec<String>) -> Self {
-        Self { answer, created: false, warnings }
+        Self {
+            answer,
+            created: false,
+            warnings,
+        }
     }
 }
 
@@ -78,13 +82,22 @@ impl WriteRequest<'_> {
     /// Who owns the fields this write changes.
     pub(crate) fn manager<'b>(&'b self, name: &'b str, now: &'b str) -> Manager<'b> {
         let reset = self.row.unowned_paths(&self.info.subresource);
-        Manager { name, api_version: &self.row.api_version, subresource: &self.info.subresource, time: now, reset }
+        Manager {
+            name,
+            api_version: &self.row.api_version,
+            subresource: &self.info.subresource,
+            time: now,
+            reset,
+        }
     }
 
     /// Calls `work` with the type of the object, in this version and in those its owners may have written in.
     pub(crate) fn with_types<T>(&self, work: impl FnOnce(&Types<'_, '_>) -> T) -> T {
         let row = self.row;
-        work(&Types { schema: row.schema(), other: &|object, version| row.in_version(object, version) })
+        work(&Types {
+            schema: row.schema(),
+            other: &|object, version| row.in_version(object, version),
+        })
     }
 
     /// The manager's name: the parameter, else the first word of the user agent.
@@ -97,7 +110,11 @@ impl Registry {
     /// Runs `work` with what strategies may consult.
     pub(super) fn with_context<T>(&self, subresource: &str, work: impl FnOnce(&Context<'_>) -> T) -> T {
         let stored = |group: &str, resource: &str| self.stored_objects(group, resource);
-        work(&Context { entropy: &self.entropy, stored: &stored, subresource })
+        work(&Context {
+            entropy: &self.entropy,
+            stored: &stored,
+            subresource,
+        })
     }
 
     /// The answer that shows an object which was not stored, in the version asked for.
@@ -114,5 +131,9 @@ impl Registry {
 
 /// Fails with what validation found.
 pub(super) fn refuse(row: &Row, object: &Object, errors: &crate::api::field::FieldErrors) -> Result<(), Status> {
-    if errors.is_empty() { Ok(()) } else { Err(Status::invalid(&row.info.group_kind(), object.name(), errors)) }
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(Status::invalid(&row.info.group_kind(), object.name(), errors))
+    }
 }

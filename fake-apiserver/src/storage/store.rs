@@ -72,7 +72,10 @@ pub(crate) enum CursorLost {
 impl Store {
     /// A store that keeps `history_bound` changes a resource and holds `world`.
     pub(crate) fn new(world: World, history_bound: usize) -> Self {
-        Self { state: Mutex::new(State { world, epoch: 0 }), history_bound: history_bound.max(1) }
+        Self {
+            state: Mutex::new(State { world, epoch: 0 }),
+            history_bound: history_bound.max(1),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -127,7 +130,12 @@ impl Store {
     /// The present objects of a resource.
     pub(crate) fn snapshot(&self, resource: &str) -> Snapshot {
         let state = self.lock();
-        let objects = state.world.tables.get(resource).map(|it| it.objects.clone()).unwrap_or_default();
+        let objects = state
+            .world
+            .tables
+            .get(resource)
+            .map(|it| it.objects.clone())
+            .unwrap_or_default();
         Snapshot::now(state.world.revision, objects)
     }
 
@@ -135,7 +143,9 @@ impl Store {
     pub(crate) fn snapshot_at(&self, resource: &str, revision: Revision) -> Result<Snapshot, Compacted> {
         let state = self.lock();
         if revision < state.world.compacted {
-            return Err(Compacted { floor: state.world.compacted });
+            return Err(Compacted {
+                floor: state.world.compacted,
+            });
         }
         let Some(table) = state.world.tables.get(resource) else {
             return Ok(Snapshot::now(revision, Sorted::default()));
@@ -158,15 +168,26 @@ impl Store {
         }
         let revision = state.world.revision;
         let Some(table) = state.world.tables.get(resource) else {
-            return Ok(Fresh { changes: Vec::new(), revision: revision.max(cursor) });
+            return Ok(Fresh {
+                changes: Vec::new(),
+                revision: revision.max(cursor),
+            });
         };
-        let changes: Vec<_> =
-            table.history.after(cursor).map_err(CursorLost::Compacted)?.take(most).cloned().collect();
+        let changes: Vec<_> = table
+            .history
+            .after(cursor)
+            .map_err(CursorLost::Compacted)?
+            .take(most)
+            .cloned()
+            .collect();
         let read_to = match changes.last() {
             Some(last) if changes.len() == most => last.revision,
             _ => revision.max(cursor),
         };
-        Ok(Fresh { changes, revision: read_to })
+        Ok(Fresh {
+            changes,
+            revision: read_to,
+        })
     }
 
     /// Forgets the changes up to `revision` in every log, as etcd's compaction does.
@@ -196,7 +217,11 @@ impl Default for World {
     /// Nothing yet. A real server has written and compacted before its first client comes: small revisions, which
     /// clients take for "long ago", are too old to be read.
     fn default() -> Self {
-        Self { revision: 100, compacted: 100, tables: BTreeMap::new() }
+        Self {
+            revision: 100,
+            compacted: 100,
+            tables: BTreeMap::new(),
+        }
     }
 }
 
@@ -215,13 +240,20 @@ impl World {
 
     fn table(&mut self, resource: &Arc<str>) -> &mut Table {
         let floor = self.compacted;
-        let new = || Table { objects: Sorted::default(), history: Arc::new(History::new(floor)) };
+        let new = || Table {
+            objects: Sorted::default(),
+            history: Arc::new(History::new(floor)),
+        };
         self.tables.entry(Arc::clone(resource)).or_insert_with(new)
     }
 
     fn put(&mut self, resource: &Arc<str>, key: Key, body: Body, bound: usize) -> Arc<Stored> {
         self.revision += 1;
-        let object = Arc::new(Stored { key, revision: self.revision, body });
+        let object = Arc::new(Stored {
+            key,
+            revision: self.revision,
+            body,
+        });
         let table = self.table(resource);
         let previous = table.objects.insert(Arc::clone(&object));
         table.log(object.revision, previous, Some(Arc::clone(&object)), bound);
@@ -241,7 +273,12 @@ impl World {
 
 impl Table {
     fn log(&mut self, revision: Revision, previous: Option<Arc<Stored>>, current: Option<Arc<Stored>>, bound: usize) {
-        let change = Arc::new(Change { revision, previous, current, encoded: OnceLock::new() });
+        let change = Arc::new(Change {
+            revision,
+            previous,
+            current,
+            encoded: OnceLock::new(),
+        });
         Arc::make_mut(&mut self.history).push(change, bound);
     }
 }

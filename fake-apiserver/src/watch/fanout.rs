@@ -116,8 +116,10 @@ impl Fanout {
     pub(crate) fn wake_all(&self) {
         let all = std::mem::take(&mut self.lock().resources);
         let scopes = all.into_values();
-        let mut woken: Vec<_> =
-            scopes.flat_map(|scopes| scopes.parts.into_values().chain([scopes.all])).flatten().collect();
+        let mut woken: Vec<_> = scopes
+            .flat_map(|scopes| scopes.parts.into_values().chain([scopes.all]))
+            .flatten()
+            .collect();
         woken.sort_by_key(|(id, _)| *id);
         for (_, waker) in woken {
             waker.wake();

@@ -79,7 +79,10 @@ const VERBS_TERMINATING: [&str; 5] = ["delete", "deletecollection", "get", "list
 const VERBS_OF_SUBRESOURCES: [&str; 3] = ["get", "patch", "update"];
 
 fn generation_of(crd: &Object) -> i64 {
-    crd.metadata().and_then(|meta| meta.get("generation")).and_then(Value::as_i64).unwrap_or(0)
+    crd.metadata()
+        .and_then(|meta| meta.get("generation"))
+        .and_then(Value::as_i64)
+        .unwrap_or(0)
 }
 
 impl CustomResource {

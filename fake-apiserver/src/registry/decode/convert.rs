@@ -422,7 +422,10 @@ pub(super) fn settle_map(shape: &'static Shape, map: &mut Map<String, Value>) {
         return;
     };
     for (name, value) in map {
-        let Some(field) = structure.field(name).filter(|_| value.is_object() || value.is_array() || *value == "") else {
+        let Some(field) = structure
+            .field(name)
+            .filter(|_| value.is_object() || value.is_array() || *value == "")
+        else {
             continue;
         };
         let kind = field.shape().kind();
@@ -433,4 +436,3 @@ pub(super) fn settle_map(shape: &'static Shape, map: &mut Map<String, Value>) {
         }
     }
 }
-

@@ -4,7 +4,12 @@ use super::*;
 use rstest::rstest;
 
 fn wanted<'a>(group: &'a str, version: &'a str, kind: &'a str) -> Wanted<'a> {
-    Wanted { group, version, kind, shape: None }
+    Wanted {
+        group,
+        version,
+        kind,
+        shape: None,
+    }
 }
 
 const CONFIG_MAP: Wanted<'static> = Wanted {

@@ -24,7 +24,9 @@ pub(super) fn validate(schema: SchemaRef<'_>, object: &Map<String, Value>) -> Re
 /// Whether the values of an object are of the types its schema has now. Lists may repeat keys, and fields may be
 /// unknown: both are other people's to judge.
 pub(super) fn fits(schema: SchemaRef<'_>, object: &Map<String, Value>) -> bool {
-    object.iter().all(|(name, value)| schema.field(name).is_none_or(|field| value_fits(field, value)))
+    object
+        .iter()
+        .all(|(name, value)| schema.field(name).is_none_or(|field| value_fits(field, value)))
 }
 
 fn value_fits(schema: SchemaRef<'_>, value: &Value) -> bool {

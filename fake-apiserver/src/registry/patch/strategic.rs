@@ -374,14 +374,18 @@ pub(crate) fn as_conversion_error(error: &str) -> String {
         .strip_prefix("json: cannot unmarshal ")
         .and_then(|rest| rest.split_once(" into Go "))
         .and_then(|(found, rest)| Some((found, rest.rsplit_once(" of type ")?.1)));
-    let Some((found, wanted)) = parsed else { return error.to_owned() };
+    let Some((found, wanted)) = parsed else {
+        return error.to_owned();
+    };
     let found = match found {
         "number" => "int64",
         "array" => "[]interface {}",
         "object" => "map[string]interface {}",
         other => other,
     };
-    let kind = found.split_once([' ', '[']).map_or(found, |(kind, _)| if kind.is_empty() { "slice" } else { kind });
+    let kind = found
+        .split_once([' ', '['])
+        .map_or(found, |(kind, _)| if kind.is_empty() { "slice" } else { kind });
     if wanted.starts_with("map[") {
         format!("cannot restore map from {kind}")
     } else if wanted.starts_with("[]") {

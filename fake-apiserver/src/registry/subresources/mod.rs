@@ -52,30 +52,35 @@ impl SubresourceRequest<'_> {
     fn unsupported(&self) -> Status {
         let resource = self.row.info.group_resource();
         let sub = &self.info.subresource;
-        let why = format!("the fake API server does not serve {} of {resource}/{sub}", self.info.verb);
+        let why = format!(
+            "the fake API server does not serve {} of {resource}/{sub}",
+            self.info.verb
+        );
         Status::new(501, "NotImplemented", why)
     }
 
     fn write_options(&self) -> Result<WriteOptions, Status> {
         let kind = match (self.info.verb, self.patch) {
             (Verb::Create, _) => WriteKind::Create,
-            (_, Some(kind)) => WriteKind::Patch { apply: kind == PatchKind::Apply },
+            (_, Some(kind)) => WriteKind::Patch {
+                apply: kind == PatchKind::Apply,
+            },
             _ => WriteKind::Update,
         };
         WriteOptions::parse(self.query, kind)
     }
 
     fn write<'b>(&'b self, options: &'b WriteOptions) -> WriteRequest<'b> {
-        WriteRequest { row: self.row, info: self.info, options, user_agent: self.user_agent }
+        WriteRequest {
+            row: self.row,
+            info: self.info,
+            options,
+            user_agent: self.user_agent,
+        }
     }
 
     /// The body as a built-in object of a kind that is not the row's.
-    fn read(
-        &self,
-        mut object: Object,
-        wanted: decode::Wanted<'_>,
-        options: &WriteOptions,
-    ) -> Result<Decoded, Status> {
+    fn read(&self, mut object: Object, wanted: decode::Wanted<'_>, options: &WriteOptions) -> Result<Decoded, Status> {
         let warnings = decode::decode(wanted, &mut object, self.raw, options.field_validation)?;
         Ok(Decoded { object, warnings })
     }
@@ -123,8 +128,15 @@ impl Registry {
 
 /// `{"kind":"Status",…,"status":"Success","code":201}`
 fn created() -> Written {
-    let status = SuccessStatus { details: None, code: 201 };
-    Written { answer: Answer::Status(Box::new(status)), created: true, warnings: Vec::new() }
+    let status = SuccessStatus {
+        details: None,
+        code: 201,
+    };
+    Written {
+        answer: Answer::Status(Box::new(status)),
+        created: true,
+        warnings: Vec::new(),
+    }
 }
 
 /// A text at a JSON pointer, empty if there is none.
