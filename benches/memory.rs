@@ -92,7 +92,7 @@ fn main() {
 
     let watch = |_| {
         runtime
-            .block_on(server.service().oneshot(get("/api/v1/pods?watch=true")))
+            .block_on(server.service().oneshot(get("/api/v1/configmaps?watch=true")))
             .expect("infallible")
     };
     let (held, _, _watches) = measured(|| (0..1000).map(watch).collect::<Vec<http::Response<Body>>>());

@@ -51,7 +51,8 @@ impl Watched {
             let delivered = Rc::clone(&watched.delivered);
             watched.tasks.spawn_local(async move {
                 loop {
-                    delivered.set(delivered.get() + watcher.next_batch().await);
+                    let fresh = watcher.next_batch().await;
+                    delivered.set(delivered.get() + fresh);
                 }
             });
         }

@@ -4,9 +4,11 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use tokio::time::Instant;
+use uuid::fmt::Hyphenated;
 
 /// Time and chance. The clock is tokio's, so a paused runtime stops it; the numbers are a function of the seed.
 #[derive(Debug)]
@@ -73,15 +75,17 @@ impl Entropy {
 
     /// A version 4 UUID.
     pub(crate) fn uid(&self) -> String {
+        self.uuid().encode_lower(&mut [0; Hyphenated::LENGTH]).to_owned()
+    }
+
+    /// The same, not yet written.
+    pub(crate) fn uuid(&self) -> Hyphenated {
         let mut bytes = [0; 16];
         self.rng
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .fill_bytes(&mut bytes);
-        uuid::Builder::from_random_bytes(bytes)
-            .into_uuid()
-            .hyphenated()
-            .to_string()
+        uuid::Builder::from_random_bytes(bytes).into_uuid().hyphenated()
     }
 
     /// Five characters for a generated name (rule B2).
@@ -101,5 +105,19 @@ impl Entropy {
 /// A time as metadata writes it: UTC, whole seconds.
 pub(crate) fn seconds(time: Timestamp) -> String {
     // Nothing is rounded up: a time that has not come yet must not be shown.
-    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    let time = TimeZone::UTC.to_datetime(time);
+    let year = u16::try_from(time.year()).unwrap_or_default();
+    let mut text = String::with_capacity("2006-01-02T15:04:05Z".len());
+    let mut pair = |number: u16, behind: &str| {
+        text.extend([number / 10, number % 10].map(|digit| char::from(b'0' + (digit % 10) as u8)));
+        text.push_str(behind);
+    };
+    let rest = [time.month(), time.day(), time.hour(), time.minute(), time.second()];
+    let rest = rest.map(|number| u16::try_from(number).unwrap_or_default());
+    pair(year / 100, "");
+    pair(year % 100, "-");
+    for (number, behind) in rest.into_iter().zip(["-", "T", ":", ":", "Z"]) {
+        pair(number, behind);
+    }
+    text
 }

@@ -22,6 +22,8 @@ pub struct Status {
     pub details: Option<Box<StatusDetails>>,
     /// `metadata.continue`, which an expired continue token is answered with (rule D11).
     pub continue_token: Option<String>,
+    /// What the client is told of the request besides, as `Warning` headers.
+    pub warnings: Vec<String>,
 }
 
 /// `details` of a [`Status`].
@@ -68,6 +70,13 @@ fn is_zero(n: &u32) -> bool {
 }
 
 impl Status {
+    /// Adds what is to be said of a request that failed for another reason.
+    #[must_use]
+    pub fn warned(mut self, warnings: impl IntoIterator<Item = String>) -> Self {
+        self.warnings.extend(warnings);
+        self
+    }
+
     /// A failure without details.
     pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
         Self {
@@ -76,6 +85,7 @@ impl Status {
             message: message.into(),
             details: None,
             continue_token: None,
+            warnings: Vec::new(),
         }
     }
 

@@ -1,4 +1,6 @@
-//! A body to JSON: from JSON itself or from YAML, as `Content-Type` says.
+//! A body to JSON: from JSON itself, from YAML or from protobuf, as `Content-Type` says.
+
+use std::borrow::Cow;
 
 use http::header::CONTENT_TYPE;
 use serde_json::Value;
@@ -7,10 +9,12 @@ use super::filters::Call;
 use super::negotiation::{BodyForm, Served, body_form};
 use super::yaml;
 use crate::api::json::syntax_error;
+use crate::api::object::Object;
 use crate::api::options::{DeleteOptions, FieldValidation};
 use crate::api::status::Status;
 use crate::registry::body::{self, Decoded};
-use crate::registry::decode;
+use crate::registry::decode::{self, protobuf};
+use crate::registry::schema::builtin::shape_of;
 use crate::registry::scheme::Row;
 
 /// Who serves a row, as negotiation asks.
@@ -22,38 +26,72 @@ pub(crate) fn served(row: &Row) -> Served {
     }
 }
 
+/// A body as an object that has not been looked at yet.
+#[derive(Debug, Default)]
+pub(crate) struct Sent<'a> {
+    /// The object.
+    pub(crate) object: Object,
+    /// Its JSON text, for what the object no longer shows; empty where there is none.
+    pub(crate) text: Cow<'a, [u8]>,
+    /// What YAML repeats, as strict decoding refuses it.
+    yaml_error: Option<String>,
+    /// The same as warnings.
+    yaml_warnings: Vec<String>,
+}
+
+/// The body of POST or PUT.
+pub(crate) fn sent<'a>(row: &Row, call: &'a Call) -> Result<Sent<'a>, Status> {
+    let kind = row.info.kind.as_ref();
+    match body_form(call.header(&CONTENT_TYPE), served(row))? {
+        BodyForm::Json => {
+            let text = Cow::Borrowed(&*call.body);
+            Ok(Sent { object: decode::parse(&text, kind)?, text, ..Sent::default() })
+        }
+        BodyForm::Yaml => {
+            let parsed = yaml::parse(&call.body).map_err(|why| decode::unrecognized(&why, &call.body, kind))?;
+            let yaml_error = parsed.strict_error();
+            let text = Cow::Owned(serde_json::to_vec(&parsed.value).unwrap_or_default());
+            Ok(Sent { object: decode::parse(&text, kind)?, text, yaml_error, yaml_warnings: parsed.duplicates })
+        }
+        BodyForm::Protobuf => {
+            let object = from_protobuf(&call.body).map_err(|why| decode::unrecognized(&why, &call.body, kind))?;
+            Ok(Sent { object, ..Sent::default() })
+        }
+    }
+}
+
 /// The body of POST or PUT as an object of the row's kind.
 pub(crate) fn object(row: &Row, call: &Call, validation: FieldValidation) -> Result<Decoded, Status> {
-    let kind = row.info.kind.as_ref();
-    match body_form(call.header(&CONTENT_TYPE), served(row))? {
-        BodyForm::Json => body::read(row, decode::parse(&call.body, kind)?, &call.body, validation),
-        BodyForm::Yaml => {
-            let text = yaml_as_json(&call.body, kind, validation)?;
-            body::read(row, decode::parse(&text, kind)?, &text, validation)
-        }
-        BodyForm::Protobuf => Err(protobuf_refused()),
+    let Sent { object, text, yaml_error, yaml_warnings } = sent(row, call)?;
+    if let (FieldValidation::Strict, Some(error)) = (validation, yaml_error) {
+        let (kind, version) = (&row.info.kind, &row.info.version);
+        return Err(Status::bad_request(format!(
+            "{kind} in version \"{version}\" cannot be handled as a {kind}: strict decoding error: {error}"
+        )));
     }
+    let mut decoded = body::read(row, object, &text, validation)?;
+    if validation != FieldValidation::Ignore {
+        decoded.warnings.splice(0..0, yaml_warnings);
+    }
+    Ok(decoded)
 }
 
-/// A YAML body as the JSON text the rest of the server reads.
-fn yaml_as_json(body: &[u8], kind: &str, validation: FieldValidation) -> Result<Vec<u8>, Status> {
-    let parsed = yaml::parse(body).map_err(|why| decode::unrecognized(&why, body, kind))?;
-    match parsed.strict_error().filter(|_| validation == FieldValidation::Strict) {
-        Some(error) => Err(Status::bad_request(error)),
-        None => Ok(serde_json::to_vec(&parsed.value).unwrap_or_default()),
+/// An object from protobuf, of whatever built-in kind it says it is; others keep nothing but their name.
+fn from_protobuf(body: &[u8]) -> Result<Object, String> {
+    let envelope = protobuf::open(body)?;
+    let (group, version) = envelope.api_version.split_once('/').unwrap_or(("", &envelope.api_version));
+    let shape = match envelope.kind.as_str() {
+        // Every group has them.
+        "DeleteOptions" => shape_of("meta.k8s.io", "v1", "DeleteOptions"),
+        kind => shape_of(group, version, kind),
+    };
+    let mut object = Object::default();
+    if let Some(shape) = shape {
+        object.0 = protobuf::decode(shape, envelope.message)?;
     }
-}
-
-/// The body of a subresource as JSON, whatever its kind.
-pub(crate) fn any(row: &Row, call: &Call) -> Result<Value, Status> {
-    let kind = row.info.kind.as_ref();
-    match body_form(call.header(&CONTENT_TYPE), served(row))? {
-        BodyForm::Json => decode::parse(&call.body, kind).map(|object| Value::Object(object.0)),
-        BodyForm::Yaml => yaml::parse(&call.body)
-            .map(|parsed| parsed.value)
-            .map_err(Status::bad_request),
-        BodyForm::Protobuf => Err(protobuf_refused()),
-    }
+    object.insert("apiVersion".into(), envelope.api_version.into());
+    object.insert("kind".into(), envelope.kind.into());
+    Ok(object)
 }
 
 /// The options of a delete: from the body if it has one, else from the query (rule B22).
@@ -67,7 +105,10 @@ pub(crate) fn delete_options(row: &Row, call: &Call) -> Result<DeleteOptions, St
             Status::bad_request(format!("couldn't get version/kind; json parse error: {why}"))
         })?,
         BodyForm::Yaml => yaml::parse(&call.body).map_err(Status::bad_request)?.value,
-        BodyForm::Protobuf => return Err(protobuf_refused()),
+        BodyForm::Protobuf => {
+            let object = from_protobuf(&call.body).map_err(Status::bad_request)?;
+            Value::Object(object.0)
+        }
     };
     check_delete_options(row, &value)?;
     DeleteOptions::from_body(&value)
@@ -101,11 +142,6 @@ fn check_delete_options(row: &Row, value: &Value) -> Result<(), Status> {
     wrong("orphanDependents", "bool", &Value::is_boolean)?;
     wrong("propagationPolicy", "v1.DeletionPropagation", &Value::is_string)?;
     wrong("dryRun", "[]string", &Value::is_array)
-}
-
-fn protobuf_refused() -> Status {
-    let why = "the fake API server does not read protobuf bodies: ask the client to send application/json";
-    Status::new(415, "UnsupportedMediaType", why)
 }
 
 /// What Go calls a JSON value.

@@ -2,6 +2,7 @@
 //! them as they are.
 
 use std::io::Write as _;
+use std::sync::Arc;
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -11,7 +12,8 @@ use http::header::{self, HeaderName, HeaderValue};
 use http::{HeaderMap, Response, StatusCode};
 use serde_json::{Map, Value, json};
 
-use super::filters::{AnswerBytes, Call};
+use super::filters::{Call, KeptAnswer};
+use super::journal::StoredAnswer;
 use super::list_body::ListBody;
 use super::negotiation::{self, Encoding, ErrorForm, MetaVersion, View, error_form, go_type};
 use super::table::{Columns, IncludeObject, PrinterColumn, Tables};
@@ -20,6 +22,7 @@ use super::{Endpoints, decode, partial, status_protobuf, yaml};
 use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::registry::codec;
+use crate::registry::decode::protobuf;
 use crate::registry::read::Page;
 use crate::registry::scheme::Row;
 use crate::registry::write::{Answer, SuccessStatus};
@@ -43,31 +46,20 @@ pub(crate) fn answer(
     if form.view != View::Whole {
         check_view(row, form, false)?;
     }
-    let bytes = match &answer {
-        Answer::Status(status) => {
-            let value = success(status);
-            let code = if status.code == 0 { code } else { status.code };
-            return Ok(with_warnings(respond(call, code, form, value), warnings));
-        }
+    let (code, value) = match &answer {
+        Answer::Nothing => return Ok(bare(204, Body::empty())),
         Answer::Stored(stored) if is_as_stored(call, row, form) => {
-            let mut bytes = Vec::with_capacity(row.head.len() + 40 + stored.body.bytes.len());
-            codec::write_at(row, stored, stored.revision, &mut bytes);
-            bytes.push(b'\n');
-            bytes.into()
+            let stored = StoredAnswer { head: Arc::clone(&row.head), object: Arc::clone(stored) };
+            let mut response = whole(call, code, Encoding::Json, stored.bytes());
+            response.extensions_mut().insert(KeptAnswer::Stored(stored));
+            return Ok(with_warnings(response, warnings));
         }
-        Answer::Stored(stored) => {
-            let object = codec::decode(row, stored);
-            let value = view(server, call, row, form, object)?;
-            return Ok(with_warnings(respond(call, code, form, value), warnings));
-        }
-        Answer::Object(object) => {
-            let value = view(server, call, row, form, object.clone())?;
-            return Ok(with_warnings(respond(call, code, form, value), warnings));
-        }
+        Answer::Stored(stored) => (code, view(server, call, row, form, codec::decode(row, stored))?),
+        Answer::Object(object) => (code, view(server, call, row, form, object.clone())?),
+        Answer::Status(status) if status.code != 0 => (status.code, success(status)),
+        Answer::Status(status) => (code, success(status)),
     };
-    Ok(with_warnings(whole(call, code, Encoding::Json, bytes),
-        warnings,
-    ))
+    Ok(with_warnings(respond(call, code, form, value), warnings))
 }
 
 /// Whether the stored bytes are what the client wants.
@@ -252,7 +244,7 @@ pub(crate) fn failure(call: &Call, status: &Status) -> Response<Body> {
             .headers_mut()
             .insert(header::RETRY_AFTER, HeaderValue::from(retry));
     }
-    response
+    with_warnings(response, &status.warnings)
 }
 
 /// The plain 404 of paths that no group serves (rule A19).
@@ -273,6 +265,11 @@ pub(crate) fn stream(body: WatchBody) -> Response<Body> {
 /// A value in the encoding the client wants.
 pub(crate) fn respond(call: &Call, code: u16, form: &negotiation::Answer, value: Value) -> Response<Body> {
     let bytes = match form.encoding {
+        Encoding::Protobuf => match protobuf::encode_value(&value) {
+            Some(bytes) => return whole(call, code, Encoding::Protobuf, bytes.into()),
+            // What has no protobuf form here: the header says so.
+            None => return whole(call, code, Encoding::Json, json_line(&KindFirst(&value))),
+        },
         Encoding::Yaml => yaml::to_string(&value).into(),
         Encoding::Json if form.pretty || call.wants_pretty() => pretty(&KindFirst(&value)),
         Encoding::Json => json_line(&KindFirst(&value)),
@@ -316,7 +313,7 @@ fn whole(call: &Call, code: u16, encoding: Encoding, bytes: Bytes) -> Response<B
         encoding.content_type(),
         encoder.finish().unwrap_or_default().into(),
     );
-    response.extensions_mut().insert(AnswerBytes(bytes));
+    response.extensions_mut().insert(KeptAnswer::Whole(bytes));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
@@ -326,16 +323,21 @@ fn whole(call: &Call, code: u16, encoding: Encoding, bytes: Bytes) -> Response<B
 /// A whole body that the journal keeps.
 pub(crate) fn respond_whole(code: u16, content_type: &'static str, bytes: Bytes) -> Response<Body> {
     let mut response = respond_with(code, content_type, Body::from(bytes.clone()));
-    response.extensions_mut().insert(AnswerBytes(bytes));
+    response.extensions_mut().insert(KeptAnswer::Whole(bytes));
     response
 }
 
 fn respond_with(code: u16, content_type: &'static str, body: Body) -> Response<Body> {
-    let mut response = Response::new(body);
-    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = bare(code, body);
     response
         .headers_mut()
         .insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+fn bare(code: u16, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     response
 }
 

@@ -8,9 +8,10 @@ use http::header::{self, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{HeaderMap, Response};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use uuid::fmt::Hyphenated;
 
 use super::encode;
-use super::journal::{Journal, RecordedRequest};
+use super::journal::{Journal, RecordedRequest, StoredAnswer};
 use crate::api::options::Query;
 use crate::api::request_info::RequestInfo;
 use crate::api::status::Status;
@@ -42,7 +43,10 @@ pub(crate) struct Call {
 impl Call {
     pub(crate) fn new(parts: Parts, entropy: &Entropy) -> Self {
         let audit_id = parts.headers.get(AUDIT_ID).cloned();
-        let audit_id = audit_id.or_else(|| HeaderValue::try_from(entropy.uid()).ok());
+        let audit_id = audit_id.or_else(|| {
+            let uuid = entropy.uuid();
+            HeaderValue::from_str(uuid.encode_lower(&mut [0; Hyphenated::LENGTH])).ok()
+        });
         Self {
             query: Query::parse(parts.uri.query()),
             body: Bytes::new(),
@@ -108,6 +112,11 @@ impl Call {
         if !headers.contains_key(header::CACHE_CONTROL) {
             headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
         }
+        let (answer, stored) = match response.extensions_mut().remove::<KeptAnswer>() {
+            Some(KeptAnswer::Whole(bytes)) => (Some(bytes), None),
+            Some(KeptAnswer::Stored(stored)) => (None, Some(stored)),
+            None => (None, None),
+        };
         journal.record_request(RecordedRequest {
             started: self.started,
             answered: now,
@@ -123,15 +132,21 @@ impl Call {
             info: self.info,
             request_body: self.body,
             code: response.status().as_u16(),
-            answer: response.extensions_mut().remove::<AnswerBytes>().map(|it| it.0),
+            answer,
+            stored,
         });
         response
     }
 }
 
-/// The whole body of an answer, left beside it for the journal.
+/// The whole of an answer, left beside it for the journal.
 #[derive(Clone, Debug)]
-pub(crate) struct AnswerBytes(pub(crate) Bytes);
+pub(crate) enum KeptAnswer {
+    /// Its body.
+    Whole(Bytes),
+    /// The stored object it shows.
+    Stored(StoredAnswer),
+}
 
 fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()

@@ -1,5 +1,6 @@
 //! One function a verb: read the options, negotiate, ask the registry, answer.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -79,7 +80,8 @@ async fn create(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) 
     let options = WriteOptions::parse(&call.query, WriteKind::Create)?;
     let decoded = decode::object(row, call, options.field_validation)?;
     let request = WriteRequest { row, info, options: &options, user_agent: call.user_agent() };
-    let written = server.registry.create(&request, decoded).await?;
+    let told = decoded.warnings.clone();
+    let written = server.registry.create(&request, decoded).await.map_err(|status| status.warned(told))?;
     answer(server, call, row, &form, written)
 }
 
@@ -88,7 +90,8 @@ async fn update(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) 
     let options = WriteOptions::parse(&call.query, WriteKind::Update)?;
     let decoded = decode::object(row, call, options.field_validation)?;
     let request = WriteRequest { row, info, options: &options, user_agent: call.user_agent() };
-    let written = server.registry.update(&request, decoded).await?;
+    let told = decoded.warnings.clone();
+    let written = server.registry.update(&request, decoded).await.map_err(|status| status.warned(told))?;
     answer(server, call, row, &form, written)
 }
 
@@ -166,17 +169,26 @@ async fn other_subresource(
         _ => None,
     };
     let form = form(call, row, Route::Object)?;
-    let value = match info.verb {
-        Verb::Create | Verb::Update => Some(decode::any(row, call)?),
-        _ => None,
-    };
+    let (mut sent, mut warnings) = (decode::Sent::default(), Vec::new());
+    match (info.verb, patch) {
+        (Verb::Create | Verb::Update, _) if !subresources::is_connection(&info.subresource) => {
+            sent = decode::sent(row, call)?;
+        }
+        (Verb::Patch, Some(PatchKind::Apply)) => {
+            let options = WriteOptions::parse(&call.query, WriteKind::Patch { apply: true })?;
+            (sent.object, warnings) = applied(call, options.field_validation)?;
+        }
+        (Verb::Patch, _) => sent.text = Cow::Borrowed(&call.body),
+        _ => {}
+    }
     let request = subresources::SubresourceRequest {
         row,
         info,
         query: &call.query,
         patch,
-        raw: &call.body,
-        value,
+        object: sent.object,
+        raw: &sent.text,
+        warnings,
         user_agent: call.user_agent(),
     };
     let written = server.registry.subresource(&request).await?;

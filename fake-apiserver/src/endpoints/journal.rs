@@ -13,6 +13,8 @@ use serde_json::Value;
 
 use crate::api::request_info::{RequestInfo, Verb};
 use crate::api::resource::Text;
+use crate::registry::codec;
+use crate::storage::Stored;
 
 /// Entries the journal keeps if the builder does not say; the oldest are dropped first.
 pub(crate) const CAPACITY: usize = 65_536;
@@ -38,6 +40,27 @@ pub struct RecordedRequest {
     pub code: u16,
     /// The answer, uncompressed; `None` if it was streamed: a watch or a long list.
     pub answer: Option<Bytes>,
+    /// The answer where it is a stored object: most are, and are written out only for those who look.
+    pub(crate) stored: Option<StoredAnswer>,
+}
+
+/// A stored object as an answer shows it.
+#[derive(Clone, Debug)]
+pub(crate) struct StoredAnswer {
+    /// What it begins with.
+    pub(crate) head: Arc<str>,
+    /// The object.
+    pub(crate) object: Arc<Stored>,
+}
+
+impl StoredAnswer {
+    /// The answer's bytes.
+    pub(crate) fn bytes(&self) -> Bytes {
+        let mut bytes = Vec::with_capacity(self.head.len() + 40 + self.object.body.bytes.len());
+        codec::write_with_head(&self.head, &self.object, self.object.revision, &mut bytes);
+        bytes.push(b'\n');
+        bytes.into()
+    }
 }
 
 /// An event that a watcher was told.
@@ -71,6 +94,12 @@ pub enum Entry {
 }
 
 impl RecordedRequest {
+    /// The request as tests see it: its answer written out.
+    fn shown(&self) -> Self {
+        let written = || self.stored.as_ref().map(StoredAnswer::bytes);
+        Self { answer: self.answer.clone().or_else(written), stored: None, ..self.clone() }
+    }
+
     /// The verb, if it was about a resource.
     pub fn verb(&self) -> Option<Verb> {
         self.info.as_ref().map(|info| info.verb)
@@ -152,13 +181,17 @@ impl Journal {
 
     /// The entries that are kept, oldest first.
     pub fn entries(&self) -> Vec<Entry> {
-        self.lock().kept.iter().cloned().collect()
+        let entry = |entry: &Entry| match entry {
+            Entry::Request(request) => Entry::Request(request.shown()),
+            Entry::Event(event) => Entry::Event(event.clone()),
+        };
+        self.lock().kept.iter().map(entry).collect()
     }
 
     /// The requests that are kept, oldest first.
     pub fn requests(&self) -> Vec<RecordedRequest> {
         let request = |entry: &Entry| match entry {
-            Entry::Request(request) => Some(request.clone()),
+            Entry::Request(request) => Some(request.shown()),
             Entry::Event(_) => None,
         };
         self.lock().kept.iter().filter_map(request).collect()

@@ -3,6 +3,7 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -21,7 +22,7 @@ const CHUNK_BYTES: usize = 128 * 1024;
 pub(crate) struct ListBody {
     items: Items,
     /// What each item begins with: custom resources with their kind, others without.
-    item_head: Option<Box<str>>,
+    item_head: Option<Arc<str>>,
     /// The next chunk, as far as it is written: the head of the list at first.
     chunk: Vec<u8>,
     /// Items sent of a page, or the last key sent of a snapshot.
@@ -85,6 +86,10 @@ impl ListBody {
             return;
         }
         let mut sent_any = !matches!(self.sent, Sent::Nothing);
+        if sent_any {
+            // After a first chunk the others are about as long.
+            self.chunk.reserve(CHUNK_BYTES + CHUNK_BYTES / 8);
+        }
         let chunk = &mut self.chunk;
         let item_head = self.item_head.as_deref();
         let mut write = |stored: &Stored| {

@@ -63,10 +63,12 @@ impl Endpoints {
             Target::NotFound => Ok(encode::not_found_text()),
             Target::Document => documents::answer(&self.registry, &scheme, call),
             Target::Resource(row, info) => {
-                call.info = Some(info.clone());
+                call.info = Some(info);
                 call.body = filters::read_body(&call.parts, body).await?;
-                let lost = self.faults.on_request(call.seen(&info)).await?;
-                let answer = handlers::handle(self, call, &row, &info).await;
+                let call = &*call;
+                let info = call.info.as_ref().ok_or_else(Status::unknown_path)?;
+                let lost = self.faults.on_request(call.seen(info)).await?;
+                let answer = handlers::handle(self, call, &row, info).await;
                 lost.map_or(answer, Err)
             }
         }

@@ -42,6 +42,8 @@ pub(crate) enum Encoding {
     Json,
     /// With sorted keys.
     Yaml,
+    /// Kubernetes' protobuf envelope.
+    Protobuf,
 }
 
 /// A version of the group meta.k8s.io.
@@ -117,6 +119,7 @@ impl Encoding {
         match self {
             Encoding::Json => JSON,
             Encoding::Yaml => YAML,
+            Encoding::Protobuf => PROTOBUF,
         }
     }
 }
@@ -196,7 +199,11 @@ pub(crate) fn answer(accept: Option<&str>, served: Served, route: Route) -> Resu
     let accept = accept.unwrap_or_default();
     check_route(accept, served, route)?;
     let refused = || Status::not_acceptable(&[JSON, YAML, PROTOBUF]);
-    clauses(accept).iter().find_map(accepted).ok_or_else(refused)
+    let mut answers = clauses(accept).into_iter().filter_map(|it| accepted(&it, served));
+    let first = answers.next().ok_or_else(refused)?;
+    // JSON is written as it is stored and read by people: a client that takes it for the same thing gets it.
+    let readable = answers.find(|it| it.encoding == Encoding::Json && it.view == first.view);
+    Ok(readable.filter(|_| first.encoding == Encoding::Protobuf).unwrap_or(first))
 }
 
 /// The form of the events of a watch. The first acceptable clause decides, even where it is YAML, of which there are
@@ -205,7 +212,7 @@ pub(crate) fn watch_answer(accept: Option<&str>, served: Served) -> Result<Answe
     let answer = answer(accept, served, Route::Collection)?;
     match answer.encoding {
         Encoding::Json => Ok(answer),
-        Encoding::Yaml => Err(Status::not_acceptable(&STREAMS)),
+        Encoding::Yaml | Encoding::Protobuf => Err(Status::not_acceptable(&STREAMS)),
     }
 }
 
@@ -215,7 +222,7 @@ pub(crate) fn error_form(accept: Option<&str>) -> ErrorForm {
         return ErrorForm::Json;
     }
     let clauses = clauses(accept.unwrap_or_default());
-    let plain = |clause: &Clause<'_>| match accepted(clause) {
+    let plain = |clause: &Clause<'_>| match accepted(clause, Served::Custom) {
         Some(Answer {
             encoding,
             view: View::Whole,
@@ -226,6 +233,7 @@ pub(crate) fn error_form(accept: Option<&str>) -> ErrorForm {
     match clauses.iter().find_map(plain) {
         Some(Encoding::Json) => ErrorForm::Json,
         Some(Encoding::Yaml) => ErrorForm::Yaml,
+        Some(Encoding::Protobuf) => ErrorForm::Protobuf,
         None if clauses.iter().any(|it| it.names(PROTOBUF) && it.view().is_none()) => ErrorForm::Protobuf,
         None => ErrorForm::IndentedJson,
     }
@@ -321,10 +329,11 @@ fn router_refusal(code: u16, reason: &'static str, message: String) -> Status {
     Status::new(code, reason, message).with_details(StatusDetails::default())
 }
 
-/// The answer a clause asks for, if it can be given. Protobuf is never written but for errors: a client that lists it
-/// first, as client-go does, lists JSON too.
-fn accepted(clause: &Clause<'_>) -> Option<Answer> {
-    let encoding = if clause.covers(JSON) && !clause.is_foreign() {
+/// The answer a clause asks for, if it can be given. Of custom resources only metadata is written as protobuf.
+fn accepted(clause: &Clause<'_>, served: Served) -> Option<Answer> {
+    let encoding = if clause.names(PROTOBUF) && !clause.is_foreign() {
+        Encoding::Protobuf
+    } else if clause.covers(JSON) && !clause.is_foreign() {
         Encoding::Json
     } else if clause.covers(YAML) && !clause.is_foreign() && clause.param("stream").is_none_or(str::is_empty) {
         Encoding::Yaml
@@ -347,6 +356,11 @@ fn accepted(clause: &Clause<'_>) -> Option<Answer> {
             }
         }
     };
+    let is_metadata = matches!(view, View::Metadata(_) | View::MetadataList(_));
+    let has_protobuf = is_metadata || (view == View::Whole && served == Served::BuiltIn);
+    if encoding == Encoding::Protobuf && !has_protobuf {
+        return None;
+    }
     Some(Answer {
         encoding,
         view,

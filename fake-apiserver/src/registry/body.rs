@@ -7,6 +7,7 @@ use super::scheme::Row;
 use super::custom::decode as custom;
 use super::custom::definition::CustomVersion;
 use super::decode;
+use super::schema::builtin::Shape;
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::api::options::FieldValidation;
@@ -59,9 +60,13 @@ fn read_custom(
         let why = format!("strict decoding error: {}", warnings.join(", "));
         return Err(custom::cannot_be_handled(object, version, &why));
     }
-    custom::check_version(object, version)?;
-    custom::check_kind(object, version)?;
-    Ok(if validation == FieldValidation::Ignore { Vec::new() } else { warnings })
+    if validation == FieldValidation::Ignore {
+        warnings.clear();
+    }
+    match custom::check_version(object, version).and_then(|()| custom::check_kind(object, version)) {
+        Ok(()) => Ok(warnings),
+        Err(status) => Err(status.warned(warnings)),
+    }
 }
 
 /// Types and prunes a custom resource; answers its unknown fields as messages name them.
@@ -73,51 +78,73 @@ fn coerce(row: &Row, version: &CustomVersion, object: &mut Object) -> Result<Vec
 
 /// The result of a patch as an object of the row's kind. What is wrong with it is a 422 that shows it (rules G8, L3).
 pub(crate) fn read_patched(row: &Row, patched: Patched, validation: FieldValidation) -> Result<Decoded, Status> {
-    let Patched {
-        value,
-        strict_errors,
-        shown: patch,
-    } = patched;
+    let mut decoded = read_result(patched, validation, |object, text| match (row.custom_version(), row.shape()) {
+        (Some(version), _) => {
+            custom::check_version(object, version).map_err(Refusal::Whole)?;
+            custom::check_kind(object, version).map_err(Refusal::Whole)?;
+            coerce(row, version, object).map_err(Refusal::Shown)
+        }
+        (None, Some(shape)) => convert(shape, object, text, validation),
+        (None, None) => Ok(Vec::new()),
+    })?;
+    row.name_kind(&mut decoded.object);
+    row.strategy().default(&mut decoded.object);
+    Ok(decoded)
+}
+
+/// The same for the object of a subresource, which is of another kind than the row's.
+pub(crate) fn read_patched_as(
+    shape: &'static Shape,
+    patched: Patched,
+    validation: FieldValidation,
+) -> Result<Decoded, Status> {
+    read_result(patched, validation, |object, text| convert(shape, object, text, validation))
+}
+
+/// Why the result of a patch is refused.
+enum Refusal {
+    /// This is the whole answer.
+    Whole(Status),
+    /// The answer shows the result and says this.
+    Shown(String),
+}
+
+fn convert(
+    shape: &'static Shape,
+    object: &mut Object,
+    text: &str,
+    validation: FieldValidation,
+) -> Result<Vec<String>, Refusal> {
+    decode::convert_strictly(shape, object, text.as_bytes(), validation).map_err(Refusal::Shown)
+}
+
+/// The result of a patch as `read` types it; that answers the strict errors.
+fn read_result(
+    patched: Patched,
+    validation: FieldValidation,
+    read: impl FnOnce(&mut Object, &str) -> Result<Vec<String>, Refusal>,
+) -> Result<Decoded, Status> {
+    let Patched { value, strict_errors, shown } = patched;
     let text = value.to_string();
-    let shown = |why: &str| {
+    let refused = |why: &str| {
         let mut errors = FieldErrors::new();
-        errors.invalid(FieldPath::new("patch"), patch.as_deref().unwrap_or(&text), why);
-        Status::invalid(
-            &GroupKind {
-                group: "".into(),
-                kind: "".into(),
-            },
-            "",
-            &errors,
-        )
+        errors.invalid(FieldPath::new("patch"), shown.as_deref().unwrap_or(&text), why);
+        Status::invalid(&GroupKind { group: "".into(), kind: "".into() }, "", &errors)
     };
     let Value::Object(map) = value else {
-        return Err(shown(
-            "json: cannot unmarshal patch into Go value of type map[string]interface {}",
-        ));
+        return Err(refused("json: cannot unmarshal patch into Go value of type map[string]interface {}"));
     };
     let mut object = Object(map);
-    let mut unknown = match (row.custom_version(), row.shape()) {
-        (Some(version), _) => {
-            custom::check_version(&object, version)?;
-            custom::check_kind(&object, version)?;
-            coerce(row, version, &mut object).map_err(|why| shown(&why))?
+    let mut warnings = read(&mut object, &text).map_err(|refusal| match refusal {
+        Refusal::Whole(status) => status,
+        Refusal::Shown(why) => refused(&why),
+    })?;
+    warnings.splice(0..0, strict_errors);
+    match validation {
+        FieldValidation::Strict if !warnings.is_empty() => {
+            Err(refused(&format!("strict decoding error: {}", warnings.join(", "))))
         }
-        (None, Some(shape)) => {
-            decode::convert_strictly(shape, &mut object, text.as_bytes(), validation).map_err(|why| shown(&why))?
-        }
-        (None, None) => Vec::new(),
-    };
-    unknown.splice(0..0, strict_errors);
-    if validation == FieldValidation::Strict && !unknown.is_empty() {
-        return Err(shown(&format!("strict decoding error: {}", unknown.join(", "))));
+        FieldValidation::Ignore => Ok(Decoded { object, warnings: Vec::new() }),
+        FieldValidation::Strict | FieldValidation::Warn => Ok(Decoded { object, warnings }),
     }
-    let warnings = if validation == FieldValidation::Ignore {
-        Vec::new()
-    } else {
-        unknown
-    };
-    row.name_kind(&mut object);
-    row.strategy().default(&mut object);
-    Ok(Decoded { object, warnings })
 }

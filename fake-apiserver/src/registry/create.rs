@@ -61,9 +61,10 @@ impl Registry {
         let generated = object.name().is_empty();
         let mut tries = if generated { NAME_TRIES } else { 1 };
         loop {
-            let mut named = object.clone();
-            metadata::generate_name(&mut named, &self.entropy);
+            // Only a name that was made up is tried again.
+            let mut named = if generated { object.clone() } else { std::mem::take(&mut object) };
             if generated {
+                metadata::generate_name(&mut named, &self.entropy);
                 self.validate_new(request, &named)?;
             }
             let key = codec::key_of(&named);

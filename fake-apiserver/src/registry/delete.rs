@@ -95,7 +95,7 @@ impl Registry {
         let strategy = row.strategy();
         // Deletion works on the stored version; the answer is in the version asked for.
         let mut old = self.decode(row, stored);
-        check_preconditions(row, stored, options)?;
+        options.check_preconditions(row, stored)?;
         if let Some(why) = strategy.forbids_deletion(&old) {
             return Err(Status::forbidden(&row.info.group_resource(), old.name(), why));
         }
@@ -284,31 +284,33 @@ fn set_propagation_finalizers(row: &Row, object: &mut Object, options: &DeleteOp
     }
 }
 
-/// Preconditions (rule A8); their messages name the kind.
-fn check_preconditions(row: &Row, stored: &Stored, options: &DeleteOptions) -> Result<(), Status> {
-    let conflict = |why: String| {
-        let kind = row.info.group_kind();
-        let named = crate::api::resource::GroupResource {
-            group: kind.group,
-            resource: kind.kind,
+impl DeleteOptions {
+    /// Preconditions (rule A8); their messages name the kind.
+    pub(super) fn check_preconditions(&self, row: &Row, stored: &Stored) -> Result<(), Status> {
+        let conflict = |why: String| {
+            let kind = row.info.group_kind();
+            let named = crate::api::resource::GroupResource {
+                group: kind.group,
+                resource: kind.kind,
+            };
+            Err(Status::conflict(&named, stored.key.name(), why))
         };
-        Err(Status::conflict(&named, stored.key.name(), why))
-    };
-    if let Some(uid) = options.uid.as_deref().filter(|it| **it != *stored.body.uid) {
-        return conflict(format!(
-            "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been \
-             deleted and then recreated",
-            stored.body.uid
-        ));
+        if let Some(uid) = self.uid.as_deref().filter(|it| **it != *stored.body.uid) {
+            return conflict(format!(
+                "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been \
+                 deleted and then recreated",
+                stored.body.uid
+            ));
+        }
+        let revision = stored.revision.to_string();
+        if let Some(version) = self.resource_version.as_deref().filter(|it| **it != revision) {
+            return conflict(format!(
+                "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record \
+                 ({revision}). The object might have been modified"
+            ));
+        }
+        Ok(())
     }
-    let revision = stored.revision.to_string();
-    if let Some(version) = options.resource_version.as_deref().filter(|it| **it != revision) {
-        return conflict(format!(
-            "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record \
-             ({revision}). The object might have been modified"
-        ));
-    }
-    Ok(())
 }
 
 fn with_version(mut object: Object, revision: u64) -> Object {

@@ -24,7 +24,7 @@ pub(crate) struct Row {
     /// The name under which storage keeps the objects; versions of a resource share it.
     pub(crate) storage: Arc<str>,
     /// What an encoded object begins with: `{"kind":"Pod","apiVersion":"v1","metadata":{`.
-    pub(crate) head: Box<str>,
+    pub(crate) head: Arc<str>,
     /// Whether objects of this version are stored as they are, or in another version's form.
     pub(crate) is_storage_version: bool,
     kind: Kind,

@@ -86,13 +86,24 @@ impl Registry {
         stored: &Stored,
         change: &dyn Change,
     ) -> Result<Option<Written>, Status> {
+        let old = self.decode(request.row, stored);
+        let decoded = change.next(&old)?;
+        let told = decoded.warnings.clone();
+        self.finish_change(request, stored, old, decoded, change).map_err(|status| status.warned(told))
+    }
+
+    /// The rest of a try: from the new object as the client wants it to storage.
+    fn finish_change(
+        &self,
+        request: &WriteRequest<'_>,
+        stored: &Stored,
+        mut old: Object,
+        decoded: Decoded,
+        change: &dyn Change,
+    ) -> Result<Option<Written>, Status> {
         let row = request.row;
         let strategy = row.strategy();
-        let mut old = self.decode(row, stored);
-        let Decoded {
-            mut object,
-            mut warnings,
-        } = change.next(&old)?;
+        let Decoded { mut object, mut warnings } = decoded;
         metadata::check_name(&object, &request.info.name)?;
         metadata::fill_namespace(&mut object, &request.info.namespace)?;
         warnings.extend(metadata::dedupe_owner_references(&mut object, false));

@@ -34,6 +34,8 @@ pub(crate) enum Answer {
     Object(Object),
     /// A Status that is no failure.
     Status(Box<SuccessStatus>),
+    /// Nothing at all: 204.
+    Nothing,
 }
 
 /// `{"kind":"Status",…,"status":"Success"}` (rules B16, I4).

@@ -18,7 +18,28 @@ pub(crate) struct Fanout {
 #[derive(Debug, Default)]
 struct Sleepers {
     next_id: u64,
-    resources: HashMap<Arc<str>, HashMap<Scope, BTreeMap<u64, Waker>>>,
+    resources: BTreeMap<Arc<str>, Scopes>,
+}
+
+/// Watchers by the number of their ids.
+type Wakers = BTreeMap<u64, Waker>;
+
+/// The sleepers of one resource.
+#[derive(Debug, Default)]
+struct Scopes {
+    /// Those who want all of it.
+    all: Wakers,
+    /// Those who want a part of it.
+    parts: HashMap<Scope, Wakers>,
+}
+
+impl Scopes {
+    fn of(&mut self, scope: &Scope) -> Option<&mut Wakers> {
+        match scope {
+            Scope::All => Some(&mut self.all),
+            Scope::Namespace(_) | Scope::Object(_) => self.parts.get_mut(scope),
+        }
+    }
 }
 
 /// The name of a watcher among the sleepers. Watchers are woken in the order of their ids.
@@ -41,20 +62,19 @@ impl Fanout {
     /// between is not missed.
     pub(crate) fn sleep(&self, id: SleeperId, resource: &Arc<str>, scope: &Scope, waker: &Waker) {
         let mut sleepers = self.lock();
-        if !sleepers.resources.contains_key(resource) {
-            sleepers.resources.insert(Arc::clone(resource), HashMap::new());
-        }
-        let Some(scopes) = sleepers.resources.get_mut(resource) else {
+        if let Some(wakers) = sleepers.resources.get_mut(resource).and_then(|scopes| scopes.of(scope)) {
+            match wakers.get_mut(&id.0) {
+                Some(known) => known.clone_from(waker),
+                None => drop(wakers.insert(id.0, waker.clone())),
+            }
             return;
+        }
+        let scopes = sleepers.resources.entry(Arc::clone(resource)).or_default();
+        let wakers = match scope {
+            Scope::All => &mut scopes.all,
+            Scope::Namespace(_) | Scope::Object(_) => scopes.parts.entry(scope.clone()).or_default(),
         };
-        if !scopes.contains_key(scope) {
-            scopes.insert(scope.clone(), BTreeMap::new());
-        }
-        let Some(ids) = scopes.get_mut(scope) else { return };
-        match ids.get_mut(&id.0) {
-            Some(known) => known.clone_from(waker),
-            None => drop(ids.insert(id.0, waker.clone())),
-        }
+        wakers.insert(id.0, waker.clone());
     }
 
     /// Forgets a watcher that is no more.
@@ -63,32 +83,30 @@ impl Fanout {
         let Some(scopes) = sleepers.resources.get_mut(resource) else {
             return;
         };
-        if let Some(ids) = scopes.get_mut(scope) {
-            ids.remove(&id.0);
-            if ids.is_empty() {
-                scopes.remove(scope);
+        if let Some(wakers) = scopes.of(scope) {
+            wakers.remove(&id.0);
+            if wakers.is_empty() {
+                scopes.parts.remove(scope);
             }
         }
     }
 
     /// Wakes those who sleep for this object, its namespace, or its whole resource.
     pub(crate) fn wake(&self, resource: &str, key: &Key) {
-        let mut woken = Vec::new();
-        {
+        let woken = {
             let mut sleepers = self.lock();
             let Some(scopes) = sleepers.resources.get_mut(resource) else {
                 return;
             };
-            if scopes.is_empty() {
-                return;
+            let mut woken = [std::mem::take(&mut scopes.all), Wakers::new(), Wakers::new()];
+            if !scopes.parts.is_empty() {
+                let parts = [Scope::Namespace(key.namespace().into()), Scope::Object(key.clone())];
+                for (wakers, part) in woken[1..].iter_mut().zip(&parts) {
+                    *wakers = scopes.parts.get_mut(part).map(std::mem::take).unwrap_or_default();
+                }
             }
-            woken.extend(scopes.get_mut(&Scope::All).map(std::mem::take));
-            if scopes.len() > 1 || woken.is_empty() {
-                let namespace = Scope::Namespace(key.namespace().into());
-                woken.extend(scopes.get_mut(&namespace).map(std::mem::take));
-                woken.extend(scopes.get_mut(&Scope::Object(key.clone())).map(std::mem::take));
-            }
-        }
+            woken
+        };
         for waker in woken.into_iter().flatten().map(|(_, waker)| waker) {
             waker.wake();
         }
@@ -97,7 +115,9 @@ impl Fanout {
     /// Wakes everyone, as when the world is replaced.
     pub(crate) fn wake_all(&self) {
         let all = std::mem::take(&mut self.lock().resources);
-        let mut woken: Vec<_> = all.into_values().flat_map(HashMap::into_values).flatten().collect();
+        let scopes = all.into_values();
+        let mut woken: Vec<_> =
+            scopes.flat_map(|scopes| scopes.parts.into_values().chain([scopes.all])).flatten().collect();
         woken.sort_by_key(|(id, _)| *id);
         for (_, waker) in woken {
             waker.wake();

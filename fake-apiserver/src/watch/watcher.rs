@@ -2,6 +2,7 @@
 //! floor is checked on every pass, so a watcher that falls behind ends with 410 and never skips anything.
 
 use std::collections::VecDeque;
+#[cfg(any(test, feature = "bench-internals"))]
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -125,10 +126,11 @@ impl Watcher {
     }
 
     /// Every delivery that is ready, at least one; empty when the watch has ended.
-    pub(crate) async fn next_batch(&mut self) -> Vec<Delivery> {
+    #[cfg(feature = "bench-internals")]
+    pub(crate) async fn next_batch(&mut self) -> VecDeque<Delivery> {
         poll_fn(|cx| {
             std::task::ready!(self.poll_ready(cx));
-            Poll::Ready(self.ready.drain(..).collect())
+            Poll::Ready(std::mem::take(&mut self.ready))
         })
         .await
     }
@@ -164,14 +166,14 @@ impl Watcher {
                 Ok(fresh) => {
                     self.cursor = fresh.revision;
                     let filter = &self.start.filter;
-                    let events = fresh.changes.iter().filter_map(|change| {
-                        filter
-                            .event_of(change)
-                            .map(|kind| Delivery::Change(Arc::clone(change), kind))
+                    let is_full = fresh.changes.len() == BATCH_MAX;
+                    let events = fresh.changes.into_iter().filter_map(|change| {
+                        let kind = filter.event_of(&change)?;
+                        Some(Delivery::Change(change, kind))
                     });
                     self.ready.extend(events);
                     // A full batch of unwanted changes: the log may hold more.
-                    if fresh.changes.len() < BATCH_MAX || !self.ready.is_empty() {
+                    if !is_full || !self.ready.is_empty() {
                         return;
                     }
                 }

@@ -182,12 +182,19 @@ async fn kubectl_sees_what_was_recorded(
             ));
             continue;
         }
-        // kubectl counts ages from today.
-        #[expect(clippy::disallowed_methods, reason = "the other side lives in real time")]
-        let server = ApiServer::builder().start_time(jiff::Timestamp::now()).start();
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let serving = server.serve(address).await.expect("loopback has free ports");
-        let found = differences(&server, Some(&serving), scenario).await;
+        // Programs take their time: a scenario that differs on a busy machine gets two more chances.
+        let mut found = Vec::new();
+        for _ in 0..3 {
+            // kubectl counts ages from today.
+            #[expect(clippy::disallowed_methods, reason = "the other side lives in real time")]
+            let server = ApiServer::builder().start_time(jiff::Timestamp::now()).start();
+            let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+            let serving = server.serve(address).await.expect("loopback has free ports");
+            found = differences(&server, Some(&serving), scenario).await;
+            if found.is_empty() || known_differences().contains_key(&format!("{area}/{}", scenario.name)) {
+                break;
+            }
+        }
         tally.count(area, scenario, &found);
     }
     tally.finish(area);

@@ -9,7 +9,9 @@ use serde_json::{Map, Value};
 
 use crate::registry::schema::builtin::{Kind, Shape, StructType};
 
-pub(crate) use write::encode;
+pub(crate) use write::encode_value;
+#[cfg(test)]
+use write::encode;
 
 /// What every body begins with.
 const MAGIC: &[u8] = b"k8s\0";

@@ -152,8 +152,7 @@ fn give(list: &mut Vec<Value>, own: FieldSet<'_>, manager: &Manager<'_>) {
 /// Gives `new` the entries of `live` if nothing but their times differs, so that a write that changes nothing stays a
 /// no-op (rules B7, H13). To be called right before storing, when `new` is as it would be stored.
 pub(crate) fn restore_times(live: &Object, new: &mut Object) {
-    let entries = |object: &Object| object.metadata().and_then(|it| it.get("managedFields")).cloned();
-    let (Some(Value::Array(old)), Some(Value::Array(now))) = (entries(live), entries(new)) else {
+    let (Some(old), Some(now)) = (managed_fields(live), managed_fields(new)) else {
         return;
     };
     let same_entry = |a: &Value, b: &Value| match (a.as_object(), b.as_object()) {
@@ -163,10 +162,15 @@ pub(crate) fn restore_times(live: &Object, new: &mut Object) {
         }
         _ => false,
     };
-    let same_entries = old.len() == now.len() && old.iter().zip(&now).all(|(a, b)| same_entry(a, b));
+    let same_entries = old.len() == now.len() && old.iter().zip(now).all(|(a, b)| same_entry(a, b));
     if same_entries && old != now && same_but_metadata(live, new) && same_metadata(live, new) {
+        let old = old.clone();
         set_entries(new, old);
     }
+}
+
+fn managed_fields(object: &Object) -> Option<&Vec<Value>> {
+    object.metadata()?.get("managedFields")?.as_array()
 }
 
 fn same_but_metadata(a: &Object, b: &Object) -> bool {

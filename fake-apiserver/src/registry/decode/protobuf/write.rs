@@ -8,8 +8,16 @@ use serde_json::{Map, Value};
 use super::MAGIC;
 use crate::registry::schema::builtin::{Kind, Shape, StructType, shape_of};
 
+/// Writes an object that names its kind as a whole body; `None` where the kind has no protobuf form here.
+pub(crate) fn encode_value(value: &Value) -> Option<Vec<u8>> {
+    let object = value.as_object()?;
+    let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
+    let (group, version) = text("apiVersion").split_once('/').unwrap_or(("", text("apiVersion")));
+    encode(group, version, text("kind"), object)
+}
+
 /// Writes a built-in object, or a list of them, as a whole body; `None` for a kind that is no built-in.
-pub(crate) fn encode(group: &str, version: &str, kind: &str, object: &Map<String, Value>) -> Option<Vec<u8>> {
+pub(super) fn encode(group: &str, version: &str, kind: &str, object: &Map<String, Value>) -> Option<Vec<u8>> {
     let message = match shape_of(group, version, kind) {
         Some(shape) => write_struct(shape.structure()?, object, 0),
         None => {

@@ -1,0 +1,245 @@
+//! `pods/eviction`: a delete that disruption budgets may refuse (rule I3).
+
+use serde_json::{Value, json};
+
+use super::{SubresourceRequest, created, text_at, value_at};
+use crate::api::object::Object;
+use crate::api::options::{DeleteOptions, WriteOptions};
+use crate::api::request_info::{RequestInfo, Verb};
+use crate::api::resource::GroupResource;
+use crate::api::selector::LabelSelector;
+use crate::api::status::Status;
+use crate::registry::Registry;
+use crate::registry::body::Decoded;
+use crate::registry::decode::Wanted;
+use crate::registry::scheme::Row;
+use crate::registry::update::Change;
+use crate::registry::write::{WriteRequest, Written};
+
+const EVICTION: Wanted<'static> = Wanted { group: "policy", version: "v1", kind: "Eviction" };
+
+/// Evictions that the disruption controller has yet to confirm; with more of them a budget allows no other.
+const UNCONFIRMED_MAX: usize = 2000;
+
+impl Registry {
+    pub(super) async fn evict(&self, request: &SubresourceRequest<'_>) -> Result<Written, Status> {
+        let write_options = request.write_options()?;
+        let eviction = read(request, &write_options)?;
+        if eviction.name() != request.info.name {
+            return Err(Status::bad_request("name in URL does not match name in Eviction object"));
+        }
+        let mut options = match eviction.get("deleteOptions") {
+            Some(options) => DeleteOptions::from_body(options)?,
+            None => DeleteOptions::default(),
+        };
+        options.dry_run |= write_options.dry_run;
+        let stored = self.get(request.row, request.info, "").await?;
+        let pod = self.decode(request.row, &stored);
+        if is_guarded(&pod) {
+            self.spend_budget(&pod, options.dry_run).await?;
+        }
+        if !options.dry_run {
+            options.check_preconditions(request.row, &stored)?;
+            // What comes next makes a version of its own.
+            options.resource_version = None;
+            self.change_status(request.row, request.info, &Evicted { now: &self.entropy.now_seconds() }).await?;
+        }
+        self.delete(request.row, request.info, &options).await?;
+        Ok(created())
+    }
+
+    /// Takes an eviction out of the budget that covers a pod, if there is one.
+    async fn spend_budget(&self, pod: &Object, dry_run: bool) -> Result<(), Status> {
+        let budgets = self.stored_objects("policy", "poddisruptionbudgets").into_iter();
+        let covering: Vec<Object> =
+            budgets.filter(|budget| budget.namespace() == pod.namespace() && selects(budget, pod)).collect();
+        let budget = match covering.as_slice() {
+            [] => return Ok(()),
+            [budget] => budget,
+            [_, _, ..] => {
+                let why =
+                    "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+                return Err(Status::new(500, "", why));
+            }
+        };
+        if !is_ready(pod) && unready_may_go(budget) {
+            return Ok(());
+        }
+        let spent = Spent { pod: pod.name(), now: &self.entropy.now_seconds() };
+        spent.check(budget)?;
+        let scheme = self.scheme();
+        let Some(row) = scheme.lookup("policy", "v1", "poddisruptionbudgets").filter(|_| !dry_run) else {
+            return Ok(());
+        };
+        let info = RequestInfo {
+            group: "policy".into(),
+            version: "v1".into(),
+            resource: "poddisruptionbudgets".into(),
+            name: budget.name().into(),
+            namespace: budget.namespace().into(),
+            verb: Verb::Update,
+            subresource: String::new(),
+        };
+        self.change_status(&row, &info, &spent).await
+    }
+
+    /// Changes the status of an object on the server's own account.
+    async fn change_status(&self, row: &Row, info: &RequestInfo, change: &dyn Change) -> Result<(), Status> {
+        let options = WriteOptions::default();
+        let info = RequestInfo { subresource: "status".into(), ..info.clone() };
+        let write = WriteRequest { row, info: &info, options: &options, user_agent: "" };
+        self.change(&write, None, change).await.map(|_| ())
+    }
+}
+
+/// The body; the older version of it is understood too.
+fn read(request: &SubresourceRequest<'_>, options: &WriteOptions) -> Result<Object, Status> {
+    let mut body = request.object.clone();
+    if body.api_version() == "policy/v1beta1" {
+        body.insert("apiVersion".into(), "policy/v1".into());
+    }
+    request.read(body, EVICTION, options).map(|it| it.object)
+}
+
+/// Whether budgets have a say: not where the pod does not run, or is on its way out.
+fn is_guarded(pod: &Object) -> bool {
+    !pod.is_terminating() && !matches!(text_at(pod, &["status", "phase"]), "Succeeded" | "Failed" | "Pending")
+}
+
+fn is_ready(pod: &Object) -> bool {
+    let conditions = value_at(pod, &["status", "conditions"]).and_then(Value::as_array);
+    let is = |it: &Value, field: &str, text: &str| it.get(field).and_then(Value::as_str) == Some(text);
+    conditions.into_iter().flatten().any(|it| is(it, "type", "Ready") && is(it, "status", "True"))
+}
+
+/// Whether a budget lets a pod that is not ready go without counting it.
+fn unready_may_go(budget: &Object) -> bool {
+    let (needs, has) = (number(budget, "desiredHealthy"), number(budget, "currentHealthy"));
+    text_at(budget, &["spec", "unhealthyPodEvictionPolicy"]) == "AlwaysAllow" || (needs > 0 && has >= needs)
+}
+
+/// A number of a budget's status.
+fn number(budget: &Object, field: &str) -> i64 {
+    value_at(budget, &["status", field]).and_then(Value::as_i64).unwrap_or(0)
+}
+
+/// Whether the label selector of a budget selects a pod; an empty one selects all of its namespace.
+fn selects(budget: &Object, pod: &Object) -> bool {
+    let Some(selector) = value_at(budget, &["spec", "selector"]) else { return false };
+    let labels: Vec<(&str, &str)> = pod.labels().collect();
+    match LabelSelector::from_object(selector) {
+        Ok(Some(selector)) => selector.matches(|key| labels.iter().find(|(it, _)| *it == key).map(|(_, value)| *value)),
+        Ok(None) | Err(_) => false,
+    }
+}
+
+/// A budget that lets a pod go.
+struct Spent<'a> {
+    pod: &'a str,
+    now: &'a str,
+}
+
+impl Spent<'_> {
+    /// Whether the budget lets a pod go.
+    fn check(&self, budget: &Object) -> Result<(), Status> {
+        let generation = value_at(budget, &["metadata", "generation"]).and_then(Value::as_i64).unwrap_or(0);
+        let name = budget.name();
+        let refused = |text: String| {
+            let why = "Cannot evict pod as it would violate the pod's disruption budget.";
+            Status::new(429, "TooManyRequests", why).with_cause("DisruptionBudget", text, "")
+        };
+        if number(budget, "observedGeneration") < generation {
+            let text = format!("The disruption budget {name} is still being processed by the server.");
+            return Err(refused(text).with_retry_after(10));
+        }
+        let forbidden = |why: &str| {
+            let resource = GroupResource { group: "policy".into(), resource: "poddisruptionbudget".into() };
+            Err(Status::forbidden(&resource, name, why))
+        };
+        let unconfirmed = value_at(budget, &["status", "disruptedPods"]).and_then(Value::as_object);
+        if unconfirmed.is_some_and(|it| it.len() > UNCONFIRMED_MAX) {
+            return forbidden("DisruptedPods map too big - too many evictions not confirmed by PDB controller");
+        }
+        match number(budget, "disruptionsAllowed") {
+            ..0 => forbidden("pdb disruptions allowed is negative"),
+            0 => Err(refused(exhausted(budget))),
+            1.. => Ok(()),
+        }
+    }
+}
+
+/// Why a budget without evictions left has none.
+fn exhausted(budget: &Object) -> String {
+    let name = budget.name();
+    let conditions = value_at(budget, &["status", "conditions"]).and_then(Value::as_array);
+    let text = |it: &'_ Value, field: &str| it.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let allowed = conditions.into_iter().flatten().find(|it| text(it, "type") == "DisruptionAllowed");
+    if let Some(condition) = allowed.filter(|it| text(it, "reason") == "SyncFailed") {
+        let message = text(condition, "message");
+        return format!("The disruption budget {name} does not allow evicting pods because it failed sync: {message}");
+    }
+    let (needs, has) = (number(budget, "desiredHealthy"), number(budget, "currentHealthy"));
+    if has <= needs {
+        return format!("The disruption budget {name} needs {needs} healthy pods and has {has} currently");
+    }
+    format!("The disruption budget {name} does not allow evicting pods currently")
+}
+
+impl Change for Spent<'_> {
+    fn next(&self, old: &Object) -> Result<Decoded, Status> {
+        self.check(old)?;
+        let mut object = old.clone();
+        let left = number(old, "disruptionsAllowed") - 1;
+        let observed = number(old, "observedGeneration");
+        if let Some(status) = object.entry("status").or_insert_with(|| json!({})).as_object_mut() {
+            status.insert("disruptionsAllowed".into(), left.into());
+            let disrupted = status.entry("disruptedPods").or_insert_with(|| json!({}));
+            if let Some(disrupted) = disrupted.as_object_mut() {
+                disrupted.insert(self.pod.into(), self.now.into());
+            }
+        }
+        if left == 0 {
+            let condition = json!({
+                "type": "DisruptionAllowed", "status": "False", "observedGeneration": observed,
+                "lastTransitionTime": self.now, "reason": "InsufficientPods", "message": "",
+            });
+            set_condition(&mut object, condition);
+        }
+        Ok(Decoded { object, warnings: Vec::new() })
+    }
+
+    fn is_tracked(&self) -> bool {
+        true
+    }
+}
+
+/// A pod that is told why it goes.
+struct Evicted<'a> {
+    now: &'a str,
+}
+
+impl Change for Evicted<'_> {
+    fn next(&self, old: &Object) -> Result<Decoded, Status> {
+        let mut object = old.clone();
+        let condition = json!({
+            "type": "DisruptionTarget", "status": "True", "lastProbeTime": null, "lastTransitionTime": self.now,
+            "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting",
+        });
+        set_condition(&mut object, condition);
+        Ok(Decoded { object, warnings: Vec::new() })
+    }
+
+    fn is_tracked(&self) -> bool {
+        true
+    }
+}
+
+/// Sets a condition of the status, in place of the one of its type.
+pub(super) fn set_condition(object: &mut Object, condition: Value) {
+    let Some(status) = object.entry("status").or_insert_with(|| json!({})).as_object_mut() else { return };
+    let Some(conditions) = status.entry("conditions").or_insert_with(|| json!([])).as_array_mut() else { return };
+    match conditions.iter_mut().find(|it| it.get("type") == condition.get("type")) {
+        Some(present) => *present = condition,
+        None => conditions.push(condition),
+    }
+}

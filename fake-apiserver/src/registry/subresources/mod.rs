@@ -1,0 +1,139 @@
+//! Subresources with a life of their own, and the virtual resources: each is answered, or refused by name.
+
+mod binding;
+mod connect;
+mod eviction;
+mod log;
+mod reviews;
+mod scale;
+
+use serde_json::Value;
+
+use super::body::{self, Decoded};
+use super::scheme::Row;
+use super::write::{Answer, SuccessStatus, WriteRequest, Written};
+use super::{Registry, decode};
+use crate::api::object::Object;
+use crate::api::options::{PatchKind, Query, WriteKind, WriteOptions};
+use crate::api::request_info::{RequestInfo, Verb};
+use crate::api::status::Status;
+
+/// A request for a subresource, as `endpoints` has read it.
+pub(crate) struct SubresourceRequest<'a> {
+    /// The resource.
+    pub(crate) row: &'a Row,
+    /// Verb, names and the subresource.
+    pub(crate) info: &'a RequestInfo,
+    /// The parameters.
+    pub(crate) query: &'a Query,
+    /// What a PATCH is; `None` for other verbs.
+    pub(crate) patch: Option<PatchKind>,
+    /// The body of POST, PUT and apply; empty for other requests.
+    pub(crate) object: Object,
+    /// The body as JSON text, for what the object no longer shows; of a patch, as sent.
+    pub(crate) raw: &'a [u8],
+    /// What the client is to be told about the body.
+    pub(crate) warnings: Vec<String>,
+    /// `User-Agent`
+    pub(crate) user_agent: &'a str,
+}
+
+/// Whether a POST to the subresource is a connection, whose body is nobody's object.
+pub(crate) fn is_connection(subresource: &str) -> bool {
+    matches!(first(subresource), "log" | "exec" | "attach" | "portforward" | "proxy")
+}
+
+/// The subresource without the path that `proxy` has.
+fn first(subresource: &str) -> &str {
+    subresource.split('/').next().unwrap_or_default()
+}
+
+impl SubresourceRequest<'_> {
+    fn unsupported(&self) -> Status {
+        let resource = self.row.info.group_resource();
+        let sub = &self.info.subresource;
+        let why = format!("the fake API server does not serve {} of {resource}/{sub}", self.info.verb);
+        Status::new(501, "NotImplemented", why)
+    }
+
+    fn write_options(&self) -> Result<WriteOptions, Status> {
+        let kind = match (self.info.verb, self.patch) {
+            (Verb::Create, _) => WriteKind::Create,
+            (_, Some(kind)) => WriteKind::Patch { apply: kind == PatchKind::Apply },
+            _ => WriteKind::Update,
+        };
+        WriteOptions::parse(self.query, kind)
+    }
+
+    fn write<'b>(&'b self, options: &'b WriteOptions) -> WriteRequest<'b> {
+        WriteRequest { row: self.row, info: self.info, options, user_agent: self.user_agent }
+    }
+
+    /// The body as a built-in object of a kind that is not the row's.
+    fn read(
+        &self,
+        mut object: Object,
+        wanted: decode::Wanted<'_>,
+        options: &WriteOptions,
+    ) -> Result<Decoded, Status> {
+        let warnings = decode::decode(wanted, &mut object, self.raw, options.field_validation)?;
+        Ok(Decoded { object, warnings })
+    }
+}
+
+impl Registry {
+    /// Answers a request for a subresource other than `status`.
+    pub(crate) async fn subresource(&self, request: &SubresourceRequest<'_>) -> Result<Written, Status> {
+        match (first(&request.info.subresource), request.info.verb) {
+            ("scale", Verb::Get | Verb::Update | Verb::Patch) => self.scale(request).await,
+            ("binding", Verb::Create) => self.bind(request).await,
+            ("eviction", Verb::Create) => self.evict(request).await,
+            ("finalize" | "approval" | "ephemeralcontainers" | "resize", Verb::Get) => self.whole(request).await,
+            ("finalize" | "approval" | "ephemeralcontainers" | "resize", Verb::Update | Verb::Patch) => {
+                self.write_whole(request).await
+            }
+            ("log", Verb::Get) => self.log(request).await,
+            ("exec" | "attach" | "portforward" | "proxy", _) => self.connect(request).await,
+            _ => Err(request.unsupported()),
+        }
+    }
+
+    /// GET of a subresource that shows the whole object.
+    async fn whole(&self, request: &SubresourceRequest<'_>) -> Result<Written, Status> {
+        let version = request.query.get("resourceVersion").unwrap_or_default();
+        let stored = self.get(request.row, request.info, version).await?;
+        Ok(Written::updated(Answer::Stored(stored), Vec::new()))
+    }
+
+    /// A write to a subresource whose body is the whole object; the strategy keeps all but its part.
+    async fn write_whole(&self, request: &SubresourceRequest<'_>) -> Result<Written, Status> {
+        let options = request.write_options()?;
+        let write = request.write(&options);
+        match request.patch {
+            Some(PatchKind::Apply) => self.apply(&write, &request.object, &request.warnings).await,
+            Some(kind) => self.patch(&write, kind, request.raw).await,
+            None => {
+                let object = request.object.clone();
+                let decoded = body::read(request.row, object, request.raw, options.field_validation)?;
+                self.update(&write, decoded).await
+            }
+        }
+    }
+}
+
+/// `{"kind":"Status",…,"status":"Success","code":201}`
+fn created() -> Written {
+    let status = SuccessStatus { details: None, code: 201 };
+    Written { answer: Answer::Status(Box::new(status)), created: true, warnings: Vec::new() }
+}
+
+/// A text at a JSON pointer, empty if there is none.
+fn text_at<'a>(object: &'a Object, path: &[&str]) -> &'a str {
+    value_at(object, path).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// A value below these keys.
+fn value_at<'a>(object: &'a Object, path: &[&str]) -> Option<&'a Value> {
+    let (first, rest) = path.split_first()?;
+    rest.iter().try_fold(object.get(*first)?, |value, key| value.get(*key))
+}

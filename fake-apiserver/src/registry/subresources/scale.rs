@@ -1,0 +1,284 @@
+//! `/scale`: the number of replicas, as an autoscaling/v1 Scale of its own (rules H15, I2).
+
+use serde_json::{Map, Value, json};
+
+use super::{SubresourceRequest, value_at};
+use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::object::Object;
+use crate::api::options::{PatchKind, WriteOptions};
+use crate::api::request_info::Verb;
+use crate::api::resource::GroupKind;
+use crate::api::status::Status;
+use crate::registry::body::{self, Decoded};
+use crate::registry::custom::definition::{CustomResource, ScalePaths};
+use crate::registry::custom::scale as custom;
+use crate::registry::decode::Wanted;
+use crate::registry::managed_fields::{self, Manager, ScaleFields, Types};
+use crate::registry::schema::SchemaRef;
+use crate::registry::schema::builtin::{Shape, shape_of};
+use crate::registry::update::Change;
+use crate::registry::write::{Answer, Written};
+use crate::registry::{Registry, metadata, patch};
+
+const SCALE: Wanted<'static> = Wanted { group: "autoscaling", version: "v1", kind: "Scale" };
+
+impl Registry {
+    pub(super) async fn scale(&self, request: &SubresourceRequest<'_>) -> Result<Written, Status> {
+        let row = request.row;
+        let source = Source::of(request);
+        if request.info.verb == Verb::Get {
+            let version = request.query.get("resourceVersion").unwrap_or_default();
+            let stored = self.get(row, request.info, version).await?;
+            let scale = source.shown(&self.decode(row, &stored))?;
+            return Ok(Written::updated(Answer::Object(scale), Vec::new()));
+        }
+        let options = request.write_options()?;
+        let write = request.write(&options);
+        let shape = shape_of(SCALE.group, SCALE.version, SCALE.kind).ok_or_else(|| request.unsupported())?;
+        let change = Scaled {
+            request,
+            options: &options,
+            source,
+            shape,
+            manager: write.manager_name(),
+            now: self.entropy.now_seconds(),
+        };
+        let written = self.change(&write, None, &change).await?;
+        let object = match &written.answer {
+            Answer::Stored(stored) => self.decode(row, stored),
+            Answer::Object(object) => object.clone(),
+            Answer::Status(_) | Answer::Nothing => return Ok(written),
+        };
+        Ok(Written { answer: Answer::Object(source.answered(&object)?), ..written })
+    }
+}
+
+/// Where the fields of a Scale are.
+#[derive(Clone, Copy)]
+enum Source<'a> {
+    /// In the places all built-in kinds have them.
+    Builtin,
+    /// Where the CRD says.
+    Custom(&'a CustomResource, &'a ScalePaths),
+}
+
+impl<'a> Source<'a> {
+    fn of(request: &SubresourceRequest<'a>) -> Self {
+        let paths = request.row.custom_version().and_then(|version| version.scale.as_ref());
+        match request.row.custom_resource().zip(paths) {
+            Some((resource, paths)) => Source::Custom(resource, paths),
+            None => Source::Builtin,
+        }
+    }
+
+    /// The Scale of a GET.
+    fn shown(self, object: &Object) -> Result<Object, Status> {
+        match self {
+            Source::Builtin => Ok(builtin(object)),
+            Source::Custom(_, paths) => custom::get(object, paths),
+        }
+    }
+
+    /// The Scale that a write starts from.
+    fn live(self, object: &Object) -> Result<Object, Status> {
+        match self {
+            Source::Builtin => Ok(builtin(object)),
+            Source::Custom(_, paths) => custom::before_update(object, paths),
+        }
+    }
+
+    /// The Scale that a write is answered with.
+    fn answered(self, object: &Object) -> Result<Object, Status> {
+        match self {
+            Source::Builtin => Ok(builtin(object)),
+            Source::Custom(_, paths) => custom::after_update(object, paths),
+        }
+    }
+
+    /// Writes a Scale into its object.
+    fn write(self, object: &mut Object, scale: &Object) -> Result<(), Status> {
+        match self {
+            Source::Builtin => write_builtin(object, scale),
+            Source::Custom(_, paths) => custom::update(object, scale, paths),
+        }
+    }
+
+    /// The path of the replicas in each version of the object.
+    fn replica_paths(self, api_version: &str) -> Vec<(String, Vec<&'a str>)> {
+        match self {
+            Source::Builtin => vec![(api_version.to_owned(), vec!["spec", "replicas"])],
+            Source::Custom(resource, _) => {
+                let path = |paths: &'a ScalePaths| paths.spec_replicas.trim_start_matches('.').split('.').collect();
+                let versions = resource.served.iter().chain([&resource.storage]);
+                versions.map(|it| (it.row.api_version(), it.scale.as_ref().map(path).unwrap_or_default())).collect()
+            }
+        }
+    }
+}
+
+/// An object whose Scale is written.
+struct Scaled<'a> {
+    request: &'a SubresourceRequest<'a>,
+    options: &'a WriteOptions,
+    source: Source<'a>,
+    shape: &'static Shape,
+    manager: String,
+    now: String,
+}
+
+impl Change for Scaled<'_> {
+    fn next(&self, old: &Object) -> Result<Decoded, Status> {
+        let row = self.request.row;
+        let paths = self.source.replica_paths(&row.api_version);
+        let paths: Vec<(&str, &[&str])> = paths.iter().map(|(version, path)| (&**version, &**path)).collect();
+        let fields = ScaleFields { api_version: &row.api_version, paths: &paths };
+        let owners = owners(old);
+        let mut live = self.source.live(old)?;
+        set_owners(&mut live, fields.to_scale(&owners));
+
+        let Decoded { object: scale, warnings } = self.written(&live)?;
+        let mut object = old.clone();
+        self.source.write(&mut object, &scale)?;
+        set_owners(&mut object, fields.to_parent(owners, &self::owners(&scale)));
+        Ok(Decoded { object, warnings })
+    }
+
+    fn is_tracked(&self) -> bool {
+        true
+    }
+}
+
+impl Scaled<'_> {
+    /// The Scale as the request makes it of the present one, with its owners.
+    fn written(&self, live: &Object) -> Result<Decoded, Status> {
+        let types = Types { schema: SchemaRef::Builtin(self.shape), other: &managed_fields::single_version };
+        let manager = Manager {
+            name: &self.manager,
+            api_version: "autoscaling/v1",
+            subresource: "scale",
+            time: &self.now,
+            reset: &[],
+        };
+        let mut decoded = match self.request.patch {
+            Some(PatchKind::Apply) => return self.applied(live, &types, &manager),
+            Some(kind) => self.patched(live, kind)?,
+            None => self.request.read(self.request.object.clone(), SCALE, self.options)?,
+        };
+        metadata::check_name(&decoded.object, &self.request.info.name)?;
+        metadata::fill_namespace(&mut decoded.object, &self.request.info.namespace)?;
+        managed_fields::track_update(&types, Some(live), &mut decoded.object, &manager);
+        Ok(decoded)
+    }
+
+    fn patched(&self, live: &Object, kind: PatchKind) -> Result<Decoded, Status> {
+        let document = Value::Object(live.0.clone());
+        let raw = self.request.raw;
+        let patched = match kind {
+            PatchKind::Json => patch::json_patch(document, raw)?,
+            PatchKind::Merge => patch::merge_patch(document, raw)?,
+            PatchKind::Strategic | PatchKind::Apply => {
+                patch::strategic_patch(document, raw, SchemaRef::Builtin(self.shape))?
+            }
+        };
+        body::read_patched_as(self.shape, patched, self.options.field_validation)
+    }
+
+    fn applied(&self, live: &Object, types: &Types<'_, '_>, manager: &Manager<'_>) -> Result<Decoded, Status> {
+        let configuration = &self.request.object;
+        let force = self.options.force.unwrap_or(false);
+        let object = managed_fields::apply(types, Some(live), configuration, manager, SCALE.kind, force)?;
+        if let Source::Custom(..) = self.source {
+            // The real server cannot convert the merged Scale of a custom resource.
+            let (namespace, name) = (configuration.namespace(), configuration.name());
+            let why = format!(
+                "failed to convert new object ({namespace}/{name}; autoscaling/v1, Kind=Scale) to proper version: \
+                 request to convert CR to an invalid group/version: autoscaling/v1"
+            );
+            return Err(Status::new(500, "", why));
+        }
+        Ok(Decoded { object, warnings: self.request.warnings.clone() })
+    }
+}
+
+fn owners(object: &Object) -> Vec<Value> {
+    let list = value_at(object, &["metadata", "managedFields"]).and_then(Value::as_array);
+    list.cloned().unwrap_or_default()
+}
+
+fn set_owners(object: &mut Object, list: Vec<Value>) {
+    if list.is_empty() {
+        object.metadata_mut().remove("managedFields");
+    } else {
+        object.metadata_mut().insert("managedFields".into(), list.into());
+    }
+}
+
+/// The Scale of a built-in object.
+fn builtin(object: &Object) -> Object {
+    let number = |path: &[&str]| value_at(object, path).and_then(Value::as_i64).unwrap_or(0);
+    let mut metadata = Map::new();
+    for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
+        if let Some(value) = object.metadata().and_then(|meta| meta.get(field)) {
+            metadata.insert(field.into(), value.clone());
+        }
+    }
+    let replicas = number(&["spec", "replicas"]);
+    let spec = if replicas == 0 { json!({}) } else { json!({"replicas": replicas}) };
+    let mut status = json!({"replicas": number(&["status", "replicas"])});
+    let selector = value_at(object, &["spec", "selector"]).map(selector_text);
+    if let Some(selector) = selector.filter(|it| !it.is_empty()) {
+        status["selector"] = selector.into();
+    }
+    let mut scale = Object::default();
+    scale.insert("kind".into(), SCALE.kind.into());
+    scale.insert("apiVersion".into(), "autoscaling/v1".into());
+    scale.insert("metadata".into(), Value::Object(metadata));
+    scale.insert("spec".into(), spec);
+    scale.insert("status".into(), status);
+    scale
+}
+
+fn write_builtin(object: &mut Object, scale: &Object) -> Result<(), Status> {
+    let replicas = value_at(scale, &["spec", "replicas"]).and_then(Value::as_i64).unwrap_or(0);
+    if replicas < 0 {
+        let mut errors = FieldErrors::new();
+        let path = FieldPath::new("spec").child("replicas");
+        errors.invalid(path, replicas, "must be greater than or equal to 0");
+        let kind = GroupKind { group: SCALE.group.into(), kind: SCALE.kind.into() };
+        return Err(Status::invalid(&kind, object.name(), &errors));
+    }
+    if let Some(spec) = object.entry("spec").or_insert_with(|| json!({})).as_object_mut() {
+        spec.insert("replicas".into(), replicas.into());
+    }
+    // A Scale without a version overwrites, whatever the kind: the object keeps its own.
+    let version = scale.meta_str("resourceVersion");
+    if !version.is_empty() {
+        object.metadata_mut().insert("resourceVersion".into(), version.into());
+    }
+    Ok(())
+}
+
+/// A selector as one text; it is a map of labels or a LabelSelector.
+fn selector_text(selector: &Value) -> String {
+    let labels = selector.get("matchLabels").unwrap_or(selector).as_object();
+    let label = |(key, value): (&String, &Value)| Some(format!("{key}={}", value.as_str()?));
+    let expressions = selector.get("matchExpressions").and_then(Value::as_array);
+    let mut terms: Vec<String> = labels.into_iter().flatten().filter_map(label).collect();
+    terms.extend(expressions.into_iter().flatten().map(expression_text));
+    terms.sort_unstable();
+    terms.join(",")
+}
+
+fn expression_text(expression: &Value) -> String {
+    let text = |name: &str| expression.get(name).and_then(Value::as_str).unwrap_or_default();
+    let values = expression.get("values").and_then(Value::as_array).into_iter().flatten();
+    let mut values: Vec<&str> = values.filter_map(Value::as_str).collect();
+    values.sort_unstable();
+    let (key, values) = (text("key"), values.join(","));
+    match text("operator") {
+        "In" => format!("{key} in ({values})"),
+        "NotIn" => format!("{key} notin ({values})"),
+        "DoesNotExist" => format!("!{key}"),
+        _ => key.to_owned(),
+    }
+}
