@@ -71,13 +71,6 @@ impl Ask {
         self.headers.push((name.to_owned(), value.to_owned()));
     }
 
-    pub(crate) fn header(&self, name: &str) -> &str {
-        self.headers
-            .iter()
-            .find(|(other, _)| other == name)
-            .map_or("", |(_, value)| value)
-    }
-
     /// Whether something may be different after the request.
     fn may_change(&self, answer: &Answer) -> bool {
         // A real server, too, writes first and then finds that it cannot show the object in the wanted form; and what
