@@ -1,0 +1,48 @@
+//! `try_all`: a property tried with many values, each on a server of its own, the same ones in every run.
+
+use std::cell::RefCell;
+use std::future::Future;
+
+use fake_apiserver::ApiServer;
+use proptest::prelude::*;
+use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
+use tokio::runtime::{Builder, Runtime};
+
+/// A runtime in virtual time.
+pub(crate) fn runtime() -> Runtime {
+    let mut builder = Builder::new_current_thread();
+    builder
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .expect("a runtime without sockets needs nothing")
+}
+
+/// Tries values; a failure is shrunk and shown. `HOSTILE_TIMES` multiplies the cases, `HOSTILE_SEED` chooses others.
+#[track_caller]
+pub(crate) fn try_all<S, F>(cases: u32, strategy: &S, mut test: impl FnMut(ApiServer, S::Value) -> F)
+where
+    S: Strategy,
+    F: Future<Output = Result<(), String>>,
+{
+    let number = |name| std::env::var(name).ok().and_then(|it| it.parse::<u32>().ok());
+    let cases = cases * number("HOSTILE_TIMES").unwrap_or(1);
+    let config = ProptestConfig {
+        cases,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    };
+    let seed = [&number("HOSTILE_SEED").unwrap_or(1).to_le_bytes()[..], &[7; 28]].concat();
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
+
+    let runtime = runtime();
+    let fresh = runtime.block_on(async { ApiServer::start() });
+    let test = RefCell::new(&mut test);
+    let result = TestRunner::new_with_rng(config, rng).run(strategy, |value| {
+        let run = (test.borrow_mut())(fresh.fork(), value);
+        runtime.block_on(run).map_err(TestCaseError::fail)
+    });
+    if let Err(why) = result {
+        panic!("{why}");
+    }
+}
