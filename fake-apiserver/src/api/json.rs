@@ -232,7 +232,7 @@ mod tests {
     }
 
     proptest! {
-        /// It accepts what serde_json accepts, and the other way round but for numbers and UTF-8, which are later checks.
+        /// It accepts what serde_json accepts and refuses the rest, but for numbers and UTF-8, which are later checks.
         #[test]
         fn agrees_with_the_parser(text in "[\\[\\]{}:,\"a1 .e-]{0,12}") {
             let parsed: Result<serde::de::IgnoredAny, _> = serde_json::from_str(&text);
