@@ -126,10 +126,12 @@ fn lines(text: &str, masked: &[String]) -> Vec<String> {
     static SPACES: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\s+").expect("it is constant"));
     static AGE: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"(^|[^\w-])(?:\d+d)?(?:\d+h)?(?:\d+m)?\d+s\b").expect("it is constant"));
+    // kubectl's log, as of a watch that its own timeout ends, comes or not as the race goes.
+    static LOG: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^[IWEF]\d{4} [\d:.]+ ").expect("it is constant"));
     let masked: Vec<Regex> = masked.iter().filter_map(|it| Regex::new(it).ok()).collect();
     text.lines()
         .map(|line| SPACES.replace_all(line, " ").trim_end().to_owned())
         .map(|line| AGE.replace_all(&line, "${1}<age>").into_owned())
-        .filter(|line| !masked.iter().any(|it| it.is_match(line)))
+        .filter(|line| !LOG.is_match(line) && !masked.iter().any(|it| it.is_match(line)))
         .collect()
 }
