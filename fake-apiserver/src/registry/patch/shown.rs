@@ -8,16 +8,27 @@ use crate::registry::schema::builtin::{Shape, StructType};
 
 /// The document `text` after `patch`, which is a merge patch or a JSON patch.
 pub(crate) fn shown_document(shape: Option<&'static Shape>, text: &str, patch: &[u8]) -> String {
-    let Some(structure) = shape.and_then(Shape::structure) else { return text.to_owned() };
+    let Some(structure) = shape.and_then(Shape::structure) else {
+        return text.to_owned();
+    };
     let (Ok(Value::Object(document)), Ok(patch)) = (serde_json::from_str(text), serde_json::from_slice(patch)) else {
         return text.to_owned();
     };
-    serde_json::to_string(&Root { structure, document: &document, patch: &patch }).unwrap_or_default()
+    serde_json::to_string(&Root {
+        structure,
+        document: &document,
+        patch: &patch,
+    })
+    .unwrap_or_default()
 }
 
 /// Whether a patch goes into a field of the document.
 fn goes_through(patch: &Value, field: &str) -> bool {
-    let enters = |path: &str| path.strip_prefix('/').and_then(|it| it.split_once('/')).is_some_and(|it| it.0 == field);
+    let enters = |path: &str| {
+        path.strip_prefix('/')
+            .and_then(|it| it.split_once('/'))
+            .is_some_and(|it| it.0 == field)
+    };
     match patch {
         Value::Object(patch) => patch.get(field).is_some_and(Value::is_object),
         Value::Array(operations) => operations.iter().any(|operation| {
@@ -39,7 +50,13 @@ impl Serialize for Root<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.document.iter().map(|(name, value)| {
             let field = self.structure.field(name).filter(|_| !goes_through(self.patch, name));
-            (name, Typed { shape: field.map(|it| it.shape()), value })
+            (
+                name,
+                Typed {
+                    shape: field.map(|it| it.shape()),
+                    value,
+                },
+            )
         }))
     }
 }
@@ -75,8 +92,17 @@ fn in_order<'a>(structure: &'static StructType, map: &'a Map<String, Value>) -> 
         .iter()
         .map(|(name, value)| {
             let field = structure.field(name);
-            let number = field.and_then(|it| it.protobuf(0)).map_or(u8::MAX, |(number, _)| number);
-            (number, name, Typed { shape: field.map(|it| it.shape()), value })
+            let number = field
+                .and_then(|it| it.protobuf(0))
+                .map_or(u8::MAX, |(number, _)| number);
+            (
+                number,
+                name,
+                Typed {
+                    shape: field.map(|it| it.shape()),
+                    value,
+                },
+            )
         })
         .collect();
     fields.sort_by_key(|(number, ..)| *number);
@@ -92,8 +118,14 @@ mod tests {
 
     #[rstest]
     #[case::untouched(r#"{"data":{"a":"b"}}"#, r#"{"name":"a","uid":"u","labels":{"l":"m"}}"#)]
-    #[case::merged(r#"{"metadata":{"labels":{"l":"m"}}}"#, r#"{"labels":{"l":"m"},"name":"a","uid":"u"}"#)]
-    #[case::entered(r#"[{"op":"add","path":"/metadata/labels","value":{}}]"#, r#"{"labels":{"l":"m"},"name":"a","uid":"u"}"#)]
+    #[case::merged(
+        r#"{"metadata":{"labels":{"l":"m"}}}"#,
+        r#"{"labels":{"l":"m"},"name":"a","uid":"u"}"#
+    )]
+    #[case::entered(
+        r#"[{"op":"add","path":"/metadata/labels","value":{}}]"#,
+        r#"{"labels":{"l":"m"},"name":"a","uid":"u"}"#
+    )]
     fn g8_what_a_patch_leaves_alone_keeps_the_order_of_its_struct(#[case] patch: &str, #[case] metadata: &str) {
         let shape = shape_of("", "v1", "ConfigMap");
         let text = r#"{"kind":"ConfigMap","metadata":{"labels":{"l":"m"},"name":"a","uid":"u"}}"#;

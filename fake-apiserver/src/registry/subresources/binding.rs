@@ -17,7 +17,8 @@ impl Registry {
         let options = request.write_options()?;
         let node = text_at(&request.object, &["target", "name"]);
         let now = self.entropy.now_seconds();
-        self.change(&request.write(&options), None, &Bound { node, now: &now }).await?;
+        self.change(&request.write(&options), None, &Bound { node, now: &now })
+            .await?;
         Ok(created())
     }
 }

@@ -17,7 +17,10 @@ impl Registry {
             chosen_container(&pod, request.query.get("container").unwrap_or_default())?;
         }
         if text_at(&pod, &["spec", "nodeName"]).is_empty() {
-            return Err(Status::bad_request(format!("pod {} does not have a host assigned", pod.name())));
+            return Err(Status::bad_request(format!(
+                "pod {} does not have a host assigned",
+                pod.name()
+            )));
         }
         Err(request.unsupported())
     }
@@ -42,6 +45,8 @@ pub(super) fn chosen_container<'a>(pod: &'a Object, wanted: &'a str) -> Result<&
             all.join(" ")
         ))),
         wanted if all.contains(&wanted) => Ok(wanted),
-        wanted => Err(Status::bad_request(format!("container {wanted} is not valid for pod {name}"))),
+        wanted => Err(Status::bad_request(format!(
+            "container {wanted} is not valid for pod {name}"
+        ))),
     }
 }

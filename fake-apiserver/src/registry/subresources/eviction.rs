@@ -16,7 +16,12 @@ use crate::registry::scheme::Row;
 use crate::registry::update::Change;
 use crate::registry::write::{WriteRequest, Written};
 
-const EVICTION: Wanted<'static> = Wanted { group: "policy", version: "v1", kind: "Eviction", shape: None };
+const EVICTION: Wanted<'static> = Wanted {
+    group: "policy",
+    version: "v1",
+    kind: "Eviction",
+    shape: None,
+};
 
 /// Evictions that the disruption controller has yet to confirm; with more of them a budget allows no other.
 const UNCONFIRMED_MAX: usize = 2000;
@@ -26,7 +31,9 @@ impl Registry {
         let write_options = request.write_options()?;
         let eviction = read(request, &write_options)?;
         if eviction.name() != request.info.name {
-            return Err(Status::bad_request("name in URL does not match name in Eviction object"));
+            return Err(Status::bad_request(
+                "name in URL does not match name in Eviction object",
+            ));
         }
         let mut options = match eviction.get("deleteOptions") {
             Some(options) => DeleteOptions::from_body(options)?,
@@ -42,7 +49,14 @@ impl Registry {
             options.check_preconditions(request.row, &stored)?;
             // What comes next makes a version of its own.
             options.resource_version = None;
-            self.change_status(request.row, request.info, &Evicted { now: &self.entropy.now_seconds() }).await?;
+            self.change_status(
+                request.row,
+                request.info,
+                &Evicted {
+                    now: &self.entropy.now_seconds(),
+                },
+            )
+            .await?;
         }
         self.delete(request.row, request.info, &options).await?;
         Ok(created())
@@ -51,8 +65,9 @@ impl Registry {
     /// Takes an eviction out of the budget that covers a pod, if there is one.
     async fn spend_budget(&self, pod: &Object, dry_run: bool) -> Result<(), Status> {
         let budgets = self.stored_objects("policy", "poddisruptionbudgets").into_iter();
-        let covering: Vec<Object> =
-            budgets.filter(|budget| budget.namespace() == pod.namespace() && selects(budget, pod)).collect();
+        let covering: Vec<Object> = budgets
+            .filter(|budget| budget.namespace() == pod.namespace() && selects(budget, pod))
+            .collect();
         let budget = match covering.as_slice() {
             [] => return Ok(()),
             [budget] => budget,
@@ -65,10 +80,16 @@ impl Registry {
         if !is_ready(pod) && unready_may_go(budget) {
             return Ok(());
         }
-        let spent = Spent { pod: pod.name(), now: &self.entropy.now_seconds() };
+        let spent = Spent {
+            pod: pod.name(),
+            now: &self.entropy.now_seconds(),
+        };
         spent.check(budget)?;
         let scheme = self.scheme();
-        let Some(row) = scheme.lookup("policy", "v1", "poddisruptionbudgets").filter(|_| !dry_run) else {
+        let Some(row) = scheme
+            .lookup("policy", "v1", "poddisruptionbudgets")
+            .filter(|_| !dry_run)
+        else {
             return Ok(());
         };
         let info = RequestInfo {
@@ -86,8 +107,16 @@ impl Registry {
     /// Changes the status of an object on the server's own account.
     async fn change_status(&self, row: &Row, info: &RequestInfo, change: &dyn Change) -> Result<(), Status> {
         let options = WriteOptions::default();
-        let info = RequestInfo { subresource: "status".into(), ..info.clone() };
-        let write = WriteRequest { row, info: &info, options: &options, user_agent: "" };
+        let info = RequestInfo {
+            subresource: "status".into(),
+            ..info.clone()
+        };
+        let write = WriteRequest {
+            row,
+            info: &info,
+            options: &options,
+            user_agent: "",
+        };
         self.change(&write, None, change).await.map(|_| ())
     }
 }
@@ -109,7 +138,10 @@ fn is_guarded(pod: &Object) -> bool {
 fn is_ready(pod: &Object) -> bool {
     let conditions = value_at(pod, &["status", "conditions"]).and_then(Value::as_array);
     let is = |it: &Value, field: &str, text: &str| it.get(field).and_then(Value::as_str) == Some(text);
-    conditions.into_iter().flatten().any(|it| is(it, "type", "Ready") && is(it, "status", "True"))
+    conditions
+        .into_iter()
+        .flatten()
+        .any(|it| is(it, "type", "Ready") && is(it, "status", "True"))
 }
 
 /// Whether a budget lets a pod that is not ready go without counting it.
@@ -120,12 +152,16 @@ fn unready_may_go(budget: &Object) -> bool {
 
 /// A number of a budget's status.
 fn number(budget: &Object, field: &str) -> i64 {
-    value_at(budget, &["status", field]).and_then(Value::as_i64).unwrap_or(0)
+    value_at(budget, &["status", field])
+        .and_then(Value::as_i64)
+        .unwrap_or(0)
 }
 
 /// Whether the label selector of a budget selects a pod; an empty one selects all of its namespace.
 fn selects(budget: &Object, pod: &Object) -> bool {
-    let Some(selector) = value_at(budget, &["spec", "selector"]) else { return false };
+    let Some(selector) = value_at(budget, &["spec", "selector"]) else {
+        return false;
+    };
     let labels: Vec<(&str, &str)> = pod.labels().collect();
     match LabelSelector::from_object(selector) {
         Ok(Some(selector)) => selector.matches(|key| labels.iter().find(|(it, _)| *it == key).map(|(_, value)| *value)),
@@ -142,7 +178,9 @@ struct Spent<'a> {
 impl Spent<'_> {
     /// Whether the budget lets a pod go.
     fn check(&self, budget: &Object) -> Result<(), Status> {
-        let generation = value_at(budget, &["metadata", "generation"]).and_then(Value::as_i64).unwrap_or(0);
+        let generation = value_at(budget, &["metadata", "generation"])
+            .and_then(Value::as_i64)
+            .unwrap_or(0);
         let name = budget.name();
         let refused = |text: String| {
             let why = "Cannot evict pod as it would violate the pod's disruption budget.";
@@ -153,7 +191,10 @@ impl Spent<'_> {
             return Err(refused(text).with_retry_after(10));
         }
         let forbidden = |why: &str| {
-            let resource = GroupResource { group: "policy".into(), resource: "poddisruptionbudget".into() };
+            let resource = GroupResource {
+                group: "policy".into(),
+                resource: "poddisruptionbudget".into(),
+            };
             Err(Status::forbidden(&resource, name, why))
         };
         let unconfirmed = value_at(budget, &["status", "disruptedPods"]).and_then(Value::as_object);
@@ -173,7 +214,10 @@ fn exhausted(budget: &Object) -> String {
     let name = budget.name();
     let conditions = value_at(budget, &["status", "conditions"]).and_then(Value::as_array);
     let text = |it: &'_ Value, field: &str| it.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let allowed = conditions.into_iter().flatten().find(|it| text(it, "type") == "DisruptionAllowed");
+    let allowed = conditions
+        .into_iter()
+        .flatten()
+        .find(|it| text(it, "type") == "DisruptionAllowed");
     if let Some(condition) = allowed.filter(|it| text(it, "reason") == "SyncFailed") {
         let message = text(condition, "message");
         return format!("The disruption budget {name} does not allow evicting pods because it failed sync: {message}");
@@ -205,7 +249,10 @@ impl Change for Spent<'_> {
             });
             set_condition(&mut object, condition);
         }
-        Ok(Decoded { object, warnings: Vec::new() })
+        Ok(Decoded {
+            object,
+            warnings: Vec::new(),
+        })
     }
 
     fn is_tracked(&self) -> bool {
@@ -226,7 +273,10 @@ impl Change for Evicted<'_> {
             "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting",
         });
         set_condition(&mut object, condition);
-        Ok(Decoded { object, warnings: Vec::new() })
+        Ok(Decoded {
+            object,
+            warnings: Vec::new(),
+        })
     }
 
     fn is_tracked(&self) -> bool {
@@ -236,8 +286,12 @@ impl Change for Evicted<'_> {
 
 /// Sets a condition of the status, in place of the one of its type.
 pub(super) fn set_condition(object: &mut Object, condition: Value) {
-    let Some(status) = object.entry("status").or_insert_with(|| json!({})).as_object_mut() else { return };
-    let Some(conditions) = status.entry("conditions").or_insert_with(|| json!([])).as_array_mut() else { return };
+    let Some(status) = object.entry("status").or_insert_with(|| json!({})).as_object_mut() else {
+        return;
+    };
+    let Some(conditions) = status.entry("conditions").or_insert_with(|| json!([])).as_array_mut() else {
+        return;
+    };
     match conditions.iter_mut().find(|it| it.get("type") == condition.get("type")) {
         Some(present) => *present = condition,
         None => conditions.push(condition),

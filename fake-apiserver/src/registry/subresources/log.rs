@@ -34,20 +34,28 @@ fn check_options(query: &Query, pod: &str) -> Result<(), Status> {
     let since = number(query, "sinceSeconds")?;
     if since.is_some() && query.get("sinceTime").is_some_and(|it| !it.is_empty()) {
         // Of neither field, which Go prints so.
-        errors.forbidden(FieldPath::new("[]"), "at most one of `sinceTime` or `sinceSeconds` may be specified");
+        errors.forbidden(
+            FieldPath::new("[]"),
+            "at most one of `sinceTime` or `sinceSeconds` may be specified",
+        );
     } else if let Some(seconds) = since.filter(|it| *it < 1) {
         errors.invalid(FieldPath::new("sinceSeconds"), seconds, "must be greater than 0");
     }
     if errors.is_empty() {
         return Ok(());
     }
-    let kind = GroupKind { group: "".into(), kind: "PodLogOptions".into() };
+    let kind = GroupKind {
+        group: "".into(),
+        kind: "PodLogOptions".into(),
+    };
     Err(Status::invalid(&kind, pod, &errors))
 }
 
 /// A number among the parameters.
 fn number(query: &Query, name: &str) -> Result<Option<i64>, Status> {
-    let Some(text) = query.get(name).filter(|it| !it.is_empty()) else { return Ok(None) };
+    let Some(text) = query.get(name).filter(|it| !it.is_empty()) else {
+        return Ok(None);
+    };
     let bad = || Status::bad_request(format!("strconv.ParseInt: parsing {}: invalid syntax", quote(text)));
     text.parse().map(Some).map_err(|_| bad())
 }

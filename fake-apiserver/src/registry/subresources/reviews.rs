@@ -73,5 +73,12 @@ fn check_attributes(review: &Object) -> Result<(), Status> {
         (true, false) | (false, true) => return Ok(()),
     }
     // The real server forgets the kind here.
-    Err(Status::invalid(&GroupKind { group: "authorization.k8s.io".into(), kind: "".into() }, "", &errors))
+    Err(Status::invalid(
+        &GroupKind {
+            group: "authorization.k8s.io".into(),
+            kind: "".into(),
+        },
+        "",
+        &errors,
+    ))
 }

@@ -20,7 +20,12 @@ use crate::registry::update::Change;
 use crate::registry::write::{Answer, Written};
 use crate::registry::{Registry, metadata, patch};
 
-const SCALE: Wanted<'static> = Wanted { group: "autoscaling", version: "v1", kind: "Scale", shape: None };
+const SCALE: Wanted<'static> = Wanted {
+    group: "autoscaling",
+    version: "v1",
+    kind: "Scale",
+    shape: None,
+};
 
 impl Registry {
     pub(super) async fn scale(&self, request: &SubresourceRequest<'_>) -> Result<Written, Status> {
@@ -49,7 +54,10 @@ impl Registry {
             Answer::Object(object) => object.clone(),
             Answer::Status(_) | Answer::Nothing => return Ok(written),
         };
-        Ok(Written { answer: Answer::Object(source.answered(&object)?), ..written })
+        Ok(Written {
+            answer: Answer::Object(source.answered(&object)?),
+            ..written
+        })
     }
 }
 
@@ -110,7 +118,9 @@ impl<'a> Source<'a> {
             Source::Custom(resource, _) => {
                 let path = |paths: &'a ScalePaths| paths.spec_replicas.trim_start_matches('.').split('.').collect();
                 let versions = resource.served.iter().chain([&resource.storage]);
-                versions.map(|it| (it.row.api_version(), it.scale.as_ref().map(path).unwrap_or_default())).collect()
+                versions
+                    .map(|it| (it.row.api_version(), it.scale.as_ref().map(path).unwrap_or_default()))
+                    .collect()
             }
         }
     }
@@ -131,12 +141,18 @@ impl Change for Scaled<'_> {
         let row = self.request.row;
         let paths = self.source.replica_paths(&row.api_version);
         let paths: Vec<(&str, &[&str])> = paths.iter().map(|(version, path)| (&**version, &**path)).collect();
-        let fields = ScaleFields { api_version: &row.api_version, paths: &paths };
+        let fields = ScaleFields {
+            api_version: &row.api_version,
+            paths: &paths,
+        };
         let owners = managed_fields::distinct(owners(old));
         let mut live = self.source.live(old)?;
         set_owners(&mut live, fields.to_scale(&owners));
 
-        let Decoded { object: scale, warnings } = self.written(&live)?;
+        let Decoded {
+            object: scale,
+            warnings,
+        } = self.written(&live)?;
         let mut object = old.clone();
         self.source.write(&mut object, &scale)?;
         set_owners(&mut object, fields.to_parent(owners, &self::owners(&scale)));
@@ -151,7 +167,10 @@ impl Change for Scaled<'_> {
 impl Scaled<'_> {
     /// The Scale as the request makes it of the present one, with its owners.
     fn written(&self, live: &Object) -> Result<Decoded, Status> {
-        let types = Types { schema: SchemaRef::Builtin(self.shape), other: &managed_fields::single_version };
+        let types = Types {
+            schema: SchemaRef::Builtin(self.shape),
+            other: &managed_fields::single_version,
+        };
         let manager = Manager {
             name: &self.manager,
             api_version: "autoscaling/v1",
@@ -196,7 +215,10 @@ impl Scaled<'_> {
             );
             return Err(Status::new(500, "", why));
         }
-        Ok(Decoded { object, warnings: self.request.warnings.clone() })
+        Ok(Decoded {
+            object,
+            warnings: self.request.warnings.clone(),
+        })
     }
 }
 
@@ -223,7 +245,11 @@ fn builtin(object: &Object) -> Object {
         }
     }
     let replicas = number(&["spec", "replicas"]);
-    let spec = if replicas == 0 { json!({}) } else { json!({"replicas": replicas}) };
+    let spec = if replicas == 0 {
+        json!({})
+    } else {
+        json!({"replicas": replicas})
+    };
     let mut status = json!({"replicas": number(&["status", "replicas"])});
     let selector = value_at(object, &["spec", "selector"]).map(selector_text);
     if let Some(selector) = selector.filter(|it| !it.is_empty()) {
@@ -239,12 +265,17 @@ fn builtin(object: &Object) -> Object {
 }
 
 fn write_builtin(object: &mut Object, scale: &Object) -> Result<(), Status> {
-    let replicas = value_at(scale, &["spec", "replicas"]).and_then(Value::as_i64).unwrap_or(0);
+    let replicas = value_at(scale, &["spec", "replicas"])
+        .and_then(Value::as_i64)
+        .unwrap_or(0);
     if replicas < 0 {
         let mut errors = FieldErrors::new();
         let path = FieldPath::new("spec").child("replicas");
         errors.invalid(path, replicas, "must be greater than or equal to 0");
-        let kind = GroupKind { group: SCALE.group.into(), kind: SCALE.kind.into() };
+        let kind = GroupKind {
+            group: SCALE.group.into(),
+            kind: SCALE.kind.into(),
+        };
         return Err(Status::invalid(&kind, object.name(), &errors));
     }
     if let Some(spec) = object.entry("spec").or_insert_with(|| json!({})).as_object_mut() {
