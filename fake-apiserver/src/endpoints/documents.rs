@@ -46,7 +46,9 @@ pub(crate) fn answer(registry: &Registry, scheme: &Scheme, call: &Call) -> Resul
     let bytes: Bytes = match form {
         Discovery::Aggregated => return Ok(aggregated_document(call, &rows, path == "/api")),
         Discovery::Plain(Encoding::Yaml) => yaml::to_string(&value).into(),
-        Discovery::Plain(Encoding::Json | Encoding::Protobuf) if path == "/version" || path.is_empty() || call.wants_pretty() => {
+        Discovery::Plain(Encoding::Json | Encoding::Protobuf)
+            if path == "/version" || path.is_empty() || call.wants_pretty() =>
+        {
             serde_json::to_vec_pretty(&value).unwrap_or_default().into()
         }
         Discovery::Plain(Encoding::Json | Encoding::Protobuf) => format!("{value}\n").into(),
