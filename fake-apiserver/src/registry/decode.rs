@@ -156,14 +156,8 @@ pub(crate) fn convert_strictly(
     strictness: Strictness,
 ) -> Result<Vec<String>, String> {
     // An empty list of field owners is omitted by the type, but asks to forget them all (rule H16).
-    let owners = |object: &Map<String, Value>| {
-        object
-            .get("metadata")?
-            .get("managedFields")?
-            .as_array()
-            .map(Vec::is_empty)
-    };
-    let forgets_owners = owners(object) == Some(true);
+    let owners = object.get("metadata").and_then(|it| it.get("managedFields")).and_then(Value::as_array);
+    let forgets_owners = owners.is_some_and(Vec::is_empty);
     let unknown = convert::convert(shape, object)?;
     if let (true, Some(Value::Object(metadata))) = (forgets_owners, object.get_mut("metadata")) {
         metadata.insert("managedFields".to_owned(), Value::Array(Vec::new()));
