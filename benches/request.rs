@@ -4,13 +4,16 @@ use benches::cpu::Cpu;
 use benches::requests::{Bench, start_and_answer};
 use criterion::{Criterion, criterion_group, criterion_main};
 
+/// Does a thing so many times and says how long it took.
+type Case = fn(&mut Bench, usize) -> std::time::Duration;
+
 fn requests(criterion: &mut Criterion<Cpu>) {
     let mut group = criterion.benchmark_group("request");
     group.bench_function("start to first answer", |b| {
         b.iter_custom(|n| start_and_answer(n as usize))
     });
     let mut bench = Bench::new();
-    let cases: [(&str, fn(&mut Bench, usize) -> std::time::Duration); 11] = [
+    let cases: [(&str, Case); 11] = [
         ("create ConfigMap", Bench::create_maps),
         ("create ConfigMap and see its event", Bench::create_maps_and_watch),
         ("get ConfigMap", Bench::get_map),

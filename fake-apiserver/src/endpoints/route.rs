@@ -30,7 +30,7 @@ pub(crate) fn find(scheme: &Scheme, call: &mut Call) -> Result<Target, Status> {
         return Ok(Target::Document);
     };
     let Some(row) = scheme.lookup(path.group, path.version, path.resource) else {
-        return Ok(unknown(scheme, &path)?);
+        return unknown(scheme, &path);
     };
     call.deprecation = match row.custom_version() {
         Some(version) => version.deprecation.clone(),

@@ -99,7 +99,7 @@ impl Registry {
                 }
                 Err(StoreError::Exists(_)) if tries > 0 => {}
                 Err(StoreError::Exists(existing)) => return Err(self.exists(request, &named, &existing)),
-                Err(StoreError::NotFound | StoreError::Stale(_)) => {
+                Err(StoreError::NotFound | StoreError::Stale) => {
                     return Err(Status::internal("a create found nothing to create"));
                 }
             }

@@ -156,7 +156,10 @@ pub(crate) fn convert_strictly(
     strictness: Strictness,
 ) -> Result<Vec<String>, String> {
     // An empty list of field owners is omitted by the type, but asks to forget them all (rule H16).
-    let owners = object.get("metadata").and_then(|it| it.get("managedFields")).and_then(Value::as_array);
+    let owners = object
+        .get("metadata")
+        .and_then(|it| it.get("managedFields"))
+        .and_then(Value::as_array);
     let forgets_owners = owners.is_some_and(Vec::is_empty);
     let unknown = convert::convert(shape, object)?;
     if let (true, Some(Value::Object(metadata))) = (forgets_owners, object.get_mut("metadata")) {

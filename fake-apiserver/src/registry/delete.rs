@@ -265,7 +265,6 @@ fn set_propagation_finalizers(row: &Row, object: &mut Object, options: &DeleteOp
         (None, None) if has(FOREGROUND) => (false, true),
         (None, None) => match row.strategy().default_propagation() {
             Propagation::Orphan => (true, false),
-            Propagation::Foreground => (false, true),
             Propagation::Background => (false, false),
         },
     };

@@ -47,15 +47,6 @@ impl Quantity {
         }
     }
 
-    /// Thousandths.
-    pub(crate) fn from_milli(value: i64) -> Self {
-        Self {
-            mantissa: i128::from(value),
-            exponent: -3,
-            notation: Notation::Decimal,
-        }
-    }
-
     /// The amount in whole units, rounded away from zero.
     pub(crate) fn value(&self) -> i64 {
         self.scaled(0)
@@ -95,20 +86,6 @@ impl Quantity {
             None if self.mantissa.unsigned_abs() >= other.mantissa.unsigned_abs() => *self,
             None => *other,
         }
-    }
-
-    /// The difference; see [`Quantity::add`].
-    #[must_use]
-    pub(crate) fn sub(&self, other: &Self) -> Self {
-        let negated = Self {
-            mantissa: other.mantissa.saturating_neg(),
-            ..*other
-        };
-        let mut result = self.add(&negated);
-        if self.mantissa == 0 {
-            result.notation = other.notation;
-        }
-        result
     }
 
     /// The same amount in steps of a thousandth, rounded away from zero, as amounts of resources are kept.
@@ -438,6 +415,5 @@ mod tests {
         assert_eq!(read("1Ki").milli_value(), 1_024_000);
         assert_eq!(read("1e300").value(), i64::MAX);
         assert_eq!(read("1Gi").add(&read("512Mi")).to_string(), "1536Mi");
-        assert_eq!(read("100m").sub(&read("1")).to_string(), "-900m");
     }
 }

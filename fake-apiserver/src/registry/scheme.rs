@@ -162,7 +162,7 @@ impl Row {
                 object.insert("apiVersion".into(), stored.api_version().into());
                 decode::restore(object, &custom.resource, &custom.strategy.version);
             }
-            Kind::Custom(_) | Kind::Builtin { .. } => self.from_storage(object),
+            Kind::Custom(_) | Kind::Builtin { .. } => self.show_as_requested(object),
         }
     }
 
@@ -180,7 +180,7 @@ impl Row {
 
     /// Turns an object of a built-in kind as strategies handle it into this version. Strategies of built-ins handle
     /// the stored version, those of custom resources the one of the request.
-    pub(crate) fn from_storage(&self, object: &mut Object) {
+    pub(crate) fn show_as_requested(&self, object: &mut Object) {
         if let (false, Some(stored)) = (self.is_storage_version, self.strategy().stored_api_version()) {
             object.insert("apiVersion".into(), stored.into());
             self.strategy().convert(object, &self.api_version);
@@ -215,7 +215,7 @@ impl Row {
                 row.strategy().convert(&mut copy, api_version);
                 row.name_kind(&mut copy);
                 if let Some(shape) = row.shape() {
-                    // As in `from_storage`.
+                    // As in `show_as_requested`.
                     let _ = decode_builtin::convert(shape, &mut copy);
                 }
                 Some((row.schema(), Cow::Owned(copy)))
@@ -291,6 +291,9 @@ impl Row {
 /// Group, version, resource.
 type RowKey = (String, String, String);
 
+/// The same of a built-in resource.
+type BuiltinKey = (&'static str, &'static str, &'static str);
+
 /// The rows of every server, in the order of discovery.
 static BUILTIN: LazyLock<Vec<Arc<Row>>> = LazyLock::new(|| {
     resources::BUILTINS
@@ -300,11 +303,10 @@ static BUILTIN: LazyLock<Vec<Arc<Row>>> = LazyLock::new(|| {
 });
 
 /// The same, to be looked up.
-static BUILTIN_INDEX: LazyLock<BTreeMap<(&'static str, &'static str, &'static str), &'static Arc<Row>>> =
-    LazyLock::new(|| {
-        let key = |row: &'static Arc<Row>| ((&*row.info.group, &*row.info.version, &*row.info.resource), row);
-        BUILTIN.iter().map(key).collect()
-    });
+static BUILTIN_INDEX: LazyLock<BTreeMap<BuiltinKey, &'static Arc<Row>>> = LazyLock::new(|| {
+    let key = |row: &'static Arc<Row>| ((&*row.info.group, &*row.info.version, &*row.info.resource), row);
+    BUILTIN.iter().map(key).collect()
+});
 
 /// All rows of one server. A copy is made when a CRD changes; requests under way keep the one they began with.
 #[derive(Clone, Debug, Default)]

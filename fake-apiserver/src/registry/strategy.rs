@@ -8,8 +8,6 @@ use crate::entropy::Entropy;
 /// How an object is removed where the client does not say (rule B19).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Propagation {
-    /// Dependents go first.
-    Foreground,
     /// The object goes at once, dependents later.
     Background,
     /// Dependents stay.

@@ -142,7 +142,7 @@ impl Registry {
         }
         match self.replace(row, stored, body) {
             Ok(stored) => Ok(Some(Written::updated(Answer::Stored(stored), warnings))),
-            Err(StoreError::NotFound | StoreError::Stale(_) | StoreError::Exists(_)) => Ok(None),
+            Err(StoreError::NotFound | StoreError::Stale | StoreError::Exists(_)) => Ok(None),
         }
     }
 

@@ -119,7 +119,7 @@ impl Registry {
 
     /// The answer that shows an object which was not stored, in the version asked for.
     pub(super) fn unstored(&self, row: &Row, mut object: Object) -> Answer {
-        row.from_storage(&mut object);
+        row.show_as_requested(&mut object);
         Answer::Object(object)
     }
 

@@ -15,7 +15,7 @@ pub(crate) enum StoreError {
     /// Update or delete: there is no object at the key.
     NotFound,
     /// Update or delete: the object is no longer the one that was expected.
-    Stale(Arc<Stored>),
+    Stale,
 }
 
 /// The objects of one resource and how they became so.
@@ -233,7 +233,7 @@ impl World {
     fn expect(&self, resource: &str, key: &Key, expected: Revision) -> Result<(), StoreError> {
         match self.get(resource, key.as_str()) {
             None => Err(StoreError::NotFound),
-            Some(current) if current.revision != expected => Err(StoreError::Stale(Arc::clone(current))),
+            Some(current) if current.revision != expected => Err(StoreError::Stale),
             Some(_) => Ok(()),
         }
     }

@@ -119,12 +119,6 @@ impl Watcher {
         }
     }
 
-    /// The next delivery; `None` when the watch has ended.
-    #[cfg(test)]
-    pub(crate) async fn next(&mut self) -> Option<Delivery> {
-        poll_fn(|cx| self.poll_next(cx)).await
-    }
-
     /// Every delivery that is ready, at least one; empty when the watch has ended.
     #[cfg(feature = "bench-internals")]
     pub(crate) async fn next_batch(&mut self) -> VecDeque<Delivery> {

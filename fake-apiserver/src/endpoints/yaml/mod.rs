@@ -7,4 +7,4 @@ mod emit;
 mod scalar;
 
 pub(crate) use emit::to_string;
-pub(crate) use parse::{Parsed, documents, parse};
+pub(crate) use parse::{documents, parse};

@@ -213,6 +213,7 @@ impl Replay {
         self.stored.insert(format!("{}/{name}", request.resource), stored);
     }
 
+    #[expect(clippy::too_many_lines, reason = "it is the path of a write, step by step")]
     fn write(&self, step: &Value, request: &Request<'_>) -> Result<Object, Status> {
         let mut live = self
             .stored

@@ -227,11 +227,6 @@ impl Field {
         Some((number, deeper == 1))
     }
 
-    /// Whether the OpenAPI document demands it.
-    pub(crate) fn is_required(&self) -> bool {
-        self.flags & REQUIRED != 0
-    }
-
     /// Whether Go holds it by pointer: its zero value is kept.
     pub(crate) fn is_pointer(&self) -> bool {
         self.flags & POINTER != 0
