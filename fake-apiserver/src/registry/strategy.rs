@@ -30,13 +30,14 @@ pub(crate) struct Context<'a> {
 /// differs overrides it. Objects arrive decoded: kind and apiVersion set, unknown fields gone, types right.
 ///
 /// The order on create is: `default`, `convert` to the stored version, `allocate`, `prepare_for_create`, the rules of
-/// every object, `validate`; on update: `default`, `convert`, `allocate`, `prepare_for_update`, the rules of every object,
-/// `validate_update`. All but `default` and `convert` see objects in the stored version only.
+/// every object, `validate`; on update: `default`, `convert`, `allocate`, `prepare_for_update`, the rules of every
+/// object, `validate_update`. All but `default` and `convert` see objects in the stored version only.
 pub(crate) trait Strategy: Sync + Send {
     /// Fills the defaults in, as the server does whenever it decodes an object of this kind (rule T6). Idempotent.
     fn default(&self, _object: &mut Object) {}
 
-    /// The `apiVersion` objects are stored in, for kinds that are served in several; `None`: the one they are served in.
+    /// The `apiVersion` objects are stored in, for kinds that are served in several; `None`: the one they are served
+    /// in.
     fn stored_api_version(&self) -> Option<&'static str> {
         None
     }

@@ -146,8 +146,8 @@ impl Registry {
         }
     }
 
-    /// Stores an object as it is, over the one that may be there, as if it had come from a dump of the store. A manifest,
-    /// which has never been stored, gets what a new object gets.
+    /// Stores an object as it is, over the one that may be there, as if it had come from a dump of the store. A
+    /// manifest, which has never been stored, gets what a new object gets.
     pub(crate) fn put(&self, row: &Row, object: Object) -> Result<(), Status> {
         let is_manifest = object.uid().is_empty() && object.get("status").is_none();
         let Decoded { mut object, .. } = body::read(row, object, &[], FieldValidation::Ignore)?;

@@ -159,7 +159,8 @@ mod tests {
             let ranges = [Range::of(None), Range::of(Some("n1")), Range::of(Some("n1")).from(format!("n1/{cut:03}"))];
             for (sorted, model) in copy.iter().chain([&(sorted, model)]) {
                 for range in &ranges {
-                    let want: Vec<_> = model.iter().filter(|(key, _)| range.contains(key)).map(|(_, rev)| *rev).collect();
+                    let inside = model.iter().filter(|(key, _)| range.contains(key));
+                    let want: Vec<_> = inside.map(|(_, rev)| *rev).collect();
                     prop_assert_eq!(sorted.count(range), want.len());
                     prop_assert_eq!(sorted.range(range).map(|it| it.revision).collect::<Vec<_>>(), want);
                 }
