@@ -16,10 +16,11 @@ use replay::Replay;
 use rstest::rstest;
 use scenario::Scenario;
 
-const AREAS: [&str; 20] = [
+const AREAS: [&str; 21] = [
     "apply",
     "builtin_validation",
     "crd",
+    "crd_cel",
     "crd_schema",
     "crd_versions",
     "crud",
@@ -84,6 +85,10 @@ impl Tally {
 
 /// The scenarios of an area, or those of them that `CONFORMANCE_ONLY` names by a part of their names.
 fn chosen(area: &str) -> Vec<Scenario> {
+    if area == "crd_cel" && !cfg!(feature = "cel") {
+        say("skipped: crd_cel needs the feature cel");
+        return Vec::new();
+    }
     let only = std::env::var("CONFORMANCE_ONLY").unwrap_or_default();
     let mut scenarios = Scenario::of_area(area);
     scenarios.retain(|scenario| scenario.name.contains(&only));
@@ -118,6 +123,7 @@ async fn answers_are_those_recorded(
         "apply",
         "builtin_validation",
         "crd",
+        "crd_cel",
         "crd_schema",
         "crd_versions",
         "crud",
@@ -154,6 +160,7 @@ async fn kubectl_sees_what_was_recorded(
         "apply",
         "builtin_validation",
         "crd",
+        "crd_cel",
         "crd_schema",
         "crd_versions",
         "crud",
