@@ -2,7 +2,7 @@
 //! floor is checked on every pass, so a watcher that falls behind ends with 410 and never skips anything.
 
 use std::collections::VecDeque;
-#[cfg(any(test, feature = "bench-internals"))]
+#[cfg(feature = "bench-internals")]
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;

@@ -34,6 +34,10 @@ pub(super) struct Rule {
 }
 
 /// What came of a rule.
+#[cfg_attr(
+    not(feature = "cel"),
+    expect(dead_code, reason = "without the library no rule has a verdict")
+)]
 pub(super) enum Verdict {
     Holds,
     /// It does not hold; the message that `messageExpression` made, if it made one.
