@@ -9,7 +9,7 @@ mod zero;
 use serde_json::{Map, Value};
 
 use crate::api::object::Object;
-use crate::api::options::FieldValidation as Strictness;
+use crate::api::options::FieldValidation;
 use crate::api::status::Status;
 use crate::registry::schema::builtin::{Shape, is_unserved, shape_of};
 
@@ -96,7 +96,7 @@ pub(crate) fn decode(
     wanted: Wanted<'_>,
     object: &mut Object,
     raw: &[u8],
-    strictness: Strictness,
+    strictness: FieldValidation,
 ) -> Result<Vec<String>, Status> {
     let (kind, api_version) = kind_of(wanted, object, raw)?;
     let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
@@ -134,7 +134,7 @@ pub(crate) fn decode(
         )));
     };
     let errors = convert_strictly(shape, object, raw, strictness).map_err(|error| refuse(&error))?;
-    if strictness == Strictness::Strict && !errors.is_empty() {
+    if strictness == FieldValidation::Strict && !errors.is_empty() {
         return Err(refuse(&format!("strict decoding error: {}", errors.join(", "))));
     }
     if object.kind().is_empty() {
@@ -153,7 +153,7 @@ pub(crate) fn convert_strictly(
     shape: &'static Shape,
     object: &mut Map<String, Value>,
     raw: &[u8],
-    strictness: Strictness,
+    strictness: FieldValidation,
 ) -> Result<Vec<String>, String> {
     // An empty list of field owners is omitted by the type, but asks to forget them all (rule H16).
     let owners = object
@@ -165,7 +165,7 @@ pub(crate) fn convert_strictly(
     if let (true, Some(Value::Object(metadata))) = (forgets_owners, object.get_mut("metadata")) {
         metadata.insert("managedFields".to_owned(), Value::Array(Vec::new()));
     }
-    if strictness == Strictness::Ignore {
+    if strictness == FieldValidation::Ignore {
         return Ok(Vec::new());
     }
     // The order of several errors, and whether a duplicate counts, is only to be seen in the document.

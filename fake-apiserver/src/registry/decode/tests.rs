@@ -25,21 +25,21 @@ const DEPLOYMENT: Wanted<'static> = Wanted {
     shape: None,
 };
 
-fn body(wanted: Wanted<'_>, raw: &str, strictness: Strictness) -> Result<(Value, Vec<String>), Status> {
+fn body(wanted: Wanted<'_>, raw: &str, strictness: FieldValidation) -> Result<(Value, Vec<String>), Status> {
     let mut object = parse(raw.as_bytes(), wanted.kind)?;
     let warnings = decode(wanted, &mut object, raw.as_bytes(), strictness)?;
     Ok((Value::Object(object.0), warnings))
 }
 
 fn refusal(wanted: Wanted<'_>, raw: &str) -> String {
-    let status = body(wanted, raw, Strictness::Strict).expect_err("a refusal");
+    let status = body(wanted, raw, FieldValidation::Strict).expect_err("a refusal");
     assert_eq!((status.code, status.reason), (400, "BadRequest"));
     status.message
 }
 
 fn pod(spec: Value) -> Value {
     let raw = json!({"metadata": {"name": "a"}, "spec": spec}).to_string();
-    let (object, warnings) = body(wanted("", "v1", "Pod"), &raw, Strictness::Strict).expect("a pod");
+    let (object, warnings) = body(wanted("", "v1", "Pod"), &raw, FieldValidation::Strict).expect("a pod");
     assert!(warnings.is_empty());
     object["spec"].clone()
 }
@@ -94,7 +94,7 @@ fn a15_wrong_kinds(#[case] api_version: &str, #[case] kind: &str, #[case] error:
 
 #[test]
 fn a15_missing_kind_is_taken_from_the_path() {
-    let (object, _) = body(DEPLOYMENT, "{\"kind\":null}", Strictness::Strict).expect("a body");
+    let (object, _) = body(DEPLOYMENT, "{\"kind\":null}", FieldValidation::Strict).expect("a body");
     assert_eq!(
         (&object["kind"], &object["apiVersion"]),
         (&json!("Deployment"), &json!("apps/v1"))
@@ -147,17 +147,17 @@ fn l2_strict_errors_come_in_the_order_of_the_document() {
 
 #[test]
 fn l1_warn_drops_and_tells_ignore_drops() {
-    let (object, warnings) = body(DEPLOYMENT, SEVERAL, Strictness::Warn).expect("a deployment");
+    let (object, warnings) = body(DEPLOYMENT, SEVERAL, FieldValidation::Warn).expect("a deployment");
     assert_eq!(warnings.len(), 5);
     assert_eq!(object["spec"]["replicas"], 2);
     assert_eq!(object["spec"].get("foo"), None);
-    let (_, warnings) = body(DEPLOYMENT, SEVERAL, Strictness::Ignore).expect("a deployment");
+    let (_, warnings) = body(DEPLOYMENT, SEVERAL, FieldValidation::Ignore).expect("a deployment");
     assert!(warnings.is_empty());
 }
 
 #[test]
 fn l1_one_unknown_field_needs_no_second_look() {
-    let (object, warnings) = body(CONFIG_MAP, "{\"Data\":{\"k\":\"v\"}}", Strictness::Warn).expect("a config map");
+    let (object, warnings) = body(CONFIG_MAP, "{\"Data\":{\"k\":\"v\"}}", FieldValidation::Warn).expect("a config map");
     assert_eq!(warnings, ["unknown field \"Data\""]);
     assert_eq!(object, json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}}));
 }
@@ -185,7 +185,7 @@ fn l1_duplicates_among_many_keys() {
 
 #[test]
 fn a32_empty_fields_are_shown_as_the_type_says() {
-    let (object, _) = body(DEPLOYMENT, "{}", Strictness::Strict).expect("a deployment");
+    let (object, _) = body(DEPLOYMENT, "{}", FieldValidation::Strict).expect("a deployment");
     let expected = json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {}, "status": {},
         "spec": {"selector": null, "strategy": {}, "template": {"metadata": {}, "spec": {"containers": null}}},
@@ -214,7 +214,7 @@ fn a32_zero_values_stay_where_go_has_a_pointer() {
 #[test]
 fn nulls_become_what_go_makes_of_them() {
     let raw = r#"{"metadata":null,"data":{"a":null,"b":"c"},"binaryData":{"d":[0,null,2]},"immutable":null}"#;
-    let (object, _) = body(CONFIG_MAP, raw, Strictness::Strict).expect("a config map");
+    let (object, _) = body(CONFIG_MAP, raw, FieldValidation::Strict).expect("a config map");
     let expected = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}, "data": {"a": "", "b": "c"},
         "binaryData": {"d": "AAAC"}});
     assert_eq!(object, expected);
@@ -230,7 +230,7 @@ fn a_crd_schema_keeps_its_alternatives() {
             "b": {"additionalProperties": false, "maximum": 1.0}}}}}]}})
         .to_string();
     let wanted = wanted("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
-    let (object, warnings) = body(wanted, &raw, Strictness::Warn).expect("a definition");
+    let (object, warnings) = body(wanted, &raw, FieldValidation::Warn).expect("a definition");
     assert!(
         warnings.is_empty(),
         "a schema below `items` decodes itself: {warnings:?}"
@@ -256,7 +256,7 @@ fn any_json_is_decoded_or_refused() {
         for name in ["metadata", "spec", "status", "data", "kind", "apiVersion"] {
             for kind in ["Pod", "ConfigMap", "Node", "Secret", "Service", "Event"] {
                 let raw = json!({ name: value.clone() }).to_string();
-                let _ = body(wanted("", "v1", kind), &raw, Strictness::Strict);
+                let _ = body(wanted("", "v1", kind), &raw, FieldValidation::Strict);
             }
         }
     }
