@@ -16,6 +16,7 @@ use tower::Service;
 use crate::api::object::Object;
 use crate::api::resource::ResourceInfo;
 use crate::api::status::Status;
+use crate::api::user::UserInfo;
 use crate::endpoints::Endpoints;
 use crate::endpoints::journal::{self, Journal};
 use crate::entropy::Entropy;
@@ -140,6 +141,7 @@ impl ApiServer {
             registry: Registry::new(world, history_bound, entropy),
             faults: Faults::default(),
             journal: Journal::new(journal_capacity),
+            admin: Arc::new(UserInfo::admin()),
         });
         Self {
             endpoints,
