@@ -51,6 +51,7 @@ mod client;
 #[doc(hidden)]
 pub mod bench;
 mod server;
+mod replica;
 mod serve;
 #[cfg(feature = "tls")]
 mod tls;
@@ -61,6 +62,7 @@ mod tasks;
 
 pub use api::request_info::{RequestInfo, Verb};
 pub use endpoints::journal::{Entry, Journal, RecordedEvent, RecordedRequest};
-pub use faults::{Fault, FaultGuard, Seen, Verdict, WatchEventKind, WatchHandle};
+pub use faults::{Decision, Fault, FaultGuard, Held, HeldEvent, Seen, Verdict, WatchEventKind, WatchHandle, When};
+pub use replica::Replica;
 pub use serve::Serving;
 pub use server::{ApiServer, ApiServerBuilder, LoadError, Snapshot};
