@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -190,6 +191,7 @@ impl ApiServer {
             faults: Faults::default(),
             journal: Journal::new(options.journal_capacity),
             admin: Arc::new(UserInfo::admin()),
+            requests: AtomicU64::new(0),
         });
         let tasks = TaskGroup::default();
         let host: Arc<dyn Host> = endpoints.clone();
@@ -272,7 +274,21 @@ impl ApiServer {
         Self::assemble(registry.store.world(), registry.entropy.fork(), self.options.clone())
     }
 
-    /// The server as a function from requests to answers: a tower service without a socket.
+    /// The server at the other end of a connection: a tower service without a socket, which fails where a fault breaks
+    /// the connection.
+    pub(crate) fn connection(
+        &self,
+    ) -> impl Service<Request<Body>, Response = Response<Body>, Error = io::Error, Future: Send>
+    + Clone
+    + Send
+    + Sync
+    + 'static {
+        let endpoints = Arc::clone(&self.endpoints);
+        tower::service_fn(move |request: Request<Body>| Arc::clone(&endpoints).converse(request))
+    }
+
+    /// The server as a function from requests to answers: a tower service without a socket. Where a fault breaks the
+    /// connection the answer is 502 Bad Gateway, as from a proxy.
     pub fn service(
         &self,
     ) -> impl Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send>
@@ -299,13 +315,13 @@ impl ApiServer {
     /// Listens for HTTP, on a free port if the address names port 0. No tokio clock must be paused: sockets live in
     /// real time.
     pub async fn serve(&self, addr: SocketAddr) -> io::Result<Serving> {
-        serve(addr, Transport::Http, self.service()).await
+        serve(addr, Transport::Http, self.connection()).await
     }
 
     /// Listens for HTTPS with a certificate of a generated authority; see [`Serving::kubeconfig`].
     #[cfg(feature = "tls")]
     pub async fn serve_tls(&self, addr: SocketAddr) -> io::Result<Serving> {
-        serve(addr, Transport::Https, self.service()).await
+        serve(addr, Transport::Https, self.connection()).await
     }
 
     /// Reads an object without a request: nothing is written into the journal. `namespace` is empty for objects of the

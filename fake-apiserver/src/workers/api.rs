@@ -268,6 +268,7 @@ impl<'a> Api<'a> {
         request.extensions_mut().insert(UserInfo {
             name: self.identity.user.clone(),
             groups: self.identity.groups.clone(),
+            ..UserInfo::default()
         });
         let (head, body) = Arc::clone(self.host).call(request).await.into_parts();
         if head.status.is_success() {
