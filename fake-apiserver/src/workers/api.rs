@@ -242,6 +242,20 @@ impl<'a> Api<'a> {
         Ok(())
     }
 
+    /// DELETE of all objects of a namespace.
+    pub(crate) async fn delete_collection(
+        &self,
+        resource: &str,
+        namespace: &str,
+        options: &DeleteOptions,
+    ) -> Result<(), Failure> {
+        let path = self.path(resource, namespace, "", "")?;
+        let body = delete_body(options);
+        self.request(Method::DELETE, &path, Some("application/json"), &body)
+            .await?;
+        Ok(())
+    }
+
     /// Any request; returns the body of the answer.
     pub(crate) async fn request(
         &self,
