@@ -61,6 +61,7 @@ mod entropy;
 mod tasks;
 
 pub use api::request_info::{RequestInfo, Verb};
+pub use api::user::UserInfo;
 pub use endpoints::journal::{Entry, Journal, RecordedEvent, RecordedRequest};
 pub use faults::{Fault, FaultGuard, Seen, Verdict, WatchEventKind, WatchHandle};
 pub use serve::Serving;

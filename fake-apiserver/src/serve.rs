@@ -512,7 +512,8 @@ mod tests {
             assert!(answer.ends_with("None\n"), "{answer}");
 
             let answer = get(&serving, "localhost", "/user", serving.credentials.as_ref()).await;
-            let admin = r#"Some(UserInfo { name: "kubernetes-admin", groups: ["system:masters"] })"#;
+            let admin =
+                r#"Some(UserInfo { name: "kubernetes-admin", groups: ["system:masters"], uid: "", extra: {} })"#;
             assert!(answer.contains(admin), "{answer}");
         }
 

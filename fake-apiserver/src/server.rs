@@ -18,6 +18,7 @@ use tower::Service;
 use crate::api::object::Object;
 use crate::api::resource::ResourceInfo;
 use crate::api::status::Status;
+use crate::api::user::UserInfo;
 use crate::endpoints::Endpoints;
 use crate::endpoints::journal::{self, Journal};
 use crate::entropy::Entropy;
@@ -188,6 +189,7 @@ impl ApiServer {
             registry: Registry::new(world, options.history_bound, entropy),
             faults: Faults::default(),
             journal: Journal::new(options.journal_capacity),
+            admin: Arc::new(UserInfo::admin()),
         });
         let tasks = TaskGroup::default();
         let host: Arc<dyn Host> = endpoints.clone();

@@ -1,5 +1,6 @@
 //! Before routing and after answering: what every request gets, whatever it asks.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -15,7 +16,7 @@ use super::journal::{Journal, RecordedRequest, StoredAnswer};
 use crate::api::options::Query;
 use crate::api::request_info::RequestInfo;
 use crate::api::status::Status;
-use crate::api::user::SentBy;
+use crate::api::user::{SentBy, UserInfo};
 use crate::entropy::Entropy;
 use crate::faults::Seen;
 
@@ -37,12 +38,14 @@ pub(crate) struct Call {
     pub(crate) info: Option<RequestInfo>,
     /// What every request for a deprecated kind is warned of (rules O13, U5).
     pub(crate) deprecation: Option<String>,
+    /// Who asks.
+    pub(crate) user: Arc<UserInfo>,
     audit_id: HeaderValue,
     started: Duration,
 }
 
 impl Call {
-    pub(crate) fn new(parts: Parts, entropy: &Entropy) -> Self {
+    pub(crate) fn new(parts: Parts, entropy: &Entropy, user: Arc<UserInfo>) -> Self {
         let audit_id = parts.headers.get(AUDIT_ID).cloned();
         let audit_id = audit_id.or_else(|| {
             let uuid = entropy.uuid();
@@ -53,6 +56,7 @@ impl Call {
             body: Bytes::new(),
             info: None,
             deprecation: None,
+            user,
             audit_id: audit_id.unwrap_or(HeaderValue::from_static("")),
             started: entropy.elapsed(),
             parts,

@@ -90,6 +90,7 @@ async fn create(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) 
         info,
         options: &options,
         user_agent: call.user_agent(),
+        user: &call.user,
     };
     let told = decoded.warnings.clone();
     let written = server
@@ -109,6 +110,7 @@ async fn update(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) 
         info,
         options: &options,
         user_agent: call.user_agent(),
+        user: &call.user,
     };
     let told = decoded.warnings.clone();
     let written = server
@@ -133,6 +135,7 @@ async fn patch(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -
         info,
         options: &options,
         user_agent: call.user_agent(),
+        user: &call.user,
     };
     let written = match kind {
         PatchKind::Apply => {
@@ -173,7 +176,7 @@ fn applied(call: &Call, validation: FieldValidation) -> Result<(Object, Vec<Stri
 async fn delete(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -> Result<Response<Body>, Status> {
     let form = form(call, row, Route::Object)?;
     let options = decode::delete_options(row, call)?;
-    let written = server.registry.delete(row, info, &options).await?;
+    let written = server.registry.delete(row, info, &call.user, &options).await?;
     answer(server, call, row, &form, written)
 }
 
@@ -186,7 +189,10 @@ async fn delete_collection(
     let form = form(call, row, Route::Collection)?;
     let list = ListOptions::parse(&call.query, false)?;
     let options = decode::delete_options(row, call)?;
-    let page = server.registry.delete_collection(row, info, &list, &options).await?;
+    let page = server
+        .registry
+        .delete_collection(row, info, &call.user, &list, &options)
+        .await?;
     encode::page(server, call, row, &form, page)
 }
 
@@ -226,6 +232,7 @@ async fn other_subresource(
         raw: &sent.text,
         warnings,
         user_agent: call.user_agent(),
+        user: &call.user,
     };
     let written = server.registry.subresource(&request).await?;
     answer(server, call, row, &form, written)
@@ -241,6 +248,7 @@ async fn review(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) 
         info,
         options: &options,
         user_agent: call.user_agent(),
+        user: &call.user,
     };
     let written = server.registry.review(&request, decoded)?;
     answer(server, call, row, &form, written)

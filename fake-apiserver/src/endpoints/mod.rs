@@ -9,6 +9,7 @@ use futures::FutureExt as _;
 use http::{Request, Response};
 
 use crate::api::status::Status;
+use crate::api::user::UserInfo;
 use crate::faults::Faults;
 use crate::registry::Registry;
 
@@ -43,13 +44,15 @@ pub(crate) struct Endpoints {
     pub(crate) faults: Faults,
     /// What was asked and answered.
     pub(crate) journal: Journal,
+    /// Who everyone is while authorisation is off.
+    pub(crate) admin: Arc<UserInfo>,
 }
 
 impl Endpoints {
     /// Answers a request. Whatever happens, there is an answer, and the journal has it.
     pub(crate) async fn handle(self: Arc<Self>, request: Request<Body>) -> Response<Body> {
         let (parts, body) = request.into_parts();
-        let mut call = Call::new(parts, &self.registry.entropy);
+        let mut call = Call::new(parts, &self.registry.entropy, Arc::clone(&self.admin));
         let answered = AssertUnwindSafe(self.answer(&mut call, body)).catch_unwind().await;
         let response = answered.unwrap_or_else(|_| Err(Status::internal("the server panicked; see its log")));
         let response = response.unwrap_or_else(|status| encode::failure(&call, &status));

@@ -12,6 +12,7 @@ use crate::api::object::Object;
 use crate::api::options::{DeleteOptions, ListOptions, PropagationPolicy};
 use crate::api::request_info::RequestInfo;
 use crate::api::status::Status;
+use crate::api::user::UserInfo;
 use crate::entropy;
 use crate::storage::{Key, Stored};
 
@@ -41,6 +42,7 @@ impl Registry {
         &self,
         row: &Row,
         info: &RequestInfo,
+        _user: &UserInfo,
         options: &DeleteOptions,
     ) -> Result<Written, Status> {
         let resource = row.info.group_resource();
@@ -67,6 +69,7 @@ impl Registry {
         &self,
         row: &Row,
         info: &RequestInfo,
+        user: &UserInfo,
         list: &ListOptions,
         options: &DeleteOptions,
     ) -> Result<Page, Status> {
@@ -77,7 +80,7 @@ impl Registry {
                 name: stored.key.name().to_owned(),
                 ..info.clone()
             };
-            match self.delete(row, &info, options).await {
+            match self.delete(row, &info, user, options).await {
                 Err(status) if status.code != 404 => return Err(status),
                 Ok(_) | Err(_) => {}
             }

@@ -17,6 +17,7 @@ use crate::api::object::Object;
 use crate::api::options::{PatchKind, Query, WriteKind, WriteOptions};
 use crate::api::request_info::{RequestInfo, Verb};
 use crate::api::status::Status;
+use crate::api::user::UserInfo;
 
 /// A request for a subresource, as `endpoints` has read it.
 pub(crate) struct SubresourceRequest<'a> {
@@ -36,6 +37,8 @@ pub(crate) struct SubresourceRequest<'a> {
     pub(crate) warnings: Vec<String>,
     /// `User-Agent`
     pub(crate) user_agent: &'a str,
+    /// Who asks.
+    pub(crate) user: &'a UserInfo,
 }
 
 /// Whether a POST to the subresource is a connection, whose body is nobody's object.
@@ -76,6 +79,7 @@ impl SubresourceRequest<'_> {
             info: self.info,
             options,
             user_agent: self.user_agent,
+            user: self.user,
         }
     }
 
