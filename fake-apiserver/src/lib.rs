@@ -60,8 +60,8 @@ mod entropy;
 mod tasks;
 
 pub use api::request_info::{RequestInfo, Verb};
-pub use api::user::UserInfo;
+pub use api::user::{Anonymous, UserInfo};
 pub use endpoints::journal::{Entry, Journal, RecordedEvent, RecordedRequest};
 pub use faults::{Fault, FaultGuard, Seen, Verdict, WatchEventKind, WatchHandle};
 pub use serve::Serving;
-pub use server::{ApiServer, ApiServerBuilder, LoadError, Snapshot};
+pub use server::{ApiServer, ApiServerBuilder, Authorization, LoadError, Snapshot};

@@ -16,11 +16,13 @@ use tower::Service;
 use crate::api::object::Object;
 use crate::api::resource::ResourceInfo;
 use crate::api::status::Status;
-use crate::api::user::UserInfo;
+use crate::api::user::{Anonymous, UserInfo};
 use crate::endpoints::Endpoints;
 use crate::endpoints::journal::{self, Journal};
 use crate::entropy::Entropy;
 use crate::faults::{Fault, FaultGuard, Faults, WatchHandle};
+use crate::registry::authentication::Authentication;
+use crate::registry::authorization::{self, Rbac};
 use crate::registry::{Registry, codec};
 use crate::serve::{Serving, Transport, serve};
 use crate::storage::World;
@@ -51,8 +53,7 @@ const START_SECOND: i64 = 1_767_225_600;
 #[derive(Clone, Debug)]
 pub struct ApiServer {
     pub(crate) endpoints: Arc<Endpoints>,
-    history_bound: usize,
-    journal_capacity: usize,
+    setup: Setup,
 }
 
 /// How an [`ApiServer`] is to be. Everything has a default.
@@ -61,8 +62,27 @@ pub struct ApiServer {
 pub struct ApiServerBuilder {
     seed: u64,
     start_time: Timestamp,
+    setup: Setup,
+}
+
+/// What a server and its forks have in common.
+#[derive(Clone, Debug)]
+struct Setup {
     history_bound: usize,
     journal_capacity: usize,
+    authorization: Authorization,
+    authentication: Authentication,
+}
+
+/// Who may do what; after the `--authorization-mode` of kube-apiserver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Authorization {
+    /// Everybody everything. A token nobody knows is the administrator's.
+    #[default]
+    AlwaysAllow,
+    /// What Roles, ClusterRoles and their bindings say; `system:masters` everything. The ClusterRoles that people and
+    /// tests rely on are there from the start, such as `cluster-admin`, `admin`, `edit`, `view`, `system:discovery`.
+    Rbac,
 }
 
 /// The whole state of a server at one moment, from [`ApiServer::snapshot`]. Taking, keeping and restoring one costs a
@@ -84,8 +104,12 @@ impl Default for ApiServerBuilder {
         Self {
             seed: 0,
             start_time: Timestamp::from_second(START_SECOND).unwrap_or(Timestamp::UNIX_EPOCH),
-            history_bound: HISTORY_BOUND,
-            journal_capacity: journal::CAPACITY,
+            setup: Setup {
+                history_bound: HISTORY_BOUND,
+                journal_capacity: journal::CAPACITY,
+                authorization: Authorization::default(),
+                authentication: Authentication::default(),
+            },
         }
     }
 }
@@ -106,20 +130,62 @@ impl ApiServerBuilder {
     /// Changes that the log of each resource keeps. A watch or a continue token from before them is 410 Expired.
     /// Default 16,384, at least 1.
     pub fn history(mut self, changes: usize) -> Self {
-        self.history_bound = changes;
+        self.setup.history_bound = changes;
         self
     }
 
     /// Entries that the journal keeps; the oldest are dropped first. Default 65,536, at least 1.
     pub fn journal_capacity(mut self, entries: usize) -> Self {
-        self.journal_capacity = entries;
+        self.setup.journal_capacity = entries;
+        self
+    }
+
+    /// Who may do what. Default: everybody everything.
+    ///
+    /// ```
+    /// use fake_apiserver::{ApiServer, Authorization};
+    /// use http::Request;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let server = ApiServer::builder()
+    ///     .authorization(Authorization::Rbac)
+    ///     .token("s3cret", "jane", ["devs"])
+    ///     .start();
+    /// let ask = |path: &str| Request::get(path).header("authorization", "Bearer s3cret").body("").unwrap();
+    /// assert_eq!(server.call(ask("/version")).await.status(), 200);
+    /// assert_eq!(server.call(ask("/api/v1/nodes")).await.status(), 403);
+    /// # }
+    /// ```
+    pub fn authorization(mut self, authorization: Authorization) -> Self {
+        self.setup.authorization = authorization;
+        self.setup.authentication.is_strict = authorization != Authorization::AlwaysAllow;
+        self
+    }
+
+    /// A bearer token, and the user who shows it; everyone who has a token is in `system:authenticated`, too. The same
+    /// token again replaces the user.
+    pub fn token(
+        mut self,
+        token: impl Into<String>,
+        user: impl Into<String>,
+        groups: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Self {
+        let user = Arc::new(UserInfo::new(user, groups));
+        self.setup.authentication.tokens.insert(token.into(), user);
+        self
+    }
+
+    /// Who a request without credentials is under RBAC. Default: the administrator.
+    pub fn anonymous(mut self, anonymous: Anonymous) -> Self {
+        self.setup.authentication.anonymous = anonymous;
         self
     }
 
     /// Starts the server. It has the namespaces `default`, `kube-system`, `kube-public` and `kube-node-lease`.
     pub fn start(self) -> ApiServer {
         let entropy = Entropy::new(self.seed, self.start_time);
-        let server = ApiServer::assemble(World::default(), entropy, self.history_bound, self.journal_capacity);
+        let server = ApiServer::assemble(World::default(), entropy, self.setup);
         server.create_boot_objects();
         server
     }
@@ -136,18 +202,22 @@ impl ApiServer {
         ApiServerBuilder::default()
     }
 
-    fn assemble(world: World, entropy: Entropy, history_bound: usize, journal_capacity: usize) -> Self {
+    fn assemble(world: World, entropy: Entropy, setup: Setup) -> Self {
+        let rbac = match setup.authorization {
+            Authorization::AlwaysAllow => None,
+            Authorization::Rbac => Some(Rbac::default()),
+        };
         let endpoints = Arc::new(Endpoints {
-            registry: Registry::new(world, history_bound, entropy),
+            registry: Registry::new(
+                world,
+                setup.history_bound,
+                entropy,
+                (setup.authentication.clone(), rbac),
+            ),
             faults: Faults::default(),
-            journal: Journal::new(journal_capacity),
-            admin: Arc::new(UserInfo::admin()),
+            journal: Journal::new(setup.journal_capacity),
         });
-        Self {
-            endpoints,
-            history_bound,
-            journal_capacity,
-        }
+        Self { endpoints, setup }
     }
 
     /// What a real server has made before its first client comes (rule R1).
@@ -160,6 +230,10 @@ impl ApiServer {
             });
             // The names are valid and free: nothing has been stored before.
             let _ = self.load([namespace]);
+        }
+        if self.endpoints.registry.has_rbac() {
+            // The same holds here.
+            let _ = self.load(authorization::bootstrap_objects());
         }
     }
 
@@ -214,12 +288,7 @@ impl ApiServer {
     #[must_use]
     pub fn fork(&self) -> Self {
         let registry = &self.endpoints.registry;
-        Self::assemble(
-            registry.store.world(),
-            registry.entropy.fork(),
-            self.history_bound,
-            self.journal_capacity,
-        )
+        Self::assemble(registry.store.world(), registry.entropy.fork(), self.setup.clone())
     }
 
     /// The server as a function from requests to answers: a tower service without a socket.

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use crate::api::request_info::{RequestInfo, Verb};
 use crate::api::resource::Text;
+use crate::api::user::UserInfo;
 use crate::registry::codec;
 use crate::storage::Stored;
 
@@ -34,6 +35,8 @@ pub struct RecordedRequest {
     pub info: Option<RequestInfo>,
     /// `User-Agent`
     pub user_agent: String,
+    /// Who asked: after authentication and impersonation.
+    pub user: Arc<UserInfo>,
     /// The body as sent; empty if there was none.
     pub request_body: Bytes,
     /// HTTP status of the answer.

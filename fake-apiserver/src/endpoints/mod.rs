@@ -9,11 +9,12 @@ use futures::FutureExt as _;
 use http::{Request, Response};
 
 use crate::api::status::Status;
-use crate::api::user::UserInfo;
 use crate::faults::Faults;
 use crate::registry::Registry;
 
 pub(crate) mod filters;
+pub(crate) mod authentication;
+pub(crate) mod impersonation;
 pub(crate) mod route;
 pub(crate) mod accept;
 pub(crate) mod negotiation;
@@ -44,15 +45,17 @@ pub(crate) struct Endpoints {
     pub(crate) faults: Faults,
     /// What was asked and answered.
     pub(crate) journal: Journal,
-    /// Who everyone is while authorisation is off.
-    pub(crate) admin: Arc<UserInfo>,
 }
 
 impl Endpoints {
     /// Answers a request. Whatever happens, there is an answer, and the journal has it.
     pub(crate) async fn handle(self: Arc<Self>, request: Request<Body>) -> Response<Body> {
         let (parts, body) = request.into_parts();
-        let mut call = Call::new(parts, &self.registry.entropy, Arc::clone(&self.admin));
+        let mut call = Call::new(
+            parts,
+            &self.registry.entropy,
+            Arc::clone(&self.registry.authentication.admin),
+        );
         let answered = AssertUnwindSafe(self.answer(&mut call, body)).catch_unwind().await;
         let response = answered.unwrap_or_else(|_| Err(Status::internal("the server panicked; see its log")));
         let response = response.unwrap_or_else(|status| encode::failure(&call, &status));
@@ -61,6 +64,7 @@ impl Endpoints {
 
     async fn answer(self: &Arc<Self>, call: &mut Call, body: Body) -> Result<Response<Body>, Status> {
         filters::check_timeout(call)?;
+        authentication::admit(self, call)?;
         let scheme = self.registry.scheme();
         match route::find(&scheme, call)? {
             Target::NotFound => Ok(encode::not_found_text()),
