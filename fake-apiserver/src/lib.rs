@@ -62,10 +62,10 @@ mod entropy;
 mod tasks;
 
 pub use api::request_info::{RequestInfo, Verb};
-pub use api::user::UserInfo;
+pub use api::user::{Anonymous, UserInfo};
 pub use endpoints::journal::{Entry, Journal, RecordedEvent, RecordedRequest};
 pub use faults::{Decision, Fault, FaultGuard, Held, HeldEvent, Seen, Verdict, WatchEventKind, WatchHandle, When};
 pub use replica::Replica;
 pub use serve::Serving;
-pub use server::{ApiServer, ApiServerBuilder, LoadError, Snapshot};
+pub use server::{ApiServer, ApiServerBuilder, Authorization, LoadError, Snapshot};
 pub use workers::{UnknownWorker, Worker};

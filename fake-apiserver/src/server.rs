@@ -19,11 +19,13 @@ use tower::Service;
 use crate::api::object::Object;
 use crate::api::resource::ResourceInfo;
 use crate::api::status::Status;
-use crate::api::user::UserInfo;
+use crate::api::user::{Anonymous, UserInfo};
 use crate::endpoints::Endpoints;
 use crate::endpoints::journal::{self, Journal};
 use crate::entropy::Entropy;
 use crate::faults::{Fault, FaultGuard, Faults, WatchHandle};
+use crate::registry::authentication::Authentication;
+use crate::registry::authorization::{self, Rbac};
 use crate::registry::{Registry, codec};
 use crate::serve::{Serving, Transport, serve};
 use crate::storage::World;
@@ -67,6 +69,8 @@ struct Options {
     history_bound: usize,
     journal_capacity: usize,
     workers: Vec<Worker>,
+    authorization: Authorization,
+    authentication: Authentication,
 }
 
 /// How an [`ApiServer`] is to be. Everything has a default.
@@ -76,6 +80,17 @@ pub struct ApiServerBuilder {
     seed: u64,
     start_time: Timestamp,
     options: Options,
+}
+
+/// Who may do what; after the `--authorization-mode` of kube-apiserver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Authorization {
+    /// Everybody everything. A token nobody knows is the administrator's.
+    #[default]
+    AlwaysAllow,
+    /// What Roles, ClusterRoles and their bindings say; `system:masters` everything. The ClusterRoles that people and
+    /// tests rely on are there from the start, such as `cluster-admin`, `admin`, `edit`, `view`, `system:discovery`.
+    Rbac,
 }
 
 /// The whole state of a server at one moment, from [`ApiServer::snapshot`]. Taking, keeping and restoring one costs a
@@ -101,6 +116,8 @@ impl Default for ApiServerBuilder {
                 history_bound: HISTORY_BOUND,
                 journal_capacity: journal::CAPACITY,
                 workers: Vec::new(),
+                authorization: Authorization::default(),
+                authentication: Authentication::default(),
             },
         }
     }
@@ -161,6 +178,48 @@ impl ApiServerBuilder {
         self
     }
 
+    /// Who may do what. Default: everybody everything.
+    ///
+    /// ```
+    /// use fake_apiserver::{ApiServer, Authorization};
+    /// use http::Request;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let server = ApiServer::builder()
+    ///     .authorization(Authorization::Rbac)
+    ///     .token("s3cret", "jane", ["devs"])
+    ///     .start();
+    /// let ask = |path: &str| Request::get(path).header("authorization", "Bearer s3cret").body("").unwrap();
+    /// assert_eq!(server.call(ask("/version")).await.status(), 200);
+    /// assert_eq!(server.call(ask("/api/v1/nodes")).await.status(), 403);
+    /// # }
+    /// ```
+    pub fn authorization(mut self, authorization: Authorization) -> Self {
+        self.options.authorization = authorization;
+        self.options.authentication.is_strict = authorization != Authorization::AlwaysAllow;
+        self
+    }
+
+    /// A bearer token, and the user who shows it; everyone who has a token is in `system:authenticated`, too. The same
+    /// token again replaces the user.
+    pub fn token(
+        mut self,
+        token: impl Into<String>,
+        user: impl Into<String>,
+        groups: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Self {
+        let user = Arc::new(UserInfo::new(user, groups));
+        self.options.authentication.tokens.insert(token.into(), user);
+        self
+    }
+
+    /// Who a request without credentials is under RBAC. Default: the administrator.
+    pub fn anonymous(mut self, anonymous: Anonymous) -> Self {
+        self.options.authentication.anonymous = anonymous;
+        self
+    }
+
     /// Starts the server. It has the namespaces `default`, `kube-system`, `kube-public` and `kube-node-lease`.
     ///
     /// # Panics
@@ -186,11 +245,19 @@ impl ApiServer {
     }
 
     fn assemble(world: World, entropy: Entropy, options: Options) -> Self {
+        let rbac = match options.authorization {
+            Authorization::AlwaysAllow => None,
+            Authorization::Rbac => Some(Rbac::default()),
+        };
         let endpoints = Arc::new(Endpoints {
-            registry: Registry::new(world, options.history_bound, entropy),
+            registry: Registry::new(
+                world,
+                options.history_bound,
+                entropy,
+                (options.authentication.clone(), rbac),
+            ),
             faults: Faults::default(),
             journal: Journal::new(options.journal_capacity),
-            admin: Arc::new(UserInfo::admin()),
             requests: AtomicU64::new(0),
         });
         let tasks = TaskGroup::default();
@@ -213,6 +280,10 @@ impl ApiServer {
             });
             // The names are valid and free: nothing has been stored before.
             let _ = self.load([namespace]);
+        }
+        if self.endpoints.registry.has_rbac() {
+            // The same holds here.
+            let _ = self.load(authorization::bootstrap_objects());
         }
     }
 

@@ -11,12 +11,13 @@ use futures::FutureExt as _;
 use http::{Request, Response};
 
 use crate::api::status::Status;
-use crate::api::user::UserInfo;
 use crate::faults::{Broken, Faults, Outcome, Struck};
 use crate::registry::Registry;
 use crate::registry::scheme::Row;
 
 pub(crate) mod filters;
+pub(crate) mod authentication;
+pub(crate) mod impersonation;
 pub(crate) mod route;
 pub(crate) mod accept;
 pub(crate) mod negotiation;
@@ -49,8 +50,6 @@ pub(crate) struct Endpoints {
     pub(crate) faults: Faults,
     /// What was asked and answered.
     pub(crate) journal: Journal,
-    /// Who everyone is while authorisation is off.
-    pub(crate) admin: Arc<UserInfo>,
     /// How many requests ever came.
     pub(crate) requests: AtomicU64,
 }
@@ -70,7 +69,8 @@ impl Endpoints {
     pub(crate) async fn handle(self: Arc<Self>, request: Request<Body>) -> Response<Body> {
         let (parts, body) = request.into_parts();
         let number = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut call = Call::new(parts, &self.registry.entropy, Arc::clone(&self.admin), number);
+        let admin = Arc::clone(&self.registry.authentication.admin);
+        let mut call = Call::new(parts, &self.registry.entropy, admin, number);
         let answered = AssertUnwindSafe(self.answer(&mut call, body)).catch_unwind().await;
         let response = answered.unwrap_or_else(|_| Err(Status::internal("the server panicked; see its log")));
         let response = response.unwrap_or_else(|status| encode::failure(&call, &status));
@@ -83,6 +83,7 @@ impl Endpoints {
 
     async fn answer(self: &Arc<Self>, call: &mut Call, body: Body) -> Result<Response<Body>, Status> {
         filters::check_timeout(call)?;
+        authentication::admit(self, call)?;
         let scheme = self.registry.scheme();
         match route::find(&scheme, call)? {
             Target::NotFound => Ok(encode::not_found_text()),

@@ -32,9 +32,15 @@ pub(crate) mod modify;
 pub(crate) mod managed_fields;
 pub(crate) mod delete;
 pub(crate) mod subresources;
+pub(crate) mod authentication;
+pub(crate) mod authorization;
+pub(crate) mod tokens;
 pub(crate) mod definitions;
 
+use authentication::Authentication;
+use authorization::Rbac;
 use scheme::{Row, Scheme};
+use tokens::TokenKey;
 
 /// All state and its rules.
 #[derive(Debug)]
@@ -53,17 +59,32 @@ pub(crate) struct Registry {
     pub(crate) definitions_changed: Arc<Notify>,
     /// Held while the served resources are made from the stored CRDs, so that the newest state wins.
     definitions: Mutex<()>,
+    /// Whose tokens are known.
+    pub(crate) authentication: Authentication,
+    /// Who may do what; `None`: everybody everything.
+    rbac: Option<Rbac>,
+    /// What tokens of ServiceAccounts are signed with.
+    token_key: TokenKey,
     /// The served resources. Replaced as a whole when a CRD changes.
     scheme: RwLock<Arc<Scheme>>,
 }
 
 impl Registry {
-    /// A registry of `world`. CRDs in it are served.
-    pub(crate) fn new(world: World, history_bound: usize, entropy: Entropy) -> Self {
+    /// A registry of `world`, for those whom `access` lets in. CRDs in it are served.
+    pub(crate) fn new(
+        world: World,
+        history_bound: usize,
+        entropy: Entropy,
+        access: (Authentication, Option<Rbac>),
+    ) -> Self {
+        let (authentication, rbac) = access;
         let registry = Self {
             store: Arc::new(Store::new(world, history_bound)),
             fanout: Arc::default(),
             replicas: Arc::default(),
+            token_key: TokenKey::from_seed(entropy.seed()),
+            authentication,
+            rbac,
             entropy,
             committed: Arc::default(),
             definitions_changed: Arc::default(),
@@ -99,6 +120,7 @@ impl Registry {
     /// Replaces all state: watches end, CRDs are read anew.
     pub(crate) fn restore(&self, world: World) {
         self.store.replace(world);
+        self.roles_replaced();
         self.load_definitions();
         self.fanout.wake_all();
         self.committed.notify_waiters();
@@ -135,6 +157,7 @@ impl Registry {
         if *row.storage == *scheme::CRDS {
             self.definitions_written();
         }
+        self.roles_written(row, key);
     }
 
     /// Reads the stored objects of a built-in resource, in key order.
