@@ -45,6 +45,7 @@ mod faults;
 mod registry;
 mod storage;
 mod watch;
+mod webhooks;
 #[cfg(feature = "client")]
 mod client;
 #[cfg(feature = "bench-internals")]

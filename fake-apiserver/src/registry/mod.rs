@@ -19,6 +19,7 @@ pub(crate) mod body;
 pub(crate) mod decode;
 pub(crate) mod strategy;
 pub(crate) mod metadata;
+pub(crate) mod admission;
 pub(crate) mod quantity;
 pub(crate) mod kinds;
 pub(crate) mod custom;
@@ -34,6 +35,7 @@ pub(crate) mod delete;
 pub(crate) mod subresources;
 pub(crate) mod definitions;
 
+use admission::{Admission, AdmissionSetup};
 use scheme::{Row, Scheme};
 
 /// All state and its rules.
@@ -49,6 +51,8 @@ pub(crate) struct Registry {
     pub(crate) committed: Notify,
     /// Signalled when the served resources change.
     pub(crate) definitions_changed: Notify,
+    /// What may change or refuse a write.
+    pub(crate) admission: Admission,
     /// Held while the served resources are made from the stored CRDs, so that the newest state wins.
     definitions: Mutex<()>,
     /// The served resources. Replaced as a whole when a CRD changes.
@@ -57,13 +61,14 @@ pub(crate) struct Registry {
 
 impl Registry {
     /// A registry of `world`. CRDs in it are served.
-    pub(crate) fn new(world: World, history_bound: usize, entropy: Entropy) -> Self {
+    pub(crate) fn new(world: World, history_bound: usize, entropy: Entropy, admission: AdmissionSetup) -> Self {
         let registry = Self {
             store: Arc::new(Store::new(world, history_bound)),
             fanout: Arc::default(),
             entropy,
             committed: Notify::new(),
             definitions_changed: Notify::new(),
+            admission: Admission::new(admission),
             definitions: Mutex::default(),
             scheme: RwLock::default(),
         };
@@ -96,6 +101,7 @@ impl Registry {
     /// Replaces all state: watches end, CRDs are read anew.
     pub(crate) fn restore(&self, world: World) {
         self.store.replace(world);
+        self.admission.invalidate();
         self.load_definitions();
         self.fanout.wake_all();
         self.committed.notify_waiters();
@@ -129,6 +135,7 @@ impl Registry {
         if *row.storage == *scheme::CRDS {
             self.definitions_written();
         }
+        self.admission_written(row, key);
     }
 
     /// Reads the stored objects of a built-in resource, in key order.
