@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tower::Service;
 
+use crate::api::admission::{AdmissionRequest, AdmissionResponse};
 use crate::api::object::Object;
 use crate::api::resource::ResourceInfo;
 use crate::api::status::Status;
@@ -21,7 +22,6 @@ use crate::endpoints::Endpoints;
 use crate::endpoints::journal::{self, Journal};
 use crate::entropy::Entropy;
 use crate::faults::{Fault, FaultGuard, Faults, WatchHandle};
-use crate::api::admission::{AdmissionRequest, AdmissionResponse};
 use crate::registry::admission::AdmissionSetup;
 use crate::registry::admission::hooks::Hook;
 use crate::registry::{Registry, codec};
@@ -254,7 +254,13 @@ impl ApiServerBuilder {
             transport: Arc::new(self.routes),
             ..self.admission
         };
-        let server = ApiServer::assemble(World::default(), entropy, self.history_bound, self.journal_capacity, setup);
+        let server = ApiServer::assemble(
+            World::default(),
+            entropy,
+            self.history_bound,
+            self.journal_capacity,
+            setup,
+        );
         server.create_boot_objects();
         server
     }

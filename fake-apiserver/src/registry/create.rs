@@ -1,8 +1,8 @@
 //! POST, and the creation that PUT and apply may end in.
 
+use super::admission::attributes::Attributes;
 use super::write::{Answer, WriteRequest, Written, refuse};
 use super::{Registry, body, codec, managed_fields, metadata};
-use super::admission::attributes::Attributes;
 use crate::api::admission::Operation;
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;

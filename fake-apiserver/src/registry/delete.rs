@@ -3,11 +3,11 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
+use super::admission::attributes::Attributes;
 use super::read::Page;
 use super::scheme::Row;
 use super::strategy::Propagation;
 use super::write::{Answer, SuccessDetails, SuccessStatus, Written};
-use super::admission::attributes::Attributes;
 use super::{Registry, codec};
 use crate::api::object::Object;
 use crate::api::options::{DeleteOptions, ListOptions, PropagationPolicy};

@@ -1,10 +1,10 @@
 //! PUT, and the write to an existing object that PATCH and apply share.
 
+use super::admission::attributes::{Attributes, kind_named};
 use super::body::{self, Decoded};
 use super::scheme::Row;
 use super::write::{Answer, WriteRequest, Written, refuse};
 use super::{Registry, codec, managed_fields, metadata};
-use super::admission::attributes::{Attributes, kind_named};
 use crate::api::admission::Operation;
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;

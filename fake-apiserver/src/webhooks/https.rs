@@ -16,8 +16,7 @@ use tokio_rustls::rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
 };
 
-const UNKNOWN_AUTHORITY: &str =
-    "tls: failed to verify certificate: x509: certificate signed by unknown authority";
+const UNKNOWN_AUTHORITY: &str = "tls: failed to verify certificate: x509: certificate signed by unknown authority";
 
 /// Shakes hands; the error is worded as Go words it where it has a word for it.
 pub(super) async fn secure(stream: TcpStream, host: &str, ca_bundle: &[u8]) -> Result<TlsStream<TcpStream>, String> {

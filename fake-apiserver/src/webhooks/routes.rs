@@ -81,7 +81,8 @@ impl Routes {
 
     /// The entry of a host, with or without its port.
     fn find<'a, T>(map: &'a BTreeMap<String, T>, uri: &Uri) -> Option<&'a T> {
-        map.get(&authority(uri)).or_else(|| map.get(uri.host().unwrap_or_default()))
+        map.get(&authority(uri))
+            .or_else(|| map.get(uri.host().unwrap_or_default()))
     }
 
     async fn call(&self, endpoint: &Endpoint, url: &str, body: Bytes) -> Result<Reply, String> {

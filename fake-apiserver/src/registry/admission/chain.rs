@@ -43,12 +43,14 @@ impl Registry {
             self.mutate_by_hook(hook, attributes, warnings).await?;
         }
         let mut known = Reinvocation::default();
-        self.mutate_by_policies(&configured, attributes, &mut known, false).await?;
+        self.mutate_by_policies(&configured, attributes, &mut known, false)
+            .await?;
         self.mutate_by_webhooks(&configured.mutating, attributes, &mut known, false, warnings)
             .await?;
         if known.is_needed {
             plugins::mutate(self, attributes)?;
-            self.mutate_by_policies(&configured, attributes, &mut known, true).await?;
+            self.mutate_by_policies(&configured, attributes, &mut known, true)
+                .await?;
             self.mutate_by_webhooks(&configured.mutating, attributes, &mut known, true, warnings)
                 .await?;
         }
@@ -142,7 +144,8 @@ impl Registry {
         }
         let mut attributes = Attributes::of_write(request, operation, object_shown, old_shown);
         let result = self.check_admitted(&attributes, warnings).await;
-        let (back, old_back) = kept.unwrap_or_else(|| (attributes.object.take().unwrap_or_default(), attributes.old.take()));
+        let (back, old_back) =
+            kept.unwrap_or_else(|| (attributes.object.take().unwrap_or_default(), attributes.old.take()));
         *object = back;
         if let (Some(place), Some(old)) = (old_place, old_back) {
             *place = old;
@@ -195,7 +198,11 @@ impl Registry {
             return Ok(true);
         }
         let why = "matchConditions need the feature cel of this server";
-        Err(Status::forbidden(&attributes.row.info.group_resource(), &attributes.name, why))
+        Err(Status::forbidden(
+            &attributes.row.info.group_resource(),
+            &attributes.name,
+            why,
+        ))
     }
 
     #[cfg(not(feature = "cel"))]

@@ -142,7 +142,11 @@ impl Match {
 
     /// Whether a request is meant, and in which version. Conditions are not asked yet.
     pub(super) fn find(&self, registry: &Registry, attributes: &Attributes<'_>) -> Option<Matched> {
-        if self.excluded.iter().any(|it| it.matches(&attributes.row.info, attributes)) {
+        if self
+            .excluded
+            .iter()
+            .any(|it| it.matches(&attributes.row.info, attributes))
+        {
             return None;
         }
         let matched = self.find_rule(registry, attributes)?;
@@ -178,9 +182,7 @@ impl Match {
             return true;
         }
         let is_written = matches!(attributes.operation, Operation::Create | Operation::Update);
-        if let (true, true, "", Some(object)) =
-            (is_namespace, is_written, attributes.subresource, &attributes.object)
-        {
+        if let (true, true, "", Some(object)) = (is_namespace, is_written, attributes.subresource, &attributes.object) {
             return selects(selector, object);
         }
         let stored = registry.store.get("namespaces", &Key::new("", &attributes.namespace));

@@ -37,8 +37,7 @@ pub(super) async fn ask(
     let reply = call(transport, &webhook.endpoint, webhook.timeout, &review)
         .await
         .map_err(|why| format!("failed to call webhook: {why}"))?;
-    read(&reply, &request.uid, is_mutating)
-        .map_err(|why| format!("received invalid webhook response: {why}"))
+    read(&reply, &request.uid, is_mutating).map_err(|why| format!("received invalid webhook response: {why}"))
 }
 
 /// Posts a review and reads the JSON object that comes back. Conversion of custom resources is called the same way.
@@ -72,10 +71,12 @@ fn decode(body: &[u8]) -> Result<Map<String, Value>, String> {
         format!("couldn't get version/kind; json parse error: {text}")
     })?;
     let Value::Object(map) = value else {
-        return Err("couldn't get version/kind; json parse error: json: cannot unmarshal the answer into Go value of \
+        return Err(
+            "couldn't get version/kind; json parse error: json: cannot unmarshal the answer into Go value of \
                     type struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \
                     \"json:\\\"kind,omitempty\\\"\" }"
-            .to_owned());
+                .to_owned(),
+        );
     };
     let shown = String::from_utf8_lossy(body);
     let text = |key: &str| map.get(key).and_then(Value::as_str).unwrap_or_default();
@@ -129,7 +130,8 @@ fn status_message(body: &[u8]) -> Option<String> {
 
 /// Reads the response of a review (rule P2).
 fn read(review: &Map<String, Value>, uid: &str, is_mutating: bool) -> Result<Answer, String> {
-    let text = |map: &Map<String, Value>, key: &str| map.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let text =
+        |map: &Map<String, Value>, key: &str| map.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (kind, version) = (text(review, "kind"), text(review, "apiVersion"));
     if kind != "AdmissionReview" || version != "admission.k8s.io/v1" {
         let (group, version) = version.split_once('/').unwrap_or(("", &version));
@@ -163,7 +165,11 @@ fn read(review: &Map<String, Value>, uid: &str, is_mutating: bool) -> Result<Ans
         (true, _, _) | (false, true, None) => {}
     }
     let warnings = response.get("warnings").and_then(Value::as_array);
-    let warnings = warnings.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned);
+    let warnings = warnings
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .map(str::to_owned);
     Ok(Answer {
         denied: (response.get("allowed") != Some(&Value::Bool(true))).then(|| denial(response.get("status"))),
         patch,
@@ -174,13 +180,20 @@ fn read(review: &Map<String, Value>, uid: &str, is_mutating: bool) -> Result<Ans
 
 /// `status` of a response.
 fn denial(status: Option<&Value>) -> Denial {
-    let text = |key: &str| status.and_then(|it| it.get(key)?.as_str()).unwrap_or_default().to_owned();
+    let text = |key: &str| {
+        status
+            .and_then(|it| it.get(key)?.as_str())
+            .unwrap_or_default()
+            .to_owned()
+    };
     let code = status.and_then(|it| it.get("code")?.as_u64()).unwrap_or_default();
     let details = status.and_then(|it| it.get("details")).filter(|it| !it.is_null());
     Denial {
         code: u16::try_from(code).unwrap_or_default(),
         reason: text("reason"),
         message: text("message"),
-        details: details.and_then(|it| serde_json::from_value::<StatusDetails>(it.clone()).ok()).map(Box::new),
+        details: details
+            .and_then(|it| serde_json::from_value::<StatusDetails>(it.clone()).ok())
+            .map(Box::new),
     }
 }

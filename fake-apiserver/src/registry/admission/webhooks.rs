@@ -13,8 +13,8 @@ use super::{result, status, webhook};
 use crate::api::admission::AdmissionRequest;
 use crate::api::object::Object;
 use crate::api::status::Status;
-use crate::registry::patch::json_patch_or_why;
 use crate::registry::Registry;
+use crate::registry::patch::json_patch_or_why;
 
 /// What is known of a request's mutation so far (rule P1).
 #[derive(Debug, Default)]
@@ -109,7 +109,10 @@ impl Registry {
         if patched == request.object {
             return Ok(false);
         }
-        let next = self.read_back(attributes, matched, patched).await.map_err(Failure::Refused)?;
+        let next = self
+            .read_back(attributes, matched, patched)
+            .await
+            .map_err(Failure::Refused)?;
         let changed = attributes.object.as_ref() != Some(&next);
         attributes.object = Some(next);
         Ok(changed)
@@ -181,7 +184,11 @@ impl Registry {
     }
 
     /// The review in the version that matched.
-    pub(super) async fn review_of(&self, attributes: &Attributes<'_>, matched: &Matched) -> Result<AdmissionRequest, Status> {
+    pub(super) async fn review_of(
+        &self,
+        attributes: &Attributes<'_>,
+        matched: &Matched,
+    ) -> Result<AdmissionRequest, Status> {
         let mut request = attributes.review(self.entropy.uid());
         if let Matched::As(row) = matched {
             request.resource = resource_of(&row.info);

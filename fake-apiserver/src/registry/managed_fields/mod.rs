@@ -94,6 +94,16 @@ impl std::fmt::Debug for Types<'_, '_> {
     }
 }
 
+/// Merges what is applied into an object, without owners.
+#[cfg(feature = "cel")]
+pub(crate) fn merge_applied(
+    schema: SchemaRef<'_>,
+    live: &mut serde_json::Map<String, Value>,
+    applied: &serde_json::Map<String, Value>,
+) {
+    merge::merge_maps(schema, live, applied);
+}
+
 /// What is wrong with the entries of `metadata.managedFields`, if that is more than the server can clean up.
 pub(crate) fn unreadable(entries: Option<&Value>) -> Option<String> {
     let entries = match entries {

@@ -7,10 +7,10 @@ use super::{SubresourceRequest, created, text_at};
 use crate::api::object::Object;
 use crate::api::resource::GroupResource;
 use crate::api::status::Status;
-use crate::registry::{Registry, metadata};
 use crate::registry::body::Decoded;
 use crate::registry::update::Change;
 use crate::registry::write::Written;
+use crate::registry::{Registry, metadata};
 
 impl Registry {
     pub(super) async fn bind(&self, request: &SubresourceRequest<'_>) -> Result<Written, Status> {
@@ -23,8 +23,7 @@ impl Registry {
         let binding = self.admit_posted(&write, binding).await?;
         let node = text_at(&binding, &["target", "name"]);
         let now = self.entropy.now_seconds();
-        self.change(&write, None, &Bound { node, now: &now })
-            .await?;
+        self.change(&write, None, &Bound { node, now: &now }).await?;
         Ok(created())
     }
 }

@@ -11,10 +11,16 @@ use crate::registry::kinds::access::{at, ensure_object, list, text};
 /// forbidden: …`.
 pub(super) fn set_overhead(registry: &Registry, pod: &mut Object) -> Result<(), String> {
     let name = text(pod, "spec.runtimeClassName").to_owned();
-    let has_overhead = |pod: &Object| at(pod, "spec.overhead").and_then(Value::as_object).is_some_and(|it| !it.is_empty());
+    let has_overhead = |pod: &Object| {
+        at(pod, "spec.overhead")
+            .and_then(Value::as_object)
+            .is_some_and(|it| !it.is_empty())
+    };
     if name.is_empty() {
         if has_overhead(pod) {
-            return Err("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead".to_owned());
+            return Err(
+                "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead".to_owned(),
+            );
         }
         return Ok(());
     }
@@ -31,7 +37,9 @@ pub(super) fn set_overhead(registry: &Registry, pod: &mut Object) -> Result<(), 
             ensure_object(pod, "spec").insert("overhead".into(), fixed.clone());
         }
         None if has_overhead(pod) => {
-            return Err("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead".to_owned());
+            return Err(
+                "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead".to_owned(),
+            );
         }
         None => {}
     }

@@ -38,7 +38,10 @@ pub(super) fn set_defaults(registry: &Registry, pod: &mut Object) {
             }
         }
         let mut said = Vec::new();
-        for (path, prefix) in [("spec.containers", "container"), ("spec.initContainers", "init container")] {
+        for (path, prefix) in [
+            ("spec.containers", "container"),
+            ("spec.initContainers", "init container"),
+        ] {
             for container in objects_mut(pod, path) {
                 let name = text(container, "name").to_owned();
                 for (field, word) in [("requests", "request"), ("limits", "limit")] {
@@ -81,7 +84,10 @@ struct Asked {
 impl Asked {
     fn of(resources: Option<&Value>) -> Self {
         let amounts = |field: &str| {
-            let map = resources.and_then(|it| it.get(field)?.as_object()).into_iter().flatten();
+            let map = resources
+                .and_then(|it| it.get(field)?.as_object())
+                .into_iter()
+                .flatten();
             map.filter_map(|(name, it)| Some((name.clone(), Quantity::parse(it.as_str()?).ok()?)))
                 .collect()
         };

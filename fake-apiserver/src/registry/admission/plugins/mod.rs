@@ -65,7 +65,9 @@ pub(super) fn validate(
     warnings: &mut Vec<String>,
 ) -> Result<(), Status> {
     let row = attributes.row;
-    let Some(object) = &attributes.object else { return Ok(()) };
+    let Some(object) = &attributes.object else {
+        return Ok(());
+    };
     let is_checked = match (&*row.info.group, &*row.info.resource, attributes.subresource) {
         ("", "pods", "") => attributes.operation == Operation::Create,
         ("", "pods", "resize") | ("", "persistentvolumeclaims", "") => true,
@@ -82,7 +84,9 @@ pub(super) fn validate(
 pub(super) fn may_validate(registry: &Registry, row: &Row) -> bool {
     let (group, resource) = (&*row.info.group, &*row.info.resource);
     resource_quota::is_used(registry)
-        || (group.is_empty() && matches!(resource, "pods" | "persistentvolumeclaims") && limit_ranger::is_used(registry))
+        || (group.is_empty()
+            && matches!(resource, "pods" | "persistentvolumeclaims")
+            && limit_ranger::is_used(registry))
         || pod_security::concerns(group, resource)
 }
 
@@ -116,6 +120,9 @@ impl Registry {
         };
         let range = Range::of(Some(namespace));
         let snapshot = self.store.snapshot(&row.storage);
-        snapshot.range(&range).map(|stored| codec::decode(row, stored)).collect()
+        snapshot
+            .range(&range)
+            .map(|stored| codec::decode(row, stored))
+            .collect()
     }
 }

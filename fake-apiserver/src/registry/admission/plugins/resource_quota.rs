@@ -84,7 +84,10 @@ impl Charge<'_> {
     fn next_used(&self, quota: &Object) -> Result<Option<Amounts>, Status> {
         let hard = amounts(at(quota, "status.hard"));
         let used = amounts(at(quota, "status.used"));
-        let about: Vec<&String> = hard.keys().filter(|name| is_about(name, self.group, self.resource)).collect();
+        let about: Vec<&String> = hard
+            .keys()
+            .filter(|name| is_about(name, self.group, self.resource))
+            .collect();
         if about.is_empty() || !in_scope(quota, self.resource, self.object) {
             return Ok(None);
         }
@@ -94,10 +97,18 @@ impl Charge<'_> {
         {
             return forbidden(format!("failed quota: {}: {why}", quota.name()));
         }
-        let unknown: Vec<&str> = about.iter().filter(|name| !used.contains_key(**name)).map(|it| it.as_str()).collect();
+        let unknown: Vec<&str> = about
+            .iter()
+            .filter(|name| !used.contains_key(**name))
+            .map(|it| it.as_str())
+            .collect();
         if !unknown.is_empty() {
             let names: Vec<&str> = about.iter().map(|it| it.as_str()).collect();
-            let why = format!("status unknown for quota: {}, resources: {}", quota.name(), names.join(","));
+            let why = format!(
+                "status unknown for quota: {}, resources: {}",
+                quota.name(),
+                names.join(",")
+            );
             return forbidden(why);
         }
         let mut delta = usage(about.iter().copied(), self.group, self.resource, self.object);
@@ -119,7 +130,9 @@ impl Charge<'_> {
         let exceeded: Vec<&String> = delta.keys().filter(|name| next.get(*name) > hard.get(*name)).collect();
         if !exceeded.is_empty() {
             let shown = |of: &Amounts| {
-                let pairs = exceeded.iter().filter_map(|name| Some(format!("{name}={}", of.get(*name)?)));
+                let pairs = exceeded
+                    .iter()
+                    .filter_map(|name| Some(format!("{name}={}", of.get(*name)?)));
                 pairs.collect::<Vec<_>>().join(",")
             };
             return forbidden(format!(
@@ -189,14 +202,19 @@ fn written(amounts: &Amounts) -> Value {
 /// stored objects use.
 pub(super) fn recount(registry: &Registry, namespace: &str) {
     let scheme = registry.scheme();
-    let Some(row) = scheme.lookup("", "v1", RESOURCE) else { return };
+    let Some(row) = scheme.lookup("", "v1", RESOURCE) else {
+        return;
+    };
     let range = Range::of(Some(namespace));
     let snapshot = registry.store.snapshot(RESOURCE);
     for stored in snapshot.range(&range) {
         let quota = codec::decode(&row, stored);
         let hard = amounts(at(&quota, "spec.hard"));
         let mut used: Amounts = hard.keys().map(|name| (name.clone(), Quantity::from_int(0))).collect();
-        for other in scheme.rows().filter(|it| it.is_storage_version && it.is_stored() && it.info.is_namespaced()) {
+        for other in scheme
+            .rows()
+            .filter(|it| it.is_storage_version && it.is_stored() && it.info.is_namespaced())
+        {
             let (group, resource) = (&*other.info.group, &*other.info.resource);
             if !hard.keys().any(|name| is_about(name, group, resource)) {
                 continue;
@@ -206,7 +224,9 @@ pub(super) fn recount(registry: &Registry, namespace: &str) {
                 let object = codec::decode(other, stored);
                 if in_scope(&quota, resource, &object) {
                     for (name, amount) in usage(hard.keys(), group, resource, &object) {
-                        used.entry(name).and_modify(|sum| *sum = sum.add(&amount)).or_insert(amount);
+                        used.entry(name)
+                            .and_modify(|sum| *sum = sum.add(&amount))
+                            .or_insert(amount);
                     }
                 }
             }
@@ -215,7 +235,10 @@ pub(super) fn recount(registry: &Registry, namespace: &str) {
         next.insert("status".into(), json!({"hard": written(&hard), "used": written(&used)}));
         let Ok(body) = codec::encode(&row, &next) else { continue };
         if body.bytes != stored.body.bytes
-            && registry.store.update(&row.storage, &stored.key, stored.revision, body).is_ok()
+            && registry
+                .store
+                .update(&row.storage, &stored.key, stored.revision, body)
+                .is_ok()
         {
             registry.fanout.wake(&row.storage, &stored.key);
             registry.committed.notify_waiters();

@@ -66,7 +66,10 @@ fn check_mirror(pod: &Object) -> Result<(), String> {
 fn mount_token(registry: &Registry, pod: &mut Object) {
     const PREFIX: &str = "kube-api-access-";
     let present = objects(pod, "spec.volumes").map(|(_, it)| text(it, "name"));
-    let present = present.filter(|name| name.starts_with(PREFIX)).map(str::to_owned).next();
+    let present = present
+        .filter(|name| name.starts_with(PREFIX))
+        .map(str::to_owned)
+        .next();
     let is_new = present.is_none();
     let name = present.unwrap_or_else(|| format!("{PREFIX}{}", registry.entropy.name_suffix()));
     let mut is_mounted = false;

@@ -36,8 +36,16 @@ pub(super) fn is_about(name: &str, group: &str, resource: &str) -> bool {
         ("", "pods") => {
             matches!(
                 name,
-                "pods" | "cpu" | "memory" | "ephemeral-storage" | "requests.cpu" | "requests.memory"
-                    | "requests.ephemeral-storage" | "limits.cpu" | "limits.memory" | "limits.ephemeral-storage"
+                "pods"
+                    | "cpu"
+                    | "memory"
+                    | "ephemeral-storage"
+                    | "requests.cpu"
+                    | "requests.memory"
+                    | "requests.ephemeral-storage"
+                    | "limits.cpu"
+                    | "limits.memory"
+                    | "limits.ephemeral-storage"
             ) || name.starts_with("hugepages-")
                 || name.starts_with("requests.hugepages-")
                 || is_extended(name)
@@ -96,7 +104,9 @@ fn of_pod(name: &str, spec: &Map<String, Value>) -> Option<Quantity> {
         Some(("limits", resource)) => ("limits", resource),
         _ => ("requests", name),
     };
-    let own = spec.get("resources").and_then(|it| it.get(which)?.get(resource)?.as_str());
+    let own = spec
+        .get("resources")
+        .and_then(|it| it.get(which)?.get(resource)?.as_str());
     let own = own.and_then(|it| Quantity::parse(it).ok());
     let amount = own.or_else(|| requested(spec, which, resource).map(|(amount, _)| amount));
     let overhead = at(spec, "overhead").and_then(|it| it.get(resource)?.as_str());
@@ -175,11 +185,16 @@ fn selects(value: &str, operator: &str, values: &[&str]) -> bool {
 }
 
 fn crosses_namespaces(spec: &Map<String, Value>) -> bool {
-    let crosses = |term: &Map<String, Value>| !list(term, "namespaces").is_empty() || at(term, "namespaceSelector").is_some();
+    let crosses =
+        |term: &Map<String, Value>| !list(term, "namespaces").is_empty() || at(term, "namespaceSelector").is_some();
     ["podAffinity", "podAntiAffinity"].iter().any(|kind| {
         let required = format!("affinity.{kind}.requiredDuringSchedulingIgnoredDuringExecution");
         let preferred = format!("affinity.{kind}.preferredDuringSchedulingIgnoredDuringExecution");
-        let weighted = |it: &Map<String, Value>| at(it, "podAffinityTerm").and_then(Value::as_object).is_some_and(crosses);
+        let weighted = |it: &Map<String, Value>| {
+            at(it, "podAffinityTerm")
+                .and_then(Value::as_object)
+                .is_some_and(crosses)
+        };
         objects(spec, &required).any(|(_, it)| crosses(it)) || objects(spec, &preferred).any(|(_, it)| weighted(it))
     })
 }
@@ -196,7 +211,9 @@ pub(super) fn missing<'a>(names: impl IntoIterator<Item = &'a String>, pod: &Obj
         if !matches!(resource, "cpu" | "memory" | "ephemeral-storage") {
             continue;
         }
-        let says = |resources: Option<&Value>| resources.is_some_and(|it| it.get(which).is_some_and(|it| it.get(resource).is_some()));
+        let says = |resources: Option<&Value>| {
+            resources.is_some_and(|it| it.get(which).is_some_and(|it| it.get(resource).is_some()))
+        };
         if says(at(pod, "spec.resources")) {
             continue;
         }
