@@ -1,9 +1,12 @@
 //! The in-process `kube::Client`: the one file that knows kube. No socket, no task: a request is a function call.
 
+use std::sync::Arc;
+
 use axum::body::Body;
 use http::Request;
 use tower::ServiceExt;
 
+use crate::api::request_info::ClientName;
 use crate::server::ApiServer;
 
 impl ApiServer {
@@ -29,18 +32,25 @@ impl ApiServer {
         self.client_named("kube-rs")
     }
 
-    /// The same for a client with a name of its own: it is sent as `User-Agent`, by which the journal and faults tell
-    /// clients apart and which names the owner of fields.
+    /// The same for a client with a name of its own, by which the journal and faults tell clients apart. It is sent as
+    /// `User-Agent`, too, which names the owner of fields, unless the request has one.
+    ///
+    /// Where a fault breaks the connection its requests fail with [`kube::Error::Service`], whose source is the
+    /// [`std::io::Error`] that a socket would give.
     pub fn client_named(&self, user_agent: &str) -> kube::Client {
         let agent = http::HeaderValue::from_str(user_agent).unwrap_or(http::HeaderValue::from_static("kube-rs"));
-        let service = self.service().map_request(move |request: Request<kube::client::Body>| {
-            let (mut parts, body) = request.into_parts();
-            parts
-                .headers
-                .entry(http::header::USER_AGENT)
-                .or_insert_with(|| agent.clone());
-            Request::from_parts(parts, Body::new(body))
-        });
+        let name: Arc<str> = user_agent.into();
+        let service = self
+            .connection()
+            .map_request(move |request: Request<kube::client::Body>| {
+                let (mut parts, body) = request.into_parts();
+                parts
+                    .headers
+                    .entry(http::header::USER_AGENT)
+                    .or_insert_with(|| agent.clone());
+                parts.extensions.insert(ClientName(Arc::clone(&name)));
+                Request::from_parts(parts, Body::new(body))
+            });
         kube::Client::new(service, "default")
     }
 }

@@ -1,19 +1,23 @@
 //! `ApiServer` and its builder: own one of each layer, start, snapshot, fork.
 
+mod admission;
+
+use std::borrow::Borrow;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use axum::body::Body;
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tower::Service;
 
-use crate::api::admission::{AdmissionRequest, AdmissionResponse};
 use crate::api::object::Object;
 use crate::api::resource::ResourceInfo;
 use crate::api::status::Status;
@@ -23,11 +27,12 @@ use crate::endpoints::journal::{self, Journal};
 use crate::entropy::Entropy;
 use crate::faults::{Fault, FaultGuard, Faults, WatchHandle};
 use crate::registry::admission::AdmissionSetup;
-use crate::registry::admission::hooks::Hook;
 use crate::registry::{Registry, codec};
 use crate::serve::{Serving, Transport, serve};
 use crate::storage::World;
-use crate::webhooks::{Handler, Routes};
+use crate::tasks::TaskGroup;
+use crate::workers::{self, Host, Worker};
+use crate::webhooks::Routes;
 
 /// Changes a resource's log keeps if the builder does not say.
 const HISTORY_BOUND: usize = 16_384;
@@ -55,8 +60,19 @@ const START_SECOND: i64 = 1_767_225_600;
 #[derive(Clone, Debug)]
 pub struct ApiServer {
     pub(crate) endpoints: Arc<Endpoints>,
+    options: Options,
+    /// The tasks of the workers. They end when nobody can reach the server any more: those who can have a copy.
+    tasks: TaskGroup,
+}
+
+/// What a fork has in common with its origin.
+#[derive(Clone, Debug)]
+struct Options {
     history_bound: usize,
     journal_capacity: usize,
+    workers: Vec<Worker>,
+    admission: AdmissionSetup,
+    routes: Routes,
 }
 
 /// How an [`ApiServer`] is to be. Everything has a default.
@@ -65,10 +81,7 @@ pub struct ApiServer {
 pub struct ApiServerBuilder {
     seed: u64,
     start_time: Timestamp,
-    history_bound: usize,
-    journal_capacity: usize,
-    admission: AdmissionSetup,
-    routes: Routes,
+    options: Options,
 }
 
 /// The whole state of a server at one moment, from [`ApiServer::snapshot`]. Taking, keeping and restoring one costs a
@@ -90,10 +103,13 @@ impl Default for ApiServerBuilder {
         Self {
             seed: 0,
             start_time: Timestamp::from_second(START_SECOND).unwrap_or(Timestamp::UNIX_EPOCH),
-            history_bound: HISTORY_BOUND,
-            journal_capacity: journal::CAPACITY,
-            admission: AdmissionSetup::default(),
-            routes: Routes::default(),
+            options: Options {
+                history_bound: HISTORY_BOUND,
+                journal_capacity: journal::CAPACITY,
+                workers: Vec::new(),
+                admission: AdmissionSetup::default(),
+                routes: Routes::default(),
+            },
         }
     }
 }
@@ -114,153 +130,53 @@ impl ApiServerBuilder {
     /// Changes that the log of each resource keeps. A watch or a continue token from before them is 410 Expired.
     /// Default 16,384, at least 1.
     pub fn history(mut self, changes: usize) -> Self {
-        self.history_bound = changes;
+        self.options.history_bound = changes;
         self
     }
 
     /// Entries that the journal keeps; the oldest are dropped first. Default 65,536, at least 1.
     pub fn journal_capacity(mut self, entries: usize) -> Self {
-        self.journal_capacity = entries;
+        self.options.journal_capacity = entries;
         self
     }
 
-    /// A closure that may change each object that is written, or refuse it, as a mutating webhook of this name would.
-    /// Closures are asked in the order in which they were given: after the server's own plugins, before the policies
-    /// and webhooks of configuration objects. What they answer is typed and defaulted like the answer of a webhook.
-    /// They see every write but those of `admissionregistration.k8s.io`.
+    /// Runs these parts of a cluster with the server, besides those asked for before. Default: none, as if the API
+    /// server ran alone.
+    ///
+    /// They act in virtual time, in a stated order, and at once: what a controller-manager does within some
+    /// milliseconds has happened when all tasks wait for something. What they ask is in the journal, marked as theirs
+    /// ([`RecordedRequest::worker`](crate::RecordedRequest)).
     ///
     /// ```
-    /// use fake_apiserver::ApiServer;
+    /// use fake_apiserver::{ApiServer, Worker};
     /// use serde_json::json;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let server = ApiServer::builder()
-    ///     .mutate("team.example.com", |request| {
-    ///         let mut object = request.object.clone();
-    ///         object["metadata"]["labels"]["team"] = json!("web");
-    ///         object
-    ///     })
-    ///     .start();
-    /// let map = r#"{"metadata":{"name":"a"}}"#;
-    /// let request = http::Request::post("/api/v1/namespaces/default/configmaps")
-    ///     .header("content-type", "application/json")
-    ///     .body(map)?;
-    /// let answer: serde_json::Value = serde_json::from_slice(server.call(request).await.body())?;
-    /// assert_eq!(answer["metadata"]["labels"]["team"], "web");
+    /// let server = ApiServer::builder().workers([Worker::GarbageCollector]).start();
+    /// let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "gone", "uid": "no-such-uid"});
+    /// server.load([json!({
+    ///     "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "orphan", "ownerReferences": [owner]},
+    /// })])?;
+    /// while server.get("v1", "ConfigMap", "default", "orphan").await.is_ok() {
+    ///     tokio::task::yield_now().await;
+    /// }
     /// # Ok(())
     /// # }
     /// ```
-    pub fn mutate<F, R>(self, name: impl Into<String>, closure: F) -> Self
-    where
-        F: Fn(&AdmissionRequest) -> R + Send + Sync + 'static,
-        R: Into<AdmissionResponse>,
-    {
-        self.mutate_async(name, move |request| std::future::ready(closure(&request).into()))
-    }
-
-    /// The same for a closure that waits: requests wait with it.
-    pub fn mutate_async<F, W, R>(mut self, name: impl Into<String>, closure: F) -> Self
-    where
-        F: Fn(AdmissionRequest) -> W + Send + Sync + 'static,
-        W: Future<Output = R> + Send + 'static,
-        R: Into<AdmissionResponse>,
-    {
-        self.admission.hooks.mutating.push(Hook::new(name, closure));
-        self
-    }
-
-    /// A closure that may refuse each write, as a validating webhook of this name would. It sees the object as it is
-    /// about to be stored; an object in its answer is ignored.
-    ///
-    /// ```
-    /// use fake_apiserver::ApiServer;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let server = ApiServer::builder()
-    ///     .validate("names.example.com", |request| match request.name.as_str() {
-    ///         "forbidden" => Err("not this name"),
-    ///         _ => Ok(()),
-    ///     })
-    ///     .start();
-    /// let map = r#"{"metadata":{"name":"forbidden"}}"#;
-    /// let request = http::Request::post("/api/v1/namespaces/default/configmaps")
-    ///     .header("content-type", "application/json")
-    ///     .body(map)?;
-    /// let answer: serde_json::Value = serde_json::from_slice(server.call(request).await.body())?;
-    /// assert_eq!(answer["message"], "admission webhook \"names.example.com\" denied the request: not this name");
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn validate<F, R>(self, name: impl Into<String>, closure: F) -> Self
-    where
-        F: Fn(&AdmissionRequest) -> R + Send + Sync + 'static,
-        R: Into<AdmissionResponse>,
-    {
-        self.validate_async(name, move |request| std::future::ready(closure(&request).into()))
-    }
-
-    /// The same for a closure that waits: requests wait with it.
-    pub fn validate_async<F, W, R>(mut self, name: impl Into<String>, closure: F) -> Self
-    where
-        F: Fn(AdmissionRequest) -> W + Send + Sync + 'static,
-        W: Future<Output = R> + Send + 'static,
-        R: Into<AdmissionResponse>,
-    {
-        self.admission.hooks.validating.push(Hook::new(name, closure));
-        self
-    }
-
-    /// A service in this process, such as an axum router, that answers every call of webhooks to `host`: that of a
-    /// `clientConfig.url`, with its port unless it is 443, or `name.namespace.svc` of a `clientConfig.service`. No
-    /// socket is opened and no certificate looked at, and time-outs go by the clock of tokio. Conversion webhooks of
-    /// CRDs are called the same way.
-    pub fn webhook<S>(mut self, host: &str, service: S) -> Self
-    where
-        S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + Sync + 'static,
-        S::Future: Send,
-    {
-        self.routes.answer(host, Handler::new(service));
-        self
-    }
-
-    /// The address at which webhooks of `host` are called over HTTPS, as in [`ApiServerBuilder::webhook`]. Without it
-    /// a URL is called as it stands, and a service cannot be found. The certificate must be for `host`, and from the
-    /// configuration's `caBundle`. Sockets live in real time: no tokio clock must be paused.
-    pub fn webhook_address(mut self, host: &str, address: SocketAddr) -> Self {
-        self.routes.resolve(host, address);
-        self
-    }
-
-    /// Turns on the admission plugin `ServiceAccount`, off by default: Pods get the account `default`, which must
-    /// exist, a volume with a token, and pull secrets.
-    pub fn service_account_admission(mut self) -> Self {
-        self.admission.plugins.service_account = true;
-        self
-    }
-
-    /// Keeps the status of ResourceQuotas up to date, as the quota controller does; off by default. Without it a quota
-    /// counts nothing until somebody writes its `status.hard` and `status.used`, as against a bare API server.
-    pub fn resource_quota_controller(mut self) -> Self {
-        self.admission.plugins.counts_quota = true;
+    pub fn workers(mut self, workers: impl IntoIterator<Item: Borrow<Worker>>) -> Self {
+        self.options.workers.extend(workers.into_iter().map(|it| *it.borrow()));
         self
     }
 
     /// Starts the server. It has the namespaces `default`, `kube-system`, `kube-public` and `kube-node-lease`.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime, if it has [workers](Self::workers).
     pub fn start(self) -> ApiServer {
         let entropy = Entropy::new(self.seed, self.start_time);
-        let setup = AdmissionSetup {
-            transport: Arc::new(self.routes),
-            ..self.admission
-        };
-        let server = ApiServer::assemble(
-            World::default(),
-            entropy,
-            self.history_bound,
-            self.journal_capacity,
-            setup,
-        );
+        let server = ApiServer::assemble(World::default(), entropy, self.options);
         server.create_boot_objects();
         server
     }
@@ -277,23 +193,25 @@ impl ApiServer {
         ApiServerBuilder::default()
     }
 
-    fn assemble(
-        world: World,
-        entropy: Entropy,
-        history_bound: usize,
-        journal_capacity: usize,
-        admission: AdmissionSetup,
-    ) -> Self {
+    fn assemble(world: World, entropy: Entropy, options: Options) -> Self {
+        let setup = AdmissionSetup {
+            transport: Arc::new(options.routes.clone()),
+            ..options.admission.clone()
+        };
         let endpoints = Arc::new(Endpoints {
-            registry: Registry::new(world, history_bound, entropy, admission),
+            registry: Registry::new(world, options.history_bound, entropy, setup),
             faults: Faults::default(),
-            journal: Journal::new(journal_capacity),
+            journal: Journal::new(options.journal_capacity),
             admin: Arc::new(UserInfo::admin()),
+            requests: AtomicU64::new(0),
         });
+        let tasks = TaskGroup::default();
+        let host: Arc<dyn Host> = endpoints.clone();
+        workers::start(&host, &options.workers, &tasks);
         Self {
             endpoints,
-            history_bound,
-            journal_capacity,
+            options,
+            tasks,
         }
     }
 
@@ -357,20 +275,32 @@ impl ApiServer {
     }
 
     /// A second server with the same state, clock and random numbers to come; from here on each goes its own way. It
-    /// has its own journal, and no faults or watches.
+    /// has its own journal and workers of its own, and no faults or watches.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime, if it has workers.
     #[must_use]
     pub fn fork(&self) -> Self {
         let registry = &self.endpoints.registry;
-        Self::assemble(
-            registry.store.world(),
-            registry.entropy.fork(),
-            self.history_bound,
-            self.journal_capacity,
-            AdmissionSetup::clone(&registry.admission.setup()),
-        )
+        Self::assemble(registry.store.world(), registry.entropy.fork(), self.options.clone())
     }
 
-    /// The server as a function from requests to answers: a tower service without a socket.
+    /// The server at the other end of a connection: a tower service without a socket, which fails where a fault breaks
+    /// the connection.
+    pub(crate) fn connection(
+        &self,
+    ) -> impl Service<Request<Body>, Response = Response<Body>, Error = io::Error, Future: Send>
+    + Clone
+    + Send
+    + Sync
+    + 'static {
+        let endpoints = Arc::clone(&self.endpoints);
+        tower::service_fn(move |request: Request<Body>| Arc::clone(&endpoints).converse(request))
+    }
+
+    /// The server as a function from requests to answers: a tower service without a socket. Where a fault breaks the
+    /// connection the answer is 502 Bad Gateway, as from a proxy.
     pub fn service(
         &self,
     ) -> impl Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send>
@@ -378,8 +308,10 @@ impl ApiServer {
     + Send
     + Sync
     + 'static {
-        let endpoints = Arc::clone(&self.endpoints);
+        let (endpoints, tasks) = (Arc::clone(&self.endpoints), self.tasks.clone());
         tower::service_fn(move |request: Request<Body>| {
+            // A client keeps the workers as it keeps the server.
+            let _ = &tasks;
             let endpoints = Arc::clone(&endpoints);
             async move { Ok(endpoints.handle(request).await) }
         })
@@ -389,22 +321,19 @@ impl ApiServer {
     /// when it is over.
     pub async fn call(&self, request: Request<impl Into<Bytes>>) -> Response<Bytes> {
         let request = request.map(|body| Body::from(body.into()));
-        let (parts, body) = Arc::clone(&self.endpoints).handle(request).await.into_parts();
-        // Bodies made in this process do not fail; should one be cut, what came of it is no JSON and says so.
-        let body = body.collect().await.map(|it| it.to_bytes()).unwrap_or_default();
-        Response::from_parts(parts, body)
+        read_whole(Arc::clone(&self.endpoints).handle(request).await).await
     }
 
     /// Listens for HTTP, on a free port if the address names port 0. No tokio clock must be paused: sockets live in
     /// real time.
     pub async fn serve(&self, addr: SocketAddr) -> io::Result<Serving> {
-        serve(addr, Transport::Http, self.service()).await
+        serve(addr, Transport::Http, self.connection()).await
     }
 
     /// Listens for HTTPS with a certificate of a generated authority; see [`Serving::kubeconfig`].
     #[cfg(feature = "tls")]
     pub async fn serve_tls(&self, addr: SocketAddr) -> io::Result<Serving> {
-        serve(addr, Transport::Https, self.service()).await
+        serve(addr, Transport::Https, self.connection()).await
     }
 
     /// Reads an object without a request: nothing is written into the journal. `namespace` is empty for objects of the
@@ -481,4 +410,22 @@ impl ApiServer {
         }
         registry.put(&row, object).map_err(|status| status.message)
     }
+}
+
+impl Host for Endpoints {
+    fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    fn call(self: Arc<Self>, request: Request<Bytes>) -> BoxFuture<'static, Response<Bytes>> {
+        Box::pin(async move { read_whole(self.handle(request.map(Body::from)).await).await })
+    }
+}
+
+/// Reads an answer to its end.
+async fn read_whole(response: Response<Body>) -> Response<Bytes> {
+    let (parts, body) = response.into_parts();
+    // Bodies made in this process do not fail; should one be cut, what came of it is no JSON and says so.
+    let body = body.collect().await.map(|it| it.to_bytes()).unwrap_or_default();
+    Response::from_parts(parts, body)
 }
