@@ -45,6 +45,7 @@ mod faults;
 mod registry;
 mod storage;
 mod watch;
+mod webhooks;
 mod workers;
 #[cfg(feature = "client")]
 mod client;
