@@ -41,7 +41,7 @@
 
 pub mod api;
 mod endpoints;
-mod faults;
+pub mod faults;
 mod registry;
 mod storage;
 mod watch;
@@ -57,12 +57,17 @@ mod serve;
 mod tls;
 mod kubeconfig;
 pub mod load;
+mod world;
+pub mod control;
 mod entropy;
 mod tasks;
 
 pub use api::request_info::{RequestInfo, Verb};
 pub use endpoints::journal::{Entry, Journal, RecordedEvent, RecordedRequest};
-pub use faults::{Decision, Fault, FaultGuard, Held, HeldEvent, Seen, Verdict, WatchEventKind, WatchHandle, When};
+pub use faults::{
+    Decision, Fault, FaultGuard, Held, HeldEvent, RestartLog, Seen, Verdict, WatchEventKind, WatchHandle, When,
+};
 pub use replica::Replica;
 pub use serve::Serving;
 pub use server::{ApiServer, ApiServerBuilder, LoadError, Snapshot};
+pub use world::{LoadReport, WorldDiff};

@@ -5,11 +5,12 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
 use http::{Request, Response};
-use http_body_util::BodyExt as _;
+use http_body_util::{BodyExt as _, Limited};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tower::Service;
@@ -17,10 +18,11 @@ use tower::Service;
 use crate::api::object::Object;
 use crate::api::resource::ResourceInfo;
 use crate::api::status::Status;
+use crate::control::{self, Control};
 use crate::endpoints::Endpoints;
 use crate::endpoints::journal::{self, Journal};
 use crate::entropy::Entropy;
-use crate::faults::{Fault, FaultGuard, Faults, WatchHandle};
+use crate::faults::{Described, Fault, FaultGuard, FaultRule, Faults, RestartLog, RuleError, WatchHandle};
 use crate::registry::{Registry, codec};
 use crate::serve::{Serving, Transport, serve};
 use crate::storage::World;
@@ -53,6 +55,8 @@ pub struct ApiServer {
     pub(crate) endpoints: Arc<Endpoints>,
     history_bound: usize,
     journal_capacity: usize,
+    /// The control API, if it was asked for.
+    control: Option<Arc<Control>>,
 }
 
 /// How an [`ApiServer`] is to be. Everything has a default.
@@ -63,6 +67,7 @@ pub struct ApiServerBuilder {
     start_time: Timestamp,
     history_bound: usize,
     journal_capacity: usize,
+    control: Option<Arc<Control>>,
 }
 
 /// The whole state of a server at one moment, from [`ApiServer::snapshot`]. Taking, keeping and restoring one costs a
@@ -79,6 +84,13 @@ pub struct LoadError {
     reason: String,
 }
 
+impl LoadError {
+    pub(crate) fn new(kind: &str, name: &str, reason: &str) -> Self {
+        let (kind, name, reason) = (kind.to_owned(), name.to_owned(), reason.to_owned());
+        Self { kind, name, reason }
+    }
+}
+
 impl Default for ApiServerBuilder {
     fn default() -> Self {
         Self {
@@ -86,6 +98,7 @@ impl Default for ApiServerBuilder {
             start_time: Timestamp::from_second(START_SECOND).unwrap_or(Timestamp::UNIX_EPOCH),
             history_bound: HISTORY_BOUND,
             journal_capacity: journal::CAPACITY,
+            control: None,
         }
     }
 }
@@ -116,10 +129,18 @@ impl ApiServerBuilder {
         self
     }
 
+    /// Answers requests below `/_fake`, too, through which a test in another process injects faults and looks at the
+    /// server; see [`control`](crate::control). Whoever reaches the port may do all of it.
+    pub fn control_api(mut self) -> Self {
+        self.control = Some(Arc::default());
+        self
+    }
+
     /// Starts the server. It has the namespaces `default`, `kube-system`, `kube-public` and `kube-node-lease`.
     pub fn start(self) -> ApiServer {
         let entropy = Entropy::new(self.seed, self.start_time);
-        let server = ApiServer::assemble(World::default(), entropy, self.history_bound, self.journal_capacity);
+        let mut server = ApiServer::assemble(World::default(), entropy, self.history_bound, self.journal_capacity);
+        server.control = self.control;
         server.create_boot_objects();
         server
     }
@@ -147,7 +168,14 @@ impl ApiServer {
             endpoints,
             history_bound,
             journal_capacity,
+            control: None,
         }
+    }
+
+    /// A server that has a state, to look at it.
+    pub(crate) fn of_snapshot(&self, snapshot: &Snapshot) -> Self {
+        let entropy = self.endpoints.registry.entropy.fork();
+        Self::assemble(snapshot.0.clone(), entropy, self.history_bound, 1)
     }
 
     /// What a real server has made before its first client comes (rule R1).
@@ -185,7 +213,26 @@ impl ApiServer {
 
     /// Installs a rule that is asked about every request for a resource; it is gone when the guard is dropped.
     pub fn inject(&self, fault: impl Fault + 'static) -> FaultGuard {
-        self.endpoints.faults.rules.install(fault)
+        let rules = &self.endpoints.faults.rules;
+        rules.install(std::any::type_name_of_val(&fault).to_owned(), |_| fault)
+    }
+
+    /// Installs a fault that is described as data; it is gone when the guard is dropped. Fails if the rule cannot be.
+    pub fn inject_rule(&self, rule: FaultRule) -> Result<FaultGuard, RuleError> {
+        rule.check()?;
+        let (seed, rules) = (self.seed(), &self.endpoints.faults.rules);
+        Ok(rules.install(rule.to_string(), |id| Described::new(rule, seed ^ id.rotate_right(16))))
+    }
+
+    /// Ends all watches and breaks what waits for an answer that will not come, as a server does that is restarted. For
+    /// `down` all connections are refused, but for those of `spared` clients. What is stored stays. If the log is lost,
+    /// every client whose watch goes on from before is told 410 Expired and must list again, as with a server whose
+    /// watch cache begins anew.
+    pub fn restart(&self, log: RestartLog, down: Duration, spared: &[&str]) {
+        if log == RestartLog::Lost {
+            self.compact();
+        }
+        self.endpoints.faults.restart(down, spared);
     }
 
     /// The watches under way, oldest first.
@@ -231,8 +278,26 @@ impl ApiServer {
     + Send
     + Sync
     + 'static {
-        let endpoints = Arc::clone(&self.endpoints);
-        tower::service_fn(move |request: Request<Body>| Arc::clone(&endpoints).converse(request))
+        let server = self.clone();
+        tower::service_fn(move |request: Request<Body>| {
+            let server = server.clone();
+            async move {
+                match &server.control {
+                    Some(control) if request.uri().path().starts_with(control::PREFIX) => {
+                        server.controlled(control, request).await
+                    }
+                    _ => server.endpoints.converse(request).await,
+                }
+            }
+        })
+    }
+
+    /// Answers a request to the control API.
+    async fn controlled(&self, control: &Control, request: Request<Body>) -> io::Result<Response<Body>> {
+        let (parts, body) = request.into_parts();
+        let body = Limited::new(body, control::BODY_BYTES_MAX).collect().await;
+        let body = body.map_err(io::Error::other)?.to_bytes();
+        Ok(control::answer(self, control, &parts.method, &parts.uri, &body).map(Body::from))
     }
 
     /// The server as a function from requests to answers: a tower service without a socket. Where a fault breaks the

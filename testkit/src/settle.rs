@@ -174,5 +174,5 @@ fn is_lease_write(request: &RecordedRequest) -> bool {
 
 /// Whether a client will want to try again. To find nothing is an answer.
 fn is_failure(request: &RecordedRequest) -> bool {
-    request.code >= 400 && !(request.code == 404 && request.verb() == Some(Verb::Get))
+    (request.code == 0 || request.code >= 400) && !(request.code == 404 && request.verb() == Some(Verb::Get))
 }

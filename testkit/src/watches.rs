@@ -1,8 +1,8 @@
 //! Event injection: putting events into watches under way, ending and expiring them.
 
-use fake_apiserver::{Verb, WatchEventKind, WatchHandle};
+use fake_apiserver::faults::RequestFilter;
+use fake_apiserver::{WatchEventKind, WatchHandle};
 
-use crate::filter::Filter;
 use crate::target::ToObject;
 use crate::test_cluster::TestCluster;
 
@@ -54,27 +54,27 @@ impl Watches {
     /// Those of this resource: its plural (`pods`), which may name a group (`deployments.apps`).
     #[must_use]
     pub fn on(self, resource: &str) -> Self {
-        self.filtered(&Filter {
+        self.filtered(&RequestFilter {
             resource: Some(resource.to_owned()),
-            ..Filter::default()
+            ..RequestFilter::default()
         })
     }
 
     /// Those of this namespace alone.
     #[must_use]
     pub fn namespace(self, namespace: &str) -> Self {
-        self.filtered(&Filter {
+        self.filtered(&RequestFilter {
             namespace: Some(namespace.to_owned()),
-            ..Filter::default()
+            ..RequestFilter::default()
         })
     }
 
     /// Those of the client of this name.
     #[must_use]
     pub fn client(self, client: &str) -> Self {
-        self.filtered(&Filter {
+        self.filtered(&RequestFilter {
             client: Some(client.to_owned()),
-            ..Filter::default()
+            ..RequestFilter::default()
         })
     }
 
@@ -152,10 +152,9 @@ impl Watches {
         self.handles.len()
     }
 
-    fn filtered(mut self, filter: &Filter) -> Self {
-        debug_assert!(filter.verbs.as_ref().is_none_or(|verbs| verbs.contains(&Verb::Watch)));
+    fn filtered(mut self, filter: &RequestFilter) -> Self {
         self.handles
-            .retain(|handle| filter.matches(handle.info(), handle.user_agent()));
+            .retain(|handle| filter.matches(handle.info(), handle.client()));
         self
     }
 }

@@ -73,12 +73,17 @@ impl Endpoints {
         let response = response.unwrap_or_else(|status| encode::failure(&call, &status));
         let response = call.finish(response, &self.journal, self.registry.entropy.elapsed());
         if let Some(NoAnswer(Broken::Silent)) = response.extensions().get() {
-            std::future::pending::<()>().await;
+            // Only a server that dies ends the silence.
+            self.faults.downtime.begins().await;
         }
         response
     }
 
     async fn answer(self: &Arc<Self>, call: &mut Call, body: Body) -> Result<Response<Body>, Status> {
+        if self.faults.downtime.strikes(&call.client) {
+            call.struck.push("connection refused, restarting".to_owned());
+            return Ok(broken::no_answer(Broken::Refused));
+        }
         filters::check_timeout(call)?;
         let scheme = self.registry.scheme();
         match route::find(&scheme, call)? {
