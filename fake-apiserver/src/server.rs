@@ -378,6 +378,13 @@ impl ApiServer {
             .map(|row| row.info.clone())
     }
 
+    /// The kind of a resource: `Pod` of `pods` in `v1`; `None` if it is not served.
+    pub fn kind_of(&self, api_version: &str, resource: &str) -> Option<String> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let row = self.endpoints.registry.scheme().lookup(group, version, resource)?;
+        Some(row.info.kind.to_string())
+    }
+
     /// Stores objects as they are, uid, status and times included, as a dump of a cluster has them; what is missing of
     /// uid and creationTimestamp is added. An object that exists is replaced. CRDs serve their resources from there on,
     /// so they must come before their objects. Returns how many were stored; the first bad one ends it.

@@ -122,7 +122,8 @@ pub fn reset() -> FaultBuilder {
 }
 
 /// There is no answer, and the connection stays: packets are dropped on the way. The client waits until its own
-/// patience ends, which by default kube's does not. With [`but_applied`](FaultBuilder::but_applied) the request is done.
+/// patience ends, which by default kube's does not. With [`but_applied`](FaultBuilder::but_applied) the request is
+/// done.
 pub fn no_answer() -> FaultBuilder {
     FaultBuilder::new(Effect::Hang(When::Before))
 }

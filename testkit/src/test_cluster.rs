@@ -184,15 +184,7 @@ impl TestClusterBuilder {
         if let Some(changes) = self.history {
             builder = builder.history(changes);
         }
-        let server = builder.start();
-        let cluster = TestCluster {
-            started: Instant::now(),
-            bounds: self.bounds,
-            controllers: Controllers::default(),
-            injections: Injections::default(),
-            reads: Reads::default(),
-            server,
-        };
+        let cluster = TestCluster::of_server(builder.start(), Instant::now(), self.bounds);
         for step in self.steps {
             cluster.take(step);
         }
@@ -212,6 +204,22 @@ impl TestCluster {
     #[track_caller]
     pub fn start() -> Self {
         Self::builder().start()
+    }
+
+    fn of_server(server: ApiServer, started: Instant, bounds: Bounds) -> Self {
+        Self {
+            started,
+            bounds,
+            controllers: Controllers::default(),
+            injections: Injections::default(),
+            reads: Reads::default(),
+            server,
+        }
+    }
+
+    /// A cluster like this one, of another server with the same clock.
+    pub(crate) fn with_server(&self, server: ApiServer) -> Self {
+        Self::of_server(server, self.started, self.bounds)
     }
 
     /// A cluster to be configured.

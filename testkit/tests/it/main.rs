@@ -9,5 +9,6 @@ mod time;
 mod verdicts;
 mod streams;
 mod replicas;
+mod worlds;
 mod faults;
 mod messages;
