@@ -80,6 +80,7 @@ mod report;
 mod watches;
 mod world;
 mod recording;
+mod real;
 pub mod faults;
 pub mod objects;
 

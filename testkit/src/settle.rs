@@ -125,6 +125,7 @@ impl TestCluster {
             }
             (checked, at) = (journal.total(), Some(now));
         }
+        self.refresh().await;
         if let Some(message) = self.controllers.panicked() {
             fail_at(place, &message);
         }

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use crate::controller::Controllers;
 use crate::faults::Injections;
 use crate::read::Reads;
+use crate::real::Real;
 use crate::report;
 use crate::settle::Bounds;
 use crate::target::ToObject;
@@ -35,6 +36,8 @@ pub struct TestCluster {
     pub(crate) controllers: Controllers,
     pub(crate) injections: Injections,
     pub(crate) reads: Reads,
+    /// A real server, whose state `server` mirrors; `None` if `server` is the server.
+    pub(crate) real: Option<Real>,
 }
 
 /// How a [`TestCluster`] is to be. Everything has a default.
@@ -213,8 +216,18 @@ impl TestCluster {
             controllers: Controllers::default(),
             injections: Injections::default(),
             reads: Reads::default(),
+            real: None,
             server,
         }
+    }
+
+    /// A cluster whose server is another one's mirror. Time is real, and so the clock must go.
+    pub(crate) fn over(server: ApiServer, bounds: Bounds) -> Self {
+        check_the_runtime();
+        if is_paused() {
+            tokio::time::resume();
+        }
+        Self::of_server(server, Instant::now(), bounds)
     }
 
     /// A cluster like this one, of another server with the same clock.
@@ -230,14 +243,17 @@ impl TestCluster {
     /// A client for the controller under test. Its default namespace is `default`.
     #[must_use]
     pub fn client(&self) -> kube::Client {
-        self.server.client()
+        self.client_named("kube-rs")
     }
 
     /// The same with a name of its own, by which [`faults`](crate::faults), [`watches`](Self::watches) and
     /// [`requests`](Self::requests) tell clients apart.
     #[must_use]
     pub fn client_named(&self, name: &str) -> kube::Client {
-        self.server.client_named(name)
+        match &self.real {
+            Some(real) => self.server.relay(real.client(), name),
+            None => self.server.client_named(name),
+        }
     }
 
     /// The API server itself, for what a test rarely needs: snapshots, compaction, and faults of one's own.
@@ -284,6 +300,16 @@ impl TestCluster {
     /// If the server refuses the definition.
     #[track_caller]
     pub fn crd<K: CustomResourceExt>(&self) {
+        if self.is_real() {
+            let resource = K::api_resource();
+            if self.server.resource(&resource.api_version, &resource.kind).is_none() {
+                let name = K::crd_name();
+                self.fail(&format!(
+                    "{name} is not served: install the definition on the real server first"
+                ));
+            }
+            return;
+        }
         self.take(Step::Create(definition::<K>()));
     }
 
@@ -344,6 +370,14 @@ fn definition<K: CustomResourceExt>() -> Value {
 /// Pauses tokio's clock if it is not yet.
 #[track_caller]
 fn pause_the_clock() {
+    check_the_runtime();
+    if !is_paused() {
+        tokio::time::pause();
+    }
+}
+
+#[track_caller]
+fn check_the_runtime() {
     let Ok(handle) = Handle::try_current() else {
         panic!("a TestCluster needs a tokio runtime: make the test `#[tokio::test] async fn`");
     };
@@ -352,9 +386,6 @@ fn pause_the_clock() {
         "a TestCluster lives in virtual time, which only a current_thread runtime has: \
          use `#[tokio::test]` without `flavor = \"multi_thread\"`"
     );
-    if !is_paused() {
-        tokio::time::pause();
-    }
 }
 
 /// Whether tokio's clock stands while the machine's goes on.

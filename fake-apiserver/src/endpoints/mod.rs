@@ -24,6 +24,8 @@ pub(crate) mod yaml;
 pub(crate) mod handlers;
 pub(crate) mod encode;
 pub(crate) mod broken;
+#[cfg(feature = "client")]
+pub(crate) mod relay;
 pub(crate) mod list_body;
 pub(crate) mod watch_body;
 pub(crate) mod partial;

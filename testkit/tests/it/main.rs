@@ -10,5 +10,6 @@ mod verdicts;
 mod streams;
 mod replicas;
 mod worlds;
+mod real;
 mod faults;
 mod messages;
