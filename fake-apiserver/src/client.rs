@@ -85,4 +85,22 @@ impl ApiServer {
             });
         kube::Client::new(service, "default")
     }
+
+    /// A client whose requests `remote` answers, and which pass this server's faults and journal on their way: a test's
+    /// hand on what a controller asks of a real API server. Faults that strike requests for resources that this server
+    /// serves work as they do here; watches cannot be meddled with.
+    pub fn relay(&self, remote: &kube::Client, name: &str) -> kube::Client {
+        let (server, remote, name) = (self.clone(), remote.clone(), Arc::<str>::from(name));
+        let namespace = remote.default_namespace().to_owned();
+        let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+            let (endpoints, remote, name) = (Arc::clone(&server.endpoints), remote.clone(), Arc::clone(&name));
+            let mut request = request.map(Body::new);
+            request.extensions_mut().insert(ClientName(name));
+            endpoints.relay(request, async move |request| {
+                let answer = remote.send(request.map(kube::client::Body::from)).await;
+                answer.map(|it| it.map(Body::new)).map_err(std::io::Error::other)
+            })
+        });
+        kube::Client::new(service, namespace)
+    }
 }

@@ -58,6 +58,9 @@ struct Args {
     /// Run these parts of a cluster, separated by commas: gc, namespace, workloads (all of them), all
     #[arg(long, value_name = "NAMES", default_value = "", hide_default_value = true, value_parser = workers)]
     workers: Workers,
+    /// Answer requests below /_fake, too: faults, watches, journal, snapshots (GET /_fake tells more)
+    #[arg(long)]
+    control: bool,
 
     /// Log every request to stderr
     #[arg(short, long)]
@@ -133,10 +136,12 @@ async fn run(args: &Args) -> Result<(), String> {
     tracing::subscriber::set_global_default(Log { level }).map_err(|err| err.to_string())?;
     let interrupted = interruption().map_err(|err| format!("cannot listen for signals: {err}"))?;
 
-    let server = ApiServer::builder()
-        .seed(args.seed)
-        .start_time(now())
-        .journal_capacity(JOURNAL_ENTRIES)
+    let mut builder = ApiServer::builder().seed(args.seed).start_time(now());
+    builder = match args.control {
+        true => builder.control_api(),
+        false => builder.journal_capacity(JOURNAL_ENTRIES),
+    };
+    let builder = builder
         .workers(&args.workers.0)
         .authorization(match args.authorization {
             Mode::AlwaysAllow => Authorization::AlwaysAllow,
@@ -149,7 +154,7 @@ async fn run(args: &Args) -> Result<(), String> {
         });
     let tokens = args.token.iter();
     let server = tokens
-        .fold(server, |server, it| server.token(&it.token, &it.user, &it.groups))
+        .fold(builder, |builder, it| builder.token(&it.token, &it.user, &it.groups))
         .start();
     fill(&server, args)?;
     let serving = if args.tls {

@@ -8,12 +8,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Request, Response};
-use http_body_util::BodyExt as _;
+use http_body_util::{BodyExt as _, Limited};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tower::Service;
@@ -22,10 +23,11 @@ use crate::api::object::Object;
 use crate::api::resource::ResourceInfo;
 use crate::api::status::Status;
 use crate::api::user::{Anonymous, UserInfo};
+use crate::control::{self, Control};
 use crate::endpoints::Endpoints;
 use crate::endpoints::journal::{self, Journal};
 use crate::entropy::Entropy;
-use crate::faults::{Fault, FaultGuard, Faults, WatchHandle};
+use crate::faults::{Described, Fault, FaultGuard, FaultRule, Faults, RestartLog, RuleError, WatchHandle};
 use crate::registry::admission::AdmissionSetup;
 use crate::registry::authentication::Authentication;
 use crate::registry::authorization::{self, Rbac};
@@ -65,6 +67,8 @@ pub struct ApiServer {
     options: Options,
     /// The tasks of the workers. They end when nobody can reach the server any more: those who can have a copy.
     tasks: TaskGroup,
+    /// The control API, if it was asked for.
+    control: Option<Arc<Control>>,
 }
 
 /// What a fork has in common with its origin.
@@ -86,6 +90,7 @@ pub struct ApiServerBuilder {
     seed: u64,
     start_time: Timestamp,
     options: Options,
+    control: Option<Arc<Control>>,
 }
 
 /// Who may do what; after the `--authorization-mode` of kube-apiserver.
@@ -113,6 +118,13 @@ pub struct LoadError {
     reason: String,
 }
 
+impl LoadError {
+    pub(crate) fn new(kind: &str, name: &str, reason: &str) -> Self {
+        let (kind, name, reason) = (kind.to_owned(), name.to_owned(), reason.to_owned());
+        Self { kind, name, reason }
+    }
+}
+
 impl Default for ApiServerBuilder {
     fn default() -> Self {
         Self {
@@ -127,6 +139,7 @@ impl Default for ApiServerBuilder {
                 admission: AdmissionSetup::default(),
                 routes: Routes::default(),
             },
+            control: None,
         }
     }
 }
@@ -228,6 +241,13 @@ impl ApiServerBuilder {
         self
     }
 
+    /// Answers requests below `/_fake`, too, through which a test in another process injects faults and looks at the
+    /// server; see [`control`](crate::control). Whoever reaches the port may do all of it.
+    pub fn control_api(mut self) -> Self {
+        self.control = Some(Arc::default());
+        self
+    }
+
     /// Starts the server. It has the namespaces `default`, `kube-system`, `kube-public` and `kube-node-lease`.
     ///
     /// # Panics
@@ -235,7 +255,8 @@ impl ApiServerBuilder {
     /// Outside of a tokio runtime, if it has [workers](Self::workers).
     pub fn start(self) -> ApiServer {
         let entropy = Entropy::new(self.seed, self.start_time);
-        let server = ApiServer::assemble(World::default(), entropy, self.options);
+        let mut server = ApiServer::assemble(World::default(), entropy, self.options);
+        server.control = self.control;
         server.create_boot_objects();
         server
     }
@@ -280,7 +301,19 @@ impl ApiServer {
             endpoints,
             options,
             tasks,
+            control: None,
         }
+    }
+
+    /// A server that has a state, to look at it.
+    pub(crate) fn of_snapshot(&self, snapshot: &Snapshot) -> Self {
+        let entropy = self.endpoints.registry.entropy.fork();
+        let options = Options {
+            journal_capacity: 1,
+            workers: Vec::new(),
+            ..self.options.clone()
+        };
+        Self::assemble(snapshot.0.clone(), entropy, options)
     }
 
     /// What a real server has made before its first client comes (rule R1).
@@ -322,7 +355,26 @@ impl ApiServer {
 
     /// Installs a rule that is asked about every request for a resource; it is gone when the guard is dropped.
     pub fn inject(&self, fault: impl Fault + 'static) -> FaultGuard {
-        self.endpoints.faults.rules.install(fault)
+        let rules = &self.endpoints.faults.rules;
+        rules.install(std::any::type_name_of_val(&fault).to_owned(), |_| fault)
+    }
+
+    /// Installs a fault that is described as data; it is gone when the guard is dropped. Fails if the rule cannot be.
+    pub fn inject_rule(&self, rule: FaultRule) -> Result<FaultGuard, RuleError> {
+        rule.check()?;
+        let (seed, rules) = (self.seed(), &self.endpoints.faults.rules);
+        Ok(rules.install(rule.to_string(), |id| Described::new(rule, seed ^ id.rotate_right(16))))
+    }
+
+    /// Ends all watches and breaks what waits for an answer that will not come, as a server does that is restarted. For
+    /// `down` all connections are refused, but for those of `spared` clients. What is stored stays. If the log is lost,
+    /// every client whose watch goes on from before is told 410 Expired and must list again, as with a server whose
+    /// watch cache begins anew.
+    pub fn restart(&self, log: RestartLog, down: Duration, spared: &[&str]) {
+        if log == RestartLog::Lost {
+            self.compact();
+        }
+        self.endpoints.faults.restart(down, spared);
     }
 
     /// The watches under way, oldest first.
@@ -367,8 +419,26 @@ impl ApiServer {
     + Send
     + Sync
     + 'static {
-        let endpoints = Arc::clone(&self.endpoints);
-        tower::service_fn(move |request: Request<Body>| Arc::clone(&endpoints).converse(request))
+        let server = self.clone();
+        tower::service_fn(move |request: Request<Body>| {
+            let server = server.clone();
+            async move {
+                match &server.control {
+                    Some(control) if request.uri().path().starts_with(control::PREFIX) => {
+                        server.controlled(control, request).await
+                    }
+                    _ => server.endpoints.converse(request).await,
+                }
+            }
+        })
+    }
+
+    /// Answers a request to the control API.
+    async fn controlled(&self, control: &Control, request: Request<Body>) -> io::Result<Response<Body>> {
+        let (parts, body) = request.into_parts();
+        let body = Limited::new(body, control::BODY_BYTES_MAX).collect().await;
+        let body = body.map_err(io::Error::other)?.to_bytes();
+        Ok(control::answer(self, control, &parts.method, &parts.uri, &body).map(Body::from))
     }
 
     /// The server as a function from requests to answers: a tower service without a socket. Where a fault breaks the
@@ -446,6 +516,13 @@ impl ApiServer {
             .scheme()
             .lookup_kind(api_version, kind)
             .map(|row| row.info.clone())
+    }
+
+    /// The kind of a resource: `Pod` of `pods` in `v1`; `None` if it is not served.
+    pub fn kind_of(&self, api_version: &str, resource: &str) -> Option<String> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let row = self.endpoints.registry.scheme().lookup(group, version, resource)?;
+        Some(row.info.kind.to_string())
     }
 
     /// Stores objects as they are, uid, status and times included, as a dump of a cluster has them; what is missing of

@@ -73,20 +73,26 @@ mod read;
 mod settle;
 mod eventually;
 mod assert;
+mod expect;
 mod diff;
 mod filter;
 mod report;
 mod watches;
+mod world;
+mod recording;
+mod real;
 pub mod faults;
 pub mod objects;
 
 pub use controller::Running;
 pub use eventually::Condition;
-pub use fake_apiserver::{ApiServer, Journal, Verb, WatchEventKind, Worker};
+pub use expect::OwnerTree;
+pub use fake_apiserver::{ApiServer, Journal, Replica, RestartLog, Snapshot, Verb, WatchEventKind, Worker, WorldDiff};
 pub use faults::{FaultBuilder, Injected};
 pub use filter::Requests;
 pub use object::Object;
 pub use objects::ObjectBuilder;
+pub use recording::{Pace, RecordedChange, Recording, RecordingError};
 pub use target::{ObjectId, Target, ToObject};
 #[cfg(feature = "rstest")]
 pub use test_cluster::cluster;

@@ -6,7 +6,8 @@ use super::rbac::Attributes;
 use super::resource::Text;
 
 /// What a request asks to be done. The names are those of RBAC.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Verb {
     /// GET of one object.
     Get,

@@ -115,6 +115,12 @@ impl RecordedRequest {
         }
     }
 
+    /// The answer, as [`answer`](RecordedRequest::answer) has it for those who look; empty if it was streamed.
+    pub fn answer_bytes(&self) -> Bytes {
+        let written = || self.stored.as_ref().map(StoredAnswer::bytes);
+        self.answer.clone().or_else(written).unwrap_or_default()
+    }
+
     /// The verb, if it was about a resource.
     pub fn verb(&self) -> Option<Verb> {
         self.info.as_ref().map(|info| info.verb)

@@ -26,6 +26,8 @@ pub(crate) mod yaml;
 pub(crate) mod handlers;
 pub(crate) mod encode;
 pub(crate) mod broken;
+#[cfg(feature = "client")]
+pub(crate) mod relay;
 pub(crate) mod list_body;
 pub(crate) mod watch_body;
 pub(crate) mod partial;
@@ -76,12 +78,17 @@ impl Endpoints {
         let response = response.unwrap_or_else(|status| encode::failure(&call, &status));
         let response = call.finish(response, &self.journal, self.registry.entropy.elapsed());
         if let Some(NoAnswer(Broken::Silent)) = response.extensions().get() {
-            std::future::pending::<()>().await;
+            // Only a server that dies ends the silence.
+            self.faults.downtime.begins().await;
         }
         response
     }
 
     async fn answer(self: &Arc<Self>, call: &mut Call, body: Body) -> Result<Response<Body>, Status> {
+        if self.faults.downtime.strikes(&call.client) {
+            call.struck.push("connection refused, restarting".to_owned());
+            return Ok(broken::no_answer(Broken::Refused));
+        }
         filters::check_timeout(call)?;
         authentication::admit(self, call)?;
         let scheme = self.registry.scheme();

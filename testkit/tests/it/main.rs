@@ -9,5 +9,7 @@ mod time;
 mod verdicts;
 mod streams;
 mod replicas;
+mod worlds;
+mod real;
 mod faults;
 mod messages;

@@ -39,6 +39,7 @@ const SERVER_ARROWS: &[(&str, &[&str])] = &[
             "tasks",
             "serve",
             "client",
+            "control",
         ],
     ),
     ("client", &["api", "server"]),
@@ -47,6 +48,11 @@ const SERVER_ARROWS: &[(&str, &[&str])] = &[
     ("tls", &["api", "kubeconfig"]),
     ("kubeconfig", &[]),
     ("load", &["endpoints"]),
+    (
+        "world",
+        &["api", "endpoints", "faults", "load", "registry", "server", "storage"],
+    ),
+    ("control", &["endpoints", "faults", "load", "server"]),
     ("bench", &["api", "server", "watch"]),
 ];
 
