@@ -192,9 +192,9 @@ impl Graph {
         }
         let Some(node) = self.nodes.get_mut(&id) else { return };
         node.owners = new.to_vec();
-        let added = new.iter().filter(|it| !old.iter().any(|other| other.uid == it.uid));
         let mut is_doubtful = false;
-        for owner in added {
+        for owner in new {
+            let is_added = !old.iter().any(|other| other.uid == owner.uid);
             self.owned.entry(owner.uid.clone()).or_default().dependents.insert(id);
             let (Some(node), known) = (self.nodes.get(&id), self.ids.get(&*owner.uid)) else {
                 continue;
@@ -202,7 +202,9 @@ impl Graph {
             match known.and_then(|known| self.nodes.get(known)) {
                 None => is_doubtful = true,
                 Some(known) if !node.may_be_owned_in(known.key.namespace()) => {
-                    queue.add(Item::Report(id, owner.uid.clone()));
+                    if is_added {
+                        queue.add(Item::Report(id, owner.uid.clone()));
+                    }
                     is_doubtful = true;
                 }
                 Some(known) => is_doubtful |= *known.kind != *owner.kind || known.key.name() != owner.name,
