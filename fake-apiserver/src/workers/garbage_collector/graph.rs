@@ -89,7 +89,8 @@ impl Graph {
     pub(super) fn saw_go(&self, reference: &OwnerReference, dependent: &Node) -> bool {
         let gone = self.owned.get(&reference.uid).and_then(|it| it.gone.as_ref());
         gone.is_some_and(|gone| {
-            *gone.kind == *reference.kind
+            // The kind of what went with its CRD is not known where both were told at once.
+            (gone.kind.is_empty() || *gone.kind == *reference.kind)
                 && gone.key.name() == reference.name
                 && dependent.may_be_owned_in(gone.key.namespace())
         })
