@@ -551,3 +551,133 @@ async fn a_large_tree_goes_to_its_last_leaf(#[case] policy: &str) {
         assert_eq!(left.len(), 0, "{kind}");
     }
 }
+
+async fn namespace(server: &ApiServer, name: &str) -> Option<Value> {
+    server.get("v1", "Namespace", "", name).await.ok()
+}
+
+/// The status and the message of each condition of a namespace.
+fn conditions(namespace: &Value) -> Vec<(&str, &str)> {
+    let conditions = namespace["status"]["conditions"].as_array().into_iter().flatten();
+    conditions
+        .map(|it| {
+            (
+                it["status"].as_str().unwrap_or_default(),
+                it["message"].as_str().unwrap_or_default(),
+            )
+        })
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn r5_a_namespace_goes_with_all_that_is_in_it() {
+    let server = start(&[Worker::Namespace]).await.expect("it starts");
+    let shop = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
+    ask(&server, "POST", "/api/v1/namespaces", &shop)
+        .await
+        .expect("it is free");
+    for kind in [0, 1, 3] {
+        create(&server, kind, "shop", &owned(kind, "o1", &[])).await;
+        create(&server, kind, "default", &owned(kind, "o1", &[])).await;
+    }
+    ask(&server, "DELETE", "/api/v1/namespaces/shop", &json!({}))
+        .await
+        .expect("it exists");
+    rest().await;
+
+    assert!(namespace(&server, "shop").await.is_none());
+    for (api_version, kind, ..) in [KINDS[0], KINDS[1], KINDS[3]] {
+        let left = server.list(api_version, kind, "").await.expect("it is served");
+        assert_eq!(left.len(), 1, "{kind} of other namespaces stay");
+    }
+    // Only what is there is deleted, then the namespace is told and let go.
+    let asked: Vec<String> = requests_of_workers(&server).into_iter().map(|(what, _)| what).collect();
+    assert_eq!(
+        asked,
+        [
+            "DELETE configmaps",
+            "DELETE widgets",
+            "DELETE secrets",
+            "PUT status",
+            "PUT finalize"
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn r5_pods_that_do_not_stop_in_time_are_told_of() {
+    let server = start(&[Worker::Namespace]).await.expect("it starts");
+    let shop = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
+    ask(&server, "POST", "/api/v1/namespaces", &shop)
+        .await
+        .expect("it is free");
+    let pods = "/api/v1/namespaces/shop/pods";
+    let spec = json!({"nodeName": "node-1", "containers": [{"name": "c", "image": "img:1"}]});
+    ask(
+        &server,
+        "POST",
+        pods,
+        &json!({"metadata": {"name": "stuck"}, "spec": spec}),
+    )
+    .await
+    .expect("it is valid");
+    ask(&server, "DELETE", "/api/v1/namespaces/shop", &json!({}))
+        .await
+        .expect("it exists");
+    rest().await;
+    let shown = namespace(&server, "shop").await.expect("a Pod is left");
+    let failing = |namespace: &Value| {
+        conditions(namespace)
+            .iter()
+            .filter(|(status, _)| *status == "True")
+            .count()
+    };
+    assert_eq!(failing(&shown), 0, "it has thirty seconds");
+
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let shown = namespace(&server, "shop").await.expect("a Pod is left");
+    let why = "Failed to delete all resource types, 1 remaining: unexpected items still remain in namespace: shop for \
+               gvr: /v1, Resource=pods";
+    assert!(conditions(&shown).contains(&("True", why)), "{shown}");
+
+    let now = json!({"gracePeriodSeconds": 0});
+    ask(&server, "DELETE", &format!("{pods}/stuck"), &now)
+        .await
+        .expect("it is still there");
+    rest().await;
+    assert!(namespace(&server, "shop").await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn r5_conditions_follow_what_is_left() {
+    let server = start(&[Worker::Namespace, Worker::GarbageCollector])
+        .await
+        .expect("it starts");
+    let shop = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
+    ask(&server, "POST", "/api/v1/namespaces", &shop)
+        .await
+        .expect("it is free");
+    for name in ["a", "b"] {
+        let mut held = owned(0, name, &[]);
+        held["metadata"]["finalizers"] = json!(["example.com/hold"]);
+        create(&server, 0, "shop", &held).await;
+    }
+    ask(&server, "DELETE", "/api/v1/namespaces/shop", &json!({}))
+        .await
+        .expect("it exists");
+    rest().await;
+    for (name, left) in [("a", 2), ("b", 1)] {
+        let shown = namespace(&server, "shop").await.expect("something is left");
+        let remaining = format!("Some resources are remaining: configmaps. has {left} resource instances");
+        let held = format!(
+            "Some content in the namespace has finalizers remaining: example.com/hold in {left} resource instances"
+        );
+        assert_eq!(conditions(&shown)[3..], [("True", &*remaining), ("True", &*held)]);
+        let release = json!({"metadata": {"finalizers": null}});
+        ask(&server, "PATCH", &path(0, "shop", name), &release)
+            .await
+            .expect("it is held");
+        rest().await;
+    }
+    assert!(namespace(&server, "shop").await.is_none());
+}
