@@ -7,4 +7,5 @@ mod controller;
 mod custom_resource;
 mod time;
 mod faults;
+mod workers;
 mod messages;
