@@ -45,6 +45,7 @@ mod faults;
 mod registry;
 mod storage;
 mod watch;
+mod webhooks;
 mod workers;
 #[cfg(feature = "client")]
 mod client;
@@ -52,6 +53,7 @@ mod client;
 #[doc(hidden)]
 pub mod bench;
 mod server;
+mod replica;
 mod serve;
 #[cfg(feature = "tls")]
 mod tls;
@@ -61,9 +63,10 @@ mod entropy;
 mod tasks;
 
 pub use api::request_info::{RequestInfo, Verb};
-pub use api::user::UserInfo;
+pub use api::user::{Anonymous, UserInfo};
 pub use endpoints::journal::{Entry, Journal, RecordedEvent, RecordedRequest};
-pub use faults::{Fault, FaultGuard, Seen, Verdict, WatchEventKind, WatchHandle};
+pub use faults::{Decision, Fault, FaultGuard, Held, HeldEvent, Seen, Verdict, WatchEventKind, WatchHandle, When};
+pub use replica::Replica;
 pub use serve::Serving;
-pub use server::{ApiServer, ApiServerBuilder, LoadError, Snapshot};
+pub use server::{ApiServer, ApiServerBuilder, Authorization, LoadError, Snapshot};
 pub use workers::{UnknownWorker, Worker};

@@ -1,10 +1,13 @@
 //! `Status`: the catalogue of every error a client can receive, in Kubernetes' own words.
 
+use std::borrow::Cow;
+
 use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::field::FieldErrors;
+use super::rbac::Attributes;
 use super::resource::{GroupKind, GroupResource};
 
 /// The `metav1.Status` a failed request is answered with, or a delete that removed its object (rule A1).
@@ -15,7 +18,7 @@ pub struct Status {
     /// The HTTP status, and `code` of the body.
     pub code: u16,
     /// The machine-readable reason; empty where Kubernetes knows none.
-    pub reason: &'static str,
+    pub reason: Cow<'static, str>,
     /// The text for people.
     pub message: String,
     /// What the error is about; `None` leaves the field out, an empty one is shown as `{}`.
@@ -78,10 +81,10 @@ impl Status {
     }
 
     /// A failure without details.
-    pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+    pub fn new(code: u16, reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self {
             code,
-            reason,
+            reason: reason.into(),
             message: message.into(),
             details: None,
             continue_token: None,
@@ -190,6 +193,27 @@ impl Status {
         Self::new(403, "Forbidden", format!("{what} is forbidden: {why}")).about(resource, name)
     }
 
+    /// 403 of authorisation (rule A23): `pods "x" is forbidden: User "u" cannot …`, with what RBAC has to say.
+    pub(crate) fn not_allowed(request: &Attributes<'_>, user: &str, reason: &str) -> Self {
+        let mut why = request.refusal(user);
+        if !reason.is_empty() {
+            why = format!("{why}: {reason}");
+        }
+        if !request.is_resource() {
+            return Self::new(403, "Forbidden", format!("forbidden: {why}")).with_details(StatusDetails::default());
+        }
+        let resource = GroupResource {
+            group: request.group.to_owned().into(),
+            resource: request.resource.to_owned().into(),
+        };
+        Self::forbidden(&resource, request.name, why)
+    }
+
+    /// 401 (rule A23).
+    pub(crate) fn unauthorized() -> Self {
+        Self::new(401, "Unauthorized", "Unauthorized")
+    }
+
     /// 422 Invalid with one cause an error (rule A9). The message names an error once, `causes` every time.
     pub fn invalid(kind: &GroupKind, name: &str, errors: &FieldErrors) -> Self {
         let mut texts: Vec<String> = Vec::new();
@@ -286,7 +310,7 @@ impl Serialize for Status {
             map.serialize_entry("message", &self.message)?;
         }
         if !self.reason.is_empty() {
-            map.serialize_entry("reason", self.reason)?;
+            map.serialize_entry("reason", &self.reason)?;
         }
         if let Some(details) = &self.details {
             map.serialize_entry("details", details)?;

@@ -10,7 +10,7 @@ use crate::api::resource::GroupResource;
 use crate::api::status::Status;
 use crate::entropy::Entropy;
 use crate::storage::{Body, Key, Revision, Store, StoreError, Stored, World};
-use crate::watch::{Fanout, WatchStart, Watcher};
+use crate::watch::{Fanout, Replicas, WatchStart, Watcher};
 
 pub(crate) mod scheme;
 pub(crate) mod schema;
@@ -19,6 +19,7 @@ pub(crate) mod body;
 pub(crate) mod decode;
 pub(crate) mod strategy;
 pub(crate) mod metadata;
+pub(crate) mod admission;
 pub(crate) mod quantity;
 pub(crate) mod kinds;
 pub(crate) mod custom;
@@ -32,9 +33,16 @@ pub(crate) mod modify;
 pub(crate) mod managed_fields;
 pub(crate) mod delete;
 pub(crate) mod subresources;
+pub(crate) mod authentication;
+pub(crate) mod authorization;
+pub(crate) mod tokens;
 pub(crate) mod definitions;
 
+use admission::{Admission, AdmissionSetup};
+use authentication::Authentication;
+use authorization::Rbac;
 use scheme::{Row, Scheme};
+use tokens::TokenKey;
 
 /// All state and its rules.
 #[derive(Debug)]
@@ -43,27 +51,49 @@ pub(crate) struct Registry {
     pub(crate) store: Arc<Store>,
     /// Who waits for changes of them.
     pub(crate) fanout: Arc<Fanout>,
+    /// Who does not see all of them.
+    pub(crate) replicas: Arc<Replicas>,
     /// The clock and the random numbers.
     pub(crate) entropy: Entropy,
     /// Signalled by each commit, for readers who wait for a revision.
     pub(crate) committed: Arc<Notify>,
     /// Signalled when the served resources change.
     pub(crate) definitions_changed: Arc<Notify>,
+    /// What may change or refuse a write.
+    pub(crate) admission: Admission,
     /// Held while the served resources are made from the stored CRDs, so that the newest state wins.
     definitions: Mutex<()>,
+    /// Whose tokens are known.
+    pub(crate) authentication: Authentication,
+    /// Who may do what; `None`: everybody everything.
+    rbac: Option<Rbac>,
+    /// What tokens of ServiceAccounts are signed with.
+    token_key: TokenKey,
     /// The served resources. Replaced as a whole when a CRD changes.
     scheme: RwLock<Arc<Scheme>>,
 }
 
 impl Registry {
-    /// A registry of `world`. CRDs in it are served.
-    pub(crate) fn new(world: World, history_bound: usize, entropy: Entropy) -> Self {
+    /// A registry of `world`, for those whom `access` lets in. CRDs in it are served.
+    pub(crate) fn new(
+        world: World,
+        history_bound: usize,
+        entropy: Entropy,
+        access: (Authentication, Option<Rbac>),
+        admission: AdmissionSetup,
+    ) -> Self {
+        let (authentication, rbac) = access;
         let registry = Self {
             store: Arc::new(Store::new(world, history_bound)),
             fanout: Arc::default(),
+            replicas: Arc::default(),
+            token_key: TokenKey::from_seed(entropy.seed()),
+            authentication,
+            rbac,
             entropy,
             committed: Arc::default(),
             definitions_changed: Arc::default(),
+            admission: Admission::new(admission),
             definitions: Mutex::default(),
             scheme: RwLock::default(),
         };
@@ -96,6 +126,8 @@ impl Registry {
     /// Replaces all state: watches end, CRDs are read anew.
     pub(crate) fn restore(&self, world: World) {
         self.store.replace(world);
+        self.roles_replaced();
+        self.admission.invalidate();
         self.load_definitions();
         self.fanout.wake_all();
         self.committed.notify_waiters();
@@ -124,11 +156,16 @@ impl Registry {
 
     /// Tells everyone concerned of a commit.
     fn signal(&self, row: &Row, key: &Key) {
-        self.fanout.wake(&row.storage, key);
+        match self.replicas.move_with_commits() {
+            true => self.fanout.wake_all(),
+            false => self.fanout.wake(&row.storage, key),
+        }
         self.committed.notify_waiters();
         if *row.storage == *scheme::CRDS {
             self.definitions_written();
         }
+        self.roles_written(row, key);
+        self.admission_written(row, key);
     }
 
     /// Reads the stored objects of a built-in resource, in key order.
