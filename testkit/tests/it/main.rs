@@ -12,4 +12,5 @@ mod replicas;
 mod worlds;
 mod real;
 mod faults;
+mod workers;
 mod messages;
