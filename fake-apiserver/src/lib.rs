@@ -27,7 +27,7 @@
 //! | `storage` | state at a revision: a snapshot and a log for each resource |
 //! | `watch` | cursors into the logs |
 //!
-//! Beside the path lie [`api`], the vocabulary; `entropy`, the only clock and the only random numbers; `serve` and
+//! Beside the path lie [`api`], the vocabulary; `workers`, what a cluster does by itself; `entropy`, the only clock and the only random numbers; `serve` and
 //! `client`, the ways in.
 //!
 //! # Features
@@ -45,6 +45,7 @@ mod faults;
 mod registry;
 mod storage;
 mod watch;
+mod workers;
 #[cfg(feature = "client")]
 mod client;
 #[cfg(feature = "bench-internals")]
@@ -64,3 +65,4 @@ pub use endpoints::journal::{Entry, Journal, RecordedEvent, RecordedRequest};
 pub use faults::{Fault, FaultGuard, Seen, Verdict, WatchEventKind, WatchHandle};
 pub use serve::Serving;
 pub use server::{ApiServer, ApiServerBuilder, LoadError, Snapshot};
+pub use workers::{UnknownWorker, Worker};

@@ -1,5 +1,6 @@
 //! `ApiServer` and its builder: own one of each layer, start, snapshot, fork.
 
+use std::borrow::Borrow;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
@@ -7,6 +8,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
 use jiff::Timestamp;
@@ -23,6 +25,8 @@ use crate::faults::{Fault, FaultGuard, Faults, WatchHandle};
 use crate::registry::{Registry, codec};
 use crate::serve::{Serving, Transport, serve};
 use crate::storage::World;
+use crate::tasks::TaskGroup;
+use crate::workers::{self, Host, Worker};
 
 /// Changes a resource's log keeps if the builder does not say.
 const HISTORY_BOUND: usize = 16_384;
@@ -50,8 +54,17 @@ const START_SECOND: i64 = 1_767_225_600;
 #[derive(Clone, Debug)]
 pub struct ApiServer {
     pub(crate) endpoints: Arc<Endpoints>,
+    options: Options,
+    /// The tasks of the workers. They end when nobody can reach the server any more: those who can have a copy.
+    tasks: TaskGroup,
+}
+
+/// What a fork has in common with its origin.
+#[derive(Clone, Debug)]
+struct Options {
     history_bound: usize,
     journal_capacity: usize,
+    workers: Vec<Worker>,
 }
 
 /// How an [`ApiServer`] is to be. Everything has a default.
@@ -60,8 +73,7 @@ pub struct ApiServer {
 pub struct ApiServerBuilder {
     seed: u64,
     start_time: Timestamp,
-    history_bound: usize,
-    journal_capacity: usize,
+    options: Options,
 }
 
 /// The whole state of a server at one moment, from [`ApiServer::snapshot`]. Taking, keeping and restoring one costs a
@@ -83,8 +95,11 @@ impl Default for ApiServerBuilder {
         Self {
             seed: 0,
             start_time: Timestamp::from_second(START_SECOND).unwrap_or(Timestamp::UNIX_EPOCH),
-            history_bound: HISTORY_BOUND,
-            journal_capacity: journal::CAPACITY,
+            options: Options {
+                history_bound: HISTORY_BOUND,
+                journal_capacity: journal::CAPACITY,
+                workers: Vec::new(),
+            },
         }
     }
 }
@@ -105,20 +120,53 @@ impl ApiServerBuilder {
     /// Changes that the log of each resource keeps. A watch or a continue token from before them is 410 Expired.
     /// Default 16,384, at least 1.
     pub fn history(mut self, changes: usize) -> Self {
-        self.history_bound = changes;
+        self.options.history_bound = changes;
         self
     }
 
     /// Entries that the journal keeps; the oldest are dropped first. Default 65,536, at least 1.
     pub fn journal_capacity(mut self, entries: usize) -> Self {
-        self.journal_capacity = entries;
+        self.options.journal_capacity = entries;
+        self
+    }
+
+    /// Runs these parts of a cluster with the server, besides those asked for before. Default: none, as if the API
+    /// server ran alone.
+    ///
+    /// They act in virtual time, in a stated order, and at once: what a controller-manager does within some
+    /// milliseconds has happened when all tasks wait for something. What they ask is in the journal, marked as theirs
+    /// ([`RecordedRequest::worker`](crate::RecordedRequest)).
+    ///
+    /// ```
+    /// use fake_apiserver::{ApiServer, Worker};
+    /// use serde_json::json;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let server = ApiServer::builder().workers([Worker::GarbageCollector]).start();
+    /// let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "gone", "uid": "no-such-uid"});
+    /// server.load([json!({
+    ///     "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "orphan", "ownerReferences": [owner]},
+    /// })])?;
+    /// while server.get("v1", "ConfigMap", "default", "orphan").await.is_ok() {
+    ///     tokio::task::yield_now().await;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn workers(mut self, workers: impl IntoIterator<Item: Borrow<Worker>>) -> Self {
+        self.options.workers.extend(workers.into_iter().map(|it| *it.borrow()));
         self
     }
 
     /// Starts the server. It has the namespaces `default`, `kube-system`, `kube-public` and `kube-node-lease`.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime, if it has [workers](Self::workers).
     pub fn start(self) -> ApiServer {
         let entropy = Entropy::new(self.seed, self.start_time);
-        let server = ApiServer::assemble(World::default(), entropy, self.history_bound, self.journal_capacity);
+        let server = ApiServer::assemble(World::default(), entropy, self.options);
         server.create_boot_objects();
         server
     }
@@ -135,16 +183,19 @@ impl ApiServer {
         ApiServerBuilder::default()
     }
 
-    fn assemble(world: World, entropy: Entropy, history_bound: usize, journal_capacity: usize) -> Self {
+    fn assemble(world: World, entropy: Entropy, options: Options) -> Self {
         let endpoints = Arc::new(Endpoints {
-            registry: Registry::new(world, history_bound, entropy),
+            registry: Registry::new(world, options.history_bound, entropy),
             faults: Faults::default(),
-            journal: Journal::new(journal_capacity),
+            journal: Journal::new(options.journal_capacity),
         });
+        let tasks = TaskGroup::default();
+        let host: Arc<dyn Host> = endpoints.clone();
+        workers::start(&host, &options.workers, &tasks);
         Self {
             endpoints,
-            history_bound,
-            journal_capacity,
+            options,
+            tasks,
         }
     }
 
@@ -208,16 +259,15 @@ impl ApiServer {
     }
 
     /// A second server with the same state, clock and random numbers to come; from here on each goes its own way. It
-    /// has its own journal, and no faults or watches.
+    /// has its own journal and workers of its own, and no faults or watches.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime, if it has workers.
     #[must_use]
     pub fn fork(&self) -> Self {
         let registry = &self.endpoints.registry;
-        Self::assemble(
-            registry.store.world(),
-            registry.entropy.fork(),
-            self.history_bound,
-            self.journal_capacity,
-        )
+        Self::assemble(registry.store.world(), registry.entropy.fork(), self.options.clone())
     }
 
     /// The server as a function from requests to answers: a tower service without a socket.
@@ -228,8 +278,10 @@ impl ApiServer {
     + Send
     + Sync
     + 'static {
-        let endpoints = Arc::clone(&self.endpoints);
+        let (endpoints, tasks) = (Arc::clone(&self.endpoints), self.tasks.clone());
         tower::service_fn(move |request: Request<Body>| {
+            // A client keeps the workers as it keeps the server.
+            let _ = &tasks;
             let endpoints = Arc::clone(&endpoints);
             async move { Ok(endpoints.handle(request).await) }
         })
@@ -239,10 +291,7 @@ impl ApiServer {
     /// when it is over.
     pub async fn call(&self, request: Request<impl Into<Bytes>>) -> Response<Bytes> {
         let request = request.map(|body| Body::from(body.into()));
-        let (parts, body) = Arc::clone(&self.endpoints).handle(request).await.into_parts();
-        // Bodies made in this process do not fail; should one be cut, what came of it is no JSON and says so.
-        let body = body.collect().await.map(|it| it.to_bytes()).unwrap_or_default();
-        Response::from_parts(parts, body)
+        read_whole(Arc::clone(&self.endpoints).handle(request).await).await
     }
 
     /// Listens for HTTP, on a free port if the address names port 0. No tokio clock must be paused: sockets live in
@@ -331,4 +380,22 @@ impl ApiServer {
         }
         registry.put(&row, object).map_err(|status| status.message)
     }
+}
+
+impl Host for Endpoints {
+    fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    fn call(self: Arc<Self>, request: Request<Bytes>) -> BoxFuture<'static, Response<Bytes>> {
+        Box::pin(async move { read_whole(self.handle(request.map(Body::from)).await).await })
+    }
+}
+
+/// Reads an answer to its end.
+async fn read_whole(response: Response<Body>) -> Response<Bytes> {
+    let (parts, body) = response.into_parts();
+    // Bodies made in this process do not fail; should one be cut, what came of it is no JSON and says so.
+    let body = body.collect().await.map(|it| it.to_bytes()).unwrap_or_default();
+    Response::from_parts(parts, body)
 }

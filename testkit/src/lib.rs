@@ -82,7 +82,7 @@ pub mod objects;
 
 pub use controller::Running;
 pub use eventually::Condition;
-pub use fake_apiserver::{ApiServer, Journal, Verb, WatchEventKind};
+pub use fake_apiserver::{ApiServer, Journal, Verb, WatchEventKind, Worker};
 pub use faults::{FaultBuilder, Injected};
 pub use filter::Requests;
 pub use object::Object;

@@ -104,7 +104,7 @@ impl Watches {
     fn filtered(mut self, filter: &Filter) -> Self {
         debug_assert!(filter.verbs.as_ref().is_none_or(|verbs| verbs.contains(&Verb::Watch)));
         self.handles
-            .retain(|handle| filter.matches(handle.info(), handle.user_agent()));
+            .retain(|handle| filter.matches(handle.info(), handle.user_agent(), None));
         self
     }
 }

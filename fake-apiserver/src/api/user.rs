@@ -8,3 +8,7 @@ pub struct UserInfo {
     /// The groups the user is in.
     pub groups: Vec<String>,
 }
+
+/// As an extension of a request: one of the server's own workers sends it, the one of this name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SentBy(pub &'static str);

@@ -15,6 +15,7 @@ use super::journal::{Journal, RecordedRequest, StoredAnswer};
 use crate::api::options::Query;
 use crate::api::request_info::RequestInfo;
 use crate::api::status::Status;
+use crate::api::user::SentBy;
 use crate::entropy::Entropy;
 use crate::faults::Seen;
 
@@ -99,6 +100,7 @@ impl Call {
         Seen {
             info,
             user_agent: self.user_agent(),
+            worker: self.parts.extensions.get::<SentBy>().map(|it| it.0),
         }
     }
 
@@ -123,6 +125,7 @@ impl Call {
             user_agent: text(&self.parts.headers, &header::USER_AGENT)
                 .unwrap_or_default()
                 .into(),
+            worker: self.parts.extensions.get::<SentBy>().map(|it| it.0),
             path: self
                 .parts
                 .uri

@@ -34,6 +34,8 @@ pub struct RecordedRequest {
     pub info: Option<RequestInfo>,
     /// `User-Agent`
     pub user_agent: String,
+    /// The worker that sent it, such as `generic-garbage-collector`; `None` if a client did.
+    pub worker: Option<&'static str>,
     /// The body as sent; empty if there was none.
     pub request_body: Bytes,
     /// HTTP status of the answer.
@@ -210,10 +212,13 @@ impl Journal {
         self.lock().kept.iter().filter_map(event).collect()
     }
 
-    /// How many of the kept requests had this verb and resource (see [`RecordedRequest::is_for`]).
+    /// How many of the kept requests of clients had this verb and resource (see [`RecordedRequest::is_for`]). What the
+    /// server's own [workers](crate::Worker) ask does not count.
     pub fn count(&self, verb: Verb, resource: &str) -> usize {
         let counts = |entry: &&Entry| match entry {
-            Entry::Request(request) => request.verb() == Some(verb) && request.is_for(resource),
+            Entry::Request(request) => {
+                request.worker.is_none() && request.verb() == Some(verb) && request.is_for(resource)
+            }
             Entry::Event(_) => false,
         };
         self.lock().kept.iter().filter(counts).count()

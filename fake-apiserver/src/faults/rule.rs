@@ -14,6 +14,8 @@ pub struct Seen<'a> {
     pub info: &'a RequestInfo,
     /// `User-Agent`, by which clients tell themselves apart.
     pub user_agent: &'a str,
+    /// The worker that sends it, such as `generic-garbage-collector`; `None` for a client.
+    pub worker: Option<&'static str>,
 }
 
 /// What is to happen to a request.

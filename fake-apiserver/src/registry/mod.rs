@@ -46,9 +46,9 @@ pub(crate) struct Registry {
     /// The clock and the random numbers.
     pub(crate) entropy: Entropy,
     /// Signalled by each commit, for readers who wait for a revision.
-    pub(crate) committed: Notify,
+    pub(crate) committed: Arc<Notify>,
     /// Signalled when the served resources change.
-    pub(crate) definitions_changed: Notify,
+    pub(crate) definitions_changed: Arc<Notify>,
     /// Held while the served resources are made from the stored CRDs, so that the newest state wins.
     definitions: Mutex<()>,
     /// The served resources. Replaced as a whole when a CRD changes.
@@ -62,8 +62,8 @@ impl Registry {
             store: Arc::new(Store::new(world, history_bound)),
             fanout: Arc::default(),
             entropy,
-            committed: Notify::new(),
-            definitions_changed: Notify::new(),
+            committed: Arc::default(),
+            definitions_changed: Arc::default(),
             definitions: Mutex::default(),
             scheme: RwLock::default(),
         };
