@@ -65,4 +65,4 @@ pub use endpoints::journal::{Entry, Journal, RecordedEvent, RecordedRequest};
 pub use faults::{Fault, FaultGuard, Seen, Verdict, WatchEventKind, WatchHandle};
 pub use serve::Serving;
 pub use server::{ApiServer, ApiServerBuilder, LoadError, Snapshot};
-pub use workers::{UnknownWorker, Worker};
+pub use workers::{Kubelet, PodScript, PodSelector, UnknownWorker, Worker};

@@ -13,6 +13,7 @@ use http::{Request, Response};
 use http_body_util::BodyExt as _;
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 use tower::Service;
 
 use crate::api::object::Object;
@@ -26,7 +27,7 @@ use crate::registry::{Registry, codec};
 use crate::serve::{Serving, Transport, serve};
 use crate::storage::World;
 use crate::tasks::TaskGroup;
-use crate::workers::{self, Host, Worker};
+use crate::workers::{self, Host, Kubelet, Worker};
 
 /// Changes a resource's log keeps if the builder does not say.
 const HISTORY_BOUND: usize = 16_384;
@@ -57,6 +58,7 @@ pub struct ApiServer {
     options: Options,
     /// The tasks of the workers. They end when nobody can reach the server any more: those who can have a copy.
     tasks: TaskGroup,
+    kubelet: Kubelet,
 }
 
 /// What a fork has in common with its origin.
@@ -166,7 +168,7 @@ impl ApiServerBuilder {
     /// Outside of a tokio runtime, if it has [workers](Self::workers).
     pub fn start(self) -> ApiServer {
         let entropy = Entropy::new(self.seed, self.start_time);
-        let server = ApiServer::assemble(World::default(), entropy, self.options);
+        let server = ApiServer::assemble(World::default(), entropy, self.options, |committed| Kubelet::new(committed));
         server.create_boot_objects();
         server
     }
@@ -183,19 +185,30 @@ impl ApiServer {
         ApiServerBuilder::default()
     }
 
-    fn assemble(world: World, entropy: Entropy, options: Options) -> Self {
+    fn assemble(
+        world: World,
+        entropy: Entropy,
+        options: Options,
+        kubelet: impl FnOnce(Arc<Notify>) -> Kubelet,
+    ) -> Self {
         let endpoints = Arc::new(Endpoints {
             registry: Registry::new(world, options.history_bound, entropy),
             faults: Faults::default(),
             journal: Journal::new(options.journal_capacity),
         });
+        let kubelet = kubelet(Arc::clone(&endpoints.registry.committed));
+        if options.workers.contains(&Worker::Kubelet) {
+            let logs = kubelet.clone();
+            endpoints.registry.set_pod_logs(move |pod| logs.logs_of(pod));
+        }
         let tasks = TaskGroup::default();
         let host: Arc<dyn Host> = endpoints.clone();
-        workers::start(&host, &options.workers, &tasks);
+        workers::start(&host, &options.workers, &kubelet, &tasks);
         Self {
             endpoints,
             options,
             tasks,
+            kubelet,
         }
     }
 
@@ -225,6 +238,12 @@ impl ApiServer {
     /// The newest resourceVersion.
     pub fn resource_version(&self) -> u64 {
         self.endpoints.registry.store.revision()
+    }
+
+    /// The kubelet of all nodes, which a test tells what becomes of Pods. It acts where the server was started with
+    /// [`Worker::Kubelet`].
+    pub fn kubelet(&self) -> &Kubelet {
+        &self.kubelet
     }
 
     /// What was asked, answered and told to watchers.
@@ -267,7 +286,8 @@ impl ApiServer {
     #[must_use]
     pub fn fork(&self) -> Self {
         let registry = &self.endpoints.registry;
-        Self::assemble(registry.store.world(), registry.entropy.fork(), self.options.clone())
+        let kubelet = |committed| self.kubelet.fork(committed);
+        Self::assemble(registry.store.world(), registry.entropy.fork(), self.options.clone(), kubelet)
     }
 
     /// The server as a function from requests to answers: a tower service without a socket.

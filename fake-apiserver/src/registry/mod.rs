@@ -1,7 +1,8 @@
 //! What a verb means. `Registry` is the one door from HTTP to state; it knows storage, watch and the vocabulary, and
 //! nothing of HTTP.
 
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use tokio::sync::Notify;
 
@@ -36,6 +37,15 @@ pub(crate) mod definitions;
 
 use scheme::{Row, Scheme};
 
+/// From a Pod to what its containers have written.
+struct PodLogs(Box<dyn Fn(&Object) -> String + Send + Sync>);
+
+impl fmt::Debug for PodLogs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PodLogs")
+    }
+}
+
 /// All state and its rules.
 #[derive(Debug)]
 pub(crate) struct Registry {
@@ -51,6 +61,8 @@ pub(crate) struct Registry {
     pub(crate) definitions_changed: Arc<Notify>,
     /// Held while the served resources are made from the stored CRDs, so that the newest state wins.
     definitions: Mutex<()>,
+    /// What the containers of a Pod have written, where there is a kubelet.
+    pod_logs: OnceLock<PodLogs>,
     /// The served resources. Replaced as a whole when a CRD changes.
     scheme: RwLock<Arc<Scheme>>,
 }
@@ -65,6 +77,7 @@ impl Registry {
             committed: Arc::default(),
             definitions_changed: Arc::default(),
             definitions: Mutex::default(),
+            pod_logs: OnceLock::new(),
             scheme: RwLock::default(),
         };
         registry.load_definitions();
@@ -74,6 +87,11 @@ impl Registry {
     /// The served resources as they are now.
     pub(crate) fn scheme(&self) -> Arc<Scheme> {
         Arc::clone(&self.scheme.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Serves logs of Pods from here on; the first to be set stays.
+    pub(crate) fn set_pod_logs(&self, logs: impl Fn(&Object) -> String + Send + Sync + 'static) {
+        let _ = self.pod_logs.set(PodLogs(Box::new(logs)));
     }
 
     /// Changes the served resources.

@@ -81,6 +81,33 @@ impl Resource {
         }
     }
 
+    /// The name in storage: `pods`, `apps/deployments`.
+    pub(crate) const fn storage(self) -> &'static str {
+        match self {
+            Self::ConfigMap => "configmaps",
+            Self::ControllerRevision => "apps/controllerrevisions",
+            Self::CronJob => "batch/cronjobs",
+            Self::DaemonSet => "apps/daemonsets",
+            Self::Deployment => "apps/deployments",
+            Self::EndpointSlice => "discovery.k8s.io/endpointslices",
+            Self::Endpoints => "endpoints",
+            Self::Event => "events",
+            Self::Job => "batch/jobs",
+            Self::Namespace => "namespaces",
+            Self::Node => "nodes",
+            Self::PersistentVolume => "persistentvolumes",
+            Self::PersistentVolumeClaim => "persistentvolumeclaims",
+            Self::Pod => "pods",
+            Self::PodDisruptionBudget => "policy/poddisruptionbudgets",
+            Self::ReplicaSet => "apps/replicasets",
+            Self::ReplicationController => "replicationcontrollers",
+            Self::Service => "services",
+            Self::ServiceAccount => "serviceaccounts",
+            Self::StatefulSet => "apps/statefulsets",
+            Self::StorageClass => "storage.k8s.io/storageclasses",
+        }
+    }
+
     /// `Pod`, `Deployment`, …
     pub(crate) const fn kind(self) -> &'static str {
         self.names()[3]
@@ -94,6 +121,11 @@ impl Resource {
         } else {
             format!("{group}/{version}")
         }
+    }
+
+    /// The resource of a name in storage, if it is one of those that are kept in memory.
+    pub(crate) fn of_storage(name: &str) -> Option<Self> {
+        Self::WATCHED.into_iter().find(|it| it.storage() == name)
     }
 
     /// The resource of a kind, if it is one of these.

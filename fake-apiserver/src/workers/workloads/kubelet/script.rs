@@ -3,6 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
 use crate::api::object::Object;
 use crate::api::selector::LabelSelector;
 
@@ -194,6 +196,8 @@ impl PodSelector {
 pub struct Kubelet {
     /// The scripts, oldest first; a lock because tests and the worker look at them.
     scripts: Arc<Mutex<Scripts>>,
+    /// Wakes the worker.
+    changed: Arc<Notify>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -204,6 +208,11 @@ struct Scripts {
 }
 
 impl Kubelet {
+    /// A kubelet without scripts, whose worker sleeps by `changed`.
+    pub(crate) fn new(changed: Arc<Notify>) -> Self {
+        Self { changed, ..Self::default() }
+    }
+
     /// Says what becomes of some Pods. Of several scripts for one Pod the last given counts. At most 1024 are
     /// remembered; the oldest goes when another comes.
     pub fn script(&self, pods: PodSelector, script: PodScript) {
@@ -224,6 +233,8 @@ impl Kubelet {
         let mut scripts = self.scripts.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut scripts.rules);
         scripts.version += 1;
+        drop(scripts);
+        self.changed.notify_waiters();
     }
 
     /// How often scripts changed.
@@ -244,8 +255,8 @@ impl Kubelet {
     }
 
     /// Another kubelet with the same scripts, for a fork of the server.
-    pub(crate) fn fork(&self) -> Self {
+    pub(crate) fn fork(&self, changed: Arc<Notify>) -> Self {
         let scripts = self.scripts.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Self { scripts: Arc::new(Mutex::new(scripts)) }
+        Self { scripts: Arc::new(Mutex::new(scripts)), changed }
     }
 }
