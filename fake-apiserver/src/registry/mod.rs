@@ -94,6 +94,11 @@ impl Registry {
         let _ = self.pod_logs.set(PodLogs(Box::new(logs)));
     }
 
+    /// What the containers of a Pod have written; `None` where there is no kubelet.
+    fn pod_logs(&self, pod: &Object) -> Option<String> {
+        self.pod_logs.get().map(|it| (it.0)(pod))
+    }
+
     /// Changes the served resources.
     fn change_scheme(&self, change: impl FnOnce(&mut Scheme)) {
         let mut scheme = self.scheme.write().unwrap_or_else(PoisonError::into_inner);

@@ -79,11 +79,14 @@ impl Workloads {
 
     /// What is to be done for one object.
     fn plan(&mut self, task: &Task, now: Timestamp) -> Plan {
-        let Some(object) = self.cluster.get(task.resource, &task.key).cloned() else {
-            return Plan::default();
-        };
         let failure = self.failures.get(task).map(String::as_str);
         let sees = Sees { cluster: &self.cluster, now, failure };
+        let Some(object) = self.cluster.get(task.resource, &task.key).cloned() else {
+            return match task.worker {
+                Worker::Endpoints => endpoints::gone(&task.key, &sees),
+                _ => Plan::default(),
+            };
+        };
         match task.worker {
             Worker::ReplicaSet => replica_set::sync(task.resource, &object, &sees),
             Worker::Deployment => deployment::sync(&object, &sees),
