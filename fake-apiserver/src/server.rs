@@ -168,7 +168,9 @@ impl ApiServerBuilder {
     /// Outside of a tokio runtime, if it has [workers](Self::workers).
     pub fn start(self) -> ApiServer {
         let entropy = Entropy::new(self.seed, self.start_time);
-        let server = ApiServer::assemble(World::default(), entropy, self.options, |committed| Kubelet::new(committed));
+        let server = ApiServer::assemble(World::default(), entropy, self.options, |committed| {
+            Kubelet::new(committed)
+        });
         server.create_boot_objects();
         server
     }
@@ -287,7 +289,12 @@ impl ApiServer {
     pub fn fork(&self) -> Self {
         let registry = &self.endpoints.registry;
         let kubelet = |committed| self.kubelet.fork(committed);
-        Self::assemble(registry.store.world(), registry.entropy.fork(), self.options.clone(), kubelet)
+        Self::assemble(
+            registry.store.world(),
+            registry.entropy.fork(),
+            self.options.clone(),
+            kubelet,
+        )
     }
 
     /// The server as a function from requests to answers: a tower service without a socket.

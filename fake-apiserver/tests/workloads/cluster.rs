@@ -31,8 +31,15 @@ impl Cluster {
             "PATCH" => "application/merge-patch+json",
             _ => "application/json",
         };
-        let body = if body.is_null() { Bytes::new() } else { body.to_string().into() };
-        let request = Request::builder().method(method).uri(path).header("content-type", media_type);
+        let body = if body.is_null() {
+            Bytes::new()
+        } else {
+            body.to_string().into()
+        };
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("content-type", media_type);
         let answer = self.0.call(request.body(body).expect("a request")).await;
         let status = answer.status().as_u16();
         (status, serde_json::from_slice(answer.body()).unwrap_or_default())
@@ -40,7 +47,10 @@ impl Cluster {
 
     /// POST of an object; its namespace is `default`.
     pub(crate) async fn create(&self, object: Value) -> Value {
-        let (api, kind) = (object["apiVersion"].as_str().expect("a version"), object["kind"].as_str().expect("a kind"));
+        let (api, kind) = (
+            object["apiVersion"].as_str().expect("a version"),
+            object["kind"].as_str().expect("a kind"),
+        );
         let resource = self.0.resource(api, kind).expect("a served kind");
         let namespace = object["metadata"]["namespace"].as_str().unwrap_or("default");
         let group = if api.contains('/') { "apis" } else { "api" };
@@ -85,7 +95,10 @@ impl Cluster {
     /// The objects of a kind in `default`.
     pub(crate) async fn list(&self, api: &str, kind: &str) -> Vec<Value> {
         let namespaced = self.0.resource(api, kind).expect("a served kind").is_namespaced();
-        self.0.list(api, kind, if namespaced { "default" } else { "" }).await.expect("a served kind")
+        self.0
+            .list(api, kind, if namespaced { "default" } else { "" })
+            .await
+            .expect("a served kind")
     }
 
     /// The Pods in `default`.
@@ -98,7 +111,10 @@ impl Cluster {
         let mut events = self.list("v1", "Event").await;
         events.retain(|it| it["reason"] == reason);
         events.sort_by_key(|it| it["metadata"]["name"].as_str().map(str::to_owned));
-        events.iter().map(|it| it["message"].as_str().unwrap_or_default().to_owned()).collect()
+        events
+            .iter()
+            .map(|it| it["message"].as_str().unwrap_or_default().to_owned())
+            .collect()
     }
 }
 
@@ -120,7 +136,9 @@ pub(crate) fn deployment(name: &str, replicas: u32) -> Value {
 
 /// Status, reason and message of a condition.
 pub(crate) fn condition<'a>(object: &'a Value, kind: &str) -> [&'a str; 3] {
-    let list = object["status"]["conditions"].as_array().map_or(&[] as &[Value], Vec::as_slice);
+    let list = object["status"]["conditions"]
+        .as_array()
+        .map_or(&[] as &[Value], Vec::as_slice);
     let condition = list.iter().find(|it| it["type"] == kind).unwrap_or(&Value::Null);
     ["status", "reason", "message"].map(|field| condition[field].as_str().unwrap_or_default())
 }

@@ -39,7 +39,10 @@ impl Registry {
 /// The status of a container.
 fn status_of<'a>(pod: &'a Object, container: &str) -> Option<&'a Value> {
     let lists = ["containerStatuses", "initContainerStatuses"];
-    let mut all = lists.into_iter().flat_map(|list| value_at(pod, &["status", list]).and_then(Value::as_array)).flatten();
+    let mut all = lists
+        .into_iter()
+        .flat_map(|list| value_at(pod, &["status", list]).and_then(Value::as_array))
+        .flatten();
     all.find(|it| it.get("name").and_then(Value::as_str) == Some(container))
 }
 
@@ -57,10 +60,15 @@ fn waiting_reason<'a>(pod: &'a Object, container: &str) -> &'a str {
 /// The part of a text that is asked for: the last lines, then so many bytes of them.
 fn tail(text: &str, query: &Query) -> Result<String, Status> {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
-    let wanted = number(query, "tailLines")?.and_then(|it| usize::try_from(it).ok()).unwrap_or(lines.len());
+    let wanted = number(query, "tailLines")?
+        .and_then(|it| usize::try_from(it).ok())
+        .unwrap_or(lines.len());
     let mut text = lines[lines.len().saturating_sub(wanted)..].concat();
     if let Some(bytes) = number(query, "limitBytes")?.and_then(|it| usize::try_from(it).ok()) {
-        let end = (0..=bytes.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        let end = (0..=bytes.min(text.len()))
+            .rev()
+            .find(|end| text.is_char_boundary(*end))
+            .unwrap_or(0);
         text.truncate(end);
     }
     Ok(text)

@@ -77,7 +77,8 @@ impl Cluster {
         let range = Range::of(Some(namespace));
         let first = Key::new(namespace, "");
         let run = self.table(resource).objects.range(first..);
-        run.take_while(move |(key, _)| range.contains(key.as_str())).map(|(_, it)| it)
+        run.take_while(move |(key, _)| range.contains(key.as_str()))
+            .map(|(_, it)| it)
     }
 
     /// Those a controller owns, in key order.
@@ -98,18 +99,25 @@ impl Cluster {
     pub(crate) fn selected(&self, resource: Resource, namespace: &str, selector: &LabelSelector) -> Vec<&Arc<Object>> {
         let table = self.table(resource);
         let index = |key: &str, value: &str| {
-            table.labelled.get(&(namespace.to_owned(), key.to_owned(), value.to_owned()))
+            table
+                .labelled
+                .get(&(namespace.to_owned(), key.to_owned(), value.to_owned()))
         };
         // The label with the fewest objects decides which of them are looked at.
-        let equal = selector.requirements().iter().filter(|it| {
-            matches!(it.operator(), LabelOperator::Equals | LabelOperator::In) && it.values().len() == 1
-        });
+        let equal = selector
+            .requirements()
+            .iter()
+            .filter(|it| matches!(it.operator(), LabelOperator::Equals | LabelOperator::In) && it.values().len() == 1);
         let runs = equal.map(|it| index(it.key(), it.values().first().map_or("", String::as_str)));
         let fewest = runs.min_by_key(|it| it.map_or(0, BTreeSet::len));
         let matches = |object: &&Arc<Object>| selects(selector, object);
         match fewest {
             Some(None) => Vec::new(),
-            Some(Some(keys)) => keys.iter().filter_map(|key| table.objects.get(key)).filter(matches).collect(),
+            Some(Some(keys)) => keys
+                .iter()
+                .filter_map(|key| table.objects.get(key))
+                .filter(matches)
+                .collect(),
             None => self.within(resource, namespace).filter(matches).collect(),
         }
     }
@@ -125,7 +133,11 @@ impl Table {
     fn enter(&mut self, key: &Key, object: &Object, resource: Resource) {
         match controller_of(object) {
             Some((_, _, uid)) => self.owned.entry(uid.to_owned()).or_default().insert(key.clone()),
-            None => self.orphans.entry(key.namespace().to_owned()).or_default().insert(key.clone()),
+            None => self
+                .orphans
+                .entry(key.namespace().to_owned())
+                .or_default()
+                .insert(key.clone()),
         };
         if matches!(resource, Resource::Pod | Resource::EndpointSlice) {
             for (label, value) in object.labels() {
@@ -150,7 +162,9 @@ impl Table {
             return;
         }
         for (label, value) in old.labels() {
-            let stays = now.as_ref().is_some_and(|now| now.labels().any(|it| it == (label, value)));
+            let stays = now
+                .as_ref()
+                .is_some_and(|now| now.labels().any(|it| it == (label, value)));
             if stays {
                 continue;
             }

@@ -49,7 +49,12 @@ pub(super) fn of(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut(Ta
         Resource::ReplicaSet => {
             let (worker, resource, key) = itself(Worker::ReplicaSet);
             task(worker, resource, key);
-            of_orphan(change, &[(Worker::Deployment, Resource::Deployment)], cluster, &mut task);
+            of_orphan(
+                change,
+                &[(Worker::Deployment, Resource::Deployment)],
+                cluster,
+                &mut task,
+            );
         }
         Resource::ReplicationController => task(Worker::ReplicaSet, change.resource, change.key.clone()),
         Resource::Deployment => task(Worker::Deployment, change.resource, change.key.clone()),
@@ -61,20 +66,32 @@ pub(super) fn of(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut(Ta
         Resource::EndpointSlice | Resource::Endpoints => {
             for object in [change.old, change.new].into_iter().flatten() {
                 let service = super::pods::label(object, "kubernetes.io/service-name").unwrap_or(object.name());
-                task(Worker::Endpoints, Resource::Service, Key::new(object.namespace(), service));
+                task(
+                    Worker::Endpoints,
+                    Resource::Service,
+                    Key::new(object.namespace(), service),
+                );
             }
         }
         Resource::PodDisruptionBudget => task(Worker::Disruption, change.resource, change.key.clone()),
         Resource::Namespace => task(Worker::ServiceAccount, change.resource, change.key.clone()),
         Resource::ServiceAccount | Resource::ConfigMap => {
-            task(Worker::ServiceAccount, Resource::Namespace, Key::new("", change.key.namespace()));
+            task(
+                Worker::ServiceAccount,
+                Resource::Namespace,
+                Key::new("", change.key.namespace()),
+            );
         }
         Resource::PersistentVolumeClaim => of_claim(change, cluster, &mut task),
         Resource::PersistentVolume => of_volume(change, cluster, &mut task),
         Resource::Node => of_node(cluster, &mut task),
         Resource::StorageClass => {
             for claim in cluster.all(Resource::PersistentVolumeClaim) {
-                task(Worker::Volumes, Resource::PersistentVolumeClaim, Key::new(claim.namespace(), claim.name()));
+                task(
+                    Worker::Volumes,
+                    Resource::PersistentVolumeClaim,
+                    Key::new(claim.namespace(), claim.name()),
+                );
             }
         }
         Resource::ControllerRevision | Resource::Event => {}
@@ -96,15 +113,27 @@ fn of_pod(change: &Changed<'_>, cluster: &Cluster, task: &mut AddTask<'_>) {
     let namespace = change.key.namespace();
     let both = || [change.old, change.new].into_iter().flatten();
     for service in cluster.within(Resource::Service, namespace) {
-        let Some(selector) = service_selector(service) else { continue };
+        let Some(selector) = service_selector(service) else {
+            continue;
+        };
         if both().any(|pod| selects(&selector, pod)) {
-            task(Worker::Endpoints, Resource::Service, Key::new(namespace, service.name()));
+            task(
+                Worker::Endpoints,
+                Resource::Service,
+                Key::new(namespace, service.name()),
+            );
         }
     }
     for budget in cluster.within(Resource::PodDisruptionBudget, namespace) {
-        let Some(selector) = selector_of(spec(budget), "selector") else { continue };
+        let Some(selector) = selector_of(spec(budget), "selector") else {
+            continue;
+        };
         if both().any(|pod| selects(&selector, pod)) {
-            task(Worker::Disruption, Resource::PodDisruptionBudget, Key::new(namespace, budget.name()));
+            task(
+                Worker::Disruption,
+                Resource::PodDisruptionBudget,
+                Key::new(namespace, budget.name()),
+            );
         }
     }
     if change.new.is_none() {
@@ -113,7 +142,11 @@ fn of_pod(change: &Changed<'_>, cluster: &Cluster, task: &mut AddTask<'_>) {
             && let Some(set) = cluster.find(Resource::ReplicaSet, namespace, name)
             && let Some(("Deployment", deployment, _)) = controller_of(set)
         {
-            task(Worker::Deployment, Resource::Deployment, Key::new(namespace, deployment));
+            task(
+                Worker::Deployment,
+                Resource::Deployment,
+                Key::new(namespace, deployment),
+            );
         }
         if let Some(pod) = change.old {
             of_claims_of(pod, task);
@@ -124,7 +157,11 @@ fn of_pod(change: &Changed<'_>, cluster: &Cluster, task: &mut AddTask<'_>) {
 /// A claim that was in use may go now.
 fn of_claims_of(pod: &Object, task: &mut AddTask<'_>) {
     for claim in scheduler::claims(pod) {
-        task(Worker::Volumes, Resource::PersistentVolumeClaim, Key::new(pod.namespace(), &claim));
+        task(
+            Worker::Volumes,
+            Resource::PersistentVolumeClaim,
+            Key::new(pod.namespace(), &claim),
+        );
     }
 }
 
@@ -149,7 +186,9 @@ fn of_orphan(change: &Changed<'_>, sets: &[(Worker, Resource)], cluster: &Cluste
 /// The selector of a Service or a ReplicationController, which is a map; an empty one selects nothing.
 pub(super) fn service_selector(service: &Object) -> Option<LabelSelector> {
     let labels = object(spec(service), "selector").filter(|it| !it.is_empty())?;
-    LabelSelector::from_object(&serde_json::json!({"matchLabels": labels})).ok().flatten()
+    LabelSelector::from_object(&serde_json::json!({"matchLabels": labels}))
+        .ok()
+        .flatten()
 }
 
 fn of_claim(change: &Changed<'_>, cluster: &Cluster, task: &mut AddTask<'_>) {
@@ -161,14 +200,21 @@ fn of_claim(change: &Changed<'_>, cluster: &Cluster, task: &mut AddTask<'_>) {
         }
     }
     let namespace = change.key.namespace();
-    for pod in cluster.within(Resource::Pod, namespace).filter(|it| text(spec(it), "nodeName").is_empty()) {
+    for pod in cluster
+        .within(Resource::Pod, namespace)
+        .filter(|it| text(spec(it), "nodeName").is_empty())
+    {
         if scheduler::claims(pod).iter().any(|it| it == change.key.name()) {
             task(Worker::Kubelet, Resource::Pod, Key::new(namespace, pod.name()));
         }
     }
     if change.new.is_none() {
         for set in cluster.within(Resource::StatefulSet, namespace) {
-            task(Worker::StatefulSet, Resource::StatefulSet, Key::new(namespace, set.name()));
+            task(
+                Worker::StatefulSet,
+                Resource::StatefulSet,
+                Key::new(namespace, set.name()),
+            );
         }
     }
 }
@@ -176,12 +222,18 @@ fn of_claim(change: &Changed<'_>, cluster: &Cluster, task: &mut AddTask<'_>) {
 fn of_volume(change: &Changed<'_>, cluster: &Cluster, task: &mut AddTask<'_>) {
     task(Worker::Volumes, Resource::PersistentVolume, change.key.clone());
     for object in [change.old, change.new].into_iter().flatten() {
-        if let Some(claim) = object.get("spec").and_then(|it| it.get("claimRef")).and_then(|it| it.as_object()) {
+        if let Some(claim) = object
+            .get("spec")
+            .and_then(|it| it.get("claimRef"))
+            .and_then(|it| it.as_object())
+        {
             let key = Key::new(text(claim, "namespace"), text(claim, "name"));
             task(Worker::Volumes, Resource::PersistentVolumeClaim, key);
         }
     }
-    let is_free = change.new.is_some_and(|it| text(super::pods::status(it), "phase") == "Available");
+    let is_free = change
+        .new
+        .is_some_and(|it| text(super::pods::status(it), "phase") == "Available");
     if is_free {
         for claim in cluster.all(Resource::PersistentVolumeClaim) {
             if text(spec(claim), "volumeName").is_empty() {
@@ -194,10 +246,17 @@ fn of_volume(change: &Changed<'_>, cluster: &Cluster, task: &mut AddTask<'_>) {
 
 /// A node that came or changed may take Pods that wait, and DaemonSets want one there.
 fn of_node(cluster: &Cluster, task: &mut AddTask<'_>) {
-    for pod in cluster.all(Resource::Pod).filter(|it| text(spec(it), "nodeName").is_empty()) {
+    for pod in cluster
+        .all(Resource::Pod)
+        .filter(|it| text(spec(it), "nodeName").is_empty())
+    {
         task(Worker::Kubelet, Resource::Pod, Key::new(pod.namespace(), pod.name()));
     }
     for set in cluster.all(Resource::DaemonSet) {
-        task(Worker::DaemonSet, Resource::DaemonSet, Key::new(set.namespace(), set.name()));
+        task(
+            Worker::DaemonSet,
+            Resource::DaemonSet,
+            Key::new(set.namespace(), set.name()),
+        );
     }
 }

@@ -71,10 +71,18 @@ fn put_active(active: &[&Arc<Object>], next: &mut JsonMap) {
         })
     };
     // A reference stays as it was first written.
-    let old = next.remove("active").and_then(|it| it.as_array().cloned()).unwrap_or_default();
+    let old = next
+        .remove("active")
+        .and_then(|it| it.as_array().cloned())
+        .unwrap_or_default();
     let list: Vec<Value> = active
         .iter()
-        .map(|job| old.iter().find(|it| it["uid"] == job.uid()).cloned().unwrap_or_else(|| reference(job)))
+        .map(|job| {
+            old.iter()
+                .find(|it| it["uid"] == job.uid())
+                .cloned()
+                .unwrap_or_else(|| reference(job))
+        })
         .collect();
     if !list.is_empty() {
         next.insert("active".into(), list.into());
@@ -87,9 +95,15 @@ fn known_version(job: &Object) -> &str {
 
 /// Deletes the oldest of the Jobs that ended, but for as many as the history keeps.
 fn clean_up(cron: &Object, jobs: &[&Arc<Object>], plan: &mut Plan) {
-    for (kind, field, default) in [("Complete", "successfulJobsHistoryLimit", 3), ("Failed", "failedJobsHistoryLimit", 1)] {
+    for (kind, field, default) in [
+        ("Complete", "successfulJobsHistoryLimit", 3),
+        ("Failed", "failedJobsHistoryLimit", 1),
+    ] {
         let limit = usize::try_from(integer(spec(cron), field).unwrap_or(default)).unwrap_or(0);
-        let mut ended: Vec<_> = jobs.iter().filter(|it| outcome(it) == Some(kind) && !it.is_terminating()).collect();
+        let mut ended: Vec<_> = jobs
+            .iter()
+            .filter(|it| outcome(it) == Some(kind) && !it.is_terminating())
+            .collect();
         ended.sort_by_key(|it| (text(status(it), "startTime").to_owned(), it.name().to_owned()));
         let surplus = ended.len().saturating_sub(limit);
         for job in ended.into_iter().take(surplus) {
@@ -130,7 +144,9 @@ fn schedule(cron: &Object, active: &[&Arc<Object>], next: &mut JsonMap, sees: &S
     if let Some(seconds) = deadline {
         earliest = earliest.max(plus(sees.now, -seconds));
     }
-    let Some(due) = latest_missed(cron, &schedule, earliest, sees, plan) else { return };
+    let Some(due) = latest_missed(cron, &schedule, earliest, sees, plan) else {
+        return;
+    };
     if deadline.is_some_and(|seconds| plus(due, seconds) < sees.now) {
         let message = format!("Missed scheduled time to start a job: {}", rfc1123(due));
         return plan.warn(about, COMPONENT, "MissSchedule", message);
@@ -176,7 +192,12 @@ fn latest_missed(
         }
     }
     let message = "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew";
-    plan.warn((Resource::CronJob, cron), COMPONENT, "TooManyMissedTimes", message.to_owned());
+    plan.warn(
+        (Resource::CronJob, cron),
+        COMPONENT,
+        "TooManyMissedTimes",
+        message.to_owned(),
+    );
     // Of so many only the last one counts: it lies within two of the last distances.
     let mut step = sees.now.duration_since(at);
     while step.as_secs() > 60 {

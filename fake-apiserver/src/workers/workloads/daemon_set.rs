@@ -53,13 +53,21 @@ pub(crate) fn sync(set: &Object, sees: &Sees<'_>) -> Plan {
     }
     let template = daemon_template(set, revisions::label_of(update));
     let shape = Object(template.clone());
-    let wanted: Vec<&Arc<Object>> = sees.cluster.all(Resource::Node).filter(|node| fits(&shape, node)).collect();
+    let wanted: Vec<&Arc<Object>> = sees
+        .cluster
+        .all(Resource::Node)
+        .filter(|node| fits(&shape, node))
+        .collect();
     if !set.is_terminating() {
         place(set, &template, &wanted, &by_node, &mut plan);
         roll(set, revisions::label_of(update), &wanted, &by_node, sees, &mut plan);
     }
     write_status(set, revisions::label_of(update), &wanted, &by_node, sees, &mut plan);
-    let live: Vec<&str> = by_node.values().flatten().filter_map(|pod| label(pod, revisions::HASH_LABEL)).collect();
+    let live: Vec<&str> = by_node
+        .values()
+        .flatten()
+        .filter_map(|pod| label(pod, revisions::HASH_LABEL))
+        .collect();
     revisions::clean_up(set, &known, &live, &mut plan);
     plan
 }
@@ -97,7 +105,10 @@ fn daemon_template(set: &Object, hash: &str) -> JsonMap {
 fn fits(pod: &Object, node: &Object) -> bool {
     let keeps_out = |taint: &Value| matches!(taint["effect"].as_str(), Some("NoSchedule" | "NoExecute"));
     let taints = spec(node).get("taints").and_then(Value::as_array);
-    let bears = taints.into_iter().flatten().all(|taint| !keeps_out(taint) || tolerates(pod, taint));
+    let bears = taints
+        .into_iter()
+        .flatten()
+        .all(|taint| !keeps_out(taint) || tolerates(pod, taint));
     let named = text(spec(pod), "nodeName");
     bears && fits_affinity(pod, node) && (named.is_empty() || named == node.name())
 }
@@ -105,15 +116,25 @@ fn fits(pod: &Object, node: &Object) -> bool {
 /// Makes what is missing, and takes away what is too much or has failed.
 fn place(set: &Object, template: &JsonMap, wanted: &[&Arc<Object>], by_node: &ByNode<'_>, plan: &mut Plan) {
     let delete = |pod: &Object, plan: &mut Plan| {
-        plan.delete_and_tell(Resource::Pod, pod, Some(told_of_deletion(Resource::DaemonSet, set, COMPONENT)));
+        plan.delete_and_tell(
+            Resource::Pod,
+            pod,
+            Some(told_of_deletion(Resource::DaemonSet, set, COMPONENT)),
+        );
     };
     for node in wanted {
         let pods = by_node.get(node.name()).map_or(&[] as &[_], Vec::as_slice);
-        let (ended, alive): (Vec<&Arc<Object>>, Vec<&Arc<Object>>) =
-            pods.iter().copied().filter(|it| !it.is_terminating()).partition(|it| is_finished(it));
+        let (ended, alive): (Vec<&Arc<Object>>, Vec<&Arc<Object>>) = pods
+            .iter()
+            .copied()
+            .filter(|it| !it.is_terminating())
+            .partition(|it| is_finished(it));
         for pod in ended {
             let named = format!("{}/{}", pod.namespace(), pod.name());
-            let message = format!("Found failed daemon pod {named} on node {}, will try to kill it", node.name());
+            let message = format!(
+                "Found failed daemon pod {named} on node {}, will try to kill it",
+                node.name()
+            );
             plan.warn((Resource::DaemonSet, set), COMPONENT, "FailedDaemonPod", message);
             delete(pod, plan);
         }
@@ -124,7 +145,11 @@ fn place(set: &Object, template: &JsonMap, wanted: &[&Arc<Object>], by_node: &By
         if pods.is_empty() {
             let mut pod = from_template(Resource::DaemonSet, set, template);
             pin(&mut pod, node.name());
-            plan.create_and_tell(Resource::Pod, pod, Some(told_of_creation(Resource::DaemonSet, set, COMPONENT)));
+            plan.create_and_tell(
+                Resource::Pod,
+                pod,
+                Some(told_of_creation(Resource::DaemonSet, set, COMPONENT)),
+            );
         }
     }
     for (node, pods) in by_node {
@@ -160,7 +185,9 @@ fn roll(set: &Object, hash: &str, wanted: &[&Arc<Object>], by_node: &ByNode<'_>,
     let mut missing = 0;
     let mut old = Vec::new();
     for node in wanted {
-        let pod = by_node.get(node.name()).and_then(|pods| pods.iter().find(|it| !it.is_terminating()));
+        let pod = by_node
+            .get(node.name())
+            .and_then(|pods| pods.iter().find(|it| !it.is_terminating()));
         match pod {
             None => missing += 1,
             Some(pod) => {
@@ -179,16 +206,30 @@ fn roll(set: &Object, hash: &str, wanted: &[&Arc<Object>], by_node: &ByNode<'_>,
             return;
         }
         missing += i64::from(is_healthy);
-        plan.delete_and_tell(Resource::Pod, pod, Some(told_of_deletion(Resource::DaemonSet, set, COMPONENT)));
+        plan.delete_and_tell(
+            Resource::Pod,
+            pod,
+            Some(told_of_deletion(Resource::DaemonSet, set, COMPONENT)),
+        );
     }
 }
 
-fn write_status(set: &Object, hash: &str, wanted: &[&Arc<Object>], by_node: &ByNode<'_>, sees: &Sees<'_>, plan: &mut Plan) {
+fn write_status(
+    set: &Object,
+    hash: &str,
+    wanted: &[&Arc<Object>],
+    by_node: &ByNode<'_>,
+    sees: &Sees<'_>,
+    plan: &mut Plan,
+) {
     let minimum = integer(spec(set), "minReadySeconds").unwrap_or(0);
     let mut counts = [0_usize; 4];
     for node in wanted {
         let Some(pods) = by_node.get(node.name()) else { continue };
-        let oldest = pods.iter().find(|it| !it.is_terminating() && !is_finished(it)).or(pods.first());
+        let oldest = pods
+            .iter()
+            .find(|it| !it.is_terminating() && !is_finished(it))
+            .or(pods.first());
         let Some(pod) = oldest else { continue };
         counts[0] += 1;
         counts[1] += usize::from(is_ready(pod));
@@ -198,7 +239,10 @@ fn write_status(set: &Object, hash: &str, wanted: &[&Arc<Object>], by_node: &ByN
             plan.look_again(at);
         }
     }
-    let misplaced = by_node.keys().filter(|node| !wanted.iter().any(|it| it.name() == **node)).count();
+    let misplaced = by_node
+        .keys()
+        .filter(|node| !wanted.iter().any(|it| it.name() == **node))
+        .count();
     let [scheduled, ready, available, updated] = counts;
     let mut next = status(set).clone();
     for (field, count) in [

@@ -46,7 +46,11 @@ pub(crate) fn sync(budget: &Object, sees: &Sees<'_>) -> Plan {
     ] {
         next.insert(field.into(), number.into());
     }
-    let (word, reason) = if allowed > 0 { ("True", "SufficientPods") } else { ("False", "InsufficientPods") };
+    let (word, reason) = if allowed > 0 {
+        ("True", "SufficientPods")
+    } else {
+        ("False", "InsufficientPods")
+    };
     let mut condition = new_condition("DisruptionAllowed", word, reason, "", &sees.stamp());
     condition.insert("observedGeneration".into(), generation(budget).into());
     let mut list = conditions(status(budget));
@@ -82,7 +86,9 @@ fn wanted(budget: &Object, pods: &[&Object], sees: &Sees<'_>) -> (i64, i64) {
 fn expected(pods: &[&Object], sees: &Sees<'_>) -> i64 {
     let mut sizes: BTreeMap<String, i64> = BTreeMap::new();
     for pod in pods {
-        let Some((kind, name, uid)) = controller_of(pod) else { continue };
+        let Some((kind, name, uid)) = controller_of(pod) else {
+            continue;
+        };
         if let Some((uid, size)) = size_of(kind, pod.namespace(), name, uid, sees) {
             sizes.insert(uid, size);
         }
@@ -92,12 +98,19 @@ fn expected(pods: &[&Object], sees: &Sees<'_>) -> i64 {
 
 fn size_of(kind: &str, namespace: &str, name: &str, uid: &str, sees: &Sees<'_>) -> Option<(String, i64)> {
     let resource = Resource::of_kind(kind)?;
-    let set = sees.cluster.find(resource, namespace, name).filter(|it| it.uid() == uid)?;
+    let set = sees
+        .cluster
+        .find(resource, namespace, name)
+        .filter(|it| it.uid() == uid)?;
     let size = |set: &Object| (set.uid().to_owned(), integer(spec(set), "replicas").unwrap_or(1));
     match (resource, controller_of(set)) {
         (Resource::ReplicaSet, Some(("Deployment", owner, owner_uid))) => {
             let deployment = sees.cluster.find(Resource::Deployment, namespace, owner);
-            Some(deployment.filter(|it| it.uid() == owner_uid).map_or_else(|| size(set), |it| size(it)))
+            Some(
+                deployment
+                    .filter(|it| it.uid() == owner_uid)
+                    .map_or_else(|| size(set), |it| size(it)),
+            )
         }
         (Resource::ReplicaSet | Resource::ReplicationController | Resource::StatefulSet, _) => Some(size(set)),
         _ => None,

@@ -38,7 +38,10 @@ pub(crate) fn sync(service: &Object, sees: &Sees<'_>) -> Plan {
         return plan;
     }
     let pods = sees.cluster.selected(Resource::Pod, service.namespace(), &selector);
-    let pods: Vec<_> = pods.into_iter().filter(|it| !is_finished(it) && !text(status(it), "podIP").is_empty()).collect();
+    let pods: Vec<_> = pods
+        .into_iter()
+        .filter(|it| !is_finished(it) && !text(status(it), "podIP").is_empty())
+        .collect();
     write_slices(service, &pods, sees, &mut plan);
     write_endpoints(service, &pods, sees, &mut plan);
     plan
@@ -96,7 +99,9 @@ fn ports(service: &Object, pod: &Object) -> Vec<Value> {
 
 fn named_port(pod: &Object, name: &str, protocol: &str) -> Option<i64> {
     let lists = ["containers", "initContainers"].into_iter();
-    let mut ports = lists.flat_map(|list| items(spec(pod), list)).flat_map(|(_, it)| items(it, "ports"));
+    let mut ports = lists
+        .flat_map(|list| items(spec(pod), list))
+        .flat_map(|(_, it)| items(it, "ports"));
     let found = ports.find(|(_, it)| text(it, "name") == name && text(it, "protocol") == protocol);
     found.and_then(|(_, it)| integer(it, "containerPort"))
 }
@@ -131,7 +136,9 @@ fn write_slices(service: &Object, pods: &[&Arc<Object>], sees: &Sees<'_>, plan: 
     let mut groups: BTreeMap<String, Group> = BTreeMap::new();
     for pod in pods {
         let ports = ports(service, pod);
-        let group = groups.entry(Value::from(ports.clone()).to_string()).or_insert_with(|| (ports, BTreeMap::new()));
+        let group = groups
+            .entry(Value::from(ports.clone()).to_string())
+            .or_insert_with(|| (ports, BTreeMap::new()));
         group.1.insert(pod.uid().to_owned(), endpoint(service, pod, sees));
     }
     if groups.is_empty() {
@@ -139,13 +146,18 @@ fn write_slices(service: &Object, pods: &[&Arc<Object>], sees: &Sees<'_>, plan: 
         groups.insert(String::new(), (Vec::new(), BTreeMap::new()));
     }
     let mine = json!({"matchLabels": {SERVICE_NAME: service.name(), SLICE_MANAGED_BY: SLICE_MANAGER}});
-    let Ok(Some(selector)) = LabelSelector::from_object(&mine) else { return };
-    let mut slices = sees.cluster.selected(Resource::EndpointSlice, service.namespace(), &selector);
+    let Ok(Some(selector)) = LabelSelector::from_object(&mine) else {
+        return;
+    };
+    let mut slices = sees
+        .cluster
+        .selected(Resource::EndpointSlice, service.namespace(), &selector);
     let mut labels = labels_of(service);
     labels.insert(SERVICE_NAME.into(), service.name().into());
     labels.insert(SLICE_MANAGED_BY.into(), SLICE_MANAGER.into());
     for (ports, endpoints) in groups.into_values() {
-        let same = |slice: &&Arc<Object>| list(slice, "ports") == ports || slice.get("ports").is_none_or(Value::is_null);
+        let same =
+            |slice: &&Arc<Object>| list(slice, "ports") == ports || slice.get("ports").is_none_or(Value::is_null);
         let (own, others): (Vec<_>, Vec<_>) = slices.into_iter().partition(same);
         slices = others;
         fill_slices(service, &own, (&labels, &ports), endpoints, sees, plan);
@@ -167,7 +179,9 @@ fn fill_slices(
     let uid_of = |it: &Value| it["targetRef"]["uid"].as_str().unwrap_or_default().to_owned();
     let mut kept: Vec<Vec<Value>> = Vec::new();
     for slice in slices {
-        let stay = list(slice, "endpoints").iter().filter_map(|it| endpoints.remove(&uid_of(it)));
+        let stay = list(slice, "endpoints")
+            .iter()
+            .filter_map(|it| endpoints.remove(&uid_of(it)));
         kept.push(stay.collect());
     }
     let mut new = endpoints.into_values();
@@ -184,10 +198,17 @@ fn fill_slices(
             continue;
         }
         has_placeholder = true;
-        let known: JsonMap = slice.labels().map(|(key, value)| (key.to_owned(), value.into())).collect();
+        let known: JsonMap = slice
+            .labels()
+            .map(|(key, value)| (key.to_owned(), value.into()))
+            .collect();
         if list(slice, "endpoints") != stay || (list(slice, "ports") != ports && !stay.is_empty()) || known != *labels {
-            let mut patch = json!({"metadata": {"annotations": {TRIGGER: sees.stamp()}}, "endpoints": stay, "ports": ports});
-            let gone = known.keys().filter(|key| !labels.contains_key(*key)).map(|key| (key.clone(), Value::Null));
+            let mut patch =
+                json!({"metadata": {"annotations": {TRIGGER: sees.stamp()}}, "endpoints": stay, "ports": ports});
+            let gone = known
+                .keys()
+                .filter(|key| !labels.contains_key(*key))
+                .map(|key| (key.clone(), Value::Null));
             let labels: JsonMap = labels.clone().into_iter().chain(gone).collect();
             patch["metadata"]["labels"] = labels.into();
             plan.merge(Resource::EndpointSlice, slice, patch);
@@ -213,9 +234,17 @@ fn fill_slices(
 fn write_endpoints(service: &Object, pods: &[&Arc<Object>], sees: &Sees<'_>, plan: &mut Plan) {
     let mut subsets: BTreeMap<String, (Vec<Value>, Vec<Value>, Vec<Value>)> = BTreeMap::new();
     let unready_too = publishes_unready(service);
-    for pod in pods.iter().filter(|it| unready_too || !it.is_terminating()).take(ENDPOINTS_MOST) {
+    for pod in pods
+        .iter()
+        .filter(|it| unready_too || !it.is_terminating())
+        .take(ENDPOINTS_MOST)
+    {
         let mut ports = ports(service, pod);
-        for port in ports.iter_mut().filter(|it| it["name"] == "").filter_map(Value::as_object_mut) {
+        for port in ports
+            .iter_mut()
+            .filter(|it| it["name"] == "")
+            .filter_map(Value::as_object_mut)
+        {
             port.remove("name");
         }
         let mut address = json!({
@@ -226,20 +255,29 @@ fn write_endpoints(service: &Object, pods: &[&Arc<Object>], sees: &Sees<'_>, pla
         }
         let subset = subsets.entry(Value::from(ports.clone()).to_string());
         let (_, ready, unready) = subset.or_insert_with(|| (ports, Vec::new(), Vec::new()));
-        if is_ready(pod) || unready_too { ready.push(address) } else { unready.push(address) }
-    }
-    let subsets: Vec<Value> = subsets.into_values().map(|(ports, ready, unready)| {
-        let mut subset = JsonMap::new();
-        for (field, list) in [("addresses", ready), ("notReadyAddresses", unready), ("ports", ports)] {
-            if !list.is_empty() {
-                subset.insert(field.into(), list.into());
-            }
+        if is_ready(pod) || unready_too {
+            ready.push(address)
+        } else {
+            unready.push(address)
         }
-        Value::Object(subset)
-    }).collect();
+    }
+    let subsets: Vec<Value> = subsets
+        .into_values()
+        .map(|(ports, ready, unready)| {
+            let mut subset = JsonMap::new();
+            for (field, list) in [("addresses", ready), ("notReadyAddresses", unready), ("ports", ports)] {
+                if !list.is_empty() {
+                    subset.insert(field.into(), list.into());
+                }
+            }
+            Value::Object(subset)
+        })
+        .collect();
     let mut labels = labels_of(service);
     labels.insert(MANAGED_BY.into(), MANAGER.into());
-    let current = sees.cluster.find(Resource::Endpoints, service.namespace(), service.name());
+    let current = sees
+        .cluster
+        .find(Resource::Endpoints, service.namespace(), service.name());
     let mut metadata = json!({"labels": labels, "annotations": {TRIGGER: sees.stamp()}});
     match current {
         None => {
@@ -248,10 +286,21 @@ fn write_endpoints(service: &Object, pods: &[&Arc<Object>], sees: &Sees<'_>, pla
             plan.create(Resource::Endpoints, json!({"metadata": metadata, "subsets": subsets}));
         }
         Some(current) => {
-            let known: JsonMap = current.labels().map(|(key, value)| (key.to_owned(), value.into())).collect();
+            let known: JsonMap = current
+                .labels()
+                .map(|(key, value)| (key.to_owned(), value.into()))
+                .collect();
             if list(current, "subsets") != subsets || known != labels {
-                let subsets = if subsets.is_empty() { Value::Null } else { subsets.into() };
-                plan.merge(Resource::Endpoints, current, json!({"metadata": metadata, "subsets": subsets}));
+                let subsets = if subsets.is_empty() {
+                    Value::Null
+                } else {
+                    subsets.into()
+                };
+                plan.merge(
+                    Resource::Endpoints,
+                    current,
+                    json!({"metadata": metadata, "subsets": subsets}),
+                );
             }
         }
     }

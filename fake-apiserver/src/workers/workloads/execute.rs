@@ -23,7 +23,11 @@ pub(super) struct Executor<'a> {
 
 impl Executor<'_> {
     /// Carries out the writes in their order. The first that fails ends it.
-    pub(super) async fn run(&mut self, writes: Vec<Write>, read: &impl Fn(&Target) -> Option<Arc<Object>>) -> Result<(), Failure> {
+    pub(super) async fn run(
+        &mut self,
+        writes: Vec<Write>,
+        read: &impl Fn(&Target) -> Option<Arc<Object>>,
+    ) -> Result<(), Failure> {
         for write in writes {
             match write {
                 Write::Create { resource, object, told } => self.create(resource, object, told).await?,
@@ -32,7 +36,12 @@ impl Executor<'_> {
                     tolerate(done)?;
                 }
                 Write::Status { at, status } => tolerate(self.status(&at, status, read).await)?,
-                Write::Delete { at, grace, propagation, told } => self.delete(&at, grace, propagation, told).await?,
+                Write::Delete {
+                    at,
+                    grace,
+                    propagation,
+                    told,
+                } => self.delete(&at, grace, propagation, told).await?,
                 Write::Bind { pod, node } => tolerate(self.bind(&pod, &node).await)?,
                 Write::Note(note) => self.note(&note).await,
             }
@@ -42,7 +51,11 @@ impl Executor<'_> {
 
     async fn create(&mut self, resource: Resource, object: Object, told: Option<Told>) -> Result<(), Failure> {
         let namespace = object.namespace().to_owned();
-        match self.api.create(resource.storage(), &namespace, &Value::Object(object.0)).await {
+        match self
+            .api
+            .create(resource.storage(), &namespace, &Value::Object(object.0))
+            .await
+        {
             Ok(made) => {
                 if let Some(told) = told {
                     self.note(&succeeded(told, made.name())).await;
@@ -56,7 +69,11 @@ impl Executor<'_> {
                     self.refused = Some(failure.message.clone());
                     self.note(&failed(told, &failure.message)).await;
                 }
-                if failure.is_already_exists() { Ok(()) } else { Err(failure) }
+                if failure.is_already_exists() {
+                    Ok(())
+                } else {
+                    Err(failure)
+                }
             }
         }
     }
@@ -102,10 +119,14 @@ impl Executor<'_> {
     ) -> Result<(), Failure> {
         let owners = patch.pointer("/metadata/ownerReferences").is_some();
         if at.resource == Resource::Pod || owners {
-            self.api.patch(at.resource.storage(), subresource, &at.key, PatchKind::Merge, patch).await?;
+            self.api
+                .patch(at.resource.storage(), subresource, &at.key, PatchKind::Merge, patch)
+                .await?;
             return Ok(());
         }
-        let Some(object) = self.current(at, read) else { return Ok(()) };
+        let Some(object) = self.current(at, read) else {
+            return Ok(());
+        };
         let mut next = Value::Object(object.0);
         merge_into(&mut next, patch);
         self.replace(at, subresource, next).await
@@ -117,11 +138,15 @@ impl Executor<'_> {
         status: Value,
         read: &impl Fn(&Target) -> Option<Arc<Object>>,
     ) -> Result<(), Failure> {
-        let Some(mut object) = self.current(at, read) else { return Ok(()) };
+        let Some(mut object) = self.current(at, read) else {
+            return Ok(());
+        };
         if at.resource == Resource::Pod {
             let old = object.get("status").cloned().unwrap_or_default();
             let patch = json!({"status": difference(&old, &status)});
-            self.api.patch(at.resource.storage(), "status", &at.key, PatchKind::Merge, &patch).await?;
+            self.api
+                .patch(at.resource.storage(), "status", &at.key, PatchKind::Merge, &patch)
+                .await?;
             return Ok(());
         }
         object.insert("status".into(), status);
@@ -130,7 +155,10 @@ impl Executor<'_> {
 
     async fn replace(&mut self, at: &Target, subresource: &str, object: Value) -> Result<(), Failure> {
         let Value::Object(map) = object else { return Ok(()) };
-        let mut written = self.api.update(at.resource.storage(), subresource, &Object(map)).await?;
+        let mut written = self
+            .api
+            .update(at.resource.storage(), subresource, &Object(map))
+            .await?;
         written.metadata_mut().remove("managedFields");
         self.latest = Some((at.clone(), written));
         Ok(())
@@ -149,8 +177,14 @@ impl Executor<'_> {
             "apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod.key.name(), "namespace": pod.key.namespace()},
             "target": {"kind": "Node", "name": node},
         });
-        let path = format!("/api/v1/namespaces/{}/pods/{}/binding", pod.key.namespace(), pod.key.name());
-        self.api.request(http::Method::POST, &path, Some("application/json"), &binding).await?;
+        let path = format!(
+            "/api/v1/namespaces/{}/pods/{}/binding",
+            pod.key.namespace(),
+            pod.key.name()
+        );
+        self.api
+            .request(http::Method::POST, &path, Some("application/json"), &binding)
+            .await?;
         Ok(())
     }
 
@@ -163,7 +197,9 @@ impl Executor<'_> {
             }
             Some(Recorded::Again { namespace, name, patch }) => {
                 let key = crate::storage::Key::new(&namespace, &name);
-                self.api.patch(Resource::Event.storage(), "", &key, PatchKind::Merge, &patch).await
+                self.api
+                    .patch(Resource::Event.storage(), "", &key, PatchKind::Merge, &patch)
+                    .await
             }
         };
         if let Err(failure) = done {
@@ -227,7 +263,9 @@ fn difference(from: &Value, to: &Value) -> Value {
     let (Some(from), Some(to)) = (from.as_object(), to.as_object()) else {
         return to.clone();
     };
-    let gone = from.iter().filter(|(key, value)| !to.contains_key(*key) && !value.is_null());
+    let gone = from
+        .iter()
+        .filter(|(key, value)| !to.contains_key(*key) && !value.is_null());
     let mut patch: Map<String, Value> = gone.map(|(key, _)| (key.clone(), Value::Null)).collect();
     for (key, value) in to {
         match from.get(key) {

@@ -64,7 +64,10 @@ pub(crate) fn template_hash(template: &JsonMap, collisions: Option<i64>) -> u32 
 /// A number as part of a name, as Kubernetes writes one: each digit as a harmless letter.
 pub(crate) fn safe_text(number: u32) -> String {
     let digits = number.to_string();
-    digits.bytes().map(|digit| char::from(ALPHABET[usize::from(digit) % ALPHABET.len()])).collect()
+    digits
+        .bytes()
+        .map(|digit| char::from(ALPHABET[usize::from(digit) % ALPHABET.len()]))
+        .collect()
 }
 
 /// A long hexadecimal text made of a short one, such as the id of a container.

@@ -80,7 +80,11 @@ impl Workloads {
     /// What is to be done for one object.
     fn plan(&mut self, task: &Task, now: Timestamp) -> Plan {
         let failure = self.failures.get(task).map(String::as_str);
-        let sees = Sees { cluster: &self.cluster, now, failure };
+        let sees = Sees {
+            cluster: &self.cluster,
+            now,
+            failure,
+        };
         let Some(object) = self.cluster.get(task.resource, &task.key).cloned() else {
             return match task.worker {
                 Worker::Endpoints => endpoints::gone(&task.key, &sees),
@@ -140,12 +144,17 @@ impl Workloads {
             },
             (Worker::GarbageCollector | Worker::Namespace, _) => "generic-garbage-collector",
         };
-        self.identities.entry(name).or_insert_with(|| Identity::controller(name)).clone()
+        self.identities
+            .entry(name)
+            .or_insert_with(|| Identity::controller(name))
+            .clone()
     }
 
     /// Keeps count of Pods by node, and of the addresses given out.
     fn count_pod(&mut self, old: Option<&Object>, new: Option<&Object>) {
-        let place = |pod: &Object| Some(text(spec(pod), "nodeName").to_owned()).filter(|it| !it.is_empty() && !is_finished(pod));
+        let place = |pod: &Object| {
+            Some(text(spec(pod), "nodeName").to_owned()).filter(|it| !it.is_empty() && !is_finished(pod))
+        };
         let (was, is) = (old.and_then(place), new.and_then(place));
         if was != is {
             if let Some(count) = was.and_then(|node| self.load.get_mut(&node)) {
@@ -191,7 +200,12 @@ impl Controller for Workloads {
         if resource == Resource::Pod {
             self.count_pod(old.as_deref(), new.as_deref());
         }
-        let changed = Changed { resource, key, old: old.as_deref(), new: new.as_deref() };
+        let changed = Changed {
+            resource,
+            key,
+            old: old.as_deref(),
+            new: new.as_deref(),
+        };
         let workers = &self.workers;
         concerns::of(&changed, &self.cluster, &mut |task| {
             if workers.contains(&task.worker) {
@@ -208,7 +222,11 @@ impl Controller for Workloads {
         self.scripts = version;
         for pod in self.cluster.all(Resource::Pod) {
             let key = Key::new(pod.namespace(), pod.name());
-            queue.add(Task { worker: Worker::Kubelet, resource: Resource::Pod, key });
+            queue.add(Task {
+                worker: Worker::Kubelet,
+                resource: Resource::Pod,
+                key,
+            });
         }
     }
 
@@ -224,11 +242,17 @@ impl Controller for Workloads {
             return Ok(());
         }
         let object = self.cluster.get(task.resource, &task.key).cloned();
-        let node = object.as_deref().map(|it| text(spec(it), "nodeName")).filter(|it| !it.is_empty());
+        let node = object
+            .as_deref()
+            .map(|it| text(spec(it), "nodeName"))
+            .filter(|it| !it.is_empty());
         let identity = self.identity(&task, node);
         let Self { cluster, recorder, .. } = self;
         let mut executor = Executor {
-            api: Api { identity: &identity, ..context.api },
+            api: Api {
+                identity: &identity,
+                ..context.api
+            },
             recorder,
             latest: None,
             refused: None,
@@ -249,7 +273,9 @@ fn host_address(cluster: &Cluster, node: &str) -> String {
     let node = cluster.find(Resource::Node, "", node);
     let address = node.and_then(|node| {
         let mut addresses = items(status(node), "addresses").map(|(_, it)| it);
-        addresses.find(|it| text(it, "type") == "InternalIP").map(|it| text(it, "address").to_owned())
+        addresses
+            .find(|it| text(it, "type") == "InternalIP")
+            .map(|it| text(it, "address").to_owned())
     });
     address.unwrap_or_else(|| HOST.to_owned())
 }

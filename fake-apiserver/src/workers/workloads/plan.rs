@@ -12,13 +12,26 @@ use crate::registry::kinds::view::{JsonMap, object_or_empty};
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Write {
     /// POST. What an event should say where it succeeds or fails is in `told`.
-    Create { resource: Resource, object: Object, told: Option<Told> },
+    Create {
+        resource: Resource,
+        object: Object,
+        told: Option<Told>,
+    },
     /// A JSON merge patch of the object, or of its `status` subresource.
-    Merge { at: Target, subresource: &'static str, patch: Value },
+    Merge {
+        at: Target,
+        subresource: &'static str,
+        patch: Value,
+    },
     /// The whole status, in place of the one there is.
     Status { at: Target, status: Value },
     /// DELETE of this object and no other of its name.
-    Delete { at: Target, grace: Option<i64>, propagation: Option<PropagationPolicy>, told: Option<Told> },
+    Delete {
+        at: Target,
+        grace: Option<i64>,
+        propagation: Option<PropagationPolicy>,
+        told: Option<Told>,
+    },
     /// POST to `pods/binding`.
     Bind { pod: Target, node: String },
     /// An Event about an object.
@@ -108,13 +121,21 @@ impl Plan {
 
     pub(crate) fn merge(&mut self, resource: Resource, object: &Object, patch: Value) {
         let at = Target::of(resource, object);
-        self.writes.push(Write::Merge { at, subresource: "", patch });
+        self.writes.push(Write::Merge {
+            at,
+            subresource: "",
+            patch,
+        });
     }
 
     /// The same through `/status`, by which annotations can be written, too.
     pub(crate) fn merge_status(&mut self, resource: Resource, object: &Object, patch: Value) {
         let at = Target::of(resource, object);
-        self.writes.push(Write::Merge { at, subresource: "status", patch });
+        self.writes.push(Write::Merge {
+            at,
+            subresource: "status",
+            patch,
+        });
     }
 
     /// Writes a status if it differs from the one there is.
@@ -133,7 +154,12 @@ impl Plan {
 
     pub(crate) fn delete_and_tell(&mut self, resource: Resource, object: &Object, told: Option<Told>) {
         let at = Target::of(resource, object);
-        self.writes.push(Write::Delete { at, grace: None, propagation: None, told });
+        self.writes.push(Write::Delete {
+            at,
+            grace: None,
+            propagation: None,
+            told,
+        });
     }
 
     pub(crate) fn note(
@@ -171,7 +197,10 @@ impl Plan {
 /// Whether two statuses say the same: a null is as good as absent.
 fn same_object(one: &JsonMap, other: &JsonMap) -> bool {
     let known = |map: &JsonMap| map.values().filter(|it| !it.is_null()).count();
-    known(one) == known(other) && one.iter().all(|(key, value)| value.is_null() || other.get(key) == Some(value))
+    known(one) == known(other)
+        && one
+            .iter()
+            .all(|(key, value)| value.is_null() || other.get(key) == Some(value))
 }
 
 /// The reference by which an object names the controller that owns it.

@@ -23,17 +23,24 @@ pub(crate) fn status(object: &Object) -> &JsonMap {
 
 /// Reads `metadata.annotations`.
 pub(crate) fn annotation<'a>(object: &'a Object, name: &str) -> Option<&'a str> {
-    object.metadata().and_then(|meta| object_or_empty(meta, "annotations").get(name)?.as_str())
+    object
+        .metadata()
+        .and_then(|meta| object_or_empty(meta, "annotations").get(name)?.as_str())
 }
 
 /// Reads `metadata.labels`.
 pub(crate) fn label<'a>(object: &'a Object, name: &str) -> Option<&'a str> {
-    object.metadata().and_then(|meta| object_or_empty(meta, "labels").get(name)?.as_str())
+    object
+        .metadata()
+        .and_then(|meta| object_or_empty(meta, "labels").get(name)?.as_str())
 }
 
 /// `metadata.generation`
 pub(crate) fn generation(object: &Object) -> i64 {
-    object.metadata().and_then(|meta| integer(meta, "generation")).unwrap_or(0)
+    object
+        .metadata()
+        .and_then(|meta| integer(meta, "generation"))
+        .unwrap_or(0)
 }
 
 /// A time of metadata or a condition.
@@ -48,7 +55,8 @@ pub(crate) fn created(object: &Object) -> Timestamp {
 
 /// `at` and so many seconds.
 pub(crate) fn plus(at: Timestamp, seconds: i64) -> Timestamp {
-    at.saturating_add(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MAX)
+    at.saturating_add(SignedDuration::from_secs(seconds))
+        .unwrap_or(Timestamp::MAX)
 }
 
 /// `status.phase`
@@ -68,7 +76,9 @@ pub(crate) fn is_active(pod: &Object) -> bool {
 
 /// A condition of a status.
 pub(crate) fn condition<'a>(object: &'a Object, kind: &str) -> Option<&'a JsonMap> {
-    items(status(object), "conditions").map(|(_, it)| it).find(|it| text(it, "type") == kind)
+    items(status(object), "conditions")
+        .map(|(_, it)| it)
+        .find(|it| text(it, "type") == kind)
 }
 
 /// Whether a condition is `True`.
@@ -168,7 +178,11 @@ pub(crate) fn goes_before(one: &Object, other: &Object, siblings: impl Fn(&Objec
 }
 
 /// The first `count` Pods to go.
-pub(crate) fn first_to_go<'a>(pods: &[&'a Arc<Object>], siblings: impl Fn(&str) -> usize, count: usize) -> Vec<&'a Arc<Object>> {
+pub(crate) fn first_to_go<'a>(
+    pods: &[&'a Arc<Object>],
+    siblings: impl Fn(&str) -> usize,
+    count: usize,
+) -> Vec<&'a Arc<Object>> {
     let mut sorted = pods.to_vec();
     if count < sorted.len() {
         sorted.sort_by(|one, other| goes_before(one, other, |pod| siblings(text(spec(pod), "nodeName"))));
@@ -182,9 +196,16 @@ pub(crate) fn scaled(value: Option<&Value>, total: i64, round_up: bool) -> i64 {
     match value {
         Some(Value::Number(number)) => number.as_i64().unwrap_or(0),
         Some(Value::String(text)) => {
-            let percent = text.strip_suffix('%').and_then(|it| it.parse::<i64>().ok()).unwrap_or(0);
+            let percent = text
+                .strip_suffix('%')
+                .and_then(|it| it.parse::<i64>().ok())
+                .unwrap_or(0);
             let hundredfold = total.saturating_mul(percent);
-            if round_up { hundredfold.saturating_add(99) / 100 } else { hundredfold / 100 }
+            if round_up {
+                hundredfold.saturating_add(99) / 100
+            } else {
+                hundredfold / 100
+            }
         }
         _ => 0,
     }

@@ -22,7 +22,11 @@ pub(crate) enum Recorded {
     /// A new Event.
     New { namespace: String, event: Value },
     /// Another count of this one.
-    Again { namespace: String, name: String, patch: Value },
+    Again {
+        namespace: String,
+        name: String,
+        patch: Value,
+    },
 }
 
 /// What is known of an Event that was written.
@@ -55,9 +59,16 @@ impl Recorder {
             return None;
         }
         let about = &note.about;
-        let namespace = if about.namespace.is_empty() { "default" } else { &about.namespace };
+        let namespace = if about.namespace.is_empty() {
+            "default"
+        } else {
+            &about.namespace
+        };
         let stamp = entropy::seconds(now);
-        let versionless = Regarding { resource_version: String::new(), ..about.clone() };
+        let versionless = Regarding {
+            resource_version: String::new(),
+            ..about.clone()
+        };
         let key = (versionless, note.component, note.reason, note.message.clone());
         if let Some(known) = self.known.get(&key) {
             known.count += 1;
@@ -70,7 +81,13 @@ impl Recorder {
         let nanos = u128::try_from(now.as_nanosecond()).unwrap_or(0) + u128::from(self.count);
         self.count += 1;
         let name = format!("{}.{nanos:x}", about.name);
-        self.known.put(key, Known { name: name.clone(), count: 1 });
+        self.known.put(
+            key,
+            Known {
+                name: name.clone(),
+                count: 1,
+            },
+        );
         let mut object = json!({
             "kind": about.kind, "namespace": about.namespace, "name": about.name, "uid": about.uid,
             "apiVersion": about.api_version, "resourceVersion": about.resource_version,
@@ -89,14 +106,23 @@ impl Recorder {
             "type": if note.is_warning { "Warning" } else { "Normal" },
             "reportingComponent": note.component, "reportingInstance": note.host,
         });
-        Some(Recorded::New { namespace: namespace.to_owned(), event })
+        Some(Recorded::New {
+            namespace: namespace.to_owned(),
+            event,
+        })
     }
 
     /// Whether the source may say something about the object once more.
     fn is_heard(&mut self, note: &Note, now: Timestamp) -> bool {
         let key = (note.component, note.about.uid.clone());
         let Some(tokens) = self.sources.get(&key) else {
-            self.sources.put(key, Tokens { left: BURST - 1, since: now });
+            self.sources.put(
+                key,
+                Tokens {
+                    left: BURST - 1,
+                    since: now,
+                },
+            );
             return true;
         };
         let passed = now.duration_since(tokens.since).as_secs() / REFILL_SECONDS;
@@ -120,7 +146,10 @@ struct Bounded<K, V> {
 
 impl<K, V> Default for Bounded<K, V> {
     fn default() -> Self {
-        Self { entries: HashMap::new(), order: VecDeque::new() }
+        Self {
+            entries: HashMap::new(),
+            order: VecDeque::new(),
+        }
     }
 }
 

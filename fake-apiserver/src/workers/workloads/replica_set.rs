@@ -26,7 +26,10 @@ pub(crate) fn sync(resource: Resource, set: &Object, sees: &Sees<'_>) -> Plan {
     };
     let claimed = sees.claimed(Resource::Pod, (resource, set), &selector, &mut plan);
     let active: Vec<_> = claimed.iter().copied().filter(|it| is_active(it)).collect();
-    let terminating = claimed.iter().filter(|it| it.is_terminating() && !super::pods::is_finished(it)).count();
+    let terminating = claimed
+        .iter()
+        .filter(|it| it.is_terminating() && !super::pods::is_finished(it))
+        .count();
     if !set.is_terminating() {
         scale(resource, set, &active, sees, &mut plan);
     }
@@ -44,7 +47,9 @@ pub(crate) fn sync(resource: Resource, set: &Object, sees: &Sees<'_>) -> Plan {
 fn selector(resource: Resource, set: &Object) -> Option<LabelSelector> {
     if resource == Resource::ReplicationController {
         let labels = object_or_empty(spec(set), "selector");
-        return LabelSelector::from_object(&json!({"matchLabels": labels})).ok().flatten();
+        return LabelSelector::from_object(&json!({"matchLabels": labels}))
+            .ok()
+            .flatten();
     }
     selector_of(spec(set), "selector")
 }
@@ -100,7 +105,11 @@ fn siblings(set: &Object, sees: &Sees<'_>) -> HashMap<String, usize> {
     let mut count = HashMap::new();
     let owner = super::cluster::controller_of(set).map(|(_, _, uid)| uid);
     let sets: Vec<&str> = match owner {
-        Some(uid) => sees.cluster.owned_by(Resource::ReplicaSet, uid).map(|it| it.uid()).collect(),
+        Some(uid) => sees
+            .cluster
+            .owned_by(Resource::ReplicaSet, uid)
+            .map(|it| it.uid())
+            .collect(),
         None => vec![set.uid()],
     };
     for uid in sets {
@@ -119,7 +128,10 @@ fn next_status(
     sees: &Sees<'_>,
 ) -> JsonMap {
     let minimum = integer(spec(set), "minReadySeconds").unwrap_or(0);
-    let labels = object_or_empty(object_or_empty(object_or_empty(spec(set), "template"), "metadata"), "labels");
+    let labels = object_or_empty(
+        object_or_empty(object_or_empty(spec(set), "template"), "metadata"),
+        "labels",
+    );
     let has_all = |pod: &Object| labels.iter().all(|(key, value)| label(pod, key) == value.as_str());
     let count = |test: &dyn Fn(&Object) -> bool| active.iter().filter(|it| test(it)).count();
     let mut next = status(set).clone();
@@ -145,7 +157,10 @@ fn next_status(
             let wanted = integer(spec(set), "replicas").unwrap_or(1);
             let has = i64::try_from(active.len()).unwrap_or(i64::MAX);
             let reason = if has < wanted { "FailedCreate" } else { "FailedDelete" };
-            put_condition(&mut list, new_condition("ReplicaFailure", "True", reason, why, &sees.stamp()));
+            put_condition(
+                &mut list,
+                new_condition("ReplicaFailure", "True", reason, why, &sees.stamp()),
+            );
         }
         None => drop_condition(&mut list, "ReplicaFailure"),
     }

@@ -39,7 +39,10 @@ pub(crate) fn of<'a>(resource: Resource, set: &Object, sees: &Sees<'a>, plan: &m
     let found = all.iter().copied().rfind(|it| it.get("data") == Some(&wanted));
     let next = all.last().map_or(1, |it| number(it) + 1);
     match found {
-        Some(found) if number(found) + 1 == next => Revisions { all, update: Some(found) },
+        Some(found) if number(found) + 1 == next => Revisions {
+            all,
+            update: Some(found),
+        },
         Some(found) => {
             plan.merge(Resource::ControllerRevision, found, json!({"revision": next}));
             Revisions { all, update: None }
@@ -57,8 +60,14 @@ fn create(resource: Resource, set: &Object, template: &JsonMap, number: i64, see
         let hash = safe_text(template_hash(template, (collisions > 0).then_some(collisions)));
         (format!("{}-{hash}", set.name()), hash)
     });
-    let is_free = |name: &str| sees.cluster.find(Resource::ControllerRevision, set.namespace(), name).is_none();
-    let Some((name, hash)) = names.take(1000).find(|(name, _)| is_free(name)) else { return };
+    let is_free = |name: &str| {
+        sees.cluster
+            .find(Resource::ControllerRevision, set.namespace(), name)
+            .is_none()
+    };
+    let Some((name, hash)) = names.take(1000).find(|(name, _)| is_free(name)) else {
+        return;
+    };
     let mut labels = object_or_empty(object_or_empty(template, "metadata"), "labels").clone();
     labels.insert(HASH_LABEL.into(), hash_of(resource, &name, &hash).into());
     plan.create(
@@ -75,7 +84,11 @@ fn create(resource: Resource, set: &Object, template: &JsonMap, number: i64, see
 
 /// A StatefulSet names a revision by its whole name, a DaemonSet by the hash.
 fn hash_of(resource: Resource, name: &str, hash: &str) -> String {
-    if resource == Resource::StatefulSet { name.to_owned() } else { hash.to_owned() }
+    if resource == Resource::StatefulSet {
+        name.to_owned()
+    } else {
+        hash.to_owned()
+    }
 }
 
 /// `revision`
@@ -100,7 +113,9 @@ pub(crate) fn template(revision: &Object) -> JsonMap {
 pub(crate) fn clean_up(set: &Object, revisions: &Revisions<'_>, live: &[&str], plan: &mut Plan) {
     let limit = integer(spec(set), "revisionHistoryLimit").unwrap_or(10);
     let unused = revisions.all.iter().filter(|it| !live.contains(&label_of(it)));
-    let unused: Vec<_> = unused.filter(|it| revisions.update.is_none_or(|update| update.uid() != it.uid())).collect();
+    let unused: Vec<_> = unused
+        .filter(|it| revisions.update.is_none_or(|update| update.uid() != it.uid()))
+        .collect();
     let surplus = unused.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
     for revision in unused.into_iter().take(surplus) {
         plan.delete(Resource::ControllerRevision, revision);

@@ -11,12 +11,18 @@ const DAYS_MOST: usize = 5 * 366;
 #[derive(Clone, Debug)]
 pub(crate) enum Schedule {
     /// At every minute whose parts are in these sets of bits.
-    Fields { fields: [u64; 5], any_day: [bool; 2], zone: TimeZone },
+    Fields {
+        fields: [u64; 5],
+        any_day: [bool; 2],
+        zone: TimeZone,
+    },
     /// Again and again after a time.
     Every(SignedDuration),
 }
 
-const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+const MONTHS: [&str; 12] = [
+    "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
+];
 const DAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 const BOUNDS: [(u64, u64); 5] = [(0, 59), (0, 23), (1, 31), (1, 12), (0, 6)];
 
@@ -43,14 +49,20 @@ impl Schedule {
             rest => rest,
         };
         let words: Vec<&str> = rest.split_whitespace().collect();
-        let [minute, hour, day, month, weekday] = words.as_slice() else { return None };
+        let [minute, hour, day, month, weekday] = words.as_slice() else {
+            return None;
+        };
         let words = [minute, hour, day, month, weekday];
         let mut fields = [0; 5];
         for (index, word) in words.iter().enumerate() {
             fields[index] = bits(word, index)?;
         }
         let is_any = |word: &str| word.split(',').any(|it| it.starts_with(['*', '?']));
-        Some(Self::Fields { fields, any_day: [is_any(day), is_any(weekday)], zone })
+        Some(Self::Fields {
+            fields,
+            any_day: [is_any(day), is_any(weekday)],
+            zone,
+        })
     }
 
     /// The first time after `after`.
@@ -94,7 +106,11 @@ fn day_fits(fields: &[u64; 5], any_day: [bool; 2], date: Date) -> bool {
     let by_day = has(fields[2], date.day());
     let by_weekday = has(fields[4], date.weekday().to_sunday_zero_offset());
     // Of two restrictions on the day one is enough.
-    let fits = if any_day.contains(&true) { by_day && by_weekday } else { by_day || by_weekday };
+    let fits = if any_day.contains(&true) {
+        by_day && by_weekday
+    } else {
+        by_day || by_weekday
+    };
     fits && has(fields[3], date.month())
 }
 
@@ -153,7 +169,9 @@ fn go_duration(text: &str) -> Option<SignedDuration> {
     while !rest.is_empty() {
         let end = rest.find(|it: char| !it.is_ascii_digit() && it != '.')?;
         let (number, after) = rest.split_at(end);
-        let end = after.find(|it: char| it.is_ascii_digit() || it == '.').unwrap_or(after.len());
+        let end = after
+            .find(|it: char| it.is_ascii_digit() || it == '.')
+            .unwrap_or(after.len());
         let (unit, next) = after.split_at(end);
         let seconds = match unit {
             "h" => 3600.0,

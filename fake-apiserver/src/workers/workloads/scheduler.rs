@@ -45,7 +45,10 @@ pub(crate) fn sync(pod: &Object, load: &BTreeMap<String, usize>, sees: &Sees<'_>
             return plan;
         }
     }
-    plan.writes.push(Write::Bind { pod: Target::of(Resource::Pod, pod), node: node.clone() });
+    plan.writes.push(Write::Bind {
+        pod: Target::of(Resource::Pod, pod),
+        node: node.clone(),
+    });
     let message = format!("Successfully assigned {}/{} to {node}", pod.namespace(), pod.name());
     plan.note((Resource::Pod, pod), COMPONENT, "Scheduled", message);
     plan
@@ -64,7 +67,9 @@ fn choose_node(pod: &Object, load: &BTreeMap<String, usize>, sees: &Sees<'_>) ->
             Some(why) => *refusals.entry(why).or_default() += 1,
         }
     }
-    let fewest = fitting.into_iter().min_by_key(|name| (load.get(*name).copied().unwrap_or(0), (*name).to_owned()));
+    let fewest = fitting
+        .into_iter()
+        .min_by_key(|name| (load.get(*name).copied().unwrap_or(0), (*name).to_owned()));
     fewest.map(str::to_owned).ok_or_else(|| {
         let reasons: Vec<String> = refusals.iter().map(|(why, count)| format!("{count} {why}")).collect();
         let total = nodes.len();
@@ -79,7 +84,10 @@ fn choose_node(pod: &Object, load: &BTreeMap<String, usize>, sees: &Sees<'_>) ->
 /// Why a node does not take a Pod.
 fn refusal(pod: &Object, node: &Object) -> Option<String> {
     let cordoned = flag(spec(node), "unschedulable") == Some(true);
-    let tolerates_cordon = tolerates(pod, &json!({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}));
+    let tolerates_cordon = tolerates(
+        pod,
+        &json!({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}),
+    );
     if cordoned && !tolerates_cordon {
         return Some("node(s) were unschedulable".to_owned());
     }
@@ -93,7 +101,11 @@ fn refusal(pod: &Object, node: &Object) -> Option<String> {
             if cordoned && field("key") == "node.kubernetes.io/unschedulable" {
                 continue;
             }
-            return Some(format!("node(s) had untolerated taint(s) {{{}: {}}}", field("key"), field("value")));
+            return Some(format!(
+                "node(s) had untolerated taint(s) {{{}: {}}}",
+                field("key"),
+                field("value")
+            ));
         }
     }
     None
@@ -139,7 +151,10 @@ fn expression_holds(expression: &JsonMap, value: Option<&str>) -> bool {
     let values = list(expression, "values");
     let is_in = value.is_some_and(|value| values.iter().any(|it| it.as_str() == Some(value)));
     let compare = || {
-        let limit = values.first().and_then(Value::as_str).and_then(|it| it.parse::<i64>().ok());
+        let limit = values
+            .first()
+            .and_then(Value::as_str)
+            .and_then(|it| it.parse::<i64>().ok());
         value.and_then(|it| it.parse::<i64>().ok()).zip(limit)
     };
     match text(expression, "operator") {
@@ -157,7 +172,10 @@ fn expression_holds(expression: &JsonMap, value: Option<&str>) -> bool {
 fn claims_are_bound(pod: &Object, node: &str, sees: &Sees<'_>, plan: &mut Plan) -> Result<bool, String> {
     let mut bound = true;
     for name in claims(pod) {
-        let Some(claim) = sees.cluster.find(Resource::PersistentVolumeClaim, pod.namespace(), &name) else {
+        let Some(claim) = sees
+            .cluster
+            .find(Resource::PersistentVolumeClaim, pod.namespace(), &name)
+        else {
             return Err(format!("persistentvolumeclaim \"{name}\" not found"));
         };
         if claim.is_terminating() {
@@ -196,7 +214,9 @@ fn refuse(pod: &Object, why: &str, sees: &Sees<'_>, plan: &mut Plan) {
     if current.is_some_and(|it| text(it, "message") == why && text(it, "reason") == "Unschedulable") {
         return;
     }
-    let since = current.filter(|it| text(it, "status") == "False").map(|it| text(it, "lastTransitionTime").to_owned());
+    let since = current
+        .filter(|it| text(it, "status") == "False")
+        .map(|it| text(it, "lastTransitionTime").to_owned());
     let mut scheduled = json!({
         "type": "PodScheduled", "status": "False", "lastProbeTime": null, "reason": "Unschedulable", "message": why,
         "lastTransitionTime": since.unwrap_or_else(|| sees.stamp()),

@@ -46,7 +46,11 @@ impl<'a> Sees<'a> {
             if selects(selector, object) {
                 claimed.push(object);
             } else if !owner.is_terminating() {
-                plan.merge(child, object, json!({"metadata": {"uid": object.uid(), "ownerReferences": without(object, owner)}}));
+                plan.merge(
+                    child,
+                    object,
+                    json!({"metadata": {"uid": object.uid(), "ownerReferences": without(object, owner)}}),
+                );
             }
         }
         if owner.is_terminating() || selector.is_empty() {
@@ -61,7 +65,11 @@ impl<'a> Sees<'a> {
             }
             let mut owners = references(object);
             owners.push(controller_reference(resource, owner));
-            plan.merge(child, object, json!({"metadata": {"uid": object.uid(), "ownerReferences": owners}}));
+            plan.merge(
+                child,
+                object,
+                json!({"metadata": {"uid": object.uid(), "ownerReferences": owners}}),
+            );
             claimed.push(object);
         }
         claimed.sort_by_key(|it| it.name());
@@ -70,7 +78,9 @@ impl<'a> Sees<'a> {
 }
 
 fn references(object: &Object) -> Vec<Value> {
-    object.metadata().map_or(Vec::new(), |meta| list(meta, "ownerReferences").to_vec())
+    object
+        .metadata()
+        .map_or(Vec::new(), |meta| list(meta, "ownerReferences").to_vec())
 }
 
 /// The owners of an object but one; null where none is left, which a merge patch takes away.
@@ -102,7 +112,9 @@ pub(crate) fn new_condition(kind: &str, status: &str, reason: &str, message: &st
 /// The time of transition stays with the status.
 pub(crate) fn put_condition(conditions: &mut Vec<Value>, mut condition: JsonMap) {
     let kind = text(&condition, "type").to_owned();
-    let place = conditions.iter().position(|it| it.get("type").and_then(Value::as_str) == Some(&kind));
+    let place = conditions
+        .iter()
+        .position(|it| it.get("type").and_then(Value::as_str) == Some(&kind));
     let Some(place) = place else {
         return conditions.push(Value::Object(condition));
     };
@@ -131,5 +143,7 @@ pub(crate) fn conditions(status: &JsonMap) -> Vec<Value> {
 
 /// A condition of a list.
 pub(crate) fn find_condition<'a>(status: &'a JsonMap, kind: &str) -> Option<&'a JsonMap> {
-    items(status, "conditions").map(|(_, it)| it).find(|it| text(it, "type") == kind)
+    items(status, "conditions")
+        .map(|(_, it)| it)
+        .find(|it| text(it, "type") == kind)
 }

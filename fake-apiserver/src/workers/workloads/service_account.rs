@@ -20,7 +20,10 @@ pub(crate) fn sync(namespace: &Object, sees: &Sees<'_>) -> Plan {
     }
     let name = namespace.name();
     if sees.cluster.find(Resource::ServiceAccount, name, "default").is_none() {
-        plan.create(Resource::ServiceAccount, json!({"metadata": {"name": "default", "namespace": name}}));
+        plan.create(
+            Resource::ServiceAccount,
+            json!({"metadata": {"name": "default", "namespace": name}}),
+        );
     }
     let data = json!({"ca.crt": "-----BEGIN CERTIFICATE-----\nZmFrZS1hcGlzZXJ2ZXI=\n-----END CERTIFICATE-----\n"});
     match sees.cluster.find(Resource::ConfigMap, name, ROOT_CA) {

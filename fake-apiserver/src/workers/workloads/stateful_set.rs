@@ -43,7 +43,10 @@ pub(crate) fn sync(set: &Object, sees: &Sees<'_>) -> Plan {
     let Some(update) = revisions.update else {
         return plan;
     };
-    let pods = claimed.iter().filter_map(|pod| Some((ordinal(set, pod)?, *pod))).collect();
+    let pods = claimed
+        .iter()
+        .filter_map(|pod| Some((ordinal(set, pod)?, *pod)))
+        .collect();
     let known = text(status(set), "currentRevision");
     let current = revisions.all.iter().find(|it| it.name() == known).unwrap_or(&update);
     let it = Set {
@@ -122,7 +125,12 @@ impl Set<'_> {
                 }
             }
         }
-        let condemned: Vec<_> = self.pods.iter().rev().filter(|(it, _)| **it < self.first || **it >= last).collect();
+        let condemned: Vec<_> = self
+            .pods
+            .iter()
+            .rev()
+            .filter(|(it, _)| **it < self.first || **it >= last)
+            .collect();
         for (_, pod) in &condemned {
             if pod.is_terminating() {
                 if self.is_parallel() {
@@ -152,7 +160,9 @@ impl Set<'_> {
         };
         let last = self.first + self.replicas;
         let inside = self.pods.range(self.first..last.max(self.first));
-        let mut missing = inside.filter(|(_, pod)| pod.is_terminating() || !self.is_available(pod)).count();
+        let mut missing = inside
+            .filter(|(_, pod)| pod.is_terminating() || !self.is_available(pod))
+            .count();
         let least = self.first.max(self.partition());
         for (_, pod) in self.pods.range(least..last.max(least)).rev() {
             let is_healthy = !pod.is_terminating() && self.is_available(pod);
@@ -206,7 +216,11 @@ impl Set<'_> {
             volumes.push(json!({"name": volume, "persistentVolumeClaim": {"claimName": claim_name}}));
         }
         let others = pod["spec"]["volumes"].as_array().cloned().unwrap_or_default();
-        volumes.extend(others.into_iter().filter(|it| !own.iter().any(|name| it["name"] == *name)));
+        volumes.extend(
+            others
+                .into_iter()
+                .filter(|it| !own.iter().any(|name| it["name"] == *name)),
+        );
         if !volumes.is_empty() {
             pod["spec"]["volumes"] = volumes.into();
         }
@@ -227,11 +241,21 @@ impl Set<'_> {
         for (_, template) in self.claim_templates() {
             let meta = object_or_empty(template, "metadata");
             let name = self.claim_name(text(meta, "name"), ordinal);
-            if self.sees.cluster.find(Resource::PersistentVolumeClaim, self.set.namespace(), &name).is_some() {
+            if self
+                .sees
+                .cluster
+                .find(Resource::PersistentVolumeClaim, self.set.namespace(), &name)
+                .is_some()
+            {
                 continue;
             }
             let mut all = object_or_empty(meta, "labels").clone();
-            all.extend(labels.into_iter().flatten().map(|(key, value)| (key.clone(), value.clone())));
+            all.extend(
+                labels
+                    .into_iter()
+                    .flatten()
+                    .map(|(key, value)| (key.clone(), value.clone())),
+            );
             let mut claim = json!({
                 "metadata": {"name": name, "namespace": self.set.namespace(), "labels": all},
                 "spec": object_or_empty(template, "spec"),
@@ -245,7 +269,11 @@ impl Set<'_> {
                 owner["blockOwnerDeletion"] = false.into();
                 claim["metadata"]["ownerReferences"] = json!([owner]);
             }
-            plan.create_and_tell(Resource::PersistentVolumeClaim, claim, Some(self.told_of_claim(&name, ordinal)));
+            plan.create_and_tell(
+                Resource::PersistentVolumeClaim,
+                claim,
+                Some(self.told_of_claim(&name, ordinal)),
+            );
         }
     }
 
@@ -270,7 +298,10 @@ impl Set<'_> {
             about: Regarding::of(Resource::StatefulSet, self.set),
             component: COMPONENT,
             success: (good, format!("{verb} {what} {name} in StatefulSet {set} successful")),
-            failure: (bad, format!("{verb} {what} {name} in StatefulSet {set} failed error: {{}}")),
+            failure: (
+                bad,
+                format!("{verb} {what} {name} in StatefulSet {set} failed error: {{}}"),
+            ),
         }
     }
 
@@ -291,7 +322,9 @@ impl Set<'_> {
         let live = || all().filter(|it| !it.is_terminating());
         let of = |revision: &str| {
             let revision = revision.to_owned();
-            live().filter(move |it| label(it, revisions::HASH_LABEL) == Some(&revision)).count()
+            live()
+                .filter(move |it| label(it, revisions::HASH_LABEL) == Some(&revision))
+                .count()
         };
         let updated = of(self.update.name());
         let ready = all().filter(|it| is_ready(it)).count();
@@ -305,7 +338,11 @@ impl Set<'_> {
             current_count = updated;
         }
         let mut next = status(self.set).clone();
-        for (field, count) in [("readyReplicas", ready), ("currentReplicas", current_count), ("updatedReplicas", updated)] {
+        for (field, count) in [
+            ("readyReplicas", ready),
+            ("currentReplicas", current_count),
+            ("updatedReplicas", updated),
+        ] {
             match count {
                 0 => next.remove(field),
                 count => next.insert(field.into(), count.into()),

@@ -62,7 +62,10 @@ fn sync_claim(claim: &Object, sees: &Sees<'_>, plan: &mut Plan) {
     let resource = Resource::PersistentVolumeClaim;
     if claim.is_terminating() {
         let uses = |pod: &Object| claims(pod).iter().any(|it| it == claim.name()) && !super::pods::is_finished(pod);
-        let is_used = sees.cluster.within(Resource::Pod, claim.namespace()).any(|pod| uses(pod));
+        let is_used = sees
+            .cluster
+            .within(Resource::Pod, claim.namespace())
+            .any(|pod| uses(pod));
         if !is_used {
             release(resource, claim, CLAIM_FINALIZER, plan);
         }
@@ -175,7 +178,9 @@ fn bind(claim: &Object, sees: &Sees<'_>, plan: &mut Plan) {
 fn default_class(sees: &Sees<'_>) -> Option<String> {
     let classes = sees.cluster.all(Resource::StorageClass);
     let defaults = classes.filter(|it| annotation(it, DEFAULT_CLASS) == Some("true"));
-    defaults.max_by_key(|it| (super::pods::created(it), std::cmp::Reverse(it.name().to_owned()))).map(|it| it.name().to_owned())
+    defaults
+        .max_by_key(|it| (super::pods::created(it), std::cmp::Reverse(it.name().to_owned())))
+        .map(|it| it.name().to_owned())
 }
 
 fn requested(claim: &Object) -> Option<Quantity> {
@@ -185,13 +190,21 @@ fn requested(claim: &Object) -> Option<Quantity> {
 
 /// The volume reserved for a claim, else the smallest free one that fits.
 fn fitting_volume<'a>(claim: &Object, sees: &Sees<'a>) -> Option<&'a Arc<Object>> {
-    let volumes = || sees.cluster.all(Resource::PersistentVolume).filter(|it| !it.is_terminating());
+    let volumes = || {
+        sees.cluster
+            .all(Resource::PersistentVolume)
+            .filter(|it| !it.is_terminating())
+    };
     let reserved = volumes().find(|it| object(spec(it), "claimRef").is_some_and(|reference| is_for(reference, claim)));
     if reserved.is_some() {
         return reserved;
     }
     let wanted = requested(claim)?.value();
-    let size = |volume: &Object| Quantity::parse(text(object_or_empty(spec(volume), "capacity"), "storage")).ok().map(|it| it.value());
+    let size = |volume: &Object| {
+        Quantity::parse(text(object_or_empty(spec(volume), "capacity"), "storage"))
+            .ok()
+            .map(|it| it.value())
+    };
     let modes = list(spec(claim), "accessModes");
     let mode = |object: &Object| match text(spec(object), "volumeMode") {
         "" => "Filesystem".to_owned(),
@@ -239,13 +252,22 @@ fn provision(claim: &Object, class: &Object, sees: &Sees<'_>, plan: &mut Plan) {
     }
     plan.create(Resource::PersistentVolume, volume);
     let message = format!("Successfully provisioned volume {name}");
-    plan.note((Resource::PersistentVolumeClaim, claim), COMPONENT, "ProvisioningSucceeded", message);
+    plan.note(
+        (Resource::PersistentVolumeClaim, claim),
+        COMPONENT,
+        "ProvisioningSucceeded",
+        message,
+    );
 }
 
 fn sync_volume(volume: &Object, sees: &Sees<'_>, plan: &mut Plan) {
     let resource = Resource::PersistentVolume;
     let reference = object_or_empty(spec(volume), "claimRef");
-    let claim = sees.cluster.find(Resource::PersistentVolumeClaim, text(reference, "namespace"), text(reference, "name"));
+    let claim = sees.cluster.find(
+        Resource::PersistentVolumeClaim,
+        text(reference, "namespace"),
+        text(reference, "name"),
+    );
     let claim = claim.filter(|it| is_for(reference, it));
     if volume.is_terminating() {
         if claim.is_none_or(|it| text(spec(it), "volumeName") != volume.name()) {
@@ -270,6 +292,11 @@ fn sync_volume(volume: &Object, sees: &Sees<'_>, plan: &mut Plan) {
         plan.status(resource, volume, next);
     }
     if phase == "Released" && text(spec(volume), "persistentVolumeReclaimPolicy") == "Delete" {
-        plan.writes.push(Write::Delete { at: Target::of(resource, volume), grace: None, propagation: None, told: None });
+        plan.writes.push(Write::Delete {
+            at: Target::of(resource, volume),
+            grace: None,
+            propagation: None,
+            told: None,
+        });
     }
 }

@@ -64,7 +64,8 @@ impl<'a> Rollout<'a> {
         let minimum = integer(spec(self.deployment), "minReadySeconds").unwrap_or(0);
         let ready_differs = integer(spec(new), "minReadySeconds").unwrap_or(0) != minimum;
         if next != had || ready_differs {
-            let patch = json!({"metadata": {"annotations": difference(&had, &next)}, "spec": {"minReadySeconds": minimum}});
+            let patch =
+                json!({"metadata": {"annotations": difference(&had, &next)}, "spec": {"minReadySeconds": minimum}});
             plan.merge(Resource::ReplicaSet, new, patch);
             return true;
         }
@@ -97,7 +98,11 @@ impl<'a> Rollout<'a> {
                 next.insert(key, value);
             }
         }
-        let old = next.get(REVISION).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let old = next
+            .get(REVISION)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned();
         let number = old.parse::<i64>().unwrap_or(0);
         if number < wanted {
             next.insert(REVISION.into(), wanted.to_string().into());
@@ -122,7 +127,12 @@ impl<'a> Rollout<'a> {
         let collisions = integer(status(deployment), "collisionCount");
         let hash = safe_text(template_hash(&template, collisions));
         let name = format!("{}-{hash}", deployment.name());
-        if self.sees.cluster.find(Resource::ReplicaSet, deployment.namespace(), &name).is_some() {
+        if self
+            .sees
+            .cluster
+            .find(Resource::ReplicaSet, deployment.namespace(), &name)
+            .is_some()
+        {
             // Another template has this hash: the next try has another one.
             let mut next = status(deployment).clone();
             next.insert("collisionCount".into(), (collisions.unwrap_or(0) + 1).into());
@@ -138,7 +148,10 @@ impl<'a> Rollout<'a> {
         let count = self.size_of_new(0);
         let mut notes = self.set_annotations(Map::new(), wanted);
         notes.insert(DESIRED.into(), replicas(deployment).to_string().into());
-        notes.insert(MAXIMUM.into(), (replicas(deployment) + self.max_surge()).to_string().into());
+        notes.insert(
+            MAXIMUM.into(),
+            (replicas(deployment) + self.max_surge()).to_string().into(),
+        );
         let mut set_spec = json!({"replicas": count, "selector": selector, "template": template});
         if let Some(map) = set_spec.as_object_mut() {
             copy_field(spec(deployment), map, "minReadySeconds");
@@ -183,7 +196,13 @@ fn with_hash(labels: &JsonMap, hash: &str) -> JsonMap {
 
 /// A merge patch from one map of texts to another.
 fn difference(from: &JsonMap, to: &JsonMap) -> Value {
-    let gone = from.keys().filter(|key| !to.contains_key(*key)).map(|key| (key.clone(), Value::Null));
+    let gone = from
+        .keys()
+        .filter(|key| !to.contains_key(*key))
+        .map(|key| (key.clone(), Value::Null));
     let new = to.iter().filter(|(key, value)| from.get(*key) != Some(*value));
-    Value::Object(gone.chain(new.map(|(key, value)| (key.clone(), value.clone()))).collect())
+    Value::Object(
+        gone.chain(new.map(|(key, value)| (key.clone(), value.clone())))
+            .collect(),
+    )
 }

@@ -41,10 +41,22 @@ pub(crate) fn sync(deployment: &Object, sees: &Sees<'_>) -> Plan {
     };
     let owner = (Resource::Deployment, deployment);
     let mut sets = sees.claimed(Resource::ReplicaSet, owner, &selector, &mut plan);
-    sets.sort_by(|one, other| created(one).cmp(&created(other)).then_with(|| one.name().cmp(other.name())));
+    sets.sort_by(|one, other| {
+        created(one)
+            .cmp(&created(other))
+            .then_with(|| one.name().cmp(other.name()))
+    });
     let template = object_or_empty(spec(deployment), "template");
-    let new = sets.iter().copied().find(|set| history::same_template(object_or_empty(spec(set), "template"), template));
-    let rollout = Rollout { deployment, sets, new, sees };
+    let new = sets
+        .iter()
+        .copied()
+        .find(|set| history::same_template(object_or_empty(spec(set), "template"), template));
+    let rollout = Rollout {
+        deployment,
+        sets,
+        new,
+        sees,
+    };
     if deployment.is_terminating() {
         rollout.write_plain_status(&mut plan);
         return plan;

@@ -7,12 +7,10 @@ use serde_json::Value;
 use super::{Rollout, counted, replicas};
 use crate::api::object::Object;
 use crate::registry::kinds::view::{JsonMap, flag, integer, text};
-use crate::workers::workloads::pods::{generation, plus, spec, status, time};
 use crate::workers::workloads::plan::Plan;
+use crate::workers::workloads::pods::{generation, plus, spec, status, time};
 use crate::workers::workloads::resource::Resource;
-use crate::workers::workloads::sees::{
-    conditions, drop_condition, find_condition, new_condition, put_condition,
-};
+use crate::workers::workloads::sees::{conditions, drop_condition, find_condition, new_condition, put_condition};
 
 /// A deadline of this many seconds or more is none.
 const NO_DEADLINE: i64 = i32::MAX as i64;
@@ -178,7 +176,10 @@ impl Rollout<'_> {
             Some(deadline) => self.put_progress(&counts, deadline, &mut list),
         }
         let failing = |set: &Arc<Object>| find_condition(status(set), "ReplicaFailure").cloned();
-        let failure = self.new.and_then(failing).or_else(|| self.old().into_iter().find_map(failing));
+        let failure = self
+            .new
+            .and_then(failing)
+            .or_else(|| self.old().into_iter().find_map(failing));
         match failure {
             Some(failure) => {
                 let [reason, message] = ["reason", "message"].map(|field| text(&failure, field));

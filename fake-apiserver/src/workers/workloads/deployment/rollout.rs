@@ -53,7 +53,9 @@ impl<'a> Rollout<'a> {
 
     fn has_old_pods(&self) -> bool {
         let old = self.old();
-        let pods = old.iter().flat_map(|set| self.sees.cluster.owned_by(Resource::Pod, set.uid()));
+        let pods = old
+            .iter()
+            .flat_map(|set| self.sees.cluster.owned_by(Resource::Pod, set.uid()));
         pods.into_iter().any(|pod| !is_finished(pod))
     }
 
@@ -185,7 +187,9 @@ impl<'a> Rollout<'a> {
     fn proportion(&self, set: &Object, to_add: i64, added: i64) -> i64 {
         let (wanted, has) = (replicas(self.deployment), replicas(set));
         let most = wanted + self.max_surge();
-        let before = annotation(set, MAXIMUM).and_then(|it| it.parse::<i64>().ok()).filter(|it| *it > 0);
+        let before = annotation(set, MAXIMUM)
+            .and_then(|it| it.parse::<i64>().ok())
+            .filter(|it| *it > 0);
         let base = before.unwrap_or(counted(self.deployment, "replicas"));
         if has == 0 || to_add == added || base == 0 {
             return 0;
@@ -195,7 +199,11 @@ impl<'a> Rollout<'a> {
             _ => round_half_away(has * most, base) - has,
         };
         let left = to_add - added;
-        if to_add > 0 { fraction.min(left) } else { fraction.max(left) }
+        if to_add > 0 {
+            fraction.min(left)
+        } else {
+            fraction.max(left)
+        }
     }
 }
 

@@ -20,7 +20,9 @@ pub(super) struct Ending {
 
 /// When a Job finished.
 pub(super) fn finished_at(job: &Object) -> Option<Timestamp> {
-    let ends = ["Complete", "Failed"].into_iter().filter_map(|kind| find_condition(status(job), kind));
+    let ends = ["Complete", "Failed"]
+        .into_iter()
+        .filter_map(|kind| find_condition(status(job), kind));
     let mut ends = ends.filter(|it| text(it, "status") == "True");
     ends.next().and_then(|it| time(text(it, "lastTransitionTime")))
 }
@@ -31,7 +33,11 @@ impl Run<'_> {
         for (kind, is_success) in [("FailureTarget", false), ("SuccessCriteriaMet", true)] {
             if let Some(known) = find_condition(next, kind).filter(|it| text(it, "status") == "True") {
                 let [reason, message] = ["reason", "message"].map(|field| text(known, field).to_owned());
-                return Some(Ending { is_success, reason, message });
+                return Some(Ending {
+                    is_success,
+                    reason,
+                    message,
+                });
             }
         }
         self.failure(counted).or_else(|| self.success(counted))
@@ -39,7 +45,11 @@ impl Run<'_> {
 
     fn failure(&self, counted: &Counted<'_>) -> Option<Ending> {
         let failed = |reason: &str, message: &str| {
-            Some(Ending { is_success: false, reason: reason.to_owned(), message: message.to_owned() })
+            Some(Ending {
+                is_success: false,
+                reason: reason.to_owned(),
+                message: message.to_owned(),
+            })
         };
         if let Some(why) = &counted.failed_by_rule {
             return failed("PodFailurePolicy", why);
@@ -72,13 +82,21 @@ impl Run<'_> {
         }
         let active = self.active();
         let lists = ["containerStatuses", "initContainerStatuses"];
-        let statuses = active.iter().flat_map(|pod| lists.into_iter().flat_map(|list| items(status(pod), list)));
+        let statuses = active
+            .iter()
+            .flat_map(|pod| lists.into_iter().flat_map(|list| items(status(pod), list)));
         let restarts: i64 = statuses.filter_map(|(_, it)| integer(it, "restartCount")).sum();
         if limit == 0 { restarts > 0 } else { restarts >= limit }
     }
 
     fn success(&self, counted: &Counted<'_>) -> Option<Ending> {
-        let done = |reason: &str, message: String| Some(Ending { is_success: true, reason: reason.to_owned(), message });
+        let done = |reason: &str, message: String| {
+            Some(Ending {
+                is_success: true,
+                reason: reason.to_owned(),
+                message,
+            })
+        };
         if let Some(rule) = self.matched_rule(counted) {
             return done("SuccessPolicy", format!("Matched rules at index {rule}"));
         }
@@ -87,7 +105,10 @@ impl Run<'_> {
             Some(all) => counted.succeeded >= all && (!self.is_suspended() || all > 0),
         };
         if is_complete {
-            return done("CompletionsReached", "Reached expected number of succeeded pods".to_owned());
+            return done(
+                "CompletionsReached",
+                "Reached expected number of succeeded pods".to_owned(),
+            );
         }
         None
     }
@@ -112,8 +133,16 @@ impl Run<'_> {
 
     /// Says that the Job is about to end, and that it has ended once no Pod is left.
     pub(super) fn put_ending(&self, next: &mut JsonMap, ending: &Ending, is_over: bool, plan: &mut Plan) {
-        let Ending { is_success, reason, message } = ending;
-        let (target, end) = if *is_success { ("SuccessCriteriaMet", "Complete") } else { ("FailureTarget", "Failed") };
+        let Ending {
+            is_success,
+            reason,
+            message,
+        } = ending;
+        let (target, end) = if *is_success {
+            ("SuccessCriteriaMet", "Complete")
+        } else {
+            ("FailureTarget", "Failed")
+        };
         if find_condition(next, target).is_none() {
             self.put_condition(next, target, "True", reason, message);
         }

@@ -31,14 +31,22 @@ pub(super) fn print(set: &BTreeSet<i64>) -> String {
     }
     let texts: Vec<String> = runs
         .into_iter()
-        .map(|(first, last)| if first == last { first.to_string() } else { format!("{first}-{last}") })
+        .map(|(first, last)| {
+            if first == last {
+                first.to_string()
+            } else {
+                format!("{first}-{last}")
+            }
+        })
         .collect();
     texts.join(",")
 }
 
 /// How often Pods of the same index failed before this one.
 pub(super) fn failures(pod: &Object) -> i64 {
-    annotation(pod, super::INDEX_FAILURES).and_then(|it| it.parse().ok()).unwrap_or(0)
+    annotation(pod, super::INDEX_FAILURES)
+        .and_then(|it| it.parse().ok())
+        .unwrap_or(0)
 }
 
 #[cfg(test)]

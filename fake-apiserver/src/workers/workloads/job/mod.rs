@@ -104,7 +104,10 @@ impl<'a> Run<'a> {
 
     /// The Pods that have been told to stop and have not yet.
     fn terminating(&self) -> usize {
-        self.pods.iter().filter(|it| it.is_terminating() && !is_finished(it)).count()
+        self.pods
+            .iter()
+            .filter(|it| it.is_terminating() && !is_finished(it))
+            .count()
     }
 
     /// Whether a Pod counts as failed: one that was deleted before it ended does, once it may not come back.
@@ -142,7 +145,12 @@ impl<'a> Run<'a> {
         let stopping = self.terminating() + active.len() - active_left;
         self.write_counts(&mut next, active_left, stopping);
         if let Some(ending) = ending {
-            self.put_ending(&mut next, &ending, active_left + stopping == 0 && counted.pending.is_empty(), plan);
+            self.put_ending(
+                &mut next,
+                &ending,
+                active_left + stopping == 0 && counted.pending.is_empty(),
+                plan,
+            );
         }
         // The status is written first, so that nothing is lost should the rest fail.
         let mut writes = std::mem::take(&mut plan.writes);

@@ -42,7 +42,11 @@ impl<'a> Run<'a> {
         }
         // Where only failed Pods are replaced, those on their way out still take their place.
         let waits_for_end = text(self.spec(), "podReplacementPolicy") == "Failed";
-        let stopping = if waits_for_end { i64::try_from(self.terminating()).unwrap_or(0) } else { 0 };
+        let stopping = if waits_for_end {
+            i64::try_from(self.terminating()).unwrap_or(0)
+        } else {
+            0
+        };
         let missing = (wanted - has - stopping).clamp(0, BURST);
         if missing == 0 {
             return;
@@ -51,7 +55,10 @@ impl<'a> Run<'a> {
             return plan.look_again(at);
         }
         if self.is_indexed() {
-            for index in self.free_indexes(counted, waits_for_end).take(usize::try_from(missing).unwrap_or(0)) {
+            for index in self
+                .free_indexes(counted, waits_for_end)
+                .take(usize::try_from(missing).unwrap_or(0))
+            {
                 self.create(Some(index), plan);
             }
         } else {
@@ -71,9 +78,14 @@ impl<'a> Run<'a> {
             pods.filter_map(|pod| ended_at(pod)).collect::<Vec<_>>()
         };
         let last_success = ended("Succeeded").into_iter().max();
-        let failures: Vec<_> = ended("Failed").into_iter().filter(|at| last_success.is_none_or(|it| *at > it)).collect();
+        let failures: Vec<_> = ended("Failed")
+            .into_iter()
+            .filter(|at| last_success.is_none_or(|it| *at > it))
+            .collect();
         let times = u32::try_from(failures.len()).unwrap_or(u32::MAX).checked_sub(1)?;
-        let wait = BACK_OFF_FIRST.saturating_mul(2_i64.saturating_pow(times)).min(BACK_OFF_MOST);
+        let wait = BACK_OFF_FIRST
+            .saturating_mul(2_i64.saturating_pow(times))
+            .min(BACK_OFF_MOST);
         failures.into_iter().max().map(|at| plus(at, wait))
     }
 
@@ -108,7 +120,10 @@ impl<'a> Run<'a> {
         pod["metadata"]["labels"][INDEX] = index.to_string().into();
         pod["metadata"]["generateName"] = format!("{job}-{index}-").into();
         if integer(self.spec(), "backoffLimitPerIndex").is_some() {
-            let failed = self.pods.iter().filter(|pod| index_of(pod) == Some(index) && phase(pod) == "Failed");
+            let failed = self
+                .pods
+                .iter()
+                .filter(|pod| index_of(pod) == Some(index) && phase(pod) == "Failed");
             let failures = failed.map(|pod| indexes::failures(pod) + 1).max().unwrap_or(0);
             pod["metadata"]["annotations"][INDEX_FAILURES] = failures.to_string().into();
         }

@@ -55,7 +55,12 @@ impl<'a> Run<'a> {
             ..Counted::default()
         };
         let tracked = |pod: &Object| pod.finalizers().any(|it| it == TRACKED);
-        let held: BTreeSet<&str> = self.pods.iter().filter(|pod| tracked(pod)).map(|pod| pod.uid()).collect();
+        let held: BTreeSet<&str> = self
+            .pods
+            .iter()
+            .filter(|pod| tracked(pod))
+            .map(|pod| pod.uid())
+            .collect();
         let uncounted = object_or_empty(next, "uncountedTerminatedPods").clone();
         let noted = |field: &str| -> Vec<String> { texts(&uncounted, field).map(|(_, uid)| uid.to_owned()).collect() };
         let (mut good, mut bad) = (noted("succeeded"), noted("failed"));
@@ -162,9 +167,15 @@ fn applies(rule: &JsonMap, pod: &Object) -> Option<String> {
         let wanted = text(codes, "containerName");
         let values: Vec<i64> = list(codes, "values").iter().filter_map(Value::as_i64).collect();
         let statuses = ["containerStatuses", "initContainerStatuses"];
-        for container in statuses.into_iter().flat_map(|list| items(status(pod), list)).map(|(_, it)| it) {
+        for container in statuses
+            .into_iter()
+            .flat_map(|list| items(status(pod), list))
+            .map(|(_, it)| it)
+        {
             let end = object_or_empty(object_or_empty(container, "state"), "terminated");
-            let Some(code) = integer(end, "exitCode").filter(|code| *code != 0) else { continue };
+            let Some(code) = integer(end, "exitCode").filter(|code| *code != 0) else {
+                continue;
+            };
             let name = text(container, "name");
             let is_listed = values.contains(&code) == (text(codes, "operator") == "In");
             if is_listed && (wanted.is_empty() || wanted == name) {
@@ -174,7 +185,11 @@ fn applies(rule: &JsonMap, pod: &Object) -> Option<String> {
     }
     for (_, pattern) in items(rule, "onPodConditions") {
         let kind = text(pattern, "type");
-        let word = if text(pattern, "status").is_empty() { "True" } else { text(pattern, "status") };
+        let word = if text(pattern, "status").is_empty() {
+            "True"
+        } else {
+            text(pattern, "status")
+        };
         let condition = crate::workers::workloads::pods::condition(pod, kind);
         if condition.is_some_and(|it| text(it, "status") == word) {
             let capital = named.replacen('p', "P", 1);
@@ -195,6 +210,8 @@ pub(super) fn ended_at(pod: &Object) -> Option<jiff::Timestamp> {
         let end = object_or_empty(object_or_empty(container, "state"), "terminated");
         crate::workers::workloads::pods::time(text(end, "finishedAt"))
     };
-    let last = items(status(pod), "containerStatuses").filter_map(|(_, it)| end(it)).max();
+    let last = items(status(pod), "containerStatuses")
+        .filter_map(|(_, it)| end(it))
+        .max();
     last
 }

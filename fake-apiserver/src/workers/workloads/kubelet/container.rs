@@ -102,7 +102,11 @@ impl Look<'_> {
             return self.run(container, &name, old);
         }
         if self.has_passed(turn, Duration::ZERO) {
-            return if self.script.pull_fails { self.fail_pull(container, &name, old) } else { self.run(container, &name, old) };
+            return if self.script.pull_fails {
+                self.fail_pull(container, &name, old)
+            } else {
+                self.run(container, &name, old)
+            };
         }
         old.clone()
     }
@@ -110,9 +114,8 @@ impl Look<'_> {
     fn fail_pull(&mut self, container: &Container<'_>, name: &str, old: &JsonMap) -> JsonMap {
         let image = text(container.spec, "image").to_owned();
         let reason = text(object_or_empty(object_or_empty(old, "state"), "waiting"), "reason");
-        let trouble = format!(
-            "failed to pull and unpack image \"{image}\": failed to resolve reference \"{image}\": not found"
-        );
+        let trouble =
+            format!("failed to pull and unpack image \"{image}\": failed to resolve reference \"{image}\": not found");
         let (reason, message) = match reason {
             "ImagePullBackOff" => return old.clone(),
             "ErrImagePull" => {
@@ -122,19 +125,37 @@ impl Look<'_> {
                 }
                 let text = format!("Back-off pulling image \"{image}\"");
                 self.note(container.list, name, "BackOff", text.clone(), false);
-                ("ImagePullBackOff", format!("{text}: ErrImagePull: rpc error: code = NotFound desc = {trouble}"))
+                (
+                    "ImagePullBackOff",
+                    format!("{text}: ErrImagePull: rpc error: code = NotFound desc = {trouble}"),
+                )
             }
             _ => {
                 let text = format!("rpc error: code = NotFound desc = {trouble}");
-                self.note(container.list, name, "Pulling", format!("Pulling image \"{image}\""), false);
-                self.note(container.list, name, "Failed", format!("Failed to pull image \"{image}\": {text}"), true);
+                self.note(
+                    container.list,
+                    name,
+                    "Pulling",
+                    format!("Pulling image \"{image}\""),
+                    false,
+                );
+                self.note(
+                    container.list,
+                    name,
+                    "Failed",
+                    format!("Failed to pull image \"{image}\": {text}"),
+                    true,
+                );
                 self.look_again(later(self.now, Duration::from_secs(BACK_OFF_FIRST)));
                 ("ErrImagePull", text)
             }
         };
         self.mark(name);
         let mut next = old.clone();
-        next.insert("state".into(), json!({"waiting": {"reason": reason, "message": message}}));
+        next.insert(
+            "state".into(),
+            json!({"waiting": {"reason": reason, "message": message}}),
+        );
         next
     }
 
@@ -152,14 +173,29 @@ impl Look<'_> {
         next.insert("restartCount".into(), restarts.into());
         next.insert("containerID".into(), format!("containerd://{id}").into());
         next.insert("image".into(), image.into());
-        next.insert("imageID".into(), format!("{image}@sha256:{}", long_hex(&[image])).into());
+        next.insert(
+            "imageID".into(),
+            format!("{image}@sha256:{}", long_hex(&[image])).into(),
+        );
         next.insert("state".into(), json!({"running": {"startedAt": self.stamp}}));
         next.insert("started".into(), true.into());
         self.mark(name);
         let pulled = format!("Container image \"{image}\" already present on machine");
         self.note(container.list, name, "Pulled", pulled, false);
-        self.note(container.list, name, "Created", format!("Container created: {name}"), false);
-        self.note(container.list, name, "Started", format!("Container started: {name}"), false);
+        self.note(
+            container.list,
+            name,
+            "Created",
+            format!("Container created: {name}"),
+            false,
+        );
+        self.note(
+            container.list,
+            name,
+            "Started",
+            format!("Container started: {name}"),
+            false,
+        );
         let ready = self.is_ready_by(container, self.now);
         next.insert("ready".into(), ready.into());
         if let Some(time) = container.runs_for {
@@ -172,7 +208,9 @@ impl Look<'_> {
         if container.list == "initContainers" && text(container.spec, "restartPolicy") != "Always" {
             return false;
         }
-        self.script.ready_after.is_some_and(|delay| self.has_passed(since, delay))
+        self.script
+            .ready_after
+            .is_some_and(|delay| self.has_passed(since, delay))
     }
 
     fn step_running(
@@ -191,7 +229,10 @@ impl Look<'_> {
             self.mark(name);
             let end = ended(container.exit_code, started, &self.stamp, text(old, "containerID"));
             next.insert("state".into(), json!({"terminated": end}));
-            next.insert("ready".into(), (container.list == "initContainers" && container.exit_code == 0).into());
+            next.insert(
+                "ready".into(),
+                (container.list == "initContainers" && container.exit_code == 0).into(),
+            );
             next.insert("started".into(), false.into());
             if self.restarts(container, i64::from(container.exit_code)) {
                 self.look_again(self.now);
@@ -222,7 +263,10 @@ impl Look<'_> {
         let text = format!("Back-off restarting failed container {name} in pod {pod_name}_{namespace}({uid})");
         self.note(container.list, name, "BackOff", text, true);
         next.insert("lastState".into(), json!({"terminated": end}));
-        next.insert("state".into(), json!({"waiting": {"reason": "CrashLoopBackOff", "message": message}}));
+        next.insert(
+            "state".into(),
+            json!({"waiting": {"reason": "CrashLoopBackOff", "message": message}}),
+        );
         let since = self.since(name, pods::time(super::text(end, "finishedAt")));
         self.look_again(later(since, wait));
         next

@@ -90,7 +90,12 @@ impl Look<'_> {
 
     /// When a container came into its present state; `recorded` is what the status says.
     fn since(&self, container: &str, recorded: Option<Timestamp>) -> Timestamp {
-        self.memory.since.get(container).copied().or(recorded).unwrap_or(self.now)
+        self.memory
+            .since
+            .get(container)
+            .copied()
+            .or(recorded)
+            .unwrap_or(self.now)
     }
 
     /// Remembers that a container changed now.
@@ -120,7 +125,8 @@ fn later(since: Timestamp, time: std::time::Duration) -> Timestamp {
 
 /// `spec.terminationGracePeriodSeconds` as it was asked for in the deletion.
 fn grace(pod: &Object) -> Option<i64> {
-    pod.metadata().and_then(|meta| integer(meta, "deletionGracePeriodSeconds"))
+    pod.metadata()
+        .and_then(|meta| integer(meta, "deletionGracePeriodSeconds"))
 }
 
 /// When a Pod was begun with.

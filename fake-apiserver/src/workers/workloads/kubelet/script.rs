@@ -210,7 +210,10 @@ struct Scripts {
 impl Kubelet {
     /// A kubelet without scripts, whose worker sleeps by `changed`.
     pub(crate) fn new(changed: Arc<Notify>) -> Self {
-        Self { changed, ..Self::default() }
+        Self {
+            changed,
+            ..Self::default()
+        }
     }
 
     /// Says what becomes of some Pods. Of several scripts for one Pod the last given counts. At most 1024 are
@@ -257,6 +260,9 @@ impl Kubelet {
     /// Another kubelet with the same scripts, for a fork of the server.
     pub(crate) fn fork(&self, changed: Arc<Notify>) -> Self {
         let scripts = self.scripts.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Self { scripts: Arc::new(Mutex::new(scripts)), changed }
+        Self {
+            scripts: Arc::new(Mutex::new(scripts)),
+            changed,
+        }
     }
 }

@@ -39,7 +39,11 @@ impl Look<'_> {
         let standing = self.containers(due);
         if due <= self.now && !self.script.pull_fails {
             let uses_host = flag(spec(self.pod), "hostNetwork") == Some(true);
-            let address = if uses_host { &self.memory.host } else { &self.memory.address };
+            let address = if uses_host {
+                &self.memory.host
+            } else {
+                &self.memory.address
+            };
             next.insert("podIP".into(), address.clone().into());
             next.insert("podIPs".into(), json!([{"ip": address}]));
         }
@@ -84,7 +88,11 @@ impl Look<'_> {
             let container = Container {
                 list: "containers",
                 spec: container_spec,
-                waits_for: if has_init { "PodInitializing" } else { "ContainerCreating" },
+                waits_for: if has_init {
+                    "PodInitializing"
+                } else {
+                    "ContainerCreating"
+                },
                 runs_for,
                 exit_code: self.script.exit_code,
             };
@@ -92,7 +100,11 @@ impl Look<'_> {
             let before = known("containerStatuses", text(container_spec, "name")).unwrap_or(&fresh);
             main.push(self.step(&container, before, turn));
         }
-        Standing { init, main, is_initialized: turn.is_some() }
+        Standing {
+            init,
+            main,
+            is_initialized: turn.is_some(),
+        }
     }
 
     /// Whether the Pod has run for longer than it may.
@@ -110,12 +122,24 @@ impl Look<'_> {
 
     fn exceeded(&mut self, mut next: JsonMap) -> JsonMap {
         let old = status(self.pod);
-        let main = items(old, "containerStatuses").map(|(_, it)| super::stop::stopped(it, 137, &self.stamp)).collect();
+        let main = items(old, "containerStatuses")
+            .map(|(_, it)| super::stop::stopped(it, 137, &self.stamp))
+            .collect();
         let init = items(old, "initContainerStatuses").map(|(_, it)| it.clone()).collect();
-        self.fill(&mut next, Standing { init, main, is_initialized: true });
+        self.fill(
+            &mut next,
+            Standing {
+                init,
+                main,
+                is_initialized: true,
+            },
+        );
         next.insert("phase".into(), "Failed".into());
         next.insert("reason".into(), "DeadlineExceeded".into());
-        next.insert("message".into(), "Pod was active on the node longer than the specified deadline".into());
+        next.insert(
+            "message".into(),
+            "Pod was active on the node longer than the specified deadline".into(),
+        );
         self.again = None;
         next
     }
@@ -137,12 +161,22 @@ impl Look<'_> {
     fn phase(&self, standing: &Standing) -> &'static str {
         let policy = text(spec(self.pod), "restartPolicy");
         if !standing.is_initialized {
-            let failed = standing.init.iter().any(|it| matches!(stage(it), Stage::Ended(code) if code != 0));
-            return if failed && policy == "Never" { "Failed" } else { "Pending" };
+            let failed = standing
+                .init
+                .iter()
+                .any(|it| matches!(stage(it), Stage::Ended(code) if code != 0));
+            return if failed && policy == "Never" {
+                "Failed"
+            } else {
+                "Pending"
+            };
         }
         let has_run = |it: &JsonMap| object(object_or_empty(it, "lastState"), "terminated").is_some();
         let stages: Vec<Stage> = standing.main.iter().map(stage).collect();
-        let never_ran = standing.main.iter().any(|it| stage(it) == Stage::Waiting && !has_run(it));
+        let never_ran = standing
+            .main
+            .iter()
+            .any(|it| stage(it) == Stage::Waiting && !has_run(it));
         if never_ran {
             return "Pending";
         }
@@ -160,13 +194,19 @@ impl Look<'_> {
 
     fn put_conditions(&self, next: &mut JsonMap, standing: &Standing, phase: &str) {
         let ended = |reason: &'static str| Some((reason, String::new()));
-        let unready: Vec<&str> = standing.main.iter().filter(|it| flag(it, "ready") != Some(true)).map(|it| text(it, "name")).collect();
+        let unready: Vec<&str> = standing
+            .main
+            .iter()
+            .filter(|it| flag(it, "ready") != Some(true))
+            .map(|it| text(it, "name"))
+            .collect();
         let of_containers = match phase {
             "Succeeded" => ended("PodCompleted"),
             "Failed" => ended("PodFailed"),
-            _ if !unready.is_empty() => {
-                Some(("ContainersNotReady", format!("containers with unready status: [{}]", unready.join(" "))))
-            }
+            _ if !unready.is_empty() => Some((
+                "ContainersNotReady",
+                format!("containers with unready status: [{}]", unready.join(" ")),
+            )),
             _ => None,
         };
         let incomplete: Vec<&str> = standing
@@ -215,7 +255,9 @@ impl Look<'_> {
     ) {
         let status = if is_true { "True" } else { "False" };
         let old = find_condition(before, kind);
-        let since = old.filter(|it| text(it, "status") == status).map(|it| text(it, "lastTransitionTime").to_owned());
+        let since = old
+            .filter(|it| text(it, "status") == status)
+            .map(|it| text(it, "lastTransitionTime").to_owned());
         let mut condition = json!({
             "type": kind, "status": status, "lastProbeTime": null,
             "lastTransitionTime": since.unwrap_or_else(|| self.stamp.clone()),
@@ -229,12 +271,16 @@ impl Look<'_> {
                 condition["message"] = message.into();
             }
         }
-        let place = list.iter().position(|it| it.get("type").and_then(Value::as_str) == Some(kind));
+        let place = list
+            .iter()
+            .position(|it| it.get("type").and_then(Value::as_str) == Some(kind));
         match place {
             Some(place) => list[place] = condition,
             None => {
                 // A kubelet writes its own before the scheduler's.
-                let end = list.iter().position(|it| it.get("type").and_then(Value::as_str) == Some("PodScheduled"));
+                let end = list
+                    .iter()
+                    .position(|it| it.get("type").and_then(Value::as_str) == Some("PodScheduled"));
                 list.insert(end.unwrap_or(list.len()), condition);
             }
         }
@@ -246,10 +292,14 @@ impl Look<'_> {
         let mut trouble = Vec::new();
         for gate in gates {
             match find_condition(status(self.pod), gate) {
-                None => trouble.push(format!("corresponding condition of pod readiness gate \"{gate}\" does not exist.")),
+                None => trouble.push(format!(
+                    "corresponding condition of pod readiness gate \"{gate}\" does not exist."
+                )),
                 Some(it) if text(it, "status") != "True" => {
                     let says = text(it, "status");
-                    trouble.push(format!("the status of pod readiness gate \"{gate}\" is not \"True\", but {says}"));
+                    trouble.push(format!(
+                        "the status of pod readiness gate \"{gate}\" is not \"True\", but {says}"
+                    ));
                 }
                 Some(_) => {}
             }

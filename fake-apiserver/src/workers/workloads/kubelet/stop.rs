@@ -53,13 +53,22 @@ impl Look<'_> {
         let mut next = status(self.pod).clone();
         let mut all_fine = true;
         for list in ["containerStatuses", "initContainerStatuses"] {
-            let stopped: Vec<JsonMap> = items(&next, list).map(|(_, it)| stopped(it, code, &self.stamp)).collect();
+            let stopped: Vec<JsonMap> = items(&next, list)
+                .map(|(_, it)| stopped(it, code, &self.stamp))
+                .collect();
             if list == "containerStatuses" {
-                let end = |it: &JsonMap| object_or_empty(object_or_empty(it, "state"), "terminated").get("exitCode").cloned();
+                let end = |it: &JsonMap| {
+                    object_or_empty(object_or_empty(it, "state"), "terminated")
+                        .get("exitCode")
+                        .cloned()
+                };
                 all_fine = stopped.iter().all(|it| end(it) == Some(json!(0)));
             }
             if !stopped.is_empty() {
-                next.insert(list.into(), stopped.into_iter().map(serde_json::Value::Object).collect());
+                next.insert(
+                    list.into(),
+                    stopped.into_iter().map(serde_json::Value::Object).collect(),
+                );
             }
         }
         next.insert("phase".into(), if all_fine { "Succeeded" } else { "Failed" }.into());
