@@ -1,9 +1,13 @@
 //! The in-process `kube::Client`: the one file that knows kube. No socket, no task: a request is a function call.
 
+use std::sync::Arc;
+
 use axum::body::Body;
 use http::Request;
 use tower::ServiceExt;
 
+use crate::api::request_info::ClientName;
+use crate::api::user::UserInfo;
 use crate::server::ApiServer;
 
 impl ApiServer {
@@ -29,18 +33,56 @@ impl ApiServer {
         self.client_named("kube-rs")
     }
 
-    /// The same for a client with a name of its own: it is sent as `User-Agent`, by which the journal and faults tell
-    /// clients apart and which names the owner of fields.
+    /// The same for a client with a name of its own, by which the journal and faults tell clients apart. It is sent as
+    /// `User-Agent`, too, which names the owner of fields, unless the request has one.
+    ///
+    /// Where a fault breaks the connection its requests fail with [`kube::Error::Service`], whose source is the
+    /// [`std::io::Error`] that a socket would give.
     pub fn client_named(&self, user_agent: &str) -> kube::Client {
+        self.client_of(user_agent, None)
+    }
+
+    /// A client of a user, whom the server believes without a token. `user_agent` is as for
+    /// [`client_named`](Self::client_named). Whether the user is kept from anything is up to
+    /// [`authorization`](crate::ApiServerBuilder::authorization).
+    ///
+    /// ```
+    /// use fake_apiserver::{ApiServer, Authorization, UserInfo};
+    /// use k8s_openapi::api::core::v1::Pod;
+    /// use kube::api::{Api, ListParams};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let server = ApiServer::builder().authorization(Authorization::Rbac).start();
+    /// let operator = server.client_as("operator", UserInfo::service_account("shop", "operator"));
+    /// let refused = Api::<Pod>::all(operator).list(&ListParams::default()).await.unwrap_err();
+    /// assert_eq!(
+    ///     refused.to_string().split(": ").nth(2),
+    ///     Some(r#"User "system:serviceaccount:shop:operator" cannot list resource "pods" in API group "" at the cluster scope"#),
+    /// );
+    /// # }
+    /// ```
+    pub fn client_as(&self, user_agent: &str, user: UserInfo) -> kube::Client {
+        self.client_of(user_agent, Some(Arc::new(user)))
+    }
+
+    fn client_of(&self, user_agent: &str, user: Option<Arc<UserInfo>>) -> kube::Client {
         let agent = http::HeaderValue::from_str(user_agent).unwrap_or(http::HeaderValue::from_static("kube-rs"));
-        let service = self.service().map_request(move |request: Request<kube::client::Body>| {
-            let (mut parts, body) = request.into_parts();
-            parts
-                .headers
-                .entry(http::header::USER_AGENT)
-                .or_insert_with(|| agent.clone());
-            Request::from_parts(parts, Body::new(body))
-        });
+        let name: Arc<str> = user_agent.into();
+        let service = self
+            .connection()
+            .map_request(move |request: Request<kube::client::Body>| {
+                let (mut parts, body) = request.into_parts();
+                parts
+                    .headers
+                    .entry(http::header::USER_AGENT)
+                    .or_insert_with(|| agent.clone());
+                parts.extensions.insert(ClientName(Arc::clone(&name)));
+                if let Some(user) = &user {
+                    parts.extensions.insert(Arc::clone(user));
+                }
+                Request::from_parts(parts, Body::new(body))
+            });
         kube::Client::new(service, "default")
     }
 }

@@ -52,6 +52,7 @@ mod client;
 #[doc(hidden)]
 pub mod bench;
 mod server;
+mod replica;
 mod serve;
 #[cfg(feature = "tls")]
 mod tls;
@@ -61,8 +62,10 @@ mod entropy;
 mod tasks;
 
 pub use api::request_info::{RequestInfo, Verb};
+pub use api::user::{Anonymous, UserInfo};
 pub use endpoints::journal::{Entry, Journal, RecordedEvent, RecordedRequest};
-pub use faults::{Fault, FaultGuard, Seen, Verdict, WatchEventKind, WatchHandle};
+pub use faults::{Decision, Fault, FaultGuard, Held, HeldEvent, Seen, Verdict, WatchEventKind, WatchHandle, When};
+pub use replica::Replica;
 pub use serve::Serving;
-pub use server::{ApiServer, ApiServerBuilder, LoadError, Snapshot};
+pub use server::{ApiServer, ApiServerBuilder, Authorization, LoadError, Snapshot};
 pub use workers::{Kubelet, PodScript, PodSelector, UnknownWorker, Worker};

@@ -1,10 +1,10 @@
 //! The way in over sockets: accept, shake hands, speak HTTP/1.1 or HTTP/2, and end all of it in order.
 
-use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -99,14 +99,14 @@ impl Serving {
     }
 }
 
-/// What answers requests: never fails, and a clone of it serves each connection.
+/// What answers requests: a clone of it serves each connection. Where it fails, the connection is broken.
 pub(crate) trait HttpService:
-    Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send> + Clone + Send + 'static
+    Service<Request<Body>, Response = Response<Body>, Error = io::Error, Future: Send> + Clone + Send + 'static
 {
 }
 
 impl<S> HttpService for S where
-    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send> + Clone + Send + 'static
+    S: Service<Request<Body>, Response = Response<Body>, Error = io::Error, Future: Send> + Clone + Send + 'static
 {
 }
 
@@ -183,7 +183,7 @@ async fn connection(stream: TcpStream, peer: Peer, handshake: Handshake, service
             };
             match shaken {
                 Ok(Ok(stream)) => {
-                    let user = crate::tls::user(stream.get_ref().1);
+                    let user = crate::tls::user(stream.get_ref().1).map(Arc::new);
                     speak(stream, Peer { user, ..peer }, service, stop).await;
                 }
                 Ok(Err(err)) => tracing::debug!(peer = %peer.addr, "TLS handshake failed: {err}"),
@@ -228,7 +228,7 @@ async fn answer(
     peer: Peer,
     service: impl HttpService,
     stop: Stop,
-) -> Result<Response<StoppableBody>, Infallible> {
+) -> io::Result<Response<StoppableBody>> {
     let (method, uri, addr) = (request.method().clone(), request.uri().clone(), peer.addr);
     if let Some(user) = peer.user {
         request.extensions_mut().insert(user);
@@ -244,7 +244,7 @@ async fn answer(
 struct Peer {
     addr: SocketAddr,
     /// Whom a client certificate names; an extension of each request.
-    user: Option<UserInfo>,
+    user: Option<Arc<UserInfo>>,
 }
 
 /// What comes before HTTP on a new connection.
@@ -352,14 +352,14 @@ mod tests {
     const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
     /// `/watch` answers one line and then nothing for ever; `/hold` never answers; all else is echoed.
-    async fn test_service(request: Request<Body>) -> Result<Response<Body>, Infallible> {
+    async fn test_service(request: Request<Body>) -> io::Result<Response<Body>> {
         let body = match request.uri().path() {
             "/watch" => {
-                let event = futures::stream::once(async { Ok::<_, Infallible>("event\n") });
+                let event = futures::stream::once(async { Ok::<_, io::Error>("event\n") });
                 Body::from_stream(event.chain(futures::stream::pending()))
             }
             "/hold" => std::future::pending().await,
-            "/user" => Body::from(format!("{:?}\n", request.extensions().get::<UserInfo>())),
+            "/user" => Body::from(format!("{:?}\n", request.extensions().get::<Arc<UserInfo>>())),
             path => Body::from(format!("you asked for {path}")),
         };
         Ok(Response::new(body))
@@ -512,7 +512,8 @@ mod tests {
             assert!(answer.ends_with("None\n"), "{answer}");
 
             let answer = get(&serving, "localhost", "/user", serving.credentials.as_ref()).await;
-            let admin = r#"Some(UserInfo { name: "kubernetes-admin", groups: ["system:masters"] })"#;
+            let admin =
+                r#"Some(UserInfo { name: "kubernetes-admin", groups: ["system:masters"], uid: "", extra: {} })"#;
             assert!(answer.contains(admin), "{answer}");
         }
 

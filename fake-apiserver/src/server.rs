@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -19,10 +20,13 @@ use tower::Service;
 use crate::api::object::Object;
 use crate::api::resource::ResourceInfo;
 use crate::api::status::Status;
+use crate::api::user::{Anonymous, UserInfo};
 use crate::endpoints::Endpoints;
 use crate::endpoints::journal::{self, Journal};
 use crate::entropy::Entropy;
 use crate::faults::{Fault, FaultGuard, Faults, WatchHandle};
+use crate::registry::authentication::Authentication;
+use crate::registry::authorization::{self, Rbac};
 use crate::registry::{Registry, codec};
 use crate::serve::{Serving, Transport, serve};
 use crate::storage::World;
@@ -67,6 +71,9 @@ struct Options {
     history_bound: usize,
     journal_capacity: usize,
     workers: Vec<Worker>,
+    authorization: Authorization,
+    authentication: Authentication,
+    nodes: usize,
 }
 
 /// How an [`ApiServer`] is to be. Everything has a default.
@@ -76,6 +83,17 @@ pub struct ApiServerBuilder {
     seed: u64,
     start_time: Timestamp,
     options: Options,
+}
+
+/// Who may do what; after the `--authorization-mode` of kube-apiserver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Authorization {
+    /// Everybody everything. A token nobody knows is the administrator's.
+    #[default]
+    AlwaysAllow,
+    /// What Roles, ClusterRoles and their bindings say; `system:masters` everything. The ClusterRoles that people and
+    /// tests rely on are there from the start, such as `cluster-admin`, `admin`, `edit`, `view`, `system:discovery`.
+    Rbac,
 }
 
 /// The whole state of a server at one moment, from [`ApiServer::snapshot`]. Taking, keeping and restoring one costs a
@@ -101,6 +119,9 @@ impl Default for ApiServerBuilder {
                 history_bound: HISTORY_BOUND,
                 journal_capacity: journal::CAPACITY,
                 workers: Vec::new(),
+                authorization: Authorization::default(),
+                authentication: Authentication::default(),
+                nodes: 0,
             },
         }
     }
@@ -132,6 +153,13 @@ impl ApiServerBuilder {
         self
     }
 
+    /// Nodes that are there from the start, `node-0` and so on, all ready. Default 0: then Pods are put on `node-0`,
+    /// of which there is no object, and DaemonSets want none.
+    pub fn nodes(mut self, count: usize) -> Self {
+        self.options.nodes = count;
+        self
+    }
+
     /// Runs these parts of a cluster with the server, besides those asked for before. Default: none, as if the API
     /// server ran alone.
     ///
@@ -158,6 +186,48 @@ impl ApiServerBuilder {
     /// ```
     pub fn workers(mut self, workers: impl IntoIterator<Item: Borrow<Worker>>) -> Self {
         self.options.workers.extend(workers.into_iter().map(|it| *it.borrow()));
+        self
+    }
+
+    /// Who may do what. Default: everybody everything.
+    ///
+    /// ```
+    /// use fake_apiserver::{ApiServer, Authorization};
+    /// use http::Request;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let server = ApiServer::builder()
+    ///     .authorization(Authorization::Rbac)
+    ///     .token("s3cret", "jane", ["devs"])
+    ///     .start();
+    /// let ask = |path: &str| Request::get(path).header("authorization", "Bearer s3cret").body("").unwrap();
+    /// assert_eq!(server.call(ask("/version")).await.status(), 200);
+    /// assert_eq!(server.call(ask("/api/v1/nodes")).await.status(), 403);
+    /// # }
+    /// ```
+    pub fn authorization(mut self, authorization: Authorization) -> Self {
+        self.options.authorization = authorization;
+        self.options.authentication.is_strict = authorization != Authorization::AlwaysAllow;
+        self
+    }
+
+    /// A bearer token, and the user who shows it; everyone who has a token is in `system:authenticated`, too. The same
+    /// token again replaces the user.
+    pub fn token(
+        mut self,
+        token: impl Into<String>,
+        user: impl Into<String>,
+        groups: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Self {
+        let user = Arc::new(UserInfo::new(user, groups));
+        self.options.authentication.tokens.insert(token.into(), user);
+        self
+    }
+
+    /// Who a request without credentials is under RBAC. Default: the administrator.
+    pub fn anonymous(mut self, anonymous: Anonymous) -> Self {
+        self.options.authentication.anonymous = anonymous;
         self
     }
 
@@ -193,10 +263,20 @@ impl ApiServer {
         options: Options,
         kubelet: impl FnOnce(Arc<Notify>) -> Kubelet,
     ) -> Self {
+        let rbac = match options.authorization {
+            Authorization::AlwaysAllow => None,
+            Authorization::Rbac => Some(Rbac::default()),
+        };
         let endpoints = Arc::new(Endpoints {
-            registry: Registry::new(world, options.history_bound, entropy),
+            registry: Registry::new(
+                world,
+                options.history_bound,
+                entropy,
+                (options.authentication.clone(), rbac),
+            ),
             faults: Faults::default(),
             journal: Journal::new(options.journal_capacity),
+            requests: AtomicU64::new(0),
         });
         let kubelet = kubelet(Arc::clone(&endpoints.registry.committed));
         if options.workers.contains(&Worker::Kubelet) {
@@ -224,6 +304,24 @@ impl ApiServer {
             });
             // The names are valid and free: nothing has been stored before.
             let _ = self.load([namespace]);
+        }
+        for number in 0..self.options.nodes {
+            let name = format!("node-{number}");
+            let labels =
+                json!({"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"});
+            let room = json!({"cpu": "8", "memory": "16Gi", "pods": "110"});
+            let ready = json!({
+                "type": "Ready", "status": "True", "reason": "KubeletReady",
+                "message": "kubelet is posting ready status",
+            });
+            let _ = self.load([json!({
+                "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels},
+                "status": {"conditions": [ready], "capacity": room, "allocatable": room},
+            })]);
+        }
+        if self.endpoints.registry.has_rbac() {
+            // The same holds here.
+            let _ = self.load(authorization::bootstrap_objects());
         }
     }
 
@@ -297,7 +395,21 @@ impl ApiServer {
         )
     }
 
-    /// The server as a function from requests to answers: a tower service without a socket.
+    /// The server at the other end of a connection: a tower service without a socket, which fails where a fault breaks
+    /// the connection.
+    pub(crate) fn connection(
+        &self,
+    ) -> impl Service<Request<Body>, Response = Response<Body>, Error = io::Error, Future: Send>
+    + Clone
+    + Send
+    + Sync
+    + 'static {
+        let endpoints = Arc::clone(&self.endpoints);
+        tower::service_fn(move |request: Request<Body>| Arc::clone(&endpoints).converse(request))
+    }
+
+    /// The server as a function from requests to answers: a tower service without a socket. Where a fault breaks the
+    /// connection the answer is 502 Bad Gateway, as from a proxy.
     pub fn service(
         &self,
     ) -> impl Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send>
@@ -324,13 +436,13 @@ impl ApiServer {
     /// Listens for HTTP, on a free port if the address names port 0. No tokio clock must be paused: sockets live in
     /// real time.
     pub async fn serve(&self, addr: SocketAddr) -> io::Result<Serving> {
-        serve(addr, Transport::Http, self.service()).await
+        serve(addr, Transport::Http, self.connection()).await
     }
 
     /// Listens for HTTPS with a certificate of a generated authority; see [`Serving::kubeconfig`].
     #[cfg(feature = "tls")]
     pub async fn serve_tls(&self, addr: SocketAddr) -> io::Result<Serving> {
-        serve(addr, Transport::Https, self.service()).await
+        serve(addr, Transport::Https, self.connection()).await
     }
 
     /// Reads an object without a request: nothing is written into the journal. `namespace` is empty for objects of the

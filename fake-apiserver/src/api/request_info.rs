@@ -1,5 +1,8 @@
 //! `RequestInfo`: what a request is about, read off its path and method (rule A26).
 
+use std::sync::Arc;
+
+use super::rbac::Attributes;
 use super::resource::Text;
 
 /// What a request asks to be done. The names are those of RBAC.
@@ -45,6 +48,10 @@ impl std::fmt::Display for Verb {
     }
 }
 
+/// The name of an in-process client; an extension of each of its requests.
+#[derive(Clone, Debug)]
+pub(crate) struct ClientName(pub(crate) Arc<str>);
+
 /// A request for a resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestInfo {
@@ -62,6 +69,22 @@ pub struct RequestInfo {
     pub namespace: String,
     /// Name; empty for a collection.
     pub name: String,
+}
+
+impl RequestInfo {
+    /// What authorisation asks about. The namespace of a Namespace is itself.
+    pub(crate) fn attributes(&self) -> Attributes<'_> {
+        let is_namespace = self.group.is_empty() && self.resource == "namespaces";
+        Attributes {
+            verb: self.verb.as_str(),
+            group: &self.group,
+            resource: &self.resource,
+            subresource: self.subresource.split('/').next().unwrap_or_default(),
+            namespace: if is_namespace { &self.name } else { &self.namespace },
+            name: &self.name,
+            path: "",
+        }
+    }
 }
 
 /// A path below `/api` or `/apis`, taken apart. Nothing has been looked up yet.

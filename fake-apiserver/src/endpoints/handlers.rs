@@ -48,21 +48,21 @@ pub(crate) async fn handle(
 async fn get(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -> Result<Response<Body>, Status> {
     let form = form(call, row, Route::Object)?;
     let version = call.query.get("resourceVersion").unwrap_or_default();
-    let stored = server.registry.get(row, info, version).await?;
+    let stored = server.registry.get_for(&call.client, row, info, version).await?;
     encode::answer(server, call, row, &form, 200, Answer::Stored(stored), &[])
 }
 
 async fn list(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -> Result<Response<Body>, Status> {
     let form = form(call, row, Route::Collection)?;
     let options = ListOptions::parse(&call.query, false)?;
-    let page = server.registry.list(row, info, &options).await?;
+    let page = server.registry.list_for(&call.client, row, info, &options).await?;
     encode::page(server, call, row, &form, page)
 }
 
 async fn watch(server: &Arc<Endpoints>, call: &Call, row: &Row, info: &RequestInfo) -> Result<Response<Body>, Status> {
     let form = negotiation::watch_answer(call.accept().as_deref(), decode::served(row))?;
     let options = ListOptions::parse(&call.query, true)?;
-    let plan = server.registry.watch(row, info, &options)?;
+    let plan = server.registry.watch(row, info, &options, &call.client)?;
     let include = encode::include_object(call)?;
     let row = server
         .registry
@@ -72,8 +72,10 @@ async fn watch(server: &Arc<Endpoints>, call: &Call, row: &Row, info: &RequestIn
     let body = WatchBody::new(
         Arc::clone(server),
         row,
-        info.clone(),
-        call.user_agent(),
+        server
+            .faults
+            .watches
+            .enter(info.clone(), &call.client, call.user_agent()),
         plan,
         form,
         include,
@@ -90,6 +92,7 @@ async fn create(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) 
         info,
         options: &options,
         user_agent: call.user_agent(),
+        user: &call.user,
     };
     let told = decoded.warnings.clone();
     let written = server
@@ -109,6 +112,7 @@ async fn update(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) 
         info,
         options: &options,
         user_agent: call.user_agent(),
+        user: &call.user,
     };
     let told = decoded.warnings.clone();
     let written = server
@@ -133,6 +137,7 @@ async fn patch(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -
         info,
         options: &options,
         user_agent: call.user_agent(),
+        user: &call.user,
     };
     let written = match kind {
         PatchKind::Apply => {
@@ -173,7 +178,7 @@ fn applied(call: &Call, validation: FieldValidation) -> Result<(Object, Vec<Stri
 async fn delete(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -> Result<Response<Body>, Status> {
     let form = form(call, row, Route::Object)?;
     let options = decode::delete_options(row, call)?;
-    let written = server.registry.delete(row, info, &options).await?;
+    let written = server.registry.delete(row, info, &call.user, &options).await?;
     answer(server, call, row, &form, written)
 }
 
@@ -186,7 +191,10 @@ async fn delete_collection(
     let form = form(call, row, Route::Collection)?;
     let list = ListOptions::parse(&call.query, false)?;
     let options = decode::delete_options(row, call)?;
-    let page = server.registry.delete_collection(row, info, &list, &options).await?;
+    let page = server
+        .registry
+        .delete_collection(row, info, &call.user, &list, &options)
+        .await?;
     encode::page(server, call, row, &form, page)
 }
 
@@ -226,6 +234,7 @@ async fn other_subresource(
         raw: &sent.text,
         warnings,
         user_agent: call.user_agent(),
+        user: &call.user,
     };
     let written = server.registry.subresource(&request).await?;
     answer(server, call, row, &form, written)
@@ -241,6 +250,7 @@ async fn review(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) 
         info,
         options: &options,
         user_agent: call.user_agent(),
+        user: &call.user,
     };
     let written = server.registry.review(&request, decoded)?;
     answer(server, call, row, &form, written)

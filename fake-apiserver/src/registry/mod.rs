@@ -11,7 +11,7 @@ use crate::api::resource::GroupResource;
 use crate::api::status::Status;
 use crate::entropy::Entropy;
 use crate::storage::{Body, Key, Revision, Store, StoreError, Stored, World};
-use crate::watch::{Fanout, WatchStart, Watcher};
+use crate::watch::{Fanout, Replicas, WatchStart, Watcher};
 
 pub(crate) mod scheme;
 pub(crate) mod schema;
@@ -33,9 +33,15 @@ pub(crate) mod modify;
 pub(crate) mod managed_fields;
 pub(crate) mod delete;
 pub(crate) mod subresources;
+pub(crate) mod authentication;
+pub(crate) mod authorization;
+pub(crate) mod tokens;
 pub(crate) mod definitions;
 
+use authentication::Authentication;
+use authorization::Rbac;
 use scheme::{Row, Scheme};
+use tokens::TokenKey;
 
 /// From a Pod to what its containers have written.
 struct PodLogs(Box<dyn Fn(&Object) -> String + Send + Sync>);
@@ -53,6 +59,8 @@ pub(crate) struct Registry {
     pub(crate) store: Arc<Store>,
     /// Who waits for changes of them.
     pub(crate) fanout: Arc<Fanout>,
+    /// Who does not see all of them.
+    pub(crate) replicas: Arc<Replicas>,
     /// The clock and the random numbers.
     pub(crate) entropy: Entropy,
     /// Signalled by each commit, for readers who wait for a revision.
@@ -63,16 +71,32 @@ pub(crate) struct Registry {
     definitions: Mutex<()>,
     /// What the containers of a Pod have written, where there is a kubelet.
     pod_logs: OnceLock<PodLogs>,
+    /// Whose tokens are known.
+    pub(crate) authentication: Authentication,
+    /// Who may do what; `None`: everybody everything.
+    rbac: Option<Rbac>,
+    /// What tokens of ServiceAccounts are signed with.
+    token_key: TokenKey,
     /// The served resources. Replaced as a whole when a CRD changes.
     scheme: RwLock<Arc<Scheme>>,
 }
 
 impl Registry {
-    /// A registry of `world`. CRDs in it are served.
-    pub(crate) fn new(world: World, history_bound: usize, entropy: Entropy) -> Self {
+    /// A registry of `world`, for those whom `access` lets in. CRDs in it are served.
+    pub(crate) fn new(
+        world: World,
+        history_bound: usize,
+        entropy: Entropy,
+        access: (Authentication, Option<Rbac>),
+    ) -> Self {
+        let (authentication, rbac) = access;
         let registry = Self {
             store: Arc::new(Store::new(world, history_bound)),
             fanout: Arc::default(),
+            replicas: Arc::default(),
+            token_key: TokenKey::from_seed(entropy.seed()),
+            authentication,
+            rbac,
             entropy,
             committed: Arc::default(),
             definitions_changed: Arc::default(),
@@ -119,6 +143,7 @@ impl Registry {
     /// Replaces all state: watches end, CRDs are read anew.
     pub(crate) fn restore(&self, world: World) {
         self.store.replace(world);
+        self.roles_replaced();
         self.load_definitions();
         self.fanout.wake_all();
         self.committed.notify_waiters();
@@ -147,11 +172,15 @@ impl Registry {
 
     /// Tells everyone concerned of a commit.
     fn signal(&self, row: &Row, key: &Key) {
-        self.fanout.wake(&row.storage, key);
+        match self.replicas.move_with_commits() {
+            true => self.fanout.wake_all(),
+            false => self.fanout.wake(&row.storage, key),
+        }
         self.committed.notify_waiters();
         if *row.storage == *scheme::CRDS {
             self.definitions_written();
         }
+        self.roles_written(row, key);
     }
 
     /// Reads the stored objects of a built-in resource, in key order.

@@ -122,6 +122,7 @@ impl Registry {
 
         row.to_storage(&mut object);
         row.to_storage(&mut old);
+        self.check_escalation(request, &object, Some(&old))?;
         self.prepare(request, &mut object, &old)?;
         warnings.extend(strategy.warnings(&object, Some(&old)));
         let ends = is_finished(&object, &old) && !strategy.holds_terminating(&object);

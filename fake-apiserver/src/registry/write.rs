@@ -10,6 +10,7 @@ use crate::api::object::Object;
 use crate::api::options::WriteOptions;
 use crate::api::request_info::RequestInfo;
 use crate::api::status::Status;
+use crate::api::user::UserInfo;
 use crate::storage::Stored;
 
 /// A write, taken apart by `endpoints`.
@@ -23,6 +24,8 @@ pub(crate) struct WriteRequest<'a> {
     pub(crate) options: &'a WriteOptions,
     /// `User-Agent`, which names the manager where the query does not (rule H7).
     pub(crate) user_agent: &'a str,
+    /// Who writes.
+    pub(crate) user: &'a UserInfo,
 }
 
 /// What a write is answered with.

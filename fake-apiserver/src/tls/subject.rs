@@ -93,6 +93,7 @@ mod tests {
         let expected = UserInfo {
             name: "zoë".to_owned(),
             groups: vec!["system:masters".to_owned()],
+            ..UserInfo::default()
         };
         assert_eq!(user(&der), Some(expected));
     }

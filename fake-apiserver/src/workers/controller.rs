@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::api::{Api, Failure, Host, Rows};
 use super::observed::Observed;
 use super::queue::WorkQueue;
+use crate::api::user::UserInfo;
 
 /// What a controller does: it is told of changes, notes keys, and is then asked to look at each of them. See the
 /// [module](super) for an example.
@@ -64,10 +65,8 @@ pub(crate) enum Follows {
 pub(crate) struct Identity {
     /// The name of the worker, by which the journal marks its requests.
     pub(crate) worker: &'static str,
-    /// The user's name.
-    pub(crate) user: String,
-    /// The user's groups.
-    pub(crate) groups: Vec<String>,
+    /// The user.
+    pub(crate) user: UserInfo,
     /// `User-Agent`; what comes before its first slash owns the fields that are written.
     pub(crate) user_agent: String,
 }
@@ -75,29 +74,20 @@ pub(crate) struct Identity {
 impl Identity {
     /// A controller of kube-controller-manager, which has a service account of its own in `kube-system`.
     pub(crate) fn controller(name: &'static str) -> Self {
-        let user = format!("system:serviceaccount:kube-system:{name}");
+        let user = UserInfo::service_account("kube-system", name);
         Self {
             worker: name,
-            user_agent: format!("kube-controller-manager/v1.36.0 {user}"),
+            user_agent: format!("kube-controller-manager/v1.36.0 {}", user.name),
             user,
-            groups: [
-                "system:serviceaccounts",
-                "system:serviceaccounts:kube-system",
-                "system:authenticated",
-            ]
-            .map(str::to_owned)
-            .to_vec(),
         }
     }
 
-    /// Another component, such as `kubelet` as `system:node:node-1`.
+    /// Another component, such as `kubelet` as `system:node:node-1` of `system:nodes`.
     pub(crate) fn component(name: &'static str, user: impl Into<String>, groups: &[&str]) -> Self {
-        let own = groups.iter().map(|it| (*it).to_owned());
         Self {
             worker: name,
             user_agent: format!("{name}/v1.36.0"),
-            user: user.into(),
-            groups: own.chain(["system:authenticated".to_owned()]).collect(),
+            user: UserInfo::new(user, groups.iter().copied()),
         }
     }
 }

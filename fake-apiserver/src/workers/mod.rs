@@ -59,6 +59,7 @@ mod namespace;
 mod observed;
 mod pump;
 mod queue;
+mod recorder;
 #[cfg(test)]
 mod tests;
 mod worker;
@@ -69,6 +70,7 @@ pub(crate) use controller::{Context, Controller, Follows, Identity};
 pub(crate) use meta::{Meta, OwnerReference};
 pub(crate) use observed::Observed;
 pub(crate) use queue::WorkQueue;
+pub(crate) use recorder::Regarding;
 pub use worker::{UnknownWorker, Worker};
 pub use workloads::{Kubelet, PodScript, PodSelector};
 

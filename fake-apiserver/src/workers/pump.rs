@@ -4,7 +4,7 @@
 use std::pin::pin;
 use std::sync::{Arc, Weak};
 
-use futures::future::{Either, select};
+use futures::future::select;
 use tokio::sync::Notify;
 use tokio::time::sleep_until;
 

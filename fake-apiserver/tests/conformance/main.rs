@@ -11,12 +11,12 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use compare::{Difference, compare, known_differences, report};
-use fake_apiserver::{ApiServer, Serving};
+use fake_apiserver::{ApiServer, Serving, Worker};
 use replay::Replay;
 use rstest::rstest;
 use scenario::Scenario;
 
-const AREAS: [&str; 21] = [
+const AREAS: [&str; 23] = [
     "apply",
     "builtin_validation",
     "crd",
@@ -38,6 +38,8 @@ const AREAS: [&str; 21] = [
     "subresources",
     "table",
     "watch",
+    "workers_gc",
+    "workers_namespace",
 ];
 
 /// What happened to the scenarios of an area.
@@ -95,6 +97,15 @@ fn chosen(area: &str) -> Vec<Scenario> {
     scenarios
 }
 
+/// What else ran when an area was recorded.
+fn workers(area: &str) -> &'static [Worker] {
+    if area.starts_with("workers_") {
+        &[Worker::GarbageCollector, Worker::Namespace]
+    } else {
+        &[]
+    }
+}
+
 async fn differences(server: &ApiServer, serving: Option<&Serving>, scenario: &Scenario) -> Vec<Difference> {
     let mut replay = Replay::new(server, serving, scenario);
     let mut answers = match replay.run(scenario).await {
@@ -139,11 +150,13 @@ async fn answers_are_those_recorded(
         "selectors",
         "subresources",
         "table",
-        "watch"
+        "watch",
+        "workers_gc",
+        "workers_namespace"
     )]
     area: &str,
 ) {
-    let fresh = ApiServer::start();
+    let fresh = ApiServer::builder().workers(workers(area)).start();
     let mut tally = Tally::default();
     for scenario in chosen(area).iter().filter(|scenario| !scenario.needs_programs()) {
         let found = differences(&fresh.fork(), None, scenario).await;

@@ -6,5 +6,8 @@ mod watcher;
 mod controller;
 mod custom_resource;
 mod time;
+mod verdicts;
+mod streams;
+mod replicas;
 mod faults;
 mod messages;

@@ -9,6 +9,7 @@ use crate::api::request_info::{RequestInfo, Verb};
 use crate::api::resource::GroupResource;
 use crate::api::selector::LabelSelector;
 use crate::api::status::Status;
+use crate::api::user::UserInfo;
 use crate::registry::Registry;
 use crate::registry::body::Decoded;
 use crate::registry::decode::Wanted;
@@ -58,7 +59,7 @@ impl Registry {
             )
             .await?;
         }
-        self.delete(request.row, request.info, &options).await?;
+        self.delete(request.row, request.info, request.user, &options).await?;
         Ok(created())
     }
 
@@ -116,6 +117,7 @@ impl Registry {
             info: &info,
             options: &options,
             user_agent: "",
+            user: UserInfo::api_server(),
         };
         self.change(&write, None, change).await.map(|_| ())
     }

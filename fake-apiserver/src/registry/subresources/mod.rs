@@ -6,6 +6,7 @@ mod eviction;
 mod log;
 mod reviews;
 mod scale;
+mod token;
 
 use serde_json::Value;
 
@@ -17,6 +18,7 @@ use crate::api::object::Object;
 use crate::api::options::{PatchKind, Query, WriteKind, WriteOptions};
 use crate::api::request_info::{RequestInfo, Verb};
 use crate::api::status::Status;
+use crate::api::user::UserInfo;
 
 /// A request for a subresource, as `endpoints` has read it.
 pub(crate) struct SubresourceRequest<'a> {
@@ -36,6 +38,8 @@ pub(crate) struct SubresourceRequest<'a> {
     pub(crate) warnings: Vec<String>,
     /// `User-Agent`
     pub(crate) user_agent: &'a str,
+    /// Who asks.
+    pub(crate) user: &'a UserInfo,
 }
 
 /// Whether a POST to the subresource is a connection, whose body is nobody's object.
@@ -76,6 +80,7 @@ impl SubresourceRequest<'_> {
             info: self.info,
             options,
             user_agent: self.user_agent,
+            user: self.user,
         }
     }
 
@@ -91,6 +96,7 @@ impl Registry {
     pub(crate) async fn subresource(&self, request: &SubresourceRequest<'_>) -> Result<Written, Status> {
         match (first(&request.info.subresource), request.info.verb) {
             ("scale", Verb::Get | Verb::Update | Verb::Patch) => self.scale(request).await,
+            ("token", Verb::Create) => self.request_token(request).await,
             ("binding", Verb::Create) => self.bind(request).await,
             ("eviction", Verb::Create) => self.evict(request).await,
             ("finalize" | "approval" | "ephemeralcontainers" | "resize", Verb::Get) => self.whole(request).await,

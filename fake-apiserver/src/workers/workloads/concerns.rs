@@ -84,7 +84,10 @@ pub(super) fn of(change: &Changed<'_>, cluster: &Cluster, add: &mut dyn FnMut(Ta
         }
         Resource::PersistentVolumeClaim => of_claim(change, cluster, &mut task),
         Resource::PersistentVolume => of_volume(change, cluster, &mut task),
-        Resource::Node => of_node(cluster, &mut task),
+        Resource::Node => {
+            task(Worker::Kubelet, Resource::Node, change.key.clone());
+            of_node(cluster, &mut task);
+        }
         Resource::StorageClass => {
             for claim in cluster.all(Resource::PersistentVolumeClaim) {
                 task(

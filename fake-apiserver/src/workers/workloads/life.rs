@@ -102,6 +102,7 @@ impl Workloads {
             Worker::Disruption => disruption::sync(&object, &sees),
             Worker::Volumes => volumes::sync(task.resource, &object, &sees),
             Worker::ServiceAccount => service_account::sync(&object, &sees),
+            Worker::Kubelet if task.resource == Resource::Node => kubelet::node::sync(&object, &sees),
             Worker::Kubelet if text(spec(&object), "nodeName").is_empty() => {
                 scheduler::sync(&object, &self.load, &sees)
             }
@@ -242,10 +243,11 @@ impl Controller for Workloads {
             return Ok(());
         }
         let object = self.cluster.get(task.resource, &task.key).cloned();
-        let node = object
-            .as_deref()
-            .map(|it| text(spec(it), "nodeName"))
-            .filter(|it| !it.is_empty());
+        let node = object.as_deref().map(|it| match task.resource {
+            Resource::Node => it.name(),
+            _ => text(spec(it), "nodeName"),
+        });
+        let node = node.filter(|it| !it.is_empty());
         let identity = self.identity(&task, node);
         let Self { cluster, recorder, .. } = self;
         let mut executor = Executor {

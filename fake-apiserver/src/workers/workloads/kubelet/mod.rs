@@ -2,6 +2,7 @@
 //! script and the time to what comes next.
 
 mod container;
+pub(crate) mod node;
 mod script;
 mod status;
 mod stop;

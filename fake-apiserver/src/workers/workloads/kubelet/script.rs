@@ -221,7 +221,7 @@ impl Kubelet {
     pub fn script(&self, pods: PodSelector, script: PodScript) {
         self.change(|rules| {
             if rules.len() == SCRIPTS_MAX {
-                rules.remove(0);
+                drop(rules.remove(0));
             }
             rules.push((pods, script));
         });
