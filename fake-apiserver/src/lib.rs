@@ -73,5 +73,5 @@ pub use faults::{
 pub use replica::Replica;
 pub use serve::Serving;
 pub use server::{ApiServer, ApiServerBuilder, Authorization, LoadError, Snapshot};
-pub use workers::{UnknownWorker, Worker};
+pub use workers::{Kubelet, PodScript, PodSelector, UnknownWorker, Worker};
 pub use world::{LoadReport, WorldDiff};

@@ -17,6 +17,7 @@ use http::{Request, Response};
 use http_body_util::{BodyExt as _, Limited};
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 use tower::Service;
 
 use crate::api::object::Object;
@@ -36,7 +37,7 @@ use crate::serve::{Serving, Transport, serve};
 use crate::storage::World;
 use crate::tasks::TaskGroup;
 use crate::webhooks::Routes;
-use crate::workers::{self, Host, Worker};
+use crate::workers::{self, Host, Kubelet, Worker};
 
 /// Changes a resource's log keeps if the builder does not say.
 const HISTORY_BOUND: usize = 16_384;
@@ -69,6 +70,7 @@ pub struct ApiServer {
     tasks: TaskGroup,
     /// The control API, if it was asked for.
     control: Option<Arc<Control>>,
+    kubelet: Kubelet,
 }
 
 /// What a fork has in common with its origin.
@@ -81,6 +83,7 @@ struct Options {
     authentication: Authentication,
     admission: AdmissionSetup,
     routes: Routes,
+    nodes: usize,
 }
 
 /// How an [`ApiServer`] is to be. Everything has a default.
@@ -138,6 +141,7 @@ impl Default for ApiServerBuilder {
                 authentication: Authentication::default(),
                 admission: AdmissionSetup::default(),
                 routes: Routes::default(),
+                nodes: 0,
             },
             control: None,
         }
@@ -167,6 +171,13 @@ impl ApiServerBuilder {
     /// Entries that the journal keeps; the oldest are dropped first. Default 65,536, at least 1.
     pub fn journal_capacity(mut self, entries: usize) -> Self {
         self.options.journal_capacity = entries;
+        self
+    }
+
+    /// Nodes that are there from the start, `node-0` and so on, all ready. Default 0: then Pods are put on `node-0`,
+    /// of which there is no object, and DaemonSets want none.
+    pub fn nodes(mut self, count: usize) -> Self {
+        self.options.nodes = count;
         self
     }
 
@@ -255,7 +266,9 @@ impl ApiServerBuilder {
     /// Outside of a tokio runtime, if it has [workers](Self::workers).
     pub fn start(self) -> ApiServer {
         let entropy = Entropy::new(self.seed, self.start_time);
-        let mut server = ApiServer::assemble(World::default(), entropy, self.options);
+        let mut server = ApiServer::assemble(World::default(), entropy, self.options, |committed| {
+            Kubelet::new(committed)
+        });
         server.control = self.control;
         server.create_boot_objects();
         server
@@ -273,7 +286,12 @@ impl ApiServer {
         ApiServerBuilder::default()
     }
 
-    fn assemble(world: World, entropy: Entropy, options: Options) -> Self {
+    fn assemble(
+        world: World,
+        entropy: Entropy,
+        options: Options,
+        kubelet: impl FnOnce(Arc<Notify>) -> Kubelet,
+    ) -> Self {
         let rbac = match options.authorization {
             Authorization::AlwaysAllow => None,
             Authorization::Rbac => Some(Rbac::default()),
@@ -294,14 +312,20 @@ impl ApiServer {
             journal: Journal::new(options.journal_capacity),
             requests: AtomicU64::new(0),
         });
+        let kubelet = kubelet(Arc::clone(&endpoints.registry.committed));
+        if options.workers.contains(&Worker::Kubelet) {
+            let logs = kubelet.clone();
+            endpoints.registry.set_pod_logs(move |pod| logs.logs_of(pod));
+        }
         let tasks = TaskGroup::default();
         let host: Arc<dyn Host> = endpoints.clone();
-        workers::start(&host, &options.workers, &tasks);
+        workers::start(&host, &options.workers, &kubelet, &tasks);
         Self {
             endpoints,
             options,
             tasks,
             control: None,
+            kubelet,
         }
     }
 
@@ -313,7 +337,7 @@ impl ApiServer {
             workers: Vec::new(),
             ..self.options.clone()
         };
-        Self::assemble(snapshot.0.clone(), entropy, options)
+        Self::assemble(snapshot.0.clone(), entropy, options, Kubelet::new)
     }
 
     /// What a real server has made before its first client comes (rule R1).
@@ -326,6 +350,20 @@ impl ApiServer {
             });
             // The names are valid and free: nothing has been stored before.
             let _ = self.load([namespace]);
+        }
+        for number in 0..self.options.nodes {
+            let name = format!("node-{number}");
+            let labels =
+                json!({"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"});
+            let room = json!({"cpu": "8", "memory": "16Gi", "pods": "110"});
+            let ready = json!({
+                "type": "Ready", "status": "True", "reason": "KubeletReady",
+                "message": "kubelet is posting ready status",
+            });
+            let _ = self.load([json!({
+                "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels},
+                "status": {"conditions": [ready], "capacity": room, "allocatable": room},
+            })]);
         }
         if self.endpoints.registry.has_rbac() {
             // The same holds here.
@@ -346,6 +384,12 @@ impl ApiServer {
     /// The newest resourceVersion.
     pub fn resource_version(&self) -> u64 {
         self.endpoints.registry.store.revision()
+    }
+
+    /// The kubelet of all nodes, which a test tells what becomes of Pods. It acts where the server was started with
+    /// [`Worker::Kubelet`].
+    pub fn kubelet(&self) -> &Kubelet {
+        &self.kubelet
     }
 
     /// What was asked, answered and told to watchers.
@@ -407,7 +451,13 @@ impl ApiServer {
     #[must_use]
     pub fn fork(&self) -> Self {
         let registry = &self.endpoints.registry;
-        Self::assemble(registry.store.world(), registry.entropy.fork(), self.options.clone())
+        let kubelet = |committed| self.kubelet.fork(committed);
+        Self::assemble(
+            registry.store.world(),
+            registry.entropy.fork(),
+            self.options.clone(),
+            kubelet,
+        )
     }
 
     /// The server at the other end of a connection: a tower service without a socket, which fails where a fault breaks

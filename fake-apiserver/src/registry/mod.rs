@@ -1,7 +1,8 @@
 //! What a verb means. `Registry` is the one door from HTTP to state; it knows storage, watch and the vocabulary, and
 //! nothing of HTTP.
 
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use tokio::sync::Notify;
 
@@ -44,6 +45,15 @@ use authorization::Rbac;
 use scheme::{Row, Scheme};
 use tokens::TokenKey;
 
+/// From a Pod to what its containers have written.
+struct PodLogs(Box<dyn Fn(&Object) -> String + Send + Sync>);
+
+impl fmt::Debug for PodLogs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PodLogs")
+    }
+}
+
 /// All state and its rules.
 #[derive(Debug)]
 pub(crate) struct Registry {
@@ -63,6 +73,8 @@ pub(crate) struct Registry {
     pub(crate) admission: Admission,
     /// Held while the served resources are made from the stored CRDs, so that the newest state wins.
     definitions: Mutex<()>,
+    /// What the containers of a Pod have written, where there is a kubelet.
+    pod_logs: OnceLock<PodLogs>,
     /// Whose tokens are known.
     pub(crate) authentication: Authentication,
     /// Who may do what; `None`: everybody everything.
@@ -95,6 +107,7 @@ impl Registry {
             definitions_changed: Arc::default(),
             admission: Admission::new(admission),
             definitions: Mutex::default(),
+            pod_logs: OnceLock::new(),
             scheme: RwLock::default(),
         };
         registry.load_definitions();
@@ -104,6 +117,16 @@ impl Registry {
     /// The served resources as they are now.
     pub(crate) fn scheme(&self) -> Arc<Scheme> {
         Arc::clone(&self.scheme.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Serves logs of Pods from here on; the first to be set stays.
+    pub(crate) fn set_pod_logs(&self, logs: impl Fn(&Object) -> String + Send + Sync + 'static) {
+        let _ = self.pod_logs.set(PodLogs(Box::new(logs)));
+    }
+
+    /// What the containers of a Pod have written; `None` where there is no kubelet.
+    fn pod_logs(&self, pod: &Object) -> Option<String> {
+        self.pod_logs.get().map(|it| (it.0)(pod))
     }
 
     /// Changes the served resources.

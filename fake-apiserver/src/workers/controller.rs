@@ -37,6 +37,11 @@ pub(crate) trait Controller: Send + 'static {
         let _ = queue;
     }
 
+    /// Is asked before each turn whether something beside the objects changed, such as what a test says of Pods.
+    fn poked(&mut self, queue: &mut WorkQueue<Self::Key>) {
+        let _ = queue;
+    }
+
     /// Brings one key into the state it should be in. Every change up to now has been observed. A failure is retried
     /// after 5 ms, 10 ms, and so on (see [`WorkQueue`]).
     fn sync(
@@ -147,6 +152,7 @@ impl<C: Controller> Lane for Runner<C> {
     }
 
     fn is_ready(&mut self) -> bool {
+        self.controller.poked(&mut self.queue);
         self.queue.is_ready()
     }
 
