@@ -21,7 +21,7 @@ use crate::endpoints::Endpoints;
 use crate::endpoints::journal::{self, Journal};
 use crate::entropy::Entropy;
 use crate::faults::{Fault, FaultGuard, Faults, WatchHandle};
-use crate::registry::authentication::Authentication;
+use crate::registry::authentication::{Access, Authentication};
 use crate::registry::authorization::{self, Rbac};
 use crate::registry::{Registry, codec};
 use crate::serve::{Serving, Transport, serve};
@@ -207,13 +207,9 @@ impl ApiServer {
             Authorization::AlwaysAllow => None,
             Authorization::Rbac => Some(Rbac::default()),
         };
+        let access = Access::new(setup.authentication.clone(), rbac, entropy.seed());
         let endpoints = Arc::new(Endpoints {
-            registry: Registry::new(
-                world,
-                setup.history_bound,
-                entropy,
-                (setup.authentication.clone(), rbac),
-            ),
+            registry: Registry::new(world, setup.history_bound, entropy, access),
             faults: Faults::default(),
             journal: Journal::new(setup.journal_capacity),
         });

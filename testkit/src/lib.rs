@@ -49,6 +49,7 @@
 //! | the controller | [`TestCluster::client`], [`TestCluster::run`] |
 //! | time | [`TestCluster::settle`], [`eventually`][1], [`consistently`][2], [`advance`][3] |
 //! | what came of it | [`TestCluster::get`], [`assert_has`][4], [`requests`][5] |
+//! | rights | [`TestClusterBuilder::rbac`], [`TestCluster::client_as`], [`TestCluster::observed_rbac`] |
 //! | trouble | [`TestCluster::inject`] with [`faults`], [`TestCluster::watches`], [`Running::crash`] |
 //!
 //! [1]: TestCluster::eventually
@@ -77,16 +78,18 @@ mod diff;
 mod filter;
 mod report;
 mod watches;
+pub mod rbac;
 pub mod faults;
 pub mod objects;
 
 pub use controller::Running;
 pub use eventually::Condition;
-pub use fake_apiserver::{ApiServer, Journal, Verb, WatchEventKind};
+pub use fake_apiserver::{ApiServer, Journal, UserInfo, Verb, WatchEventKind};
 pub use faults::{FaultBuilder, Injected};
 pub use filter::Requests;
 pub use object::Object;
 pub use objects::ObjectBuilder;
+pub use rbac::ObservedRbac;
 pub use target::{ObjectId, Target, ToObject};
 #[cfg(feature = "rstest")]
 pub use test_cluster::cluster;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use fake_apiserver::{ApiServer, Journal, load};
+use fake_apiserver::{ApiServer, Authorization, Journal, load};
 use futures::FutureExt;
 use kube::core::CustomResourceExt;
 use serde_json::Value;
@@ -60,6 +60,7 @@ pub struct TestCluster {
 pub struct TestClusterBuilder {
     seed: u64,
     history: Option<usize>,
+    has_rbac: bool,
     bounds: Bounds,
     steps: Vec<Step>,
 }
@@ -90,6 +91,7 @@ impl Default for TestClusterBuilder {
         Self {
             seed,
             history: None,
+            has_rbac: false,
             bounds: Bounds::default(),
             steps: Vec::new(),
         }
@@ -106,6 +108,13 @@ impl TestClusterBuilder {
     /// Changes that the server remembers of each resource; a watch from before them is 410 Gone. Default 16,384.
     pub fn history(mut self, changes: usize) -> Self {
         self.history = Some(changes);
+        self
+    }
+
+    /// Roles and bindings count: a client [of a user](TestCluster::client_as) may do what they say. The test itself and
+    /// other clients go on to be the administrator. See [`rbac`](crate::rbac).
+    pub fn rbac(mut self) -> Self {
+        self.has_rbac = true;
         self
     }
 
@@ -183,6 +192,9 @@ impl TestClusterBuilder {
         let mut builder = ApiServer::builder().seed(self.seed);
         if let Some(changes) = self.history {
             builder = builder.history(changes);
+        }
+        if self.has_rbac {
+            builder = builder.authorization(Authorization::Rbac);
         }
         let server = builder.start();
         let cluster = TestCluster {

@@ -44,7 +44,7 @@ pub(super) fn admit(server: &Endpoints, call: &mut Call) -> Result<(), Status> {
 
 /// The user of a request; `None` for the administrator.
 fn authenticate(server: &Endpoints, call: &Call) -> Result<Option<Arc<UserInfo>>, Status> {
-    let authentication = &server.registry.authentication;
+    let authentication = &server.registry.access.authentication;
     if let Some(user) = call.parts.extensions.get::<Arc<UserInfo>>() {
         let mut user = Arc::clone(user);
         Arc::make_mut(&mut user).authenticate();

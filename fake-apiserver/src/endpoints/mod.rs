@@ -28,6 +28,7 @@ pub(crate) mod partial;
 pub(crate) mod status_protobuf;
 pub(crate) mod table;
 pub(crate) mod discovery;
+pub(crate) mod discovery_protobuf;
 pub(crate) mod openapi;
 pub(crate) mod documents;
 pub(crate) mod journal;
@@ -54,7 +55,7 @@ impl Endpoints {
         let mut call = Call::new(
             parts,
             &self.registry.entropy,
-            Arc::clone(&self.registry.authentication.admin),
+            Arc::clone(&self.registry.access.authentication.admin),
         );
         let answered = AssertUnwindSafe(self.answer(&mut call, body)).catch_unwind().await;
         let response = answered.unwrap_or_else(|_| Err(Status::internal("the server panicked; see its log")));

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use tokio::sync::Notify;
 
-use crate::api::object::Object;
 use crate::api::resource::GroupResource;
 use crate::api::status::Status;
 use crate::entropy::Entropy;
@@ -35,12 +34,11 @@ pub(crate) mod subresources;
 pub(crate) mod authentication;
 pub(crate) mod authorization;
 pub(crate) mod tokens;
+pub(crate) mod lookup;
 pub(crate) mod definitions;
 
-use authentication::Authentication;
-use authorization::Rbac;
+use authentication::Access;
 use scheme::{Row, Scheme};
-use tokens::TokenKey;
 
 /// All state and its rules.
 #[derive(Debug)]
@@ -57,31 +55,19 @@ pub(crate) struct Registry {
     pub(crate) definitions_changed: Notify,
     /// Held while the served resources are made from the stored CRDs, so that the newest state wins.
     definitions: Mutex<()>,
-    /// Whose tokens are known.
-    pub(crate) authentication: Authentication,
-    /// Who may do what; `None`: everybody everything.
-    rbac: Option<Rbac>,
-    /// What tokens of ServiceAccounts are signed with.
-    token_key: TokenKey,
+    /// Who asks, and who may do what.
+    pub(crate) access: Access,
     /// The served resources. Replaced as a whole when a CRD changes.
     scheme: RwLock<Arc<Scheme>>,
 }
 
 impl Registry {
-    /// A registry of `world`, for those whom `access` lets in. CRDs in it are served.
-    pub(crate) fn new(
-        world: World,
-        history_bound: usize,
-        entropy: Entropy,
-        access: (Authentication, Option<Rbac>),
-    ) -> Self {
-        let (authentication, rbac) = access;
+    /// A registry of `world`. CRDs in it are served.
+    pub(crate) fn new(world: World, history_bound: usize, entropy: Entropy, access: Access) -> Self {
         let registry = Self {
             store: Arc::new(Store::new(world, history_bound)),
             fanout: Arc::default(),
-            token_key: TokenKey::from_seed(entropy.seed()),
-            authentication,
-            rbac,
+            access,
             entropy,
             committed: Notify::new(),
             definitions_changed: Notify::new(),
@@ -152,22 +138,6 @@ impl Registry {
             self.definitions_written();
         }
         self.roles_written(row, key);
-    }
-
-    /// Reads the stored objects of a built-in resource, in key order.
-    pub(crate) fn stored_objects(&self, group: &str, resource: &str) -> Vec<Object> {
-        let scheme = self.scheme();
-        let Some(row) = scheme.rows().find(|row| {
-            row.info.group == group && row.info.resource == resource && row.is_storage_version && row.is_stored()
-        }) else {
-            return Vec::new();
-        };
-        let everything = crate::storage::Range::of(None);
-        let snapshot = self.store.snapshot(&row.storage);
-        snapshot
-            .range(&everything)
-            .map(|stored| codec::decode(row, stored))
-            .collect()
     }
 
     /// Creating in a namespace needs the namespace, and one that is not being deleted (rules R2, R3).

@@ -8,3 +8,4 @@ mod custom_resource;
 mod time;
 mod faults;
 mod messages;
+mod rbac;
