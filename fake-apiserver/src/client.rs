@@ -6,6 +6,7 @@ use axum::body::Body;
 use http::Request;
 use tower::ServiceExt;
 
+use crate::api::request_info::ClientName;
 use crate::api::user::UserInfo;
 use crate::server::ApiServer;
 
@@ -32,8 +33,11 @@ impl ApiServer {
         self.client_named("kube-rs")
     }
 
-    /// The same for a client with a name of its own: it is sent as `User-Agent`, by which the journal and faults tell
-    /// clients apart and which names the owner of fields.
+    /// The same for a client with a name of its own, by which the journal and faults tell clients apart. It is sent as
+    /// `User-Agent`, too, which names the owner of fields, unless the request has one.
+    ///
+    /// Where a fault breaks the connection its requests fail with [`kube::Error::Service`], whose source is the
+    /// [`std::io::Error`] that a socket would give.
     pub fn client_named(&self, user_agent: &str) -> kube::Client {
         self.client_of(user_agent, None)
     }
@@ -64,17 +68,21 @@ impl ApiServer {
 
     fn client_of(&self, user_agent: &str, user: Option<Arc<UserInfo>>) -> kube::Client {
         let agent = http::HeaderValue::from_str(user_agent).unwrap_or(http::HeaderValue::from_static("kube-rs"));
-        let service = self.service().map_request(move |request: Request<kube::client::Body>| {
-            let (mut parts, body) = request.into_parts();
-            parts
-                .headers
-                .entry(http::header::USER_AGENT)
-                .or_insert_with(|| agent.clone());
-            if let Some(user) = &user {
-                parts.extensions.insert(Arc::clone(user));
-            }
-            Request::from_parts(parts, Body::new(body))
-        });
+        let name: Arc<str> = user_agent.into();
+        let service = self
+            .connection()
+            .map_request(move |request: Request<kube::client::Body>| {
+                let (mut parts, body) = request.into_parts();
+                parts
+                    .headers
+                    .entry(http::header::USER_AGENT)
+                    .or_insert_with(|| agent.clone());
+                parts.extensions.insert(ClientName(Arc::clone(&name)));
+                if let Some(user) = &user {
+                    parts.extensions.insert(Arc::clone(user));
+                }
+                Request::from_parts(parts, Body::new(body))
+            });
         kube::Client::new(service, "default")
     }
 }

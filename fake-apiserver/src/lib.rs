@@ -27,7 +27,7 @@
 //! | `storage` | state at a revision: a snapshot and a log for each resource |
 //! | `watch` | cursors into the logs |
 //!
-//! Beside the path lie [`api`], the vocabulary; `entropy`, the only clock and the only random numbers; `serve` and
+//! Beside the path lie [`api`], the vocabulary; `workers`, what a cluster does by itself; `entropy`, the only clock and the only random numbers; `serve` and
 //! `client`, the ways in.
 //!
 //! # Features
@@ -45,12 +45,14 @@ mod faults;
 mod registry;
 mod storage;
 mod watch;
+mod workers;
 #[cfg(feature = "client")]
 mod client;
 #[cfg(feature = "bench-internals")]
 #[doc(hidden)]
 pub mod bench;
 mod server;
+mod replica;
 mod serve;
 #[cfg(feature = "tls")]
 mod tls;
@@ -62,6 +64,8 @@ mod tasks;
 pub use api::request_info::{RequestInfo, Verb};
 pub use api::user::{Anonymous, UserInfo};
 pub use endpoints::journal::{Entry, Journal, RecordedEvent, RecordedRequest};
-pub use faults::{Fault, FaultGuard, Seen, Verdict, WatchEventKind, WatchHandle};
+pub use faults::{Decision, Fault, FaultGuard, Held, HeldEvent, Seen, Verdict, WatchEventKind, WatchHandle, When};
+pub use replica::Replica;
 pub use serve::Serving;
 pub use server::{ApiServer, ApiServerBuilder, Authorization, LoadError, Snapshot};
+pub use workers::{UnknownWorker, Worker};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
-use fake_apiserver::{Anonymous, ApiServer, Authorization, Serving, load};
+use fake_apiserver::{Anonymous, ApiServer, Authorization, Serving, UnknownWorker, Worker, load};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber, span};
 
@@ -55,11 +55,18 @@ struct Args {
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 
+    /// Run these parts of a cluster, separated by commas: gc, namespace, workloads (all of them), all
+    #[arg(long, value_name = "NAMES", default_value = "", hide_default_value = true, value_parser = workers)]
+    workers: Workers,
+
     /// Log every request to stderr
     #[arg(short, long)]
     verbose: bool,
 }
 
+/// What `--workers` names.
+#[derive(Clone, Debug)]
+struct Workers(Vec<Worker>);
 /// What `--authorization` takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Mode {
@@ -100,6 +107,9 @@ Examples:
     kubectl get deployments,pods,services -A -o yaml > dump.yaml
     fake-apiserver --load dump.yaml
 
+  Deleted owners and namespaces take with them what is theirs:
+    fake-apiserver --workers gc,namespace
+
 When the server is ready it prints one line, `listening on URL`. It ends on SIGINT or SIGTERM.";
 
 /// The first line of a kubeconfig this command wrote, and may therefore replace.
@@ -127,6 +137,7 @@ async fn run(args: &Args) -> Result<(), String> {
         .seed(args.seed)
         .start_time(now())
         .journal_capacity(JOURNAL_ENTRIES)
+        .workers(&args.workers.0)
         .authorization(match args.authorization {
             Mode::AlwaysAllow => Authorization::AlwaysAllow,
             Mode::Rbac => Authorization::Rbac,
@@ -227,6 +238,14 @@ fn address(text: &str) -> Result<SocketAddr, String> {
         .map_err(|err| err.to_string())?
         .next()
         .ok_or_else(|| "the name has no address".to_owned())
+}
+
+/// What `--workers` takes: none, or a list of names.
+fn workers(text: &str) -> Result<Workers, UnknownWorker> {
+    if text.is_empty() {
+        return Ok(Workers(Vec::new()));
+    }
+    Worker::parse_list(text).map(Workers)
 }
 
 /// What `--token` takes. Colons part the names, but those of Kubernetes' own names: `system:masters` is one,

@@ -1,12 +1,15 @@
 //! `ApiServer` and its builder: own one of each layer, start, snapshot, fork.
 
+use std::borrow::Borrow;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use axum::body::Body;
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
 use jiff::Timestamp;
@@ -26,6 +29,8 @@ use crate::registry::authorization::{self, Rbac};
 use crate::registry::{Registry, codec};
 use crate::serve::{Serving, Transport, serve};
 use crate::storage::World;
+use crate::tasks::TaskGroup;
+use crate::workers::{self, Host, Worker};
 
 /// Changes a resource's log keeps if the builder does not say.
 const HISTORY_BOUND: usize = 16_384;
@@ -53,7 +58,19 @@ const START_SECOND: i64 = 1_767_225_600;
 #[derive(Clone, Debug)]
 pub struct ApiServer {
     pub(crate) endpoints: Arc<Endpoints>,
-    setup: Setup,
+    options: Options,
+    /// The tasks of the workers. They end when nobody can reach the server any more: those who can have a copy.
+    tasks: TaskGroup,
+}
+
+/// What a fork has in common with its origin.
+#[derive(Clone, Debug)]
+struct Options {
+    history_bound: usize,
+    journal_capacity: usize,
+    workers: Vec<Worker>,
+    authorization: Authorization,
+    authentication: Authentication,
 }
 
 /// How an [`ApiServer`] is to be. Everything has a default.
@@ -62,16 +79,7 @@ pub struct ApiServer {
 pub struct ApiServerBuilder {
     seed: u64,
     start_time: Timestamp,
-    setup: Setup,
-}
-
-/// What a server and its forks have in common.
-#[derive(Clone, Debug)]
-struct Setup {
-    history_bound: usize,
-    journal_capacity: usize,
-    authorization: Authorization,
-    authentication: Authentication,
+    options: Options,
 }
 
 /// Who may do what; after the `--authorization-mode` of kube-apiserver.
@@ -104,9 +112,10 @@ impl Default for ApiServerBuilder {
         Self {
             seed: 0,
             start_time: Timestamp::from_second(START_SECOND).unwrap_or(Timestamp::UNIX_EPOCH),
-            setup: Setup {
+            options: Options {
                 history_bound: HISTORY_BOUND,
                 journal_capacity: journal::CAPACITY,
+                workers: Vec::new(),
                 authorization: Authorization::default(),
                 authentication: Authentication::default(),
             },
@@ -130,13 +139,42 @@ impl ApiServerBuilder {
     /// Changes that the log of each resource keeps. A watch or a continue token from before them is 410 Expired.
     /// Default 16,384, at least 1.
     pub fn history(mut self, changes: usize) -> Self {
-        self.setup.history_bound = changes;
+        self.options.history_bound = changes;
         self
     }
 
     /// Entries that the journal keeps; the oldest are dropped first. Default 65,536, at least 1.
     pub fn journal_capacity(mut self, entries: usize) -> Self {
-        self.setup.journal_capacity = entries;
+        self.options.journal_capacity = entries;
+        self
+    }
+
+    /// Runs these parts of a cluster with the server, besides those asked for before. Default: none, as if the API
+    /// server ran alone.
+    ///
+    /// They act in virtual time, in a stated order, and at once: what a controller-manager does within some
+    /// milliseconds has happened when all tasks wait for something. What they ask is in the journal, marked as theirs
+    /// ([`RecordedRequest::worker`](crate::RecordedRequest)).
+    ///
+    /// ```
+    /// use fake_apiserver::{ApiServer, Worker};
+    /// use serde_json::json;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let server = ApiServer::builder().workers([Worker::GarbageCollector]).start();
+    /// let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "gone", "uid": "no-such-uid"});
+    /// server.load([json!({
+    ///     "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "orphan", "ownerReferences": [owner]},
+    /// })])?;
+    /// while server.get("v1", "ConfigMap", "default", "orphan").await.is_ok() {
+    ///     tokio::task::yield_now().await;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn workers(mut self, workers: impl IntoIterator<Item: Borrow<Worker>>) -> Self {
+        self.options.workers.extend(workers.into_iter().map(|it| *it.borrow()));
         self
     }
 
@@ -158,8 +196,8 @@ impl ApiServerBuilder {
     /// # }
     /// ```
     pub fn authorization(mut self, authorization: Authorization) -> Self {
-        self.setup.authorization = authorization;
-        self.setup.authentication.is_strict = authorization != Authorization::AlwaysAllow;
+        self.options.authorization = authorization;
+        self.options.authentication.is_strict = authorization != Authorization::AlwaysAllow;
         self
     }
 
@@ -172,20 +210,24 @@ impl ApiServerBuilder {
         groups: impl IntoIterator<Item = impl Into<String>>,
     ) -> Self {
         let user = Arc::new(UserInfo::new(user, groups));
-        self.setup.authentication.tokens.insert(token.into(), user);
+        self.options.authentication.tokens.insert(token.into(), user);
         self
     }
 
     /// Who a request without credentials is under RBAC. Default: the administrator.
     pub fn anonymous(mut self, anonymous: Anonymous) -> Self {
-        self.setup.authentication.anonymous = anonymous;
+        self.options.authentication.anonymous = anonymous;
         self
     }
 
     /// Starts the server. It has the namespaces `default`, `kube-system`, `kube-public` and `kube-node-lease`.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime, if it has [workers](Self::workers).
     pub fn start(self) -> ApiServer {
         let entropy = Entropy::new(self.seed, self.start_time);
-        let server = ApiServer::assemble(World::default(), entropy, self.setup);
+        let server = ApiServer::assemble(World::default(), entropy, self.options);
         server.create_boot_objects();
         server
     }
@@ -202,18 +244,26 @@ impl ApiServer {
         ApiServerBuilder::default()
     }
 
-    fn assemble(world: World, entropy: Entropy, setup: Setup) -> Self {
-        let rbac = match setup.authorization {
+    fn assemble(world: World, entropy: Entropy, options: Options) -> Self {
+        let rbac = match options.authorization {
             Authorization::AlwaysAllow => None,
             Authorization::Rbac => Some(Rbac::default()),
         };
-        let access = Access::new(setup.authentication.clone(), rbac, entropy.seed());
+        let access = Access::new(options.authentication.clone(), rbac, entropy.seed());
         let endpoints = Arc::new(Endpoints {
-            registry: Registry::new(world, setup.history_bound, entropy, access),
+            registry: Registry::new(world, options.history_bound, entropy, access),
             faults: Faults::default(),
-            journal: Journal::new(setup.journal_capacity),
+            journal: Journal::new(options.journal_capacity),
+            requests: AtomicU64::new(0),
         });
-        Self { endpoints, setup }
+        let tasks = TaskGroup::default();
+        let host: Arc<dyn Host> = endpoints.clone();
+        workers::start(&host, &options.workers, &tasks);
+        Self {
+            endpoints,
+            options,
+            tasks,
+        }
     }
 
     /// What a real server has made before its first client comes (rule R1).
@@ -280,14 +330,32 @@ impl ApiServer {
     }
 
     /// A second server with the same state, clock and random numbers to come; from here on each goes its own way. It
-    /// has its own journal, and no faults or watches.
+    /// has its own journal and workers of its own, and no faults or watches.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime, if it has workers.
     #[must_use]
     pub fn fork(&self) -> Self {
         let registry = &self.endpoints.registry;
-        Self::assemble(registry.store.world(), registry.entropy.fork(), self.setup.clone())
+        Self::assemble(registry.store.world(), registry.entropy.fork(), self.options.clone())
     }
 
-    /// The server as a function from requests to answers: a tower service without a socket.
+    /// The server at the other end of a connection: a tower service without a socket, which fails where a fault breaks
+    /// the connection.
+    pub(crate) fn connection(
+        &self,
+    ) -> impl Service<Request<Body>, Response = Response<Body>, Error = io::Error, Future: Send>
+    + Clone
+    + Send
+    + Sync
+    + 'static {
+        let endpoints = Arc::clone(&self.endpoints);
+        tower::service_fn(move |request: Request<Body>| Arc::clone(&endpoints).converse(request))
+    }
+
+    /// The server as a function from requests to answers: a tower service without a socket. Where a fault breaks the
+    /// connection the answer is 502 Bad Gateway, as from a proxy.
     pub fn service(
         &self,
     ) -> impl Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send>
@@ -295,8 +363,10 @@ impl ApiServer {
     + Send
     + Sync
     + 'static {
-        let endpoints = Arc::clone(&self.endpoints);
+        let (endpoints, tasks) = (Arc::clone(&self.endpoints), self.tasks.clone());
         tower::service_fn(move |request: Request<Body>| {
+            // A client keeps the workers as it keeps the server.
+            let _ = &tasks;
             let endpoints = Arc::clone(&endpoints);
             async move { Ok(endpoints.handle(request).await) }
         })
@@ -306,22 +376,19 @@ impl ApiServer {
     /// when it is over.
     pub async fn call(&self, request: Request<impl Into<Bytes>>) -> Response<Bytes> {
         let request = request.map(|body| Body::from(body.into()));
-        let (parts, body) = Arc::clone(&self.endpoints).handle(request).await.into_parts();
-        // Bodies made in this process do not fail; should one be cut, what came of it is no JSON and says so.
-        let body = body.collect().await.map(|it| it.to_bytes()).unwrap_or_default();
-        Response::from_parts(parts, body)
+        read_whole(Arc::clone(&self.endpoints).handle(request).await).await
     }
 
     /// Listens for HTTP, on a free port if the address names port 0. No tokio clock must be paused: sockets live in
     /// real time.
     pub async fn serve(&self, addr: SocketAddr) -> io::Result<Serving> {
-        serve(addr, Transport::Http, self.service()).await
+        serve(addr, Transport::Http, self.connection()).await
     }
 
     /// Listens for HTTPS with a certificate of a generated authority; see [`Serving::kubeconfig`].
     #[cfg(feature = "tls")]
     pub async fn serve_tls(&self, addr: SocketAddr) -> io::Result<Serving> {
-        serve(addr, Transport::Https, self.service()).await
+        serve(addr, Transport::Https, self.connection()).await
     }
 
     /// Reads an object without a request: nothing is written into the journal. `namespace` is empty for objects of the
@@ -398,4 +465,22 @@ impl ApiServer {
         }
         registry.put(&row, object).map_err(|status| status.message)
     }
+}
+
+impl Host for Endpoints {
+    fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    fn call(self: Arc<Self>, request: Request<Bytes>) -> BoxFuture<'static, Response<Bytes>> {
+        Box::pin(async move { read_whole(self.handle(request.map(Body::from)).await).await })
+    }
+}
+
+/// Reads an answer to its end.
+async fn read_whole(response: Response<Body>) -> Response<Bytes> {
+    let (parts, body) = response.into_parts();
+    // Bodies made in this process do not fail; should one be cut, what came of it is no JSON and says so.
+    let body = body.collect().await.map(|it| it.to_bytes()).unwrap_or_default();
+    Response::from_parts(parts, body)
 }

@@ -15,13 +15,23 @@ use std::fmt;
 /// assert!(err.is_expired() && !err.is_conflict());
 /// ```
 pub struct Error {
-    source: Box<kube::Error>,
+    kind: Box<Kind>,
+}
+
+/// What happened.
+enum Kind {
+    /// A request failed, or an ERROR event ended a watch.
+    Request(kube::Error),
+    /// What came is not what was asked for.
+    Decode { what: String, source: serde_json::Error },
+    /// Something was asked of the library that cannot be; the text says what.
+    Refused(String),
 }
 
 impl Error {
-    /// 410: what was asked for is no longer remembered. Only a new list helps.
+    /// 410, or the reason `Expired` or `Gone`: what was asked for is no longer remembered. Only a new list helps.
     pub fn is_expired(&self) -> bool {
-        self.code() == Some(410)
+        self.code() == Some(410) || matches!(self.reason(), Some("Expired" | "Gone"))
     }
 
     /// 409 with the reason `Conflict`: somebody else wrote meanwhile. Read again, then write again.
@@ -44,6 +54,39 @@ impl Error {
         self.code() == Some(429)
     }
 
+    /// Nobody listens where the server should be.
+    pub fn is_connection_refused(&self) -> bool {
+        let mut source: Option<&(dyn std::error::Error + 'static)> = match &*self.kind {
+            Kind::Request(err) => Some(err),
+            Kind::Decode { .. } | Kind::Refused(_) => None,
+        };
+        while let Some(err) = source {
+            if let Some(err) = err.downcast_ref::<std::io::Error>()
+                && err.kind() == std::io::ErrorKind::ConnectionRefused
+            {
+                return true;
+            }
+            source = err.source();
+        }
+        false
+    }
+
+    /// The server has not come as far as the version that was asked for. Servers before 1.19 say so in words alone.
+    pub fn is_version_too_large(&self) -> bool {
+        const WORDS: &str = "Too large resource version";
+        let Some(status) = self.status() else {
+            return false;
+        };
+        let causes = status
+            .details
+            .as_ref()
+            .map(|details| details.causes.as_slice())
+            .unwrap_or_default();
+        causes.iter().any(|it| it.reason == "ResourceVersionTooLarge")
+            || (status.reason == "Timeout"
+                && (status.message.contains(WORDS) || causes.iter().any(|it| it.message == WORDS)))
+    }
+
     /// The HTTP status, if the server answered.
     pub fn code(&self) -> Option<u16> {
         self.status().map(|status| status.code)
@@ -54,36 +97,73 @@ impl Error {
         self.status().map(|status| status.reason.as_str())
     }
 
-    fn status(&self) -> Option<&kube::core::Status> {
-        match &*self.source {
-            kube::Error::Api(status) => Some(status),
-            _ => None,
+    /// Whether an answer could not be read as what it should be: an object that is not of its type, say.
+    pub fn is_decode(&self) -> bool {
+        matches!(&*self.kind, Kind::Decode { .. })
+    }
+
+    /// The server's Status, if it answered with one.
+    pub fn status(&self) -> Option<&kube::core::Status> {
+        match &*self.kind {
+            Kind::Request(kube::Error::Api(status)) => Some(status),
+            Kind::Request(_) | Kind::Decode { .. } | Kind::Refused(_) => None,
         }
+    }
+
+    /// `what` could not be read.
+    pub(crate) fn decode(what: impl Into<String>, source: serde_json::Error) -> Self {
+        let what = what.into();
+        Self {
+            kind: Box::new(Kind::Decode { what, source }),
+        }
+    }
+
+    /// The library does not do that; `why` names the object and the reason.
+    pub(crate) fn refused(why: impl Into<String>) -> Self {
+        Self {
+            kind: Box::new(Kind::Refused(why.into())),
+        }
+    }
+
+    /// An error as the server describes it.
+    pub(crate) fn from_status(status: kube::core::Status) -> Self {
+        kube::Error::Api(Box::new(status)).into()
     }
 }
 
 impl From<kube::Error> for Error {
     fn from(source: kube::Error) -> Self {
         Self {
-            source: Box::new(source),
+            kind: Box::new(Kind::Request(source)),
         }
     }
 }
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.source.fmt(f)
+        match &*self.kind {
+            Kind::Request(source) => source.fmt(f),
+            Kind::Decode { .. } | Kind::Refused(_) => write!(f, "Error({self})"),
+        }
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.source.fmt(f)
+        match &*self.kind {
+            Kind::Request(source) => source.fmt(f),
+            Kind::Decode { what, source } => write!(f, "{what}: {source}"),
+            Kind::Refused(why) => f.write_str(why),
+        }
     }
 }
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.source.source()
+        match &*self.kind {
+            Kind::Request(source) => source.source(),
+            Kind::Decode { source, .. } => Some(source),
+            Kind::Refused(_) => None,
+        }
     }
 }

@@ -17,8 +17,19 @@
 //! everywhere, takes its jitter from a seed and its time from tokio's clock, so that two runs with one seed make the
 //! same requests in the same order.
 
+// the path of an object
+pub mod cache;
+pub mod handler;
+// what all layers share
 mod key;
+mod resource_version;
+mod object;
 mod error;
+// beside the path
+mod jitter;
+mod tasks;
 
 pub use error::Error;
 pub use key::{ObjectKey, ParseKeyError};
+pub use object::{Cacheable, Object, OwnerRef, Storage};
+pub use resource_version::ResourceVersion;

@@ -278,7 +278,11 @@ struct Rule {
 
 impl Fault for Rule {
     fn on_request(&mut self, request: &Seen<'_>) -> Verdict {
-        if !self.fault.filter.matches(request.info, request.user_agent) {
+        if !self
+            .fault
+            .filter
+            .matches(request.info, request.user_agent, request.worker)
+        {
             return Verdict::Pass;
         }
         self.seen += 1;

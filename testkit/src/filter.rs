@@ -18,11 +18,12 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    /// Whether a request is meant. Those of the test itself are only if its client is named.
-    pub(crate) fn matches(&self, info: &RequestInfo, user_agent: &str) -> bool {
+    /// Whether a request is meant. Those of the test itself and of the server's workers are only if their client is
+    /// named; a worker goes by its own name.
+    pub(crate) fn matches(&self, info: &RequestInfo, user_agent: &str, worker: Option<&str>) -> bool {
         let client = match &self.client {
-            Some(client) => client == user_agent,
-            None => user_agent != TEST_CLIENT,
+            Some(client) => client == worker.unwrap_or(user_agent),
+            None => user_agent != TEST_CLIENT && worker.is_none(),
         };
         client
             && self.verbs.as_ref().is_none_or(|verbs| verbs.contains(&info.verb))
@@ -82,7 +83,8 @@ pub struct Requests {
 }
 
 impl TestCluster {
-    /// The requests that were answered so far, without those of the test itself.
+    /// The requests that were answered so far, without those of the test itself and of the server's
+    /// [workers](crate::TestClusterBuilder::workers).
     ///
     /// ```
     /// # use kube::{Api, api::ListParams};
@@ -110,7 +112,9 @@ impl TestCluster {
                 Entry::Event(_) => None,
             });
         Requests {
-            kept: all.filter(|it| it.user_agent != TEST_CLIENT).collect(),
+            kept: all
+                .filter(|it| it.user_agent != TEST_CLIENT && it.worker.is_none())
+                .collect(),
         }
     }
 }

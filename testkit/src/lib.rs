@@ -84,7 +84,7 @@ pub mod objects;
 
 pub use controller::Running;
 pub use eventually::Condition;
-pub use fake_apiserver::{ApiServer, Journal, UserInfo, Verb, WatchEventKind};
+pub use fake_apiserver::{ApiServer, Journal, UserInfo, Verb, WatchEventKind, Worker};
 pub use faults::{FaultBuilder, Injected};
 pub use filter::Requests;
 pub use object::Object;

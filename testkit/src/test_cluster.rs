@@ -1,10 +1,11 @@
 //! `TestCluster`: an API server, a client and a clock that jumps.
 
+use std::borrow::Borrow;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use fake_apiserver::{ApiServer, Authorization, Journal, load};
+use fake_apiserver::{ApiServer, Authorization, Journal, Worker, load};
 use futures::FutureExt;
 use kube::core::CustomResourceExt;
 use serde_json::Value;
@@ -61,6 +62,7 @@ pub struct TestClusterBuilder {
     seed: u64,
     history: Option<usize>,
     has_rbac: bool,
+    workers: Vec<Worker>,
     bounds: Bounds,
     steps: Vec<Step>,
 }
@@ -92,6 +94,7 @@ impl Default for TestClusterBuilder {
             seed,
             history: None,
             has_rbac: false,
+            workers: Vec::new(),
             bounds: Bounds::default(),
             steps: Vec::new(),
         }
@@ -115,6 +118,28 @@ impl TestClusterBuilder {
     /// other clients go on to be the administrator. See [`rbac`](crate::rbac).
     pub fn rbac(mut self) -> Self {
         self.has_rbac = true;
+        self
+    }
+
+    /// Runs these parts of a cluster: the garbage collector, the namespace controller and others. Default: none.
+    ///
+    /// [`TestCluster::settle`] waits for them as for controllers. Faults spare them, unless they name the worker as
+    /// the client, and [`TestCluster::requests`] leaves out what they ask.
+    ///
+    /// ```
+    /// use testkit::{TestCluster, Worker, objects::pod};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let cluster = TestCluster::builder().workers([Worker::GarbageCollector]).start();
+    /// let owner = serde_json::json!([{"apiVersion": "v1", "kind": "Pod", "name": "gone", "uid": "no-such-uid"}]);
+    /// cluster.create(pod("web-0").set("metadata.ownerReferences", owner)).await;
+    /// cluster.settle().await;
+    /// assert!(!cluster.exists(pod("web-0")));
+    /// # }
+    /// ```
+    pub fn workers(mut self, workers: impl IntoIterator<Item: Borrow<Worker>>) -> Self {
+        self.workers.extend(workers.into_iter().map(|it| *it.borrow()));
         self
     }
 
@@ -189,7 +214,7 @@ impl TestClusterBuilder {
     #[track_caller]
     pub fn start(self) -> TestCluster {
         pause_the_clock();
-        let mut builder = ApiServer::builder().seed(self.seed);
+        let mut builder = ApiServer::builder().seed(self.seed).workers(&self.workers);
         if let Some(changes) = self.history {
             builder = builder.history(changes);
         }

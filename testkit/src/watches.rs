@@ -96,6 +96,57 @@ impl Watches {
         self.handles.iter().for_each(WatchHandle::end);
     }
 
+    /// Breaks their connections between two events.
+    pub fn cut(&self) {
+        self.handles.iter().for_each(WatchHandle::cut);
+    }
+
+    /// Breaks their connections within the next event, after so many bytes of it at the most.
+    pub fn cut_inside(&self, bytes: usize) {
+        self.handles.iter().for_each(|it| it.cut_inside(bytes));
+    }
+
+    /// Delivers nothing until they are released or resumed: a slow network, or a server that is behind. Held watches
+    /// of several resources, resumed in another order, tell of changes in another order than they happened.
+    pub fn hold(&self) {
+        self.handles.iter().for_each(WatchHandle::hold);
+    }
+
+    /// Lets so many more events of each held watch pass.
+    pub fn release(&self, events: u64) {
+        self.handles.iter().for_each(|it| it.release(events));
+    }
+
+    /// Lets everything pass again; what waited comes at once.
+    pub fn resume(&self) {
+        self.handles.iter().for_each(WatchHandle::resume);
+    }
+
+    /// Delivers nothing more, not even an end: the other side is gone and nobody tells the client.
+    pub fn silence(&self) {
+        self.handles.iter().for_each(WatchHandle::silence);
+    }
+
+    /// Delivers the next so many events of each twice.
+    pub fn duplicate(&self, events: u64) {
+        self.handles.iter().for_each(|it| it.duplicate(events));
+    }
+
+    /// Sends each a bookmark now.
+    pub fn bookmark(&self) {
+        self.handles.iter().for_each(WatchHandle::bookmark);
+    }
+
+    /// Sends them no more bookmarks.
+    pub fn withhold_bookmarks(&self) {
+        self.handles.iter().for_each(WatchHandle::withhold_bookmarks);
+    }
+
+    /// Each of them.
+    pub fn handles(&self) -> &[WatchHandle] {
+        &self.handles
+    }
+
     /// How many there are.
     pub fn count(&self) -> usize {
         self.handles.len()
@@ -104,7 +155,7 @@ impl Watches {
     fn filtered(mut self, filter: &Filter) -> Self {
         debug_assert!(filter.verbs.as_ref().is_none_or(|verbs| verbs.contains(&Verb::Watch)));
         self.handles
-            .retain(|handle| filter.matches(handle.info(), handle.user_agent()));
+            .retain(|handle| filter.matches(handle.info(), handle.user_agent(), None));
         self
     }
 }

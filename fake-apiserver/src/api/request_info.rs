@@ -1,5 +1,7 @@
 //! `RequestInfo`: what a request is about, read off its path and method (rule A26).
 
+use std::sync::Arc;
+
 use super::rbac::Attributes;
 use super::resource::Text;
 
@@ -45,6 +47,10 @@ impl std::fmt::Display for Verb {
         f.write_str(self.as_str())
     }
 }
+
+/// The name of an in-process client; an extension of each of its requests.
+#[derive(Clone, Debug)]
+pub(crate) struct ClientName(pub(crate) Arc<str>);
 
 /// A request for a resource.
 #[derive(Clone, Debug, PartialEq, Eq)]

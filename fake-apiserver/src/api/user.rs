@@ -107,3 +107,7 @@ impl UserInfo {
         }
     }
 }
+
+/// As an extension of a request: one of the server's own workers sends it, the one of this name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SentBy(pub &'static str);

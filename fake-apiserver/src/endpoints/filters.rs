@@ -11,12 +11,13 @@ use http::{HeaderMap, Response};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use uuid::fmt::Hyphenated;
 
+use super::broken::NoAnswer;
 use super::encode;
 use super::journal::{Journal, RecordedRequest, StoredAnswer};
 use crate::api::options::Query;
-use crate::api::request_info::RequestInfo;
+use crate::api::request_info::{ClientName, RequestInfo};
 use crate::api::status::Status;
-use crate::api::user::UserInfo;
+use crate::api::user::{SentBy, UserInfo};
 use crate::entropy::Entropy;
 use crate::faults::Seen;
 
@@ -40,18 +41,31 @@ pub(crate) struct Call {
     pub(crate) deprecation: Option<String>,
     /// Who asks.
     pub(crate) user: Arc<UserInfo>,
+    /// Who asks: the name of an in-process client, else its `User-Agent`.
+    pub(crate) client: Arc<str>,
+    /// The verdicts of the faults that struck it.
+    pub(crate) struck: Vec<String>,
     audit_id: HeaderValue,
+    /// Its number among all requests, counted from 1.
+    number: u64,
     started: Duration,
 }
 
 impl Call {
-    pub(crate) fn new(parts: Parts, entropy: &Entropy, user: Arc<UserInfo>) -> Self {
+    pub(crate) fn new(parts: Parts, entropy: &Entropy, user: Arc<UserInfo>, number: u64) -> Self {
         let audit_id = parts.headers.get(AUDIT_ID).cloned();
         let audit_id = audit_id.or_else(|| {
             let uuid = entropy.uuid();
             HeaderValue::from_str(uuid.encode_lower(&mut [0; Hyphenated::LENGTH])).ok()
         });
+        let client = match parts.extensions.get::<ClientName>() {
+            Some(ClientName(name)) => Arc::clone(name),
+            None => text(&parts.headers, &header::USER_AGENT).unwrap_or_default().into(),
+        };
         Self {
+            client,
+            struck: Vec::new(),
+            number,
             query: Query::parse(parts.uri.query()),
             body: Bytes::new(),
             info: None,
@@ -102,8 +116,15 @@ impl Call {
     /// The request as faults see it.
     pub(crate) fn seen<'a>(&'a self, info: &'a RequestInfo) -> Seen<'a> {
         Seen {
+            number: self.number,
+            at: self.started,
             info,
+            client: &self.client,
             user_agent: self.user_agent(),
+            worker: self.parts.extensions.get::<SentBy>().map(|it| it.0),
+            method: &self.parts.method,
+            path: self.parts.uri.path_and_query().map_or("", |it| it.as_str()),
+            body: &self.body,
         }
     }
 
@@ -129,6 +150,7 @@ impl Call {
             user_agent: text(&self.parts.headers, &header::USER_AGENT)
                 .unwrap_or_default()
                 .into(),
+            worker: self.parts.extensions.get::<SentBy>().map(|it| it.0),
             path: self
                 .parts
                 .uri
@@ -136,8 +158,13 @@ impl Call {
                 .map_or_else(String::new, ToString::to_string),
             method: self.parts.method,
             info: self.info,
+            client: self.client,
+            faults: self.struck,
             request_body: self.body,
-            code: response.status().as_u16(),
+            code: match response.extensions().get::<NoAnswer>() {
+                Some(_) => 0,
+                None => response.status().as_u16(),
+            },
             answer,
             stored,
         });

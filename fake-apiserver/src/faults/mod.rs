@@ -1,16 +1,20 @@
 //! What a test asked to go wrong. Consulted once a request and, through the open watches, once a stream; it knows the
 //! vocabulary alone.
 
+mod verdict;
 mod rule;
+mod outcome;
 mod watches;
+mod gate;
 
-pub use rule::{Fault, FaultGuard, Seen, Verdict};
-pub use watches::{WatchEventKind, WatchHandle};
+pub use rule::{Fault, FaultGuard, Seen};
+pub use verdict::{Decision, Held, Verdict, When};
+pub use watches::{HeldEvent, WatchEventKind, WatchHandle};
 
+pub(crate) use gate::{Sending, Step};
+pub(crate) use outcome::{Broken, Outcome, Struck};
 pub(crate) use rule::Rules;
 pub(crate) use watches::{Injected, OpenWatch, OpenWatches};
-
-use crate::api::status::Status;
 
 /// All faults of a server.
 #[derive(Clone, Debug, Default)]
@@ -19,20 +23,4 @@ pub(crate) struct Faults {
     pub(crate) rules: Rules,
     /// The watches under way.
     pub(crate) watches: OpenWatches,
-}
-
-impl Faults {
-    /// Asks the rules what is to happen to a request; fails where one of them says so. What it returns, if anything, is
-    /// to be answered instead of what comes of the request.
-    pub(crate) async fn on_request(&self, request: Seen<'_>) -> Result<Option<Status>, Status> {
-        match self.rules.verdict(&request) {
-            Verdict::Pass => Ok(None),
-            Verdict::Fail(status) => Err(*status),
-            Verdict::Lose(status) => Ok(Some(*status)),
-            Verdict::Delay(duration) => {
-                tokio::time::sleep(duration).await;
-                Ok(None)
-            }
-        }
-    }
 }

@@ -1,32 +1,36 @@
-//! `Fault`, `Verdict`, `FaultGuard`: rules that look at each request before it is handled.
+//! `Fault`, `Seen`, `FaultGuard`: rules that look at each request before it is handled.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
+use http::Method;
+
+use super::{Verdict, WatchHandle};
 use crate::api::request_info::RequestInfo;
-use crate::api::status::Status;
 
 /// A request as a fault sees it: routed and read, not yet handled.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
+    /// Its number among all requests the server ever got, counted from 1.
+    pub number: u64,
+    /// When it came, on the server's clock from its start.
+    pub at: Duration,
     /// What it asks for.
     pub info: &'a RequestInfo,
-    /// `User-Agent`, by which clients tell themselves apart.
+    /// Who asks: the name of an in-process client, else its `User-Agent`.
+    pub client: &'a str,
+    /// `User-Agent`
     pub user_agent: &'a str,
-}
-
-/// What is to happen to a request.
-#[derive(Clone, Debug)]
-pub enum Verdict {
-    /// Nothing: the next rule is asked.
-    Pass,
-    /// It is answered with this Status and not handled.
-    Fail(Box<Status>),
-    /// It is handled, and then answered with this Status: the client does not learn what came of it.
-    Lose(Box<Status>),
-    /// It is handled after this time, on the server's clock.
-    Delay(Duration),
+    /// The worker that sends it, such as `generic-garbage-collector`; `None` for a client.
+    pub worker: Option<&'static str>,
+    /// Method.
+    pub method: &'a Method,
+    /// Path and query as sent.
+    pub path: &'a str,
+    /// The body as sent; empty if there is none.
+    pub body: &'a Bytes,
 }
 
 /// A rule. Closures are rules.
@@ -34,8 +38,14 @@ pub enum Verdict {
 /// A rule has itself to itself while it is asked, so it may count without locks. Rules are asked in the order in which
 /// they were installed; the first verdict that is not [`Verdict::Pass`] counts.
 pub trait Fault: Send {
-    /// Judges a request.
+    /// Judges a request for a resource, before it is handled.
     fn on_request(&mut self, request: &Seen<'_>) -> Verdict;
+
+    /// Learns of a watch that begins, before it delivers anything; it may be held from the start. The rule must not
+    /// install or remove rules here.
+    fn on_watch(&mut self, watch: &WatchHandle) {
+        let _ = watch;
+    }
 }
 
 impl<F: FnMut(&Seen<'_>) -> Verdict + Send> Fault for F {
@@ -90,6 +100,13 @@ impl Rules {
             }
         }
         Verdict::Pass
+    }
+
+    /// Tells every rule of a watch that begins.
+    pub(crate) fn watch_begins(&self, watch: &WatchHandle) {
+        for rule in self.lock().rules.values_mut() {
+            rule.on_watch(watch);
+        }
     }
 }
 

@@ -81,15 +81,19 @@ fn coerce(row: &Row, version: &CustomVersion, object: &mut Object) -> Result<Vec
         .collect())
 }
 
+/// Applies a patch. It is called twice where the result is refused: most are not, and need not be printed beforehand.
+pub(crate) type MakePatched<'a> = dyn Fn() -> Result<Patched, Status> + 'a;
+
 /// The result of a patch as an object of the row's kind. What is wrong with it is a 422 that shows it (rules G8, L3).
-/// `patch` is the body, which the answer's order of fields depends on.
+/// `make` makes it, and makes it again where it has to be shown; `patch` is the body, which the answer's order of
+/// fields depends on.
 pub(crate) fn read_patched(
     row: &Row,
-    patched: Patched,
+    make: &MakePatched<'_>,
     patch: &[u8],
     validation: FieldValidation,
 ) -> Result<Decoded, Status> {
-    let mut decoded = read_result(row.shape(), patched, patch, validation, |object, text| {
+    let mut decoded = read_result(row.shape(), make, patch, validation, |object, text| {
         match (row.custom_version(), row.shape()) {
             (Some(version), _) => {
                 custom::check_version(object, version).map_err(Refusal::Whole)?;
@@ -108,11 +112,11 @@ pub(crate) fn read_patched(
 /// The same for the object of a subresource, which is of another kind than the row's.
 pub(crate) fn read_patched_as(
     shape: &'static Shape,
-    patched: Patched,
+    make: &MakePatched<'_>,
     patch: &[u8],
     validation: FieldValidation,
 ) -> Result<Decoded, Status> {
-    read_result(Some(shape), patched, patch, validation, |object, text| {
+    read_result(Some(shape), make, patch, validation, |object, text| {
         convert(shape, object, text, validation)
     })
 }
@@ -128,31 +132,31 @@ enum Refusal {
 fn convert(
     shape: &'static Shape,
     object: &mut Object,
-    text: &str,
+    text: &dyn Fn() -> String,
     validation: FieldValidation,
 ) -> Result<Vec<String>, Refusal> {
-    decode::convert_strictly(shape, object, text.as_bytes(), validation).map_err(Refusal::Shown)
+    decode::convert_strictly(shape, object, decode::Document::Made(text), validation).map_err(Refusal::Shown)
 }
 
 /// The result of a patch as `read` types it; that answers the strict errors.
 fn read_result(
     shape: Option<&'static Shape>,
-    patched: Patched,
+    make: &MakePatched<'_>,
     patch: &[u8],
     validation: FieldValidation,
-    read: impl FnOnce(&mut Object, &str) -> Result<Vec<String>, Refusal>,
+    read: impl FnOnce(&mut Object, &dyn Fn() -> String) -> Result<Vec<String>, Refusal>,
 ) -> Result<Decoded, Status> {
     let Patched {
         value,
         strict_errors,
         shown,
-    } = patched;
-    let text = value.to_string();
+    } = make()?;
+    let text = || make().map_or_else(|_| String::new(), |again| again.value.to_string());
     let refused = |why: &str| {
         let mut errors = FieldErrors::new();
         let shown = shown
             .clone()
-            .unwrap_or_else(|| patch::shown_document(shape, &text, patch));
+            .unwrap_or_else(|| patch::shown_document(shape, &text(), patch));
         errors.invalid(FieldPath::new("patch"), shown, why);
         Status::invalid(
             &GroupKind {

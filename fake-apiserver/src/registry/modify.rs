@@ -23,13 +23,17 @@ struct Patched<'a> {
 
 impl Change for Patched<'_> {
     fn next(&self, old: &Object) -> Result<Decoded, Status> {
-        let document = Value::Object(old.0.clone());
-        let patched = match self.kind {
-            PatchKind::Json => patch::json_patch(document, self.body)?,
-            PatchKind::Merge => patch::merge_patch(document, self.body)?,
-            PatchKind::Strategic | PatchKind::Apply => patch::strategic_patch(document, self.body, self.row.schema())?,
+        let make = || {
+            let document = Value::Object(old.0.clone());
+            match self.kind {
+                PatchKind::Json => patch::json_patch(document, self.body),
+                PatchKind::Merge => patch::merge_patch(document, self.body),
+                PatchKind::Strategic | PatchKind::Apply => {
+                    patch::strategic_patch(document, self.body, self.row.schema())
+                }
+            }
         };
-        body::read_patched(self.row, patched, self.body, self.validation)
+        body::read_patched(self.row, &make, self.body, self.validation)
     }
 }
 
@@ -47,15 +51,17 @@ impl Applied<'_> {
         let row = self.request.row;
         let manager = self.request.manager(self.manager, self.now);
         let force = self.request.options.force.unwrap_or(false);
-        let merged = self.request.with_types(|types| {
-            managed_fields::apply(types, live, self.configuration, &manager, &row.info.kind, force)
-        })?;
-        let patched = patch::Patched {
-            value: Value::Object(merged.0),
-            strict_errors: Vec::new(),
-            shown: None,
+        let make = || {
+            let merged = self.request.with_types(|types| {
+                managed_fields::apply(types, live, self.configuration, &manager, &row.info.kind, force)
+            })?;
+            Ok(patch::Patched {
+                value: Value::Object(merged.0),
+                strict_errors: Vec::new(),
+                shown: None,
+            })
         };
-        let mut decoded = body::read_patched(row, patched, b"", FieldValidation::Ignore)?;
+        let mut decoded = body::read_patched(row, &make, b"", FieldValidation::Ignore)?;
         decoded.warnings.extend_from_slice(self.warnings);
         Ok(decoded)
     }

@@ -60,6 +60,34 @@ pub(crate) struct Fresh {
     pub(crate) revision: Revision,
 }
 
+/// What a reader of all resources finds past its cursor.
+#[derive(Debug)]
+pub(crate) struct FreshOfAll {
+    /// The changes and their resources, in the order of their revisions.
+    pub(crate) changes: Vec<(Arc<str>, Arc<Change>)>,
+    /// The next cursor.
+    pub(crate) revision: Revision,
+}
+
+/// Every object of the server at one moment, to begin a cursor over all resources with.
+#[derive(Debug)]
+pub(crate) struct Everything {
+    /// Which world it is of.
+    pub(crate) epoch: u64,
+    /// The cursor to go on with.
+    pub(crate) revision: Revision,
+    /// The objects of each resource, by its name.
+    pub(crate) resources: Vec<(Arc<str>, Snapshot)>,
+}
+
+impl Fresh {
+    /// Leaves out what came after a revision.
+    pub(crate) fn end_at(&mut self, revision: Revision) {
+        self.changes.retain(|it| it.revision <= revision);
+        self.revision = self.revision.min(revision);
+    }
+}
+
 /// Why a cursor cannot go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CursorLost {
@@ -188,6 +216,40 @@ impl Store {
             changes,
             revision: read_to,
         })
+    }
+
+    /// The changes of all resources after `cursor`.
+    pub(crate) fn all_changes_after(&self, epoch: u64, cursor: Revision) -> Result<FreshOfAll, CursorLost> {
+        let state = self.lock();
+        if state.epoch != epoch {
+            return Err(CursorLost::Replaced);
+        }
+        let mut changes = Vec::new();
+        if state.world.revision > cursor {
+            for (resource, table) in &state.world.tables {
+                let fresh = table.history.after(cursor).map_err(CursorLost::Compacted)?;
+                changes.extend(fresh.map(|change| (Arc::clone(resource), Arc::clone(change))));
+            }
+        }
+        changes.sort_by_key(|(_, change)| change.revision);
+        Ok(FreshOfAll {
+            changes,
+            revision: state.world.revision,
+        })
+    }
+
+    /// The present objects of all resources.
+    pub(crate) fn everything(&self) -> Everything {
+        let state = self.lock();
+        let revision = state.world.revision;
+        let tables = state.world.tables.iter();
+        Everything {
+            epoch: state.epoch,
+            revision,
+            resources: tables
+                .map(|(resource, table)| (Arc::clone(resource), Snapshot::now(revision, table.objects.clone())))
+                .collect(),
+        }
     }
 
     /// Forgets the changes up to `revision` in every log, as etcd's compaction does.

@@ -11,12 +11,12 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use compare::{Difference, compare, known_differences, report};
-use fake_apiserver::{Anonymous, ApiServer, ApiServerBuilder, Authorization, Serving};
+use fake_apiserver::{Anonymous, ApiServer, ApiServerBuilder, Authorization, Serving, Worker};
 use replay::Replay;
 use rstest::rstest;
 use scenario::Scenario;
 
-const AREAS: [&str; 21] = [
+const AREAS: [&str; 23] = [
     "apply",
     "builtin_validation",
     "crd",
@@ -38,6 +38,8 @@ const AREAS: [&str; 21] = [
     "subresources",
     "table",
     "watch",
+    "workers_gc",
+    "workers_namespace",
 ];
 
 /// What happened to the scenarios of an area.
@@ -93,6 +95,15 @@ fn chosen(area: &str) -> Vec<Scenario> {
     let mut scenarios = Scenario::of_area(area);
     scenarios.retain(|scenario| scenario.name.contains(&only));
     scenarios
+}
+
+/// What else ran when an area was recorded.
+fn workers(area: &str) -> &'static [Worker] {
+    if area.starts_with("workers_") {
+        &[Worker::GarbageCollector, Worker::Namespace]
+    } else {
+        &[]
+    }
 }
 
 async fn differences(server: &ApiServer, serving: Option<&Serving>, scenario: &Scenario) -> Vec<Difference> {
@@ -151,11 +162,13 @@ async fn answers_are_those_recorded(
         "selectors",
         "subresources",
         "table",
-        "watch"
+        "watch",
+        "workers_gc",
+        "workers_namespace"
     )]
     area: &str,
 ) {
-    let fresh = builder().start();
+    let fresh = builder().workers(workers(area)).start();
     let mut tally = Tally::default();
     for scenario in chosen(area).iter().filter(|scenario| !scenario.needs_programs()) {
         let found = differences(&fresh.fork(), None, scenario).await;

@@ -42,6 +42,7 @@ const SERVER_ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("client", &["api", "server"]),
+    ("replica", &["server", "watch"]),
     ("serve", &["api", "tasks", "tls", "kubeconfig"]),
     ("tls", &["api", "kubeconfig"]),
     ("kubeconfig", &[]),

@@ -58,11 +58,12 @@ pub(super) fn convert(shape: &'static Shape, object: &mut Map<String, Value>) ->
 impl Converter {
     fn structure(&mut self, structure: &'static StructType, map: &mut Map<String, Value>) -> Result<(), Abort> {
         let mut result = Ok(());
+        let mut fields = structure.fields_in_order();
         map.retain(|name, value| {
             if result.is_err() {
                 return true;
             }
-            let Some(field) = structure.field(name) else {
+            let Some(field) = fields.find(name) else {
                 self.report_unknown(name);
                 return false;
             };
@@ -421,11 +422,12 @@ pub(super) fn settle_map(shape: &'static Shape, map: &mut Map<String, Value>) {
     let Some(structure) = shape.structure() else {
         return;
     };
+    let mut fields = structure.fields_in_order();
     for (name, value) in map {
-        let Some(field) = structure
-            .field(name)
-            .filter(|_| value.is_object() || value.is_array() || *value == "")
-        else {
+        if !(value.is_object() || value.is_array() || *value == "") {
+            continue;
+        }
+        let Some(field) = fields.find(name) else {
             continue;
         };
         let kind = field.shape().kind();

@@ -37,7 +37,7 @@ pub(super) fn strict_errors(raw: &[u8], shape: &'static Shape) -> Vec<String> {
     walk.errors
 }
 
-/// Whether some object may have a key twice. Keys with escapes count as such.
+/// Whether some object may have a key twice. Keys with escapes that have another spelling count as such.
 pub(super) fn may_have_duplicates(raw: &[u8]) -> bool {
     // The keys of the objects that are open, the innermost last, and where each object's begin; lists have no place.
     let mut keys: Vec<&[u8]> = Vec::new();
@@ -66,9 +66,9 @@ pub(super) fn may_have_duplicates(raw: &[u8]) -> bool {
             }
             b',' => key_next = matches!(open.last(), Some(Some(_))),
             b'"' => {
-                let (len, escaped) = string_len(&raw[at..]);
+                let len = string_len(&raw[at..]);
                 if key_next {
-                    if escaped {
+                    if may_be_respelled(&raw[at..at + len]) {
                         return true;
                     }
                     keys.push(&raw[at..at + len]);
@@ -82,21 +82,26 @@ pub(super) fn may_have_duplicates(raw: &[u8]) -> bool {
     false
 }
 
-/// The length of a string up to its closing quote, and whether it has escapes.
-fn string_len(raw: &[u8]) -> (usize, bool) {
-    let (mut at, mut escaped) = (0, false);
+/// The length of a string up to its closing quote.
+fn string_len(raw: &[u8]) -> usize {
+    let mut at = 0;
     while let Some(step) = raw
         .get(at..)
         .and_then(|rest| rest.iter().position(|&byte| byte == b'"' || byte == b'\\'))
     {
         at += step;
         if raw[at] == b'"' {
-            return (at, escaped);
+            return at;
         }
-        escaped = true;
         at += 2;
     }
-    (raw.len(), escaped)
+    raw.len()
+}
+
+/// Whether other bytes can stand for the same key. `\"` and its like can be spelled otherwise only by `\u`, which
+/// makes the other key the suspect; `\/` is a plain slash, too.
+fn may_be_respelled(key: &[u8]) -> bool {
+    key.contains(&b'\\') && key.windows(2).any(|pair| matches!(pair, br"\u" | br"\/"))
 }
 
 fn has_twice(keys: &mut [&[u8]]) -> bool {

@@ -145,6 +145,15 @@ fn l2_strict_errors_come_in_the_order_of_the_document() {
     );
 }
 
+#[rstest::rstest]
+#[case(r#"{"k:{\"name\":\"a\"}":1,"k:{\"name\":\"b\"}":1}"#, &[])]
+#[case(r#"{"k:{\"name\":\"a\"}":1,"k:{\"name\":\"a\"}":1}"#, &["k:{\"name\":\"a\"}"])]
+#[case(r#"{"k\"":1,"k\u0022":1}"#, &["k\""])]
+#[case(r#"{"a\/b":1,"a/b":1}"#, &["a/b"])]
+fn a_key_is_repeated_however_it_is_spelled(#[case] raw: &str, #[case] repeated: &[&str]) {
+    assert_eq!(super::duplicate_fields(raw.as_bytes()), repeated);
+}
+
 #[test]
 fn l1_warn_drops_and_tells_ignore_drops() {
     let (object, warnings) = body(DEPLOYMENT, SEVERAL, FieldValidation::Warn).expect("a deployment");

@@ -11,9 +11,10 @@ use crate::registry::schema::{ListType, SchemaRef};
 /// Merges `config` into `live`; says whether anything changed.
 pub(super) fn merge_maps(schema: SchemaRef<'_>, live: &mut Map<String, Value>, config: &Map<String, Value>) -> bool {
     let mut changed = false;
+    let mut fields = schema.walk();
     for (name, value) in config {
         match live.get_mut(name) {
-            Some(old) => changed |= merge(schema.field(name).unwrap_or(SchemaRef::Deduced), old, value),
+            Some(old) => changed |= merge(fields.field(name).unwrap_or(SchemaRef::Deduced), old, value),
             None => {
                 live.insert(name.clone(), value.clone());
                 changed = true;

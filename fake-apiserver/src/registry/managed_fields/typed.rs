@@ -94,9 +94,10 @@ fn go_kind(value: &Value) -> &'static str {
 }
 
 fn check_map(schema: SchemaRef<'_>, map: &Map<String, Value>, path: &Path<'_>, errors: &mut Vec<String>) {
+    let mut fields = schema.walk();
     for (name, value) in map {
         let path = Path::Field(path, name);
-        match schema.field(name) {
+        match fields.field(name) {
             Some(field) => check(field, value, &path, errors),
             None => {
                 errors.push(format!("{path}: field not declared in schema"));
@@ -133,10 +134,12 @@ fn check_list(schema: SchemaRef<'_>, items: &[Value], path: &Path<'_>, errors: &
 /// The fields an object names: every leaf, every list item, and what is empty.
 pub(super) fn field_set<'a>(schema: SchemaRef<'_>, object: &'a Map<String, Value>) -> FieldSet<'a> {
     let mut set = FieldSet::new();
+    let mut fields = schema.walk();
     for (name, value) in object {
-        let (leaf, children) = fields_of(schema.field(name).unwrap_or(SchemaRef::Deduced), value);
+        let (field, declared) = fields.declared(name);
+        let (leaf, children) = fields_of(field.unwrap_or(SchemaRef::Deduced), value);
         let empty = value.is_null() || value.as_object().is_some_and(Map::is_empty);
-        let member = leaf || empty || !schema.declares(name);
+        let member = leaf || empty || !declared;
         set.push(Element::field(name), member, children);
     }
     set

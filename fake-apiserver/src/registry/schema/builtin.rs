@@ -174,6 +174,41 @@ pub(crate) fn object_meta() -> Option<&'static Shape> {
     *META.get_or_init(|| shape_of("", "v1", "ConfigMap")?.field("metadata"))
 }
 
+/// A walk through the fields of a struct.
+#[derive(Debug)]
+pub(crate) struct FieldsInOrder {
+    rest: &'static [Field],
+}
+
+impl FieldsInOrder {
+    /// One field. Names must be asked for in their order.
+    pub(crate) fn find(&mut self, name: &str) -> Option<&'static Field> {
+        // Far names are searched for: an object names few of a type's fields.
+        const NEAR: usize = 4;
+        for (at, field) in self.rest.iter().take(NEAR).enumerate() {
+            match field.name.cmp(name) {
+                std::cmp::Ordering::Less => {}
+                std::cmp::Ordering::Equal => {
+                    self.rest = &self.rest[at + 1..];
+                    return Some(field);
+                }
+                std::cmp::Ordering::Greater => return None,
+            }
+        }
+        let far = self.rest.get(NEAR..).unwrap_or_default();
+        match far.binary_search_by(|field| field.name.cmp(name)) {
+            Ok(at) => {
+                self.rest = &far[at + 1..];
+                Some(&far[at])
+            }
+            Err(at) => {
+                self.rest = &far[at..];
+                None
+            }
+        }
+    }
+}
+
 impl StructType {
     /// The name Go's decoder gives in errors, such as `PodSpec`.
     pub(crate) fn name(&self) -> &'static str {
@@ -196,6 +231,11 @@ impl StructType {
         let fields = self.fields();
         let at = fields.binary_search_by(|field| field.name.cmp(name)).ok()?;
         Some(&fields[at])
+    }
+
+    /// The fields for a walk beside an object, whose keys are sorted, too.
+    pub(crate) fn fields_in_order(&self) -> FieldsInOrder {
+        FieldsInOrder { rest: self.fields() }
     }
 }
 
@@ -412,5 +452,24 @@ mod tests {
         assert_eq!(ports.list_type(), keys(&["containerPort", "protocol"]));
         assert_eq!(ports.key_default("protocol"), Some("TCP".into()));
         assert_eq!(ports.patch_strategy(), patch(true, false, false, Some("containerPort")));
+    }
+
+    #[test]
+    fn a_walk_finds_what_a_search_finds() {
+        for structure in &STRUCTS {
+            let names: Vec<&str> = structure.fields().iter().map(|it| it.name).collect();
+            // Every other name, with one before and one behind each that is no field.
+            for step in 1..4 {
+                let mut walk = structure.fields_in_order();
+                for name in names.iter().step_by(step) {
+                    assert!(
+                        walk.find(&name[..name.len() - 1])
+                            .is_none_or(|it| it.name.len() < name.len())
+                    );
+                    assert_eq!(walk.find(name).map(|it| it.name), Some(*name), "{}", structure.name);
+                    assert!(walk.find(&format!("{name}\u{1}")).is_none());
+                }
+            }
+        }
     }
 }

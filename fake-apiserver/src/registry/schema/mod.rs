@@ -92,7 +92,47 @@ impl<'a> ListKeys<'a> {
     }
 }
 
+/// The fields of a type for a walk beside an object, both in the order of their names.
+#[derive(Debug)]
+pub(crate) enum FieldWalk<'a> {
+    /// Of a generated struct, whose fields are walked along.
+    Struct(builtin::FieldsInOrder),
+    /// Of anything else, which is asked by name.
+    Named(SchemaRef<'a>),
+}
+
+impl<'a> FieldWalk<'a> {
+    /// The same as [`SchemaRef::field`], asked in the order of the names.
+    pub(crate) fn field(&mut self, name: &str) -> Option<SchemaRef<'a>> {
+        match self {
+            FieldWalk::Struct(fields) => fields.find(name).map(|it| SchemaRef::Builtin(it.shape())),
+            FieldWalk::Named(schema) => schema.field(name),
+        }
+    }
+
+    /// The same, and whether the type declares the name.
+    pub(crate) fn declared(&mut self, name: &str) -> (Option<SchemaRef<'a>>, bool) {
+        let field = self.field(name);
+        let declared = match self {
+            FieldWalk::Struct(_) => field.is_some(),
+            FieldWalk::Named(schema) => schema.declares(name),
+        };
+        (field, declared)
+    }
+}
+
 impl<'a> SchemaRef<'a> {
+    /// The fields for a walk beside an object.
+    pub(crate) fn walk(self) -> FieldWalk<'a> {
+        match self {
+            SchemaRef::Builtin(shape) => match shape.structure() {
+                Some(structure) => FieldWalk::Struct(structure.fields_in_order()),
+                None => FieldWalk::Named(self),
+            },
+            SchemaRef::Custom(_) | SchemaRef::Deduced => FieldWalk::Named(self),
+        }
+    }
+
     /// The type of the field or map entry `name` of an object; `None` where the schema does not declare it.
     pub(crate) fn field(self, name: &str) -> Option<SchemaRef<'a>> {
         match self {

@@ -190,16 +190,18 @@ impl Scaled<'_> {
     }
 
     fn patched(&self, live: &Object, kind: PatchKind) -> Result<Decoded, Status> {
-        let document = Value::Object(live.0.clone());
         let raw = self.request.raw;
-        let patched = match kind {
-            PatchKind::Json => patch::json_patch(document, raw)?,
-            PatchKind::Merge => patch::merge_patch(document, raw)?,
-            PatchKind::Strategic | PatchKind::Apply => {
-                patch::strategic_patch(document, raw, SchemaRef::Builtin(self.shape))?
+        let make = || {
+            let document = Value::Object(live.0.clone());
+            match kind {
+                PatchKind::Json => patch::json_patch(document, raw),
+                PatchKind::Merge => patch::merge_patch(document, raw),
+                PatchKind::Strategic | PatchKind::Apply => {
+                    patch::strategic_patch(document, raw, SchemaRef::Builtin(self.shape))
+                }
             }
         };
-        body::read_patched_as(self.shape, patched, raw, self.options.field_validation)
+        body::read_patched_as(self.shape, &make, raw, self.options.field_validation)
     }
 
     fn applied(&self, live: &Object, types: &Types<'_, '_>, manager: &Manager<'_>) -> Result<Decoded, Status> {

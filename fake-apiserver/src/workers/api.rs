@@ -1,0 +1,335 @@
+//! `Api`: the cluster as a controller sees it. Reads are function calls; writes are requests, with all that belongs to
+//! them: admission, field owners, validation, the journal.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::header::{CONTENT_TYPE, USER_AGENT};
+use http::{Method, Request, Response};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::controller::Identity;
+use crate::api::object::Object;
+use crate::api::options::{DeleteOptions, PatchKind, PropagationPolicy};
+use crate::api::status::StatusDetails;
+use crate::api::user::SentBy;
+use crate::entropy::Entropy;
+use crate::registry::scheme::{Row, Scheme};
+use crate::registry::{Registry, codec};
+use crate::storage::{Key, Range, Stored};
+
+/// The server that the workers belong to.
+pub(crate) trait Host: Send + Sync {
+    /// Its state.
+    fn registry(&self) -> &Registry;
+
+    /// Answers a request as if a client had sent it.
+    fn call(self: Arc<Self>, request: Request<Bytes>) -> BoxFuture<'static, Response<Bytes>>;
+}
+
+/// The resource of each name in storage, in the version that is stored.
+#[derive(Debug, Default)]
+pub(super) struct Rows {
+    scheme: Arc<Scheme>,
+    by_name: BTreeMap<Arc<str>, Arc<Row>>,
+}
+
+impl Rows {
+    /// Brings the table up to date; whether what is served changed.
+    pub(super) fn refresh(&mut self, registry: &Registry) -> bool {
+        let scheme = registry.scheme();
+        if Arc::ptr_eq(&scheme, &self.scheme) && !self.by_name.is_empty() {
+            return false;
+        }
+        self.by_name.clear();
+        for row in scheme.rows().filter(|row| row.is_stored()) {
+            let known = self.by_name.get(&row.storage);
+            let is_stored_version = match row.custom_resource() {
+                Some(resource) => resource.storage.row.version == row.info.version,
+                None => row.is_storage_version,
+            };
+            if known.is_none() || is_stored_version {
+                self.by_name.insert(Arc::clone(&row.storage), Arc::clone(row));
+            }
+        }
+        self.scheme = scheme;
+        true
+    }
+
+    pub(super) fn get(&self, resource: &str) -> Option<&Arc<Row>> {
+        self.by_name.get(resource)
+    }
+}
+
+/// The cluster as one controller sees and changes it.
+///
+/// A resource is named as in storage: `pods`, `apps/replicasets`, `example.com/widgets`. Objects are in the version
+/// that is stored, which for built-in kinds is the newest stable one.
+#[derive(Clone, Copy)]
+pub(crate) struct Api<'a> {
+    pub(super) host: &'a Arc<dyn Host>,
+    pub(super) rows: &'a Rows,
+    pub(super) identity: &'a Identity,
+}
+
+impl std::fmt::Debug for Api<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Api")
+            .field("identity", self.identity)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A request that failed.
+#[derive(Clone, Debug, Default, thiserror::Error)]
+#[error("{code} {reason}: {message}")]
+pub(crate) struct Failure {
+    /// The HTTP status.
+    pub(crate) code: u16,
+    /// `reason` of the Status.
+    pub(crate) reason: String,
+    /// `message` of the Status.
+    pub(crate) message: String,
+    /// `details` of the Status.
+    pub(crate) details: StatusDetails,
+}
+
+impl Failure {
+    /// A reason to try again that is not the answer to a request.
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            ..Self::default()
+        }
+    }
+
+    fn of(code: u16, body: &[u8]) -> Self {
+        let status: Value = serde_json::from_slice(body).unwrap_or_default();
+        let text = |name: &str| status.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let details = status.get("details").cloned().unwrap_or_default();
+        Self {
+            code,
+            reason: text("reason"),
+            message: text("message"),
+            details: serde_json::from_value(details).unwrap_or_default(),
+        }
+    }
+
+    /// Whether the object is not there.
+    pub(crate) fn is_not_found(&self) -> bool {
+        self.code == 404
+    }
+
+    /// Whether the object is no longer the one that was meant.
+    pub(crate) fn is_conflict(&self) -> bool {
+        self.code == 409 && self.reason == "Conflict"
+    }
+
+    /// Whether there is such an object already.
+    pub(crate) fn is_already_exists(&self) -> bool {
+        self.code == 409 && self.reason == "AlreadyExists"
+    }
+
+    /// Whether the namespace is on its way out, so that nothing can be created there any more.
+    pub(crate) fn is_namespace_terminating(&self) -> bool {
+        self.code == 403 && self.details.causes.iter().any(|it| it.reason == "NamespaceTerminating")
+    }
+}
+
+impl<'a> Api<'a> {
+    /// The clock and the random numbers.
+    pub(crate) fn entropy(&self) -> &'a Entropy {
+        &self.host.registry().entropy
+    }
+
+    /// The time of day.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.entropy().now()
+    }
+
+    /// Every stored resource, by its name in storage.
+    pub(crate) fn resources(&self) -> impl Iterator<Item = &'a Arc<Row>> {
+        self.rows.by_name.values()
+    }
+
+    /// A resource by its name in storage.
+    pub(crate) fn resource(&self, resource: &str) -> Option<&'a Arc<Row>> {
+        self.rows.get(resource)
+    }
+
+    /// The resource of a kind in a served version.
+    pub(crate) fn resource_of_kind(&self, api_version: &str, kind: &str) -> Option<Arc<Row>> {
+        self.rows.scheme.lookup_kind(api_version, kind)
+    }
+
+    /// An object as it is stored.
+    pub(crate) fn stored(&self, resource: &str, key: &Key) -> Option<Arc<Stored>> {
+        self.host.registry().store.get(resource, key)
+    }
+
+    /// An object.
+    pub(crate) fn get(&self, resource: &str, key: &Key) -> Option<Object> {
+        let row = self.rows.get(resource)?;
+        Some(codec::decode(row, &*self.stored(resource, key)?))
+    }
+
+    /// The objects as they are stored, in the order of a list; `namespace` is empty for all namespaces.
+    pub(crate) fn list_stored(&self, resource: &str, namespace: &str) -> Vec<Arc<Stored>> {
+        let range = Range::of((!namespace.is_empty()).then_some(namespace));
+        let snapshot = self.host.registry().store.snapshot(resource);
+        snapshot.range(&range).cloned().collect()
+    }
+
+    /// The objects, in the order of a list; `namespace` is empty for all namespaces.
+    pub(crate) fn list(&self, resource: &str, namespace: &str) -> Vec<Object> {
+        let Some(row) = self.rows.get(resource) else {
+            return Vec::new();
+        };
+        let stored = self.list_stored(resource, namespace);
+        stored.iter().map(|it| codec::decode(row, it)).collect()
+    }
+
+    /// POST; returns the object as it is stored. `namespace` is empty for objects of the cluster.
+    pub(crate) async fn create(&self, resource: &str, namespace: &str, object: &Value) -> Result<Object, Failure> {
+        let path = self.path(resource, namespace, "", "")?;
+        let body = self
+            .request(Method::POST, &path, Some("application/json"), object)
+            .await?;
+        read(&body)
+    }
+
+    /// PUT of an object, or of a subresource such as `status`; `subresource` is empty for the object itself. The
+    /// object's resourceVersion, if it has one, is a precondition.
+    pub(crate) async fn update(&self, resource: &str, subresource: &str, object: &Object) -> Result<Object, Failure> {
+        let path = self.path(resource, object.namespace(), object.name(), subresource)?;
+        let body = Value::Object(object.0.clone());
+        let body = self
+            .request(Method::PUT, &path, Some("application/json"), &body)
+            .await?;
+        read(&body)
+    }
+
+    /// PATCH of an object, or of a subresource; `subresource` is empty for the object itself.
+    pub(crate) async fn patch(
+        &self,
+        resource: &str,
+        subresource: &str,
+        key: &Key,
+        kind: PatchKind,
+        patch: &Value,
+    ) -> Result<Object, Failure> {
+        let path = self.path(resource, key.namespace(), key.name(), subresource)?;
+        let media_type = match kind {
+            PatchKind::Json => "application/json-patch+json",
+            PatchKind::Merge => "application/merge-patch+json",
+            PatchKind::Strategic => "application/strategic-merge-patch+json",
+            PatchKind::Apply => "application/apply-patch+yaml",
+        };
+        let body = self.request(Method::PATCH, &path, Some(media_type), patch).await?;
+        read(&body)
+    }
+
+    /// DELETE with options and preconditions.
+    pub(crate) async fn delete(&self, resource: &str, key: &Key, options: &DeleteOptions) -> Result<(), Failure> {
+        let path = self.path(resource, key.namespace(), key.name(), "")?;
+        let body = delete_body(options);
+        self.request(Method::DELETE, &path, Some("application/json"), &body)
+            .await?;
+        Ok(())
+    }
+
+    /// DELETE of all objects of a namespace.
+    pub(crate) async fn delete_collection(
+        &self,
+        resource: &str,
+        namespace: &str,
+        options: &DeleteOptions,
+    ) -> Result<(), Failure> {
+        let path = self.path(resource, namespace, "", "")?;
+        let body = delete_body(options);
+        self.request(Method::DELETE, &path, Some("application/json"), &body)
+            .await?;
+        Ok(())
+    }
+
+    /// Any request; returns the body of the answer.
+    pub(crate) async fn request(
+        &self,
+        method: Method,
+        path: &str,
+        media_type: Option<&'static str>,
+        body: &Value,
+    ) -> Result<Bytes, Failure> {
+        let invalid = |error: &dyn std::fmt::Display| Failure::new(format!("{path} is no path: {error}"));
+        let text = if body.is_null() {
+            Vec::new()
+        } else {
+            body.to_string().into_bytes()
+        };
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(USER_AGENT, &*self.identity.user_agent);
+        if let Some(media_type) = media_type {
+            request = request.header(CONTENT_TYPE, media_type);
+        }
+        let mut request = request.body(Bytes::from(text)).map_err(|error| invalid(&error))?;
+        request.extensions_mut().insert(SentBy(self.identity.worker));
+        request.extensions_mut().insert(self.identity.user.clone());
+        let (head, body) = Arc::clone(self.host).call(request).await.into_parts();
+        if head.status.is_success() {
+            Ok(body)
+        } else {
+            Err(Failure::of(head.status.as_u16(), &body))
+        }
+    }
+
+    fn path(&self, resource: &str, namespace: &str, name: &str, subresource: &str) -> Result<String, Failure> {
+        let row = self.rows.get(resource);
+        let row = row.ok_or_else(|| Failure::new(format!("the resource {resource} is not served")))?;
+        let mut path = String::with_capacity(96);
+        let group = if row.info.group.is_empty() { "/api" } else { "/apis" };
+        let _ = write!(path, "{group}/{}", row.api_version);
+        if row.info.is_namespaced() && !namespace.is_empty() {
+            let _ = write!(path, "/namespaces/{namespace}");
+        }
+        let _ = write!(path, "/{}", row.info.resource);
+        for part in [name, subresource].into_iter().filter(|it| !it.is_empty()) {
+            // Names of RBAC objects may hold anything but slashes and percent signs.
+            let part = percent_encoding::utf8_percent_encode(part, percent_encoding::NON_ALPHANUMERIC);
+            let _ = write!(path, "/{part}");
+        }
+        Ok(path)
+    }
+}
+
+fn read(body: &[u8]) -> Result<Object, Failure> {
+    let map = serde_json::from_slice(body).map_err(|error| Failure::new(format!("an answer is no object: {error}")))?;
+    Ok(Object(map))
+}
+
+fn delete_body(options: &DeleteOptions) -> Value {
+    let mut body = json!({"kind": "DeleteOptions", "apiVersion": "v1"});
+    if let Some(seconds) = options.grace_period_seconds {
+        body["gracePeriodSeconds"] = seconds.into();
+    }
+    if let Some(uid) = &options.uid {
+        body["preconditions"]["uid"] = uid.as_str().into();
+    }
+    if let Some(version) = &options.resource_version {
+        body["preconditions"]["resourceVersion"] = version.as_str().into();
+    }
+    if let Some(policy) = options.propagation_policy {
+        body["propagationPolicy"] = match policy {
+            PropagationPolicy::Orphan => "Orphan",
+            PropagationPolicy::Background => "Background",
+            PropagationPolicy::Foreground => "Foreground",
+        }
+        .into();
+    }
+    body
+}

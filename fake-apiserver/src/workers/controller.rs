@@ -1,0 +1,178 @@
+//! `Controller`: what a worker is to the pump, and the queue it works from.
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use tokio::time::Instant;
+
+use super::api::{Api, Failure, Host, Rows};
+use super::observed::Observed;
+use super::queue::WorkQueue;
+use crate::api::user::UserInfo;
+
+/// What a controller does: it is told of changes, notes keys, and is then asked to look at each of them. See the
+/// [module](super) for an example.
+///
+/// It is level-triggered: all it keeps can be found again from the objects, so that a relist (after
+/// `ApiServer::restore`, or when the log was compacted) and a fork lose nothing but delays.
+pub(crate) trait Controller: Send + 'static {
+    /// What is worked on, at most once at a time.
+    type Key: Clone + Ord + fmt::Debug + Send + Sync + 'static;
+
+    /// Who sends its requests.
+    fn identity(&self) -> Identity;
+
+    /// Which resources it is told of.
+    fn follows(&self) -> Follows;
+
+    /// Forgets everything: what is there is told anew right after, each object as a new one.
+    fn reset(&mut self) {}
+
+    /// Is told of a change, in the order of revisions. It notes what is to be done and does nothing yet.
+    fn observe(&mut self, change: &Observed<'_>, queue: &mut WorkQueue<Self::Key>);
+
+    /// Is told that the served resources are others than before.
+    fn served_changed(&mut self, queue: &mut WorkQueue<Self::Key>) {
+        let _ = queue;
+    }
+
+    /// Brings one key into the state it should be in. Every change up to now has been observed. A failure is retried
+    /// after 5 ms, 10 ms, and so on (see [`WorkQueue`]).
+    fn sync(
+        &mut self,
+        key: Self::Key,
+        context: &mut Context<'_, Self::Key>,
+    ) -> impl Future<Output = Result<(), Failure>> + Send;
+}
+
+/// What a controller is told of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Follows {
+    /// Every resource, custom ones included, as they come and go.
+    All,
+    /// These, by their names in storage: `pods`, `apps/replicasets`.
+    These(&'static [&'static str]),
+}
+
+/// Who a controller is to the server.
+#[derive(Clone, Debug)]
+pub(crate) struct Identity {
+    /// The name of the worker, by which the journal marks its requests.
+    pub(crate) worker: &'static str,
+    /// The user.
+    pub(crate) user: UserInfo,
+    /// `User-Agent`; what comes before its first slash owns the fields that are written.
+    pub(crate) user_agent: String,
+}
+
+impl Identity {
+    /// A controller of kube-controller-manager, which has a service account of its own in `kube-system`.
+    pub(crate) fn controller(name: &'static str) -> Self {
+        let user = UserInfo::service_account("kube-system", name);
+        Self {
+            worker: name,
+            user_agent: format!("kube-controller-manager/v1.36.0 {}", user.name),
+            user,
+        }
+    }
+
+    /// Another component, such as `kubelet` as `system:node:node-1` of `system:nodes`.
+    pub(crate) fn component(name: &'static str, user: impl Into<String>, groups: &[&str]) -> Self {
+        Self {
+            worker: name,
+            user_agent: format!("{name}/v1.36.0"),
+            user: UserInfo::new(user, groups.iter().copied()),
+        }
+    }
+}
+
+/// What a controller has at hand while it looks at a key.
+#[derive(Debug)]
+pub(crate) struct Context<'a, K> {
+    /// The cluster.
+    pub(crate) api: Api<'a>,
+    /// Its queue, for keys to come back to.
+    pub(crate) queue: &'a mut WorkQueue<K>,
+}
+
+/// A controller with its queue, whatever its keys are.
+pub(super) trait Lane: Send {
+    fn reset(&mut self);
+    fn observe(&mut self, change: &Observed<'_>);
+    fn served_changed(&mut self);
+    /// Whether there is something to do now.
+    fn is_ready(&mut self) -> bool;
+    /// When there will be something to do.
+    fn next_due(&self) -> Option<Instant>;
+    /// Looks at the next key.
+    fn run_one<'a>(&'a mut self, host: &'a Arc<dyn Host>, rows: &'a Rows) -> BoxFuture<'a, ()>;
+}
+
+/// The lane of one controller.
+pub(super) struct Runner<C: Controller> {
+    controller: C,
+    identity: Identity,
+    queue: WorkQueue<C::Key>,
+}
+
+impl<C: Controller> Runner<C> {
+    pub(super) fn new(controller: C) -> Self {
+        Self {
+            identity: controller.identity(),
+            controller,
+            queue: WorkQueue::default(),
+        }
+    }
+}
+
+impl<C: Controller> Lane for Runner<C> {
+    fn reset(&mut self) {
+        self.queue.clear();
+        self.controller.reset();
+    }
+
+    fn observe(&mut self, change: &Observed<'_>) {
+        let wanted = match self.controller.follows() {
+            Follows::All => true,
+            Follows::These(resources) => resources.contains(&&**change.resource),
+        };
+        if wanted {
+            self.controller.observe(change, &mut self.queue);
+        }
+    }
+
+    fn served_changed(&mut self) {
+        self.controller.served_changed(&mut self.queue);
+    }
+
+    fn is_ready(&mut self) -> bool {
+        self.queue.is_ready()
+    }
+
+    fn next_due(&self) -> Option<Instant> {
+        self.queue.next_due()
+    }
+
+    fn run_one<'a>(&'a mut self, host: &'a Arc<dyn Host>, rows: &'a Rows) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let Some(key) = self.queue.pop() else { return };
+            let api = Api {
+                host,
+                rows,
+                identity: &self.identity,
+            };
+            let mut context = Context {
+                api,
+                queue: &mut self.queue,
+            };
+            match self.controller.sync(key.clone(), &mut context).await {
+                Ok(()) => self.queue.forget(&key),
+                Err(failure) => {
+                    tracing::debug!(worker = self.identity.worker, ?key, %failure, "will try again");
+                    self.queue.retry(key);
+                }
+            }
+        })
+    }
+}

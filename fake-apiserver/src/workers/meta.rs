@@ -1,0 +1,65 @@
+//! `Meta`: who owns an object and how far its deletion is, read without decoding the object.
+
+use serde::{Deserialize, Serialize};
+
+use crate::storage::Stored;
+
+/// The part of `metadata` that controllers ask for all the time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Meta {
+    /// `metadata.ownerReferences`
+    pub(crate) owner_references: Vec<OwnerReference>,
+    /// `metadata.finalizers`
+    pub(crate) finalizers: Vec<String>,
+    /// `metadata.deletionTimestamp`
+    pub(crate) deletion_timestamp: Option<String>,
+}
+
+/// One of `metadata.ownerReferences`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct OwnerReference {
+    /// Group and version of the owner.
+    pub(crate) api_version: String,
+    /// Kind of the owner.
+    pub(crate) kind: String,
+    /// Name of the owner.
+    pub(crate) name: String,
+    /// UID of the owner.
+    pub(crate) uid: String,
+    /// Whether the owner manages the object.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) controller: Option<bool>,
+    /// Whether a foreground deletion of the owner waits for the object.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) block_owner_deletion: Option<bool>,
+}
+
+impl Meta {
+    /// Reads it off the stored bytes, which begin within `metadata` (see `storage::Body`).
+    pub(crate) fn of(stored: &Stored) -> Self {
+        let bytes = &stored.body.bytes;
+        let mut text = Vec::with_capacity(bytes.len() + 1);
+        text.push(b'{');
+        text.extend_from_slice(bytes);
+        // The first value of the text is the metadata; what follows is not looked at.
+        let mut values = serde_json::Deserializer::from_slice(&text).into_iter::<Self>();
+        values.next().and_then(Result::ok).unwrap_or_default()
+    }
+
+    /// Whether the object is being deleted.
+    pub(crate) fn is_terminating(&self) -> bool {
+        self.deletion_timestamp.is_some()
+    }
+
+    /// Whether the object has this finalizer.
+    pub(crate) fn has_finalizer(&self, name: &str) -> bool {
+        self.finalizers.iter().any(|it| it == name)
+    }
+
+    /// The owner that manages the object.
+    pub(crate) fn controller(&self) -> Option<&OwnerReference> {
+        self.owner_references.iter().find(|it| it.controller == Some(true))
+    }
+}

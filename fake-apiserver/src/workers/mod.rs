@@ -1,0 +1,97 @@
+//! What a cluster does by itself: the controllers of kube-controller-manager that a test asks for. They read storage as
+//! informers do and write through requests of their own; they know nothing of HTTP beyond that.
+//!
+//! # How it works
+//!
+//! One task, the `pump`, follows the logs of all resources with one cursor. It tells every worker of each change in
+//! the order of revisions ([`Controller::observe`]), then lets the workers take turns, in the order of [`Worker`], at
+//! looking at one key each ([`Controller::sync`]); before every turn it tells what happened meanwhile, so a `sync` sees
+//! a state of which everything has been observed. With a paused clock and one thread a run is a function of the seed.
+//! When no key is ready the pump sleeps until the next commit, or the next delayed key if there is one.
+//!
+//! A worker that wants to come back later asks its [`WorkQueue`]; one that fails is asked again after 5 ms, 10 ms and
+//! so on up to 1000 s. Whatever it remembers must be found again from the objects alone: after `ApiServer::restore`,
+//! in a fork, and when the log was cut, it is [reset](Controller::reset) and told of every object as a new one.
+//!
+//! # A controller
+//!
+//! ```text
+//! /// Gives every ConfigMap a label.
+//! struct Labeller;
+//!
+//! impl Controller for Labeller {
+//!     type Key = Key;                                    // storage::Key: namespace and name
+//!
+//!     fn identity(&self) -> Identity {
+//!         Identity::controller("labeller")               // system:serviceaccount:kube-system:labeller
+//!     }
+//!
+//!     fn follows(&self) -> Follows {
+//!         Follows::These(&["configmaps"])
+//!     }
+//!
+//!     fn observe(&mut self, change: &Observed<'_>, queue: &mut WorkQueue<Key>) {
+//!         if let Some(stored) = change.new {
+//!             queue.add(stored.key.clone());
+//!         }
+//!     }
+//!
+//!     async fn sync(&mut self, key: Key, context: &mut Context<'_, Key>) -> Result<(), Failure> {
+//!         let api = context.api;
+//!         let Some(map) = api.get("configmaps", &key) else { return Ok(()) };
+//!         if map.labels().any(|(key, _)| key == "seen") {
+//!             return Ok(());
+//!         }
+//!         let patch = json!({"metadata": {"labels": {"seen": "true"}}});
+//!         api.patch("configmaps", "", &key, PatchKind::Merge, &patch).await?;
+//!         Ok(())
+//!     }
+//! }
+//! ```
+//!
+//! It becomes a [`Worker`] by a variant, its name, and a line in `lane`.
+
+mod api;
+mod controller;
+mod garbage_collector;
+mod meta;
+mod namespace;
+mod observed;
+mod pump;
+mod queue;
+mod recorder;
+#[cfg(test)]
+mod tests;
+mod worker;
+
+pub(crate) use api::{Api, Failure, Host};
+pub(crate) use controller::{Context, Controller, Follows, Identity};
+pub(crate) use meta::{Meta, OwnerReference};
+pub(crate) use observed::Observed;
+pub(crate) use queue::WorkQueue;
+pub(crate) use recorder::Regarding;
+pub use worker::{UnknownWorker, Worker};
+
+use std::sync::Arc;
+
+use crate::tasks::TaskGroup;
+use controller::{Lane, Runner};
+use pump::Pump;
+
+/// Starts workers for a server, each once and in the order of [`Worker`]. They end with the group. Must be called
+/// within a tokio runtime, unless there are none to start.
+pub(crate) fn start(host: &Arc<dyn Host>, workers: &[Worker], group: &TaskGroup) {
+    let wanted = Worker::ALL.iter().filter(|it| workers.contains(it));
+    let lanes: Vec<_> = wanted.map(|it| lane(*it)).collect();
+    if !lanes.is_empty() {
+        group.spawn(Pump::new(host, lanes).run());
+    }
+}
+
+/// The controller of a worker.
+fn lane(worker: Worker) -> Box<dyn Lane> {
+    match worker {
+        Worker::GarbageCollector => Box::new(Runner::new(garbage_collector::GarbageCollector::default())),
+        Worker::Namespace => Box::new(Runner::new(namespace::NamespaceController::default())),
+    }
+}

@@ -1,0 +1,84 @@
+//! `Observed`: a change of an object as the workers are told of it.
+
+use std::cell::OnceCell;
+use std::sync::Arc;
+
+use super::meta::Meta;
+use crate::api::object::Object;
+use crate::registry::codec;
+use crate::registry::scheme::Row;
+use crate::storage::{Key, Stored};
+
+/// An object was created, changed or removed. After a relist each object is told as if it had just been created.
+///
+/// Nothing is decoded before it is asked for, and then once for all workers.
+#[derive(Debug)]
+pub(crate) struct Observed<'a> {
+    /// The resource's name in storage: `pods`, `apps/replicasets`.
+    pub(crate) resource: &'a Arc<str>,
+    row: Option<&'a Arc<Row>>,
+    /// The object before; `None` if it is new.
+    pub(crate) old: Option<&'a Arc<Stored>>,
+    /// The object after; `None` if it is gone.
+    pub(crate) new: Option<&'a Arc<Stored>>,
+    old_object: OnceCell<Option<Object>>,
+    new_object: OnceCell<Option<Object>>,
+    meta: OnceCell<Meta>,
+}
+
+impl<'a> Observed<'a> {
+    pub(super) fn new(
+        resource: &'a Arc<str>,
+        row: Option<&'a Arc<Row>>,
+        old: Option<&'a Arc<Stored>>,
+        new: Option<&'a Arc<Stored>>,
+    ) -> Self {
+        Self {
+            resource,
+            row,
+            old,
+            new,
+            old_object: OnceCell::new(),
+            new_object: OnceCell::new(),
+            meta: OnceCell::new(),
+        }
+    }
+
+    /// The object as it is now, or as it was last.
+    pub(crate) fn latest(&self) -> Option<&'a Arc<Stored>> {
+        self.new.or(self.old)
+    }
+
+    /// Where the object lies.
+    pub(crate) fn key(&self) -> Option<&'a Key> {
+        self.latest().map(|it| &it.key)
+    }
+
+    /// Whether the object is gone.
+    pub(crate) fn is_removal(&self) -> bool {
+        self.new.is_none()
+    }
+
+    /// The resource as it is served in the version that is stored; `None` if it is served no more.
+    pub(crate) fn row(&self) -> Option<&'a Arc<Row>> {
+        self.row
+    }
+
+    /// The object before, decoded; `None` if there was none or its resource is served no more.
+    pub(crate) fn old_object(&self) -> Option<&Object> {
+        let decode = || Some(codec::decode(self.row?, self.old?));
+        self.old_object.get_or_init(decode).as_ref()
+    }
+
+    /// The object after, decoded; `None` if there is none or its resource is served no more.
+    pub(crate) fn new_object(&self) -> Option<&Object> {
+        let decode = || Some(codec::decode(self.row?, self.new?));
+        self.new_object.get_or_init(decode).as_ref()
+    }
+
+    /// Owners, finalizers and deletion of the object as it is now, or as it was last; cheaper than decoding it.
+    pub(crate) fn meta(&self) -> &Meta {
+        self.meta
+            .get_or_init(|| self.latest().map(|it| Meta::of(it)).unwrap_or_default())
+    }
+}

@@ -1,0 +1,121 @@
+//! The pump: the one task of the workers. It tells them of changes in the order of revisions and lets each in turn look
+//! at one key.
+
+use std::pin::pin;
+use std::sync::{Arc, Weak};
+
+use futures::future::select;
+use tokio::sync::Notify;
+use tokio::time::sleep_until;
+
+use super::api::{Host, Rows};
+use super::controller::Lane;
+use super::observed::Observed;
+use crate::storage::{Range, Revision, Store};
+
+/// All workers of a server. While there is nothing to do it holds neither the server nor a timer.
+pub(super) struct Pump {
+    host: Weak<dyn Host>,
+    store: Arc<Store>,
+    committed: Arc<Notify>,
+    definitions_changed: Arc<Notify>,
+    /// The workers, in the order in which they are told and take their turns.
+    lanes: Vec<Box<dyn Lane>>,
+    rows: Rows,
+    /// Where in which world everything has been told up to; `None` before the first list.
+    cursor: Option<(u64, Revision)>,
+}
+
+impl Pump {
+    pub(super) fn new(host: &Arc<dyn Host>, lanes: Vec<Box<dyn Lane>>) -> Self {
+        let registry = host.registry();
+        Self {
+            store: Arc::clone(&registry.store),
+            committed: Arc::clone(&registry.committed),
+            definitions_changed: Arc::clone(&registry.definitions_changed),
+            host: Arc::downgrade(host),
+            lanes,
+            rows: Rows::default(),
+            cursor: None,
+        }
+    }
+
+    /// Works until the server is gone.
+    pub(super) async fn run(mut self) {
+        let (committed, definitions_changed) = (Arc::clone(&self.committed), Arc::clone(&self.definitions_changed));
+        loop {
+            // Sleeps first and looks second, so that no commit falls between.
+            let (commit, definition) = (pin!(committed.notified()), pin!(definitions_changed.notified()));
+            let changed = select(commit, definition);
+            {
+                let Some(host) = self.host.upgrade() else { return };
+                while self.turn(&host).await {}
+            }
+            let due = self.lanes.iter().filter_map(|lane| lane.next_due()).min();
+            match due {
+                Some(due) => drop(select(changed, pin!(sleep_until(due))).await),
+                None => drop(changed.await),
+            }
+        }
+    }
+
+    /// Lets every worker look at one key, telling all of them what happened in between; false if there is nothing to
+    /// do.
+    async fn turn(&mut self, host: &Arc<dyn Host>) -> bool {
+        let mut worked = false;
+        for index in 0..self.lanes.len() {
+            self.tell(host);
+            let lane = &mut self.lanes[index];
+            if lane.is_ready() {
+                worked = true;
+                lane.run_one(host, &self.rows).await;
+                // Clients have their turns, too.
+                tokio::task::yield_now().await;
+            }
+        }
+        worked
+    }
+
+    /// Tells all workers what changed since the last time.
+    fn tell(&mut self, host: &Arc<dyn Host>) {
+        let is_new = self.rows.refresh(host.registry());
+        let fresh = self.cursor.and_then(|(epoch, revision)| {
+            // A cursor that is lost, because the log was cut or the world replaced, begins anew with a list.
+            let fresh = self.store.all_changes_after(epoch, revision).ok()?;
+            Some((epoch, fresh))
+        });
+        match fresh {
+            None => self.list(),
+            Some((epoch, fresh)) => {
+                for (resource, change) in &fresh.changes {
+                    let row = self.rows.get(resource);
+                    let (old, new) = (change.previous.as_ref(), change.current.as_ref());
+                    let observed = Observed::new(resource, row, old, new);
+                    self.lanes.iter_mut().for_each(|lane| lane.observe(&observed));
+                }
+                self.cursor = Some((epoch, fresh.revision));
+            }
+        }
+        if is_new {
+            self.lanes.iter_mut().for_each(|lane| lane.served_changed());
+        }
+    }
+
+    /// Tells all workers of every object, the one that was written first first.
+    fn list(&mut self) {
+        self.lanes.iter_mut().for_each(|lane| lane.reset());
+        let everything = self.store.everything();
+        let range = Range::of(None);
+        let mut objects: Vec<_> = everything
+            .resources
+            .iter()
+            .flat_map(|(resource, snapshot)| snapshot.range(&range).map(move |stored| (resource, stored)))
+            .collect();
+        objects.sort_by_key(|(_, stored)| stored.revision);
+        for (resource, stored) in objects {
+            let observed = Observed::new(resource, self.rows.get(resource), None, Some(stored));
+            self.lanes.iter_mut().for_each(|lane| lane.observe(&observed));
+        }
+        self.cursor = Some((everything.epoch, everything.revision));
+    }
+}

@@ -1,0 +1,113 @@
+//! `WorkQueue`: the keys a controller has to look at, each at most once, in the order in which they came.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// The wait before the first retry of a key; each further failure doubles it. As in client-go.
+const RETRY_FIRST: Duration = Duration::from_millis(5);
+
+/// The longest wait before a retry: a key that fails without end is tried once in this time. As in client-go.
+const RETRY_MOST: Duration = Duration::from_secs(1000);
+
+/// Keys to be worked on. A key that is added while it waits stays where it is; one that is added while it is worked on
+/// is worked on again. There are never more entries than keys, so the number of objects bounds the queue.
+///
+/// Delays are in tokio's time. An empty queue has no timer.
+#[derive(Debug)]
+pub(crate) struct WorkQueue<K> {
+    ready: VecDeque<K>,
+    /// The keys in `ready`.
+    queued: BTreeSet<K>,
+    /// The keys to be added later, by time and then by the order of asking.
+    delayed: BTreeMap<(Instant, u64), K>,
+    /// When each key of `delayed` is due.
+    due: BTreeMap<K, (Instant, u64)>,
+    /// How often each key failed since it last succeeded.
+    failures: BTreeMap<K, u32>,
+    asked: u64,
+}
+
+impl<K> Default for WorkQueue<K> {
+    fn default() -> Self {
+        Self {
+            ready: VecDeque::new(),
+            queued: BTreeSet::new(),
+            delayed: BTreeMap::new(),
+            due: BTreeMap::new(),
+            failures: BTreeMap::new(),
+            asked: 0,
+        }
+    }
+}
+
+impl<K: Clone + Ord> WorkQueue<K> {
+    /// Adds a key, unless it waits already.
+    pub(crate) fn add(&mut self, key: K) {
+        if self.queued.insert(key.clone()) {
+            self.ready.push_back(key);
+        }
+    }
+
+    /// Adds a key after a time. Of two times for one key the earlier counts.
+    pub(crate) fn add_after(&mut self, key: K, delay: Duration) {
+        if delay.is_zero() {
+            return self.add(key);
+        }
+        self.asked += 1;
+        let at = (Instant::now() + delay, self.asked);
+        match self.due.get(&key) {
+            Some(due) if *due <= at => return,
+            Some(due) => drop(self.delayed.remove(due)),
+            None => {}
+        }
+        self.due.insert(key.clone(), at);
+        self.delayed.insert(at, key);
+    }
+
+    /// Adds a key that failed, after 5 ms, 10 ms, 20 ms and so on, at most 1000 s.
+    pub(crate) fn retry(&mut self, key: K) {
+        let failures = self.failures.entry(key.clone()).or_default();
+        let delay = RETRY_FIRST
+            .saturating_mul(2_u32.saturating_pow(*failures))
+            .min(RETRY_MOST);
+        *failures = failures.saturating_add(1);
+        self.add_after(key, delay);
+    }
+
+    /// Forgets that a key failed.
+    pub(crate) fn forget(&mut self, key: &K) {
+        self.failures.remove(key);
+    }
+
+    /// Takes the next key.
+    pub(super) fn pop(&mut self) -> Option<K> {
+        let key = self.ready.pop_front()?;
+        self.queued.remove(&key);
+        Some(key)
+    }
+
+    /// Moves the delayed keys that are due to those that are ready; whether there is anything to do.
+    pub(super) fn is_ready(&mut self) -> bool {
+        while let Some(entry) = self.delayed.first_entry() {
+            if entry.key().0 > Instant::now() {
+                break;
+            }
+            let key = entry.remove();
+            self.due.remove(&key);
+            self.add(key);
+        }
+        !self.ready.is_empty()
+    }
+
+    /// When the next delayed key is due.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.delayed.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    /// Forgets all keys.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}

@@ -1,0 +1,81 @@
+//! `Worker`: the names of the workers.
+
+use std::fmt;
+
+/// A part of a cluster that acts by itself, to be asked for with `ApiServerBuilder::workers`.
+///
+/// ```
+/// use fake_apiserver::Worker;
+///
+/// let gc = Worker::parse_list("gc,namespace").unwrap();
+/// assert_eq!(gc, [Worker::GarbageCollector, Worker::Namespace]);
+/// assert!(Worker::parse_list("all").unwrap().contains(&Worker::Namespace));
+/// assert!(Worker::parse_list("gx").unwrap_err().to_string().contains("gc, namespace"));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Worker {
+    /// Deletes objects whose owners are gone, and holds or releases owners whose deletion waits for their dependents.
+    GarbageCollector,
+    /// Empties namespaces that are being deleted, and then lets them go.
+    Namespace,
+}
+
+/// A word that names no worker.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("there is no worker {word:?}; there are {}", Worker::words())]
+pub struct UnknownWorker {
+    word: String,
+}
+
+impl Worker {
+    /// Every worker, in the order in which they take their turns.
+    pub const ALL: &'static [Worker] = &[Worker::GarbageCollector, Worker::Namespace];
+
+    /// The controllers of workloads, and the nodes that run them.
+    pub const WORKLOADS: &'static [Worker] = &[];
+
+    /// The word for it on the command line.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Worker::GarbageCollector => "gc",
+            Worker::Namespace => "namespace",
+        }
+    }
+
+    /// The workers that a list such as `gc,namespace` names. `workloads` stands for all of [`Worker::WORKLOADS`], and
+    /// `all` for all there are.
+    ///
+    /// # Errors
+    ///
+    /// If a word names none; the error lists those that do.
+    pub fn parse_list(text: &str) -> Result<Vec<Worker>, UnknownWorker> {
+        let mut found = Vec::new();
+        for word in text.split(',').map(str::trim) {
+            match word {
+                "all" => found.extend_from_slice(Self::ALL),
+                "workloads" => found.extend_from_slice(Self::WORKLOADS),
+                _ => {
+                    let worker = Self::ALL.iter().find(|it| it.as_str() == word);
+                    let unknown = || UnknownWorker { word: word.to_owned() };
+                    found.push(*worker.ok_or_else(unknown)?);
+                }
+            }
+        }
+        found.sort_unstable();
+        found.dedup();
+        Ok(found)
+    }
+
+    /// All words, to be shown to people.
+    fn words() -> String {
+        let own = Self::ALL.iter().map(|it| it.as_str());
+        own.chain(["workloads", "all"]).collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl fmt::Display for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

@@ -1,0 +1,15 @@
+//! Objects as the cache holds them: encoded, with the few facts read off that indexes, predicates and queues ask for.
+//!
+//! It knows neither where objects come from nor who is told of them.
+
+mod header;
+mod body;
+mod facts;
+#[expect(clippy::module_inception, reason = "`Object` is what the folder is about")]
+mod object;
+
+pub use body::Storage;
+pub(crate) use body::{Managed, cut_managed_fields};
+pub use facts::OwnerRef;
+pub(crate) use header::{Header, Text};
+pub use object::{Cacheable, Object};
