@@ -30,7 +30,7 @@ use crate::endpoints::journal::{self, Journal};
 use crate::entropy::Entropy;
 use crate::faults::{Described, Fault, FaultGuard, FaultRule, Faults, RestartLog, RuleError, WatchHandle};
 use crate::registry::admission::AdmissionSetup;
-use crate::registry::authentication::Authentication;
+use crate::registry::authentication::{Access, Authentication};
 use crate::registry::authorization::{self, Rbac};
 use crate::registry::{Registry, codec};
 use crate::serve::{Serving, Transport, serve};
@@ -300,14 +300,9 @@ impl ApiServer {
             transport: Arc::new(options.routes.clone()),
             ..options.admission.clone()
         };
+        let access = Access::new(options.authentication.clone(), rbac, entropy.seed());
         let endpoints = Arc::new(Endpoints {
-            registry: Registry::new(
-                world,
-                options.history_bound,
-                entropy,
-                (options.authentication.clone(), rbac),
-                admission,
-            ),
+            registry: Registry::new(world, options.history_bound, entropy, access, admission),
             faults: Faults::default(),
             journal: Journal::new(options.journal_capacity),
             requests: AtomicU64::new(0),

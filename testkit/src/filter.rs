@@ -102,7 +102,7 @@ impl Requests {
         self.kept.iter()
     }
 
-    fn filtered(mut self, keep: impl Fn(&RecordedRequest) -> bool) -> Self {
+    pub(crate) fn filtered(mut self, keep: impl Fn(&RecordedRequest) -> bool) -> Self {
         self.kept.retain(keep);
         self
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use fake_apiserver::{ApiServer, Journal, Worker, load};
+use fake_apiserver::{ApiServer, Authorization, Journal, Worker, load};
 use futures::FutureExt;
 use kube::core::CustomResourceExt;
 use serde_json::Value;
@@ -64,6 +64,7 @@ pub struct TestCluster {
 pub struct TestClusterBuilder {
     seed: u64,
     history: Option<usize>,
+    has_rbac: bool,
     workers: Vec<Worker>,
     bounds: Bounds,
     steps: Vec<Step>,
@@ -95,6 +96,7 @@ impl Default for TestClusterBuilder {
         Self {
             seed,
             history: None,
+            has_rbac: false,
             workers: Vec::new(),
             bounds: Bounds::default(),
             steps: Vec::new(),
@@ -112,6 +114,13 @@ impl TestClusterBuilder {
     /// Changes that the server remembers of each resource; a watch from before them is 410 Gone. Default 16,384.
     pub fn history(mut self, changes: usize) -> Self {
         self.history = Some(changes);
+        self
+    }
+
+    /// Roles and bindings count: a client [of a user](TestCluster::client_as) may do what they say. The test itself and
+    /// other clients go on to be the administrator. See [`rbac`](crate::rbac).
+    pub fn rbac(mut self) -> Self {
+        self.has_rbac = true;
         self
     }
 
@@ -211,6 +220,9 @@ impl TestClusterBuilder {
         let mut builder = ApiServer::builder().seed(self.seed).workers(&self.workers);
         if let Some(changes) = self.history {
             builder = builder.history(changes);
+        }
+        if self.has_rbac {
+            builder = builder.authorization(Authorization::Rbac);
         }
         let cluster = TestCluster::of_server(builder.start(), Instant::now(), self.bounds);
         for step in self.steps {

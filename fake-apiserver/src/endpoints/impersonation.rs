@@ -1,8 +1,8 @@
 //! `Impersonate-User` and its kin: the request becomes another user's, if the user may become him (rule Q1).
 //!
-//! As in Kubernetes 1.36 there are two ways to the right to it. Constrained impersonation asks for
-//! `impersonate:<mode>` of the other user and for `impersonate-on:<mode>:<verb>` of what the request does; the older one
-//! for `impersonate` alone. The first is tried first, and its refusal is the one that is answered.
+//! As in Kubernetes 1.36 there are two ways to the right to it. Constrained impersonation asks for the verb
+//! `impersonate:<mode>` of the other user and for `impersonate-on:<mode>:<verb>` of what the request does; the older
+//! way for `impersonate` alone. The first is tried first, and its refusal is the one that is answered.
 
 use http::HeaderMap;
 

@@ -34,6 +34,7 @@ pub(crate) mod partial;
 pub(crate) mod status_protobuf;
 pub(crate) mod table;
 pub(crate) mod discovery;
+pub(crate) mod discovery_protobuf;
 pub(crate) mod openapi;
 pub(crate) mod documents;
 pub(crate) mod journal;
@@ -71,7 +72,7 @@ impl Endpoints {
     pub(crate) async fn handle(self: Arc<Self>, request: Request<Body>) -> Response<Body> {
         let (parts, body) = request.into_parts();
         let number = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
-        let admin = Arc::clone(&self.registry.authentication.admin);
+        let admin = Arc::clone(&self.registry.access.authentication.admin);
         let mut call = Call::new(parts, &self.registry.entropy, admin, number);
         let answered = AssertUnwindSafe(self.answer(&mut call, body)).catch_unwind().await;
         let response = answered.unwrap_or_else(|_| Err(Status::internal("the server panicked; see its log")));

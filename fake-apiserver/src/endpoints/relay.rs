@@ -30,7 +30,7 @@ impl Endpoints {
     {
         let (parts, body) = request.into_parts();
         let number = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
-        let admin = Arc::clone(&self.registry.authentication.admin);
+        let admin = Arc::clone(&self.registry.access.authentication.admin);
         let mut call = Call::new(parts.clone(), &self.registry.entropy, admin, number);
         call.body = match filters::read_body(&parts, body).await {
             Ok(body) => body,

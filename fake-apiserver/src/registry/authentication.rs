@@ -4,8 +4,31 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Registry;
-use super::tokens::ISSUER;
+use super::authorization::Rbac;
+use super::tokens::{ISSUER, TokenKey};
 use crate::api::user::{Anonymous, UserInfo};
+
+/// Who asks, and who may do what.
+#[derive(Debug)]
+pub(crate) struct Access {
+    /// Who asks.
+    pub(crate) authentication: Authentication,
+    /// What tokens of ServiceAccounts are signed with.
+    pub(super) token_key: TokenKey,
+    /// Who may do what; `None`: everybody everything.
+    pub(super) rbac: Option<Rbac>,
+}
+
+impl Access {
+    /// `seed` is the server's, from which it makes its key.
+    pub(crate) fn new(authentication: Authentication, rbac: Option<Rbac>, seed: u64) -> Self {
+        Self {
+            authentication,
+            token_key: TokenKey::from_seed(seed),
+            rbac,
+        }
+    }
+}
 
 /// What the server was told of users.
 #[derive(Clone, Debug)]
@@ -44,7 +67,7 @@ impl Registry {
     /// asked about, the server's own if there are none.
     pub(crate) fn judge_token(&self, token: &str, audiences: &[&str]) -> TokenVerdict {
         let unknown = || TokenVerdict::Unknown("invalid bearer token".to_owned());
-        if let Some(user) = self.authentication.tokens.get(token) {
+        if let Some(user) = self.access.authentication.tokens.get(token) {
             // Such a token is for the server itself.
             if !audiences.is_empty() && !audiences.contains(&ISSUER) {
                 return unknown();
@@ -53,8 +76,8 @@ impl Registry {
         }
         match self.token_owner(token, audiences) {
             Ok(Some(owner)) => TokenVerdict::User(Arc::new(owner.user), owner.audiences),
-            Ok(None) if !self.authentication.is_strict => {
-                TokenVerdict::User(Arc::clone(&self.authentication.admin), vec![ISSUER.to_owned()])
+            Ok(None) if !self.access.authentication.is_strict => {
+                TokenVerdict::User(Arc::clone(&self.access.authentication.admin), vec![ISSUER.to_owned()])
             }
             Ok(None) => unknown(),
             Err(why) => TokenVerdict::Unknown(format!("[invalid bearer token, {why}]")),

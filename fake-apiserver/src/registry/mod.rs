@@ -37,13 +37,12 @@ pub(crate) mod subresources;
 pub(crate) mod authentication;
 pub(crate) mod authorization;
 pub(crate) mod tokens;
+pub(crate) mod lookup;
 pub(crate) mod definitions;
 
 use admission::{Admission, AdmissionSetup};
-use authentication::Authentication;
-use authorization::Rbac;
+use authentication::Access;
 use scheme::{Row, Scheme};
-use tokens::TokenKey;
 
 /// From a Pod to what its containers have written.
 struct PodLogs(Box<dyn Fn(&Object) -> String + Send + Sync>);
@@ -75,33 +74,26 @@ pub(crate) struct Registry {
     definitions: Mutex<()>,
     /// What the containers of a Pod have written, where there is a kubelet.
     pod_logs: OnceLock<PodLogs>,
-    /// Whose tokens are known.
-    pub(crate) authentication: Authentication,
-    /// Who may do what; `None`: everybody everything.
-    rbac: Option<Rbac>,
-    /// What tokens of ServiceAccounts are signed with.
-    token_key: TokenKey,
+    /// Who asks, and who may do what.
+    pub(crate) access: Access,
     /// The served resources. Replaced as a whole when a CRD changes.
     scheme: RwLock<Arc<Scheme>>,
 }
 
 impl Registry {
-    /// A registry of `world`, for those whom `access` lets in. CRDs in it are served.
+    /// A registry of `world`. CRDs in it are served.
     pub(crate) fn new(
         world: World,
         history_bound: usize,
         entropy: Entropy,
-        access: (Authentication, Option<Rbac>),
+        access: Access,
         admission: AdmissionSetup,
     ) -> Self {
-        let (authentication, rbac) = access;
         let registry = Self {
             store: Arc::new(Store::new(world, history_bound)),
             fanout: Arc::default(),
+            access,
             replicas: Arc::default(),
-            token_key: TokenKey::from_seed(entropy.seed()),
-            authentication,
-            rbac,
             entropy,
             committed: Arc::default(),
             definitions_changed: Arc::default(),
@@ -189,22 +181,6 @@ impl Registry {
         }
         self.roles_written(row, key);
         self.admission_written(row, key);
-    }
-
-    /// Reads the stored objects of a built-in resource, in key order.
-    pub(crate) fn stored_objects(&self, group: &str, resource: &str) -> Vec<Object> {
-        let scheme = self.scheme();
-        let Some(row) = scheme.rows().find(|row| {
-            row.info.group == group && row.info.resource == resource && row.is_storage_version && row.is_stored()
-        }) else {
-            return Vec::new();
-        };
-        let everything = crate::storage::Range::of(None);
-        let snapshot = self.store.snapshot(&row.storage);
-        snapshot
-            .range(&everything)
-            .map(|stored| codec::decode(row, stored))
-            .collect()
     }
 
     /// Creating in a namespace needs the namespace, and one that is not being deleted (rules R2, R3).

@@ -10,7 +10,6 @@ use sha2::{Digest, Sha256};
 use super::Registry;
 use crate::api::object::Object;
 use crate::api::user::UserInfo;
-use crate::storage::Key;
 
 /// The issuer, and the audience of tokens that are asked for without one.
 pub(crate) const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
@@ -79,7 +78,7 @@ impl Registry {
     /// Whose token this is. `Ok(None)`: no token of this server; an error says why one is not good any more.
     /// `audiences` are those asked about, the server's own if there are none.
     pub(crate) fn token_owner(&self, token: &str, audiences: &[&str]) -> Result<Option<TokenOwner>, String> {
-        let Some(claims) = self.token_key.claims(token) else {
+        let Some(claims) = self.access.token_key.claims(token) else {
             return Ok(None);
         };
         self.check_times(&claims)?;
@@ -136,13 +135,6 @@ impl Registry {
             return Err("service account token is not valid yet".to_owned());
         }
         Ok(())
-    }
-
-    /// A stored object of the core group.
-    pub(crate) fn stored_object(&self, resource: &str, namespace: &str, name: &str) -> Option<Object> {
-        let row = self.scheme().lookup("", "v1", resource)?;
-        let stored = self.store.get(&row.storage, &Key::new(namespace, name))?;
-        Some(self.decode(&row, &stored))
     }
 
     fn is_long_gone(&self, object: &Object) -> bool {

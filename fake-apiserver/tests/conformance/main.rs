@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use compare::{Difference, compare, known_differences, report};
-use fake_apiserver::{ApiServer, Serving, Worker};
+use fake_apiserver::{Anonymous, ApiServer, ApiServerBuilder, Authorization, Serving, Worker};
 use replay::Replay;
 use rstest::rstest;
 use scenario::Scenario;
@@ -126,6 +126,18 @@ fn say(text: &str) {
     eprintln!("{text}");
 }
 
+/// The token of the recorder, which may do everything; `dev-token` is a user's who may do nothing.
+const TOKEN: &str = "admin-token";
+
+/// A server as the recorded one was.
+fn builder() -> ApiServerBuilder {
+    ApiServer::builder()
+        .authorization(Authorization::Rbac)
+        .anonymous(Anonymous::Allowed)
+        .token(TOKEN, "admin", ["system:masters"])
+        .token("dev-token", "dev", [""; 0])
+}
+
 /// In virtual time, without a socket.
 #[rstest]
 #[tokio::test(start_paused = true)]
@@ -156,7 +168,7 @@ async fn answers_are_those_recorded(
     )]
     area: &str,
 ) {
-    let fresh = ApiServer::builder().workers(workers(area)).start();
+    let fresh = builder().workers(workers(area)).start();
     let mut tally = Tally::default();
     for scenario in chosen(area).iter().filter(|scenario| !scenario.needs_programs()) {
         let found = differences(&fresh.fork(), None, scenario).await;
@@ -207,7 +219,11 @@ async fn kubectl_sees_what_was_recorded(
         for _ in 0..3 {
             // kubectl counts ages from today.
             #[expect(clippy::disallowed_methods, reason = "the other side lives in real time")]
-            let server = ApiServer::builder().start_time(jiff::Timestamp::now()).start();
+            // And it sends no token over plain HTTP.
+            let server = builder()
+                .anonymous(Anonymous::Admin)
+                .start_time(jiff::Timestamp::now())
+                .start();
             let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
             let serving = server.serve(address).await.expect("loopback has free ports");
             found = differences(&server, Some(&serving), scenario).await;

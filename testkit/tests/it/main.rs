@@ -14,3 +14,4 @@ mod real;
 mod faults;
 mod workers;
 mod messages;
+mod rbac;

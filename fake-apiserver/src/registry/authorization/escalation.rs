@@ -23,7 +23,7 @@ impl Registry {
         object: &Object,
         old: Option<&Object>,
     ) -> Result<(), Status> {
-        let Some(rbac) = self.rbac.as_ref().filter(|_| request.row.info.group == GROUP) else {
+        let Some(rbac) = self.access.rbac.as_ref().filter(|_| request.row.info.group == GROUP) else {
             return Ok(());
         };
         if request.user.is_in(MASTERS) || old.is_some_and(|old| is_same_grant(object, old)) {

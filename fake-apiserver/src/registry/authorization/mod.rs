@@ -48,12 +48,12 @@ pub(crate) struct Decision {
 impl Registry {
     /// Whether RBAC is on.
     pub(crate) fn has_rbac(&self) -> bool {
-        self.rbac.is_some()
+        self.access.rbac.is_some()
     }
 
     /// Whether the user may do this.
     pub(crate) fn is_allowed(&self, user: &UserInfo, request: &Attributes<'_>) -> bool {
-        match &self.rbac {
+        match &self.access.rbac {
             None => true,
             Some(rbac) => user.is_in(MASTERS) || self.policy(rbac).find(user, request).is_some(),
         }
@@ -70,7 +70,7 @@ impl Registry {
 
     /// Whether the user may do this, and why.
     pub(crate) fn decide(&self, user: &UserInfo, request: &Attributes<'_>) -> Decision {
-        let (is_allowed, reason) = match &self.rbac {
+        let (is_allowed, reason) = match &self.access.rbac {
             None => (true, String::new()),
             Some(_) if user.is_in(MASTERS) => (true, String::new()),
             Some(rbac) => {
@@ -86,7 +86,7 @@ impl Registry {
 
     /// Every rule a user has in a namespace and in the cluster, and what is wrong with the bindings.
     pub(crate) fn rules_of(&self, user: &UserInfo, namespace: &str) -> (Vec<PolicyRule>, Vec<String>) {
-        match &self.rbac {
+        match &self.access.rbac {
             None => (PolicyRule::everything().into(), Vec::new()),
             Some(rbac) => self.policy(rbac).rules_of(user, namespace),
         }
@@ -94,7 +94,12 @@ impl Registry {
 
     /// After a write to a Role or a binding.
     pub(super) fn roles_written(&self, row: &Row, key: &Key) {
-        let Some(rbac) = self.rbac.as_ref().filter(|_| row.storage.starts_with(STORAGE_PREFIX)) else {
+        let Some(rbac) = self
+            .access
+            .rbac
+            .as_ref()
+            .filter(|_| row.storage.starts_with(STORAGE_PREFIX))
+        else {
             return;
         };
         rbac.writes.fetch_add(1, Ordering::SeqCst);
@@ -105,7 +110,7 @@ impl Registry {
 
     /// After all state was replaced.
     pub(super) fn roles_replaced(&self) {
-        if let Some(rbac) = &self.rbac {
+        if let Some(rbac) = &self.access.rbac {
             rbac.writes.fetch_add(1, Ordering::SeqCst);
         }
     }

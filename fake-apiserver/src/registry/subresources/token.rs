@@ -63,7 +63,7 @@ impl Registry {
         let end = self.entropy.now().saturating_add(SignedDuration::from_secs(lifetime));
         let end = end.unwrap_or(Timestamp::MAX);
         let claims = self.claims(asked, &account, &bound, end);
-        let token = self.token_key.sign(&claims);
+        let token = self.access.token_key.sign(&claims);
         asked.insert(
             "status".into(),
             json!({"token": token, "expirationTimestamp": entropy::seconds(end)}),
