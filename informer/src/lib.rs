@@ -19,6 +19,8 @@
 
 mod key;
 mod error;
+pub mod metrics;
+pub mod queue;
 
 pub use error::Error;
 pub use key::{ObjectKey, ParseKeyError};
