@@ -65,9 +65,7 @@ impl Clock {
     pub fn now(&self) -> Timestamp {
         match self.0 {
             Source::Machine => machine_time(),
-            Source::Runtime { epoch, started } => {
-                epoch.saturating_add(started.elapsed()).unwrap_or(Timestamp::MAX)
-            }
+            Source::Runtime { epoch, started } => epoch.saturating_add(started.elapsed()).unwrap_or(Timestamp::MAX),
         }
     }
 

@@ -15,7 +15,17 @@ use std::fmt;
 /// assert!(err.is_expired() && !err.is_conflict());
 /// ```
 pub struct Error {
-    source: Box<kube::Error>,
+    kind: Box<Kind>,
+}
+
+/// What happened.
+enum Kind {
+    /// A request failed, or an ERROR event ended a watch.
+    Request(kube::Error),
+    /// What came is not what was asked for.
+    Decode { what: String, source: serde_json::Error },
+    /// Something was asked of the library that cannot be; the text says what.
+    Refused(String),
 }
 
 impl Error {
@@ -54,36 +64,73 @@ impl Error {
         self.status().map(|status| status.reason.as_str())
     }
 
-    fn status(&self) -> Option<&kube::core::Status> {
-        match &*self.source {
-            kube::Error::Api(status) => Some(status),
-            _ => None,
+    /// Whether an answer could not be read as what it should be: an object that is not of its type, say.
+    pub fn is_decode(&self) -> bool {
+        matches!(&*self.kind, Kind::Decode { .. })
+    }
+
+    /// The server's Status, if it answered with one.
+    pub fn status(&self) -> Option<&kube::core::Status> {
+        match &*self.kind {
+            Kind::Request(kube::Error::Api(status)) => Some(status),
+            Kind::Request(_) | Kind::Decode { .. } | Kind::Refused(_) => None,
         }
+    }
+
+    /// `what` could not be read.
+    pub(crate) fn decode(what: impl Into<String>, source: serde_json::Error) -> Self {
+        let what = what.into();
+        Self {
+            kind: Box::new(Kind::Decode { what, source }),
+        }
+    }
+
+    /// The library does not do that; `why` names the object and the reason.
+    pub(crate) fn refused(why: impl Into<String>) -> Self {
+        Self {
+            kind: Box::new(Kind::Refused(why.into())),
+        }
+    }
+
+    /// An error as the server describes it.
+    pub(crate) fn from_status(status: kube::core::Status) -> Self {
+        kube::Error::Api(Box::new(status)).into()
     }
 }
 
 impl From<kube::Error> for Error {
     fn from(source: kube::Error) -> Self {
         Self {
-            source: Box::new(source),
+            kind: Box::new(Kind::Request(source)),
         }
     }
 }
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.source.fmt(f)
+        match &*self.kind {
+            Kind::Request(source) => source.fmt(f),
+            Kind::Decode { .. } | Kind::Refused(_) => write!(f, "Error({self})"),
+        }
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.source.fmt(f)
+        match &*self.kind {
+            Kind::Request(source) => source.fmt(f),
+            Kind::Decode { what, source } => write!(f, "{what}: {source}"),
+            Kind::Refused(why) => f.write_str(why),
+        }
     }
 }
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.source.source()
+        match &*self.kind {
+            Kind::Request(source) => source.source(),
+            Kind::Decode { source, .. } => Some(source),
+            Kind::Refused(_) => None,
+        }
     }
 }

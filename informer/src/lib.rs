@@ -17,10 +17,25 @@
 //! everywhere, takes its jitter from a seed and its time from tokio's clock, so that two runs with one seed make the
 //! same requests in the same order.
 
-mod key;
-mod error;
-pub mod metrics;
+// the path of an object
+pub mod cache;
+pub mod handler;
 pub mod queue;
+pub mod reconcile;
+pub mod runtime;
+// what all layers share
+mod key;
+mod resource_version;
+mod object;
+mod error;
+// beside the path
+mod clock;
+mod jitter;
+mod tasks;
+pub mod metrics;
 
+pub use clock::Clock;
 pub use error::Error;
 pub use key::{ObjectKey, ParseKeyError};
+pub use object::{Cacheable, Object, OwnerRef, Storage};
+pub use resource_version::ResourceVersion;

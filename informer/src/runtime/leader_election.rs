@@ -70,7 +70,10 @@ impl LeaderElectionConfig {
         } else {
             return Ok(());
         };
-        Err(Error::refused(format!("leader election of {:?}: {fault}", self.identity)))
+        Err(Error::refused(format!(
+            "leader election of {:?}: {fault}",
+            self.identity
+        )))
     }
 }
 
@@ -168,7 +171,11 @@ impl LeaderElector {
         if cancel.run_until_cancelled(self.acquire()).await.is_none() {
             return Outcome::NeverLed;
         }
-        tracing::info!(lease = self.0.lock.describe(), identity = self.identity(), "became leader");
+        tracing::info!(
+            lease = self.0.lock.describe(),
+            identity = self.identity(),
+            "became leader"
+        );
         let stop = cancel.child_token();
         let leading = std::pin::pin!(lead(stop.clone()));
         let renewing = std::pin::pin!(self.renew());
@@ -184,7 +191,12 @@ impl LeaderElector {
                 Either::Right(_) => Outcome::Lost,
             },
         };
-        tracing::info!(lease = self.0.lock.describe(), identity = self.identity(), ?outcome, "stopped leading");
+        tracing::info!(
+            lease = self.0.lock.describe(),
+            identity = self.identity(),
+            ?outcome,
+            "stopped leading"
+        );
         if outcome != Outcome::Lost && self.0.config.release_on_cancel {
             self.release().await;
         }
@@ -219,13 +231,19 @@ impl LeaderElector {
     /// As above; a health check calls it.
     pub fn check(&self, tolerance: Duration) -> Result<(), Error> {
         let state = self.state();
-        let Some(observed) = state.observed.as_ref().filter(|it| it.claim.holder() == Some(self.identity())) else {
+        let Some(observed) = state
+            .observed
+            .as_ref()
+            .filter(|it| it.claim.holder() == Some(self.identity()))
+        else {
             return Ok(());
         };
         let age = observed.at.elapsed();
         if age > self.0.config.lease_duration + tolerance {
             let lease = self.0.lock.describe();
-            return Err(Error::refused(format!("failed election to renew leadership on lease {lease}: {age:?} old")));
+            return Err(Error::refused(format!(
+                "failed election to renew leadership on lease {lease}: {age:?} old"
+            )));
         }
         Ok(())
     }
@@ -328,7 +346,9 @@ impl LeaderElector {
     }
 
     async fn try_release(&self) -> Result<(), Error> {
-        let Some(lease) = self.0.lock.get().await? else { return Ok(()) };
+        let Some(lease) = self.0.lock.get().await? else {
+            return Ok(());
+        };
         if !self.observe(lease.clone()) {
             return Ok(());
         }
@@ -390,7 +410,12 @@ impl Collect for Inner {
         let is_leader = state.holder() == Some(self.config.identity.as_str());
         let help = "Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 indicates \
                     master. 'name' is the string used to identify the lease. Please make sure to group by name.";
-        samples.gauge("leader_election_master_status", help, labels, f64::from(u8::from(is_leader)));
+        samples.gauge(
+            "leader_election_master_status",
+            help,
+            labels,
+            f64::from(u8::from(is_leader)),
+        );
         let help = "Counter of slow path exercised in renewing leader leases. 'name' is the string used to identify the \
                     lease. Please make sure to group by name.";
         samples.counter("leader_election_slowpath_total", help, labels, state.slow_paths as f64);

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
-use kube::api::{Api, ObjectMeta, PostParams};
 use kube::Client;
+use kube::api::{Api, ObjectMeta, PostParams};
 
 use crate::Error;
 
@@ -107,4 +107,3 @@ impl Claim {
         Duration::from_secs(u64::try_from(seconds).unwrap_or_default())
     }
 }
-

@@ -2,3 +2,6 @@
 
 mod work_queue;
 mod work_queue_model;
+mod leader_election;
+mod helpers;
+mod recorder;

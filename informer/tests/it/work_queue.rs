@@ -40,7 +40,7 @@ fn drain<T: Clone + Eq + std::hash::Hash>(queue: &WorkQueue<T>) -> Vec<T> {
 #[case(by_priority())]
 #[tokio::test(start_paused = true)]
 async fn keys_come_out_in_the_order_in_which_they_came(#[case] queue: WorkQueue<&'static str>) {
-    ["c", "a", "b", "a"].map(|key| queue.add(key));
+    ["c", "a", "b", "a"].into_iter().for_each(|key| queue.add(key));
     assert_eq!(queue.len(), 3);
     assert_eq!(drain(&queue), ["c", "a", "b"]);
     assert!(queue.is_empty());
@@ -53,7 +53,7 @@ async fn keys_come_out_in_the_order_in_which_they_came(#[case] queue: WorkQueue<
 async fn a_key_added_while_a_worker_has_it_comes_once_more(#[case] queue: WorkQueue<&'static str>) {
     queue.add("a");
     let work = queue.get().await.expect("it is open");
-    ["a", "a", "a"].map(|key| queue.add(key));
+    ["a", "a", "a"].into_iter().for_each(|key| queue.add(key));
     assert!(queue.try_get().is_none(), "a worker has it");
     assert_eq!(queue.processing(), 1);
     drop(work);
@@ -364,7 +364,7 @@ async fn a_named_queue_counts(
 ) {
     let metrics = Metrics::new();
     let queue = builder.named("q", &metrics).build();
-    ["a", "b", "a"].map(|key| queue.add(key));
+    ["a", "b", "a"].into_iter().for_each(|key| queue.add(key));
     advance(millis(20)).await;
     let work: Vec<Work<_>> = queue.get().await.into_iter().collect();
     advance(Duration::from_secs(3)).await;

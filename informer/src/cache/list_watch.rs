@@ -1,0 +1,295 @@
+//! `ListWatch`: where objects come from. As text: what is decoded, and when, is decided further on.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::{Stream, TryStreamExt};
+use http::Request;
+use http::header::{ACCEPT, ACCEPT_ENCODING};
+use http_body_util::BodyExt;
+use kube::core::{Selector, Status};
+use kube::{Client, Resource};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+use crate::{Error, ResourceVersion};
+
+/// An answer as it comes in, in pieces of any size. It ends where the answer does.
+pub type Body = Pin<Box<dyn Stream<Item = Result<Bytes, Error>> + Send>>;
+
+/// Lists and watches the objects of one type (client-go's `ListerWatcher`).
+///
+/// [`ApiListWatch`] asks an API server. A source of one's own answers with the same documents: a `List` as JSON, and a
+/// line of JSON for each watch event; [`FakeSource`](crate::cache::FakeSource) is one that a program fills by hand.
+pub trait ListWatch: Send + Sync + 'static {
+    /// Asks for a list, or for a page of it: one JSON document.
+    fn list(&self, options: &ListOptions) -> impl Future<Output = Result<Body, Error>> + Send;
+
+    /// Asks for a watch: JSON documents, `{"type": "ADDED", "object": {…}}`, one after the other.
+    fn watch(&self, options: &WatchOptions) -> impl Future<Output = Result<Body, Error>> + Send;
+
+    /// Whether a watch can begin with the objects there are (`sendInitialEvents`). A source that cannot is listed first.
+    fn can_stream_lists(&self) -> bool {
+        true
+    }
+
+    /// What is listed, for messages: the path of its URL.
+    fn name(&self) -> String;
+}
+
+/// How a version that is asked for is to be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VersionMatch {
+    /// That state or a later one.
+    NotOlderThan,
+    /// That state and no other.
+    Exact,
+}
+
+impl VersionMatch {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::NotOlderThan => "NotOlderThan",
+            Self::Exact => "Exact",
+        }
+    }
+}
+
+/// What a list is asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListOptions {
+    /// At least how new it must be: empty for the newest, `"0"` for whatever the server has at hand.
+    pub resource_version: ResourceVersion,
+    /// How the version is to be taken; without it the server's own rule holds.
+    pub version_match: Option<VersionMatch>,
+    /// Objects in a page; 0 for all.
+    pub limit: u32,
+    /// Where the page begins: what the page before it ended with, or empty.
+    pub continue_token: String,
+}
+
+/// What a watch is asked for. Bookmarks are always asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WatchOptions {
+    /// The version after which changes are told.
+    pub resource_version: ResourceVersion,
+    /// Begin with the objects there are, as of `resource_version` or later, and mark the end of them by a bookmark.
+    pub send_initial_events: bool,
+    /// After how many seconds the server ends the watch; 0 leaves it to the server.
+    pub timeout_seconds: u32,
+}
+
+/// Changes the parameters of every request: pairs of name and value, in the order in which they are sent.
+type Tweak = Arc<dyn Fn(&mut Vec<(String, String)>) + Send + Sync>;
+
+/// In which form objects are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    Whole,
+    Metadata,
+}
+
+/// Lists and watches by way of a client.
+///
+/// ```
+/// use informer::cache::ApiListWatch;
+/// use k8s_openapi::api::core::v1::Pod;
+///
+/// # fn sources(client: kube::Client) {
+/// let source = ApiListWatch::all::<Pod>(client, &()).labels("app=web").fields("status.phase=Running");
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct ApiListWatch {
+    client: Client,
+    path: String,
+    label_selector: String,
+    field_selector: String,
+    shape: Shape,
+    tweak: Option<Tweak>,
+}
+
+impl ApiListWatch {
+    /// All objects of a type, in all namespaces.
+    pub fn all<K: Resource>(client: Client, resource: &K::DynamicType) -> Self {
+        Self::at(client, K::url_path(resource, None))
+    }
+
+    /// Those of one namespace.
+    pub fn namespaced<K: Resource>(client: Client, namespace: &str, resource: &K::DynamicType) -> Self {
+        Self::at(client, K::url_path(resource, Some(namespace)))
+    }
+
+    fn at(client: Client, path: String) -> Self {
+        Self {
+            client,
+            path,
+            label_selector: String::new(),
+            field_selector: String::new(),
+            shape: Shape::Whole,
+            tweak: None,
+        }
+    }
+
+    /// Only objects with these labels, as the server's selector says it: `app=web,tier!=cache`.
+    #[must_use]
+    pub fn labels(mut self, selector: &str) -> Self {
+        selector.clone_into(&mut self.label_selector);
+        self
+    }
+
+    /// The same, as a value.
+    #[must_use]
+    pub fn labels_from(self, selector: &Selector) -> Self {
+        self.labels(&selector.to_string())
+    }
+
+    /// Only objects with these fields: `status.phase=Running`.
+    #[must_use]
+    pub fn fields(mut self, selector: &str) -> Self {
+        selector.clone_into(&mut self.field_selector);
+        self
+    }
+
+    /// Only the metadata is asked for; the type is then [`PartialObjectMeta`](kube::core::PartialObjectMeta).
+    #[must_use]
+    pub fn metadata_only(mut self) -> Self {
+        self.shape = Shape::Metadata;
+        self
+    }
+
+    /// Changes the parameters of every request (`TweakListOptions`): pairs of name and value, not yet escaped.
+    #[must_use]
+    pub fn tweak(mut self, tweak: impl Fn(&mut Vec<(String, String)>) + Send + Sync + 'static) -> Self {
+        self.tweak = Some(Arc::new(tweak));
+        self
+    }
+}
+
+/// What may stand in a query as it is.
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+impl ApiListWatch {
+    /// The parameters that lists and watches share, then `own`, without those that say nothing.
+    fn parameters(&self, own: Vec<(&str, String)>) -> String {
+        let shared = [
+            ("labelSelector", self.label_selector.clone()),
+            ("fieldSelector", self.field_selector.clone()),
+        ];
+        let all = shared.into_iter().chain(own).filter(|(_, value)| !value.is_empty());
+        let mut pairs: Vec<_> = all.map(|(name, value)| (name.to_owned(), value)).collect();
+        if let Some(tweak) = &self.tweak {
+            tweak(&mut pairs);
+        }
+        let encode = |(name, value): &(String, String)| format!("{name}={}", utf8_percent_encode(value, PLAIN));
+        pairs.iter().map(encode).collect::<Vec<_>>().join("&")
+    }
+
+    async fn ask(&self, query: &str, accept: &str, is_watch: bool) -> Result<Body, Error> {
+        let uri = if query.is_empty() {
+            self.path.clone()
+        } else {
+            format!("{}?{query}", self.path)
+        };
+        let mut request = Request::get(uri).header(ACCEPT, accept);
+        if is_watch {
+            // Servers compress a watch event by event, which few decoders follow.
+            request = request.header(ACCEPT_ENCODING, "identity");
+        }
+        let request = request
+            .body(kube::client::Body::empty())
+            .map_err(kube::Error::HttpError)?;
+        let response = self.client.send(request).await?;
+        let code = response.status();
+        let body = response.into_body();
+        if code.is_client_error() || code.is_server_error() {
+            let text = body.collect().await?.to_bytes();
+            return Err(Error::from_status(status_of(code.as_u16(), &text)));
+        }
+        let frames = body.into_data_stream().map_err(Error::from);
+        Ok(Box::pin(frames))
+    }
+}
+
+/// The Status of a failed request; one is made up where the server sent something else.
+fn status_of(code: u16, text: &[u8]) -> Status {
+    match serde_json::from_slice::<Status>(text) {
+        Ok(status) if !status.reason.is_empty() || status.code != 0 => status,
+        Ok(_) | Err(_) => {
+            let text = String::from_utf8_lossy(text);
+            Status::failure(&format!("the server answered {code}: {text}"), "Unknown").with_code(code)
+        }
+    }
+}
+
+impl ListWatch for ApiListWatch {
+    async fn list(&self, options: &ListOptions) -> Result<Body, Error> {
+        // The token says the version; a server refuses both.
+        let is_first = options.continue_token.is_empty();
+        let version = if is_first {
+            options.resource_version.to_string()
+        } else {
+            String::new()
+        };
+        let version_match = options
+            .version_match
+            .filter(|_| is_first)
+            .map_or("", VersionMatch::as_str);
+        let limit = if options.limit == 0 {
+            String::new()
+        } else {
+            options.limit.to_string()
+        };
+        let query = self.parameters(vec![
+            ("limit", limit),
+            ("continue", options.continue_token.clone()),
+            ("resourceVersion", version),
+            ("resourceVersionMatch", version_match.to_owned()),
+        ]);
+        let accept = match self.shape {
+            Shape::Whole => "application/json",
+            Shape::Metadata => "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+        };
+        self.ask(&query, accept, false).await
+    }
+
+    async fn watch(&self, options: &WatchOptions) -> Result<Body, Error> {
+        let timeout = match options.timeout_seconds {
+            0 => String::new(),
+            seconds => seconds.to_string(),
+        };
+        let (initial, version_match) = if options.send_initial_events {
+            ("true", VersionMatch::NotOlderThan.as_str())
+        } else {
+            ("", "")
+        };
+        let query = self.parameters(vec![
+            ("watch", "true".to_owned()),
+            ("allowWatchBookmarks", "true".to_owned()),
+            ("resourceVersion", options.resource_version.to_string()),
+            ("resourceVersionMatch", version_match.to_owned()),
+            ("sendInitialEvents", initial.to_owned()),
+            ("timeoutSeconds", timeout),
+        ]);
+        let accept = match self.shape {
+            Shape::Whole => "application/json",
+            Shape::Metadata => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+        };
+        self.ask(&query, accept, true).await
+    }
+
+    fn name(&self) -> String {
+        self.path.clone()
+    }
+}
+
+impl fmt::Debug for ApiListWatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "ApiListWatch({}, labels {:?}, fields {:?})",
+            self.path, self.label_selector, self.field_selector
+        )
+    }
+}

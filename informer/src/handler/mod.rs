@@ -1,0 +1,11 @@
+//! What is done about a change: handlers, and how a change becomes the keys of the objects it concerns.
+//!
+//! It knows objects and events alone: neither where they come from, nor what becomes of the keys.
+
+mod event_handler;
+mod predicate;
+pub mod enqueue;
+
+pub use enqueue::{Enqueued, ToKeys};
+pub use event_handler::{Event, HandlerError, HandlerFn, ResourceEventHandler};
+pub use predicate::{Filtered, Only, Predicate, predicates};

@@ -1,0 +1,71 @@
+//! `Jitter`: random numbers that are a function of a seed.
+
+use std::time::Duration;
+
+/// A sequence of numbers that a seed and a name determine: SplitMix64.
+///
+/// It spreads retries over time and is good for nothing else.
+#[derive(Clone, Debug)]
+pub(crate) struct Jitter(u64);
+
+impl Jitter {
+    /// The sequence of a seed and of who draws from it, so that two who share a seed do not move in step.
+    pub(crate) fn new(seed: u64, name: &str) -> Self {
+        // FNV-1a: any fixed spread of the name does.
+        let mixed = name.bytes().fold(seed ^ 0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+        Self(mixed)
+    }
+
+    /// The next number.
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number in `[0, 1)`.
+    pub(crate) fn fraction(&mut self) -> f64 {
+        // 53 bits are what a float holds exactly.
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// The duration, prolonged by up to `factor` times itself.
+    pub(crate) fn prolong(&mut self, duration: Duration, factor: f64) -> Duration {
+        duration.mul_f64(1.0 + factor * self.fraction())
+    }
+
+    /// A whole number of seconds in `[least, most]`.
+    pub(crate) fn seconds(&mut self, least: u64, most: u64) -> u64 {
+        least + self.next() % (most.saturating_sub(least) + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sequence_is_a_function_of_seed_and_name() {
+        let draw = |seed, name| {
+            let mut jitter = Jitter::new(seed, name);
+            [(); 4].map(|()| jitter.next())
+        };
+        assert_eq!(draw(1, "pods"), draw(1, "pods"));
+        assert_ne!(draw(1, "pods"), draw(2, "pods"));
+        assert_ne!(draw(1, "pods"), draw(1, "nodes"));
+    }
+
+    #[test]
+    fn numbers_stay_within_their_bounds() {
+        let mut jitter = Jitter::new(7, "");
+        for _ in 0..1000 {
+            assert!((300..=600).contains(&jitter.seconds(300, 600)));
+            let prolonged = jitter.prolong(Duration::from_millis(800), 1.0);
+            assert!((800..1600).contains(&prolonged.as_millis()));
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! `Body`: in which form an object is held, and the places of facts in its text.
+
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+
+use super::header::Header;
+
+/// In which form a cache holds objects. Which to take is measured in the crate's documentation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Storage {
+    /// As JSON, and decoded when asked for; what is decoded is shared as long as somebody holds it. The default: it
+    /// takes a fifth of the memory, and objects that nobody reads are never decoded.
+    #[default]
+    Encoded,
+    /// Decoded when they come, and the text dropped. For small sets that are read over and over.
+    Typed,
+    /// As compressed JSON: a third of the memory again, for a few microseconds a read.
+    #[cfg(feature = "compression")]
+    Compressed,
+}
+
+/// What becomes of `metadata.managedFields`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Managed {
+    /// It is kept.
+    #[default]
+    Keep,
+    /// It is cut out of the text before anything else is done.
+    Cut,
+}
+
+/// The object itself.
+pub(crate) enum Body<K> {
+    Json(Box<str>),
+    Typed(Arc<K>),
+    #[cfg(feature = "compression")]
+    Compressed(Box<[u8]>),
+}
+
+/// Where something lies in the text; empty if it is not there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Span {
+    start: u32,
+    length: u32,
+}
+
+impl Span {
+    /// The place of `part` in `text`, of which it is a part. Texts beyond 4 GiB have no places; no object is as large.
+    fn of(text: &str, part: &str) -> Self {
+        let start = (part.as_ptr() as usize).wrapping_sub(text.as_ptr() as usize);
+        match (u32::try_from(start), u32::try_from(part.len())) {
+            (Ok(start), Ok(length)) if start as usize + part.len() <= text.len() => Self { start, length },
+            (Ok(_) | Err(_), Ok(_) | Err(_)) => Self::default(),
+        }
+    }
+
+    /// What lies there.
+    pub(crate) fn slice(self, text: &str) -> &str {
+        let start = self.start as usize;
+        text.get(start..start + self.length as usize).unwrap_or_default()
+    }
+
+    pub(crate) fn is_empty(self) -> bool {
+        self.length == 0
+    }
+
+    /// The same after `cut` was taken out.
+    fn without(self, cut: Span) -> Self {
+        let start = if self.start > cut.start {
+            self.start - cut.length
+        } else {
+            self.start
+        };
+        Self { start, ..self }
+    }
+}
+
+/// The places of the facts that are asked for one at a time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Places {
+    pub(crate) uid: Span,
+    pub(crate) labels: Span,
+    pub(crate) annotations: Span,
+    pub(crate) owners: Span,
+}
+
+impl Places {
+    /// In `text`, which is what `header` was read from.
+    fn read(text: &str, header: &Header<'_>) -> Self {
+        let metadata = &header.metadata;
+        let of = |raw: Option<&RawValue>| raw.map_or_else(Span::default, |raw| Span::of(text, raw.get()));
+        Self {
+            // A uid with escapes has no place; there is none in Kubernetes.
+            uid: Span::of(text, &metadata.uid.0),
+            labels: of(metadata.labels),
+            annotations: of(metadata.annotations),
+            owners: of(metadata.owner_references),
+        }
+    }
+
+    fn without(self, cut: Span) -> Self {
+        Self {
+            uid: self.uid.without(cut),
+            labels: self.labels.without(cut),
+            annotations: self.annotations.without(cut),
+            owners: self.owners.without(cut),
+        }
+    }
+}
+
+/// The text to be kept of an object, and where its facts lie in it.
+pub(crate) fn keep(text: &str, header: &Header<'_>, managed: Managed) -> (Box<str>, Places) {
+    let places = Places::read(text, header);
+    let cut = match managed {
+        Managed::Keep => None,
+        Managed::Cut => header.metadata.managed_fields.and_then(|raw| field_around(text, raw)),
+    };
+    let Some(cut) = cut else {
+        return (text.into(), places);
+    };
+    let (start, end) = (cut.start as usize, (cut.start + cut.length) as usize);
+    let mut kept = String::with_capacity(text.len() - (end - start));
+    kept.push_str(&text[..start]);
+    kept.push_str(&text[end..]);
+    (kept.into_boxed_str(), places.without(cut))
+}
+
+/// The field whose value is `raw`: with its name and with one of the commas around it.
+fn field_around(text: &str, raw: &RawValue) -> Option<Span> {
+    const NAME: &str = "\"managedFields\"";
+    let value = Span::of(text, raw.get());
+    if value.is_empty() {
+        return None;
+    }
+    let before = text[..value.start as usize].trim_end().strip_suffix(':')?.trim_end();
+    let before = before.strip_suffix(NAME)?;
+    let end = (value.start + value.length) as usize;
+    let (start, end) = match before.trim_end().strip_suffix(',') {
+        Some(before) => (before.len(), end),
+        None => {
+            let after = text[end..].trim_start();
+            let after = after.strip_prefix(',').unwrap_or(after);
+            (before.len(), text.len() - after.len())
+        }
+    };
+    Some(Span {
+        start: u32::try_from(start).ok()?,
+        length: u32::try_from(end - start).ok()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn managed_fields_are_cut_wherever_they_stand() {
+        for (text, kept) in [
+            (r#"{"metadata":{"managedFields":[{"a":1}]}}"#, r#"{"metadata":{}}"#),
+            (
+                r#"{"metadata":{"managedFields":[],"name":"a"}}"#,
+                r#"{"metadata":{"name":"a"}}"#,
+            ),
+            (
+                r#"{"metadata":{"name":"a","managedFields":[]}}"#,
+                r#"{"metadata":{"name":"a"}}"#,
+            ),
+            (
+                r#"{"metadata":{"name":"a" , "managedFields" : [] , "uid":"u"}}"#,
+                r#"{"metadata":{"name":"a"  , "uid":"u"}}"#,
+            ),
+            // an escaped name is not what any server writes: it is kept
+            (
+                r#"{"metadata":{"managed\u0046ields":[1]}}"#,
+                r#"{"metadata":{"managed\u0046ields":[1]}}"#,
+            ),
+        ] {
+            let (header, length) = Header::read(text).expect(text);
+            assert_eq!(length, text.len());
+            let (cut, places) = keep(text, &header, Managed::Cut);
+            assert_eq!(&*cut, kept);
+            serde_json::from_str::<serde_json::Value>(&cut).expect(kept);
+            assert_eq!(places.uid.slice(&cut), &*header.metadata.uid.0, "{text}");
+        }
+    }
+}

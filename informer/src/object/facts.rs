@@ -1,0 +1,185 @@
+//! Facts of an object that are read out of its text when asked for: labels, annotations, owners.
+
+use std::collections::BTreeMap;
+
+use kube::core::{Expression, Selector};
+use serde::Deserialize;
+
+use super::header::Text;
+use super::object::{Cacheable, Object};
+
+/// An owner of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnerRef<'a> {
+    /// `apps/v1`, or `v1`.
+    pub api_version: &'a str,
+    /// `ReplicaSet`
+    pub kind: &'a str,
+    /// Its name; a namespaced owner is in the object's own namespace.
+    pub name: &'a str,
+    /// Its uid.
+    pub uid: &'a str,
+    /// Whether it is the one that manages the object.
+    pub is_controller: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct EncodedOwner<'a> {
+    #[serde(borrow, default)]
+    api_version: Text<'a>,
+    #[serde(borrow, default)]
+    kind: Text<'a>,
+    #[serde(borrow, default)]
+    name: Text<'a>,
+    #[serde(borrow, default)]
+    uid: Text<'a>,
+    controller: Option<bool>,
+}
+
+/// Pairs of an object of texts, in the order of the text.
+type Pairs<'a> = BTreeMap<Text<'a>, Text<'a>>;
+
+/// Which of the two maps is meant.
+#[derive(Clone, Copy)]
+enum Map {
+    Labels,
+    Annotations,
+}
+
+impl<K: Cacheable> Object<K> {
+    /// The value of a label.
+    pub fn label(&self, name: &str) -> Option<String> {
+        self.value(Map::Labels, name)
+    }
+
+    /// The value of an annotation.
+    pub fn annotation(&self, name: &str) -> Option<String> {
+        self.value(Map::Annotations, name)
+    }
+
+    /// All labels.
+    pub fn labels(&self) -> BTreeMap<String, String> {
+        self.map(Map::Labels)
+    }
+
+    /// All annotations.
+    pub fn annotations(&self) -> BTreeMap<String, String> {
+        self.map(Map::Annotations)
+    }
+
+    /// Whether the labels are those of `other`.
+    pub fn has_labels_of(&self, other: &Self) -> bool {
+        self.is_equal(other, Map::Labels)
+    }
+
+    /// Whether the annotations are those of `other`.
+    pub fn has_annotations_of(&self, other: &Self) -> bool {
+        self.is_equal(other, Map::Annotations)
+    }
+
+    /// Whether the labels are as the selector says.
+    pub fn matches(&self, selector: &Selector) -> bool {
+        if selector.selects_all() {
+            return true;
+        }
+        let expressions: Vec<Expression> = selector.clone().into_iter().collect();
+        self.matches_all(&expressions)
+    }
+
+    /// Whether the labels satisfy each expression.
+    pub(crate) fn matches_all(&self, expressions: &[Expression]) -> bool {
+        self.with_pairs(Map::Labels, |labels| {
+            expressions.iter().all(|expression| {
+                let value = |name: &str| labels.iter().find(|(it, _)| *it == name).map(|(_, value)| *value);
+                match expression {
+                    Expression::In(name, values) => value(name).is_some_and(|it| values.contains(it)),
+                    Expression::NotIn(name, values) => value(name).is_none_or(|it| !values.contains(it)),
+                    Expression::Equal(name, wanted) => value(name) == Some(wanted),
+                    Expression::NotEqual(name, wanted) => value(name) != Some(wanted),
+                    Expression::Exists(name) => value(name).is_some(),
+                    Expression::DoesNotExist(name) => value(name).is_none(),
+                }
+            })
+        })
+    }
+
+    /// Calls `f` for each owner, in their order.
+    pub fn each_owner(&self, f: &mut dyn FnMut(OwnerRef<'_>)) {
+        if let Some(typed) = self.held_typed() {
+            for owner in typed.meta().owner_references.iter().flatten() {
+                f(OwnerRef {
+                    api_version: &owner.api_version,
+                    kind: &owner.kind,
+                    name: &owner.name,
+                    uid: &owner.uid,
+                    is_controller: owner.controller == Some(true),
+                });
+            }
+            return;
+        }
+        self.with_text(|text, places| {
+            let owners = places.owners.slice(text);
+            for owner in serde_json::from_str::<Vec<EncodedOwner<'_>>>(owners).unwrap_or_default() {
+                f(OwnerRef {
+                    api_version: &owner.api_version.0,
+                    kind: &owner.kind.0,
+                    name: &owner.name.0,
+                    uid: &owner.uid.0,
+                    is_controller: owner.controller == Some(true),
+                });
+            }
+        });
+    }
+
+    fn value(&self, map: Map, name: &str) -> Option<String> {
+        self.with_pairs(map, |pairs| {
+            pairs
+                .iter()
+                .find(|(it, _)| *it == name)
+                .map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    fn map(&self, map: Map) -> BTreeMap<String, String> {
+        self.with_pairs(map, |pairs| {
+            pairs
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect()
+        })
+    }
+
+    fn is_equal(&self, other: &Self, map: Map) -> bool {
+        self.with_pairs(map, |mine| other.with_pairs(map, |others| mine == others))
+    }
+
+    /// Calls `f` with the pairs, sorted by name. What is no map of texts has none.
+    fn with_pairs<R>(&self, map: Map, f: impl FnOnce(&[(&str, &str)]) -> R) -> R {
+        if let Some(typed) = self.held_typed() {
+            let metadata = typed.meta();
+            let pairs = match map {
+                Map::Labels => &metadata.labels,
+                Map::Annotations => &metadata.annotations,
+            };
+            let pairs: Vec<_> = pairs
+                .iter()
+                .flatten()
+                .map(|(name, value)| (name.as_str(), value.as_str()))
+                .collect();
+            return f(&pairs);
+        }
+        self.with_text(|text, places| {
+            let span = match map {
+                Map::Labels => places.labels,
+                Map::Annotations => places.annotations,
+            };
+            if span.is_empty() {
+                return f(&[]);
+            }
+            let pairs = serde_json::from_str::<Pairs<'_>>(span.slice(text)).unwrap_or_default();
+            let pairs: Vec<_> = pairs.iter().map(|(name, value)| (&*name.0, &*value.0)).collect();
+            f(&pairs)
+        })
+    }
+}

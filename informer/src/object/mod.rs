@@ -1,0 +1,15 @@
+//! Objects as the cache holds them: encoded, with the few facts read off that indexes, predicates and queues ask for.
+//!
+//! It knows neither where objects come from nor who is told of them.
+
+mod header;
+mod body;
+mod facts;
+#[expect(clippy::module_inception, reason = "`Object` is what the folder is about")]
+mod object;
+
+pub(crate) use body::Managed;
+pub use body::Storage;
+pub use facts::OwnerRef;
+pub(crate) use header::Header;
+pub use object::{Cacheable, Object};
