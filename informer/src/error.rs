@@ -29,9 +29,9 @@ enum Kind {
 }
 
 impl Error {
-    /// 410: what was asked for is no longer remembered. Only a new list helps.
+    /// 410, or the reason `Expired` or `Gone`: what was asked for is no longer remembered. Only a new list helps.
     pub fn is_expired(&self) -> bool {
-        self.code() == Some(410)
+        self.code() == Some(410) || matches!(self.reason(), Some("Expired" | "Gone"))
     }
 
     /// 409 with the reason `Conflict`: somebody else wrote meanwhile. Read again, then write again.
@@ -52,6 +52,39 @@ impl Error {
     /// 429: the server asks to wait.
     pub fn is_too_many_requests(&self) -> bool {
         self.code() == Some(429)
+    }
+
+    /// Nobody listens where the server should be.
+    pub fn is_connection_refused(&self) -> bool {
+        let mut source: Option<&(dyn std::error::Error + 'static)> = match &*self.kind {
+            Kind::Request(err) => Some(err),
+            Kind::Decode { .. } | Kind::Refused(_) => None,
+        };
+        while let Some(err) = source {
+            if let Some(err) = err.downcast_ref::<std::io::Error>()
+                && err.kind() == std::io::ErrorKind::ConnectionRefused
+            {
+                return true;
+            }
+            source = err.source();
+        }
+        false
+    }
+
+    /// The server has not come as far as the version that was asked for. Servers before 1.19 say so in words alone.
+    pub fn is_version_too_large(&self) -> bool {
+        const WORDS: &str = "Too large resource version";
+        let Some(status) = self.status() else {
+            return false;
+        };
+        let causes = status
+            .details
+            .as_ref()
+            .map(|details| details.causes.as_slice())
+            .unwrap_or_default();
+        causes.iter().any(|it| it.reason == "ResourceVersionTooLarge")
+            || (status.reason == "Timeout"
+                && (status.message.contains(WORDS) || causes.iter().any(|it| it.message == WORDS)))
     }
 
     /// The HTTP status, if the server answered.

@@ -1,46 +1,304 @@
 //! `SharedInformerFactory`: one informer a type.
 
-use super::SharedInformer;
-use crate::Error;
-use crate::object::Cacheable;
+use std::any::{Any, TypeId};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::future::{BoxFuture, FutureExt, join_all};
 use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
 use kube::{Client, Resource};
+use tokio::sync::watch;
 
-/// One informer a type, started and stopped together. Copies of it are the same factory.
+use super::informer::{SharedInformer, SharedInformerBuilder};
+use super::list_watch::ApiListWatch;
+use crate::Error;
+use crate::object::{Cacheable, Storage};
+use crate::tasks::TaskGroup;
+
+/// One informer a type, which all who need it share; they start and stop together (client-go's
+/// `SharedInformerFactory`). Copies of it are the same factory.
+///
+/// ```
+/// use informer::cache::SharedInformerFactory;
+/// use k8s_openapi::api::apps::v1::Deployment;
+/// use k8s_openapi::api::core::v1::Pod;
+///
+/// # async fn start(client: kube::Client) -> Result<(), informer::Error> {
+/// let factory = SharedInformerFactory::builder(client).strip_managed_fields().build();
+/// let (pods, deployments) = (factory.informer::<Pod>(), factory.informer::<Deployment>());
+/// factory.start();
+/// factory.wait_for_cache_sync().await?;
+/// println!("{} Pods of {} Deployments", pods.lister().len(), deployments.lister().len());
+/// factory.shutdown().await;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct SharedInformerFactory {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    config: SharedInformerFactoryBuilder,
+    /// Guards the informers, in the order in which they were first asked for.
+    informers: Mutex<Vec<Entry>>,
+    tasks: TaskGroup,
+    stop: watch::Sender<bool>,
+}
+
+/// An informer and what it is known by.
+struct Entry {
+    kind: TypeId,
+    path: String,
+    informer: Arc<dyn Member>,
+    is_started: bool,
+}
+
+/// An informer of any type.
+trait Member: Send + Sync {
+    fn run(&self, stop: watch::Receiver<bool>) -> BoxFuture<'static, ()>;
+    fn synced(&self) -> BoxFuture<'static, Result<(), Error>>;
+    fn as_any(&self) -> &dyn Any;
+}
+
+impl<K: Cacheable> Member for SharedInformer<K> {
+    fn run(&self, mut stop: watch::Receiver<bool>) -> BoxFuture<'static, ()> {
+        let informer = self.clone();
+        async move {
+            let stopped = async move {
+                // An error says that the factory is gone, which stops its informers, too.
+                let _ = stop.wait_for(|it| *it).await;
+            };
+            if let Err(err) = Self::run(&informer, stopped).await {
+                tracing::error!(%err, "an informer of a factory did not start");
+            }
+        }
+        .boxed()
+    }
+
+    fn synced(&self) -> BoxFuture<'static, Result<(), Error>> {
+        let informer = self.clone();
+        async move { Self::synced(&informer).await }.boxed()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// Changes the requests of all informers of a factory.
+type Tweak = Arc<dyn Fn(ApiListWatch) -> ApiListWatch + Send + Sync>;
+
+/// How a [`SharedInformerFactory`] is to be. Everything has a default.
+#[derive(Clone)]
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct SharedInformerFactoryBuilder {
     client: Client,
+    namespaces: Vec<String>,
+    tweak: Option<Tweak>,
+    resync_period: Duration,
+    storage: Storage,
+    strips_managed_fields: bool,
+    seed: u64,
+}
+
+impl SharedInformerFactoryBuilder {
+    /// Only objects of this namespace; called again, of that one, too. Default: all. Types of the cluster are listed
+    /// whole.
+    pub fn namespace(mut self, namespace: &str) -> Self {
+        if !self.namespaces.iter().any(|it| it == namespace) {
+            self.namespaces.push(namespace.to_owned());
+        }
+        self
+    }
+
+    /// Changes the requests of all informers, to select by labels, say.
+    pub fn tweak(mut self, tweak: impl Fn(ApiListWatch) -> ApiListWatch + Send + Sync + 'static) -> Self {
+        self.tweak = Some(Arc::new(tweak));
+        self
+    }
+
+    /// How often handlers that do not say otherwise are told everything again. Default zero: never.
+    pub fn resync_period(mut self, period: Duration) -> Self {
+        self.resync_period = period;
+        self
+    }
+
+    /// In which form objects are held. Default: [`Storage::Encoded`].
+    pub fn storage(mut self, storage: Storage) -> Self {
+        self.storage = storage;
+        self
+    }
+
+    /// `metadata.managedFields` are cut out before anything is kept.
+    pub fn strip_managed_fields(mut self) -> Self {
+        self.strips_managed_fields = true;
+        self
+    }
+
+    /// The seed of all waiting times; see [`ReflectorOptions::seed`](super::ReflectorOptions::seed). Default 0.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// The factory.
+    pub fn build(self) -> SharedInformerFactory {
+        SharedInformerFactory {
+            shared: Arc::new(Shared {
+                config: self,
+                informers: Mutex::default(),
+                tasks: TaskGroup::default(),
+                stop: watch::Sender::new(false),
+            }),
+        }
+    }
+
+    /// The informer of what lies at a path for each namespace.
+    fn informer<K: Cacheable>(&self, path: impl Fn(Option<&str>) -> String, is_metadata: bool) -> SharedInformer<K> {
+        let source = |namespace: Option<&str>| {
+            let mut source = ApiListWatch::at(self.client.clone(), path(namespace));
+            if is_metadata {
+                source = source.metadata_only();
+            }
+            match &self.tweak {
+                Some(tweak) => tweak(source),
+                None => source,
+            }
+        };
+        // A type of the cluster has one path, whatever the namespace.
+        let is_namespaced = self.namespaces.first().is_some_and(|it| path(Some(it)) != path(None));
+        let mut builder: SharedInformerBuilder<K> = if is_namespaced {
+            SharedInformer::of_namespaces(self.namespaces.iter().map(|it| (it.as_str(), source(Some(it)))))
+        } else {
+            SharedInformer::builder(source(None))
+        };
+        builder = builder
+            .resync_period(self.resync_period)
+            .storage(self.storage)
+            .seed(self.seed);
+        if self.strips_managed_fields {
+            builder = builder.strip_managed_fields();
+        }
+        builder
+            .build()
+            .expect("no namespace is named twice, and there are no indexes")
+    }
 }
 
 impl SharedInformerFactory {
     /// Informers of all namespaces, with all defaults.
     pub fn new(client: Client) -> Self {
-        Self { client }
+        Self::builder(client).build()
     }
-    /// The informer of a type; the same one each time.
+
+    /// A factory to be configured.
+    pub fn builder(client: Client) -> SharedInformerFactoryBuilder {
+        SharedInformerFactoryBuilder {
+            client,
+            namespaces: Vec::new(),
+            tweak: None,
+            resync_period: Duration::ZERO,
+            storage: Storage::default(),
+            strips_managed_fields: false,
+            seed: 0,
+        }
+    }
+
+    /// The informer of a type; the same one each time. Of whole objects, of their metadata and of objects of no certain
+    /// type there is one each.
     pub fn informer<K>(&self) -> SharedInformer<K>
     where
         K: Cacheable + Resource<DynamicType = ()>,
     {
-        SharedInformer::new(super::ApiListWatch::all::<K>(self.client.clone(), &()))
+        self.member(|namespace| K::url_path(&(), namespace), false)
     }
-    /// The informer of a type that is known by its names.
+
+    /// The informer of a type that is known by its names alone.
     pub fn dynamic(&self, resource: &ApiResource) -> SharedInformer<DynamicObject> {
-        SharedInformer::new(super::ApiListWatch::all::<DynamicObject>(self.client.clone(), resource))
+        self.member(|namespace| DynamicObject::url_path(resource, namespace), false)
     }
-    /// The informer of the metadata of a type.
+
+    /// The informer of the metadata of a type: the server sends nothing else.
     pub fn metadata<K>(&self) -> SharedInformer<PartialObjectMeta<K>>
     where
         K: Resource<DynamicType = ()> + Send + Sync + 'static,
     {
-        SharedInformer::new(super::ApiListWatch::all::<K>(self.client.clone(), &()).metadata_only())
+        self.member(|namespace| K::url_path(&(), namespace), true)
     }
-    /// Starts those that are not started; call it again after new ones. Must be called within a tokio runtime.
-    pub fn start(&self) {}
+
+    /// Starts the informers that are not started; call it again after new ones. Does nothing once shut down. It must be
+    /// called within a tokio runtime.
+    pub fn start(&self) {
+        let mut informers = self.lock();
+        if *self.shared.stop.borrow() {
+            return;
+        }
+        for entry in informers.iter_mut().filter(|it| !it.is_started) {
+            entry.is_started = true;
+            self.shared
+                .tasks
+                .spawn(entry.informer.run(self.shared.stop.subscribe()));
+        }
+    }
+
     /// Waits until all that are started have synced.
+    ///
+    /// # Errors
+    ///
+    /// If one stops before.
     pub async fn wait_for_cache_sync(&self) -> Result<(), Error> {
-        Ok(())
+        let synced: Vec<_> = self
+            .lock()
+            .iter()
+            .filter(|it| it.is_started)
+            .map(|it| it.informer.synced())
+            .collect();
+        join_all(synced).await.into_iter().collect()
     }
-    /// Stops all and waits for their handlers; nothing starts afterwards.
-    pub async fn shutdown(&self) {}
+
+    /// Stops all and waits for their handlers; none starts afterwards.
+    pub async fn shutdown(&self) {
+        self.shared.stop.send_replace(true);
+        self.shared.tasks.finished().await;
+    }
+
+    fn member<K: Cacheable>(&self, path: impl Fn(Option<&str>) -> String, is_metadata: bool) -> SharedInformer<K> {
+        let mut informers = self.lock();
+        let (kind, whole) = (TypeId::of::<K>(), path(None));
+        let known = informers.iter().find(|it| it.kind == kind && it.path == whole);
+        if let Some(informer) = known.and_then(|it| it.informer.as_any().downcast_ref::<SharedInformer<K>>()) {
+            return informer.clone();
+        }
+        let informer = self.shared.config.informer::<K>(path, is_metadata);
+        informers.push(Entry {
+            kind,
+            path: whole,
+            informer: Arc::new(informer.clone()),
+            is_started: false,
+        });
+        informer
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
+        self.shared.informers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for SharedInformerFactory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let paths: Vec<_> = self.lock().iter().map(|it| it.path.clone()).collect();
+        f.debug_struct("SharedInformerFactory")
+            .field("informers", &paths)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for SharedInformerFactoryBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedInformerFactoryBuilder")
+            .field("namespaces", &self.namespaces)
+            .finish_non_exhaustive()
+    }
 }

@@ -1,93 +1,358 @@
-//! `Indexer`: objects by key, and by whatever index functions say.
+//! `Indexer`: the objects of a cache by key, and by whatever index functions say.
 
-use super::Lister;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use tokio::sync::Notify;
+
+use super::index::{Index, IndexFn};
+use super::lister::Lister;
+use super::sorted::Sorted;
 use crate::object::{Cacheable, Object};
 use crate::{Error, ObjectKey, ResourceVersion};
-use std::marker::PhantomData;
 
-/// A named index function: the values under which an object is found.
-pub struct IndexFn<K> {
-    name: String,
-    values: Box<dyn Fn(&Object<K>) -> Vec<String> + Send + Sync>,
+/// A store with indexes that a program fills itself (client-go's `Indexer`); informers have one of their own, which
+/// only they write to. Copies are the same store.
+///
+/// ```
+/// use informer::{Object, ObjectKey};
+/// use informer::cache::{IndexFn, Indexer};
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// let maps = Indexer::<ConfigMap>::new();
+/// maps.insert(Object::decode(r#"{"metadata": {"name": "a"}, "data": {"color": "red"}}"#)?);
+/// // An index that is added later has what is there already.
+/// maps.add_index(IndexFn::new("color", |map| map.typed().ok()?.data.as_ref()?.get("color").cloned()))?;
+///
+/// let lister = maps.lister();
+/// assert_eq!(lister.index_keys("color", "red")?, [ObjectKey::cluster("a")]);
+/// # Ok::<(), informer::Error>(())
+/// ```
+pub struct Indexer<K> {
+    shared: Arc<Shared<K>>,
 }
 
-impl<K> IndexFn<K> {
-    /// An index of this name.
-    pub fn new<I: IntoIterator<Item = String>>(
-        name: &str,
-        values: impl Fn(&Object<K>) -> I + Send + Sync + 'static,
-    ) -> Self {
-        Self {
-            name: name.to_owned(),
-            values: Box::new(move |object| values(object).into_iter().collect()),
+pub(crate) struct Shared<K> {
+    /// Guards objects, indexes and versions. Readers hold it for as long as it takes to copy one reference, writers for
+    /// one batch of changes at most.
+    state: RwLock<State<K>>,
+    /// How many wait for a version.
+    waiting: AtomicUsize,
+    moved: Notify,
+}
+
+pub(crate) struct State<K> {
+    pub(crate) objects: Sorted<K>,
+    pub(crate) indexes: BTreeMap<String, Index<K>>,
+    /// One for each source that fills the store.
+    versions: Vec<ResourceVersion>,
+}
+
+/// Which part of a store a list replaces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    All,
+    Namespace(Arc<str>),
+}
+
+impl Scope {
+    pub(crate) fn contains(&self, key: &ObjectKey) -> bool {
+        match self {
+            Self::All => true,
+            Self::Namespace(namespace) => key.namespace() == Some(namespace),
+        }
+    }
+
+    /// The objects that are within.
+    pub(crate) fn of<'a, K>(&'a self, objects: &'a Sorted<K>) -> Box<dyn Iterator<Item = &'a Object<K>> + 'a> {
+        match self {
+            Self::All => Box::new(objects.iter()),
+            Self::Namespace(namespace) => Box::new(objects.namespace(namespace)),
         }
     }
 }
 
-/// Index functions that many need.
-pub mod indexes {
-    use super::*;
-    /// By the uid of each owner; name `owner`.
-    pub fn owner_uid<K: Cacheable>() -> IndexFn<K> {
-        IndexFn::new("owner", |object: &Object<K>| {
-            let mut all = Vec::new();
-            object.each_owner(&mut |it| all.push(it.uid.to_owned()));
-            all
-        })
+impl<K: Cacheable> Indexer<K> {
+    /// An empty store without indexes.
+    pub fn new() -> Self {
+        Self::with_sources(1)
     }
-    /// By namespace; name `namespace`.
-    pub fn namespace<K: Cacheable>() -> IndexFn<K> {
-        IndexFn::new("namespace", |object: &Object<K>| {
-            object.key().namespace().map(str::to_owned)
-        })
+
+    /// A store that so many sources fill.
+    pub(crate) fn with_sources(count: usize) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                state: RwLock::new(State {
+                    objects: Sorted::default(),
+                    indexes: BTreeMap::new(),
+                    versions: vec![ResourceVersion::default(); count],
+                }),
+                waiting: AtomicUsize::new(0),
+                moved: Notify::new(),
+            }),
+        }
     }
-    /// By the value of a label; name `label:NAME`.
-    pub fn label<K: Cacheable>(label: &str) -> IndexFn<K> {
-        let name = label.to_owned();
-        IndexFn::new(&format!("label:{label}"), move |object: &Object<K>| object.label(&name))
+
+    /// Adds an index; objects that are there are found by it at once.
+    ///
+    /// # Errors
+    ///
+    /// If there is an index of this name.
+    pub fn add_index(&self, index: IndexFn<K>) -> Result<(), Error> {
+        let mut state = self.write();
+        if state.indexes.contains_key(&index.name) {
+            return Err(Error::refused(format!("there is an index {:?} already", index.name)));
+        }
+        let name = index.name.clone();
+        let index = Index::new(index, state.objects.iter());
+        state.indexes.insert(name, index);
+        Ok(())
     }
-    /// By the value of an annotation; name `annotation:NAME`.
-    pub fn annotation<K: Cacheable>(annotation: &str) -> IndexFn<K> {
-        let name = annotation.to_owned();
-        IndexFn::new(&format!("annotation:{annotation}"), move |object: &Object<K>| {
-            object.annotation(&name)
-        })
+
+    /// Puts an object in and returns the one of its key that was there. The store is then at the object's version.
+    pub fn insert(&self, object: Object<K>) -> Option<Object<K>> {
+        let mut writer = self.writer();
+        writer.moved_to(0, object.resource_version().clone());
+        writer.insert(object)
     }
-    /// By the text of a field, such as `spec.nodeName`; name `field:PATH`.
-    pub fn field<K: Cacheable>(path: &str) -> IndexFn<K> {
-        IndexFn::new(&format!("field:{path}"), |_: &Object<K>| None::<String>)
+
+    /// Takes an object out. The store's version stays.
+    pub fn remove(&self, key: &ObjectKey) -> Option<Object<K>> {
+        self.writer().remove(key)
+    }
+
+    /// Has these objects and no others from now on; of several with one key the last. `version` is that of the list.
+    pub fn replace(&self, objects: Vec<Object<K>>, version: ResourceVersion) {
+        let mut writer = self.writer();
+        writer.replace(&Scope::All, in_order(objects));
+        writer.moved_to(0, version);
+    }
+
+    /// For those who read.
+    pub fn lister(&self) -> Lister<K> {
+        Lister::new(self.clone())
+    }
+
+    /// The lock for several changes at once: readers see all of them or none.
+    pub(crate) fn writer(&self) -> Writer<'_, K> {
+        Writer {
+            state: self.write(),
+            shared: &self.shared,
+            has_moved: false,
+        }
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, State<K>> {
+        self.shared.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, State<K>> {
+        self.shared.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The version that every source has reached; empty as long as one has none.
+    pub(crate) fn version(&self) -> ResourceVersion {
+        let state = self.read();
+        let least = state
+            .versions
+            .iter()
+            .reduce(|least, it| if it < least || it.is_empty() { it } else { least });
+        least.cloned().unwrap_or_default()
+    }
+
+    /// Waits until the store's version is one that `is_reached` accepts.
+    pub(crate) async fn wait_for_version(&self, is_reached: impl Fn(&ResourceVersion) -> bool) {
+        let waiting = Waiting::new(&self.shared.waiting);
+        loop {
+            let moved = self.shared.moved.notified();
+            let mut moved = std::pin::pin!(moved);
+            moved.as_mut().enable();
+            if is_reached(&self.version()) {
+                drop(waiting);
+                return;
+            }
+            moved.await;
+        }
     }
 }
 
-/// A store that is filled by hand (client-go's `Indexer`). Informers have one of their own.
-pub struct Indexer<K>(PhantomData<K>);
+/// Counts one who waits, until dropped.
+struct Waiting<'a>(&'a AtomicUsize);
 
-impl<K: Cacheable> Indexer<K> {
-    /// An empty one.
-    pub fn new() -> Self {
-        Self(PhantomData)
+impl<'a> Waiting<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Self(count)
     }
-    /// Adds an index, before or after objects. Fails if the name is taken.
-    pub fn add_index(&self, index: IndexFn<K>) -> Result<(), Error> {
-        let _ = (index.name, index.values);
-        Ok(())
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
-    /// Puts an object in, in the place of one with its key, which is returned.
-    pub fn insert(&self, object: Object<K>) -> Option<Object<K>> {
-        let _ = object;
-        None
+}
+
+/// A batch of changes under way.
+pub(crate) struct Writer<'a, K> {
+    state: RwLockWriteGuard<'a, State<K>>,
+    shared: &'a Shared<K>,
+    has_moved: bool,
+}
+
+/// What a list changed, in the order in which it is to be told.
+pub(crate) struct Difference<K> {
+    pub(crate) deleted: Vec<Object<K>>,
+    /// Each object of the list with the one that was there before.
+    pub(crate) present: Vec<(Option<Object<K>>, Object<K>)>,
+}
+
+impl<K: Cacheable> Writer<'_, K> {
+    pub(crate) fn insert(&mut self, object: Object<K>) -> Option<Object<K>> {
+        let state = &mut *self.state;
+        if state.indexes.is_empty() {
+            return state.objects.insert(object);
+        }
+        let old = state.objects.insert(object.clone());
+        for index in state.indexes.values_mut() {
+            index.change(old.as_ref(), Some(&object));
+        }
+        old
     }
-    /// Takes an object out.
-    pub fn remove(&self, key: &ObjectKey) -> Option<Object<K>> {
-        let _ = key;
-        None
+
+    pub(crate) fn remove(&mut self, key: &ObjectKey) -> Option<Object<K>> {
+        let state = &mut *self.state;
+        let old = state.objects.remove(key)?;
+        for index in state.indexes.values_mut() {
+            index.change(Some(&old), None);
+        }
+        Some(old)
     }
-    /// Has these objects and no others from now on.
-    pub fn replace(&self, objects: Vec<Object<K>>, resource_version: ResourceVersion) {
-        let _ = (objects, resource_version);
+
+    /// Has, within `scope`, the objects of `list`, which is in order, and no others.
+    pub(crate) fn replace(&mut self, scope: &Scope, list: Vec<Object<K>>) -> Difference<K> {
+        let before = self.state.objects.clone();
+        let mut old = scope.of(&before).peekable();
+        let mut difference = Difference {
+            deleted: Vec::new(),
+            present: Vec::with_capacity(list.len()),
+        };
+        for object in &list {
+            while let Some(gone) = old.next_if(|it| it.key() < object.key()) {
+                difference.deleted.push(gone.clone());
+            }
+            let was = old.next_if(|it| it.key() == object.key());
+            difference.present.push((was.cloned(), object.clone()));
+        }
+        difference.deleted.extend(old.cloned());
+        match scope {
+            Scope::All => {
+                self.state.objects = Sorted::from_sorted(list);
+                let state = &mut *self.state;
+                for index in state.indexes.values_mut() {
+                    index.rebuild(state.objects.iter());
+                }
+            }
+            Scope::Namespace(_) => {
+                for gone in &difference.deleted {
+                    self.remove(gone.key());
+                }
+                for object in list {
+                    self.insert(object);
+                }
+            }
+        }
+        difference
     }
-    /// For those who read.
-    pub fn lister(&self) -> Lister<K> {
-        Lister::new()
+
+    /// The store has all changes of this source up to `version`.
+    pub(crate) fn moved_to(&mut self, source: usize, version: ResourceVersion) {
+        if let Some(slot) = self.state.versions.get_mut(source) {
+            *slot = version;
+            self.has_moved = true;
+        }
+    }
+
+    pub(crate) fn snapshot(&self) -> Sorted<K> {
+        self.state.objects.clone()
+    }
+}
+
+impl<K> Drop for Writer<'_, K> {
+    fn drop(&mut self) {
+        // Whoever begins to wait after this reads the version first, and waits for the lock to do so.
+        if self.has_moved && self.shared.waiting.load(Ordering::SeqCst) > 0 {
+            self.shared.moved.notify_waiters();
+        }
+    }
+}
+
+/// The same objects in the order of their keys; of several with one key the last.
+pub(crate) fn in_order<K>(mut objects: Vec<Object<K>>) -> Vec<Object<K>> {
+    if objects.windows(2).all(|pair| pair[0].key() < pair[1].key()) {
+        return objects;
+    }
+    objects.sort_by(|one, other| one.key().cmp(other.key()));
+    let mut kept: Vec<Object<K>> = Vec::with_capacity(objects.len());
+    for object in objects {
+        match kept.last_mut() {
+            Some(last) if last.key() == object.key() => *last = object,
+            Some(_) | None => kept.push(object),
+        }
+    }
+    kept
+}
+
+impl<K: Cacheable> Default for Indexer<K> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<K> Clone for Indexer<K> {
+    fn clone(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+impl<K> fmt::Debug for Indexer<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.shared.state.read().unwrap_or_else(PoisonError::into_inner);
+        let indexes: Vec<_> = state.indexes.keys().collect();
+        f.debug_struct("Indexer")
+            .field("objects", &state.objects.len())
+            .field("indexes", &indexes)
+            .finish()
+    }
+}
+
+impl<K: Cacheable> super::reflector::ReflectorStore<K> for Indexer<K> {
+    fn add(&self, object: Object<K>) {
+        self.insert(object);
+    }
+
+    fn update(&self, object: Object<K>) {
+        self.insert(object);
+    }
+
+    fn delete(&self, object: Object<K>) {
+        let mut writer = self.writer();
+        writer.moved_to(0, object.resource_version().clone());
+        writer.remove(object.key());
+    }
+
+    fn replace(&self, objects: Vec<Object<K>>, version: ResourceVersion) {
+        Self::replace(self, objects, version);
+    }
+
+    fn bookmark(&self, version: &ResourceVersion) {
+        self.writer().moved_to(0, version.clone());
+    }
+
+    fn known(&self, key: &ObjectKey) -> Option<Object<K>> {
+        self.read().objects.get(key).cloned()
     }
 }

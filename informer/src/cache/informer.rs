@@ -1,150 +1,517 @@
 //! `SharedInformer`: one copy of a type, and all who want to be told of changes.
 
-use super::{IndexFn, ListWatch, Lister};
-use crate::handler::ResourceEventHandler;
-use crate::object::Cacheable;
-use crate::{Error, ResourceVersion};
-use std::marker::PhantomData;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How a [`SharedInformer`] is to be.
-pub struct SharedInformerBuilder<K>(PhantomData<fn(K)>);
+use futures::future::{Either, join_all, select};
+use serde::Serialize;
+use tokio::sync::{Notify, watch};
+use tokio::time::sleep_until;
+
+use super::delta_queue::{Delta, DeltaQueue, Intake, QueueOrder};
+use super::index::IndexFn;
+use super::indexer::{Indexer, Scope};
+use super::list_watch::ListWatch;
+use super::listener::{HandlerOptions, HandlerRegistration, MIN_RESYNC};
+use super::lister::Lister;
+use super::processor::Processor;
+use super::reflector::{Reflector, ReflectorOptions, Source};
+use crate::handler::ResourceEventHandler;
+use crate::object::{Cacheable, Storage};
+use crate::{Error, ResourceVersion};
+
+/// One copy of a type for all who want to read it and to be told of changes (client-go's `SharedIndexInformer`).
+/// Copies of this value are the same informer.
+///
+/// It does nothing until it is [`run`](Self::run). Handlers and indexes may be added before and after.
+///
+/// ```
+/// use std::sync::{Arc, Mutex};
+/// use informer::cache::{FakeSource, SharedInformer};
+/// use informer::handler::{Event, HandlerFn};
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), informer::Error> {
+/// let source = FakeSource::new(); // in a program: ApiListWatch::all::<ConfigMap>(client, &())
+/// source.add(serde_json::json!({"metadata": {"name": "a", "namespace": "shop"}}));
+///
+/// let maps = SharedInformer::<ConfigMap>::new(source.clone());
+/// let seen = Arc::new(Mutex::new(Vec::new()));
+/// let log = Arc::clone(&seen);
+/// let handler = maps.add_handler(HandlerFn::new(move |event: &Event<ConfigMap>| {
+///     log.lock().unwrap().push(format!("{event:?}"));
+/// }))?;
+/// let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+/// let running = tokio::spawn({
+///     let maps = maps.clone();
+///     async move { maps.run(async { drop(stopped.await) }).await }
+/// });
+///
+/// handler.synced().await?;
+/// source.delete("shop", "a");
+/// tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+/// assert!(maps.lister().is_empty());
+/// assert_eq!(*seen.lock().unwrap(), ["initial shop/a@1", "deleted shop/a@2"]);
+///
+/// drop(stop);
+/// running.await.unwrap()
+/// # }
+/// ```
+pub struct SharedInformer<K> {
+    shared: Arc<Shared<K>>,
+}
+
+struct Shared<K> {
+    reflectors: Vec<Reflector<K, Intake<K>>>,
+    queue: Arc<DeltaQueue<K>>,
+    indexer: Indexer<K>,
+    /// Guards the handlers; held while a batch is applied and handed out.
+    processor: Mutex<Processor<K>>,
+    phase: watch::Sender<Phase>,
+    resync_period: Duration,
+    /// A handler with a resync period was added.
+    resyncs_changed: Notify,
+}
+
+/// How far an informer has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    New,
+    Syncing,
+    Synced,
+    Stopped { was_synced: bool },
+}
+
+impl Phase {
+    fn has_synced(self) -> bool {
+        matches!(self, Self::Synced | Self::Stopped { was_synced: true })
+    }
+
+    fn is_stopped(self) -> bool {
+        matches!(self, Self::Stopped { .. })
+    }
+}
+
+/// How a [`SharedInformer`] is to be. Everything has a default.
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct SharedInformerBuilder<K> {
+    sources: Vec<(Scope, Arc<dyn Source>)>,
+    options: ReflectorOptions<K>,
+    order: QueueOrder,
+    indexes: Vec<IndexFn<K>>,
+    resync_period: Duration,
+}
 
 impl<K: Cacheable> SharedInformerBuilder<K> {
+    /// How the reflector behaves, in the place of what was said of it before.
+    pub fn reflector(mut self, options: ReflectorOptions<K>) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// The seed of all waiting times; see [`ReflectorOptions::seed`]. Default 0.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.options.seed = seed;
+        self
+    }
+
+    /// In which form objects are held. Default: [`Storage::Encoded`].
+    pub fn storage(mut self, storage: Storage) -> Self {
+        self.options.storage = storage;
+        self
+    }
+
+    /// `metadata.managedFields` are cut out before anything is kept.
+    pub fn strip_managed_fields(mut self) -> Self {
+        self.options = self.options.strip_managed_fields();
+        self
+    }
+
+    /// Changes each object before it is stored; see [`ReflectorOptions::transform`].
+    pub fn transform<F, E>(mut self, transform: F) -> Self
+    where
+        K: Serialize,
+        F: Fn(&mut K) -> Result<(), E> + Send + Sync + 'static,
+        E: fmt::Display,
+    {
+        self.options = self.options.transform(transform);
+        self
+    }
+
+    /// Is told of what goes wrong; see [`ReflectorOptions::on_error`].
+    pub fn on_error(mut self, handler: impl Fn(&Error) + Send + Sync + 'static) -> Self {
+        self.options = self.options.on_error(handler);
+        self
+    }
+
+    /// In which order changes reach the cache. Default: in which they came.
+    pub fn order(mut self, order: QueueOrder) -> Self {
+        self.order = order;
+        self
+    }
+
+    /// How often handlers that do not say otherwise are told everything again. Default zero: never.
+    pub fn resync_period(mut self, period: Duration) -> Self {
+        self.resync_period = period;
+        self
+    }
+
     /// Adds an index.
-    #[must_use]
-    pub fn index(self, index: IndexFn<K>) -> Self {
-        let _ = index;
+    pub fn index(mut self, index: IndexFn<K>) -> Self {
+        self.indexes.push(index);
         self
     }
-    /// The seed of all waiting times. Default 0.
-    #[must_use]
-    pub fn seed(self, seed: u64) -> Self {
-        let _ = seed;
-        self
-    }
-    /// `managedFields` are cut out before anything is kept.
-    #[must_use]
-    pub fn strip_managed_fields(self) -> Self {
-        self
-    }
-    /// How often handlers that do not say otherwise are told everything again. Default: never.
-    #[must_use]
-    pub fn resync_period(self, period: Duration) -> Self {
-        let _ = period;
-        self
-    }
+
     /// The informer.
-    pub fn build(self) -> SharedInformer<K> {
-        SharedInformer(PhantomData)
-    }
-}
-
-/// What one handler wants.
-#[derive(Clone, Debug, Default)]
-pub struct HandlerOptions {
-    /// How often it is told everything again; `None` for the informer's default, zero for never; at least a second.
-    pub resync_period: Option<Duration>,
-    /// What becomes of events that it is too slow for.
-    pub queue: HandlerQueue,
-    /// Its name in messages.
-    pub name: Option<String>,
-}
-
-/// What becomes of events that a handler is too slow for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum HandlerQueue {
-    /// They wait, however many.
-    #[default]
-    Unbounded,
-    /// Beyond so many, those of one object are merged into one.
-    Coalescing(usize),
-}
-
-/// A handler of an informer. It stays when this is dropped.
-#[derive(Clone, Debug)]
-pub struct HandlerRegistration(());
-
-impl HandlerRegistration {
-    /// Whether the handler has been told everything that was there when it began.
-    pub fn has_synced(&self) -> bool {
-        false
-    }
-    /// Waits for that, or until the handler is removed or the informer has stopped: then it is an error.
-    pub async fn synced(&self) -> Result<(), Error> {
-        Ok(())
-    }
-    /// How many events it failed to handle, by an error or a panic.
-    pub fn failures(&self) -> u64 {
-        0
-    }
-}
-
-/// One copy of a type for all who want to read it and to be told of changes. Copies of it are the same informer.
-pub struct SharedInformer<K>(PhantomData<fn(K)>);
-
-impl<K> Clone for SharedInformer<K> {
-    fn clone(&self) -> Self {
-        Self(PhantomData)
+    ///
+    /// # Errors
+    ///
+    /// If two indexes have one name, or two sources one namespace.
+    pub fn build(self) -> Result<SharedInformer<K>, Error> {
+        let scopes: Vec<_> = self.sources.iter().map(|(scope, _)| scope.clone()).collect();
+        if let Some(twice) = scopes
+            .iter()
+            .enumerate()
+            .find(|(at, scope)| scopes[..*at].contains(scope))
+        {
+            return Err(Error::refused(format!("two sources for {:?}", twice.1)));
+        }
+        let indexer = Indexer::with_sources(scopes.len());
+        for index in self.indexes {
+            indexer.add_index(index)?;
+        }
+        let queue = Arc::new(DeltaQueue::new(self.order));
+        let reflectors = self.sources.into_iter().enumerate().map(|(number, (scope, source))| {
+            let intake = Intake {
+                queue: Arc::clone(&queue),
+                source: number,
+                scope,
+                indexer: indexer.clone(),
+            };
+            Reflector::of_source(source, intake, self.options.clone())
+        });
+        let shared = Shared {
+            reflectors: reflectors.collect(),
+            processor: Mutex::new(Processor::new(scopes, self.order)),
+            queue,
+            indexer,
+            phase: watch::Sender::new(Phase::New),
+            resync_period: at_least_a_second(self.resync_period),
+            resyncs_changed: Notify::new(),
+        };
+        Ok(SharedInformer {
+            shared: Arc::new(shared),
+        })
     }
 }
 
 impl<K: Cacheable> SharedInformer<K> {
     /// An informer with all defaults.
     pub fn new(source: impl ListWatch) -> Self {
-        Self::builder(source).build()
+        Self::of_shared(Self::builder(source))
     }
+
     /// An informer to be configured.
     pub fn builder(source: impl ListWatch) -> SharedInformerBuilder<K> {
-        let _ = source;
-        SharedInformerBuilder(PhantomData)
+        SharedInformerBuilder {
+            sources: vec![(Scope::All, Arc::new(source))],
+            options: ReflectorOptions::default(),
+            order: QueueOrder::default(),
+            indexes: Vec::new(),
+            resync_period: Duration::ZERO,
+        }
     }
-    /// Tells `handler` of everything there is and then of every change. At any time; fails once stopped.
+
+    /// An informer of several namespaces, each with a source of its own. It has synced when all of them have.
+    ///
+    /// ```
+    /// use informer::cache::{ApiListWatch, SharedInformer};
+    /// use k8s_openapi::api::core::v1::Pod;
+    ///
+    /// # fn pods(client: kube::Client) -> Result<SharedInformer<Pod>, informer::Error> {
+    /// let namespaces = ["shop", "billing"];
+    /// let sources = namespaces.map(|it| (it, ApiListWatch::namespaced::<Pod>(client.clone(), it, &())));
+    /// let pods = SharedInformer::<Pod>::of_namespaces(sources).strip_managed_fields().build()?;
+    /// # Ok(pods)
+    /// # }
+    /// ```
+    pub fn of_namespaces<'a, L: ListWatch>(
+        sources: impl IntoIterator<Item = (&'a str, L)>,
+    ) -> SharedInformerBuilder<K> {
+        let sources = sources.into_iter().map(|(namespace, source)| {
+            let source: Arc<dyn Source> = Arc::new(source);
+            (Scope::Namespace(namespace.into()), source)
+        });
+        SharedInformerBuilder {
+            sources: sources.collect(),
+            options: ReflectorOptions::default(),
+            order: QueueOrder::default(),
+            indexes: Vec::new(),
+            resync_period: Duration::ZERO,
+        }
+    }
+
+    /// Tells `handler` of everything there is and then of every change. It may be called at any time: nothing is missed
+    /// and nothing told twice.
+    ///
+    /// # Errors
+    ///
+    /// If the informer has stopped.
     pub fn add_handler(&self, handler: impl ResourceEventHandler<K>) -> Result<HandlerRegistration, Error> {
         self.add_handler_with(handler, HandlerOptions::default())
     }
+
     /// The same with options.
-    pub fn add_handler_with(
+    ///
+    /// # Errors
+    ///
+    /// If the informer has stopped.
+    pub fn add_handler_with<H: ResourceEventHandler<K>>(
         &self,
-        handler: impl ResourceEventHandler<K>,
+        handler: H,
         options: HandlerOptions,
     ) -> Result<HandlerRegistration, Error> {
-        let _ = (handler, options);
-        Ok(HandlerRegistration(()))
+        let mut processor = self.shared.processor();
+        self.shared.check_not_stopped("a handler")?;
+        let name = options.name.unwrap_or_else(|| std::any::type_name::<H>().to_owned());
+        let period = options
+            .resync_period
+            .map_or(self.shared.resync_period, at_least_a_second);
+        let registration = processor.add(handler, name, period, options.queue, &self.shared.indexer);
+        drop(processor);
+        self.shared.resyncs_changed.notify_one();
+        Ok(registration)
     }
-    /// Tells it nothing more; what it is being told is finished.
+
+    /// Tells the handler nothing more, other than what it is being told at this moment; to wait for the end of that,
+    /// use [`HandlerRegistration::ended`]. Does nothing for a handler that was removed before.
     pub fn remove_handler(&self, registration: &HandlerRegistration) {
-        let _ = registration;
+        self.shared.processor().remove(registration);
     }
-    /// Adds an index, at any time. Fails if the name is taken, and once stopped.
+
+    /// Adds an index, at any time.
+    ///
+    /// # Errors
+    ///
+    /// If there is one of its name, or the informer has stopped.
     pub fn add_index(&self, index: IndexFn<K>) -> Result<(), Error> {
-        let _ = index;
-        Ok(())
+        self.shared.check_not_stopped("an index")?;
+        self.shared.indexer.add_index(index)
     }
+
     /// Reads the cache.
     pub fn lister(&self) -> Lister<K> {
-        Lister::new()
+        self.shared.indexer.lister()
     }
-    /// Whether the first list is in the cache.
+
+    /// Whether the first list is in the cache. Handlers may not have been told yet; see
+    /// [`HandlerRegistration::has_synced`].
     pub fn has_synced(&self) -> bool {
-        false
+        self.shared.phase.borrow().has_synced()
     }
-    /// Waits for that; an error if the informer stops before.
+
+    /// Waits for that.
+    ///
+    /// # Errors
+    ///
+    /// If the informer stops before.
     pub async fn synced(&self) -> Result<(), Error> {
-        Ok(())
+        let mut phase = self.shared.phase.subscribe();
+        let reached = phase
+            .wait_for(|it| it.has_synced() || it.is_stopped())
+            .await
+            .map(|it| *it);
+        match reached {
+            Ok(phase) if phase.has_synced() => Ok(()),
+            Ok(_) | Err(_) => Err(Error::refused(format!(
+                "the informer of {} stopped before it had synced",
+                self.name()
+            ))),
+        }
     }
-    /// The version of the last list, event or bookmark.
+
+    /// The version of the last list, event or bookmark that came in; of several namespaces, the oldest.
     pub fn last_sync_resource_version(&self) -> ResourceVersion {
-        ResourceVersion::default()
+        let versions = self.shared.reflectors.iter().map(Reflector::last_sync_resource_version);
+        let least = versions.reduce(|least, it| if it < least || it.is_empty() { it } else { least });
+        least.unwrap_or_default()
     }
+
     /// Whether it has run and ended.
     pub fn is_stopped(&self) -> bool {
-        false
+        self.shared.phase.borrow().is_stopped()
     }
-    /// Keeps the copy up to date until `shutdown` is ready; then handlers finish what they were told. Fails if it was
-    /// called before. Dropping the future stops all at once.
+
+    /// Keeps the copy up to date until `shutdown` is ready; then no more changes are taken in, and it ends when each
+    /// handler has been told what waits for it. Dropping the future ends handlers where they wait.
+    ///
+    /// # Errors
+    ///
+    /// If it was run before.
     pub async fn run(&self, shutdown: impl Future<Output = ()> + Send) -> Result<(), Error> {
-        shutdown.await;
+        {
+            let mut processor = self.shared.processor();
+            let mut was_new = false;
+            self.shared.phase.send_if_modified(|phase| {
+                was_new = *phase == Phase::New;
+                if was_new {
+                    *phase = Phase::Syncing;
+                }
+                was_new
+            });
+            if !was_new {
+                return Err(Error::refused(format!(
+                    "the informer of {} was run before",
+                    self.name()
+                )));
+            }
+            processor.start();
+        }
+        let ending = Ending(&self.shared);
+        {
+            let reflect = join_all(self.shared.reflectors.iter().map(|it| it.run(std::future::pending())));
+            let work = select(
+                Box::pin(reflect),
+                select(Box::pin(self.shared.process()), Box::pin(self.shared.resync())),
+            );
+            select(std::pin::pin!(shutdown), work).await;
+        }
+        let handlers = self.shared.stop();
+        if let Some(handlers) = handlers {
+            handlers.finished().await;
+        }
+        drop(ending);
         Ok(())
+    }
+
+    /// What it lists, for messages.
+    fn name(&self) -> String {
+        self.shared.reflectors.first().map(Reflector::name).unwrap_or_default()
+    }
+
+    fn of_shared(builder: SharedInformerBuilder<K>) -> Self {
+        builder
+            .build()
+            .expect("without indexes and namespaces of its own nothing can be there twice")
+    }
+}
+
+impl<K: Cacheable> Shared<K> {
+    fn processor(&self) -> MutexGuard<'_, Processor<K>> {
+        // Index functions are the only user code that runs under the lock, and their panics are caught.
+        self.processor.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn check_not_stopped(&self, what: &str) -> Result<(), Error> {
+        if self.phase.borrow().is_stopped() {
+            return Err(Error::refused(format!(
+                "{what} was not added because the informer has stopped"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Applies what comes in.
+    async fn process(&self) {
+        loop {
+            self.queue.filled().await;
+            let batch = self.queue.take();
+            let is_last = self.queue.is_empty();
+            let mut processor = self.processor();
+            processor.process(batch, is_last, &self.indexer);
+            if processor.has_synced() {
+                self.phase.send_if_modified(|phase| {
+                    let is_new = *phase == Phase::Syncing;
+                    if is_new {
+                        *phase = Phase::Synced;
+                    }
+                    is_new
+                });
+            }
+        }
+    }
+
+    /// Asks for resyncs when they are due.
+    async fn resync(&self) {
+        loop {
+            let next = self.processor().next_resync();
+            let changed = self.resyncs_changed.notified();
+            let is_due = match next {
+                None => {
+                    changed.await;
+                    false
+                }
+                Some(due) => matches!(
+                    select(std::pin::pin!(changed), std::pin::pin!(sleep_until(due))).await,
+                    Either::Right(_)
+                ),
+            };
+            if is_due && self.processor().request_resyncs() {
+                self.queue.push(Delta::Resync);
+            }
+        }
+    }
+
+    /// Ends it; answers the tasks of the handlers the first time.
+    fn stop(&self) -> Option<crate::tasks::TaskGroup> {
+        let handlers = self.processor().close();
+        self.phase.send_if_modified(|phase| {
+            let is_new = !phase.is_stopped();
+            if is_new {
+                *phase = Phase::Stopped {
+                    was_synced: phase.has_synced(),
+                };
+            }
+            is_new
+        });
+        handlers
+    }
+}
+
+/// Stops the informer however its run ends.
+struct Ending<'a, K: Cacheable>(&'a Shared<K>);
+
+impl<K: Cacheable> Drop for Ending<'_, K> {
+    fn drop(&mut self) {
+        drop(self.0.stop());
+    }
+}
+
+/// Zero stays zero: never.
+fn at_least_a_second(period: Duration) -> Duration {
+    if period.is_zero() || period >= MIN_RESYNC {
+        return period;
+    }
+    tracing::warn!(?period, "a resync period below a second counts as a second");
+    MIN_RESYNC
+}
+
+impl<K> Clone for SharedInformer<K> {
+    fn clone(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+impl<K> fmt::Debug for SharedInformer<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "SharedInformer({:?}, {:?})",
+            self.shared.reflectors,
+            *self.shared.phase.borrow()
+        )
+    }
+}
+
+impl<K> fmt::Debug for SharedInformerBuilder<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sources: Vec<_> = self.sources.iter().map(|(_, source)| source.name()).collect();
+        f.debug_struct("SharedInformerBuilder")
+            .field("sources", &sources)
+            .finish_non_exhaustive()
     }
 }

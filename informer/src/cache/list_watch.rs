@@ -121,7 +121,7 @@ impl ApiListWatch {
         Self::at(client, K::url_path(resource, Some(namespace)))
     }
 
-    fn at(client: Client, path: String) -> Self {
+    pub(crate) fn at(client: Client, path: String) -> Self {
         Self {
             client,
             path,

@@ -1,76 +1,148 @@
 //! `Lister`: reads a cache.
 
+use std::fmt;
+
+use kube::core::{Expression, Selector};
+
+use super::index::Index;
+use super::indexer::Indexer;
+use super::sorted::Sorted;
 use crate::object::{Cacheable, Object};
 use crate::{Error, ObjectKey, ResourceVersion};
-use kube::core::Selector;
-use std::marker::PhantomData;
 
-/// Reads a cache. Copies read the same one.
-pub struct Lister<K>(PhantomData<fn(K)>);
-
-impl<K> Clone for Lister<K> {
-    fn clone(&self) -> Self {
-        Self(PhantomData)
-    }
+/// Reads a cache (client-go's `Lister` and the reading half of its `Indexer`). Copies read the same one.
+///
+/// A read takes a reference to the present state and looks at that: it waits for no other reader and keeps no writer
+/// waiting. Objects come in the order of their keys; what is read stays as it is, whatever becomes of the cache.
+pub struct Lister<K> {
+    indexer: Indexer<K>,
 }
 
 impl<K: Cacheable> Lister<K> {
-    pub(crate) fn new() -> Self {
-        Self(PhantomData)
+    pub(crate) fn new(indexer: Indexer<K>) -> Self {
+        Self { indexer }
     }
+
     /// The object of this key.
     pub fn get(&self, key: &ObjectKey) -> Option<Object<K>> {
-        let _ = key;
-        None
+        self.indexer.read().objects.get(key).cloned()
     }
-    /// All objects, in the order of their keys.
+
+    /// All objects as they are now, at the cost of one reference.
+    pub fn snapshot(&self) -> Snapshot<K> {
+        Snapshot(self.indexer.read().objects.clone())
+    }
+
+    /// All objects.
     pub fn list(&self) -> Vec<Object<K>> {
-        Vec::new()
+        self.snapshot().iter().cloned().collect()
     }
-    /// Those with these labels, in the order of their keys.
+
+    /// Those with these labels.
     pub fn select(&self, selector: &Selector) -> Vec<Object<K>> {
-        let _ = selector;
-        Vec::new()
+        matching(self.snapshot().iter(), selector)
     }
-    /// Those of a namespace.
+
+    /// Those of one namespace.
     pub fn namespace(&self, namespace: &str) -> NamespaceLister<K> {
         NamespaceLister {
             lister: self.clone(),
             namespace: namespace.to_owned(),
         }
     }
-    /// Those that an index has under a value, in the order of their keys. Fails if there is no such index.
+
+    /// Those that an index has under a value.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such index.
     pub fn by_index(&self, index: &str, value: &str) -> Result<Vec<Object<K>>, Error> {
-        let _ = (index, value);
-        Ok(Vec::new())
+        let bucket = self.bucket(index, value)?;
+        Ok(bucket.iter().cloned().collect())
     }
+
     /// Their keys.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such index.
     pub fn index_keys(&self, index: &str, value: &str) -> Result<Vec<ObjectKey>, Error> {
-        let _ = (index, value);
-        Ok(Vec::new())
+        let bucket = self.bucket(index, value)?;
+        Ok(bucket.iter().map(|it| it.key().clone()).collect())
     }
+
     /// All values of an index, sorted.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such index.
     pub fn index_values(&self, index: &str) -> Result<Vec<String>, Error> {
-        let _ = index;
-        Ok(Vec::new())
+        self.with_index(index, |index| index.buckets.keys().cloned().collect())
     }
+
+    /// Those that share a value of the index with `object`, each once (client-go's `Index`).
+    ///
+    /// # Errors
+    ///
+    /// If there is no such index.
+    pub fn related(&self, index: &str, object: &Object<K>) -> Result<Vec<Object<K>>, Error> {
+        let buckets: Vec<Sorted<K>> = self.with_index(index, |index| {
+            let values = index.values(object);
+            values
+                .iter()
+                .filter_map(|value| index.buckets.get(value).cloned())
+                .collect()
+        })?;
+        let all = buckets.iter().flat_map(Sorted::iter).cloned().collect();
+        Ok(super::indexer::in_order(all))
+    }
+
     /// How many objects there are.
     pub fn len(&self) -> usize {
-        0
+        self.indexer.read().objects.len()
     }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// The version that the cache is at: it has all changes up to it. Empty before the first list.
+
+    /// The version that the cache is at: it has all changes up to it. Empty before the first list. Of a cache of several
+    /// namespaces, the one that all of them have reached.
     pub fn resource_version(&self) -> ResourceVersion {
-        ResourceVersion::default()
+        self.indexer.version()
     }
-    /// Waits until the cache is at `version` or later (for reading one's own writes). For versions that cannot be
-    /// compared, until the cache is at any other version than now.
+
+    /// Waits until the cache is at `version` or later, as one does to read one's own writes. A version that cannot be
+    /// compared counts as reached when the cache is at another one than now. It waits without end if the cache stops.
     pub async fn reached(&self, version: &ResourceVersion) {
-        let _ = version;
+        let now = self.resource_version();
+        let is_reached = |at: &ResourceVersion| match at.partial_cmp(version) {
+            Some(order) => order.is_ge(),
+            None => *at != now,
+        };
+        self.indexer.wait_for_version(is_reached).await;
     }
+
+    fn bucket(&self, index: &str, value: &str) -> Result<Sorted<K>, Error> {
+        self.with_index(index, |index| index.buckets.get(value).cloned().unwrap_or_default())
+    }
+
+    fn with_index<R>(&self, name: &str, f: impl FnOnce(&Index<K>) -> R) -> Result<R, Error> {
+        match self.indexer.read().indexes.get(name) {
+            Some(index) => Ok(f(index)),
+            None => Err(Error::refused(format!("there is no index {name:?}"))),
+        }
+    }
+}
+
+/// Those of the objects that have these labels.
+fn matching<'a, K: Cacheable>(objects: impl Iterator<Item = &'a Object<K>>, selector: &Selector) -> Vec<Object<K>> {
+    let expressions: Vec<Expression> = selector.clone().into_iter().collect();
+    objects
+        .filter(|it| expressions.is_empty() || it.matches_all(&expressions))
+        .cloned()
+        .collect()
 }
 
 /// Reads the objects of one namespace.
@@ -84,13 +156,80 @@ impl<K: Cacheable> NamespaceLister<K> {
     pub fn get(&self, name: &str) -> Option<Object<K>> {
         self.lister.get(&ObjectKey::new(&self.namespace, name))
     }
-    /// All of them, in the order of their names.
+
+    /// All of them.
     pub fn list(&self) -> Vec<Object<K>> {
-        Vec::new()
+        self.lister.snapshot().0.namespace(&self.namespace).cloned().collect()
     }
+
     /// Those with these labels.
     pub fn select(&self, selector: &Selector) -> Vec<Object<K>> {
-        let _ = selector;
-        Vec::new()
+        matching(self.lister.snapshot().0.namespace(&self.namespace), selector)
+    }
+}
+
+/// The objects of a cache at one moment. Copies share everything.
+pub struct Snapshot<K>(pub(crate) Sorted<K>);
+
+impl<K: Cacheable> Snapshot<K> {
+    /// The object of this key.
+    pub fn get(&self, key: &ObjectKey) -> Option<&Object<K>> {
+        self.0.get(key)
+    }
+
+    /// All objects, in the order of their keys.
+    pub fn iter(&self) -> impl Iterator<Item = &Object<K>> {
+        self.0.iter()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl<K> Clone for Lister<K> {
+    fn clone(&self) -> Self {
+        Self {
+            indexer: self.indexer.clone(),
+        }
+    }
+}
+
+impl<K> Clone for NamespaceLister<K> {
+    fn clone(&self) -> Self {
+        Self {
+            lister: self.lister.clone(),
+            namespace: self.namespace.clone(),
+        }
+    }
+}
+
+impl<K> Clone for Snapshot<K> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<K> fmt::Debug for Lister<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Lister({:?})", self.indexer)
+    }
+}
+
+impl<K> fmt::Debug for NamespaceLister<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "NamespaceLister({:?})", self.namespace)
+    }
+}
+
+impl<K> fmt::Debug for Snapshot<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter()).finish()
     }
 }

@@ -3,13 +3,25 @@
 //! It speaks to the server through [`ListWatch`] alone, and knows nothing of queues and controllers.
 
 mod list_watch;
-mod lister;
+mod reflector;
+mod delta_queue;
+mod sorted;
+mod index;
 mod indexer;
+mod lister;
+mod listener;
+mod processor;
 mod informer;
 mod factory;
+mod fake_source;
 
-pub use factory::SharedInformerFactory;
-pub use indexer::{IndexFn, Indexer, indexes};
-pub use informer::{HandlerOptions, HandlerQueue, HandlerRegistration, SharedInformer, SharedInformerBuilder};
+pub use delta_queue::QueueOrder;
+pub use factory::{SharedInformerFactory, SharedInformerFactoryBuilder};
+pub use fake_source::FakeSource;
+pub use index::{IndexFn, indexes};
+pub use indexer::Indexer;
+pub use informer::{SharedInformer, SharedInformerBuilder};
 pub use list_watch::{ApiListWatch, Body, ListOptions, ListWatch, VersionMatch, WatchOptions};
-pub use lister::{Lister, NamespaceLister};
+pub use listener::{HandlerOptions, HandlerQueue, HandlerRegistration};
+pub use lister::{Lister, NamespaceLister, Snapshot};
+pub use reflector::{Backoff, Reflector, ReflectorOptions, ReflectorStore};

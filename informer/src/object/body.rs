@@ -126,6 +126,11 @@ pub(crate) fn keep(text: &str, header: &Header<'_>, managed: Managed) -> (Box<st
     (kept.into_boxed_str(), places.without(cut))
 }
 
+/// The text without its managed fields.
+pub(crate) fn cut_managed_fields(text: &str, header: &Header<'_>) -> String {
+    keep(text, header, Managed::Cut).0.into_string()
+}
+
 /// The field whose value is `raw`: with its name and with one of the commas around it.
 fn field_around(text: &str, raw: &RawValue) -> Option<Span> {
     const NAME: &str = "\"managedFields\"";
@@ -176,7 +181,7 @@ mod tests {
                 r#"{"metadata":{"managed\u0046ields":[1]}}"#,
             ),
         ] {
-            let (header, length) = Header::read(text).expect(text);
+            let (header, length) = Header::read(text.as_bytes()).expect(text);
             assert_eq!(length, text.len());
             let (cut, places) = keep(text, &header, Managed::Cut);
             assert_eq!(&*cut, kept);

@@ -1,9 +1,12 @@
 //! Facts of an object that are read out of its text when asked for: labels, annotations, owners.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use kube::core::{Expression, Selector};
 use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::Value;
 
 use super::header::Text;
 use super::object::{Cacheable, Object};
@@ -181,5 +184,61 @@ impl<K: Cacheable> Object<K> {
             let pairs: Vec<_> = pairs.iter().map(|(name, value)| (&*name.0, &*value.0)).collect();
             f(&pairs)
         })
+    }
+}
+
+impl<K: Cacheable + serde::Serialize> Object<K> {
+    /// The value of a field that is a text, a number or a boolean.
+    pub(crate) fn field(&self, names: &[String]) -> Option<String> {
+        let value = match self.held_typed() {
+            Some(typed) => {
+                let whole = serde_json::to_value(typed).ok()?;
+                names.iter().try_fold(&whole, |value, name| value.get(name))?.clone()
+            }
+            None => self.with_text(|text, _| {
+                let mut reader = serde_json::Deserializer::from_str(text);
+                FieldOf(names).deserialize(&mut reader).ok()?
+            })?,
+        };
+        match value {
+            Value::String(text) => Some(text),
+            Value::Bool(_) | Value::Number(_) => Some(value.to_string()),
+            Value::Null | Value::Array(_) | Value::Object(_) => None,
+        }
+    }
+}
+
+/// Reads the value at the end of a path and skips all others.
+struct FieldOf<'a>(&'a [String]);
+
+impl<'de> DeserializeSeed<'de> for FieldOf<'_> {
+    type Value = Option<Value>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        if self.0.is_empty() {
+            Value::deserialize(deserializer).map(Some)
+        } else {
+            deserializer.deserialize_map(self)
+        }
+    }
+}
+
+impl<'de> Visitor<'de> for FieldOf<'_> {
+    type Value = Option<Value>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut found = None;
+        while let Some(name) = map.next_key::<Text<'de>>()? {
+            if self.0.first().is_some_and(|it| *it == name.0) {
+                found = map.next_value_seed(FieldOf(&self.0[1..]))?;
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(found)
     }
 }

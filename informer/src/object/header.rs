@@ -11,10 +11,6 @@ use crate::{ObjectKey, ResourceVersion};
 /// The facts of an object that lie in its text.
 #[derive(Debug, serde::Deserialize)]
 pub(crate) struct Header<'a> {
-    #[serde(borrow, default, rename = "apiVersion")]
-    pub(crate) api_version: Text<'a>,
-    #[serde(borrow, default)]
-    pub(crate) kind: Text<'a>,
     #[serde(borrow, default)]
     pub(crate) metadata: Metadata<'a>,
 }
@@ -47,8 +43,8 @@ pub(crate) struct Metadata<'a> {
 impl<'a> Header<'a> {
     /// Reads the object that `text` begins with; answers its length, too. An error of the category `Eof` says that the
     /// text ends before the object does.
-    pub(crate) fn read(text: &'a str) -> Result<(Self, usize), serde_json::Error> {
-        let mut values = serde_json::Deserializer::from_str(text).into_iter::<Self>();
+    pub(crate) fn read(text: &'a [u8]) -> Result<(Self, usize), serde_json::Error> {
+        let mut values = serde_json::Deserializer::from_slice(text).into_iter::<Self>();
         match values.next() {
             Some(Ok(header)) => Ok((header, values.byte_offset())),
             Some(Err(err)) => Err(err),

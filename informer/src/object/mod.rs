@@ -8,8 +8,8 @@ mod facts;
 #[expect(clippy::module_inception, reason = "`Object` is what the folder is about")]
 mod object;
 
-pub(crate) use body::Managed;
 pub use body::Storage;
+pub(crate) use body::{Managed, cut_managed_fields};
 pub use facts::OwnerRef;
-pub(crate) use header::Header;
+pub(crate) use header::{Header, Text};
 pub use object::{Cacheable, Object};

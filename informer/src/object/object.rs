@@ -109,7 +109,7 @@ impl<K: Cacheable> Object<K> {
     /// If the text is not one JSON object. Whether it is a `K` shows when it is decoded.
     pub fn decode(text: &str) -> Result<Self, Error> {
         let invalid = |err| Error::decode("an object", err);
-        let (header, length) = Header::read(text).map_err(invalid)?;
+        let (header, length) = Header::read(text.as_bytes()).map_err(invalid)?;
         if !text[length..].trim().is_empty() {
             return Err(Error::refused("an object: something follows it"));
         }

@@ -1,0 +1,287 @@
+//! `DeltaQueue`: what the reflectors saw and the store does not have yet.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use super::indexer::{Indexer, in_order};
+use super::reflector::ReflectorStore;
+use crate::object::{Cacheable, Object};
+use crate::{ObjectKey, ResourceVersion};
+
+/// Deltas that are taken out at a time.
+pub(crate) const BATCH: usize = 1000;
+
+/// Deltas that may wait; beyond them reflectors stop reading until there is room.
+const ROOM: usize = 2 * BATCH;
+
+/// In which order changes reach the store and the handlers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum QueueOrder {
+    /// In which they came (client-go's `RealFIFO`, its default): lists, resyncs and bookmarks are one delta each.
+    #[default]
+    Arrival,
+    /// By object (client-go's `DeltaFIFO`): all changes of an object that wait are applied when its turn comes, which
+    /// it got with the first of them. Two deletions in a row are one.
+    ByObject,
+}
+
+/// A change on its way into the store.
+#[derive(Debug)]
+pub(crate) enum Delta<K> {
+    Added(Object<K>),
+    Updated(Object<K>),
+    Deleted(Object<K>),
+    /// A list did not have it; this is the last state known.
+    Vanished(Object<K>),
+    /// A list of one source.
+    Replaced {
+        source: usize,
+        objects: Vec<Object<K>>,
+        version: ResourceVersion,
+    },
+    /// Time to tell some handlers everything again.
+    Resync,
+    /// The source has nothing else up to this version. A list that was taken apart ends with one.
+    Bookmark {
+        source: usize,
+        version: ResourceVersion,
+        ends_list: bool,
+    },
+}
+
+/// The deltas that wait, and where they come from.
+pub(crate) struct DeltaQueue<K> {
+    /// Guards what waits.
+    waiting: Mutex<Waiting<K>>,
+    order: QueueOrder,
+    /// There is something, or there is room again.
+    filled: Notify,
+    emptied: Notify,
+}
+
+#[derive(Debug)]
+struct Waiting<K> {
+    arrival: VecDeque<Delta<K>>,
+    /// By object: the deltas of each. `turns` has a key once, or `None` for what stands for itself in `arrival`.
+    by_object: BTreeMap<ObjectKey, Vec<Delta<K>>>,
+    turns: VecDeque<Option<ObjectKey>>,
+}
+
+impl<K: Cacheable> DeltaQueue<K> {
+    pub(crate) fn new(order: QueueOrder) -> Self {
+        Self {
+            waiting: Mutex::new(Waiting {
+                arrival: VecDeque::new(),
+                by_object: BTreeMap::new(),
+                turns: VecDeque::new(),
+            }),
+            order,
+            filled: Notify::new(),
+            emptied: Notify::new(),
+        }
+    }
+
+    /// Adds a delta that is about one object.
+    fn push_object(&self, delta: Delta<K>) {
+        let mut waiting = self.lock();
+        match self.order {
+            QueueOrder::Arrival => waiting.arrival.push_back(delta),
+            QueueOrder::ByObject => waiting.push_by_object(delta),
+        }
+        drop(waiting);
+        self.filled.notify_one();
+    }
+
+    /// Adds a delta that stands for itself.
+    pub(crate) fn push(&self, delta: Delta<K>) {
+        let mut waiting = self.lock();
+        waiting.arrival.push_back(delta);
+        if self.order == QueueOrder::ByObject {
+            waiting.turns.push_back(None);
+        }
+        drop(waiting);
+        self.filled.notify_one();
+    }
+
+    /// Takes the oldest deltas out, at most [`BATCH`] and those that belong together; none if there are none.
+    pub(crate) fn take(&self) -> Vec<Delta<K>> {
+        let mut waiting = self.lock();
+        let batch = match self.order {
+            QueueOrder::Arrival => {
+                let count = waiting.arrival.len().min(BATCH);
+                waiting.arrival.drain(..count).collect()
+            }
+            QueueOrder::ByObject => waiting.take_by_object(),
+        };
+        let has_room = waiting.len() < ROOM;
+        drop(waiting);
+        if has_room {
+            self.emptied.notify_waiters();
+        }
+        batch
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lock().len() == 0
+    }
+
+    /// Waits until there is something to take.
+    pub(crate) async fn filled(&self) {
+        while self.lock().len() == 0 {
+            self.filled.notified().await;
+        }
+    }
+
+    /// Waits until reflectors may add more.
+    async fn room(&self) {
+        loop {
+            let mut emptied = std::pin::pin!(self.emptied.notified());
+            emptied.as_mut().enable();
+            if self.lock().len() < ROOM {
+                return;
+            }
+            emptied.await;
+        }
+    }
+
+    /// Whether the last that waits of an object is its deletion.
+    fn is_deletion_waiting(&self, key: &ObjectKey) -> bool {
+        let waiting = self.lock();
+        let last = waiting.by_object.get(key).and_then(|deltas| deltas.last());
+        matches!(last, Some(Delta::Deleted(_) | Delta::Vanished(_)))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting<K>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K> Waiting<K> {
+    fn len(&self) -> usize {
+        self.arrival.len() + self.by_object.len()
+    }
+
+    fn push_by_object(&mut self, delta: Delta<K>) {
+        let key = match &delta {
+            Delta::Added(object) | Delta::Updated(object) | Delta::Deleted(object) | Delta::Vanished(object) => {
+                object.key().clone()
+            }
+            Delta::Replaced { .. } | Delta::Resync | Delta::Bookmark { .. } => return,
+        };
+        let deltas = self.by_object.entry(key.clone()).or_default();
+        if deltas.is_empty() {
+            self.turns.push_back(Some(key));
+        }
+        match (deltas.last(), &delta) {
+            // Of two deletions the one that is certain stays.
+            (Some(Delta::Deleted(_)), Delta::Deleted(_) | Delta::Vanished(_)) => {}
+            (Some(Delta::Vanished(_)), Delta::Deleted(_) | Delta::Vanished(_)) => {
+                deltas.pop();
+                deltas.push(delta);
+            }
+            _ => deltas.push(delta),
+        }
+    }
+
+    fn take_by_object(&mut self) -> Vec<Delta<K>> {
+        let mut batch = Vec::new();
+        while batch.len() < BATCH {
+            match self.turns.pop_front() {
+                Some(Some(key)) => batch.extend(self.by_object.remove(&key).unwrap_or_default()),
+                Some(None) => batch.extend(self.arrival.pop_front()),
+                None => break,
+            }
+        }
+        batch
+    }
+}
+
+/// One source's end of a queue.
+pub(crate) struct Intake<K> {
+    pub(crate) queue: std::sync::Arc<DeltaQueue<K>>,
+    pub(crate) source: usize,
+    /// What this source's objects have in common.
+    pub(crate) scope: super::indexer::Scope,
+    pub(crate) indexer: Indexer<K>,
+}
+
+impl<K: Cacheable> ReflectorStore<K> for Intake<K> {
+    fn add(&self, object: Object<K>) {
+        self.queue.push_object(Delta::Added(object));
+    }
+
+    fn update(&self, object: Object<K>) {
+        self.queue.push_object(Delta::Updated(object));
+    }
+
+    fn delete(&self, object: Object<K>) {
+        self.queue.push_object(Delta::Deleted(object));
+    }
+
+    fn replace(&self, objects: Vec<Object<K>>, version: ResourceVersion) {
+        let source = self.source;
+        let objects = in_order(objects);
+        match self.queue.order {
+            QueueOrder::Arrival => self.queue.push(Delta::Replaced {
+                source,
+                objects,
+                version,
+            }),
+            QueueOrder::ByObject => {
+                for gone in self.missing(&objects) {
+                    self.queue.push_object(Delta::Vanished(gone));
+                }
+                objects
+                    .into_iter()
+                    .for_each(|it| self.queue.push_object(Delta::Updated(it)));
+                self.queue.push(Delta::Bookmark {
+                    source,
+                    version,
+                    ends_list: true,
+                });
+            }
+        }
+    }
+
+    fn bookmark(&self, version: &ResourceVersion) {
+        self.queue.push(Delta::Bookmark {
+            source: self.source,
+            version: version.clone(),
+            ends_list: false,
+        });
+    }
+
+    fn known(&self, key: &ObjectKey) -> Option<Object<K>> {
+        self.indexer.read().objects.get(key).cloned()
+    }
+
+    async fn room(&self) {
+        self.queue.room().await;
+    }
+}
+
+impl<K: Cacheable> Intake<K> {
+    /// What is known, or on its way, and not in a list.
+    fn missing(&self, list: &[Object<K>]) -> Vec<Object<K>> {
+        let mut known: BTreeMap<ObjectKey, Object<K>> = BTreeMap::new();
+        let stored = self.indexer.lister().snapshot();
+        known.extend(self.scope.of(&stored.0).map(|it| (it.key().clone(), it.clone())));
+        {
+            let waiting = self.queue.lock();
+            for delta in waiting.by_object.values().flatten() {
+                if let Delta::Added(object) | Delta::Updated(object) = delta
+                    && self.scope.contains(object.key())
+                {
+                    known.insert(object.key().clone(), object.clone());
+                }
+            }
+        }
+        known.retain(|key, _| {
+            let is_listed = list.binary_search_by(|it| it.key().cmp(key)).is_ok();
+            !is_listed && !self.queue.is_deletion_waiting(key)
+        });
+        known.into_values().collect()
+    }
+}

@@ -1,0 +1,178 @@
+//! `IndexFn` and `Index`: objects by what a function says of them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use super::sorted::Sorted;
+use crate::object::Object;
+
+/// The values of an object in an index.
+type Values<K> = Arc<dyn Fn(&Object<K>) -> Vec<String> + Send + Sync>;
+
+/// A named index function: the values under which an object is found (client-go's `IndexFunc`).
+///
+/// It must answer the same for the same state of an object. If it panics, the object is found under no value.
+pub struct IndexFn<K> {
+    pub(crate) name: String,
+    values: Values<K>,
+}
+
+impl<K> IndexFn<K> {
+    /// An index of this name; an object may have any number of values.
+    pub fn new<I>(name: &str, values: impl Fn(&Object<K>) -> I + Send + Sync + 'static) -> Self
+    where
+        I: IntoIterator<Item = String>,
+    {
+        Self {
+            name: name.to_owned(),
+            values: Arc::new(move |object| values(object).into_iter().collect()),
+        }
+    }
+
+    /// The values of an object, sorted, each once.
+    pub(crate) fn values(&self, object: &Object<K>) -> Vec<String> {
+        let mut values = catch_unwind(AssertUnwindSafe(|| (self.values)(object))).unwrap_or_else(|_| {
+            tracing::error!(index = self.name, object = ?object, "an index function panicked");
+            Vec::new()
+        });
+        values.sort_unstable();
+        values.dedup();
+        values
+    }
+}
+
+impl<K> Clone for IndexFn<K> {
+    fn clone(&self) -> Self {
+        Self {
+            name: self.name.clone(),
+            values: Arc::clone(&self.values),
+        }
+    }
+}
+
+impl<K> fmt::Debug for IndexFn<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "IndexFn({:?})", self.name)
+    }
+}
+
+/// An index with what is in it. Values without objects are not kept.
+pub(crate) struct Index<K> {
+    function: IndexFn<K>,
+    pub(crate) buckets: BTreeMap<String, Sorted<K>>,
+}
+
+impl<K> Index<K> {
+    pub(crate) fn new<'a>(function: IndexFn<K>, objects: impl Iterator<Item = &'a Object<K>>) -> Self
+    where
+        K: 'a,
+    {
+        let mut index = Self {
+            function,
+            buckets: BTreeMap::new(),
+        };
+        index.rebuild(objects);
+        index
+    }
+
+    /// Has these objects, which are in order, and no others.
+    pub(crate) fn rebuild<'a>(&mut self, objects: impl Iterator<Item = &'a Object<K>>)
+    where
+        K: 'a,
+    {
+        let mut buckets: BTreeMap<String, Vec<Object<K>>> = BTreeMap::new();
+        for object in objects {
+            for value in self.function.values(object) {
+                buckets.entry(value).or_default().push(object.clone());
+            }
+        }
+        let sorted = buckets
+            .into_iter()
+            .map(|(value, objects)| (value, Sorted::from_sorted(objects)));
+        self.buckets = sorted.collect();
+    }
+
+    pub(crate) fn values(&self, object: &Object<K>) -> Vec<String> {
+        self.function.values(object)
+    }
+
+    /// `old` is gone, `new` is there.
+    pub(crate) fn change(&mut self, old: Option<&Object<K>>, new: Option<&Object<K>>) {
+        let before = old.map(|it| self.function.values(it)).unwrap_or_default();
+        let after = new.map(|it| self.function.values(it)).unwrap_or_default();
+        if let Some(old) = old {
+            for value in before.iter().filter(|it| !after.contains(it)) {
+                if let Some(bucket) = self.buckets.get_mut(value) {
+                    bucket.remove(old.key());
+                    if bucket.len() == 0 {
+                        self.buckets.remove(value);
+                    }
+                }
+            }
+        }
+        if let Some(new) = new {
+            for value in after {
+                self.buckets.entry(value).or_default().insert(new.clone());
+            }
+        }
+    }
+}
+
+/// Index functions that many need.
+///
+/// ```
+/// use informer::{Object, ObjectKey};
+/// use informer::cache::{Indexer, indexes};
+/// use k8s_openapi::api::core::v1::Pod;
+///
+/// let pods = Indexer::<Pod>::new();
+/// pods.add_index(indexes::field("spec.nodeName"))?;
+/// pods.insert(Object::decode(r#"{"metadata": {"name": "web-0"}, "spec": {"nodeName": "node-1", "containers": []}}"#)?);
+/// assert_eq!(pods.lister().by_index("field:spec.nodeName", "node-1")?.len(), 1);
+/// # Ok::<(), informer::Error>(())
+/// ```
+pub mod indexes {
+    use serde::Serialize;
+
+    use super::{IndexFn, Object};
+    use crate::object::Cacheable;
+
+    /// By namespace; its name is `namespace`. Listing a namespace needs no index.
+    pub fn namespace<K: Cacheable>() -> IndexFn<K> {
+        IndexFn::new("namespace", |object: &Object<K>| {
+            object.key().namespace().map(str::to_owned)
+        })
+    }
+
+    /// By the uid of each owner; its name is `owner`.
+    pub fn owner_uid<K: Cacheable>() -> IndexFn<K> {
+        IndexFn::new("owner", |object: &Object<K>| {
+            let mut uids = Vec::new();
+            object.each_owner(&mut |owner| uids.push(owner.uid.to_owned()));
+            uids
+        })
+    }
+
+    /// By the value of a label; its name is `label:NAME`.
+    pub fn label<K: Cacheable>(label: &str) -> IndexFn<K> {
+        let name = label.to_owned();
+        IndexFn::new(&format!("label:{label}"), move |object: &Object<K>| object.label(&name))
+    }
+
+    /// By the value of an annotation; its name is `annotation:NAME`.
+    pub fn annotation<K: Cacheable>(annotation: &str) -> IndexFn<K> {
+        let name = annotation.to_owned();
+        IndexFn::new(&format!("annotation:{annotation}"), move |object: &Object<K>| {
+            object.annotation(&name)
+        })
+    }
+
+    /// By a field, given by its names with dots between, such as `spec.nodeName`; its name is `field:PATH`. Texts,
+    /// numbers and booleans have a value, as JSON writes them, without quotes.
+    pub fn field<K: Cacheable + Serialize>(path: &str) -> IndexFn<K> {
+        let names: Vec<String> = path.split('.').map(str::to_owned).collect();
+        IndexFn::new(&format!("field:{path}"), move |object: &Object<K>| object.field(&names))
+    }
+}

@@ -1,0 +1,468 @@
+//! `Listener`: what one handler has still to be told, and the task that tells it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::FutureExt;
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+
+use super::sorted::Sorted;
+use crate::handler::{Event, ResourceEventHandler};
+use crate::object::Cacheable;
+use crate::{Error, ObjectKey};
+
+/// The shortest resync period.
+pub(crate) const MIN_RESYNC: Duration = Duration::from_secs(1);
+
+/// Events after which a handler that never waits lets others run.
+const YIELD_AFTER: u32 = 128;
+
+/// What becomes of events that a handler is too slow for. Neither way does it delay the cache or other handlers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HandlerQueue {
+    /// They wait, however many: the handler is told every change, and memory grows with what waits.
+    #[default]
+    Unbounded,
+    /// When so many wait, further ones of the same object are merged: the handler skips states, and sees of each object
+    /// the last one and its deletion. No more wait than this, and two for each object.
+    Coalescing(usize),
+}
+
+/// What one handler wants.
+#[derive(Clone, Debug, Default)]
+pub struct HandlerOptions {
+    /// How often it is told everything again, as updates without a change: `None` for the informer's default, zero for
+    /// never; at least a second.
+    pub resync_period: Option<Duration>,
+    /// What becomes of events that it is too slow for.
+    pub queue: HandlerQueue,
+    /// Its name in messages. Default: the name of its type.
+    pub name: Option<String>,
+}
+
+/// An event that all handlers share. What is decoded of its objects is kept as long as one of them has not seen it.
+pub(crate) struct Told<K> {
+    event: Event<K>,
+}
+
+impl<K> Told<K> {
+    pub(crate) fn new(event: Event<K>) -> Arc<Self> {
+        event.object().keep_decoded();
+        if let Some(old) = event.old() {
+            old.keep_decoded();
+        }
+        Arc::new(Self { event })
+    }
+}
+
+impl<K> Drop for Told<K> {
+    fn drop(&mut self) {
+        self.event.object().release_decoded();
+        if let Some(old) = self.event.old() {
+            old.release_decoded();
+        }
+    }
+}
+
+/// Something to be told.
+pub(crate) enum Item<K> {
+    Event(Arc<Told<K>>),
+    /// Everything there was when the handler was added.
+    Replay(Sorted<K>),
+    /// Everything again.
+    Resync(Sorted<K>),
+    /// All of the initial list lies before this.
+    Synced,
+}
+
+/// One handler's queue, and what is known of it.
+pub(crate) struct Listener<K> {
+    /// Guards what waits.
+    queue: Mutex<Queue<K>>,
+    filled: Notify,
+    status: Arc<Status>,
+    order: HandlerQueue,
+    /// Guards when it is told everything again.
+    resync: Mutex<Resync>,
+}
+
+/// The resyncs of a handler.
+#[derive(Debug)]
+pub(crate) struct Resync {
+    pub(crate) period: Duration,
+    pub(crate) due: Option<Instant>,
+    /// It is due, and the next resync is for this handler, too.
+    pub(crate) is_requested: bool,
+    /// Whether it is told of updates without a change: a new handler, and one whose resync is under way.
+    pub(crate) is_syncing: bool,
+}
+
+/// How far a handler has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Syncing,
+    Synced,
+    /// Removed, or the informer has stopped, before or after it had synced.
+    Ended {
+        was_synced: bool,
+    },
+}
+
+#[derive(Debug)]
+struct Status {
+    name: String,
+    stage: watch::Sender<Stage>,
+    failures: AtomicU64,
+    is_removed: AtomicBool,
+}
+
+/// A handler of an informer. The handler stays when this is dropped.
+#[derive(Clone)]
+pub struct HandlerRegistration {
+    status: Arc<Status>,
+}
+
+impl HandlerRegistration {
+    /// Whether the handler has been told of everything that was there when it was added, or when the informer began.
+    pub fn has_synced(&self) -> bool {
+        matches!(
+            *self.status.stage.borrow(),
+            Stage::Synced | Stage::Ended { was_synced: true }
+        )
+    }
+
+    /// Waits for that.
+    ///
+    /// # Errors
+    ///
+    /// If the handler is removed, or the informer stops, before.
+    pub async fn synced(&self) -> Result<(), Error> {
+        let mut stage = self.status.stage.subscribe();
+        let ended = || Error::refused(format!("the handler {} ended before it had synced", self.status.name));
+        match stage.wait_for(|it| *it != Stage::Syncing).await.map(|it| *it) {
+            Ok(Stage::Synced | Stage::Ended { was_synced: true }) => Ok(()),
+            Ok(Stage::Syncing | Stage::Ended { was_synced: false }) | Err(_) => Err(ended()),
+        }
+    }
+
+    /// How many events it failed to handle, by an error or by a panic.
+    pub fn failures(&self) -> u64 {
+        self.status.failures.load(Ordering::Relaxed)
+    }
+
+    /// Its name in messages.
+    pub fn name(&self) -> &str {
+        &self.status.name
+    }
+
+    /// Waits until the handler is told nothing any more, after it was removed or the informer has stopped. A handler
+    /// must not wait for itself.
+    pub async fn ended(&self) {
+        let mut stage = self.status.stage.subscribe();
+        // The sender lives as long as this registration.
+        let _ = stage.wait_for(|it| matches!(it, Stage::Ended { .. })).await;
+    }
+
+    /// Whether both are of the same handler.
+    pub(crate) fn is(&self, status: &Self) -> bool {
+        Arc::ptr_eq(&self.status, &status.status)
+    }
+}
+
+impl fmt::Debug for HandlerRegistration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "HandlerRegistration({}, {:?})",
+            self.status.name,
+            *self.status.stage.borrow()
+        )
+    }
+}
+
+/// What waits: `items` first, then what was merged.
+struct Queue<K> {
+    items: VecDeque<Item<K>>,
+    merged: Merged<K>,
+    is_closed: bool,
+}
+
+impl<K: Cacheable> Listener<K> {
+    pub(crate) fn new(name: String, period: Duration, order: HandlerQueue) -> Arc<Self> {
+        let status = Status {
+            name,
+            stage: watch::Sender::new(Stage::Syncing),
+            failures: AtomicU64::new(0),
+            is_removed: AtomicBool::new(false),
+        };
+        Arc::new(Self {
+            queue: Mutex::new(Queue {
+                items: VecDeque::new(),
+                merged: Merged::default(),
+                is_closed: false,
+            }),
+            filled: Notify::new(),
+            status: Arc::new(status),
+            order,
+            resync: Mutex::new(Resync {
+                period,
+                due: (!period.is_zero()).then(|| Instant::now() + period),
+                is_requested: false,
+                is_syncing: true,
+            }),
+        })
+    }
+
+    pub(crate) fn registration(&self) -> HandlerRegistration {
+        HandlerRegistration {
+            status: Arc::clone(&self.status),
+        }
+    }
+
+    /// Adds what is to be told, in order.
+    pub(crate) fn push(&self, items: impl Iterator<Item = Item<K>>) {
+        let mut queue = self.lock();
+        if queue.is_closed {
+            return;
+        }
+        match self.order {
+            HandlerQueue::Unbounded => queue.items.extend(items),
+            HandlerQueue::Coalescing(most) => items.for_each(|item| queue.push_or_merge(item, most)),
+        }
+        drop(queue);
+        self.filled.notify_one();
+    }
+
+    /// Nothing will be added; what waits is told, or dropped if the handler was removed.
+    pub(crate) fn close(&self) {
+        self.lock().is_closed = true;
+        self.filled.notify_one();
+    }
+
+    /// Tells it nothing more, other than what it is being told now.
+    pub(crate) fn remove(&self) {
+        self.status.is_removed.store(true, Ordering::Release);
+        let mut queue = self.lock();
+        queue.is_closed = true;
+        queue.items.clear();
+        queue.merged = Merged::default();
+        drop(queue);
+        self.filled.notify_one();
+    }
+
+    fn is_removed(&self) -> bool {
+        self.status.is_removed.load(Ordering::Acquire)
+    }
+
+    /// Tells the handler what comes until the queue is closed and empty.
+    pub(crate) async fn run(self: Arc<Self>, handler: impl ResourceEventHandler<K>) {
+        let _end = End(Arc::clone(&self.status));
+        let mut told = 0_u32;
+        while let Some(items) = self.next().await {
+            for item in items {
+                match item {
+                    Item::Event(event) => self.tell(&handler, &event.event, &mut told).await,
+                    Item::Replay(objects) => {
+                        for object in objects.iter() {
+                            let object = object.clone();
+                            let event = Event::Added {
+                                object,
+                                is_in_initial_list: true,
+                            };
+                            self.tell(&handler, &event, &mut told).await;
+                        }
+                    }
+                    Item::Resync(objects) => {
+                        for object in objects.iter() {
+                            let (old, new) = (object.clone(), object.clone());
+                            self.tell(&handler, &Event::Updated { old, new }, &mut told).await;
+                        }
+                    }
+                    Item::Synced => {
+                        self.status.stage.send_replace(Stage::Synced);
+                    }
+                }
+            }
+        }
+    }
+
+    async fn tell(&self, handler: &impl ResourceEventHandler<K>, event: &Event<K>, told: &mut u32) {
+        if self.is_removed() {
+            return;
+        }
+        let failure = match AssertUnwindSafe(handler.on_event(event)).catch_unwind().await {
+            Ok(Ok(())) => None,
+            Ok(Err(err)) => Some(format!("failed: {err}")),
+            Err(_) => Some("panicked".to_owned()),
+        };
+        if let Some(failure) = failure {
+            self.status.failures.fetch_add(1, Ordering::Relaxed);
+            tracing::error!(handler = self.status.name, ?event, "the handler {failure}");
+        }
+        *told += 1;
+        if (*told).is_multiple_of(YIELD_AFTER) {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// What is to be told next: all of it, or one where what waits may still be merged. `None` at the end.
+    async fn next(&self) -> Option<VecDeque<Item<K>>> {
+        loop {
+            {
+                let mut queue = self.lock();
+                match self.order {
+                    HandlerQueue::Unbounded if !queue.items.is_empty() => {
+                        return Some(std::mem::take(&mut queue.items));
+                    }
+                    HandlerQueue::Coalescing(_) => {
+                        if let Some(item) = queue.items.pop_front() {
+                            return Some(VecDeque::from([item]));
+                        }
+                        if let Some(items) = queue.merged.pop() {
+                            return Some(items);
+                        }
+                    }
+                    HandlerQueue::Unbounded => {}
+                }
+                if queue.is_closed {
+                    return None;
+                }
+            }
+            self.filled.notified().await;
+        }
+    }
+
+    pub(crate) fn resync(&self) -> MutexGuard<'_, Resync> {
+        self.resync.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue<K>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Says that the handler has ended, however its task does.
+struct End(Arc<Status>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.stage.send_modify(|stage| {
+            let was_synced = *stage == Stage::Synced;
+            *stage = Stage::Ended { was_synced };
+        });
+    }
+}
+
+impl<K: Cacheable> Queue<K> {
+    fn push_or_merge(&mut self, item: Item<K>, most: usize) {
+        if self.merged.is_empty() && self.items.len() < most {
+            self.items.push_back(item);
+        } else {
+            self.merged.push(item);
+        }
+    }
+}
+
+/// Events of which those of one object are one, in the order of the first of each.
+struct Merged<K> {
+    next: u64,
+    places: BTreeMap<ObjectKey, u64>,
+    items: BTreeMap<u64, Slot<K>>,
+}
+
+enum Slot<K> {
+    /// Something that is not about one object.
+    Item(Item<K>),
+    /// A deletion, if there was one, and what came after it.
+    Object(Option<Event<K>>, Option<Event<K>>),
+}
+
+impl<K> Default for Merged<K> {
+    fn default() -> Self {
+        Self {
+            next: 0,
+            places: BTreeMap::new(),
+            items: BTreeMap::new(),
+        }
+    }
+}
+
+impl<K: Cacheable> Merged<K> {
+    fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    fn push(&mut self, item: Item<K>) {
+        let event = match item {
+            Item::Event(told) => told.event.clone(),
+            // A resync that has not begun tells all that a second one would.
+            Item::Resync(_) if self.items.values().any(|it| matches!(it, Slot::Item(Item::Resync(_)))) => return,
+            Item::Replay(_) | Item::Resync(_) | Item::Synced => {
+                // What is told of an object before must stay before.
+                self.places.clear();
+                self.items.insert(self.next, Slot::Item(item));
+                self.next += 1;
+                return;
+            }
+        };
+        let key = event.object().key().clone();
+        let place = self.places.get(&key).copied();
+        let slot = place.and_then(|place| self.items.get_mut(&place));
+        if let Some(Slot::Object(deleted, after)) = slot {
+            merge(deleted, after, event);
+            return;
+        }
+        let (mut deleted, mut after) = (None, None);
+        merge(&mut deleted, &mut after, event);
+        self.items.insert(self.next, Slot::Object(deleted, after));
+        self.places.insert(key, self.next);
+        self.next += 1;
+    }
+
+    fn pop(&mut self) -> Option<VecDeque<Item<K>>> {
+        let (_, slot) = self.items.pop_first()?;
+        Some(match slot {
+            Slot::Item(item) => VecDeque::from([item]),
+            Slot::Object(deleted, after) => {
+                if let Some(event) = deleted.as_ref().or(after.as_ref()) {
+                    self.places.remove(event.object().key());
+                }
+                let events = deleted.into_iter().chain(after);
+                events.map(|event| Item::Event(Told::new(event))).collect()
+            }
+        })
+    }
+}
+
+/// Adds an event to those of an object that wait: a deletion, if there was one, and what came after it.
+fn merge<K: Cacheable>(deleted: &mut Option<Event<K>>, after: &mut Option<Event<K>>, event: Event<K>) {
+    let merged = match (after.take(), event) {
+        (_, gone @ Event::Deleted { .. }) => {
+            *deleted = Some(gone);
+            None
+        }
+        (Some(Event::Added { is_in_initial_list, .. }), Event::Updated { new: object, .. }) => Some(Event::Added {
+            object,
+            is_in_initial_list,
+        }),
+        (Some(Event::Updated { old, .. }), Event::Updated { new, .. }) => Some(Event::Updated { old, new }),
+        (_, other) => Some(other),
+    };
+    *after = merged;
+}
+
+impl<K> Clone for Item<K> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Event(event) => Self::Event(Arc::clone(event)),
+            Self::Replay(objects) => Self::Replay(objects.clone()),
+            Self::Resync(objects) => Self::Resync(objects.clone()),
+            Self::Synced => Self::Synced,
+        }
+    }
+}

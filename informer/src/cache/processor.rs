@@ -1,0 +1,285 @@
+//! `Processor`: applies deltas to the store and hands out what came of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use tokio::time::Instant;
+
+use super::delta_queue::{Delta, QueueOrder};
+use super::indexer::{Indexer, Scope, Writer, in_order};
+use super::listener::{HandlerQueue, HandlerRegistration, Item, Listener, Told};
+use super::sorted::Sorted;
+use crate::ResourceVersion;
+use crate::handler::{Event, ResourceEventHandler};
+use crate::object::{Cacheable, Object};
+use crate::tasks::TaskGroup;
+
+/// The handlers of an informer. Its lock is held while a batch is applied and handed out, so that a handler that is
+/// added sees each change either in the store or as an event, and never in both or neither.
+pub(crate) struct Processor<K> {
+    listeners: Vec<Arc<Listener<K>>>,
+    /// The tasks of handlers that were added before the informer runs.
+    to_start: Vec<BoxFuture<'static, ()>>,
+    /// `None` before it runs, and after.
+    tasks: Option<TaskGroup>,
+    /// Whether the first list of each source is in the store.
+    synced: Vec<bool>,
+    scopes: Vec<Scope>,
+    order: QueueOrder,
+}
+
+/// What came of a batch, in order.
+enum Outcome<K> {
+    Event {
+        told: Arc<Told<K>>,
+        /// It has no change: a list found what was there.
+        is_sync: bool,
+    },
+    Resync(Sorted<K>),
+    Synced,
+}
+
+impl<K: Cacheable> Processor<K> {
+    pub(crate) fn new(scopes: Vec<Scope>, order: QueueOrder) -> Self {
+        Self {
+            listeners: Vec::new(),
+            to_start: Vec::new(),
+            tasks: None,
+            synced: vec![false; scopes.len()],
+            scopes,
+            order,
+        }
+    }
+
+    pub(crate) fn has_synced(&self) -> bool {
+        self.synced.iter().all(|it| *it)
+    }
+
+    /// Adds a handler, and tells it what `indexer` has.
+    pub(crate) fn add(
+        &mut self,
+        handler: impl ResourceEventHandler<K>,
+        name: String,
+        period: Duration,
+        order: HandlerQueue,
+        indexer: &Indexer<K>,
+    ) -> HandlerRegistration {
+        let listener = Listener::new(name, period, order);
+        let objects = indexer.lister().snapshot().0;
+        if objects.len() > 0 {
+            listener.push([Item::Replay(objects)].into_iter());
+        }
+        if self.has_synced() {
+            listener.push([Item::Synced].into_iter());
+        }
+        let registration = listener.registration();
+        let task = Arc::clone(&listener).run(handler);
+        match &self.tasks {
+            Some(tasks) => tasks.spawn(task),
+            None => self.to_start.push(Box::pin(task)),
+        }
+        self.listeners.push(listener);
+        registration
+    }
+
+    /// Takes a handler out, if it is there.
+    pub(crate) fn remove(&mut self, registration: &HandlerRegistration) {
+        self.listeners.retain(|listener| {
+            let is_other = !listener.registration().is(registration);
+            if !is_other {
+                listener.remove();
+            }
+            is_other
+        });
+    }
+
+    /// Starts the tasks of the handlers.
+    pub(crate) fn start(&mut self) {
+        let tasks = TaskGroup::default();
+        self.to_start.drain(..).for_each(|task| tasks.spawn(task));
+        self.tasks = Some(tasks);
+    }
+
+    /// Nothing more will come. Answers the tasks of the handlers, which end when they have told what waits.
+    pub(crate) fn close(&mut self) -> Option<TaskGroup> {
+        self.to_start.clear();
+        self.listeners.drain(..).for_each(|listener| listener.close());
+        self.tasks.take()
+    }
+
+    /// When a handler is next to be told everything again.
+    pub(crate) fn next_resync(&self) -> Option<Instant> {
+        self.listeners.iter().filter_map(|it| it.resync().due).min()
+    }
+
+    /// Notes whose resync is due; answers whether there is one.
+    pub(crate) fn request_resyncs(&self) -> bool {
+        let now = Instant::now();
+        let mut any = false;
+        for listener in &self.listeners {
+            let mut resync = listener.resync();
+            if resync.due.is_some_and(|due| due <= now) {
+                resync.due = Some(now + resync.period);
+                // Before the first list there is nothing to be told again.
+                resync.is_requested = self.has_synced();
+                any |= resync.is_requested;
+            }
+        }
+        any
+    }
+
+    /// Applies a batch and hands out what came of it. `is_last` says that nothing else waits.
+    pub(crate) fn process(&mut self, batch: Vec<Delta<K>>, is_last: bool, indexer: &Indexer<K>) {
+        let mut outcomes = Vec::with_capacity(batch.len());
+        let mut newest: Vec<(usize, ResourceVersion)> = Vec::new();
+        let mut writer = indexer.writer();
+        for delta in batch {
+            self.apply(delta, &mut writer, &mut outcomes, &mut newest);
+        }
+        for (source, version) in newest {
+            // Out of their order, changes say nothing about others that still wait.
+            if self.order == QueueOrder::Arrival || is_last {
+                writer.moved_to(source, version);
+            }
+        }
+        drop(writer);
+        self.hand_out(&outcomes);
+    }
+
+    fn apply(
+        &mut self,
+        delta: Delta<K>,
+        writer: &mut Writer<'_, K>,
+        outcomes: &mut Vec<Outcome<K>>,
+        newest: &mut Vec<(usize, ResourceVersion)>,
+    ) {
+        match delta {
+            Delta::Added(object) | Delta::Updated(object) => {
+                self.note_version(&object, newest);
+                let old = writer.insert(object.clone());
+                self.tell_present(old, object, outcomes);
+            }
+            Delta::Deleted(object) => {
+                self.note_version(&object, newest);
+                // What the cache never had cannot go away.
+                if writer.remove(object.key()).is_some() {
+                    self.tell_deleted(object, false, outcomes);
+                }
+            }
+            Delta::Vanished(last) => {
+                if writer.remove(last.key()).is_some() {
+                    self.tell_deleted(last, true, outcomes);
+                }
+            }
+            Delta::Replaced {
+                source,
+                objects,
+                version,
+            } => {
+                let scope = self.scopes.get(source).cloned().unwrap_or(Scope::All);
+                let difference = writer.replace(&scope, in_order(objects));
+                newest.retain(|(it, _)| *it != source);
+                writer.moved_to(source, version);
+                for gone in difference.deleted {
+                    self.tell_deleted(gone, true, outcomes);
+                }
+                for (old, object) in difference.present {
+                    self.tell_present(old, object, outcomes);
+                }
+                self.note_synced(source, outcomes);
+            }
+            Delta::Resync => outcomes.push(Outcome::Resync(writer.snapshot())),
+            Delta::Bookmark {
+                source,
+                version,
+                ends_list,
+            } => {
+                newest.retain(|(it, _)| *it != source);
+                writer.moved_to(source, version);
+                if ends_list {
+                    self.note_synced(source, outcomes);
+                }
+            }
+        }
+    }
+
+    /// The version of an object that came as an event of its own.
+    fn note_version(&self, object: &Object<K>, newest: &mut Vec<(usize, ResourceVersion)>) {
+        let version = object.resource_version();
+        if version.is_empty() {
+            return;
+        }
+        let Some(source) = self.scopes.iter().position(|scope| scope.contains(object.key())) else {
+            return;
+        };
+        match newest.iter_mut().find(|(it, _)| *it == source) {
+            Some((_, newest)) if self.order == QueueOrder::ByObject && version < newest => {}
+            Some((_, newest)) => newest.clone_from(version),
+            None => newest.push((source, version.clone())),
+        }
+    }
+
+    fn note_synced(&mut self, source: usize, outcomes: &mut Vec<Outcome<K>>) {
+        let had_synced = self.has_synced();
+        if let Some(synced) = self.synced.get_mut(source) {
+            *synced = true;
+        }
+        if !had_synced && self.has_synced() {
+            outcomes.push(Outcome::Synced);
+        }
+    }
+
+    fn tell_present(&self, old: Option<Object<K>>, object: Object<K>, outcomes: &mut Vec<Outcome<K>>) {
+        if self.listeners.is_empty() {
+            return;
+        }
+        let (event, is_sync) = match old {
+            Some(old) => {
+                let is_same = old.resource_version() == object.resource_version();
+                let is_sync = is_same && !old.resource_version().is_empty();
+                (Event::Updated { old, new: object }, is_sync)
+            }
+            None => {
+                let is_in_initial_list = !self.has_synced();
+                let event = Event::Added {
+                    object,
+                    is_in_initial_list,
+                };
+                (event, false)
+            }
+        };
+        // Most lists after the first find what was there; it is not worth an event that nobody takes.
+        if is_sync && !self.listeners.iter().any(|it| it.resync().is_syncing) {
+            return;
+        }
+        let told = Told::new(event);
+        outcomes.push(Outcome::Event { told, is_sync });
+    }
+
+    fn tell_deleted(&self, object: Object<K>, final_state_unknown: bool, outcomes: &mut Vec<Outcome<K>>) {
+        if self.listeners.is_empty() {
+            return;
+        }
+        let told = Told::new(Event::Deleted {
+            object,
+            final_state_unknown,
+        });
+        outcomes.push(Outcome::Event { told, is_sync: false });
+    }
+
+    fn hand_out(&self, outcomes: &[Outcome<K>]) {
+        for listener in &self.listeners {
+            let mut resync = listener.resync();
+            listener.push(outcomes.iter().filter_map(|outcome| match outcome {
+                Outcome::Event { is_sync: true, .. } if !resync.is_syncing => None,
+                Outcome::Event { told, .. } => Some(Item::Event(Arc::clone(told))),
+                Outcome::Resync(objects) => {
+                    resync.is_syncing = std::mem::take(&mut resync.is_requested);
+                    resync.is_syncing.then(|| Item::Resync(objects.clone()))
+                }
+                Outcome::Synced => Some(Item::Synced),
+            }));
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! `ListReader` and `Lines`: the objects in an answer, one after the other while it comes in. An object is read once,
+//! and nothing of the answer is kept but what has not been read yet.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde::de::{Error as _, IgnoredAny};
+use serde_json::Error as JsonError;
+
+use crate::object::{Header, Text};
+use crate::{Error, ResourceVersion};
+
+/// The annotation of the bookmark that ends the initial events of a watch.
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+
+/// What has come in and is not read yet.
+#[derive(Debug, Default)]
+struct Buffer {
+    bytes: Vec<u8>,
+    at: usize,
+}
+
+impl Buffer {
+    fn push(&mut self, piece: &[u8]) {
+        // What is left is the beginning of one object at the most.
+        self.bytes.drain(..self.at);
+        self.at = 0;
+        self.bytes.extend_from_slice(piece);
+    }
+
+    fn rest(&self) -> &[u8] {
+        self.bytes.get(self.at..).unwrap_or_default()
+    }
+
+    /// The next byte that is no white space, without taking it.
+    fn peek(&mut self) -> Option<u8> {
+        let rest = self.rest();
+        let blank = rest.iter().take_while(|it| it.is_ascii_whitespace()).count();
+        self.at += blank;
+        self.rest().first().copied()
+    }
+}
+
+/// The value that `bytes` begin with, and its length.
+fn value<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<(T, usize), JsonError> {
+    let mut values = serde_json::Deserializer::from_slice(bytes).into_iter::<T>();
+    match values.next() {
+        Some(value) => value.map(|value| (value, values.byte_offset())),
+        None => Err(JsonError::custom("nothing")),
+    }
+}
+
+/// Of a list, all but its objects.
+#[derive(Debug, Default)]
+pub(crate) struct ListEnd {
+    pub(crate) resource_version: ResourceVersion,
+    /// Where the next page begins; empty after the last one.
+    pub(crate) continue_token: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ListMeta<'a> {
+    #[serde(borrow)]
+    resource_version: Text<'a>,
+    #[serde(borrow, rename = "continue")]
+    continue_token: Text<'a>,
+}
+
+/// Where in the document the reader is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Place {
+    #[default]
+    Begin,
+    Name,
+    Value(Field),
+    Items,
+    AfterValue,
+    End,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Field {
+    Kind,
+    Metadata,
+    Items,
+    Other,
+}
+
+/// Reads a list document.
+#[derive(Debug, Default)]
+pub(crate) struct ListReader {
+    buffer: Buffer,
+    place: Place,
+    /// How much must be there before it is worth to try again.
+    enough: usize,
+    end: ListEnd,
+}
+
+impl ListReader {
+    /// Takes the next piece in and calls `item` for each object that is complete.
+    pub(crate) fn push(&mut self, piece: &[u8], item: &mut dyn FnMut(&str, &Header<'_>)) -> Result<(), Error> {
+        self.buffer.push(piece);
+        if self.buffer.rest().len() >= self.enough {
+            self.read(false, item)?;
+        }
+        Ok(())
+    }
+
+    /// The document is complete.
+    pub(crate) fn finish(mut self, item: &mut dyn FnMut(&str, &Header<'_>)) -> Result<ListEnd, Error> {
+        self.read(true, item)?;
+        if self.place != Place::End {
+            return Err(Error::decode("a list", JsonError::custom("it ends in the middle")));
+        }
+        Ok(self.end)
+    }
+
+    fn read(&mut self, is_all: bool, item: &mut dyn FnMut(&str, &Header<'_>)) -> Result<(), Error> {
+        self.enough = 0;
+        while self.place != Place::End {
+            match self.step(item) {
+                Ok(true) => {}
+                Ok(false) => return Ok(()),
+                Err(err) if err.is_eof() && !is_all => {
+                    // A long object in short pieces is not read anew with each of them.
+                    self.enough = self.buffer.rest().len() * 2;
+                    return Ok(());
+                }
+                Err(err) => return Err(Error::decode("a list", err)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes one place on; `false` if there is nothing more to read yet.
+    fn step(&mut self, item: &mut dyn FnMut(&str, &Header<'_>)) -> Result<bool, JsonError> {
+        let Some(next) = self.buffer.peek() else {
+            return Ok(false);
+        };
+        let (place, length) = match (self.place, next) {
+            (Place::Begin, b'{') | (Place::AfterValue, b',') => (Place::Name, 1),
+            (Place::AfterValue | Place::Name, b'}') => (Place::End, 1),
+            (Place::Name, b'"') => {
+                let (name, length) = value::<Text<'_>>(self.buffer.rest())?;
+                let after = &self.buffer.rest()[length..];
+                let blank = after.iter().take_while(|it| it.is_ascii_whitespace()).count();
+                match after.get(blank) {
+                    Some(b':') => (Place::Value(Field::of(&name.0)), length + blank + 1),
+                    Some(_) => return Err(JsonError::custom("a name without a value")),
+                    None => return Ok(false),
+                }
+            }
+            (Place::Value(Field::Items), b'[') => (Place::Items, 1),
+            (Place::Value(field), _) => (Place::AfterValue, self.field(field)?),
+            (Place::Items, b',') => (Place::Items, 1),
+            (Place::Items, b']') => (Place::AfterValue, 1),
+            (Place::Items, _) => {
+                let bytes = self.buffer.rest();
+                let (header, length) = Header::read(bytes)?;
+                item(text(&bytes[..length])?, &header);
+                (Place::Items, length)
+            }
+            (Place::Begin | Place::Name | Place::AfterValue | Place::End, _) => {
+                return Err(JsonError::custom("no list"));
+            }
+        };
+        self.buffer.at += length;
+        self.place = place;
+        Ok(true)
+    }
+
+    /// Reads the value of a field that is not the items; answers its length.
+    fn field(&mut self, field: Field) -> Result<usize, JsonError> {
+        let bytes = self.buffer.rest();
+        match field {
+            Field::Kind => {
+                let (kind, length) = value::<Text<'_>>(bytes)?;
+                if kind.0 == "Table" {
+                    return Err(JsonError::custom("a Table is no list of objects"));
+                }
+                Ok(length)
+            }
+            Field::Metadata => {
+                let (metadata, length) = value::<ListMeta<'_>>(bytes)?;
+                self.end = ListEnd {
+                    resource_version: ResourceVersion::from(&*metadata.resource_version.0),
+                    continue_token: metadata.continue_token.0.into_owned(),
+                };
+                Ok(length)
+            }
+            Field::Items | Field::Other => value::<IgnoredAny>(bytes).map(|(_, length)| length),
+        }
+    }
+}
+
+impl Field {
+    fn of(name: &str) -> Self {
+        match name {
+            "kind" => Self::Kind,
+            "metadata" => Self::Metadata,
+            "items" => Self::Items,
+            _ => Self::Other,
+        }
+    }
+}
+
+fn text(bytes: &[u8]) -> Result<&str, JsonError> {
+    std::str::from_utf8(bytes).map_err(JsonError::custom)
+}
+
+/// The lines of a watch.
+#[derive(Debug, Default)]
+pub(crate) struct Lines {
+    buffer: Buffer,
+    /// Up to here, from the beginning of what is left, there is no end of a line.
+    searched: usize,
+}
+
+impl Lines {
+    pub(crate) fn push(&mut self, piece: &[u8]) {
+        self.buffer.push(piece);
+    }
+
+    /// The next line that is complete and not empty.
+    pub(crate) fn next(&mut self) -> Option<&[u8]> {
+        loop {
+            let rest = self.buffer.rest();
+            let Some(at) = memchr::memchr(b'\n', &rest[self.searched..]) else {
+                self.searched = rest.len();
+                return None;
+            };
+            let (start, length) = (self.buffer.at, self.searched + at);
+            self.buffer.at += length + 1;
+            self.searched = 0;
+            if !self.buffer.bytes[start..start + length].trim_ascii().is_empty() {
+                return self.buffer.bytes.get(start..start + length);
+            }
+        }
+    }
+}
+
+/// One event of a watch.
+#[derive(Debug)]
+pub(crate) struct WatchLine<'a> {
+    /// `ADDED` and so on.
+    pub(crate) kind: Cow<'a, str>,
+    /// The object as it came.
+    pub(crate) object: &'a str,
+    pub(crate) header: Header<'a>,
+}
+
+impl<'a> WatchLine<'a> {
+    /// Reads a line.
+    pub(crate) fn read(line: &'a [u8]) -> Result<Self, JsonError> {
+        let missing = || JsonError::custom("no watch event");
+        let mut rest = line.trim_ascii_start().strip_prefix(b"{").ok_or_else(missing)?;
+        let (mut kind, mut object) = (None, None);
+        loop {
+            let (name, length) = value::<Text<'_>>(rest)?;
+            rest = rest[length..]
+                .trim_ascii_start()
+                .strip_prefix(b":")
+                .ok_or_else(missing)?
+                .trim_ascii_start();
+            let length = match &*name.0 {
+                "type" => {
+                    let (text, length) = value::<Text<'_>>(rest)?;
+                    kind = Some(text.0);
+                    length
+                }
+                "object" => {
+                    let (header, length) = Header::read(rest)?;
+                    object = Some((header, text(&rest[..length])?));
+                    length
+                }
+                _ => value::<IgnoredAny>(rest)?.1,
+            };
+            rest = rest[length..].trim_ascii_start();
+            match rest.first() {
+                Some(b',') => rest = rest[1..].trim_ascii_start(),
+                Some(b'}') => break,
+                Some(_) | None => return Err(missing()),
+            }
+        }
+        let (Some(kind), Some((header, object))) = (kind, object) else {
+            return Err(missing());
+        };
+        Ok(Self { kind, object, header })
+    }
+
+    /// Whether it is the bookmark that ends the initial events.
+    pub(crate) fn ends_initial_events(&self) -> bool {
+        let annotations = self
+            .header
+            .metadata
+            .annotations
+            .map(|raw| raw.get())
+            .unwrap_or_default();
+        let annotations: BTreeMap<Text<'_>, Text<'_>> = serde_json::from_str(annotations).unwrap_or_default();
+        annotations
+            .iter()
+            .any(|(name, value)| name.0 == INITIAL_EVENTS_END && value.0 == "true")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIST: &str = r#" {"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"9","continue":"ab\"c"},
+        "items":[{"metadata":{"name":"ä","uid":"\u00e4"}} , {"metadata":{"name":"b"},"x":[1,{"a":"]}"}]}], "more": 12 }"#;
+
+    fn read(pieces: &mut dyn Iterator<Item = &[u8]>) -> Result<(Vec<String>, ListEnd), Error> {
+        let mut names = Vec::new();
+        let mut item = |_: &str, header: &Header<'_>| names.push(header.key().to_string());
+        let mut reader = ListReader::default();
+        for piece in pieces {
+            reader.push(piece, &mut item)?;
+        }
+        let end = reader.finish(&mut item)?;
+        Ok((names, end))
+    }
+
+    #[test]
+    fn a_list_may_come_in_pieces_of_any_size() {
+        for size in 1..LIST.len() {
+            let (names, end) = read(&mut LIST.as_bytes().chunks(size)).expect("a list");
+            assert_eq!(names, ["ä", "b"], "in pieces of {size}");
+            assert_eq!(end.resource_version, ResourceVersion::from("9"));
+            assert_eq!(end.continue_token, "ab\"c");
+        }
+    }
+
+    #[test]
+    fn what_is_no_list_is_refused() {
+        for end in 0..LIST.len() - 1 {
+            read(&mut [&LIST.as_bytes()[..end]].into_iter()).expect_err("it is cut");
+        }
+        for text in [
+            "[]",
+            "{\"kind\" 1}",
+            r#"{"kind":"Table"}"#,
+            r#"{"items":[1]}"#,
+            r#"{"items":[{},}"#,
+        ] {
+            read(&mut [text.as_bytes()].into_iter()).expect_err(text);
+        }
+    }
+
+    #[test]
+    fn lines_may_come_in_pieces_of_any_size() {
+        let text = "{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"name\":\"a\"}}}\n\n\
+                    {\"object\":{\"metadata\":{\"name\":\"b\"}},\"type\":\"DELETED\"}\nhalf";
+        for size in 1..text.len() {
+            let (mut lines, mut seen) = (Lines::default(), Vec::new());
+            for piece in text.as_bytes().chunks(size) {
+                lines.push(piece);
+                while let Some(line) = lines.next() {
+                    let event = WatchLine::read(line).expect("an event");
+                    seen.push(format!("{} {}", event.kind, event.header.key()));
+                }
+            }
+            assert_eq!(seen, ["ADDED a", "DELETED b"], "in pieces of {size}");
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! `Reflector`: keeps a store as the server is, by lists and watches. It knows what a server may do wrong, and nothing
+//! of what the store does with the objects.
+
+mod backoff;
+mod document;
+mod list;
+mod options;
+mod watch;
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures::future::BoxFuture;
+use tokio::time::sleep;
+
+pub use backoff::Backoff;
+pub use options::ReflectorOptions;
+pub(crate) use options::Transform;
+
+use super::list_watch::{Body, ListOptions, ListWatch, WatchOptions};
+use crate::jitter::Jitter;
+use crate::object::{Cacheable, Object};
+use crate::{Error, ObjectKey, ResourceVersion};
+use backoff::Waits;
+
+/// What a [`Reflector`] fills: an [`Indexer`](super::Indexer), or something of one's own.
+pub trait ReflectorStore<K: Cacheable>: Send + Sync + 'static {
+    /// An ADDED event.
+    fn add(&self, object: Object<K>);
+    /// A MODIFIED event.
+    fn update(&self, object: Object<K>);
+    /// A DELETED event, with the last state.
+    fn delete(&self, object: Object<K>);
+    /// A list: there are these objects and no others, as of `version`.
+    fn replace(&self, objects: Vec<Object<K>>, version: ResourceVersion);
+    /// Nothing changed up to `version`.
+    fn bookmark(&self, version: &ResourceVersion) {
+        let _ = version;
+    }
+    /// The newest state that the store was given of an object. If a list has the same version of it, this one is
+    /// passed on and the new one dropped, so that a relist takes no memory for what did not change.
+    fn known(&self, key: &ObjectKey) -> Option<Object<K>> {
+        let _ = key;
+        None
+    }
+    /// Waits until the store can take more.
+    fn room(&self) -> impl Future<Output = ()> + Send {
+        async {}
+    }
+}
+
+/// Keeps a store as the server is (client-go's `Reflector`): it lists, watches from there, goes on where a watch ended,
+/// and lists again where it cannot.
+///
+/// ```
+/// use informer::cache::{ApiListWatch, Indexer, Reflector, ReflectorOptions};
+/// use k8s_openapi::api::core::v1::Pod;
+///
+/// # async fn reflect(client: kube::Client, shutdown: impl Future<Output = ()> + Send) {
+/// let pods = Indexer::<Pod>::new();
+/// let source = ApiListWatch::all::<Pod>(client, &());
+/// let reflector = Reflector::new(source, pods.clone(), ReflectorOptions::default());
+/// reflector.run(shutdown).await; // read `pods.lister()` meanwhile
+/// # }
+/// ```
+pub struct Reflector<K, S> {
+    source: Arc<dyn Source>,
+    store: S,
+    options: ReflectorOptions<K>,
+    /// Guards the version of the last list, event or bookmark.
+    last: Mutex<ResourceVersion>,
+    kind: PhantomData<fn(K)>,
+}
+
+/// What one run remembers.
+struct Run {
+    jitter: Jitter,
+    waits: Waits,
+    /// The server has forgotten the last version: ask for the newest state, not for one that is not older.
+    is_last_unavailable: bool,
+    /// A list of any version came in pages: the server has no cache, so pages are worth their price.
+    comes_in_pages: bool,
+    /// The source did not mark the end of initial events: it is listed from now on.
+    cannot_stream: bool,
+}
+
+impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
+    /// A reflector from `source` to `store`; it does nothing until it is [`run`](Self::run).
+    pub fn new(source: impl ListWatch, store: S, options: ReflectorOptions<K>) -> Self {
+        Self::of_source(Arc::new(source), store, options)
+    }
+
+    pub(crate) fn of_source(source: Arc<dyn Source>, store: S, options: ReflectorOptions<K>) -> Self {
+        Self {
+            source,
+            store,
+            options,
+            last: Mutex::default(),
+            kind: PhantomData,
+        }
+    }
+
+    /// The version of the last list, event or bookmark; empty before the first.
+    pub fn last_sync_resource_version(&self) -> ResourceVersion {
+        self.last().clone()
+    }
+
+    /// Keeps the store up to date until `shutdown` is ready. Failures are given to the
+    /// [error handler](ReflectorOptions::on_error) and tried again after a [`Backoff`], without end.
+    pub async fn run(&self, shutdown: impl Future<Output = ()> + Send) {
+        let shutdown = std::pin::pin!(shutdown);
+        let work = std::pin::pin!(self.work());
+        futures::future::select(shutdown, work).await;
+    }
+
+    /// What it lists, for messages.
+    pub(crate) fn name(&self) -> String {
+        self.source.name()
+    }
+
+    async fn work(&self) {
+        let mut run = Run {
+            jitter: Jitter::new(self.options.seed, &self.source.name()),
+            waits: Waits::new(self.options.backoff),
+            is_last_unavailable: false,
+            comes_in_pages: false,
+            cannot_stream: false,
+        };
+        loop {
+            if let Err(err) = self.list_and_watch(&mut run).await {
+                self.options.report(&self.source.name(), &err);
+            }
+            // Also after a pass that ended well: a server that ends every pass must not be asked without pause.
+            self.pause(&mut run).await;
+        }
+    }
+
+    /// One pass: the objects there are, then their changes until the watch cannot go on.
+    async fn list_and_watch(&self, run: &mut Run) -> Result<(), Error> {
+        let mut stream: Option<watch::Stream> = None;
+        if self.options.streaming_lists && self.source.can_stream_lists() && !run.cannot_stream {
+            match self.watch_list(run).await {
+                Ok(body) => stream = Some(body),
+                Err(err) => tracing::debug!(source = self.source.name(), %err, "no streaming list; listing instead"),
+            }
+        }
+        if stream.is_none() {
+            self.list(run).await?;
+        }
+        self.watch(run, stream).await
+    }
+
+    async fn pause(&self, run: &mut Run) {
+        let wait = run.waits.next(&mut run.jitter);
+        sleep(wait).await;
+    }
+
+    fn last(&self) -> MutexGuard<'_, ResourceVersion> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K, S> fmt::Debug for Reflector<K, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Reflector({})", self.source.name())
+    }
+}
+
+/// A `ListWatch` whatever its type.
+pub(crate) trait Source: Send + Sync {
+    fn list<'a>(&'a self, options: &'a ListOptions) -> BoxFuture<'a, Result<Body, Error>>;
+    fn watch<'a>(&'a self, options: &'a WatchOptions) -> BoxFuture<'a, Result<Body, Error>>;
+    fn can_stream_lists(&self) -> bool;
+    fn name(&self) -> String;
+}
+
+impl<L: ListWatch> Source for L {
+    fn list<'a>(&'a self, options: &'a ListOptions) -> BoxFuture<'a, Result<Body, Error>> {
+        Box::pin(ListWatch::list(self, options))
+    }
+
+    fn watch<'a>(&'a self, options: &'a WatchOptions) -> BoxFuture<'a, Result<Body, Error>> {
+        Box::pin(ListWatch::watch(self, options))
+    }
+
+    fn can_stream_lists(&self) -> bool {
+        ListWatch::can_stream_lists(self)
+    }
+
+    fn name(&self) -> String {
+        ListWatch::name(self)
+    }
+}

@@ -1,0 +1,156 @@
+//! `ReflectorOptions`: how a reflector behaves, and what becomes of an object before it is stored.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::Backoff;
+use crate::object::{Cacheable, Header, Managed, Object, Storage};
+use crate::{Error, ObjectKey};
+
+/// The shortest time a watch is asked to last.
+const MIN_WATCH_TIMEOUT: Duration = Duration::from_secs(5 * 60);
+
+/// Changes the text of an object.
+pub(crate) type Transform = Arc<dyn Fn(&ObjectKey, &str) -> Result<String, Error> + Send + Sync>;
+
+/// Is told why a pass ended.
+type OnError = Arc<dyn Fn(&Error) + Send + Sync>;
+
+/// How a reflector behaves. The defaults are client-go's.
+pub struct ReflectorOptions<K> {
+    /// The seed of all waiting times. Default 0. In a cluster each replica should have one of its own, so that they do
+    /// not come back at the same instant when the server does: a hash of the Pod's name, say.
+    pub seed: u64,
+    /// Waits after failures.
+    pub backoff: Backoff,
+    /// Objects in a page of a list. `None`: 500, unless the server can answer from its cache, which knows no pages.
+    pub page_size: Option<u32>,
+    /// The server is asked to end a watch after this at least, and twice this at most. Less than five minutes, the
+    /// default, counts as five minutes.
+    pub min_watch_timeout: Duration,
+    /// Begin with a watch that sends the objects there are, and list only where that fails. Default true.
+    pub streaming_lists: bool,
+    /// For how long a watch that ends with an internal error of the server is begun again at once. Default zero: never.
+    pub internal_error_retry: Duration,
+    /// In which form objects are held.
+    pub storage: Storage,
+    pub(crate) managed: Managed,
+    pub(crate) transform: Option<Transform>,
+    pub(crate) on_error: Option<OnError>,
+    kind: std::marker::PhantomData<fn(K)>,
+}
+
+impl<K: Cacheable> ReflectorOptions<K> {
+    /// `metadata.managedFields` are cut out of objects before anything else is done with them.
+    #[must_use]
+    pub fn strip_managed_fields(mut self) -> Self {
+        self.managed = Managed::Cut;
+        self
+    }
+
+    /// Changes each object before it is stored. It is called once for each state, never for what a list found to be
+    /// gone, and should change nothing the second time. An object that it fails for is logged and dropped.
+    #[must_use]
+    pub fn transform<F, E>(mut self, transform: F) -> Self
+    where
+        K: Serialize,
+        F: Fn(&mut K) -> Result<(), E> + Send + Sync + 'static,
+        E: fmt::Display,
+    {
+        self.transform = Some(Arc::new(move |key, text| {
+            let unreadable = |err| Error::decode(key.to_string(), err);
+            let mut object: K = serde_json::from_str(text).map_err(unreadable)?;
+            transform(&mut object).map_err(|err| Error::refused(format!("{key} could not be transformed: {err}")))?;
+            serde_json::to_string(&object).map_err(unreadable)
+        }));
+        self
+    }
+
+    /// Is called with what ended a pass (`WatchErrorHandler`), in the place of the default, which logs it. It must
+    /// return quickly.
+    #[must_use]
+    pub fn on_error(mut self, handler: impl Fn(&Error) + Send + Sync + 'static) -> Self {
+        self.on_error = Some(Arc::new(handler));
+        self
+    }
+
+    /// The object to be stored; an error if it is to be dropped.
+    pub(crate) fn object(&self, text: &str, header: &Header<'_>) -> Result<Object<K>, Error> {
+        let Some(transform) = &self.transform else {
+            return Object::read(text, header, self.storage, self.managed);
+        };
+        let mut text = Cow::Borrowed(text);
+        if self.managed == Managed::Cut {
+            text = Cow::Owned(crate::object::cut_managed_fields(&text, header));
+        }
+        let text = transform(&header.key(), &text)?;
+        let (header, length) = Header::read(text.as_bytes()).map_err(|err| Error::decode("an object", err))?;
+        Object::read(&text[..length], &header, self.storage, Managed::Keep)
+    }
+
+    /// The least and the most seconds of a watch.
+    pub(crate) fn watch_seconds(&self) -> (u64, u64) {
+        let least = self.min_watch_timeout.max(MIN_WATCH_TIMEOUT).as_secs();
+        (least, least.saturating_mul(2).min(u64::from(u32::MAX)))
+    }
+
+    pub(crate) fn report(&self, source: &str, err: &Error) {
+        match &self.on_error {
+            Some(handler) => handler(err),
+            None if err.is_expired() => tracing::debug!(source, %err, "the watch expired"),
+            None => tracing::error!(source, %err, "failed to list and watch"),
+        }
+    }
+}
+
+impl<K> Default for ReflectorOptions<K> {
+    fn default() -> Self {
+        Self {
+            seed: 0,
+            backoff: Backoff::default(),
+            page_size: None,
+            min_watch_timeout: MIN_WATCH_TIMEOUT,
+            streaming_lists: true,
+            internal_error_retry: Duration::ZERO,
+            storage: Storage::default(),
+            managed: Managed::default(),
+            transform: None,
+            on_error: None,
+            kind: std::marker::PhantomData,
+        }
+    }
+}
+
+impl<K> Clone for ReflectorOptions<K> {
+    fn clone(&self) -> Self {
+        Self {
+            seed: self.seed,
+            backoff: self.backoff,
+            page_size: self.page_size,
+            min_watch_timeout: self.min_watch_timeout,
+            streaming_lists: self.streaming_lists,
+            internal_error_retry: self.internal_error_retry,
+            storage: self.storage,
+            managed: self.managed,
+            transform: self.transform.clone(),
+            on_error: self.on_error.clone(),
+            kind: std::marker::PhantomData,
+        }
+    }
+}
+
+impl<K> fmt::Debug for ReflectorOptions<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReflectorOptions")
+            .field("seed", &self.seed)
+            .field("backoff", &self.backoff)
+            .field("page_size", &self.page_size)
+            .field("streaming_lists", &self.streaming_lists)
+            .field("storage", &self.storage)
+            .finish_non_exhaustive()
+    }
+}
