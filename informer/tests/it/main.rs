@@ -5,3 +5,5 @@ mod work_queue_model;
 mod leader_election;
 mod helpers;
 mod recorder;
+mod controller;
+mod manager;
