@@ -7,7 +7,7 @@ mod trial;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use fake_apiserver::{ApiServer, Worker};
+use fake_apiserver::{Anonymous, ApiServer, Authorization, Worker};
 use http::Request;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -492,6 +492,21 @@ async fn a_fork_and_a_restored_world_have_workers_of_their_own() {
         server.restore(&before);
         assert!(server.get("v1", "Secret", "default", "child").await.is_ok());
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn workers_may_do_their_part_where_others_need_roles() {
+    let server = ApiServer::builder()
+        .workers(Worker::ALL)
+        .authorization(Authorization::Rbac)
+        .anonymous(Anonymous::Refused)
+        .start();
+    let absent = json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "no-such-uid"});
+    let mut child = owned(0, "child", &[&absent]);
+    child["metadata"]["namespace"] = json!("default");
+    server.load([child]).expect("it is valid");
+    rest().await;
+    assert!(server.get("v1", "ConfigMap", "default", "child").await.is_err());
 }
 
 /// Pods of ReplicaSets of Deployments, as loaded from a dump.

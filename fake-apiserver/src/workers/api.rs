@@ -279,7 +279,7 @@ impl<'a> Api<'a> {
         }
         let mut request = request.body(Bytes::from(text)).map_err(|error| invalid(&error))?;
         request.extensions_mut().insert(SentBy(self.identity.worker));
-        request.extensions_mut().insert(self.identity.user.clone());
+        request.extensions_mut().insert(Arc::clone(&self.identity.user));
         let (head, body) = Arc::clone(self.host).call(request).await.into_parts();
         if head.status.is_success() {
             Ok(body)

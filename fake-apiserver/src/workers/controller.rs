@@ -66,7 +66,7 @@ pub(crate) struct Identity {
     /// The name of the worker, by which the journal marks its requests.
     pub(crate) worker: &'static str,
     /// The user.
-    pub(crate) user: UserInfo,
+    pub(crate) user: Arc<UserInfo>,
     /// `User-Agent`; what comes before its first slash owns the fields that are written.
     pub(crate) user_agent: String,
 }
@@ -78,7 +78,7 @@ impl Identity {
         Self {
             worker: name,
             user_agent: format!("kube-controller-manager/v1.36.0 {}", user.name),
-            user,
+            user: Arc::new(user),
         }
     }
 
@@ -87,7 +87,7 @@ impl Identity {
         Self {
             worker: name,
             user_agent: format!("{name}/v1.36.0"),
-            user: UserInfo::new(user, groups.iter().copied()),
+            user: Arc::new(UserInfo::new(user, groups.iter().copied())),
         }
     }
 }
