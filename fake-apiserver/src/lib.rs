@@ -27,8 +27,8 @@
 //! | `storage` | state at a revision: a snapshot and a log for each resource |
 //! | `watch` | cursors into the logs |
 //!
-//! Beside the path lie [`api`], the vocabulary; `workers`, what a cluster does by itself; `entropy`, the only clock and the only random numbers; `serve` and
-//! `client`, the ways in.
+//! Beside the path lie [`api`], the vocabulary; `workers`, what a cluster does by itself; `entropy`, the only clock and
+//! the only random numbers; `serve` and `client`, the ways in.
 //!
 //! # Features
 //!
@@ -45,6 +45,7 @@ mod faults;
 mod registry;
 mod storage;
 mod watch;
+mod webhooks;
 mod workers;
 #[cfg(feature = "client")]
 mod client;

@@ -1,5 +1,7 @@
 //! `ApiServer` and its builder: own one of each layer, start, snapshot, fork.
 
+mod admission;
+
 use std::borrow::Borrow;
 use std::convert::Infallible;
 use std::io;
@@ -25,12 +27,14 @@ use crate::endpoints::Endpoints;
 use crate::endpoints::journal::{self, Journal};
 use crate::entropy::Entropy;
 use crate::faults::{Fault, FaultGuard, Faults, WatchHandle};
+use crate::registry::admission::AdmissionSetup;
 use crate::registry::authentication::Authentication;
 use crate::registry::authorization::{self, Rbac};
 use crate::registry::{Registry, codec};
 use crate::serve::{Serving, Transport, serve};
 use crate::storage::World;
 use crate::tasks::TaskGroup;
+use crate::webhooks::Routes;
 use crate::workers::{self, Host, Kubelet, Worker};
 
 /// Changes a resource's log keeps if the builder does not say.
@@ -74,6 +78,8 @@ struct Options {
     authorization: Authorization,
     authentication: Authentication,
     nodes: usize,
+    admission: AdmissionSetup,
+    routes: Routes,
 }
 
 /// How an [`ApiServer`] is to be. Everything has a default.
@@ -122,6 +128,8 @@ impl Default for ApiServerBuilder {
                 authorization: Authorization::default(),
                 authentication: Authentication::default(),
                 nodes: 0,
+                admission: AdmissionSetup::default(),
+                routes: Routes::default(),
             },
         }
     }
@@ -267,12 +275,17 @@ impl ApiServer {
             Authorization::AlwaysAllow => None,
             Authorization::Rbac => Some(Rbac::default()),
         };
+        let admission = AdmissionSetup {
+            transport: Arc::new(options.routes.clone()),
+            ..options.admission.clone()
+        };
         let endpoints = Arc::new(Endpoints {
             registry: Registry::new(
                 world,
                 options.history_bound,
                 entropy,
                 (options.authentication.clone(), rbac),
+                admission,
             ),
             faults: Faults::default(),
             journal: Journal::new(options.journal_capacity),

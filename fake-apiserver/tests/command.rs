@@ -60,6 +60,7 @@ fn it_says_when_it_is_ready_and_ends_cleanly(#[case] signal: &str, #[case] args:
 #[case::unknown_flag(&["--no-such-flag"], "--no-such-flag")]
 #[case::no_address(&["--listen", "here"], "--listen")]
 #[case::no_number(&["--seed", "x"], "--seed")]
+#[case::no_worker(&["--workers", "gc,gx"], "there is no worker \"gx\"; there are gc, namespace, ")]
 fn wrong_usage_is_2(#[case] args: &[&str], #[case] named: &str) {
     let output = run(args);
     assert_eq!(output.status.code(), Some(2));

@@ -288,3 +288,393 @@ fn what_is_left_is_what_a_naive_model_leaves() {
         Ok(())
     });
 }
+
+/// An object that these own.
+fn owned(kind: usize, name: &str, owners: &[&Value]) -> Value {
+    let (api_version, kind, ..) = KINDS[kind];
+    json!({
+        "apiVersion": api_version, "kind": kind, "metadata": {"name": name, "ownerReferences": owners},
+    })
+}
+
+/// A reference to an object that was created.
+fn owner(object: &Value, blocks: bool) -> Value {
+    let meta = &object["metadata"];
+    json!({
+        "apiVersion": object["apiVersion"], "kind": object["kind"], "name": meta["name"], "uid": meta["uid"],
+        "controller": true, "blockOwnerDeletion": blocks,
+    })
+}
+
+async fn create(server: &ApiServer, kind: usize, namespace: &str, object: &Value) -> Value {
+    ask(server, "POST", &path(kind, namespace, ""), object)
+        .await
+        .expect("it is valid")
+}
+
+/// The kinds of what was asked by workers, with the last part of the path and the body.
+fn requests_of_workers(server: &ApiServer) -> Vec<(String, Value)> {
+    let requests = server.journal().requests().into_iter().filter(|it| it.worker.is_some());
+    requests
+        .map(|it| {
+            let name = it.path.rsplit('/').next().unwrap_or_default();
+            let body = serde_json::from_slice(&it.request_body).unwrap_or_default();
+            (format!("{} {name}", it.method), body)
+        })
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn s1_a_dependent_is_deleted_as_it_was_judged() {
+    let server = start(&[Worker::GarbageCollector]).await.expect("it starts");
+    let parent = create(&server, 0, "default", &owned(0, "parent", &[])).await;
+    let child = create(&server, 1, "default", &owned(1, "child", &[&owner(&parent, false)])).await;
+    ask(&server, "DELETE", &path(0, "default", "parent"), &json!({}))
+        .await
+        .expect("it exists");
+    rest().await;
+
+    let meta = &child["metadata"];
+    let preconditions = json!({"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]});
+    let body = json!({
+        "kind": "DeleteOptions", "apiVersion": "v1", "preconditions": preconditions, "propagationPolicy": "Background",
+    });
+    assert_eq!(requests_of_workers(&server), [("DELETE child".to_owned(), body)]);
+    let request = server.journal().requests().pop().expect("there was one");
+    assert_eq!(request.worker, Some("generic-garbage-collector"));
+    let agent = "system:serviceaccount:kube-system:generic-garbage-collector";
+    assert!(request.user_agent.ends_with(agent), "{}", request.user_agent);
+}
+
+#[tokio::test(start_paused = true)]
+async fn s2_an_owner_that_is_gone_is_taken_back_from_what_another_keeps() {
+    let server = start(&[Worker::GarbageCollector]).await.expect("it starts");
+    let gone = create(&server, 0, "default", &owned(0, "gone", &[])).await;
+    let kept = create(&server, 0, "default", &owned(0, "kept", &[])).await;
+    let mut other = owner(&kept, false);
+    other["controller"] = false.into();
+    let owners = [&owner(&gone, true), &other];
+    let secret = create(&server, 1, "default", &owned(1, "secret", &owners)).await;
+    create(&server, 3, "default", &owned(3, "widget", &owners)).await;
+    ask(&server, "DELETE", &path(0, "default", "gone"), &json!({}))
+        .await
+        .expect("it exists");
+    rest().await;
+
+    let widget = server
+        .get("example.com/v1", "Widget", "default", "widget")
+        .await
+        .expect("it is kept");
+    assert_eq!(widget["metadata"]["ownerReferences"], json!([other]));
+    let requests = requests_of_workers(&server);
+    let uids = [&gone["metadata"]["uid"], &secret["metadata"]["uid"]];
+    let strategic = json!({"metadata": {"ownerReferences": [{"$patch": "delete", "uid": uids[0]}], "uid": uids[1]}});
+    assert_eq!(requests[0], ("PATCH secret".to_owned(), strategic));
+    assert_eq!(requests[1].0, "PATCH widget");
+    assert_eq!(requests[1].1["metadata"]["ownerReferences"], json!([other]));
+    assert!(requests[1].1["metadata"]["resourceVersion"].is_string());
+}
+
+#[tokio::test(start_paused = true)]
+async fn s3_a_circle_does_not_hold_itself() {
+    let server = start(&[Worker::GarbageCollector]).await.expect("it starts");
+    let first = create(&server, 0, "default", &owned(0, "first", &[])).await;
+    let second = create(&server, 3, "default", &owned(3, "second", &[&owner(&first, true)])).await;
+    let patch = json!({"metadata": {"ownerReferences": [owner(&second, true)]}});
+    ask(&server, "PATCH", &path(0, "default", "first"), &patch)
+        .await
+        .expect("it exists");
+    rest().await;
+    let foreground = json!({"propagationPolicy": "Foreground"});
+    ask(&server, "DELETE", &path(0, "default", "first"), &foreground)
+        .await
+        .expect("it exists");
+    rest().await;
+
+    assert!(existing(&server).await.expect("both kinds are served").is_empty());
+    assert!(server.get("v1", "ConfigMap", "default", "first").await.is_err());
+    assert!(
+        server
+            .get("example.com/v1", "Widget", "default", "second")
+            .await
+            .is_err()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn s5_an_owner_in_another_namespace_does_not_count_and_is_told_of() {
+    let server = start(&[Worker::GarbageCollector]).await.expect("it starts");
+    let parent = create(&server, 0, "default", &owned(0, "parent", &[])).await;
+    create(
+        &server,
+        1,
+        "kube-public",
+        &owned(1, "stranger", &[&owner(&parent, false)]),
+    )
+    .await;
+    create(&server, 2, "", &owned(2, "above", &[&owner(&parent, false)])).await;
+    rest().await;
+
+    assert!(server.get("v1", "Secret", "kube-public", "stranger").await.is_err());
+    let role = server
+        .get("rbac.authorization.k8s.io/v1", "ClusterRole", "", "above")
+        .await;
+    assert!(role.is_ok(), "nobody can say that its owner is gone");
+    let events = server.list("v1", "Event", "").await.expect("events are served");
+    let uid = parent["metadata"]["uid"].as_str().unwrap_or_default();
+    let message = |namespace: &str| {
+        format!(
+            "ownerRef [v1/ConfigMap, namespace: {namespace}, name: parent, uid: {uid}] does not exist in namespace \
+             {namespace:?}"
+        )
+    };
+    let told: Vec<_> = events
+        .iter()
+        .map(|it| (&it["metadata"]["namespace"], &it["reason"], &it["message"]))
+        .collect();
+    let reason = json!("OwnerRefInvalidNamespace");
+    assert_eq!(
+        told,
+        [
+            (&json!("default"), &reason, &json!(message(""))),
+            (&json!("kube-public"), &reason, &json!(message("kube-public"))),
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn s5_an_owner_of_unknown_kind_is_waited_for_without_asking_again() {
+    let server = ApiServer::builder().workers([Worker::GarbageCollector]).start();
+    let absent = json!({"apiVersion": "example.com/v1", "kind": "Widget", "name": "w", "uid": "no-such-uid"});
+    create(&server, 0, "default", &owned(0, "child", &[&absent])).await;
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert!(server.get("v1", "ConfigMap", "default", "child").await.is_ok());
+    assert!(requests_of_workers(&server).is_empty());
+
+    ask(&server, "POST", CRDS, &widgets()).await.expect("it is valid");
+    rest().await;
+    assert!(server.get("v1", "ConfigMap", "default", "child").await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_definition_takes_what_its_objects_own() {
+    let server = start(&[Worker::GarbageCollector]).await.expect("it starts");
+    let widget = create(&server, 3, "default", &owned(3, "widget", &[])).await;
+    create(&server, 0, "default", &owned(0, "child", &[&owner(&widget, true)])).await;
+    ask(&server, "DELETE", &format!("{CRDS}/widgets.example.com"), &json!({}))
+        .await
+        .expect("it exists");
+    rest().await;
+    assert!(server.get("v1", "ConfigMap", "default", "child").await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fork_and_a_restored_world_have_workers_of_their_own() {
+    let server = start(&[Worker::GarbageCollector]).await.expect("it starts");
+    let parent = create(&server, 0, "default", &owned(0, "parent", &[])).await;
+    create(&server, 1, "default", &owned(1, "child", &[&owner(&parent, false)])).await;
+    rest().await;
+    let (before, fork) = (server.snapshot(), server.fork());
+
+    ask(&fork, "DELETE", &path(0, "default", "parent"), &json!({}))
+        .await
+        .expect("it exists");
+    rest().await;
+    assert!(fork.get("v1", "Secret", "default", "child").await.is_err());
+    assert!(server.get("v1", "Secret", "default", "child").await.is_ok());
+
+    for _ in 0..2 {
+        ask(&server, "DELETE", &path(0, "default", "parent"), &json!({}))
+            .await
+            .expect("it exists");
+        rest().await;
+        assert!(server.get("v1", "Secret", "default", "child").await.is_err());
+        server.restore(&before);
+        assert!(server.get("v1", "Secret", "default", "child").await.is_ok());
+    }
+}
+
+/// Pods of ReplicaSets of Deployments, as loaded from a dump.
+fn tree(deployments: usize, replica_sets: usize, pods: usize) -> Vec<Value> {
+    let object = |api_version: &str, kind: &str, name: &str, owner: Option<&Value>| {
+        let template = json!({
+            "metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "c", "image": "img:1"}]},
+        });
+        let spec = match kind {
+            "Pod" => template["spec"].clone(),
+            _ => json!({"replicas": 1, "selector": {"matchLabels": {"app": name}}, "template": template}),
+        };
+        json!({
+            "apiVersion": api_version, "kind": kind, "spec": spec,
+            "metadata": {
+                "name": name, "namespace": "default", "uid": format!("uid-{name}"), "labels": {"app": name},
+                "ownerReferences": owner.map(|it| self::owner(it, true)).into_iter().collect::<Vec<_>>(),
+            },
+        })
+    };
+    let mut objects = Vec::new();
+    for d in 0..deployments {
+        let deployment = object("apps/v1", "Deployment", &format!("d{d}"), None);
+        for r in 0..replica_sets {
+            let set = object("apps/v1", "ReplicaSet", &format!("d{d}-r{r}"), Some(&deployment));
+            objects.extend((0..pods).map(|p| object("v1", "Pod", &format!("d{d}-r{r}-p{p}"), Some(&set))));
+            objects.push(set);
+        }
+        objects.push(deployment);
+    }
+    objects
+}
+
+#[rstest::rstest]
+#[case("Background")]
+#[case("Foreground")]
+#[tokio::test(start_paused = true)]
+async fn a_large_tree_goes_to_its_last_leaf(#[case] policy: &str) {
+    let scale: usize = std::env::var("HOSTILE_TIMES")
+        .ok()
+        .and_then(|it| it.parse().ok())
+        .unwrap_or(1);
+    let server = ApiServer::builder().workers([Worker::GarbageCollector]).start();
+    server.load(tree(5 * scale, 10, 10)).expect("they are valid");
+    rest().await;
+    let path = "/apis/apps/v1/namespaces/default/deployments";
+    ask(&server, "DELETE", path, &json!({"propagationPolicy": policy}))
+        .await
+        .expect("they exist");
+    rest().await;
+
+    for (api_version, kind) in [("apps/v1", "Deployment"), ("apps/v1", "ReplicaSet"), ("v1", "Pod")] {
+        let left = server.list(api_version, kind, "").await.expect("it is served");
+        assert_eq!(left.len(), 0, "{kind}");
+    }
+}
+
+async fn namespace(server: &ApiServer, name: &str) -> Option<Value> {
+    server.get("v1", "Namespace", "", name).await.ok()
+}
+
+/// The status and the message of each condition of a namespace.
+fn conditions(namespace: &Value) -> Vec<(&str, &str)> {
+    let conditions = namespace["status"]["conditions"].as_array().into_iter().flatten();
+    conditions
+        .map(|it| {
+            (
+                it["status"].as_str().unwrap_or_default(),
+                it["message"].as_str().unwrap_or_default(),
+            )
+        })
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn r5_a_namespace_goes_with_all_that_is_in_it() {
+    let server = start(&[Worker::Namespace]).await.expect("it starts");
+    let shop = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
+    ask(&server, "POST", "/api/v1/namespaces", &shop)
+        .await
+        .expect("it is free");
+    for kind in [0, 1, 3] {
+        create(&server, kind, "shop", &owned(kind, "o1", &[])).await;
+        create(&server, kind, "default", &owned(kind, "o1", &[])).await;
+    }
+    ask(&server, "DELETE", "/api/v1/namespaces/shop", &json!({}))
+        .await
+        .expect("it exists");
+    rest().await;
+
+    assert!(namespace(&server, "shop").await.is_none());
+    for (api_version, kind, ..) in [KINDS[0], KINDS[1], KINDS[3]] {
+        let left = server.list(api_version, kind, "").await.expect("it is served");
+        assert_eq!(left.len(), 1, "{kind} of other namespaces stay");
+    }
+    // Only what is there is deleted, then the namespace is told and let go.
+    let asked: Vec<String> = requests_of_workers(&server).into_iter().map(|(what, _)| what).collect();
+    assert_eq!(
+        asked,
+        [
+            "DELETE configmaps",
+            "DELETE widgets",
+            "DELETE secrets",
+            "PUT status",
+            "PUT finalize"
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn r5_pods_that_do_not_stop_in_time_are_told_of() {
+    let server = start(&[Worker::Namespace]).await.expect("it starts");
+    let shop = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
+    ask(&server, "POST", "/api/v1/namespaces", &shop)
+        .await
+        .expect("it is free");
+    let pods = "/api/v1/namespaces/shop/pods";
+    let spec = json!({"nodeName": "node-1", "containers": [{"name": "c", "image": "img:1"}]});
+    ask(
+        &server,
+        "POST",
+        pods,
+        &json!({"metadata": {"name": "stuck"}, "spec": spec}),
+    )
+    .await
+    .expect("it is valid");
+    ask(&server, "DELETE", "/api/v1/namespaces/shop", &json!({}))
+        .await
+        .expect("it exists");
+    rest().await;
+    let shown = namespace(&server, "shop").await.expect("a Pod is left");
+    let failing = |namespace: &Value| {
+        conditions(namespace)
+            .iter()
+            .filter(|(status, _)| *status == "True")
+            .count()
+    };
+    assert_eq!(failing(&shown), 0, "it has thirty seconds");
+
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let shown = namespace(&server, "shop").await.expect("a Pod is left");
+    let why = "Failed to delete all resource types, 1 remaining: unexpected items still remain in namespace: shop for \
+               gvr: /v1, Resource=pods";
+    assert!(conditions(&shown).contains(&("True", why)), "{shown}");
+
+    let now = json!({"gracePeriodSeconds": 0});
+    ask(&server, "DELETE", &format!("{pods}/stuck"), &now)
+        .await
+        .expect("it is still there");
+    rest().await;
+    assert!(namespace(&server, "shop").await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn r5_conditions_follow_what_is_left() {
+    let server = start(&[Worker::Namespace, Worker::GarbageCollector])
+        .await
+        .expect("it starts");
+    let shop = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
+    ask(&server, "POST", "/api/v1/namespaces", &shop)
+        .await
+        .expect("it is free");
+    for name in ["a", "b"] {
+        let mut held = owned(0, name, &[]);
+        held["metadata"]["finalizers"] = json!(["example.com/hold"]);
+        create(&server, 0, "shop", &held).await;
+    }
+    ask(&server, "DELETE", "/api/v1/namespaces/shop", &json!({}))
+        .await
+        .expect("it exists");
+    rest().await;
+    for (name, left) in [("a", 2), ("b", 1)] {
+        let shown = namespace(&server, "shop").await.expect("something is left");
+        let remaining = format!("Some resources are remaining: configmaps. has {left} resource instances");
+        let held = format!(
+            "Some content in the namespace has finalizers remaining: example.com/hold in {left} resource instances"
+        );
+        assert_eq!(conditions(&shown)[3..], [("True", &*remaining), ("True", &*held)]);
+        let release = json!({"metadata": {"finalizers": null}});
+        ask(&server, "PATCH", &path(0, "shop", name), &release)
+            .await
+            .expect("it is held");
+        rest().await;
+    }
+    assert!(namespace(&server, "shop").await.is_none());
+}

@@ -1,5 +1,7 @@
 //! `Status`: the catalogue of every error a client can receive, in Kubernetes' own words.
 
+use std::borrow::Cow;
+
 use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -16,7 +18,7 @@ pub struct Status {
     /// The HTTP status, and `code` of the body.
     pub code: u16,
     /// The machine-readable reason; empty where Kubernetes knows none.
-    pub reason: &'static str,
+    pub reason: Cow<'static, str>,
     /// The text for people.
     pub message: String,
     /// What the error is about; `None` leaves the field out, an empty one is shown as `{}`.
@@ -79,10 +81,10 @@ impl Status {
     }
 
     /// A failure without details.
-    pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+    pub fn new(code: u16, reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self {
             code,
-            reason,
+            reason: reason.into(),
             message: message.into(),
             details: None,
             continue_token: None,
@@ -308,7 +310,7 @@ impl Serialize for Status {
             map.serialize_entry("message", &self.message)?;
         }
         if !self.reason.is_empty() {
-            map.serialize_entry("reason", self.reason)?;
+            map.serialize_entry("reason", &self.reason)?;
         }
         if let Some(details) = &self.details {
             map.serialize_entry("details", details)?;

@@ -97,6 +97,7 @@ pub struct RecordedEvent {
 
 /// One entry.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "most entries are requests")]
 pub enum Entry {
     /// A request and its answer.
     Request(RecordedRequest),

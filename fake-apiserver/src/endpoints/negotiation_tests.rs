@@ -106,7 +106,7 @@ fn a17_what_cannot_be_answered(
 ) {
     let status = answer(Some(accept), served, route).unwrap_err();
     assert_eq!(
-        (status.code, status.reason, status.message.as_str()),
+        (status.code, &*status.reason, status.message.as_str()),
         (406, "NotAcceptable", message)
     );
     assert_eq!(status.details.is_some(), has_details);

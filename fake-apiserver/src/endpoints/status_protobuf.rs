@@ -17,7 +17,7 @@ pub(crate) fn encode(status: &Status) -> Vec<u8> {
     bytes(&mut body, 1, &list_meta);
     text(&mut body, 2, if status.code < 400 { "Success" } else { "Failure" });
     text(&mut body, 3, &status.message);
-    text(&mut body, 4, status.reason);
+    text(&mut body, 4, &status.reason);
     if let Some(details) = &status.details {
         let mut message = Vec::new();
         text(&mut message, 1, &details.name);

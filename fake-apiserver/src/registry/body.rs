@@ -109,6 +109,20 @@ pub(crate) fn read_patched(
     Ok(decoded)
 }
 
+/// An object that admission has changed: typed, pruned and defaulted again. The error is the decoder's.
+pub(crate) fn read_admitted(row: &Row, object: &mut Object) -> Result<(), String> {
+    match (row.custom_version(), row.shape()) {
+        (Some(version), _) => {
+            coerce(row, version, object)?;
+        }
+        (None, Some(shape)) => decode::convert(shape, object)?,
+        (None, None) => {}
+    }
+    row.name_kind(object);
+    row.strategy().default(object);
+    Ok(())
+}
+
 /// The same for the object of a subresource, which is of another kind than the row's.
 pub(crate) fn read_patched_as(
     shape: &'static Shape,

@@ -1,10 +1,12 @@
 //! POST, and the creation that PUT and apply may end in.
 
+use super::admission::attributes::Attributes;
 use super::write::{Answer, WriteRequest, Written, refuse};
 use super::{Registry, body, codec, managed_fields, metadata};
+use crate::api::admission::Operation;
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
-use crate::api::rbac::Attributes;
+use crate::api::rbac;
 use crate::api::request_info::Verb;
 use crate::api::status::Status;
 use crate::storage::StoreError;
@@ -37,11 +39,30 @@ impl Registry {
         let manager = request.manager(&name, &now);
         request.with_types(|types| managed_fields::track_update(types, None, &mut object, &manager));
         row.settle(&mut object);
-        self.create_tracked(request, object, warnings).await
+        self.create_admitted(request, object, warnings).await
     }
 
     /// The same from the point where the object says who owns its fields.
-    pub(super) async fn create_tracked(
+    pub(super) async fn create_admitted(
+        &self,
+        request: &WriteRequest<'_>,
+        object: Object,
+        mut warnings: Vec<String>,
+    ) -> Result<Written, Status> {
+        let mut told = Vec::new();
+        let mut attributes = Attributes::of_write(request, Operation::Create, object, None);
+        self.admit(&mut attributes, &mut told).await?;
+        let mut object = attributes.object.take().unwrap_or_default();
+        told.extend(metadata::dedupe_owner_references(&mut object, true));
+        request.row.settle(&mut object);
+        warnings.extend(told.iter().cloned());
+        self.create_tracked(request, object, warnings)
+            .await
+            .map_err(|status| status.warned(told))
+    }
+
+    /// The same from the point where nobody changes the object any more.
+    async fn create_tracked(
         &self,
         request: &WriteRequest<'_>,
         mut object: Object,
@@ -80,6 +101,8 @@ impl Registry {
                 metadata::generate_name(&mut named, &self.entropy);
                 self.validate_new(request, &named)?;
             }
+            self.check_write(request, Operation::Create, &mut named, None, &mut warnings)
+                .await?;
             let key = codec::key_of(&named);
             let body = codec::encode(row, &named)?;
             if request.options.dry_run {
@@ -121,7 +144,7 @@ impl Registry {
             | Verb::Patch
             | Verb::Delete
             | Verb::DeleteCollection => {
-                let create = Attributes {
+                let create = rbac::Attributes {
                     verb: "create",
                     ..request.info.attributes()
                 };
@@ -135,10 +158,6 @@ impl Registry {
         let row = request.row;
         let strategy = row.strategy();
         let mut errors = FieldErrors::new();
-        let forbidden = self.with_context("", |context| strategy.forbids_creation(object, context));
-        if let Some(why) = forbidden {
-            return Err(Status::forbidden(&row.info.group_resource(), object.name(), why));
-        }
         if row.info.subresource("status").is_some() && !strategy.keeps_status_on_create() {
             object.remove("status");
             if let Some(status) = row.empty_status() {

@@ -3,6 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
+use super::admission::attributes::Attributes;
 use super::read::Page;
 use super::scheme::Row;
 use super::strategy::Propagation;
@@ -42,7 +43,18 @@ impl Registry {
         &self,
         row: &Row,
         info: &RequestInfo,
-        _user: &UserInfo,
+        user: &UserInfo,
+        options: &DeleteOptions,
+    ) -> Result<Written, Status> {
+        self.delete_as(row, info, Some(user), options).await
+    }
+
+    /// The same; without a user admission is not asked, as in an eviction, which has been admitted itself.
+    pub(super) async fn delete_as(
+        &self,
+        row: &Row,
+        info: &RequestInfo,
+        user: Option<&UserInfo>,
         options: &DeleteOptions,
     ) -> Result<Written, Status> {
         let resource = row.info.group_resource();
@@ -51,14 +63,16 @@ impl Registry {
             let Some(stored) = self.store.get(&row.storage, &key) else {
                 return Err(Status::not_found(&resource, &info.name));
             };
+            let mut told = Vec::new();
+            if let Some(user) = user {
+                self.admit_deletion(row, &stored, user, options, &mut told).await?;
+            }
             if let Some(answer) = self.delete_once(row, &stored, options)? {
                 let policy_given = options.propagation_policy.is_some() || options.orphan_dependents.is_some();
-                let warnings = if policy_given {
-                    Vec::new()
-                } else {
-                    deletion_warnings(row)
-                };
-                return Ok(Written::updated(answer, warnings));
+                if !policy_given {
+                    told.extend(deletion_warnings(row));
+                }
+                return Ok(Written::updated(answer, told));
             }
         }
         Err(Status::object_modified(&resource, &info.name))
@@ -86,6 +100,32 @@ impl Registry {
             }
         }
         Ok(page)
+    }
+
+    /// Asks admission whether an object may go; not once its deletion is under way.
+    async fn admit_deletion(
+        &self,
+        row: &Row,
+        stored: &Stored,
+        user: &UserInfo,
+        options: &DeleteOptions,
+        told: &mut Vec<String>,
+    ) -> Result<(), Status> {
+        if !self.may_refuse_deletion(row) {
+            return Ok(());
+        }
+        options.check_preconditions(row, stored)?;
+        let old = self.decode(row, stored);
+        let mut in_storage = old.clone();
+        row.to_storage(&mut in_storage);
+        if row.strategy().forbids_deletion(&old).is_some()
+            || matches!(self.next_step(row, &in_storage, options), Step::Pending)
+        {
+            return Ok(());
+        }
+        let mut attributes = Attributes::of_delete(row, user, options, old);
+        self.admit(&mut attributes, told).await?;
+        self.check_admitted(&attributes, told).await
     }
 
     /// One try; `None` if the object changed meanwhile.

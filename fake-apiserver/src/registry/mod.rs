@@ -20,6 +20,7 @@ pub(crate) mod body;
 pub(crate) mod decode;
 pub(crate) mod strategy;
 pub(crate) mod metadata;
+pub(crate) mod admission;
 pub(crate) mod quantity;
 pub(crate) mod kinds;
 pub(crate) mod custom;
@@ -38,6 +39,7 @@ pub(crate) mod authorization;
 pub(crate) mod tokens;
 pub(crate) mod definitions;
 
+use admission::{Admission, AdmissionSetup};
 use authentication::Authentication;
 use authorization::Rbac;
 use scheme::{Row, Scheme};
@@ -67,6 +69,8 @@ pub(crate) struct Registry {
     pub(crate) committed: Arc<Notify>,
     /// Signalled when the served resources change.
     pub(crate) definitions_changed: Arc<Notify>,
+    /// What may change or refuse a write.
+    pub(crate) admission: Admission,
     /// Held while the served resources are made from the stored CRDs, so that the newest state wins.
     definitions: Mutex<()>,
     /// What the containers of a Pod have written, where there is a kubelet.
@@ -88,6 +92,7 @@ impl Registry {
         history_bound: usize,
         entropy: Entropy,
         access: (Authentication, Option<Rbac>),
+        admission: AdmissionSetup,
     ) -> Self {
         let (authentication, rbac) = access;
         let registry = Self {
@@ -100,6 +105,7 @@ impl Registry {
             entropy,
             committed: Arc::default(),
             definitions_changed: Arc::default(),
+            admission: Admission::new(admission),
             definitions: Mutex::default(),
             pod_logs: OnceLock::new(),
             scheme: RwLock::default(),
@@ -144,6 +150,7 @@ impl Registry {
     pub(crate) fn restore(&self, world: World) {
         self.store.replace(world);
         self.roles_replaced();
+        self.admission.invalidate();
         self.load_definitions();
         self.fanout.wake_all();
         self.committed.notify_waiters();
@@ -181,6 +188,7 @@ impl Registry {
             self.definitions_written();
         }
         self.roles_written(row, key);
+        self.admission_written(row, key);
     }
 
     /// Reads the stored objects of a built-in resource, in key order.

@@ -136,6 +136,6 @@ impl Registry {
         metadata::fill_namespace(&mut object, &request.info.namespace)?;
         self.check_namespace(row, object.namespace(), object.name())?;
         object.metadata_mut().remove("resourceVersion");
-        self.create_tracked(request, object, warnings).await
+        self.create_admitted(request, object, warnings).await
     }
 }

@@ -88,6 +88,15 @@ impl Quantity {
         }
     }
 
+    /// The difference.
+    #[must_use]
+    pub(crate) fn subtract(&self, other: &Self) -> Self {
+        self.add(&Self {
+            mantissa: other.mantissa.saturating_neg(),
+            ..*other
+        })
+    }
+
     /// The same amount in steps of a thousandth, rounded away from zero, as amounts of resources are kept.
     #[must_use]
     pub(crate) fn rounded_to_milli(self) -> Self {

@@ -74,10 +74,10 @@ pub(crate) trait Strategy: Sync + Send {
         self.validate(object, errors);
     }
 
-    /// Why this new object is refused before it is checked, as built-in admission plugins do: the rest of
-    /// `<resource> "<name>" is forbidden: …`. Asked before `prepare_for_create`.
-    fn forbids_creation(&self, _object: &Object, _context: &Context<'_>) -> Option<String> {
-        None
+    /// What the admission plugins that are on by default make of a write of the resource itself, before webhooks see
+    /// it. The error is the rest of `<resource> "<name>" is forbidden: …`.
+    fn admit(&self, _object: &mut Object, _old: Option<&Object>, _context: &Context<'_>) -> Result<(), String> {
+        Ok(())
     }
 
     /// Whether a write of `/status` may change labels; most kinds keep them (rule C6).

@@ -1,9 +1,11 @@
 //! PUT, and the write to an existing object that PATCH and apply share.
 
+use super::admission::attributes::{Attributes, kind_named};
 use super::body::{self, Decoded};
 use super::scheme::Row;
 use super::write::{Answer, WriteRequest, Written, refuse};
 use super::{Registry, codec, managed_fields, metadata};
+use crate::api::admission::Operation;
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::api::options::FieldValidation;
@@ -21,6 +23,21 @@ pub(super) trait Change: Sync {
     /// Whether the new object already says who owns its fields, as apply's does.
     fn is_tracked(&self) -> bool {
         false
+    }
+
+    /// Whether admission has a say; not in what the server writes on its own account.
+    fn is_admitted(&self) -> bool {
+        true
+    }
+
+    /// What admission is shown instead of the object, as the Scale of it.
+    fn shown(&self, _object: &Object) -> Result<Option<Object>, Status> {
+        Ok(None)
+    }
+
+    /// Takes over what admission made of that.
+    fn take(&self, _object: &mut Object, _shown: &Object) -> Result<(), Status> {
+        Ok(())
     }
 }
 
@@ -72,7 +89,7 @@ impl Registry {
             if let Some(uid) = uid.filter(|it| **it != *stored.body.uid) {
                 return Err(uid_mismatch(request, &key, uid, &stored.body.uid));
             }
-            if let Some(written) = self.change_once(request, &stored, change)? {
+            if let Some(written) = self.change_once(request, &stored, change).await? {
                 return Ok(written);
             }
         }
@@ -80,7 +97,7 @@ impl Registry {
     }
 
     /// One try; `None` if the object changed meanwhile.
-    fn change_once(
+    async fn change_once(
         &self,
         request: &WriteRequest<'_>,
         stored: &Stored,
@@ -88,19 +105,22 @@ impl Registry {
     ) -> Result<Option<Written>, Status> {
         let old = self.decode(request.row, stored);
         let decoded = change.next(&old)?;
-        let told = decoded.warnings.clone();
-        self.finish_change(request, stored, old, decoded, change)
+        let mut told = decoded.warnings.clone();
+        self.finish_change(request, stored, old, decoded, change, &mut told)
+            .await
             .map_err(|status| status.warned(told))
     }
 
-    /// The rest of a try: from the new object as the client wants it to storage.
-    fn finish_change(
+    /// The rest of a try: from the new object as the client wants it to storage. `told` is what the client is told
+    /// should it fail.
+    async fn finish_change(
         &self,
         request: &WriteRequest<'_>,
         stored: &Stored,
         mut old: Object,
         decoded: Decoded,
         change: &dyn Change,
+        told: &mut Vec<String>,
     ) -> Result<Option<Written>, Status> {
         let row = request.row;
         let strategy = row.strategy();
@@ -118,6 +138,11 @@ impl Registry {
             request.with_types(|types| managed_fields::track_update(types, Some(&old), &mut object, &manager));
         }
         row.settle(&mut object);
+        if change.is_admitted() {
+            let asked = told.len();
+            (object, old) = self.admit_change(request, change, object, old, told).await?;
+            warnings.extend(told.iter().skip(asked).cloned());
+        }
         check_version(request, &object, stored)?;
 
         row.to_storage(&mut object);
@@ -125,6 +150,10 @@ impl Registry {
         self.check_escalation(request, &object, Some(&old))?;
         self.prepare(request, &mut object, &old)?;
         warnings.extend(strategy.warnings(&object, Some(&old)));
+        if change.is_admitted() {
+            self.check_change(request, change, &mut object, &mut old, &mut warnings)
+                .await?;
+        }
         let ends = is_finished(&object, &old) && !strategy.holds_terminating(&object);
 
         managed_fields::restore_times(&old, &mut object);
@@ -147,6 +176,53 @@ impl Registry {
         }
     }
 
+    /// The mutating phase of a change; answers the new object and the old one.
+    async fn admit_change(
+        &self,
+        request: &WriteRequest<'_>,
+        change: &dyn Change,
+        mut object: Object,
+        old: Object,
+        told: &mut Vec<String>,
+    ) -> Result<(Object, Object), Status> {
+        if let Some(shown) = change.shown(&object)? {
+            let before = shown.clone();
+            let mut attributes = Attributes::of_write(request, Operation::Update, shown, change.shown(&old)?);
+            attributes.kind = kind_named(&before);
+            self.admit(&mut attributes, told).await?;
+            if let Some(shown) = attributes.object.filter(|it| *it != before) {
+                change.take(&mut object, &shown)?;
+            }
+            return Ok((object, old));
+        }
+        let mut attributes = Attributes::of_write(request, Operation::Update, object, Some(old));
+        self.admit(&mut attributes, told).await?;
+        let mut object = attributes.object.take().unwrap_or_default();
+        told.extend(metadata::dedupe_owner_references(&mut object, true));
+        request.row.settle(&mut object);
+        Ok((object, attributes.old.take().unwrap_or_default()))
+    }
+
+    /// The validating phase of a change that has been checked.
+    async fn check_change(
+        &self,
+        request: &WriteRequest<'_>,
+        change: &dyn Change,
+        object: &mut Object,
+        old: &mut Object,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), Status> {
+        let Some(shown) = change.shown(object)? else {
+            return self
+                .check_write(request, Operation::Update, object, Some(old), warnings)
+                .await;
+        };
+        let kind = kind_named(&shown);
+        let mut attributes = Attributes::of_write(request, Operation::Update, shown, change.shown(old)?);
+        attributes.kind = kind;
+        self.check_admitted(&attributes, warnings).await
+    }
+
     /// Stores an object as it is, over the one that may be there, as if it had come from a dump of the store. A
     /// manifest, which has never been stored, gets what a new object gets.
     pub(crate) fn put(&self, row: &Row, object: Object) -> Result<(), Status> {
@@ -157,6 +233,8 @@ impl Registry {
         if is_manifest {
             let mut errors = FieldErrors::new();
             self.with_context("", |context| {
+                // A manifest is stored whatever admission would say.
+                let _ = row.strategy().admit(&mut object, None, context);
                 row.strategy().allocate(&mut object, None, &mut errors, context);
                 row.strategy().prepare_for_create(&mut object, context);
             });

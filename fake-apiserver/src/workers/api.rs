@@ -95,7 +95,7 @@ pub(crate) struct Failure {
     /// `message` of the Status.
     pub(crate) message: String,
     /// `details` of the Status.
-    pub(crate) details: StatusDetails,
+    pub(crate) details: Box<StatusDetails>,
 }
 
 impl Failure {

@@ -57,9 +57,4 @@ impl Meta {
     pub(crate) fn has_finalizer(&self, name: &str) -> bool {
         self.finalizers.iter().any(|it| it == name)
     }
-
-    /// The owner that manages the object.
-    pub(crate) fn controller(&self) -> Option<&OwnerReference> {
-        self.owner_references.iter().find(|it| it.controller == Some(true))
-    }
 }

@@ -10,4 +10,5 @@ mod verdicts;
 mod streams;
 mod replicas;
 mod faults;
+mod workers;
 mod messages;

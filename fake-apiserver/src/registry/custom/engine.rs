@@ -44,6 +44,12 @@ thread_local! {
 /// The functions of the library, and what it lacks: `dyn`, and `type` with names of types to compare with.
 fn functions() -> Context<'static> {
     let mut context = Context::default().with_all();
+    add_missing_functions(&mut context);
+    context
+}
+
+/// Adds what the library lacks.
+pub(super) fn add_missing_functions(context: &mut Context<'_>) {
     context.add_function("dyn", |value: CelValue| -> Result<CelValue, ExecutionError> {
         Ok(value)
     });
@@ -65,7 +71,6 @@ fn functions() -> Context<'static> {
     for name in TYPE_NAMES {
         context.add_variable_from_value(name, type_value(name));
     }
-    context
 }
 
 /// Types that `type(x)` may be compared with.
@@ -214,7 +219,7 @@ fn add_optional(context: &mut Context<'_>, value: OptionalValue) {
     context.add_variable_from_value("oldSelf", CelValue::Opaque(Arc::new(value)));
 }
 
-fn execute(program: &Expression, context: &Context<'_>) -> Result<CelValue, String> {
+pub(super) fn execute(program: &Expression, context: &Context<'_>) -> Result<CelValue, String> {
     match execute_raw(program, context) {
         Some(Ok(value)) => Ok(value),
         Some(Err(ExecutionError::DivisionByZero(_))) => Err("division by zero".into()),
@@ -245,7 +250,7 @@ fn message(rule: &Rule, context: &Context<'_>) -> Option<String> {
 }
 
 /// A value as rules see it: fields by their escaped names, undeclared fields and nulls hidden, formats converted.
-fn to_cel(value: View<'_>, node: Option<&Structural>, sorts: bool) -> CelValue {
+pub(super) fn to_cel(value: View<'_>, node: Option<&Structural>, sorts: bool) -> CelValue {
     match value {
         View::Null => CelValue::Null,
         View::Bool(value) => CelValue::Bool(value),

@@ -14,6 +14,8 @@ mod default;
 mod embedded;
 #[cfg(feature = "cel")]
 mod engine;
+#[cfg(feature = "cel")]
+pub(crate) mod free;
 mod formats;
 mod metadata;
 mod number;

@@ -33,7 +33,7 @@ fn body(wanted: Wanted<'_>, raw: &str, strictness: FieldValidation) -> Result<(V
 
 fn refusal(wanted: Wanted<'_>, raw: &str) -> String {
     let status = body(wanted, raw, FieldValidation::Strict).expect_err("a refusal");
-    assert_eq!((status.code, status.reason), (400, "BadRequest"));
+    assert_eq!((status.code, &*status.reason), (400, "BadRequest"));
     status.message
 }
 

@@ -53,6 +53,7 @@ impl Strategy for AdmissionPolicy {
                 validate_match(constraints, &path, errors);
             }
         }
+        validate_expressions(object, &path, errors);
         if self.is_mutating {
             validate_mutations(object, &path, errors);
         } else {
@@ -178,12 +179,70 @@ fn validate_validations(object: &Object, path: &FieldPath, errors: &mut FieldErr
         let path = path.child("validations").index(index);
         if text(validation, "expression").trim().is_empty() {
             errors.required(path.child("expression"), "expression is not specified");
+        } else {
+            compile(
+                object,
+                text(validation, "expression"),
+                Some("bool"),
+                path.child("expression"),
+                errors,
+            );
+        }
+        let message = text(validation, "messageExpression");
+        if !message.is_empty() {
+            compile(object, message, Some("string"), path.child("messageExpression"), errors);
         }
         let reason = text(validation, "reason");
         if !reason.is_empty() && !REASONS.contains(&reason) {
             errors.not_supported(path.child("reason"), reason, &REASONS);
         }
     }
+}
+
+/// Checks what all policies have: conditions and variables.
+fn validate_expressions(object: &Object, path: &FieldPath, errors: &mut FieldErrors) {
+    for (field, wanted) in [("matchConditions", Some("bool")), ("variables", None)] {
+        for (index, item) in objects(object, &format!("spec.{field}")) {
+            let path = path.child(field).index(index);
+            for key in ["name", "expression"] {
+                if text(item, key).trim().is_empty() {
+                    errors.required(path.child(key), "");
+                }
+            }
+            let expression = text(item, "expression");
+            if !expression.trim().is_empty() {
+                compile(object, expression, wanted, path.child("expression"), errors);
+            }
+        }
+    }
+}
+
+/// Refuses an expression that cannot be evaluated.
+#[cfg(feature = "cel")]
+fn compile(policy: &Object, expression: &str, wanted: Option<&str>, path: FieldPath, errors: &mut FieldErrors) {
+    let mut known = vec![
+        "object",
+        "oldObject",
+        "request",
+        "namespaceObject",
+        "authorizer",
+        "variables",
+    ];
+    if at(policy, "spec.paramKind").is_some() {
+        known.push("params");
+    }
+    if let Some(problem) = crate::registry::custom::free::problem(expression.trim(), wanted, &known) {
+        errors.invalid(path, expression, problem);
+    }
+}
+
+/// Refuses every expression: nothing here evaluates them.
+#[cfg(not(feature = "cel"))]
+fn compile(_: &Object, _: &str, _: Option<&str>, path: FieldPath, errors: &mut FieldErrors) {
+    errors.forbidden(
+        path,
+        "expressions are not supported by this server, which is built without the feature cel",
+    );
 }
 
 fn validate_mutations(object: &Object, path: &FieldPath, errors: &mut FieldErrors) {
@@ -204,8 +263,12 @@ fn validate_mutations(object: &Object, path: &FieldPath, errors: &mut FieldError
                 continue;
             }
         };
-        if text(mutation, &format!("{field}.expression")).trim().is_empty() {
-            errors.required(path.child(field).child("expression"), "");
+        let expression = text(mutation, &format!("{field}.expression"));
+        let path = path.child(field).child("expression");
+        if expression.trim().is_empty() {
+            errors.required(path, "");
+        } else {
+            compile(object, expression, None, path, errors);
         }
     }
     let policy = text(object, "spec.reinvocationPolicy");

@@ -10,8 +10,6 @@ use crate::registry::strategy::{Context, Strategy};
 
 /// Keeps a claim that Pods still use.
 const PROTECTION: &str = "kubernetes.io/pvc-protection";
-const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
-const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 
 /// The strategy of PersistentVolumeClaims.
@@ -25,19 +23,10 @@ impl Strategy for PersistentVolumeClaim {
         default_to(ensure_object(object, "status"), "phase", "Pending");
     }
 
-    fn prepare_for_create(&self, object: &mut Object, context: &Context<'_>) {
+    fn prepare_for_create(&self, object: &mut Object, _context: &Context<'_>) {
         object.insert("status".into(), json!({"phase": "Pending"}));
         add_finalizer(object, PROTECTION);
         default_data_sources(ensure_object(object, "spec"));
-        let annotation = object
-            .metadata()
-            .and_then(|meta| meta.get("annotations")?.get(BETA_CLASS));
-        if annotation.is_none()
-            && at(object, "spec.storageClassName").is_none()
-            && let Some(class) = default_class(context)
-        {
-            ensure_object(object, "spec").insert("storageClassName".into(), class.into());
-        }
     }
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
@@ -126,22 +115,6 @@ fn default_data_sources(spec: &mut Map<String, Value>) {
         let source = at(spec, "dataSourceRef").cloned().unwrap_or_default();
         spec.insert("dataSource".into(), source);
     }
-}
-
-/// The newest StorageClass marked as the default.
-fn default_class(context: &Context<'_>) -> Option<String> {
-    let classes = (context.stored)("storage.k8s.io", "storageclasses");
-    let defaults = classes.iter().filter(|class| {
-        let annotations = class.metadata().and_then(|meta| meta.get("annotations"));
-        annotations
-            .and_then(|it| it.get(DEFAULT_CLASS))
-            .is_some_and(|it| it == "true")
-    });
-    let newest = defaults.max_by(|a, b| {
-        let age = |it: &Object| it.meta_str("creationTimestamp").to_owned();
-        age(a).cmp(&age(b)).then_with(|| b.name().cmp(a.name()))
-    });
-    newest.map(|class| class.name().to_owned())
 }
 
 /// Adds a finalizer the server itself sets.

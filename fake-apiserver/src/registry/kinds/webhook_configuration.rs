@@ -87,6 +87,13 @@ impl WebhookConfiguration {
         if list(webhook, "admissionReviewVersions").is_empty() {
             let text = "must specify one of v1, v1beta1";
             errors.required(path.child("admissionReviewVersions"), text);
+        } else if !list(webhook, "admissionReviewVersions").iter().any(|it| it == "v1") {
+            let versions = list(webhook, "admissionReviewVersions");
+            let text = match versions.iter().any(|it| it == "v1beta1") {
+                true => "this server speaks v1 alone, which must be included",
+                false => "must include at least one of v1, v1beta1",
+            };
+            errors.invalid(path.child("admissionReviewVersions"), versions, text);
         }
         validate_client(webhook, &path.child("clientConfig"), errors);
         for (index, rule) in objects(webhook, "rules") {

@@ -228,7 +228,8 @@ fn call_everything(strategy: &dyn Strategy, object: &Object, old: &Object) {
         let once = new.clone();
         strategy.default(&mut new);
         assert_eq!(once, new, "defaults are filled in once");
-        strategy.forbids_creation(&new, &context);
+        let _ = strategy.admit(&mut new.clone(), None, &context);
+        let _ = strategy.admit(&mut new.clone(), Some(old), &context);
         let mut created = new.clone();
         strategy.prepare_for_create(&mut created, &context);
         strategy.validate(&created, &mut errors);

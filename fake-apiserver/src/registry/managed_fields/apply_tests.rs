@@ -375,7 +375,7 @@ fn h12_what_fits_the_type(#[case] spec: Value, #[case] outcome: Result<&str, &st
         }
         (Err(status), Err(text)) => {
             let text = format!("failed to create typed patch object (/d; apps/v1, Kind=Deployment): {text}");
-            assert_eq!((status.code, status.reason, status.message), (500, "", text));
+            assert_eq!((status.code, &*status.reason, status.message), (500, "", text));
         }
         (found, wanted) => panic!("{found:?} is not {wanted:?}"),
     }

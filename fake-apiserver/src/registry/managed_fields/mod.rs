@@ -35,6 +35,8 @@ pub(crate) use update::{restore_times, track_update};
 
 use std::borrow::Cow;
 
+use serde_json::Value;
+
 use crate::api::object::Object;
 use crate::registry::schema::SchemaRef;
 
@@ -90,6 +92,41 @@ impl std::fmt::Debug for Types<'_, '_> {
             .field("schema", &self.schema)
             .finish_non_exhaustive()
     }
+}
+
+/// Merges what is applied into an object, without owners.
+#[cfg(feature = "cel")]
+pub(crate) fn merge_applied(
+    schema: SchemaRef<'_>,
+    live: &mut serde_json::Map<String, Value>,
+    applied: &serde_json::Map<String, Value>,
+) {
+    merge::merge_maps(schema, live, applied);
+}
+
+/// What is wrong with the entries of `metadata.managedFields`, if that is more than the server can clean up.
+pub(crate) fn unreadable(entries: Option<&Value>) -> Option<String> {
+    let entries = match entries {
+        None | Some(Value::Null) => return None,
+        Some(Value::Array(entries)) => entries,
+        Some(_) => return Some("metadata.managedFields is not a list".to_owned()),
+    };
+    entries.iter().find_map(|entry| {
+        let operation = entries::text(entry, "operation");
+        if !matches!(operation, "Apply" | "Update") {
+            return Some(format!("invalid operation \"{operation}\""));
+        }
+        if entries::text(entry, "apiVersion").is_empty() {
+            return Some("apiVersion must not be empty".to_owned());
+        }
+        let kind = entries::text(entry, "fieldsType");
+        if kind != "FieldsV1" {
+            return Some(format!("invalid fieldsType \"{kind}\""));
+        }
+        json::decode(entry.get("fieldsV1"))
+            .is_err()
+            .then(|| "fieldsV1 cannot be decoded".to_owned())
+    })
 }
 
 /// For kinds that have one version: no other is known.

@@ -32,6 +32,61 @@ pub(crate) fn json_patch(document: Value, body: &[u8]) -> Result<Patched, Status
     })
 }
 
+/// Applies the JSON patch of a webhook. The error is that of the library the API server uses, which a client is shown.
+pub(crate) fn json_patch_or_why(document: Value, body: &[u8]) -> Result<Value, String> {
+    let (operations, _) = decode(body).map_err(|status| {
+        let text = status.message.trim_start_matches("error decoding patch: ").to_owned();
+        text.replace("[]handlers.jsonPatchOp", "jsonpatch.Patch")
+    })?;
+    let mut state = State {
+        document,
+        copied_bytes: 0,
+    };
+    for operation in operations {
+        let before = state.document.clone();
+        if state.apply(operation.clone()).is_none() {
+            return Err(why_not(before, &operation));
+        }
+    }
+    Ok(state.document)
+}
+
+/// Why an operation cannot be applied to a document.
+fn why_not(mut document: Value, operation: &Operation) -> String {
+    let text = |field: &str| operation.get(field).and_then(Value::as_str).unwrap_or_default();
+    let (op, path, from) = (text("op"), text("path"), text("from"));
+    let mut has_container = |path: &str| Pointer::parse(path).is_some_and(|it| it.container(&mut document).is_some());
+    match op {
+        "add" if !has_container(path) => {
+            format!("add operation does not apply: doc is missing path: \"{path}\": missing value")
+        }
+        "add" => format!("error in add for path: '{path}': invalid index referenced"),
+        "remove" if !has_container(path) => {
+            format!("remove operation does not apply: doc is missing path: \"{path}\": missing value")
+        }
+        "remove" => {
+            let key = path.rsplit('/').next().unwrap_or_default();
+            format!("error in remove for path: '{path}': Unable to remove nonexistent key: {key}: missing value")
+        }
+        "replace" if !has_container(path) => {
+            format!("replace operation does not apply: doc is missing path: {path}: missing value")
+        }
+        "replace" => format!("replace operation does not apply: doc is missing key: {path}: missing value"),
+        "move" | "copy" if !has_container(from) => {
+            format!("{op} operation does not apply: doc is missing from path: {from}: missing value")
+        }
+        "move" | "copy" if !has_container(path) => {
+            format!("{op} operation does not apply: doc is missing destination path: {path}: missing value")
+        }
+        "move" | "copy" => format!("error in {op} for path: '{path}': missing value"),
+        "test" if !has_container(path) => {
+            format!("test operation does not apply: is missing path: {path}: missing value")
+        }
+        "test" => format!("testing value {path} failed: test failed"),
+        other => format!("Unexpected kind: {other}"),
+    }
+}
+
 /// One operation as it was sent.
 type Operation = Map<String, Value>;
 

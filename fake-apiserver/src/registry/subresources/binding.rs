@@ -7,18 +7,23 @@ use super::{SubresourceRequest, created, text_at};
 use crate::api::object::Object;
 use crate::api::resource::GroupResource;
 use crate::api::status::Status;
-use crate::registry::Registry;
 use crate::registry::body::Decoded;
 use crate::registry::update::Change;
 use crate::registry::write::Written;
+use crate::registry::{Registry, metadata};
 
 impl Registry {
     pub(super) async fn bind(&self, request: &SubresourceRequest<'_>) -> Result<Written, Status> {
         let options = request.write_options()?;
-        let node = text_at(&request.object, &["target", "name"]);
+        let mut binding = request.object.clone();
+        binding.insert("kind".into(), "Binding".into());
+        binding.insert("apiVersion".into(), "v1".into());
+        metadata::fill_namespace(&mut binding, &request.info.namespace)?;
+        let write = request.write(&options);
+        let binding = self.admit_posted(&write, binding).await?;
+        let node = text_at(&binding, &["target", "name"]);
         let now = self.entropy.now_seconds();
-        self.change(&request.write(&options), None, &Bound { node, now: &now })
-            .await?;
+        self.change(&write, None, &Bound { node, now: &now }).await?;
         Ok(created())
     }
 }
@@ -68,5 +73,9 @@ impl Change for Bound<'_> {
 
     fn is_tracked(&self) -> bool {
         true
+    }
+
+    fn is_admitted(&self) -> bool {
+        false
     }
 }

@@ -36,6 +36,7 @@ impl Registry {
                 "name in URL does not match name in Eviction object",
             ));
         }
+        let eviction = self.admit_posted(&request.write(&write_options), eviction).await?;
         let mut options = match eviction.get("deleteOptions") {
             Some(options) => DeleteOptions::from_body(options)?,
             None => DeleteOptions::default(),
@@ -59,7 +60,7 @@ impl Registry {
             )
             .await?;
         }
-        self.delete(request.row, request.info, request.user, &options).await?;
+        self.delete_as(request.row, request.info, None, &options).await?;
         Ok(created())
     }
 
@@ -129,7 +130,9 @@ fn read(request: &SubresourceRequest<'_>, options: &WriteOptions) -> Result<Obje
     if body.api_version() == "policy/v1beta1" {
         body.insert("apiVersion".into(), "policy/v1".into());
     }
-    request.read(body, EVICTION, options).map(|it| it.object)
+    let mut eviction = request.read(body, EVICTION, options)?.object;
+    crate::registry::metadata::fill_namespace(&mut eviction, &request.info.namespace)?;
+    Ok(eviction)
 }
 
 /// Whether budgets have a say: not where the pod does not run, or is on its way out.
@@ -260,6 +263,10 @@ impl Change for Spent<'_> {
     fn is_tracked(&self) -> bool {
         true
     }
+
+    fn is_admitted(&self) -> bool {
+        false
+    }
 }
 
 /// A pod that is told why it goes.
@@ -283,6 +290,10 @@ impl Change for Evicted<'_> {
 
     fn is_tracked(&self) -> bool {
         true
+    }
+
+    fn is_admitted(&self) -> bool {
+        false
     }
 }
 

@@ -162,6 +162,14 @@ impl Change for Scaled<'_> {
     fn is_tracked(&self) -> bool {
         true
     }
+
+    fn shown(&self, object: &Object) -> Result<Option<Object>, Status> {
+        self.source.live(object).map(Some)
+    }
+
+    fn take(&self, object: &mut Object, shown: &Object) -> Result<(), Status> {
+        self.source.write(object, shown)
+    }
 }
 
 impl Scaled<'_> {

@@ -89,7 +89,8 @@ impl Graph {
     pub(super) fn saw_go(&self, reference: &OwnerReference, dependent: &Node) -> bool {
         let gone = self.owned.get(&reference.uid).and_then(|it| it.gone.as_ref());
         gone.is_some_and(|gone| {
-            *gone.kind == *reference.kind
+            // The kind of what went with its CRD is not known where both were told at once.
+            (gone.kind.is_empty() || *gone.kind == *reference.kind)
                 && gone.key.name() == reference.name
                 && dependent.may_be_owned_in(gone.key.namespace())
         })
@@ -192,9 +193,9 @@ impl Graph {
         }
         let Some(node) = self.nodes.get_mut(&id) else { return };
         node.owners = new.to_vec();
-        let added = new.iter().filter(|it| !old.iter().any(|other| other.uid == it.uid));
         let mut is_doubtful = false;
-        for owner in added {
+        for owner in new {
+            let is_added = !old.iter().any(|other| other.uid == owner.uid);
             self.owned.entry(owner.uid.clone()).or_default().dependents.insert(id);
             let (Some(node), known) = (self.nodes.get(&id), self.ids.get(&*owner.uid)) else {
                 continue;
@@ -202,7 +203,9 @@ impl Graph {
             match known.and_then(|known| self.nodes.get(known)) {
                 None => is_doubtful = true,
                 Some(known) if !node.may_be_owned_in(known.key.namespace()) => {
-                    queue.add(Item::Report(id, owner.uid.clone()));
+                    if is_added {
+                        queue.add(Item::Report(id, owner.uid.clone()));
+                    }
                     is_doubtful = true;
                 }
                 Some(known) => is_doubtful |= *known.kind != *owner.kind || known.key.name() != owner.name,

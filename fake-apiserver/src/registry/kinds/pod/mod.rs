@@ -4,7 +4,7 @@ mod amount;
 pub(crate) mod defaults;
 mod volume_defaults;
 mod image;
-mod pod_resources;
+pub(crate) mod pod_resources;
 mod admission;
 mod prepare;
 pub(crate) mod validation;

@@ -49,7 +49,7 @@ fn containers_ask(spec: &JsonMap, resource: &str) -> Option<Value> {
 
 /// What the containers together request, or are limited to: the sum of those that run, or more where one init
 /// container asks for more. The amount, and how it is written.
-pub(super) fn requested(spec: &JsonMap, which: &str, resource: &str) -> Option<(Quantity, String)> {
+pub(crate) fn requested(spec: &JsonMap, which: &str, resource: &str) -> Option<(Quantity, String)> {
     let asked = |container: &JsonMap| -> Option<(Quantity, String)> {
         let asked = object(container, "resources").and_then(|own| object(own, which))?;
         let written = asked.get(resource)?.as_str()?;

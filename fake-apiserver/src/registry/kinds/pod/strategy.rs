@@ -25,14 +25,12 @@ impl Strategy for PodStrategy {
         }
     }
 
-    fn prepare_for_create(&self, object: &mut Object, context: &Context<'_>) {
-        admission::admit_created(object, context);
+    fn prepare_for_create(&self, object: &mut Object, _context: &Context<'_>) {
         prepare::prepare_created(object);
     }
 
     fn prepare_for_update(&self, object: &mut Object, old: &Object, context: &Context<'_>) {
         match context.subresource {
-            "" => admission::admit_updated(object, old),
             "status" => prepare::prepare_status(object, old),
             "ephemeralcontainers" => prepare::keep_ephemeral_containers_only(object, old),
             "resize" => prepare::keep_resources_only(object, old),
@@ -55,8 +53,17 @@ impl Strategy for PodStrategy {
         }
     }
 
-    fn forbids_creation(&self, object: &Object, context: &Context<'_>) -> Option<String> {
-        admission::refusal(object, context)
+    fn admit(&self, object: &mut Object, old: Option<&Object>, context: &Context<'_>) -> Result<(), String> {
+        match old {
+            Some(old) => admission::admit_updated(object, old),
+            None => {
+                if let Some(why) = admission::refusal(object, context) {
+                    return Err(why);
+                }
+                admission::admit_created(object, context);
+            }
+        }
+        Ok(())
     }
 
     fn warnings(&self, object: &Object, old: Option<&Object>) -> Vec<String> {

@@ -1,0 +1,275 @@
+//! What admission is asked and what it answers: the request of an `AdmissionReview` (`admission.k8s.io/v1`), and the
+//! answer of a closure. Also [`Operation`], what a request does to an object.
+
+use serde_json::{Map, Value, json};
+
+use super::user::UserInfo;
+
+/// What a request does, in the words of webhooks' rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Operation {
+    /// An object is created, or posted to a subresource.
+    Create,
+    /// An object is changed: PUT, PATCH and apply.
+    Update,
+    /// An object is deleted, alone or with its collection.
+    Delete,
+    /// A client wants to talk to a Pod, Service or Node: `exec`, `attach`, `portforward`, `proxy`.
+    Connect,
+}
+
+impl Operation {
+    /// The word in rules and reviews, such as `CREATE`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Operation::Create => "CREATE",
+            Operation::Update => "UPDATE",
+            Operation::Delete => "DELETE",
+            Operation::Connect => "CONNECT",
+        }
+    }
+}
+
+impl std::fmt::Display for Operation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Group, version and kind of an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupVersionKind {
+    /// API group; empty for the core group.
+    pub group: String,
+    /// Version, such as `v1`.
+    pub version: String,
+    /// Kind, such as `Pod`.
+    pub kind: String,
+}
+
+impl GroupVersionKind {
+    /// The `apiVersion` of objects of this kind.
+    pub fn api_version(&self) -> String {
+        match self.group.as_str() {
+            "" => self.version.clone(),
+            group => format!("{group}/{}", self.version),
+        }
+    }
+
+    fn to_value(&self) -> Value {
+        json!({"group": self.group, "version": self.version, "kind": self.kind})
+    }
+}
+
+/// Group, version and plural name of a resource.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupVersionResource {
+    /// API group; empty for the core group.
+    pub group: String,
+    /// Version, such as `v1`.
+    pub version: String,
+    /// Plural name, such as `pods`.
+    pub resource: String,
+}
+
+impl GroupVersionResource {
+    fn to_value(&self) -> Value {
+        json!({"group": self.group, "version": self.version, "resource": self.resource})
+    }
+}
+
+/// What admission is asked about: `request` of an `AdmissionReview` (rule P2).
+#[derive(Clone, Debug, PartialEq)]
+pub struct AdmissionRequest {
+    /// Names this call; an answer repeats it.
+    pub uid: String,
+    /// What the request does.
+    pub operation: Operation,
+    /// The kind that [`AdmissionRequest::object`] is shown in.
+    pub kind: GroupVersionKind,
+    /// The resource that matched a webhook's rule.
+    pub resource: GroupVersionResource,
+    /// The kind the client sent; another than `kind` where an equivalent version matched.
+    pub request_kind: GroupVersionKind,
+    /// The resource the client asked for.
+    pub request_resource: GroupVersionResource,
+    /// The subresource; empty for the resource itself.
+    pub sub_resource: String,
+    /// The object's name; empty where the server has yet to generate it.
+    pub name: String,
+    /// The object's namespace; empty for objects of the cluster. Of a Namespace its own name.
+    pub namespace: String,
+    /// Who asks.
+    pub user: UserInfo,
+    /// The new object; null for DELETE.
+    pub object: Value,
+    /// The object as it is; null for CREATE and CONNECT.
+    pub old_object: Value,
+    /// Whether nothing will be stored.
+    pub dry_run: bool,
+    /// CreateOptions, UpdateOptions or DeleteOptions with their kind; null for CONNECT.
+    pub options: Value,
+}
+
+impl AdmissionRequest {
+    /// The request as JSON, as it stands in an `AdmissionReview`.
+    pub fn to_value(&self) -> Value {
+        let mut map = Map::new();
+        let mut set = |key: &str, value: Value| {
+            map.insert(key.to_owned(), value);
+        };
+        set("uid", self.uid.as_str().into());
+        set("kind", self.kind.to_value());
+        set("resource", self.resource.to_value());
+        if !self.sub_resource.is_empty() {
+            set("subResource", self.sub_resource.as_str().into());
+        }
+        set("requestKind", self.request_kind.to_value());
+        set("requestResource", self.request_resource.to_value());
+        if !self.sub_resource.is_empty() {
+            set("requestSubResource", self.sub_resource.as_str().into());
+        }
+        for (key, text) in [("name", &self.name), ("namespace", &self.namespace)] {
+            if !text.is_empty() {
+                set(key, text.as_str().into());
+            }
+        }
+        set("operation", self.operation.as_str().into());
+        set("userInfo", user_value(&self.user));
+        set("object", self.object.clone());
+        set("oldObject", self.old_object.clone());
+        set("dryRun", self.dry_run.into());
+        set("options", self.options.clone());
+        Value::Object(map)
+    }
+}
+
+/// A user as `authentication.k8s.io/v1` UserInfo; empty fields are left out.
+pub(crate) fn user_value(user: &UserInfo) -> Value {
+    let mut map = Map::new();
+    if !user.name.is_empty() {
+        map.insert("username".into(), user.name.as_str().into());
+    }
+    if !user.uid.is_empty() {
+        map.insert("uid".into(), user.uid.as_str().into());
+    }
+    if !user.groups.is_empty() {
+        map.insert("groups".into(), user.groups.clone().into());
+    }
+    if !user.extra.is_empty() {
+        let extra: Map<String, Value> = user
+            .extra
+            .iter()
+            .map(|(key, values)| (key.clone(), values.clone().into()))
+            .collect();
+        map.insert("extra".into(), extra.into());
+    }
+    Value::Object(map)
+}
+
+/// What a closure answers. A denial reads like that of a webhook of the closure's name.
+///
+/// ```
+/// use fake_apiserver::api::admission::AdmissionResponse;
+///
+/// let allowed = AdmissionResponse::allow().warn("this field goes away in v2");
+/// let denied = AdmissionResponse::deny("no more than three").code(403).reason("Forbidden");
+/// assert!(allowed.is_allowed() && !denied.is_allowed());
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+#[must_use]
+pub struct AdmissionResponse {
+    pub(crate) denied: Option<Denial>,
+    pub(crate) object: Option<Value>,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// `status` of a denial: what a webhook says of it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Denial {
+    pub(crate) code: u16,
+    pub(crate) reason: String,
+    pub(crate) message: String,
+    pub(crate) details: Option<Box<super::status::StatusDetails>>,
+}
+
+impl AdmissionResponse {
+    /// The request may go on, with the object as it is.
+    pub fn allow() -> Self {
+        Self::default()
+    }
+
+    /// The request may go on with another object. Only answers of mutating closures may say so.
+    pub fn patched(object: impl Into<Value>) -> Self {
+        Self {
+            object: Some(object.into()),
+            ..Self::default()
+        }
+    }
+
+    /// The request is refused: 400 without a reason, unless [`AdmissionResponse::code`] and
+    /// [`AdmissionResponse::reason`] say otherwise.
+    pub fn deny(message: impl Into<String>) -> Self {
+        Self {
+            denied: Some(Denial {
+                message: message.into(),
+                ..Denial::default()
+            }),
+            ..Self::default()
+        }
+    }
+
+    /// The HTTP status of a denial, at least 400; less counts as 400.
+    pub fn code(mut self, code: u16) -> Self {
+        if let Some(denial) = &mut self.denied {
+            denial.code = code;
+        }
+        self
+    }
+
+    /// The reason of a denial, such as `Forbidden`.
+    pub fn reason(mut self, reason: impl Into<String>) -> Self {
+        if let Some(denial) = &mut self.denied {
+            denial.reason = reason.into();
+        }
+        self
+    }
+
+    /// One more `Warning` header for the client.
+    pub fn warn(mut self, text: impl Into<String>) -> Self {
+        self.warnings.push(text.into());
+        self
+    }
+
+    /// Whether the request may go on.
+    pub fn is_allowed(&self) -> bool {
+        self.denied.is_none()
+    }
+}
+
+impl From<()> for AdmissionResponse {
+    fn from((): ()) -> Self {
+        Self::allow()
+    }
+}
+
+/// The error denies with its text.
+impl<E: std::fmt::Display> From<Result<(), E>> for AdmissionResponse {
+    fn from(result: Result<(), E>) -> Self {
+        result.map_or_else(|error| Self::deny(error.to_string()), |()| Self::allow())
+    }
+}
+
+/// The object to go on with, or the text of the denial.
+impl<E: std::fmt::Display> From<Result<Value, E>> for AdmissionResponse {
+    fn from(result: Result<Value, E>) -> Self {
+        result.map_or_else(|error| Self::deny(error.to_string()), Self::patched)
+    }
+}
+
+/// The object to go on with.
+impl From<Value> for AdmissionResponse {
+    fn from(object: Value) -> Self {
+        Self::patched(object)
+    }
+}

@@ -1,0 +1,226 @@
+//! `Attributes`: what a request is for admission.
+
+use serde_json::{Map, Value, json};
+
+use crate::api::admission::{AdmissionRequest, GroupVersionKind, GroupVersionResource, Operation};
+use crate::api::object::Object;
+use crate::api::options::{DeleteOptions, FieldValidation, WriteOptions};
+use crate::api::resource::{GroupKind, ResourceInfo};
+use crate::api::user::UserInfo;
+use crate::registry::scheme::Row;
+use crate::registry::write::WriteRequest;
+
+/// The options of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Options<'a> {
+    /// Of a create, also of one that PUT or apply ends in.
+    Create(&'a WriteOptions),
+    /// Of PUT, PATCH and apply.
+    Update(&'a WriteOptions),
+    /// Of a delete.
+    Delete(&'a DeleteOptions),
+    /// A connection has none.
+    None,
+}
+
+/// A request as admission sees it. The objects are in the version of the request.
+#[derive(Debug)]
+pub(crate) struct Attributes<'a> {
+    pub(crate) row: &'a Row,
+    pub(crate) operation: Operation,
+    pub(crate) subresource: &'a str,
+    /// What is shown: the row's kind, or a subresource's own.
+    pub(crate) kind: GroupVersionKind,
+    pub(crate) name: String,
+    /// Of a Namespace its own name.
+    pub(crate) namespace: String,
+    pub(crate) user: &'a UserInfo,
+    pub(crate) dry_run: bool,
+    pub(crate) options: Options<'a>,
+    pub(crate) object: Option<Object>,
+    pub(crate) old: Option<Object>,
+}
+
+/// The kind of a row's objects.
+pub(crate) fn kind_of(info: &ResourceInfo) -> GroupVersionKind {
+    GroupVersionKind {
+        group: info.group.to_string(),
+        version: info.version.to_string(),
+        kind: info.kind.to_string(),
+    }
+}
+
+/// The kind an object says it is of.
+pub(crate) fn kind_named(object: &Object) -> GroupVersionKind {
+    let api_version = object.api_version();
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    GroupVersionKind {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        kind: object.kind().to_owned(),
+    }
+}
+
+/// A row's resource.
+pub(crate) fn resource_of(info: &ResourceInfo) -> GroupVersionResource {
+    GroupVersionResource {
+        group: info.group.to_string(),
+        version: info.version.to_string(),
+        resource: info.resource.to_string(),
+    }
+}
+
+impl<'a> Attributes<'a> {
+    /// A write of an object of the row's kind.
+    pub(crate) fn of_write(
+        request: &WriteRequest<'a>,
+        operation: Operation,
+        object: Object,
+        old: Option<Object>,
+    ) -> Self {
+        let options = match operation {
+            Operation::Create => Options::Create(request.options),
+            Operation::Update | Operation::Delete | Operation::Connect => Options::Update(request.options),
+        };
+        let name = match object.name() {
+            "" => request.info.name.clone(),
+            name => name.to_owned(),
+        };
+        Self {
+            kind: kind_of(&request.row.info),
+            row: request.row,
+            operation,
+            subresource: &request.info.subresource,
+            namespace: namespace_of(request.row, &request.info.namespace, object.namespace(), &name),
+            name,
+            user: request.user,
+            dry_run: request.options.dry_run,
+            options,
+            object: Some(object),
+            old,
+        }
+    }
+
+    /// A delete of an object.
+    pub(crate) fn of_delete(row: &'a Row, user: &'a UserInfo, options: &'a DeleteOptions, old: Object) -> Self {
+        let name = old.name().to_owned();
+        Self {
+            kind: kind_of(&row.info),
+            row,
+            operation: Operation::Delete,
+            subresource: "",
+            namespace: namespace_of(row, old.namespace(), "", &name),
+            name,
+            user,
+            dry_run: options.dry_run,
+            options: Options::Delete(options),
+            object: None,
+            old: Some(old),
+        }
+    }
+
+    /// The request as it is shown to webhooks and closures.
+    pub(crate) fn review(&self, uid: String) -> AdmissionRequest {
+        let shown = |object: &Option<Object>| object.as_ref().map_or(Value::Null, |it| Value::Object(it.0.clone()));
+        AdmissionRequest {
+            uid,
+            operation: self.operation,
+            kind: self.kind.clone(),
+            resource: resource_of(&self.row.info),
+            request_kind: self.kind.clone(),
+            request_resource: resource_of(&self.row.info),
+            sub_resource: self.subresource.to_owned(),
+            name: self.name.clone(),
+            namespace: self.namespace.clone(),
+            user: self.user.clone(),
+            object: shown(&self.object),
+            old_object: shown(&self.old),
+            dry_run: self.dry_run,
+            options: self.options_value(),
+        }
+    }
+
+    /// The options as an object of `meta.k8s.io/v1`.
+    pub(crate) fn options_value(&self) -> Value {
+        match self.options {
+            Options::Create(options) => write_options("CreateOptions", options),
+            Options::Update(options) => write_options("UpdateOptions", options),
+            Options::Delete(options) => delete_options(options),
+            Options::None => Value::Null,
+        }
+    }
+
+    /// What errors call the object of a custom resource or a built-in one.
+    pub(crate) fn group_kind(&self) -> GroupKind {
+        GroupKind {
+            group: self.kind.group.clone().into(),
+            kind: self.kind.kind.clone().into(),
+        }
+    }
+
+    /// Whether this is a request for the resource itself, or for one of its subresources.
+    pub(crate) fn is_about(&self, group: &str, resource: &str) -> bool {
+        self.row.info.group == group && self.row.info.resource == resource
+    }
+}
+
+/// The namespace of a request; a Namespace is in itself.
+fn namespace_of(row: &Row, asked: &str, own: &str, name: &str) -> String {
+    if row.info.group.is_empty() && row.info.resource == "namespaces" {
+        return name.to_owned();
+    }
+    let namespace = if own.is_empty() { asked } else { own };
+    namespace.to_owned()
+}
+
+fn write_options(kind: &str, options: &WriteOptions) -> Value {
+    let mut map = Map::new();
+    map.insert("kind".into(), kind.into());
+    map.insert("apiVersion".into(), "meta.k8s.io/v1".into());
+    if options.dry_run {
+        map.insert("dryRun".into(), json!(["All"]));
+    }
+    if let Some(manager) = &options.field_manager {
+        map.insert("fieldManager".into(), manager.as_str().into());
+    }
+    // What the client left out reads as the default; the two cannot be told apart here.
+    match options.field_validation {
+        FieldValidation::Warn => {}
+        FieldValidation::Ignore => {
+            map.insert("fieldValidation".into(), "Ignore".into());
+        }
+        FieldValidation::Strict => {
+            map.insert("fieldValidation".into(), "Strict".into());
+        }
+    }
+    Value::Object(map)
+}
+
+fn delete_options(options: &DeleteOptions) -> Value {
+    let mut map = Map::new();
+    map.insert("kind".into(), "DeleteOptions".into());
+    map.insert("apiVersion".into(), "meta.k8s.io/v1".into());
+    if let Some(seconds) = options.grace_period_seconds {
+        map.insert("gracePeriodSeconds".into(), seconds.into());
+    }
+    let mut preconditions = Map::new();
+    if let Some(uid) = &options.uid {
+        preconditions.insert("uid".into(), uid.as_str().into());
+    }
+    if let Some(version) = &options.resource_version {
+        preconditions.insert("resourceVersion".into(), version.as_str().into());
+    }
+    if !preconditions.is_empty() {
+        map.insert("preconditions".into(), preconditions.into());
+    }
+    if let Some(orphan) = options.orphan_dependents {
+        map.insert("orphanDependents".into(), orphan.into());
+    }
+    if let Some(policy) = options.propagation_policy {
+        map.insert("propagationPolicy".into(), format!("{policy:?}").into());
+    }
+    if options.dry_run {
+        map.insert("dryRun".into(), json!(["All"]));
+    }
+    Value::Object(map)
+}

@@ -1,0 +1,262 @@
+//! The order of admission (rule P1): what changes a request, and what validates it.
+
+use super::attributes::{Attributes, kind_named};
+use super::config::{Configured, GROUP};
+use super::hooks::Hook;
+use super::result::Owners;
+use super::webhooks::Reinvocation;
+use super::{plugins, result, status};
+use crate::api::admission::Operation;
+use crate::api::object::Object;
+use crate::api::status::Status;
+use crate::registry::Registry;
+use crate::registry::scheme::Row;
+use crate::registry::write::WriteRequest;
+
+impl Registry {
+    /// What the configuration objects say now.
+    fn configured(&self) -> std::sync::Arc<Configured> {
+        self.admission.configured(|| self.read_configuration())
+    }
+
+    /// The mutating phase: the server's plugins, closures, policies, webhooks, and the chain once more where a webhook
+    /// asks to see what others did. Warnings of a refused request go with its Status.
+    pub(crate) async fn admit(
+        &self,
+        attributes: &mut Attributes<'_>,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), Status> {
+        let mut told = Vec::new();
+        let result = self.mutate(attributes, &mut told).await;
+        tell(result, told, warnings)
+    }
+
+    async fn mutate(&self, attributes: &mut Attributes<'_>, warnings: &mut Vec<String>) -> Result<(), Status> {
+        plugins::mutate(self, attributes)?;
+        let setup = self.admission.setup();
+        let configured = self.configured();
+        if is_exempt(attributes.row) || (setup.hooks.mutating.is_empty() && !configured.has_mutation()) {
+            return Ok(());
+        }
+        let owners = Owners::of(attributes);
+        for hook in &setup.hooks.mutating {
+            self.mutate_by_hook(hook, attributes, warnings).await?;
+        }
+        let mut known = Reinvocation::default();
+        self.mutate_by_policies(&configured, attributes, &mut known, false)
+            .await?;
+        self.mutate_by_webhooks(&configured.mutating, attributes, &mut known, false, warnings)
+            .await?;
+        if known.is_needed {
+            plugins::mutate(self, attributes)?;
+            self.mutate_by_policies(&configured, attributes, &mut known, true)
+                .await?;
+            self.mutate_by_webhooks(&configured.mutating, attributes, &mut known, true, warnings)
+                .await?;
+        }
+        warnings.extend(owners.check(attributes));
+        Ok(())
+    }
+
+    async fn mutate_by_hook(
+        &self,
+        hook: &Hook,
+        attributes: &mut Attributes<'_>,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), Status> {
+        let answer = hook.call(attributes.review(self.entropy.uid())).await;
+        warnings.extend(answer.warnings);
+        if let Some(denial) = answer.denied {
+            return Err(status::denied(&hook.name, denial));
+        }
+        let Some(changed) = answer.object else { return Ok(()) };
+        if attributes.object.is_none() {
+            return Err(Status::internal(format!(
+                "admission webhook \"{}\" attempted to modify the object, which is not supported for this operation",
+                hook.name
+            )));
+        }
+        let next = result::read_back(attributes.row, &attributes.kind, changed).map_err(Status::internal)?;
+        attributes.object = Some(next);
+        Ok(())
+    }
+
+    /// The validating phase: the server's plugins, closures, policies, webhooks, then quota, which counts only what
+    /// nobody else refuses.
+    pub(crate) async fn check_admitted(
+        &self,
+        attributes: &Attributes<'_>,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), Status> {
+        let mut told = Vec::new();
+        let result = self.validate(attributes, &mut told).await;
+        tell(result, told, warnings)
+    }
+
+    async fn validate(&self, attributes: &Attributes<'_>, warnings: &mut Vec<String>) -> Result<(), Status> {
+        plugins::validate(self, attributes, warnings)?;
+        let setup = self.admission.setup();
+        let configured = self.configured();
+        if !is_exempt(attributes.row) {
+            for hook in &setup.hooks.validating {
+                let answer = hook.call(attributes.review(self.entropy.uid())).await;
+                warnings.extend(answer.warnings);
+                if let Some(denial) = answer.denied {
+                    return Err(status::denied(&hook.name, denial));
+                }
+            }
+            self.validate_by_policies(&configured, attributes, warnings).await?;
+            if !configured.validating.is_empty() {
+                self.validate_by_webhooks(&configured.validating, attributes, warnings)
+                    .await?;
+            }
+        }
+        plugins::charge_quota(self, attributes).await
+    }
+
+    /// Whether anything may look at this write after it was checked: where nothing does, nothing is copied for it.
+    fn validates(&self, row: &Row) -> bool {
+        let setup = self.admission.setup();
+        plugins::may_validate(self, row)
+            || (!is_exempt(row) && (!setup.hooks.validating.is_empty() || self.configured().has_validation()))
+    }
+
+    /// The validating phase of a write whose objects are in the stored version.
+    pub(crate) async fn check_write(
+        &self,
+        request: &WriteRequest<'_>,
+        operation: Operation,
+        object: &mut Object,
+        old: Option<&mut Object>,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), Status> {
+        let row = request.row;
+        if !self.validates(row) {
+            return Ok(());
+        }
+        let mut object_shown = std::mem::take(object);
+        let mut old_place = old;
+        let mut old_shown = old_place.as_deref_mut().map(std::mem::take);
+        let kept = (!row.is_storage_version).then(|| (object_shown.clone(), old_shown.clone()));
+        row.show_as_requested(&mut object_shown);
+        if let Some(old) = &mut old_shown {
+            row.show_as_requested(old);
+        }
+        let mut attributes = Attributes::of_write(request, operation, object_shown, old_shown);
+        let result = self.check_admitted(&attributes, warnings).await;
+        let (back, old_back) =
+            kept.unwrap_or_else(|| (attributes.object.take().unwrap_or_default(), attributes.old.take()));
+        *object = back;
+        if let (Some(place), Some(old)) = (old_place, old_back) {
+            *place = old;
+        }
+        result
+    }
+
+    /// Both phases for an object that is posted to a subresource and is not stored, such as an Eviction; answers it as
+    /// mutation left it.
+    pub(crate) async fn admit_posted(&self, request: &WriteRequest<'_>, object: Object) -> Result<Object, Status> {
+        let kind = kind_named(&object);
+        let mut attributes = Attributes::of_write(request, Operation::Create, object, None);
+        attributes.kind = kind;
+        let mut warnings = Vec::new();
+        self.admit(&mut attributes, &mut warnings).await?;
+        self.check_admitted(&attributes, &mut warnings).await?;
+        Ok(attributes.object.take().unwrap_or_default())
+    }
+
+    /// Whether anything may have a say in the deletion of objects of this kind.
+    pub(crate) fn may_refuse_deletion(&self, row: &Row) -> bool {
+        let setup = self.admission.setup();
+        let configured = self.configured();
+        !is_exempt(row)
+            && (configured.has_mutation()
+                || configured.has_validation()
+                || !(setup.hooks.mutating.is_empty() && setup.hooks.validating.is_empty()))
+    }
+
+    /// An object of one version of a resource in another.
+    pub(super) async fn convert(&self, from: &Row, to: &Row, object: Object) -> Result<Object, Status> {
+        match from.in_version(&object, &to.api_version) {
+            Some((_, converted)) => Ok(converted.into_owned()),
+            None => Err(Status::internal(format!(
+                "{} cannot be converted from {} to {}",
+                from.info.kind, from.api_version, to.api_version
+            ))),
+        }
+    }
+
+    /// Whether the match conditions of a webhook or a policy hold (rule P5).
+    #[cfg(not(feature = "cel"))]
+    pub(super) fn meets_conditions(
+        &self,
+        conditions: &[(String, String)],
+        _ignores_failure: bool,
+        attributes: &Attributes<'_>,
+    ) -> Result<bool, Status> {
+        if conditions.is_empty() {
+            return Ok(true);
+        }
+        let why = "matchConditions need the feature cel of this server";
+        Err(Status::forbidden(
+            &attributes.row.info.group_resource(),
+            &attributes.name,
+            why,
+        ))
+    }
+
+    #[cfg(not(feature = "cel"))]
+    async fn validate_by_policies(
+        &self,
+        _: &Configured,
+        _: &Attributes<'_>,
+        _: &mut Vec<String>,
+    ) -> Result<(), Status> {
+        Ok(())
+    }
+
+    #[cfg(not(feature = "cel"))]
+    async fn mutate_by_policies(
+        &self,
+        _: &Configured,
+        _: &mut Attributes<'_>,
+        _: &mut Reinvocation,
+        _: bool,
+    ) -> Result<(), Status> {
+        Ok(())
+    }
+}
+
+impl Configured {
+    fn has_mutation(&self) -> bool {
+        #[cfg(feature = "cel")]
+        if !self.mutating_policies.is_empty() {
+            return true;
+        }
+        !self.mutating.is_empty()
+    }
+
+    fn has_validation(&self) -> bool {
+        #[cfg(feature = "cel")]
+        if !self.policies.is_empty() {
+            return true;
+        }
+        !self.validating.is_empty()
+    }
+}
+
+/// Configuration of admission is not subject to it: who locks himself out must be able to undo it.
+fn is_exempt(row: &Row) -> bool {
+    row.info.group == GROUP
+}
+
+/// Warnings go to the client whether the request fails or not.
+fn tell(result: Result<(), Status>, told: Vec<String>, warnings: &mut Vec<String>) -> Result<(), Status> {
+    match result {
+        Ok(()) => {
+            warnings.extend(told);
+            Ok(())
+        }
+        Err(status) => Err(status.warned(told)),
+    }
+}

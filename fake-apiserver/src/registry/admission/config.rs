@@ -1,0 +1,123 @@
+//! What the objects of `admissionregistration.k8s.io` say, read once a change.
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use serde_json::{Map, Value};
+
+use super::matching::Match;
+use super::transport::Endpoint;
+#[cfg(feature = "cel")]
+use crate::api::object::Object;
+use crate::registry::Registry;
+use crate::registry::kinds::access::{at, list, number, objects, text};
+
+/// The group of configuration objects, which are exempt from what they configure.
+pub(super) const GROUP: &str = "admissionregistration.k8s.io";
+
+/// Seconds a webhook has where it does not say.
+const TIMEOUT_SECONDS: i64 = 10;
+
+/// All configuration, in the order in which it is asked.
+#[derive(Debug, Default)]
+pub(super) struct Configured {
+    pub(super) mutating: Vec<Webhook>,
+    pub(super) validating: Vec<Webhook>,
+    #[cfg(feature = "cel")]
+    pub(super) policies: Vec<super::policy::Policy>,
+    #[cfg(feature = "cel")]
+    pub(super) mutating_policies: Vec<super::mutating_policy::MutatingPolicy>,
+}
+
+/// One webhook.
+#[derive(Debug)]
+pub(super) struct Webhook {
+    pub(super) name: String,
+    pub(super) endpoint: Endpoint,
+    pub(super) matches: Match,
+    /// `failurePolicy: Ignore`
+    pub(super) ignores_failure: bool,
+    pub(super) timeout: Duration,
+    /// Whether a dry run may ask it.
+    pub(super) allows_dry_run: bool,
+    /// `reinvocationPolicy: IfNeeded`
+    pub(super) is_reinvoked: bool,
+    /// Which versions of AdmissionReview it takes; only v1 is spoken.
+    pub(super) speaks_v1: bool,
+}
+
+impl Webhook {
+    fn parse(webhook: &Map<String, Value>) -> Self {
+        let versions = list(webhook, "admissionReviewVersions");
+        let seconds = number(webhook, "timeoutSeconds").unwrap_or(TIMEOUT_SECONDS);
+        Self {
+            name: text(webhook, "name").to_owned(),
+            endpoint: endpoint(webhook),
+            matches: Match::of_webhook(webhook),
+            ignores_failure: text(webhook, "failurePolicy") == "Ignore",
+            timeout: Duration::from_secs(u64::try_from(seconds).unwrap_or_default()),
+            allows_dry_run: matches!(text(webhook, "sideEffects"), "None" | "NoneOnDryRun"),
+            is_reinvoked: text(webhook, "reinvocationPolicy") == "IfNeeded",
+            speaks_v1: versions.iter().any(|it| it == "v1"),
+        }
+    }
+}
+
+/// `clientConfig` of a webhook or of a CRD's conversion.
+pub(crate) fn endpoint(webhook: &Map<String, Value>) -> Endpoint {
+    let ca_bundle = text(webhook, "clientConfig.caBundle");
+    let ca_bundle = base64::engine::general_purpose::STANDARD.decode(ca_bundle);
+    let ca_bundle = ca_bundle.unwrap_or_default();
+    if let Some(service) = at(webhook, "clientConfig.service").and_then(Value::as_object) {
+        let (name, namespace) = (text(service, "name"), text(service, "namespace"));
+        let port = number(service, "port").unwrap_or(443);
+        let path = text(service, "path");
+        let slash = if path.starts_with('/') || path.is_empty() {
+            ""
+        } else {
+            "/"
+        };
+        return Endpoint {
+            url: format!("https://{name}.{namespace}.svc:{port}{slash}{path}"),
+            is_service: true,
+            ca_bundle,
+        };
+    }
+    Endpoint {
+        url: text(webhook, "clientConfig.url").to_owned(),
+        is_service: false,
+        ca_bundle,
+    }
+}
+
+impl Registry {
+    /// Reads all configuration objects. Configurations go by name, their webhooks in their own order.
+    pub(super) fn read_configuration(&self) -> Configured {
+        let webhooks = |resource: &str| -> Vec<Webhook> {
+            let configurations = self.stored_objects(GROUP, resource);
+            let all = configurations.iter().flat_map(|it| objects(it, "webhooks"));
+            all.map(|(_, webhook)| Webhook::parse(webhook)).collect()
+        };
+        Configured {
+            mutating: webhooks("mutatingwebhookconfigurations"),
+            validating: webhooks("validatingwebhookconfigurations"),
+            #[cfg(feature = "cel")]
+            policies: super::policy::read(
+                &self.stored_objects(GROUP, "validatingadmissionpolicies"),
+                &self.stored_objects(GROUP, "validatingadmissionpolicybindings"),
+            ),
+            #[cfg(feature = "cel")]
+            mutating_policies: super::mutating_policy::read(
+                &self.stored_objects(GROUP, "mutatingadmissionpolicies"),
+                &self.stored_objects(GROUP, "mutatingadmissionpolicybindings"),
+            ),
+        }
+    }
+}
+
+/// Objects sorted by name: configuration is asked in this order.
+#[cfg(feature = "cel")]
+pub(super) fn bindings_of<'a>(policy: &str, bindings: &'a [Object]) -> impl Iterator<Item = &'a Object> {
+    let policy = policy.to_owned();
+    bindings.iter().filter(move |it| text(it, "spec.policyName") == policy)
+}

@@ -1,0 +1,55 @@
+//! Closures of a test that change or refuse writes.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+
+use crate::api::admission::{AdmissionRequest, AdmissionResponse};
+
+type Called = dyn Fn(AdmissionRequest) -> BoxFuture<'static, AdmissionResponse> + Send + Sync;
+
+/// One closure.
+#[derive(Clone)]
+pub(crate) struct Hook {
+    /// By which denials name it.
+    pub(crate) name: String,
+    call: Arc<Called>,
+}
+
+impl Hook {
+    /// A closure that may wait.
+    pub(crate) fn new<F, W, R>(name: impl Into<String>, call: F) -> Self
+    where
+        F: Fn(AdmissionRequest) -> W + Send + Sync + 'static,
+        W: Future<Output = R> + Send + 'static,
+        R: Into<AdmissionResponse>,
+    {
+        Self {
+            name: name.into(),
+            call: Arc::new(move |request| {
+                let answer = call(request);
+                Box::pin(async move { answer.await.into() })
+            }),
+        }
+    }
+
+    /// Asks it.
+    pub(super) fn call(&self, request: AdmissionRequest) -> BoxFuture<'static, AdmissionResponse> {
+        (self.call)(request)
+    }
+}
+
+impl std::fmt::Debug for Hook {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hook").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// All closures, in the order in which they are asked.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Hooks {
+    /// Those that may change an object.
+    pub(crate) mutating: Vec<Hook>,
+    /// Those that may only refuse it.
+    pub(crate) validating: Vec<Hook>,
+}

@@ -1,0 +1,223 @@
+//! Which requests a webhook or a policy means: rules, selectors, and equivalent versions (rule P5).
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::attributes::{Attributes, kind_of};
+use crate::api::admission::{GroupVersionKind, Operation};
+use crate::api::object::Object;
+use crate::api::resource::ResourceInfo;
+use crate::api::selector::LabelSelector;
+use crate::registry::Registry;
+use crate::registry::kinds::access::{list, objects, text};
+use crate::registry::scheme::Row;
+use crate::storage::Key;
+
+/// What stands for all groups, versions, resources or operations.
+const ALL: &str = "*";
+
+/// One rule: operations and resources.
+#[derive(Debug)]
+struct Rule {
+    operations: Vec<String>,
+    groups: Vec<String>,
+    versions: Vec<String>,
+    resources: Vec<String>,
+    scope: String,
+    /// Of a policy: the only objects meant; empty for all.
+    names: Vec<String>,
+}
+
+/// Which requests are meant.
+#[derive(Debug, Default)]
+pub(super) struct Match {
+    rules: Vec<Rule>,
+    excluded: Vec<Rule>,
+    /// Whether a request without a rule is meant; bindings have no rules of their own.
+    needs_rule: bool,
+    /// `matchPolicy: Exact`
+    is_exact: bool,
+    namespaces: Option<LabelSelector>,
+    objects: Option<LabelSelector>,
+    /// `matchConditions`: names and expressions.
+    pub(super) conditions: Vec<(String, String)>,
+}
+
+/// In which version a request matched: that of the request, or an equivalent one.
+#[derive(Clone, Debug)]
+pub(super) enum Matched {
+    AsRequested,
+    As(Arc<Row>),
+}
+
+fn strings(map: &Map<String, Value>, field: &str) -> Vec<String> {
+    let items = list(map, field).iter().filter_map(Value::as_str);
+    items.map(str::to_owned).collect()
+}
+
+impl Rule {
+    fn all(map: &Map<String, Value>, field: &str) -> Vec<Self> {
+        let rule = |(_, rule): (usize, &Map<String, Value>)| Self {
+            operations: strings(rule, "operations"),
+            groups: strings(rule, "apiGroups"),
+            versions: strings(rule, "apiVersions"),
+            resources: strings(rule, "resources"),
+            scope: text(rule, "scope").to_owned(),
+            names: strings(rule, "resourceNames"),
+        };
+        objects(map, field).map(rule).collect()
+    }
+
+    fn matches(&self, info: &ResourceInfo, attributes: &Attributes<'_>) -> bool {
+        let has = |list: &[String], wanted: &str| list.iter().any(|it| it == ALL || it == wanted);
+        has(&self.operations, attributes.operation.as_str())
+            && has(&self.groups, &info.group)
+            && has(&self.versions, &info.version)
+            && self.has_resource(&info.resource, attributes.subresource)
+            && self.has_scope(info, attributes)
+            && (self.names.is_empty() || self.names.contains(&attributes.name))
+    }
+
+    fn has_resource(&self, resource: &str, subresource: &str) -> bool {
+        self.resources.iter().any(|it| {
+            let (first, second) = it.split_once('/').unwrap_or((it, ""));
+            (first == ALL || first == resource) && (second == ALL || second == subresource)
+        })
+    }
+
+    /// A Namespace is an object of the cluster, whatever namespace its request is in.
+    fn has_scope(&self, info: &ResourceInfo, attributes: &Attributes<'_>) -> bool {
+        let is_namespaced = info.is_namespaced() && !attributes.namespace.is_empty();
+        match self.scope.as_str() {
+            "Namespaced" => is_namespaced,
+            "Cluster" => !is_namespaced,
+            _ => true,
+        }
+    }
+}
+
+fn selector(map: &Map<String, Value>, field: &str) -> Option<LabelSelector> {
+    // Validation has refused what cannot be read.
+    let selector = LabelSelector::from_object(map.get(field)?).ok().flatten()?;
+    (!selector.is_empty()).then_some(selector)
+}
+
+fn conditions(map: &Map<String, Value>) -> Vec<(String, String)> {
+    objects(map, "matchConditions")
+        .map(|(_, it)| (text(it, "name").to_owned(), text(it, "expression").to_owned()))
+        .collect()
+}
+
+impl Match {
+    pub(super) fn of_webhook(webhook: &Map<String, Value>) -> Self {
+        Self {
+            rules: Rule::all(webhook, "rules"),
+            conditions: conditions(webhook),
+            needs_rule: true,
+            ..Self::selectors(webhook)
+        }
+    }
+
+    /// `matchConstraints` of a policy, or `matchResources` of a binding, which may leave the rules to the policy.
+    #[cfg(feature = "cel")]
+    pub(super) fn of_resources(resources: &Map<String, Value>, needs_rule: bool) -> Self {
+        let rules = Rule::all(resources, "resourceRules");
+        Self {
+            needs_rule: needs_rule || !rules.is_empty(),
+            rules,
+            excluded: Rule::all(resources, "excludeResourceRules"),
+            ..Self::selectors(resources)
+        }
+    }
+
+    fn selectors(map: &Map<String, Value>) -> Self {
+        Self {
+            is_exact: text(map, "matchPolicy") == "Exact",
+            namespaces: selector(map, "namespaceSelector"),
+            objects: selector(map, "objectSelector"),
+            ..Self::default()
+        }
+    }
+
+    /// Whether a request is meant, and in which version. Conditions are not asked yet.
+    pub(super) fn find(&self, registry: &Registry, attributes: &Attributes<'_>) -> Option<Matched> {
+        if self
+            .excluded
+            .iter()
+            .any(|it| it.matches(&attributes.row.info, attributes))
+        {
+            return None;
+        }
+        let matched = self.find_rule(registry, attributes)?;
+        (self.selects_namespace(registry, attributes) && self.selects_object(attributes)).then_some(matched)
+    }
+
+    fn find_rule(&self, registry: &Registry, attributes: &Attributes<'_>) -> Option<Matched> {
+        if !self.needs_rule {
+            return Some(Matched::AsRequested);
+        }
+        if self.rules.iter().any(|it| it.matches(&attributes.row.info, attributes)) {
+            return Some(Matched::AsRequested);
+        }
+        if self.is_exact {
+            return None;
+        }
+        let scheme = registry.scheme();
+        let same = |row: &&Arc<Row>| {
+            let info = &attributes.row.info;
+            row.storage == attributes.row.storage && (row.info.group != info.group || row.info.version != info.version)
+        };
+        let mut rows = scheme.rows().filter(same);
+        rows.find(|row| self.rules.iter().any(|it| it.matches(&row.info, attributes)))
+            .map(|row| Matched::As(Arc::clone(row)))
+    }
+
+    fn selects_namespace(&self, registry: &Registry, attributes: &Attributes<'_>) -> bool {
+        let Some(selector) = &self.namespaces else {
+            return true;
+        };
+        let is_namespace = attributes.is_about("", "namespaces");
+        if !is_namespace && (attributes.namespace.is_empty() || !attributes.row.info.is_namespaced()) {
+            return true;
+        }
+        let is_written = matches!(attributes.operation, Operation::Create | Operation::Update);
+        if let (true, true, "", Some(object)) = (is_namespace, is_written, attributes.subresource, &attributes.object) {
+            return selects(selector, object);
+        }
+        let stored = registry.store.get("namespaces", &Key::new("", &attributes.namespace));
+        stored.is_some_and(|stored| selector.matches(|key| stored.label(key)))
+    }
+
+    fn selects_object(&self, attributes: &Attributes<'_>) -> bool {
+        let Some(selector) = &self.objects else {
+            return true;
+        };
+        let is_selected = |object: &Option<Object>| object.as_ref().is_some_and(|it| selects(selector, it));
+        is_selected(&attributes.object) || is_selected(&attributes.old)
+    }
+}
+
+/// Whether a selector selects an object.
+pub(super) fn selects(selector: &LabelSelector, object: &Object) -> bool {
+    let labels: Vec<(&str, &str)> = object.labels().collect();
+    selector.matches(|key| labels.iter().find(|(it, _)| *it == key).map(|(_, value)| *value))
+}
+
+impl Matched {
+    /// The kind the objects are shown in. A subresource's own kind has one version.
+    pub(super) fn kind(&self, attributes: &Attributes<'_>) -> GroupVersionKind {
+        match self {
+            Matched::As(row) if attributes.kind == kind_of(&attributes.row.info) => kind_of(&row.info),
+            Matched::As(_) | Matched::AsRequested => attributes.kind.clone(),
+        }
+    }
+
+    /// The resource that matched.
+    pub(super) fn info<'a>(&'a self, attributes: &'a Attributes<'_>) -> &'a ResourceInfo {
+        match self {
+            Matched::As(row) => &row.info,
+            Matched::AsRequested => &attributes.row.info,
+        }
+    }
+}

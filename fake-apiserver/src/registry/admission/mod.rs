@@ -1,0 +1,105 @@
+//! Admission: what may change a write before it is checked, and refuse it after. The chain is the API server's: its own
+//! plugins, closures of the test, policies and webhooks, first those that change, then those that validate (rule P1).
+//! It knows the vocabulary and the registry; webhooks are reached through [`transport::Transport`].
+//!
+//! In the order in which to read them: `attributes` is what a request is for admission, `chain` the order, `plugins`
+//! the server's own, `hooks` closures, `config` what configuration objects say, `matching` which requests they mean,
+//! `webhook` one call, `policy` ValidatingAdmissionPolicies.
+
+pub(crate) mod attributes;
+mod chain;
+pub(crate) mod plugins;
+pub(crate) mod hooks;
+mod config;
+mod matching;
+pub(crate) mod transport;
+mod webhook;
+mod webhooks;
+mod status;
+mod result;
+#[cfg(feature = "cel")]
+pub(crate) mod environment;
+#[cfg(feature = "cel")]
+mod policy;
+#[cfg(feature = "cel")]
+mod params;
+#[cfg(feature = "cel")]
+mod mutating_policy;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use config::Configured;
+use hooks::Hooks;
+use plugins::PluginSet;
+use transport::{Transport, Unreachable};
+
+/// What a server admits by, beside the objects in its storage.
+#[derive(Clone, Debug)]
+pub(crate) struct AdmissionSetup {
+    /// Closures of the test.
+    pub(crate) hooks: Hooks,
+    /// How webhooks are reached.
+    pub(crate) transport: Arc<dyn Transport>,
+    /// The server's own plugins that are on.
+    pub(crate) plugins: PluginSet,
+}
+
+impl Default for AdmissionSetup {
+    fn default() -> Self {
+        Self {
+            hooks: Hooks::default(),
+            transport: Arc::new(Unreachable),
+            plugins: PluginSet::default(),
+        }
+    }
+}
+
+/// The state of admission of one server.
+#[derive(Debug, Default)]
+pub(crate) struct Admission {
+    /// What the builder was told; replaced as a whole when a test adds to it.
+    setup: RwLock<Arc<AdmissionSetup>>,
+    /// Raised when a configuration object is written.
+    generation: AtomicU64,
+    /// What the configuration objects say, read at a generation.
+    configured: Mutex<Option<(u64, Arc<Configured>)>>,
+}
+
+impl Admission {
+    /// Admission as the builder wants it.
+    pub(crate) fn new(setup: AdmissionSetup) -> Self {
+        Self {
+            setup: RwLock::new(Arc::new(setup)),
+            ..Self::default()
+        }
+    }
+
+    /// What the builder was told.
+    pub(crate) fn setup(&self) -> Arc<AdmissionSetup> {
+        Arc::clone(&self.setup.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Changes what the builder was told; requests under way keep what they began with.
+    pub(crate) fn change_setup(&self, change: impl FnOnce(&mut AdmissionSetup)) {
+        let mut setup = self.setup.write().unwrap_or_else(PoisonError::into_inner);
+        change(Arc::make_mut(&mut setup));
+    }
+
+    /// Says that configuration objects may have changed.
+    pub(crate) fn invalidate(&self) {
+        self.generation.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// What the configuration objects say now; `read` reads them, which happens once a change.
+    fn configured(&self, read: impl FnOnce() -> Configured) -> Arc<Configured> {
+        let generation = self.generation.load(Ordering::Acquire);
+        let mut kept = self.configured.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, configured)) = kept.as_ref().filter(|(at, _)| *at == generation) {
+            return Arc::clone(configured);
+        }
+        let configured = Arc::new(read());
+        *kept = Some((generation, Arc::clone(&configured)));
+        configured
+    }
+}

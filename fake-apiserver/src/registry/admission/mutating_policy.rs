@@ -1,0 +1,174 @@
+//! MutatingAdmissionPolicies and their bindings (rule P8): objects that are applied, and JSON patches.
+
+use serde_json::{Map, Value};
+
+use super::attributes::{Attributes, kind_of};
+use super::config::{Configured, bindings_of};
+use super::environment::holds;
+use super::matching::{Match, Matched};
+use super::params::{self, ParamKind};
+use super::policy::{binding_match, conditions, variables};
+use super::webhooks::Reinvocation;
+use crate::api::object::Object;
+use crate::api::status::Status;
+use crate::registry::Registry;
+use crate::registry::custom::free::Program;
+use crate::registry::kinds::access::{at, objects, text};
+use crate::registry::managed_fields::merge_applied;
+use crate::registry::patch::json_patch_or_why;
+use crate::registry::scheme::Row;
+
+/// One policy with its bindings.
+#[derive(Debug)]
+pub(super) struct MutatingPolicy {
+    name: String,
+    matches: Match,
+    conditions: Vec<(String, String)>,
+    variables: Vec<(String, Program)>,
+    mutations: Vec<Mutation>,
+    ignores_failure: bool,
+    is_reinvoked: bool,
+    params: Option<ParamKind>,
+    bindings: Vec<(String, Option<Match>, Map<String, Value>)>,
+}
+
+#[derive(Debug)]
+struct Mutation {
+    is_patch: bool,
+    program: Result<Program, String>,
+}
+
+/// Reads policies with their bindings.
+pub(super) fn read(policies: &[Object], bindings: &[Object]) -> Vec<MutatingPolicy> {
+    let read = |policy: &Object| {
+        let spec = policy.get("spec").and_then(Value::as_object)?;
+        let bindings: Vec<_> = bindings_of(policy.name(), bindings)
+            .filter_map(|binding| {
+                let spec = binding.get("spec").and_then(Value::as_object)?;
+                Some((binding.name().to_owned(), binding_match(spec), spec.clone()))
+            })
+            .collect();
+        let constraints = at(spec, "matchConstraints").and_then(Value::as_object)?;
+        let mutation = |(_, it): (usize, &Map<String, Value>)| {
+            let is_patch = text(it, "patchType") == "JSONPatch";
+            let field = if is_patch { "jsonPatch" } else { "applyConfiguration" };
+            Mutation {
+                is_patch,
+                program: Program::parse(text(it, &format!("{field}.expression"))),
+            }
+        };
+        (!bindings.is_empty()).then(|| MutatingPolicy {
+            name: policy.name().to_owned(),
+            matches: Match::of_resources(constraints, true),
+            conditions: conditions(spec),
+            variables: variables(spec),
+            mutations: objects(spec, "mutations").map(mutation).collect(),
+            ignores_failure: text(spec, "failurePolicy") == "Ignore",
+            is_reinvoked: text(spec, "reinvocationPolicy") == "IfNeeded",
+            params: params::kind_of(spec),
+            bindings,
+        })
+    };
+    policies.iter().filter_map(read).collect()
+}
+
+impl Registry {
+    /// Lets all policies change the object, in the order of their names; a second time those that ask for it.
+    pub(super) async fn mutate_by_policies(
+        &self,
+        configured: &Configured,
+        attributes: &mut Attributes<'_>,
+        known: &mut Reinvocation,
+        is_second: bool,
+    ) -> Result<(), Status> {
+        if attributes.object.is_none() {
+            return Ok(());
+        }
+        for policy in configured
+            .mutating_policies
+            .iter()
+            .filter(|it| !is_second || it.is_reinvoked)
+        {
+            let Some(matched) = policy.matches.find(self, attributes) else {
+                continue;
+            };
+            let before = attributes.object.clone();
+            for (name, matches, binding) in &policy.bindings {
+                if matches.as_ref().is_some_and(|it| it.find(self, attributes).is_none()) {
+                    continue;
+                }
+                match self.mutate_by_policy(policy, binding, attributes, &matched).await {
+                    Ok(()) => {}
+                    Err(_) if policy.ignores_failure => {}
+                    Err(why) => {
+                        let resource = attributes.row.info.group_resource();
+                        let why = format!("policy '{}' with binding '{name}' denied request: {why}", policy.name);
+                        return Err(Status::forbidden(&resource, &attributes.name, why));
+                    }
+                }
+            }
+            if attributes.object != before {
+                known.is_needed |= configured.mutating_policies.iter().any(|it| it.is_reinvoked);
+            }
+        }
+        Ok(())
+    }
+
+    async fn mutate_by_policy(
+        &self,
+        policy: &MutatingPolicy,
+        binding: &Map<String, Value>,
+        attributes: &mut Attributes<'_>,
+        matched: &Matched,
+    ) -> Result<(), String> {
+        let params = params::find(self, policy.params.as_ref(), binding, attributes)
+            .map_err(|why| format!("failed to configure binding: {why}"))?;
+        for param in params {
+            let said = |status: Status| status.message;
+            let review = self.review_of(attributes, matched).await.map_err(said)?;
+            let mut environment = self.environment(attributes, matched).await.map_err(said)?;
+            environment.params = param;
+            if !holds(&policy.conditions, &environment)? {
+                continue;
+            }
+            let mut object = review.object;
+            for mutation in &policy.mutations {
+                environment.set_object(object.clone());
+                environment.evaluate_variables(&policy.variables);
+                let program = mutation.program.as_ref().map_err(Clone::clone)?;
+                let value = environment.value(program)?.to_json();
+                let value = value.ok_or_else(|| "the result is no JSON".to_owned())?;
+                let row = match matched {
+                    Matched::As(row) if attributes.kind == kind_of(&attributes.row.info) => row,
+                    Matched::As(_) | Matched::AsRequested => attributes.row,
+                };
+                object = if mutation.is_patch {
+                    json_patch_or_why(object, value.to_string().as_bytes())?
+                } else {
+                    apply(row, object, value)?
+                };
+            }
+            attributes.object = Some(self.read_back(attributes, matched, object).await.map_err(said)?);
+        }
+        Ok(())
+    }
+}
+
+/// Merges an applied object into the present one by its type; what names the object cannot be applied.
+fn apply(row: &Row, object: Value, applied: Value) -> Result<Value, String> {
+    let (Value::Object(mut object), Value::Object(applied)) = (object, applied) else {
+        return Err("the result is no object".to_owned());
+    };
+    for field in ["apiVersion", "kind"] {
+        if applied.contains_key(field) {
+            return Err(format!("{field} must not be set in an applied object"));
+        }
+    }
+    let metadata = applied.get("metadata").and_then(Value::as_object).into_iter().flatten();
+    let mut names = metadata.map(|(field, _)| field.as_str());
+    if let Some(field) = names.find(|it| !matches!(*it, "labels" | "annotations" | "finalizers" | "ownerReferences")) {
+        return Err(format!("metadata.{field} must not be set in an applied object"));
+    }
+    merge_applied(row.schema(), &mut object, &applied);
+    Ok(Value::Object(object))
+}

@@ -1,0 +1,71 @@
+//! The parameters of a policy: which objects its binding leads to, one evaluation each (rule P7).
+
+use serde_json::{Map, Value};
+
+use super::attributes::Attributes;
+use crate::api::selector::LabelSelector;
+use crate::registry::kinds::access::{at, text};
+use crate::registry::{Registry, codec};
+use crate::storage::{Key, Range};
+
+/// The kind of a policy's parameters: `apiVersion` and `kind`.
+pub(super) type ParamKind = (String, String);
+
+/// What a policy says of its parameters.
+pub(super) fn kind_of(spec: &Map<String, Value>) -> Option<ParamKind> {
+    let kind = at(spec, "paramKind").and_then(Value::as_object)?;
+    Some((text(kind, "apiVersion").to_owned(), text(kind, "kind").to_owned()))
+}
+
+/// The parameters a request is judged by. The error is why there are none where there should be.
+pub(super) fn find(
+    registry: &Registry,
+    kind: Option<&ParamKind>,
+    binding: &Map<String, Value>,
+    attributes: &Attributes<'_>,
+) -> Result<Vec<Value>, String> {
+    let Some((api_version, kind)) = kind else {
+        return Ok(vec![Value::Null]);
+    };
+    let Some(reference) = at(binding, "paramRef").and_then(Value::as_object) else {
+        return Ok(vec![Value::Null]);
+    };
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let scheme = registry.scheme();
+    let row = scheme
+        .lookup_kind(api_version, kind)
+        .ok_or_else(|| format!("failed to find resource referenced by paramKind: '{group}/{version}, Kind={kind}'"))?;
+    let given = text(reference, "namespace");
+    let namespace = match (row.info.is_namespaced(), given) {
+        (true, "") if attributes.namespace.is_empty() || !attributes.row.info.is_namespaced() => {
+            let why = "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources";
+            return Err(why.to_owned());
+        }
+        (true, "") => attributes.namespace.as_str(),
+        (true, given) => given,
+        (false, "") => "",
+        (false, _) => {
+            return Err("paramRef.namespace must not be provided for a cluster-scoped `paramKind`".to_owned());
+        }
+    };
+    let shown = |stored: &crate::storage::Stored| Value::Object(codec::decode(&row, stored).0);
+    let found: Vec<Value> = match text(reference, "name") {
+        "" => {
+            let selector = at(reference, "selector").and_then(|it| LabelSelector::from_object(it).ok().flatten());
+            let range = Range::of((!namespace.is_empty()).then_some(namespace));
+            let snapshot = registry.store.snapshot(&row.storage);
+            let selects = |stored: &&std::sync::Arc<crate::storage::Stored>| {
+                selector.as_ref().is_some_and(|it| it.matches(|key| stored.label(key)))
+            };
+            snapshot.range(&range).filter(selects).map(|it| shown(it)).collect()
+        }
+        name => {
+            let stored = registry.store.get(&row.storage, &Key::new(namespace, name));
+            stored.iter().map(|it| shown(it)).collect()
+        }
+    };
+    if found.is_empty() && text(reference, "parameterNotFoundAction") == "Deny" {
+        return Err("no params found for policy binding with `Deny` parameterNotFoundAction".to_owned());
+    }
+    Ok(found)
+}

@@ -1,0 +1,118 @@
+//! `RuntimeClass`, `DefaultStorageClass` and `DefaultIngressClass`: what a class gives the objects that use it, and the
+//! class of those that name none.
+
+use serde_json::{Map, Value};
+
+use crate::api::object::Object;
+use crate::registry::Registry;
+use crate::registry::kinds::access::{at, ensure_object, list, text};
+
+/// Gives a new Pod the overhead and the scheduling of its RuntimeClass. The error is the rest of `pods "p" is
+/// forbidden: …`.
+pub(super) fn set_overhead(registry: &Registry, pod: &mut Object) -> Result<(), String> {
+    let name = text(pod, "spec.runtimeClassName").to_owned();
+    let has_overhead = |pod: &Object| {
+        at(pod, "spec.overhead")
+            .and_then(Value::as_object)
+            .is_some_and(|it| !it.is_empty())
+    };
+    if name.is_empty() {
+        if has_overhead(pod) {
+            return Err(
+                "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead".to_owned(),
+            );
+        }
+        return Ok(());
+    }
+    let classes = registry.stored_objects("node.k8s.io", "runtimeclasses");
+    let class = classes.iter().find(|it| it.name() == name);
+    let class = class.ok_or_else(|| format!("pod rejected: RuntimeClass \"{name}\" not found"))?;
+    match at(class, "overhead.podFixed") {
+        Some(fixed) if has_overhead(pod) => {
+            if at(pod, "spec.overhead") != Some(fixed) {
+                return Err("pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead".to_owned());
+            }
+        }
+        Some(fixed) => {
+            ensure_object(pod, "spec").insert("overhead".into(), fixed.clone());
+        }
+        None if has_overhead(pod) => {
+            return Err(
+                "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead".to_owned(),
+            );
+        }
+        None => {}
+    }
+    schedule(class, pod)
+}
+
+fn schedule(class: &Object, pod: &mut Object) -> Result<(), String> {
+    let wanted = at(class, "scheduling.nodeSelector").and_then(Value::as_object);
+    if let Some(wanted) = wanted.filter(|it| !it.is_empty()) {
+        let selector = ensure_object(ensure_object(pod, "spec"), "nodeSelector");
+        for (key, value) in wanted {
+            let own = selector.get(key).filter(|own| *own != value);
+            if let Some(own) = own.and_then(Value::as_str) {
+                let theirs = value.as_str().unwrap_or_default();
+                return Err(format!(
+                    "conflict: runtimeClass.scheduling.nodeSelector[{key}] = {theirs}; \
+                     pod.spec.nodeSelector[{key}] = {own}"
+                ));
+            }
+            selector.insert(key.clone(), value.clone());
+        }
+    }
+    let tolerations = list(class, "scheduling.tolerations");
+    if !tolerations.is_empty() {
+        let own = list(pod, "spec.tolerations");
+        let missing = tolerations.iter().filter(|it| !own.contains(it));
+        let all: Vec<Value> = own.iter().chain(missing).cloned().collect();
+        ensure_object(pod, "spec").insert("tolerations".into(), all.into());
+    }
+    Ok(())
+}
+
+/// The default class: the newest of those marked, of equally old ones the first by name.
+fn default_class(classes: &[Object], marks: &[&str]) -> Option<String> {
+    let is_default = |class: &&Object| {
+        let annotations = at(class, "metadata.annotations").and_then(Value::as_object);
+        let has = |map: &Map<String, Value>| marks.iter().any(|mark| map.get(*mark).is_some_and(|it| it == "true"));
+        annotations.is_some_and(has)
+    };
+    let mut marked: Vec<&Object> = classes.iter().filter(is_default).collect();
+    marked.sort_by(|a, b| {
+        let time = |it: &Object| it.meta_str("creationTimestamp").to_owned();
+        time(b).cmp(&time(a)).then_with(|| a.name().cmp(b.name()))
+    });
+    marked.first().map(|it| it.name().to_owned())
+}
+
+/// Gives a claim that names no class the default one.
+pub(super) fn set_storage_class(registry: &Registry, claim: &mut Object) {
+    const BETA: &str = "volume.beta.kubernetes.io/storage-class";
+    let has_annotation = at(claim, "metadata.annotations").is_some_and(|it| it.get(BETA).is_some());
+    if at(claim, "spec.storageClassName").is_some() || has_annotation {
+        return;
+    }
+    let classes = registry.stored_objects("storage.k8s.io", "storageclasses");
+    let marks = [
+        "storageclass.kubernetes.io/is-default-class",
+        "storageclass.beta.kubernetes.io/is-default-class",
+    ];
+    if let Some(name) = default_class(&classes, &marks) {
+        ensure_object(claim, "spec").insert("storageClassName".into(), name.into());
+    }
+}
+
+/// Gives an Ingress that names no class the default one.
+pub(super) fn set_ingress_class(registry: &Registry, ingress: &mut Object) {
+    const OLD: &str = "kubernetes.io/ingress.class";
+    let has_annotation = at(ingress, "metadata.annotations").is_some_and(|it| it.get(OLD).is_some());
+    if at(ingress, "spec.ingressClassName").is_some() || has_annotation {
+        return;
+    }
+    let classes = registry.stored_objects("networking.k8s.io", "ingressclasses");
+    if let Some(name) = default_class(&classes, &["ingressclass.kubernetes.io/is-default-class"]) {
+        ensure_object(ingress, "spec").insert("ingressClassName".into(), name.into());
+    }
+}

@@ -1,0 +1,223 @@
+//! `LimitRanger`: default requests and limits of containers, and the bounds of LimitRanges.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use crate::api::object::Object;
+use crate::registry::Registry;
+use crate::registry::kinds::access::{at, ensure_object, list, objects, objects_mut, text};
+use crate::registry::kinds::pod::pod_resources::requested;
+use crate::registry::quantity::Quantity;
+use crate::storage::Range;
+
+/// Which annotation says what was filled in.
+const ANNOTATION: &str = "kubernetes.io/limit-ranger";
+
+/// Whether there is any LimitRange.
+pub(super) fn is_used(registry: &Registry) -> bool {
+    registry.store.snapshot("limitranges").count(&Range::of(None)) > 0
+}
+
+fn limits(registry: &Registry, object: &Object) -> Vec<Object> {
+    if !is_used(registry) {
+        return Vec::new();
+    }
+    registry.objects_in("", "limitranges", object.namespace())
+}
+
+/// Fills in the defaults of the namespace's LimitRanges, the first that has one.
+pub(super) fn set_defaults(registry: &Registry, pod: &mut Object) {
+    for range in limits(registry, pod) {
+        let mut defaults: BTreeMap<&str, BTreeMap<&str, &Value>> = BTreeMap::new();
+        for (_, limit) in objects(&range, "spec.limits").filter(|(_, it)| text(it, "type") == "Container") {
+            for (field, target) in [("default", "limits"), ("defaultRequest", "requests")] {
+                let values = at(limit, field).and_then(Value::as_object).into_iter().flatten();
+                let target = defaults.entry(target).or_default();
+                target.extend(values.map(|(resource, value)| (resource.as_str(), value)));
+            }
+        }
+        let mut said = Vec::new();
+        for (path, prefix) in [
+            ("spec.containers", "container"),
+            ("spec.initContainers", "init container"),
+        ] {
+            for container in objects_mut(pod, path) {
+                let name = text(container, "name").to_owned();
+                for (field, word) in [("requests", "request"), ("limits", "limit")] {
+                    let set = fill(container, field, defaults.get(field));
+                    if !set.is_empty() {
+                        said.push(format!("{} {word} for {prefix} {name}", set.join(", ")));
+                    }
+                }
+            }
+        }
+        if !said.is_empty() {
+            let text = format!("LimitRanger plugin set: {}", said.join("; "));
+            ensure_object(pod.metadata_mut(), "annotations").insert(ANNOTATION.into(), text.into());
+        }
+    }
+}
+
+/// Sets the amounts a container lacks; answers which.
+fn fill(container: &mut Map<String, Value>, field: &str, defaults: Option<&BTreeMap<&str, &Value>>) -> Vec<String> {
+    let Some(defaults) = defaults.filter(|it| !it.is_empty()) else {
+        return Vec::new();
+    };
+    let amounts = ensure_object(ensure_object(container, "resources"), field);
+    let mut set = Vec::new();
+    for (resource, value) in defaults {
+        if !amounts.contains_key(*resource) {
+            amounts.insert((*resource).to_owned(), (*value).clone());
+            set.push((*resource).to_owned());
+        }
+    }
+    set
+}
+
+/// What a container, a pod or a claim asks for.
+struct Asked {
+    requests: BTreeMap<String, Quantity>,
+    limits: BTreeMap<String, Quantity>,
+}
+
+impl Asked {
+    fn of(resources: Option<&Value>) -> Self {
+        let amounts = |field: &str| {
+            let map = resources
+                .and_then(|it| it.get(field)?.as_object())
+                .into_iter()
+                .flatten();
+            map.filter_map(|(name, it)| Some((name.clone(), Quantity::parse(it.as_str()?).ok()?)))
+                .collect()
+        };
+        Self {
+            requests: amounts("requests"),
+            limits: amounts("limits"),
+        }
+    }
+
+    /// Of a whole pod, for the resources that `limit` is about.
+    fn of_pod(pod: &Object, limit: &Map<String, Value>) -> Self {
+        let empty = Map::new();
+        let spec = at(pod, "spec").and_then(Value::as_object).unwrap_or(&empty);
+        let own = Self::of(spec.get("resources"));
+        let names = ["min", "max", "maxLimitRequestRatio"].into_iter();
+        let names = names.filter_map(|field| at(limit, field)?.as_object()).flatten();
+        let mut asked = Self {
+            requests: BTreeMap::new(),
+            limits: BTreeMap::new(),
+        };
+        for (name, _) in names {
+            let sum = |which: &str| requested(spec, which, name).map(|(amount, _)| amount);
+            if let Some(amount) = own.requests.get(name).copied().or_else(|| sum("requests")) {
+                asked.requests.insert(name.clone(), amount);
+            }
+            if let Some(amount) = own.limits.get(name).copied().or_else(|| sum("limits")) {
+                asked.limits.insert(name.clone(), amount);
+            }
+        }
+        asked
+    }
+}
+
+/// Checks an object against the namespace's LimitRanges.
+pub(super) fn check(registry: &Registry, resource: &str, object: &Object) -> Result<(), String> {
+    let mut errors: Vec<String> = Vec::new();
+    for range in limits(registry, object) {
+        for (_, limit) in objects(&range, "spec.limits") {
+            match (resource, text(limit, "type")) {
+                ("pods", "Container") => {
+                    for path in ["spec.containers", "spec.initContainers"] {
+                        for container in list(object, path) {
+                            check_all("Container", limit, &Asked::of(container.get("resources")), &mut errors);
+                        }
+                    }
+                }
+                ("pods", "Pod") => check_all("Pod", limit, &Asked::of_pod(object, limit), &mut errors),
+                ("persistentvolumeclaims", "PersistentVolumeClaim") => {
+                    let asked = Asked::of(at(object, "spec.resources"));
+                    check_claim(limit, &asked, &mut errors);
+                }
+                _ => {}
+            }
+        }
+        // The first LimitRange that is violated is the one that is named.
+        if !errors.is_empty() {
+            break;
+        }
+    }
+    let mut seen: Vec<String> = Vec::new();
+    for error in errors {
+        if !seen.contains(&error) {
+            seen.push(error);
+        }
+    }
+    match seen.as_slice() {
+        [] => Ok(()),
+        [only] => Err(only.clone()),
+        several => Err(format!("[{}]", several.join(", "))),
+    }
+}
+
+/// The bounds of one field of a limit.
+fn bounds<'a>(limit: &'a Map<String, Value>, field: &str) -> impl Iterator<Item = (&'a String, Quantity)> {
+    let map = at(limit, field).and_then(Value::as_object).into_iter().flatten();
+    map.filter_map(|(name, it)| Some((name, Quantity::parse(it.as_str()?).ok()?)))
+}
+
+fn check_all(kind: &str, limit: &Map<String, Value>, asked: &Asked, errors: &mut Vec<String>) {
+    for (name, bound) in bounds(limit, "min") {
+        let usage = format!("minimum {name} usage per {kind} is {bound}");
+        match (asked.requests.get(name), asked.limits.get(name)) {
+            (None, _) => errors.push(format!("{usage}.  No request is specified")),
+            (Some(request), _) if *request < bound => errors.push(format!("{usage}, but request is {request}")),
+            (Some(_), Some(limit)) if *limit < bound => errors.push(format!("{usage}, but limit is {limit}")),
+            (Some(_), _) => {}
+        }
+    }
+    for (name, bound) in bounds(limit, "max") {
+        let usage = format!("maximum {name} usage per {kind} is {bound}");
+        match (asked.requests.get(name), asked.limits.get(name)) {
+            (_, None) => errors.push(format!("{usage}.  No limit is specified")),
+            (_, Some(limit)) if *limit > bound => errors.push(format!("{usage}, but limit is {limit}")),
+            (Some(request), _) if *request > bound => errors.push(format!("{usage}, but request is {request}")),
+            _ => {}
+        }
+    }
+    for (name, bound) in bounds(limit, "maxLimitRequestRatio") {
+        let usage = format!("{name} max limit to request ratio per {kind} is {bound}");
+        let amount = |of: &BTreeMap<String, Quantity>| of.get(name).filter(|it| it.signum() > 0).copied();
+        match (amount(&asked.requests), amount(&asked.limits)) {
+            (None, _) => errors.push(format!("{usage}, but no request is specified or request is 0")),
+            (Some(_), None) => errors.push(format!("{usage}, but no limit is specified or limit is 0")),
+            (Some(request), Some(limit)) => {
+                let ratio = limit.milli_value() as f64 / request.milli_value() as f64;
+                if ratio * 1000.0 > bound.milli_value() as f64 {
+                    errors.push(format!("{usage}, but provided ratio is {ratio:.6}"));
+                }
+            }
+        }
+    }
+}
+
+/// A claim has requests alone.
+fn check_claim(limit: &Map<String, Value>, asked: &Asked, errors: &mut Vec<String>) {
+    let kind = "PersistentVolumeClaim";
+    for (name, bound) in bounds(limit, "min") {
+        let usage = format!("minimum {name} usage per {kind} is {bound}");
+        match asked.requests.get(name) {
+            None => errors.push(format!("{usage}.  No request is specified")),
+            Some(request) if *request < bound => errors.push(format!("{usage}, but request is {request}")),
+            Some(_) => {}
+        }
+    }
+    for (name, bound) in bounds(limit, "max") {
+        let usage = format!("maximum {name} usage per {kind} is {bound}");
+        match asked.requests.get(name) {
+            None => errors.push(format!("{usage}.  No request is specified")),
+            Some(request) if *request > bound => errors.push(format!("{usage}, but request is {request}")),
+            Some(_) => {}
+        }
+    }
+}

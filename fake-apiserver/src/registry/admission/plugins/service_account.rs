@@ -1,0 +1,109 @@
+//! `ServiceAccount`: the account a new Pod runs as, its token and its pull secrets (rule R6). On request.
+
+use serde_json::{Value, json};
+
+use crate::api::object::Object;
+use crate::registry::Registry;
+use crate::registry::kinds::access::{at, ensure_object, list, objects, objects_mut, text};
+
+/// The account of a Pod that names none.
+const DEFAULT: &str = "default";
+/// Where containers find the token.
+const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+/// Seconds a token is good for, as the real server asks the kubelet.
+const TOKEN_SECONDS: i64 = 3607;
+/// Marks a pod that a kubelet runs on its own account.
+const MIRROR: &str = "kubernetes.io/config.mirror";
+
+/// Completes a new Pod. The error is the rest of `pods "p" is forbidden: …`.
+pub(super) fn admit(registry: &Registry, pod: &mut Object) -> Result<(), String> {
+    if at(pod, "metadata.annotations").is_some_and(|it| it.get(MIRROR).is_some()) {
+        return check_mirror(pod);
+    }
+    let mut name = text(pod, "spec.serviceAccountName").to_owned();
+    if name.is_empty() {
+        DEFAULT.clone_into(&mut name);
+        let spec = ensure_object(pod, "spec");
+        spec.insert("serviceAccountName".into(), DEFAULT.into());
+        spec.insert("serviceAccount".into(), DEFAULT.into());
+    }
+    let namespace = pod.namespace();
+    let accounts = registry.objects_in("", "serviceaccounts", namespace);
+    let account = accounts.iter().find(|it| it.name() == name).ok_or_else(|| {
+        format!("error looking up service account {namespace}/{name}: serviceaccount \"{name}\" not found")
+    })?;
+    let flag = |object: &Object, path: &str| at(object, path).and_then(Value::as_bool);
+    let mounts = flag(pod, "spec.automountServiceAccountToken")
+        .or_else(|| flag(account, "automountServiceAccountToken"))
+        .unwrap_or(true);
+    if mounts {
+        mount_token(registry, pod);
+    }
+    let secrets = list(account, "imagePullSecrets");
+    if list(pod, "spec.imagePullSecrets").is_empty() && !secrets.is_empty() {
+        let secrets = secrets.to_vec();
+        ensure_object(pod, "spec").insert("imagePullSecrets".into(), secrets.into());
+    }
+    Ok(())
+}
+
+/// A mirror pod may not use what the API would have to give it.
+fn check_mirror(pod: &Object) -> Result<(), String> {
+    if !text(pod, "spec.serviceAccountName").is_empty() {
+        return Err("a mirror pod may not reference service accounts".to_owned());
+    }
+    let volumes = list(pod, "spec.volumes").iter();
+    let mut sources = volumes
+        .filter_map(|volume| volume.pointer("/projected/sources")?.as_array())
+        .flatten();
+    if sources.any(|it| it.get("serviceAccountToken").is_some()) {
+        return Err("a mirror pod may not use ServiceAccountToken volume projections".to_owned());
+    }
+    Ok(())
+}
+
+/// Mounts a token into every container that has nothing at the place; the volume of an earlier one is used again.
+fn mount_token(registry: &Registry, pod: &mut Object) {
+    const PREFIX: &str = "kube-api-access-";
+    let present = objects(pod, "spec.volumes").map(|(_, it)| text(it, "name"));
+    let present = present
+        .filter(|name| name.starts_with(PREFIX))
+        .map(str::to_owned)
+        .next();
+    let is_new = present.is_none();
+    let name = present.unwrap_or_else(|| format!("{PREFIX}{}", registry.entropy.name_suffix()));
+    let mut is_mounted = false;
+    for path in ["spec.initContainers", "spec.containers"] {
+        for container in objects_mut(pod, path) {
+            let has_one = objects(container, "volumeMounts").any(|(_, it)| text(it, "mountPath") == MOUNT_PATH);
+            if has_one {
+                continue;
+            }
+            let mounts = container.entry("volumeMounts").or_insert_with(|| json!([]));
+            if mounts.is_null() {
+                *mounts = json!([]);
+            }
+            if let Some(mounts) = mounts.as_array_mut() {
+                mounts.push(json!({"name": name, "readOnly": true, "mountPath": MOUNT_PATH}));
+                is_mounted = true;
+            }
+        }
+    }
+    if !(is_mounted && is_new) {
+        return;
+    }
+    let volume = json!({"name": name, "projected": {"sources": [
+        {"serviceAccountToken": {"expirationSeconds": TOKEN_SECONDS, "path": "token"}},
+        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+        {"downwardAPI": {"items": [
+            {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}},
+        ]}},
+    ], "defaultMode": 420}});
+    let volumes = ensure_object(pod, "spec").entry("volumes").or_insert_with(|| json!([]));
+    if volumes.is_null() {
+        *volumes = json!([]);
+    }
+    if let Some(volumes) = volumes.as_array_mut() {
+        volumes.push(volume);
+    }
+}

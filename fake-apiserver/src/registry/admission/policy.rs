@@ -1,0 +1,261 @@
+//! ValidatingAdmissionPolicies and their bindings (rule P7). A policy is evaluated for each binding, and there for each
+//! of its parameters. Audit annotations are not written, for there is no audit log.
+
+use serde_json::Value;
+
+use super::attributes::Attributes;
+use super::config::{Configured, bindings_of};
+use super::environment::{Environment, holds};
+use super::matching::Match;
+use super::params::{self, ParamKind};
+use crate::api::object::Object;
+use crate::api::status::Status;
+use crate::registry::Registry;
+use crate::registry::custom::free::Program;
+use crate::registry::kinds::access::{at, list, objects, text};
+
+/// The longest message a `messageExpression` may make, in bytes.
+const MESSAGE_BYTES_MAX: usize = 5 * 1024;
+
+/// One policy with its bindings.
+#[derive(Debug)]
+pub(super) struct Policy {
+    name: String,
+    matches: Match,
+    conditions: Vec<(String, String)>,
+    variables: Vec<(String, Program)>,
+    validations: Vec<Validation>,
+    ignores_failure: bool,
+    params: Option<ParamKind>,
+    bindings: Vec<Binding>,
+}
+
+#[derive(Debug)]
+struct Binding {
+    name: String,
+    matches: Option<Match>,
+    spec: serde_json::Map<String, Value>,
+    denies: bool,
+    warns: bool,
+}
+
+#[derive(Debug)]
+struct Validation {
+    expression: String,
+    program: Result<Program, String>,
+    message: String,
+    message_program: Option<Program>,
+    reason: String,
+}
+
+/// A validation that did not hold.
+struct Failed {
+    message: String,
+    reason: String,
+}
+
+/// What stands in a spec under `field` as pairs of a name and a program; what cannot be parsed fails when it is used.
+pub(super) fn variables(spec: &serde_json::Map<String, Value>) -> Vec<(String, Program)> {
+    objects(spec, "variables")
+        .filter_map(|(_, it)| {
+            Some((
+                text(it, "name").to_owned(),
+                Program::parse(text(it, "expression")).ok()?,
+            ))
+        })
+        .collect()
+}
+
+/// `matchConditions` of a policy.
+pub(super) fn conditions(spec: &serde_json::Map<String, Value>) -> Vec<(String, String)> {
+    objects(spec, "matchConditions")
+        .map(|(_, it)| (text(it, "name").to_owned(), text(it, "expression").to_owned()))
+        .collect()
+}
+
+/// `matchResources` of a binding, if it has any.
+pub(super) fn binding_match(spec: &serde_json::Map<String, Value>) -> Option<Match> {
+    let resources = at(spec, "matchResources").and_then(Value::as_object)?;
+    Some(Match::of_resources(resources, false))
+}
+
+/// Reads policies with their bindings; a policy without one is nobody's business.
+pub(super) fn read(policies: &[Object], bindings: &[Object]) -> Vec<Policy> {
+    let read = |policy: &Object| {
+        let spec = policy.get("spec").and_then(Value::as_object)?;
+        let bindings: Vec<Binding> = bindings_of(policy.name(), bindings)
+            .filter_map(|binding| {
+                let spec = binding.get("spec").and_then(Value::as_object)?;
+                let has = |action: &str| list(spec, "validationActions").iter().any(|it| it == action);
+                Some(Binding {
+                    name: binding.name().to_owned(),
+                    matches: binding_match(spec),
+                    denies: has("Deny"),
+                    warns: has("Warn"),
+                    spec: spec.clone(),
+                })
+            })
+            .collect();
+        let constraints = at(spec, "matchConstraints").and_then(Value::as_object)?;
+        let validation = |(_, it): (usize, &serde_json::Map<String, Value>)| Validation {
+            expression: text(it, "expression").trim().to_owned(),
+            program: Program::parse(text(it, "expression")),
+            message: text(it, "message").trim().to_owned(),
+            message_program: Some(text(it, "messageExpression"))
+                .filter(|it| !it.is_empty())
+                .and_then(|it| Program::parse(it).ok()),
+            reason: text(it, "reason").to_owned(),
+        };
+        (!bindings.is_empty()).then(|| Policy {
+            name: policy.name().to_owned(),
+            matches: Match::of_resources(constraints, true),
+            conditions: conditions(spec),
+            variables: variables(spec),
+            validations: objects(spec, "validations").map(validation).collect(),
+            ignores_failure: text(spec, "failurePolicy") == "Ignore",
+            params: params::kind_of(spec),
+            bindings,
+        })
+    };
+    policies.iter().filter_map(read).collect()
+}
+
+impl Registry {
+    /// Asks all policies; the first refusal in their order counts, and all warnings.
+    pub(super) async fn validate_by_policies(
+        &self,
+        configured: &Configured,
+        attributes: &Attributes<'_>,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), Status> {
+        let mut refused = None;
+        for policy in &configured.policies {
+            let Some(matched) = policy.matches.find(self, attributes) else {
+                continue;
+            };
+            let mut environment = self.environment(attributes, &matched).await?;
+            for binding in &policy.bindings {
+                let is_bound = binding
+                    .matches
+                    .as_ref()
+                    .is_none_or(|it| it.find(self, attributes).is_some());
+                if !is_bound {
+                    continue;
+                }
+                for failed in self.failures(policy, binding, attributes, &mut environment) {
+                    let (policy, binding_name) = (&policy.name, &binding.name);
+                    if binding.warns {
+                        warnings.push(format!(
+                            "Validation failed for ValidatingAdmissionPolicy '{policy}' with binding \
+                             '{binding_name}': {}",
+                            failed.message
+                        ));
+                    }
+                    if binding.denies && refused.is_none() {
+                        refused = Some(denial(policy, binding_name, &failed, attributes));
+                    }
+                }
+            }
+        }
+        refused.map_or(Ok(()), Err)
+    }
+
+    /// What does not hold under one binding.
+    fn failures(
+        &self,
+        policy: &Policy,
+        binding: &Binding,
+        attributes: &Attributes<'_>,
+        environment: &mut Environment,
+    ) -> Vec<Failed> {
+        let params = match params::find(self, policy.params.as_ref(), &binding.spec, attributes) {
+            Ok(params) => params,
+            Err(_) if policy.ignores_failure => return Vec::new(),
+            Err(why) => {
+                return vec![Failed {
+                    message: format!("failed to configure binding: {why}"),
+                    reason: String::new(),
+                }];
+            }
+        };
+        let mut failed = Vec::new();
+        for param in params {
+            environment.params = param;
+            match holds(&policy.conditions, environment) {
+                Ok(true) => {}
+                Ok(false) => continue,
+                Err(_) if policy.ignores_failure => continue,
+                Err(message) => {
+                    failed.push(Failed {
+                        message,
+                        reason: String::new(),
+                    });
+                    continue;
+                }
+            }
+            environment.evaluate_variables(&policy.variables);
+            let validations = policy.validations.iter();
+            failed.extend(validations.filter_map(|it| it.failure(environment, policy.ignores_failure)));
+        }
+        failed
+    }
+}
+
+impl Validation {
+    fn failure(&self, environment: &Environment, ignores_failure: bool) -> Option<Failed> {
+        let value = self.program.as_ref().map_err(Clone::clone);
+        let error = match value.and_then(|program| environment.value(program)) {
+            Ok(value) => match value.as_bool() {
+                Some(true) => return None,
+                Some(false) => None,
+                None => Some("must evaluate to bool".to_owned()),
+            },
+            Err(error) => Some(error),
+        };
+        if let Some(error) = error {
+            let message = format!("expression '{}' resulted in error: {error}", self.expression);
+            return (!ignores_failure).then(|| Failed {
+                message,
+                reason: String::new(),
+            });
+        }
+        let default = match self.message.as_str() {
+            "" => format!("failed expression: {}", self.expression),
+            message => message.to_owned(),
+        };
+        Some(Failed {
+            message: self.made_message(environment).unwrap_or(default),
+            reason: self.reason.clone(),
+        })
+    }
+
+    /// What `messageExpression` makes, if that can be shown.
+    fn made_message(&self, environment: &Environment) -> Option<String> {
+        let value = environment.value(self.message_program.as_ref()?).ok()?;
+        let text = value.as_text()?.trim();
+        let is_fit = !text.is_empty() && text.len() <= MESSAGE_BYTES_MAX && !text.contains(['\n', '\r']);
+        is_fit.then(|| text.to_owned())
+    }
+}
+
+fn denial(policy: &str, binding: &str, failed: &Failed, attributes: &Attributes<'_>) -> Status {
+    let message = format!(
+        "ValidatingAdmissionPolicy '{policy}' with binding '{binding}' denied request: {}",
+        failed.message
+    );
+    let resource = attributes.row.info.group_resource();
+    let mut status = Status::forbidden(&resource, &attributes.name, &message);
+    let reason = if failed.reason.is_empty() {
+        "Invalid"
+    } else {
+        failed.reason.as_str()
+    };
+    status.code = match reason {
+        "Forbidden" => 403,
+        "Unauthorized" => 401,
+        "RequestEntityTooLarge" => 413,
+        _ => 422,
+    };
+    status.reason = reason.to_owned().into();
+    status.with_cause("", message, "")
+}

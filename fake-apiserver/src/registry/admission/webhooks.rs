@@ -1,0 +1,226 @@
+//! The webhooks of a request: those that change it one after the other, with reinvocation; those that validate it all
+//! at once.
+
+use std::collections::BTreeSet;
+
+use futures::future::join_all;
+use serde_json::Value;
+
+use super::attributes::{Attributes, kind_of, resource_of};
+use super::config::Webhook;
+use super::matching::Matched;
+use super::{result, status, webhook};
+use crate::api::admission::AdmissionRequest;
+use crate::api::object::Object;
+use crate::api::status::Status;
+use crate::registry::Registry;
+use crate::registry::patch::json_patch_or_why;
+
+/// What is known of a request's mutation so far (rule P1).
+#[derive(Debug, Default)]
+pub(super) struct Reinvocation {
+    /// Webhooks with reinvocationPolicy IfNeeded that have been asked and not been told of a change since.
+    asked: BTreeSet<usize>,
+    /// Those to be asked again.
+    pub(super) again: BTreeSet<usize>,
+    /// Whether the whole chain is to be run a second time.
+    pub(super) is_needed: bool,
+    /// The object as the webhooks left it.
+    left: Option<Object>,
+}
+
+impl Reinvocation {
+    /// A later mutation changed the object: those asked before have to see it.
+    pub(super) fn changed(&mut self) {
+        self.again.append(&mut self.asked);
+        self.is_needed = true;
+    }
+}
+
+impl Registry {
+    /// Asks the webhooks that may change the request, in order.
+    pub(super) async fn mutate_by_webhooks(
+        &self,
+        webhooks: &[Webhook],
+        attributes: &mut Attributes<'_>,
+        known: &mut Reinvocation,
+        is_second: bool,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), Status> {
+        if is_second && known.left != attributes.object {
+            known.changed();
+        }
+        for (index, webhook) in webhooks.iter().enumerate() {
+            if is_second && !known.again.contains(&index) {
+                continue;
+            }
+            let Some(matched) = self.is_meant(webhook, attributes)? else {
+                continue;
+            };
+            let changed = self.mutate_by(webhook, attributes, &matched, warnings).await;
+            let changed = match changed {
+                Ok(changed) => changed,
+                Err(Failure::Call(_)) if webhook.ignores_failure => continue,
+                Err(failure) => return Err(failure.into_status(&webhook.name)),
+            };
+            if changed {
+                known.changed();
+            }
+            if webhook.is_reinvoked {
+                known.asked.insert(index);
+            }
+        }
+        known.left.clone_from(&attributes.object);
+        Ok(())
+    }
+
+    /// Asks one webhook; answers whether it changed the object.
+    async fn mutate_by(
+        &self,
+        webhook: &Webhook,
+        attributes: &mut Attributes<'_>,
+        matched: &Matched,
+        warnings: &mut Vec<String>,
+    ) -> Result<bool, Failure> {
+        let request = self.review_of(attributes, matched).await.map_err(Failure::Refused)?;
+        let transport = &self.admission.setup().transport;
+        let answer = webhook::ask(&**transport, webhook, &request, true)
+            .await
+            .map_err(Failure::Call)?;
+        warnings.extend(answer.warnings);
+        if let Some(denial) = answer.denied {
+            return Err(Failure::Refused(status::denied(&webhook.name, denial)));
+        }
+        if answer.patch.is_empty() {
+            return Ok(false);
+        }
+        if answer.patch_type.as_deref() != Some("JSONPatch") {
+            let kind = answer.patch_type.unwrap_or_default();
+            return Err(Failure::Call(format!("unsupported patch type \"{kind}\"")));
+        }
+        if attributes.object.is_none() {
+            return Err(Failure::Refused(Status::internal(format!(
+                "admission webhook \"{}\" attempted to modify the object, which is not supported for this operation",
+                webhook.name
+            ))));
+        }
+        let internal = |why: String| Failure::Refused(Status::internal(why));
+        let patched = json_patch_or_why(request.object.clone(), &answer.patch).map_err(internal)?;
+        if patched == request.object {
+            return Ok(false);
+        }
+        let next = self
+            .read_back(attributes, matched, patched)
+            .await
+            .map_err(Failure::Refused)?;
+        let changed = attributes.object.as_ref() != Some(&next);
+        attributes.object = Some(next);
+        Ok(changed)
+    }
+
+    /// A changed object in the version that matched, as one in the version of the request.
+    pub(super) async fn read_back(
+        &self,
+        attributes: &Attributes<'_>,
+        matched: &Matched,
+        value: Value,
+    ) -> Result<Object, Status> {
+        match matched {
+            Matched::As(row) if attributes.kind == kind_of(&attributes.row.info) => {
+                let object = result::read_back(row, &kind_of(&row.info), value).map_err(Status::internal)?;
+                self.convert(row, attributes.row, object).await
+            }
+            Matched::As(_) | Matched::AsRequested => {
+                result::read_back(attributes.row, &attributes.kind, value).map_err(Status::internal)
+            }
+        }
+    }
+
+    /// Asks the webhooks that validate the request, all at once. The first refusal in their order counts.
+    pub(super) async fn validate_by_webhooks(
+        &self,
+        webhooks: &[Webhook],
+        attributes: &Attributes<'_>,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), Status> {
+        let mut meant = Vec::new();
+        for webhook in webhooks {
+            if let Some(matched) = self.is_meant(webhook, attributes)? {
+                meant.push((webhook, self.review_of(attributes, &matched).await?));
+            }
+        }
+        let transport = &self.admission.setup().transport;
+        let calls = meant
+            .iter()
+            .map(|(webhook, request)| webhook::ask(&**transport, webhook, request, false));
+        let mut refused = None;
+        for ((webhook, _), answer) in meant.iter().zip(join_all(calls).await) {
+            let failure = match answer {
+                Ok(answer) => {
+                    warnings.extend(answer.warnings);
+                    answer.denied.map(|denial| status::denied(&webhook.name, denial))
+                }
+                Err(_) if webhook.ignores_failure => None,
+                Err(why) => Some(status::call_failed(&webhook.name, &why)),
+            };
+            refused = refused.or(failure);
+        }
+        refused.map_or(Ok(()), Err)
+    }
+
+    /// Whether a webhook is to be asked.
+    fn is_meant(&self, webhook: &Webhook, attributes: &Attributes<'_>) -> Result<Option<Matched>, Status> {
+        let Some(matched) = webhook.matches.find(self, attributes) else {
+            return Ok(None);
+        };
+        if !self.meets_conditions(&webhook.matches.conditions, webhook.ignores_failure, attributes)? {
+            return Ok(None);
+        }
+        if attributes.dry_run && !webhook.allows_dry_run {
+            let why = format!("admission webhook \"{}\" does not support dry run", webhook.name);
+            return Err(Status::bad_request(why));
+        }
+        Ok(Some(matched))
+    }
+
+    /// The review in the version that matched.
+    pub(super) async fn review_of(
+        &self,
+        attributes: &Attributes<'_>,
+        matched: &Matched,
+    ) -> Result<AdmissionRequest, Status> {
+        let mut request = attributes.review(self.entropy.uid());
+        if let Matched::As(row) = matched {
+            request.resource = resource_of(&row.info);
+            request.kind = matched.kind(attributes);
+            if request.kind != attributes.kind {
+                for (shown, object) in [
+                    (&mut request.object, &attributes.object),
+                    (&mut request.old_object, &attributes.old),
+                ] {
+                    if let Some(object) = object {
+                        *shown = Value::Object(self.convert(attributes.row, row, object.clone()).await?.0);
+                    }
+                }
+            }
+        }
+        Ok(request)
+    }
+}
+
+/// Why a webhook did not let a request pass.
+enum Failure {
+    /// It could not be asked, or answered nonsense; failurePolicy decides.
+    Call(String),
+    /// It refused, or its patch cannot be applied.
+    Refused(Status),
+}
+
+impl Failure {
+    fn into_status(self, name: &str) -> Status {
+        match self {
+            Failure::Call(why) => status::call_failed(name, &why),
+            Failure::Refused(status) => status,
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! Expressions on objects of no schema, as policies and match conditions have them: every field has its own name, and
+//! types are found out at run time. Objects of `Object{…}` and `JSONPatch{…}` are maps.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use kube_cel::KubeCelExt as _;
+use kube_cel::cel::common::ast::{EntryExpr, Expr, LiteralValue, MapEntryExpr, MapExpr};
+use kube_cel::cel::extractors::This;
+use kube_cel::cel::objects::{Key, Map as CelMap, OptionalValue};
+use kube_cel::cel::parser::Expression;
+use kube_cel::cel::{Context, ExecutionError, Value as CelValue};
+use serde_json::{Map, Value};
+
+use super::engine::{add_missing_functions, execute, parse, to_cel};
+
+/// An expression, parsed.
+#[derive(Debug)]
+pub(crate) struct Program(Expression);
+
+/// A value of an expression, with its type.
+#[derive(Clone, Debug)]
+pub(crate) struct Outcome(CelValue);
+
+/// What an expression sees.
+#[derive(Debug)]
+pub(crate) struct Bindings<'a> {
+    /// Variables by name.
+    pub(crate) values: &'a [(&'a str, &'a Value)],
+    /// The fields of `variables`.
+    pub(crate) variables: &'a [(String, Outcome)],
+}
+
+thread_local! {
+    /// All functions, registered once a thread.
+    static FUNCTIONS: Context<'static> = functions();
+}
+
+/// The key by which a map is an authorizer or one of its checks.
+const AUTHORIZER: &str = "\u{0}authorizer";
+
+fn functions() -> Context<'static> {
+    let mut context = Context::default().with_all();
+    add_missing_functions(&mut context);
+    // Who may do what is not known here: everybody may do everything while authorisation is off.
+    for name in [
+        "group",
+        "resource",
+        "subresource",
+        "namespace",
+        "name",
+        "path",
+        "check",
+        "fieldSelector",
+        "labelSelector",
+    ] {
+        context.add_function(name, |This(this): This<CelValue>, _: Arc<String>| checked(this));
+    }
+    context.add_function(
+        "serviceAccount",
+        |This(this): This<CelValue>, _: Arc<String>, _: Arc<String>| checked(this),
+    );
+    context.add_function("allowed", |This(this): This<CelValue>| {
+        checked(this).map(|_| CelValue::Bool(true))
+    });
+    context.add_function("errored", |This(this): This<CelValue>| {
+        checked(this).map(|_| CelValue::Bool(false))
+    });
+    for name in ["reason", "error"] {
+        context.add_function(name, |This(this): This<CelValue>| {
+            checked(this).map(|_| CelValue::String(Arc::default()))
+        });
+    }
+    context
+}
+
+/// An authorizer as it is; nothing else has these functions.
+fn checked(this: CelValue) -> Result<CelValue, ExecutionError> {
+    match &this {
+        CelValue::Map(map) if map.map.contains_key(&key(AUTHORIZER)) => Ok(this),
+        _ => Err(ExecutionError::NoSuchOverload),
+    }
+}
+
+fn key(name: &str) -> Key {
+    Key::String(Arc::new(name.to_owned()))
+}
+
+fn authorizer() -> CelValue {
+    let mark = |more: Option<CelValue>| {
+        let mut map = HashMap::new();
+        map.insert(key(AUTHORIZER), CelValue::Bool(true));
+        map.extend(more.map(|it| (key("requestResource"), it)));
+        CelValue::Map(CelMap { map: Arc::new(map) })
+    };
+    mark(Some(mark(None)))
+}
+
+impl Program {
+    /// Parses an expression; the error is the parser's.
+    pub(crate) fn parse(expression: &str) -> Result<Self, String> {
+        let mut program = parse(expression)?;
+        structs_to_maps(&mut program);
+        Ok(Self(program))
+    }
+
+    /// Evaluates it.
+    pub(crate) fn evaluate(&self, bindings: &Bindings<'_>) -> Result<Outcome, String> {
+        FUNCTIONS.with(|functions| {
+            let mut context = functions.new_inner_scope();
+            for (name, value) in bindings.values {
+                context.add_variable_from_value(*name, to_cel((*value).into(), None, false));
+            }
+            let fields = bindings.variables.iter();
+            let fields = fields.map(|(name, value)| (key(name), value.0.clone())).collect();
+            context.add_variable_from_value("variables", CelValue::Map(CelMap { map: Arc::new(fields) }));
+            context.add_variable_from_value("authorizer", authorizer());
+            execute(&self.0, &context).map(Outcome)
+        })
+    }
+
+    /// The type of the value, as far as it can be known without evaluating it.
+    pub(crate) fn static_type(&self) -> Option<&'static str> {
+        static_type(&self.0)
+    }
+
+    /// The variables it names, in a stated order; functions and the variables of macros are not among them.
+    pub(crate) fn unknown_variable(&self, known: &[&str]) -> Option<String> {
+        let mut bound: Vec<String> = Vec::new();
+        unknown_variable(&self.0, known, &mut bound)
+    }
+}
+
+/// The first variable that is neither known nor bound by a macro.
+fn unknown_variable(expression: &Expression, known: &[&str], bound: &mut Vec<String>) -> Option<String> {
+    match &expression.expr {
+        Expr::Ident(name) => {
+            const TYPES: [&str; 12] = [
+                "int",
+                "uint",
+                "double",
+                "string",
+                "bytes",
+                "bool",
+                "list",
+                "map",
+                "null_type",
+                "type",
+                "duration",
+                "timestamp",
+            ];
+            let is_known = known.contains(&name.as_str())
+                || bound.contains(name)
+                || TYPES.contains(&name.as_str())
+                || name.starts_with(['@', '_'])
+                || matches!(
+                    name.as_str(),
+                    "format" | "math" | "sets" | "optional" | "base64" | "strings" | "jsonpatch"
+                );
+            (!is_known).then(|| name.clone())
+        }
+        Expr::Call(call) => {
+            let parts = call.target.as_deref().into_iter().chain(&call.args);
+            parts.into_iter().find_map(|it| unknown_variable(it, known, bound))
+        }
+        Expr::Select(select) => unknown_variable(&select.operand, known, bound),
+        Expr::List(list) => list.elements.iter().find_map(|it| unknown_variable(it, known, bound)),
+        Expr::Map(map) => map.entries.iter().find_map(|entry| match &entry.expr {
+            EntryExpr::MapEntry(entry) => {
+                unknown_variable(&entry.key, known, bound).or_else(|| unknown_variable(&entry.value, known, bound))
+            }
+            EntryExpr::StructField(field) => unknown_variable(&field.value, known, bound),
+        }),
+        Expr::Comprehension(it) => {
+            let found = unknown_variable(&it.iter_range, known, bound)
+                .or_else(|| unknown_variable(&it.accu_init, known, bound));
+            let depth = bound.len();
+            bound.extend([it.iter_var.clone(), it.accu_var.clone()]);
+            bound.extend(it.iter_var2.clone());
+            let found = found.or_else(|| {
+                [&it.loop_cond, &it.loop_step, &it.result]
+                    .into_iter()
+                    .find_map(|part| unknown_variable(part, known, bound))
+            });
+            bound.truncate(depth);
+            found
+        }
+        Expr::Unspecified | Expr::Literal(_) | Expr::Struct(_) => None,
+    }
+}
+
+fn static_type(expression: &Expression) -> Option<&'static str> {
+    match &expression.expr {
+        Expr::Literal(literal) => Some(match literal {
+            LiteralValue::Boolean(_) => "bool",
+            LiteralValue::Bytes(_) => "bytes",
+            LiteralValue::Double(_) => "double",
+            LiteralValue::Int(_) => "int",
+            LiteralValue::Null => "null_type",
+            LiteralValue::String(_) => "string",
+            LiteralValue::UInt(_) => "uint",
+        }),
+        Expr::List(_) => Some("list"),
+        Expr::Map(_) | Expr::Struct(_) => Some("map"),
+        Expr::Call(call) => match call.func_name.as_str() {
+            "_==_" | "_!=_" | "_<_" | "_<=_" | "_>_" | "_>=_" | "_&&_" | "_||_" | "!_" | "@in" | "_in_" => Some("bool"),
+            "_+_" | "_-_" | "_*_" | "_/_" | "_%_" => {
+                let mut types = call.args.iter().map(static_type);
+                let first = types.next().flatten()?;
+                types.all(|it| it == Some(first)).then_some(first)
+            }
+            "size" => Some("int"),
+            "string" => Some("string"),
+            "startsWith" | "endsWith" | "contains" | "matches" | "bool" => Some("bool"),
+            _ => None,
+        },
+        Expr::Unspecified | Expr::Ident(_) | Expr::Select(_) | Expr::Comprehension(_) => None,
+    }
+}
+
+/// The library evaluates no structs; policies write their results with them.
+fn structs_to_maps(expression: &mut Expression) {
+    match &mut expression.expr {
+        Expr::Struct(made) => {
+            let entries = std::mem::take(&mut made.entries).into_iter().map(|mut entry| {
+                if let EntryExpr::StructField(field) = &mut entry.expr {
+                    let id = entry.id;
+                    let key = Expression {
+                        id,
+                        expr: Expr::Literal(LiteralValue::String(std::mem::take(&mut field.field).into())),
+                    };
+                    let value = std::mem::take(&mut field.value);
+                    let optional = field.optional;
+                    entry.expr = EntryExpr::MapEntry(MapEntryExpr { key, value, optional });
+                }
+                entry
+            });
+            let entries = entries.collect();
+            expression.expr = Expr::Map(MapExpr { entries });
+            structs_to_maps(expression);
+        }
+        Expr::Call(call) => {
+            let target = call.target.as_deref_mut().into_iter();
+            target.chain(&mut call.args).for_each(structs_to_maps);
+        }
+        Expr::Comprehension(it) => {
+            let it = &mut **it;
+            for part in [
+                &mut it.iter_range,
+                &mut it.accu_init,
+                &mut it.loop_cond,
+                &mut it.loop_step,
+                &mut it.result,
+            ] {
+                structs_to_maps(part);
+            }
+        }
+        Expr::List(list) => list.elements.iter_mut().for_each(structs_to_maps),
+        Expr::Select(select) => structs_to_maps(&mut select.operand),
+        Expr::Map(map) => {
+            for entry in &mut map.entries {
+                if let EntryExpr::MapEntry(entry) = &mut entry.expr {
+                    structs_to_maps(&mut entry.key);
+                    structs_to_maps(&mut entry.value);
+                }
+            }
+        }
+        Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) => {}
+    }
+}
+
+impl Outcome {
+    /// The truth, if the value is one.
+    pub(crate) fn as_bool(&self) -> Option<bool> {
+        match &self.0 {
+            CelValue::Bool(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// The text, if the value is one.
+    pub(crate) fn as_text(&self) -> Option<&str> {
+        match &self.0 {
+            CelValue::String(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The value as JSON; `None` where JSON has nothing like it.
+    pub(crate) fn to_json(&self) -> Option<Value> {
+        to_json(&self.0)
+    }
+}
+
+fn to_json(value: &CelValue) -> Option<Value> {
+    Some(match value {
+        CelValue::Null => Value::Null,
+        CelValue::Bool(value) => Value::Bool(*value),
+        CelValue::Int(value) => Value::from(*value),
+        CelValue::UInt(value) => Value::from(*value),
+        CelValue::Float(value) => Value::from(*value),
+        CelValue::String(text) => Value::from(text.as_str()),
+        CelValue::List(items) => items.iter().map(to_json).collect::<Option<Vec<_>>>()?.into(),
+        CelValue::Map(map) => {
+            let mut fields = Map::new();
+            for (name, value) in map.map.iter() {
+                let Key::String(name) = name else { return None };
+                fields.insert(name.as_str().to_owned(), to_json(value)?);
+            }
+            // The library's maps have no order; objects are shown in that of their names.
+            let mut fields: Vec<(String, Value)> = fields.into_iter().collect();
+            fields.sort_by(|a, b| a.0.cmp(&b.0));
+            Value::Object(fields.into_iter().collect())
+        }
+        CelValue::Opaque(opaque) => match opaque.downcast_ref::<OptionalValue>() {
+            Some(optional) => to_json(optional.value()?)?,
+            None => return None,
+        },
+        _ => return None,
+    })
+}
+
+/// What can be known to be wrong with an expression that must make a value of type `wanted`, and sees these variables.
+pub(crate) fn problem(expression: &str, wanted: Option<&str>, known: &[&str]) -> Option<String> {
+    let program = match Program::parse(expression) {
+        Ok(program) => program,
+        Err(error) => return Some(format!("compilation failed: {}", error.replace("\n|", "\n |"))),
+    };
+    if let Some(name) = program.unknown_variable(known) {
+        let offset = expression.find(&name).unwrap_or(0);
+        let (column, dots) = (offset + 1, ".".repeat(offset));
+        return Some(format!(
+            "compilation failed: ERROR: <input>:1:{column}: undeclared reference to '{name}' (in container '')\n | \
+             {expression}\n | {dots}^"
+        ));
+    }
+    let (found, wanted) = (program.static_type()?, wanted?);
+    (found != wanted).then(|| format!("must evaluate to {wanted} but got {found}"))
+}

@@ -1,0 +1,78 @@
+//! One request over a connection of its own.
+
+use std::io;
+use std::net::SocketAddr;
+
+use axum::body::Body;
+use http::Request;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+
+use super::routes::reply;
+use crate::registry::admission::transport::Reply;
+
+/// Where to connect to.
+pub(super) struct Place<'a> {
+    /// The name the certificate must have.
+    pub(super) host: &'a str,
+    pub(super) port: u16,
+    /// The address, where it is not the name's.
+    pub(super) address: Option<SocketAddr>,
+}
+
+/// Connects, speaks TLS, posts and reads the answer.
+pub(super) async fn post(place: &Place<'_>, ca_bundle: &[u8], request: Request<Body>) -> Result<Reply, String> {
+    let stream = connect(place).await?;
+    #[cfg(feature = "tls")]
+    {
+        let stream = super::https::secure(stream, place.host, ca_bundle).await?;
+        send(stream, request).await
+    }
+    #[cfg(not(feature = "tls"))]
+    {
+        let _ = (stream, ca_bundle, request);
+        Err("webhooks over the network need the feature tls of this server".to_owned())
+    }
+}
+
+async fn connect(place: &Place<'_>) -> Result<TcpStream, String> {
+    let (connected, shown) = match place.address {
+        Some(address) => (TcpStream::connect(address).await, address.to_string()),
+        None => {
+            let connected = TcpStream::connect((place.host, place.port)).await;
+            (connected, format!("{}:{}", place.host, place.port))
+        }
+    };
+    connected.map_err(|error| match error.kind() {
+        io::ErrorKind::ConnectionRefused => format!("dial tcp {shown}: connect: connection refused"),
+        _ => format!("dial tcp {shown}: {error}"),
+    })
+}
+
+#[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "without TLS nothing is sent"))]
+async fn send(stream: impl AsyncRead + AsyncWrite + Unpin + Send, request: Request<Body>) -> Result<Reply, String> {
+    let shown = |error: hyper::Error| {
+        if error.is_incomplete_message() {
+            "EOF".to_owned()
+        } else {
+            error.to_string()
+        }
+    };
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(shown)?;
+    let answered = async {
+        let response = sender.send_request(request).await.map_err(shown)?;
+        reply(response).await
+    };
+    // The connection is driven here, so that it ends with the call.
+    let (mut connection, mut answered) = (Box::pin(connection), Box::pin(answered));
+    tokio::select! {
+        biased;
+        reply = &mut answered => reply,
+        ended = &mut connection => {
+            ended.map_err(shown)?;
+            answered.await
+        }
+    }
+}

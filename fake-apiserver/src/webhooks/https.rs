@@ -1,0 +1,125 @@
+//! TLS towards a webhook: its certificate must come from `caBundle`, and from nowhere else.
+
+use std::sync::Arc;
+
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::client::WebPkiServerVerifier;
+use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use tokio_rustls::rustls::client::verify_server_name;
+use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use tokio_rustls::rustls::server::ParsedCertificate;
+use tokio_rustls::rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
+};
+
+const UNKNOWN_AUTHORITY: &str = "tls: failed to verify certificate: x509: certificate signed by unknown authority";
+
+/// Shakes hands; the error is worded as Go words it where it has a word for it.
+pub(super) async fn secure(stream: TcpStream, host: &str, ca_bundle: &[u8]) -> Result<TlsStream<TcpStream>, String> {
+    let config = config(ca_bundle)?;
+    let name = ServerName::try_from(host.to_owned()).map_err(|_| format!("invalid server name {host:?}"))?;
+    let connected = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
+    connected.map_err(|error| {
+        let inner = error.get_ref().and_then(|it| it.downcast_ref::<Error>());
+        match inner {
+            Some(Error::InvalidCertificate(why)) => match why {
+                CertificateError::UnknownIssuer => UNKNOWN_AUTHORITY.to_owned(),
+                CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+                    "tls: failed to verify certificate: x509: certificate has expired or is not yet valid".to_owned()
+                }
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                    format!("tls: failed to verify certificate: x509: certificate is not valid for {host}")
+                }
+                other => format!("tls: failed to verify certificate: {other}"),
+            },
+            Some(other) => format!("tls: {other}"),
+            None => error.to_string(),
+        }
+    })
+}
+
+fn config(ca_bundle: &[u8]) -> Result<ClientConfig, String> {
+    let provider = Arc::new(ring::default_provider());
+    let mut roots = RootCertStore::empty();
+    let mut bundle = Vec::new();
+    for certificate in CertificateDer::pem_slice_iter(ca_bundle) {
+        let certificate = certificate.map_err(|_| "unable to load root certificates".to_owned())?;
+        // What is no authority can still be the certificate itself.
+        let _ = roots.add(certificate.clone());
+        bundle.push(certificate);
+    }
+    if bundle.is_empty() {
+        // There are no authorities of the system here: a server that is not in the bundle is not trusted.
+        return Err(UNKNOWN_AUTHORITY.to_owned());
+    }
+    let chain = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider)).build();
+    let verifier = Bundle {
+        bundle,
+        chain: chain.ok(),
+        provider: Arc::clone(&provider),
+    };
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_no_client_auth();
+    Ok(config)
+}
+
+/// Trusts what the bundle signed, and what stands in it: webhooks of development show the very certificate that is the
+/// bundle, which Go takes and webpki does not.
+#[derive(Debug)]
+struct Bundle {
+    bundle: Vec<CertificateDer<'static>>,
+    chain: Option<Arc<WebPkiServerVerifier>>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Bundle {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        if self.bundle.iter().any(|it| it == end_entity) {
+            verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
+            return Ok(ServerCertVerified::assertion());
+        }
+        match &self.chain {
+            Some(chain) => chain.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now),
+            None => Err(Error::InvalidCertificate(CertificateError::UnknownIssuer)),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        tokio_rustls::rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        tokio_rustls::rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,144 @@
+//! `Routes`: who answers for which host.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::body::Body;
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::{Method, Request, Response, Uri, header};
+use http_body_util::{BodyExt as _, Limited};
+use tower::{Service, ServiceExt as _};
+
+use crate::registry::admission::transport::{Endpoint, REPLY_BYTES_MAX, Reply, Transport};
+
+/// The port of a URL that names none.
+const HTTPS_PORT: u16 = 443;
+
+type Answering = dyn Fn(Request<Body>) -> BoxFuture<'static, Result<Reply, String>> + Send + Sync;
+
+/// A service in this process that answers for a host.
+#[derive(Clone)]
+pub(crate) struct Handler(Arc<Answering>);
+
+impl Handler {
+    /// A tower service, such as an axum router.
+    pub(crate) fn new<S>(service: S) -> Self
+    where
+        S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + Sync + 'static,
+        S::Future: Send,
+    {
+        Self(Arc::new(move |request| {
+            let service = service.clone();
+            Box::pin(async move {
+                let response = match service.oneshot(request).await {
+                    Ok(response) => response,
+                    Err(never) => match never {},
+                };
+                reply(response).await
+            })
+        }))
+    }
+}
+
+impl std::fmt::Debug for Handler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Handler")
+    }
+}
+
+/// Where hosts of webhooks are. A host that is not named here is looked up and called as it stands; a service is
+/// refused.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Routes {
+    /// In this process.
+    handlers: BTreeMap<String, Handler>,
+    /// At another address than their name says.
+    addresses: BTreeMap<String, SocketAddr>,
+}
+
+/// A host as the routes know it: without the port everyone means.
+fn authority(uri: &Uri) -> String {
+    let host = uri.host().unwrap_or_default();
+    match uri.port_u16() {
+        None | Some(HTTPS_PORT) => host.to_owned(),
+        Some(port) => format!("{host}:{port}"),
+    }
+}
+
+impl Routes {
+    /// Answers for `host` by a service.
+    pub(crate) fn answer(&mut self, host: &str, handler: Handler) {
+        self.handlers.insert(host.trim_end_matches(":443").to_owned(), handler);
+    }
+
+    /// Calls `host` at an address.
+    pub(crate) fn resolve(&mut self, host: &str, address: SocketAddr) {
+        self.addresses.insert(host.trim_end_matches(":443").to_owned(), address);
+    }
+
+    /// The entry of a host, with or without its port.
+    fn find<'a, T>(map: &'a BTreeMap<String, T>, uri: &Uri) -> Option<&'a T> {
+        map.get(&authority(uri))
+            .or_else(|| map.get(uri.host().unwrap_or_default()))
+    }
+
+    async fn call(&self, endpoint: &Endpoint, url: &str, body: Bytes) -> Result<Reply, String> {
+        let uri: Uri = url.parse().map_err(|_| "invalid URL".to_owned())?;
+        let host = uri.host().unwrap_or_default();
+        let path = uri.path_and_query().map_or("/", |it| it.as_str());
+        let request = Request::builder()
+            .method(Method::POST)
+            .uri(path)
+            .header(header::HOST, authority(&uri))
+            .header(header::CONTENT_TYPE, "application/json")
+            .header(header::ACCEPT, "application/json, */*")
+            .header(header::USER_AGENT, "kube-apiserver-admission")
+            .body(Body::from(body))
+            .map_err(|error| error.to_string())?;
+        if let Some(handler) = Self::find(&self.handlers, &uri) {
+            return (handler.0)(request).await;
+        }
+        let address = Self::find(&self.addresses, &uri).copied();
+        if endpoint.is_service && address.is_none() {
+            let name = host.trim_end_matches(".svc");
+            let name = name.split('.').next().unwrap_or_default();
+            return Err(format!("service {} not found", crate::api::field::quote(name)));
+        }
+        let place = super::http::Place {
+            host: host.trim_matches(['[', ']']),
+            port: uri.port_u16().unwrap_or(HTTPS_PORT),
+            address,
+        };
+        super::http::post(&place, &endpoint.ca_bundle, request).await
+    }
+}
+
+impl Transport for Routes {
+    fn post<'a>(&'a self, endpoint: &'a Endpoint, url: &'a str, body: Bytes) -> BoxFuture<'a, Result<Reply, String>> {
+        Box::pin(self.call(endpoint, url, body))
+    }
+}
+
+/// Reads an answer, but not without end.
+pub(super) async fn reply<B>(response: Response<B>) -> Result<Reply, String>
+where
+    B: http_body::Body + Send,
+    B::Data: Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let (parts, body) = response.into_parts();
+    let content_type = parts.headers.get(header::CONTENT_TYPE);
+    let content_type = content_type.and_then(|it| it.to_str().ok()).unwrap_or_default();
+    let body = Limited::new(body, REPLY_BYTES_MAX)
+        .collect()
+        .await
+        .map_err(|error| error.to_string())?;
+    Ok(Reply {
+        code: parts.status.as_u16(),
+        content_type: content_type.to_owned(),
+        body: body.to_bytes(),
+    })
+}
