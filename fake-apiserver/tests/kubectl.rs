@@ -671,7 +671,7 @@ $ get pods,configmaps --ignore-not-found
 
 #[rstest]
 fn delete_a_namespace(#[values(Over::Http, Over::Https)] over: Over) {
-    let Some(kubectl) = Kubectl::start_with("delete_a_namespace", over, &["--workers", "all"]) else {
+    let Some(kubectl) = Kubectl::start_with("delete_a_namespace", over, &["--workers", "gc,namespace"]) else {
         return;
     };
     kubectl.run(
@@ -687,6 +687,61 @@ namespace \"shop\" deleted
 $ get namespace shop
 ! Error from server (NotFound): namespaces \"shop\" not found
 $ get configmaps,secrets -A -o name
+",
+    );
+}
+
+#[rstest]
+fn rollouts_and_drains(#[values(Over::Http)] over: Over) {
+    let Some(kubectl) = Kubectl::start_with("rollouts_and_drains", over, &["--workers", "all"]) else {
+        return;
+    };
+    kubectl.run(
+        "
+$ create -f -
+< {kind: Node, apiVersion: v1, metadata: {name: left}}
+node/left created
+$ create deployment web --image=nginx:1 --replicas=2
+deployment.apps/web created
+$ rollout status deployment/web --timeout=20s
+~ deployment \"web\" successfully rolled out
+$ set image deployment/web nginx=nginx:2
+deployment.apps/web image updated
+$ rollout status deployment/web --timeout=20s
+~ deployment \"web\" successfully rolled out
+$ rollout history deployment/web
+deployment.apps/web
+REVISION CHANGE-CAUSE
+1 <none>
+2 <none>
+$ rollout undo deployment/web
+deployment.apps/web rolled back
+$ rollout status deployment/web --timeout=20s
+~ deployment \"web\" successfully rolled out
+$ get deployment web -o jsonpath={.spec.template.spec.containers[0].image}
+nginx:1
+$ rollout restart deployment/web
+deployment.apps/web restarted
+$ rollout status deployment/web --timeout=20s
+~ deployment \"web\" successfully rolled out
+$ scale deployment/web --replicas=3
+deployment.apps/web scaled
+$ rollout status deployment/web --timeout=20s
+~ deployment \"web\" successfully rolled out
+$ create poddisruptionbudget web --selector=app=web --min-available=2
+poddisruptionbudget.policy/web created
+$ create -f -
+< {kind: Node, apiVersion: v1, metadata: {name: right}}
+node/right created
+$ wait node/right --for=condition=Ready --timeout=20s
+node/right condition met
+$ drain left --timeout=60s
+~ node/left cordoned
+~ node/left drained
+? ...
+$ get pods --field-selector=spec.nodeName=left --ignore-not-found
+$ rollout status deployment/web --timeout=20s
+~ deployment \"web\" successfully rolled out
 ",
     );
 }
