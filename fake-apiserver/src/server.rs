@@ -347,6 +347,7 @@ impl ApiServer {
         let key = crate::storage::Key::new(namespace, name);
         let stored = registry.store.get(&row.storage, &key);
         let stored = stored.ok_or_else(|| Status::not_found(&row.info.group_resource(), name))?;
+        registry.convert_stored(&row, std::slice::from_ref(&stored)).await?;
         Ok(Value::Object(codec::decode(&row, &stored).0))
     }
 
@@ -360,10 +361,10 @@ impl ApiServer {
             .ok_or_else(Status::unknown_path)?;
         let range = crate::storage::Range::of((!namespace.is_empty()).then_some(namespace));
         let snapshot = registry.store.snapshot(&row.storage);
-        Ok(snapshot
-            .range(&range)
-            .map(|stored| Value::Object(codec::decode(&row, stored).0))
-            .collect())
+        let stored: Vec<_> = snapshot.range(&range).cloned().collect();
+        registry.convert_stored(&row, &stored).await?;
+        let decoded = stored.iter().map(|stored| Value::Object(codec::decode(&row, stored).0));
+        Ok(decoded.collect())
     }
 
     /// What is known of the resource of a kind, such as its plural and whether it is namespaced; `None` if the kind is

@@ -29,10 +29,12 @@ mod mutating_policy;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+pub(crate) use config::endpoint;
 use config::Configured;
 use hooks::Hooks;
 use plugins::PluginSet;
 use transport::{Transport, Unreachable};
+pub(crate) use webhook::call as call_webhook;
 
 /// What a server admits by, beside the objects in its storage.
 #[derive(Clone, Debug)]
