@@ -31,8 +31,8 @@ use crate::registry::{Registry, codec};
 use crate::serve::{Serving, Transport, serve};
 use crate::storage::World;
 use crate::tasks::TaskGroup;
-use crate::workers::{self, Host, Worker};
 use crate::webhooks::Routes;
+use crate::workers::{self, Host, Worker};
 
 /// Changes a resource's log keeps if the builder does not say.
 const HISTORY_BOUND: usize = 16_384;
@@ -225,6 +225,27 @@ impl ApiServer {
             });
             // The names are valid and free: nothing has been stored before.
             let _ = self.load([namespace]);
+        }
+        for (name, value, whom) in [
+            (
+                "system-cluster-critical",
+                2_000_000_000,
+                "pods that must run in the cluster, but can be moved to another node if necessary.",
+            ),
+            (
+                "system-node-critical",
+                2_000_001_000,
+                "pods that must not be moved from their current node.",
+            ),
+        ] {
+            let class = json!({
+                "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+                "metadata": {"name": name, "generation": 1}, "value": value,
+                "description": format!("Used for system critical {whom}"),
+                "preemptionPolicy": "PreemptLowerPriority",
+            });
+            // As above.
+            let _ = self.load([class]);
         }
     }
 

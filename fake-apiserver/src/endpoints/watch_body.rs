@@ -180,11 +180,17 @@ impl WatchBody {
         self.row.conversion_on_read()?;
         let stored: Vec<Arc<Stored>> = match delivery {
             Delivery::Initial(stored) => vec![Arc::clone(stored)],
-            Delivery::Change(change, _) => [&change.previous, &change.current].into_iter().flatten().cloned().collect(),
+            Delivery::Change(change, _) => [&change.previous, &change.current]
+                .into_iter()
+                .flatten()
+                .cloned()
+                .collect(),
             Delivery::Bookmark { .. } | Delivery::Expired { .. } => return None,
         };
         let (server, row) = (Arc::clone(&self.server), Arc::clone(&self.row));
-        Some(Box::pin(async move { server.registry.convert_stored(&row, &stored).await }))
+        Some(Box::pin(
+            async move { server.registry.convert_stored(&row, &stored).await },
+        ))
     }
 
     /// Makes a delivery a line, and sends it.

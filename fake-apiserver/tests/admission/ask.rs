@@ -36,7 +36,11 @@ pub(crate) async fn ask(server: &ApiServer, method: Method, path: &str, body: Va
         ("PATCH", false) => "application/merge-patch+json",
         _ => "application/json",
     };
-    let text = if body.is_null() { String::new() } else { body.to_string() };
+    let text = if body.is_null() {
+        String::new()
+    } else {
+        body.to_string()
+    };
     let request = Request::builder()
         .method(method)
         .uri(path)
@@ -125,7 +129,12 @@ pub(crate) fn service(
         let (asked, answer) = (Arc::clone(&asked), Arc::clone(&answer));
         async move {
             let path = request.uri().path().to_owned();
-            let body = request.into_body().collect().await.expect("a body in memory").to_bytes();
+            let body = request
+                .into_body()
+                .collect()
+                .await
+                .expect("a body in memory")
+                .to_bytes();
             let review: Value = serde_json::from_slice(&body).expect("a review is JSON");
             let answer = answer(&path, &review);
             asked.lock().expect("no test panics under it").push((path, review));

@@ -30,7 +30,10 @@ async fn p3_a_denial_reads_like_a_webhooks(
     let text = format!("admission webhook \"w.example.com\" {message}");
     assert_eq!(answer.failure(), (code, text.as_str()));
     assert_eq!(answer.body["reason"].as_str().unwrap_or_default(), reason);
-    assert_eq!(server.list("v1", "ConfigMap", "default").await.map(|it| it.len()), Ok(0));
+    assert_eq!(
+        server.list("v1", "ConfigMap", "default").await.map(|it| it.len()),
+        Ok(0)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -53,13 +56,40 @@ async fn p2_a_closure_sees_what_a_review_has() {
     let mut one = map("a");
     one["data"] = json!({"k": "1"});
     post(&server, MAPS, one).await;
-    ask(&server, Method::PATCH, &format!("{MAPS}/a?dryRun=All"), json!({"data": {"k": "2"}})).await;
+    ask(
+        &server,
+        Method::PATCH,
+        &format!("{MAPS}/a?dryRun=All"),
+        json!({"data": {"k": "2"}}),
+    )
+    .await;
     ask(&server, Method::DELETE, MAPS, Value::Null).await;
     let text = str::to_owned;
     let expected = vec![
-        (Operation::Create, text("a"), text("1"), text("-"), false, text("CreateOptions")),
-        (Operation::Update, text("a"), text("2"), text("1"), true, text("UpdateOptions")),
-        (Operation::Delete, text("a"), text("-"), text("1"), false, text("DeleteOptions")),
+        (
+            Operation::Create,
+            text("a"),
+            text("1"),
+            text("-"),
+            false,
+            text("CreateOptions"),
+        ),
+        (
+            Operation::Update,
+            text("a"),
+            text("2"),
+            text("1"),
+            true,
+            text("UpdateOptions"),
+        ),
+        (
+            Operation::Delete,
+            text("a"),
+            text("-"),
+            text("1"),
+            false,
+            text("DeleteOptions"),
+        ),
     ];
     assert_eq!(*seen.lock().expect("not poisoned"), expected);
 }
@@ -87,7 +117,10 @@ async fn p1_what_a_closure_makes_is_typed_defaulted_and_checked() {
     assert_eq!(answer.body["spec"]["containers"][0]["ports"], ports);
     assert_eq!(answer.warnings, ["299 - \"changed\""]);
     let owned = answer.body["metadata"]["managedFields"].to_string();
-    assert!(!owned.contains("containerPort"), "nobody owns what admission wrote: {owned}");
+    assert!(
+        !owned.contains("containerPort"),
+        "nobody owns what admission wrote: {owned}"
+    );
 
     let answer = post(&server, pods, pod("bad")).await;
     assert_eq!((answer.code, answer.warnings.len()), (422, 1), "{}", answer.body);
@@ -141,7 +174,12 @@ async fn i3_an_eviction_and_a_scale_are_seen_as_what_they_are() {
         .start();
     let labels = json!({"a": "b"});
     let spec = json!({"containers": [{"name": "c", "image": "i"}]});
-    post(&server, "/api/v1/namespaces/default/pods", json!({"metadata": {"name": "p"}, "spec": spec})).await;
+    post(
+        &server,
+        "/api/v1/namespaces/default/pods",
+        json!({"metadata": {"name": "p"}, "spec": spec}),
+    )
+    .await;
     let deployment = json!({"metadata": {"name": "d"}, "spec": {
         "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": spec}}});
     post(&server, "/apis/apps/v1/namespaces/default/deployments", deployment).await;
@@ -152,6 +190,11 @@ async fn i3_an_eviction_and_a_scale_are_seen_as_what_they_are() {
     let answer = ask(&server, Method::PATCH, path, json!({"spec": {"replicas": 2}})).await;
     assert_eq!(answer.body["spec"]["replicas"], 7, "{}", answer.body);
     let seen = seen.lock().expect("not poisoned");
-    let expected = ["CREATE Pod ", "CREATE Deployment ", "CREATE Eviction eviction", "UPDATE Scale scale"];
+    let expected = [
+        "CREATE Pod ",
+        "CREATE Deployment ",
+        "CREATE Eviction eviction",
+        "UPDATE Scale scale",
+    ];
     assert_eq!(*seen, expected);
 }

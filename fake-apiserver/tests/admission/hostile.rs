@@ -21,20 +21,50 @@ fn server(code: u16, content_type: &'static str, body: Vec<u8>) -> ApiServer {
 }
 
 #[rstest]
-#[case::text(200, "application/json", "hello",
+#[case::text(
+    200,
+    "application/json",
+    "hello",
     "failed to call webhook: couldn't get version/kind; json parse error: invalid character 'h' looking for beginning of \
-     value")]
-#[case::error_as_text(500, "text/plain", "oops",
-    "failed to call webhook: an error on the server (\"oops\") has prevented the request from succeeding")]
-#[case::error(500, "application/json", "oops",
-    "failed to call webhook: an error on the server (\"unknown\") has prevented the request from succeeding")]
-#[case::missing(404, "text/plain", "", "failed to call webhook: the server could not find the requested resource")]
-#[case::no_kind(200, "application/json", "{}", "failed to call webhook: Object 'Kind' is missing in '{}'")]
-#[case::other_kind(200, "application/json", r#"{"kind":"Pod","apiVersion":"v1"}"#,
+     value"
+)]
+#[case::error_as_text(
+    500,
+    "text/plain",
+    "oops",
+    "failed to call webhook: an error on the server (\"oops\") has prevented the request from succeeding"
+)]
+#[case::error(
+    500,
+    "application/json",
+    "oops",
+    "failed to call webhook: an error on the server (\"unknown\") has prevented the request from succeeding"
+)]
+#[case::missing(
+    404,
+    "text/plain",
+    "",
+    "failed to call webhook: the server could not find the requested resource"
+)]
+#[case::no_kind(
+    200,
+    "application/json",
+    "{}",
+    "failed to call webhook: Object 'Kind' is missing in '{}'"
+)]
+#[case::other_kind(
+    200,
+    "application/json",
+    r#"{"kind":"Pod","apiVersion":"v1"}"#,
     "received invalid webhook response: expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got \
-     /v1, Kind=Pod")]
-#[case::no_response(200, "application/json", r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}"#,
-    "received invalid webhook response: webhook response was absent")]
+     /v1, Kind=Pod"
+)]
+#[case::no_response(
+    200,
+    "application/json",
+    r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}"#,
+    "received invalid webhook response: webhook response was absent"
+)]
 #[tokio::test(start_paused = true)]
 async fn p4_answers_that_are_none(
     #[case] code: u16,
@@ -64,7 +94,10 @@ async fn p2_responses_that_contradict_themselves(#[case] kind: &str, #[case] res
     configure(&server, kind, "m", &[("w.example.com", "/x", json!({}))]).await;
     let answer = post(&server, MAPS, map("a")).await;
     let (code, text) = answer.failure();
-    assert!(code == 500 && text.contains("failed calling webhook \"w.example.com\"") && text.contains(message), "{text}");
+    assert!(
+        code == 500 && text.contains("failed calling webhook \"w.example.com\"") && text.contains(message),
+        "{text}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -117,6 +150,10 @@ proptest! {
 async fn server_get(server: &ApiServer) -> Value {
     let request = http::Request::get(MAPS).body(String::new()).expect("a request");
     let response = server.call(request).await.into_parts();
-    let body = http_body_util::Full::new(response.1).collect().await.expect("in memory").to_bytes();
+    let body = http_body_util::Full::new(response.1)
+        .collect()
+        .await
+        .expect("in memory")
+        .to_bytes();
     serde_json::from_slice(&body).unwrap_or_default()
 }

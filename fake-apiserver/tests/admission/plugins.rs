@@ -35,18 +35,25 @@ async fn limited(limits: Value) -> ApiServer {
 async fn p9_a_limit_range_refuses(#[case] limits: Value, #[case] resources: Value, #[case] why: &str) {
     let server = limited(limits).await;
     let answer = post(&server, PODS, pod("a", resources)).await;
-    assert_eq!(answer.failure(), (403, format!("pods \"a\" is forbidden: {why}").as_str()));
+    assert_eq!(
+        answer.failure(),
+        (403, format!("pods \"a\" is forbidden: {why}").as_str())
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn p9_a_limit_range_fills_in_and_says_so() {
-    let limits = json!({"type": "Container", "default": {"cpu": "1", "memory": "1Gi"}, "defaultRequest": {"cpu": "100m"}});
+    let limits =
+        json!({"type": "Container", "default": {"cpu": "1", "memory": "1Gi"}, "defaultRequest": {"cpu": "100m"}});
     let server = limited(limits).await;
     let answer = post(&server, PODS, pod("a", json!({"limits": {"cpu": "2"}}))).await;
     let resources = json!({"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "2", "memory": "1Gi"}});
     assert_eq!(answer.body["spec"]["containers"][0]["resources"], resources);
     let said = "LimitRanger plugin set: memory request for container c; memory limit for container c";
-    assert_eq!(answer.body["metadata"]["annotations"]["kubernetes.io/limit-ranger"], said);
+    assert_eq!(
+        answer.body["metadata"]["annotations"]["kubernetes.io/limit-ranger"],
+        said
+    );
 }
 
 async fn counted(spec: Value) -> ApiServer {
@@ -57,7 +64,10 @@ async fn counted(spec: Value) -> ApiServer {
 }
 
 async fn used(server: &ApiServer) -> Value {
-    let quota = server.get("v1", "ResourceQuota", "default", "q").await.expect("it is there");
+    let quota = server
+        .get("v1", "ResourceQuota", "default", "q")
+        .await
+        .expect("it is there");
     quota["status"]["used"].clone()
 }
 
@@ -85,7 +95,10 @@ async fn p9_a_quota_of_compute_resources(#[case] hard: Value, #[case] resources:
     let server = counted(json!({"hard": hard})).await;
     made(&post(&server, PODS, pod("a", resources.clone())).await);
     let answer = post(&server, PODS, pod("b", resources)).await;
-    assert_eq!(answer.failure(), (403, format!("pods \"b\" is forbidden: {why}").as_str()));
+    assert_eq!(
+        answer.failure(),
+        (403, format!("pods \"b\" is forbidden: {why}").as_str())
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -107,7 +120,14 @@ async fn p9_a_quota_with_a_scope_is_about_some_pods() {
 async fn p9_a_quota_without_a_controller_counts_from_its_status() {
     let server = ApiServer::start();
     let quotas = "/api/v1/namespaces/default/resourcequotas";
-    made(&post(&server, quotas, json!({"metadata": {"name": "q"}, "spec": {"hard": {"configmaps": "1"}}})).await);
+    made(
+        &post(
+            &server,
+            quotas,
+            json!({"metadata": {"name": "q"}, "spec": {"hard": {"configmaps": "1"}}}),
+        )
+        .await,
+    );
     made(&post(&server, MAPS, map("a")).await);
     let status = json!({"status": {"hard": {"configmaps": "2"}, "used": {"configmaps": "1"}}});
     ask(&server, Method::PATCH, &format!("{quotas}/q/status"), status).await;
@@ -129,20 +149,28 @@ async fn r6_pods_get_an_account_a_token_and_pull_secrets_on_request() {
     made(&post(&server, "/api/v1/namespaces/default/serviceaccounts", account).await);
     let answer = post(&server, PODS, pod("a", json!({}))).await;
     let spec = &answer.body["spec"];
-    assert_eq!((&spec["serviceAccountName"], &spec["serviceAccount"]), (&json!("default"), &json!("default")));
+    assert_eq!(
+        (&spec["serviceAccountName"], &spec["serviceAccount"]),
+        (&json!("default"), &json!("default"))
+    );
     assert_eq!(spec["imagePullSecrets"], json!([{"name": "s"}]));
     let mount = &spec["containers"][0]["volumeMounts"][0];
     assert_eq!(mount["mountPath"], "/var/run/secrets/kubernetes.io/serviceaccount");
     assert_eq!(mount["name"], spec["volumes"][0]["name"]);
     let token = json!({"expirationSeconds": 3607, "path": "token"});
-    assert_eq!(spec["volumes"][0]["projected"]["sources"][0]["serviceAccountToken"], token);
+    assert_eq!(
+        spec["volumes"][0]["projected"]["sources"][0]["serviceAccountToken"],
+        token
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn p9_the_newest_default_class_is_taken() {
     let server = ApiServer::start();
-    let class = |name: &str| json!({"metadata": {"name": name, "annotations": {
-        "storageclass.kubernetes.io/is-default-class": "true"}}, "provisioner": "p"});
+    let class = |name: &str| {
+        json!({"metadata": {"name": name, "annotations": {
+        "storageclass.kubernetes.io/is-default-class": "true"}}, "provisioner": "p"})
+    };
     made(&post(&server, "/apis/storage.k8s.io/v1/storageclasses", class("a")).await);
     tokio::time::advance(std::time::Duration::from_secs(5)).await;
     made(&post(&server, "/apis/storage.k8s.io/v1/storageclasses", class("b")).await);

@@ -49,7 +49,12 @@ const BY: &str = "configmaps \"a\" is forbidden: ValidatingAdmissionPolicy 'p' w
 async fn p7_denials(#[case] validation: Value, #[case] code: u16, #[case] reason: &str, #[case] message: &str) {
     let server = ApiServer::start();
     let broken = json!([{"name": "broken", "expression": "object.data.no == 'x'"}]);
-    policy(&server, json!({"validations": [validation], "variables": broken}), json!({})).await;
+    policy(
+        &server,
+        json!({"validations": [validation], "variables": broken}),
+        json!({}),
+    )
+    .await;
     let mut object = map("a");
     object["data"] = json!({"k": "v"});
     let answer = post(&server, MAPS, object).await;
@@ -103,7 +108,10 @@ async fn p7_parameters(#[case] reference: Value, #[case] code: u16) {
     policy(&server, spec, json!({"paramRef": reference})).await;
     assert_eq!(post(&server, MAPS, map("a")).await.code, code);
     let spared = post(&server, MAPS, map("spared")).await;
-    assert_eq!(spared.code == 201, !reference["name"].as_str().is_some_and(|it| it == "gone") || code == 201);
+    assert_eq!(
+        spared.code == 201,
+        !reference["name"].as_str().is_some_and(|it| it == "gone") || code == 201
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -130,7 +138,10 @@ async fn p7_expressions_are_compiled_when_they_are_written(#[case] expression: &
     let path = format!("{GROUP}/validatingadmissionpolicies");
     let answer = post(&server, &path, json!({"metadata": {"name": "p"}, "spec": spec})).await;
     let (code, text) = answer.failure();
-    assert!(code == 422 && text.contains("spec.validations[0].expression") && text.contains(message), "{text}");
+    assert!(
+        code == 422 && text.contains("spec.validations[0].expression") && text.contains(message),
+        "{text}"
+    );
 }
 
 #[rstest]
@@ -147,7 +158,14 @@ async fn p8_a_mutating_policy_changes_the_object(#[case] mutation: Value, #[case
     let path = format!("{GROUP}/mutatingadmissionpolicies");
     made(&post(&server, &path, json!({"metadata": {"name": "p"}, "spec": spec})).await);
     let path = format!("{GROUP}/mutatingadmissionpolicybindings");
-    made(&post(&server, &path, json!({"metadata": {"name": "b"}, "spec": {"policyName": "p"}})).await);
+    made(
+        &post(
+            &server,
+            &path,
+            json!({"metadata": {"name": "b"}, "spec": {"policyName": "p"}}),
+        )
+        .await,
+    );
     let mut object = map("a");
     object["metadata"]["labels"] = json!({"own": "y"});
     let answer = post(&server, MAPS, object).await;

@@ -10,8 +10,10 @@ use crate::ask::{Asked, HOST, MAPS, ask, configuration, configure, map, patch, p
 /// A server whose webhooks answer by their path.
 fn server(asked: &Asked) -> ApiServer {
     let answers = service(asked, |path, review| {
-        let data = |key: &str| patch(json!([{"op": "add", "path": "/data", "value": {
-            "order": review["request"]["object"]["data"]["order"].as_str().unwrap_or_default().to_owned() + key}}]));
+        let data = |key: &str| {
+            patch(json!([{"op": "add", "path": "/data", "value": {
+            "order": review["request"]["object"]["data"]["order"].as_str().unwrap_or_default().to_owned() + key}}]))
+        };
         let response = match path {
             "/deny" => json!({"allowed": false, "status": {"message": "not today"}}),
             "/warn" => json!({"warnings": ["first", "second"]}),
@@ -26,7 +28,12 @@ fn server(asked: &Asked) -> ApiServer {
 }
 
 fn paths(asked: &Asked) -> Vec<String> {
-    asked.lock().expect("not poisoned").iter().map(|(path, _)| path.clone()).collect()
+    asked
+        .lock()
+        .expect("not poisoned")
+        .iter()
+        .map(|(path, _)| path.clone())
+        .collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -131,7 +138,10 @@ async fn p5_an_equivalent_version_is_converted(#[case] policy: &str, #[case] mea
         let request = &review["request"];
         assert_eq!(request["object"]["apiVersion"], "autoscaling/v1");
         assert_eq!(request["object"]["spec"]["targetCPUUtilizationPercentage"], 50);
-        assert_eq!((&request["kind"]["version"], &request["requestKind"]["version"]), (&json!("v1"), &json!("v2")));
+        assert_eq!(
+            (&request["kind"]["version"], &request["requestKind"]["version"]),
+            (&json!("v1"), &json!("v2"))
+        );
     }
 }
 
@@ -139,7 +149,13 @@ async fn p5_an_equivalent_version_is_converted(#[case] policy: &str, #[case] mea
 async fn k3_a_dry_run_asks_only_webhooks_without_side_effects() {
     let asked = Asked::default();
     let server = server(&asked);
-    configure(&server, "Validating", "v", &[("v.example.com", "/ok", json!({"sideEffects": "NoneOnDryRun"}))]).await;
+    configure(
+        &server,
+        "Validating",
+        "v",
+        &[("v.example.com", "/ok", json!({"sideEffects": "NoneOnDryRun"}))],
+    )
+    .await;
     let answer = post(&server, &format!("{MAPS}?dryRun=All"), map("a")).await;
     assert_eq!(answer.code, 201);
     assert_eq!(asked.lock().expect("not poisoned")[0].1["request"]["dryRun"], true);
@@ -163,7 +179,12 @@ async fn p5_configuration_is_not_subject_to_itself() {
 async fn p2_only_v1_is_spoken(#[case] more: Value) {
     let server = ApiServer::start();
     let path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
-    let answer = post(&server, path, configuration("Validating", "v", &[("v.example.com", "/", more)])).await;
+    let answer = post(
+        &server,
+        path,
+        configuration("Validating", "v", &[("v.example.com", "/", more)]),
+    )
+    .await;
     assert_eq!(answer.code, 422, "{}", answer.body);
 }
 
@@ -174,7 +195,13 @@ async fn p4_a_slow_webhook_fails_in_its_own_time() {
         Ok::<_, std::convert::Infallible>(http::Response::new(axum::body::Body::empty()))
     });
     let server = ApiServer::builder().webhook(HOST, slow).start();
-    configure(&server, "Validating", "v", &[("w.example.com", "/x", json!({"timeoutSeconds": 3}))]).await;
+    configure(
+        &server,
+        "Validating",
+        "v",
+        &[("w.example.com", "/x", json!({"timeoutSeconds": 3}))],
+    )
+    .await;
     let begun = tokio::time::Instant::now();
     let answer = post(&server, MAPS, map("a")).await;
     let text = "Internal error occurred: failed calling webhook \"w.example.com\": failed to call webhook: Post \

@@ -105,7 +105,9 @@ pub(crate) fn check(original: &Object, converted: &Object, api_version: &str) ->
     }
     let same = |what: &str, a: &str, b: &str| match a == b {
         true => Ok(()),
-        false => Err(format!("returned invalid object: must have the same {what}: {a} != {b}")),
+        false => Err(format!(
+            "returned invalid object: must have the same {what}: {a} != {b}"
+        )),
     };
     same("kind", original.kind(), converted.kind())?;
     same("name", original.name(), converted.name())?;
