@@ -62,6 +62,14 @@ struct Args {
     #[arg(long)]
     control: bool,
 
+    /// Admission plugins that are off by default: service-account, resource-quota-status (may be repeated)
+    #[arg(long, value_name = "NAME", value_parser = ["service-account", "resource-quota-status"])]
+    admission: Vec<String>,
+
+    /// Call webhooks of this host, or of the service NAME.NAMESPACE.svc, at an address (may be repeated)
+    #[arg(long, value_name = "HOST=ADDRESS", value_parser = webhook_address)]
+    webhook_address: Vec<(String, SocketAddr)>,
+
     /// Log every request to stderr
     #[arg(short, long)]
     verbose: bool,
@@ -141,6 +149,15 @@ async fn run(args: &Args) -> Result<(), String> {
         true => builder.control_api(),
         false => builder.journal_capacity(JOURNAL_ENTRIES),
     };
+    for plugin in &args.admission {
+        builder = match plugin.as_str() {
+            "service-account" => builder.service_account_admission(),
+            _ => builder.resource_quota_controller(),
+        };
+    }
+    for (host, address) in &args.webhook_address {
+        builder = builder.webhook_address(host, *address);
+    }
     let builder = builder
         .workers(&args.workers.0)
         .authorization(match args.authorization {
@@ -243,6 +260,12 @@ fn address(text: &str) -> Result<SocketAddr, String> {
         .map_err(|err| err.to_string())?
         .next()
         .ok_or_else(|| "the name has no address".to_owned())
+}
+
+/// What `--webhook-address` takes.
+fn webhook_address(text: &str) -> Result<(String, SocketAddr), String> {
+    let (host, at) = text.split_once('=').ok_or("there is no `=` between host and address")?;
+    Ok((host.to_owned(), address(at)?))
 }
 
 /// What `--workers` takes: none, or a list of names.

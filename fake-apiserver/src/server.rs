@@ -346,6 +346,27 @@ impl ApiServer {
             // The names are valid and free: nothing has been stored before.
             let _ = self.load([namespace]);
         }
+        for (name, value, whom) in [
+            (
+                "system-cluster-critical",
+                2_000_000_000,
+                "pods that must run in the cluster, but can be moved to another node if necessary.",
+            ),
+            (
+                "system-node-critical",
+                2_000_001_000,
+                "pods that must not be moved from their current node.",
+            ),
+        ] {
+            let class = json!({
+                "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+                "metadata": {"name": name, "generation": 1}, "value": value,
+                "description": format!("Used for system critical {whom}"),
+                "preemptionPolicy": "PreemptLowerPriority",
+            });
+            // As above.
+            let _ = self.load([class]);
+        }
         for number in 0..self.options.nodes {
             let name = format!("node-{number}");
             let labels =
@@ -534,6 +555,7 @@ impl ApiServer {
         let key = crate::storage::Key::new(namespace, name);
         let stored = registry.store.get(&row.storage, &key);
         let stored = stored.ok_or_else(|| Status::not_found(&row.info.group_resource(), name))?;
+        registry.convert_stored(&row, std::slice::from_ref(&stored)).await?;
         Ok(Value::Object(codec::decode(&row, &stored).0))
     }
 
@@ -547,10 +569,10 @@ impl ApiServer {
             .ok_or_else(Status::unknown_path)?;
         let range = crate::storage::Range::of((!namespace.is_empty()).then_some(namespace));
         let snapshot = registry.store.snapshot(&row.storage);
-        Ok(snapshot
-            .range(&range)
-            .map(|stored| Value::Object(codec::decode(&row, stored).0))
-            .collect())
+        let stored: Vec<_> = snapshot.range(&range).cloned().collect();
+        registry.convert_stored(&row, &stored).await?;
+        let decoded = stored.iter().map(|stored| Value::Object(codec::decode(&row, stored).0));
+        Ok(decoded.collect())
     }
 
     /// What is known of the resource of a kind, such as its plural and whether it is namespaced; `None` if the kind is

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use fake_apiserver::{ApiServer, Authorization, Journal, Worker, load};
+use fake_apiserver::{ApiServer, ApiServerBuilder, Authorization, Journal, Worker, load};
 use futures::FutureExt;
 use kube::core::CustomResourceExt;
 use serde_json::Value;
@@ -66,6 +66,7 @@ pub struct TestClusterBuilder {
     history: Option<usize>,
     has_rbac: bool,
     workers: Vec<Worker>,
+    server: ApiServerBuilder,
     bounds: Bounds,
     steps: Vec<Step>,
 }
@@ -98,6 +99,7 @@ impl Default for TestClusterBuilder {
             history: None,
             has_rbac: false,
             workers: Vec::new(),
+            server: ApiServer::builder(),
             bounds: Bounds::default(),
             steps: Vec::new(),
         }
@@ -143,6 +145,31 @@ impl TestClusterBuilder {
     /// ```
     pub fn workers(mut self, workers: impl IntoIterator<Item: Borrow<Worker>>) -> Self {
         self.workers.extend(workers.into_iter().map(|it| *it.borrow()));
+        self
+    }
+
+    /// Changes what the server has besides, such as admission: closures, webhooks answered in the process, plugins.
+    ///
+    /// ```
+    /// use testkit::{TestCluster, objects::pod};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let cluster = TestCluster::builder()
+    ///     .server(|server| {
+    ///         server.mutate("scheduler.example.com", |request| {
+    ///             let mut object = request.object.clone();
+    ///             object["spec"]["schedulerName"] = "ours".into();
+    ///             object
+    ///         })
+    ///     })
+    ///     .start();
+    /// cluster.create(pod("web-0")).await;
+    /// assert_eq!(cluster.get(pod("web-0")).get("spec.schedulerName"), Some(&"ours".into()));
+    /// # }
+    /// ```
+    pub fn server(mut self, configure: impl FnOnce(ApiServerBuilder) -> ApiServerBuilder) -> Self {
+        self.server = configure(self.server);
         self
     }
 
@@ -217,7 +244,7 @@ impl TestClusterBuilder {
     #[track_caller]
     pub fn start(self) -> TestCluster {
         pause_the_clock();
-        let mut builder = ApiServer::builder().seed(self.seed).workers(&self.workers);
+        let mut builder = self.server.seed(self.seed).workers(&self.workers);
         if let Some(changes) = self.history {
             builder = builder.history(changes);
         }

@@ -40,6 +40,8 @@ pub(crate) struct WatchBody {
     is_flushed: bool,
     /// The bookmark that ends the initial state, while a fault withholds it.
     withheld_end: Option<Revision>,
+    /// A delivery that waits for the conversion webhook of its CRD.
+    converting: Option<(BoxFuture<'static, Result<(), Status>>, Delivery)>,
     /// The scheme's row when the watch began; a CRD that changes ends its watches (rule O16).
     row_change: RowChange,
 }
@@ -92,6 +94,7 @@ impl WatchBody {
             left: VecDeque::new(),
             is_flushed: false,
             withheld_end: None,
+            converting: None,
             row_change,
         }
     }
@@ -133,6 +136,17 @@ impl WatchBody {
     /// The next delivery; `None` at the end.
     fn poll_delivery(&mut self, cx: &mut Context<'_>) -> Poll<Option<Delivery>> {
         loop {
+            if let Some((asked, _)) = &mut self.converting {
+                let result = std::task::ready!(asked.as_mut().poll(cx));
+                let delivery = self.converting.take().map(|(_, delivery)| delivery);
+                return Poll::Ready(match result {
+                    Ok(()) => delivery,
+                    Err(status) => {
+                        self.end_with(&status);
+                        None
+                    }
+                });
+            }
             match &mut self.state {
                 State::Ended => return Poll::Ready(None),
                 State::Waiting(reached, start) => {
@@ -150,7 +164,10 @@ impl WatchBody {
                     }
                 }
                 State::Watching(watcher) => match watcher.poll_next(cx) {
-                    Poll::Ready(Some(delivery)) => return Poll::Ready(Some(delivery)),
+                    Poll::Ready(Some(delivery)) => match self.to_convert(&delivery) {
+                        Some(asked) => self.converting = Some((asked, delivery)),
+                        None => return Poll::Ready(Some(delivery)),
+                    },
                     Poll::Ready(None) => self.state = State::Ended,
                     Poll::Pending => {
                         // What was committed before the definition changed has been sent by now.
@@ -165,6 +182,24 @@ impl WatchBody {
                 },
             }
         }
+    }
+
+    /// Asks the conversion webhook for the object of a delivery, where it is stored in another version.
+    fn to_convert(&self, delivery: &Delivery) -> Option<BoxFuture<'static, Result<(), Status>>> {
+        self.row.conversion_on_read()?;
+        let stored: Vec<Arc<Stored>> = match delivery {
+            Delivery::Initial(stored) => vec![Arc::clone(stored)],
+            Delivery::Change(change, _) => [&change.previous, &change.current]
+                .into_iter()
+                .flatten()
+                .cloned()
+                .collect(),
+            Delivery::Bookmark { .. } | Delivery::Expired { .. } => return None,
+        };
+        let (server, row) = (Arc::clone(&self.server), Arc::clone(&self.row));
+        Some(Box::pin(
+            async move { server.registry.convert_stored(&row, &stored).await },
+        ))
     }
 
     /// Makes a delivery a line, and sends it.

@@ -127,6 +127,19 @@ pub(crate) fn decode_at(row: &Row, stored: &Stored, revision: Revision) -> Objec
     object
 }
 
+/// The same in the version it is stored in, before anything is done to it.
+pub(crate) fn decode_as_stored(row: &Row, stored: &Stored) -> Object {
+    let mut text = Vec::with_capacity(row.head.len() + 32 + stored.body.bytes.len());
+    write_at(row, stored, stored.revision, &mut text);
+    let mut object = Object(serde_json::from_slice(&text).unwrap_or_default());
+    if let Some(resource) = row.custom_resource() {
+        let info = &resource.storage.row;
+        object.insert("kind".into(), info.kind.as_ref().into());
+        object.insert("apiVersion".into(), info.api_version().into());
+    }
+    object
+}
+
 /// Writes a stored object, which must be of the storage version, as JSON with its kind.
 pub(crate) fn write_at(row: &Row, stored: &Stored, revision: Revision, out: &mut Vec<u8>) {
     write_with_head(&row.head, stored, revision, out);

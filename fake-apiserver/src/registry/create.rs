@@ -104,6 +104,7 @@ impl Registry {
             self.check_write(request, Operation::Create, &mut named, None, &mut warnings)
                 .await?;
             let key = codec::key_of(&named);
+            self.convert_to_store(row, &named).await?;
             let body = codec::encode(row, &named)?;
             if request.options.dry_run {
                 if let Some(existing) = self.store.get(&row.storage, &key) {
@@ -118,11 +119,12 @@ impl Registry {
             tries -= 1;
             match self.insert(row, key, body) {
                 Ok(stored) => {
-                    return Ok(Written {
+                    let written = Written {
                         answer: Answer::Stored(stored),
                         created: true,
                         warnings,
-                    });
+                    };
+                    return self.convert_answer(row, written).await;
                 }
                 Err(StoreError::Exists(_)) if tries > 0 => {}
                 Err(StoreError::Exists(existing)) => return Err(self.exists(request, &named, &existing)),

@@ -63,6 +63,7 @@ impl Registry {
             let Some(stored) = self.store.get(&row.storage, &key) else {
                 return Err(Status::not_found(&resource, &info.name));
             };
+            self.convert_stored(row, std::slice::from_ref(&stored)).await?;
             let mut told = Vec::new();
             if let Some(user) = user {
                 self.admit_deletion(row, &stored, user, options, &mut told).await?;
@@ -72,7 +73,7 @@ impl Registry {
                 if !policy_given {
                     told.extend(deletion_warnings(row));
                 }
-                return Ok(Written::updated(answer, told));
+                return self.convert_answer(row, Written::updated(answer, told)).await;
             }
         }
         Err(Status::object_modified(&resource, &info.name))
@@ -155,14 +156,14 @@ impl Registry {
         Ok(match step {
             Step::Pending => Some(self.as_it_is(row, stored)),
             Step::Mark(object) => {
-                let body = codec::encode(row, &object)?;
+                let body = encode_marked(row, stored, &object)?;
                 if body.bytes == stored.body.bytes {
                     return Ok(Some(self.as_it_is(row, stored)));
                 }
                 self.replace(row, stored, body).ok().map(Answer::Stored)
             }
             Step::MarkAndRemove(object) => {
-                let Ok(marked) = self.replace(row, stored, codec::encode(row, &object)?) else {
+                let Ok(marked) = self.replace(row, stored, encode_marked(row, stored, &object)?) else {
                     return Ok(None);
                 };
                 let revision = self.remove(row, &marked).unwrap_or(marked.revision);
@@ -234,6 +235,23 @@ impl Registry {
             Some(_) => Step::MarkAndRemove(object),
         }
     }
+}
+
+/// A marked object for storage. Only its metadata has changed: where a webhook converts, it need not be asked.
+fn encode_marked(row: &Row, stored: &Stored, object: &Object) -> Result<crate::storage::Body, Status> {
+    let Some((resource, _)) = row.conversion_on_read() else {
+        return codec::encode(row, object);
+    };
+    let mut in_storage = codec::decode_as_stored(row, stored);
+    let mut meta = object.metadata().cloned().unwrap_or_default();
+    for field in ["labels", "annotations"] {
+        meta.remove(field);
+        let own = in_storage.metadata().and_then(|it| it.get(field)).cloned();
+        meta.extend(own.map(|it| (field.to_owned(), it)));
+    }
+    in_storage.insert("metadata".into(), meta.into());
+    let storage_row = row.of_version(&resource.storage);
+    codec::encode(storage_row.as_ref().unwrap_or(row), &in_storage)
 }
 
 enum Grace {

@@ -21,6 +21,7 @@ pub(crate) mod decode;
 pub(crate) mod strategy;
 pub(crate) mod metadata;
 pub(crate) mod admission;
+mod convert;
 pub(crate) mod quantity;
 pub(crate) mod kinds;
 pub(crate) mod custom;

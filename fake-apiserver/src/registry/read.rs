@@ -94,7 +94,9 @@ impl Registry {
                 stored = self.cached(row, client).range(&range).next().cloned();
             }
         }
-        stored.ok_or_else(|| Status::not_found(&row.info.group_resource(), &info.name))
+        let stored = stored.ok_or_else(|| Status::not_found(&row.info.group_resource(), &info.name))?;
+        self.convert_stored(row, std::slice::from_ref(&stored)).await?;
+        Ok(stored)
     }
 
     /// Says how far a client sees; `None` is everything.
@@ -129,8 +131,24 @@ impl Registry {
         self.list_for(NOBODY, row, info, options).await
     }
 
-    /// GET of a collection (rules D1 to D16).
+    /// GET of a collection, converted where its CRD says by whom.
     pub(crate) async fn list_for(
+        &self,
+        client: &str,
+        row: &Row,
+        info: &RequestInfo,
+        options: &ListOptions,
+    ) -> Result<Page, Status> {
+        let page = self.list_stored(client, row, info, options).await?;
+        if row.conversion_on_read().is_some() {
+            let stored: Vec<Arc<Stored>> = page.items.iter().cloned().collect();
+            self.convert_stored(row, &stored).await?;
+        }
+        Ok(page)
+    }
+
+    /// GET of a collection (rules D1 to D16).
+    async fn list_stored(
         &self,
         client: &str,
         row: &Row,

@@ -6,6 +6,7 @@ use std::sync::{Arc, LazyLock};
 
 use crate::api::object::Object;
 use crate::api::resource::ResourceInfo;
+use crate::registry::custom::conversion::Conversion;
 use crate::registry::custom::decode;
 use crate::registry::custom::definition::{CustomResource, CustomVersion};
 use crate::registry::custom::strategy::CustomStrategy;
@@ -122,6 +123,22 @@ impl Row {
         }
     }
 
+    /// The webhook that makes stored objects those of this version, where there is one and it has something to do.
+    pub(crate) fn conversion_on_read(&self) -> Option<(&CustomResource, &Conversion)> {
+        match &self.kind {
+            Kind::Custom(custom) if custom.resource.storage.row.version != self.info.version => {
+                Some((&custom.resource, custom.resource.conversion.as_deref()?))
+            }
+            Kind::Custom(_) | Kind::Builtin { .. } => None,
+        }
+    }
+
+    /// The row of another version of the same CRD, served or not.
+    pub(crate) fn of_version(&self, version: &Arc<CustomVersion>) -> Option<Row> {
+        let resource = Arc::clone(self.custom_resource()?);
+        Some(Row::custom(resource, Arc::clone(version)))
+    }
+
     /// What the CRD says, for a custom resource.
     pub(crate) fn custom_version(&self) -> Option<&Arc<CustomVersion>> {
         match &self.kind {
@@ -206,7 +223,7 @@ impl Row {
             Kind::Custom(custom) => {
                 let served = &mut custom.resource.served.iter();
                 let version = served.find(|version| version.row.api_version() == api_version)?;
-                decode::convert(&mut copy, version);
+                decode::convert_between(&mut copy, &custom.resource, version);
                 Some((SchemaRef::Custom(&version.schema), Cow::Owned(copy)))
             }
             Kind::Builtin { .. } => {

@@ -89,8 +89,9 @@ impl Registry {
             if let Some(uid) = uid.filter(|it| **it != *stored.body.uid) {
                 return Err(uid_mismatch(request, &key, uid, &stored.body.uid));
             }
+            self.convert_stored(row, std::slice::from_ref(&stored)).await?;
             if let Some(written) = self.change_once(request, &stored, change).await? {
-                return Ok(written);
+                return self.convert_answer(row, written).await;
             }
         }
         Err(Status::object_modified(&row.info.group_resource(), &request.info.name))
@@ -157,6 +158,7 @@ impl Registry {
         let ends = is_finished(&object, &old) && !strategy.holds_terminating(&object);
 
         managed_fields::restore_times(&old, &mut object);
+        self.convert_to_store(row, &object).await?;
         let body = codec::encode(row, &object)?;
         let unchanged = body.bytes == stored.body.bytes;
         if request.options.dry_run || ends {

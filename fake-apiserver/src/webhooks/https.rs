@@ -27,7 +27,8 @@ pub(super) async fn secure(stream: TcpStream, host: &str, ca_bundle: &[u8]) -> R
         let inner = error.get_ref().and_then(|it| it.downcast_ref::<Error>());
         match inner {
             Some(Error::InvalidCertificate(why)) => match why {
-                CertificateError::UnknownIssuer => UNKNOWN_AUTHORITY.to_owned(),
+                // An authority of the same name, but with another key, is unknown, too.
+                CertificateError::UnknownIssuer | CertificateError::BadSignature => UNKNOWN_AUTHORITY.to_owned(),
                 CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
                     "tls: failed to verify certificate: x509: certificate has expired or is not yet valid".to_owned()
                 }

@@ -91,7 +91,11 @@ impl Routes {
         let path = uri.path_and_query().map_or("/", |it| it.as_str());
         let request = Request::builder()
             .method(Method::POST)
-            .uri(path)
+            .uri(if path.starts_with('?') {
+                format!("/{path}")
+            } else {
+                path.to_owned()
+            })
             .header(header::HOST, authority(&uri))
             .header(header::CONTENT_TYPE, "application/json")
             .header(header::ACCEPT, "application/json, */*")

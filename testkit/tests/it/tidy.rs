@@ -19,6 +19,7 @@ const SERVER_ARROWS: &[(&str, &[&str])] = &[
     ("storage", &["api"]),
     ("api", &[]),
     // beside the path
+    ("webhooks", &["api", "registry"]),
     ("workers", &["api", "registry", "watch", "storage", "entropy", "tasks"]),
     ("journal", &["api", "entropy"]),
     ("entropy", &[]),
@@ -33,6 +34,7 @@ const SERVER_ARROWS: &[(&str, &[&str])] = &[
             "registry",
             "storage",
             "watch",
+            "webhooks",
             "workers",
             "journal",
             "entropy",
@@ -58,8 +60,8 @@ const SERVER_ARROWS: &[(&str, &[&str])] = &[
 
 /// Who alone may name what, in `fake-apiserver/src`.
 const SERVER_WORDS: &[(&str, &[&str])] = &[
-    ("axum::", &["endpoints", "server", "client", "serve"]),
-    ("hyper::", &["serve"]),
+    ("axum::", &["endpoints", "server", "client", "serve", "webhooks"]),
+    ("hyper::", &["serve", "webhooks"]),
     ("kube::", &["client"]),
     ("k8s_openapi::", &["client"]),
     ("tokio::spawn", &["tasks"]),

@@ -19,8 +19,6 @@ pub(crate) enum Options<'a> {
     Update(&'a WriteOptions),
     /// Of a delete.
     Delete(&'a DeleteOptions),
-    /// A connection has none.
-    None,
 }
 
 /// A request as admission sees it. The objects are in the version of the request.
@@ -146,7 +144,6 @@ impl<'a> Attributes<'a> {
             Options::Create(options) => write_options("CreateOptions", options),
             Options::Update(options) => write_options("UpdateOptions", options),
             Options::Delete(options) => delete_options(options),
-            Options::None => Value::Null,
         }
     }
 

@@ -72,11 +72,7 @@ pub(crate) fn endpoint(webhook: &Map<String, Value>) -> Endpoint {
         let (name, namespace) = (text(service, "name"), text(service, "namespace"));
         let port = number(service, "port").unwrap_or(443);
         let path = text(service, "path");
-        let slash = if path.starts_with('/') || path.is_empty() {
-            ""
-        } else {
-            "/"
-        };
+        let slash = if path.starts_with('/') { "" } else { "/" };
         return Endpoint {
             url: format!("https://{name}.{namespace}.svc:{port}{slash}{path}"),
             is_service: true,

@@ -212,12 +212,4 @@ impl Matched {
             Matched::As(_) | Matched::AsRequested => attributes.kind.clone(),
         }
     }
-
-    /// The resource that matched.
-    pub(super) fn info<'a>(&'a self, attributes: &'a Attributes<'_>) -> &'a ResourceInfo {
-        match self {
-            Matched::As(row) => &row.info,
-            Matched::AsRequested => &attributes.row.info,
-        }
-    }
 }

@@ -27,12 +27,14 @@ mod params;
 mod mutating_policy;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use config::Configured;
+pub(crate) use config::endpoint;
 use hooks::Hooks;
 use plugins::PluginSet;
 use transport::{Transport, Unreachable};
+pub(crate) use webhook::call as call_webhook;
 
 /// What a server admits by, beside the objects in its storage.
 #[derive(Clone, Debug)]
@@ -58,8 +60,8 @@ impl Default for AdmissionSetup {
 /// The state of admission of one server.
 #[derive(Debug, Default)]
 pub(crate) struct Admission {
-    /// What the builder was told; replaced as a whole when a test adds to it.
-    setup: RwLock<Arc<AdmissionSetup>>,
+    /// What the builder was told.
+    setup: Arc<AdmissionSetup>,
     /// Raised when a configuration object is written.
     generation: AtomicU64,
     /// What the configuration objects say, read at a generation.
@@ -70,20 +72,14 @@ impl Admission {
     /// Admission as the builder wants it.
     pub(crate) fn new(setup: AdmissionSetup) -> Self {
         Self {
-            setup: RwLock::new(Arc::new(setup)),
+            setup: Arc::new(setup),
             ..Self::default()
         }
     }
 
     /// What the builder was told.
     pub(crate) fn setup(&self) -> Arc<AdmissionSetup> {
-        Arc::clone(&self.setup.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Changes what the builder was told; requests under way keep what they began with.
-    pub(crate) fn change_setup(&self, change: impl FnOnce(&mut AdmissionSetup)) {
-        let mut setup = self.setup.write().unwrap_or_else(PoisonError::into_inner);
-        change(Arc::make_mut(&mut setup));
+        Arc::clone(&self.setup)
     }
 
     /// Says that configuration objects may have changed.

@@ -116,7 +116,7 @@ pub(crate) fn check_kind(object: &Object, version: &CustomVersion) -> Result<(),
 /// what that version does not know is lost (rule O10). The answer of a write is then the stored object [`restore`]d.
 pub(crate) fn to_stored(object: &mut Object, resource: &CustomResource, version: &CustomVersion) {
     if resource.storage.row.version != version.row.version {
-        convert(object, &resource.storage);
+        convert_between(object, resource, &resource.storage);
     }
 }
 
@@ -124,11 +124,29 @@ pub(crate) fn to_stored(object: &mut Object, resource: &CustomResource, version:
 /// have changed (rules O5, O6); the version asked for prunes, but does not default.
 pub(crate) fn restore(object: &mut Object, resource: &CustomResource, version: &CustomVersion) {
     let stored = &resource.storage;
+    freshen(object, stored);
+    if stored.row.version != version.row.version {
+        convert_between(object, resource, version);
+    }
+}
+
+/// Brings an object just read up to the schema it is stored under.
+pub(crate) fn freshen(object: &mut Object, stored: &CustomVersion) {
     convert(object, stored);
     default::fill(object, &stored.schema);
-    if stored.row.version != version.row.version {
-        convert(object, version);
+}
+
+/// Makes an object one of another version, as the webhook said, which whoever is about to convert has asked; where
+/// there is none, by its name alone.
+pub(crate) fn convert_between(object: &mut Object, resource: &CustomResource, version: &CustomVersion) {
+    let said = resource
+        .conversion
+        .as_ref()
+        .and_then(|it| it.answer(object, &version.row.api_version()));
+    if let Some(said) = said {
+        *object = said;
     }
+    convert(object, version);
 }
 
 /// Conversion `None`: rewrites `apiVersion`, and removes what the version's schema does not allow.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::conversion::Conversion;
 use super::schema::{Structural, strings};
 use crate::api::object::Object;
 use crate::api::resource::{ResourceInfo, Scope, SubresourceInfo, Text};
@@ -19,6 +20,8 @@ pub(crate) struct CustomResource {
     pub(crate) accepts_creates: bool,
     /// Whether the CRD has changed since it was created: objects may be of an older schema.
     pub(crate) has_changed: bool,
+    /// The webhook that converts between versions, if that is how.
+    pub(crate) conversion: Option<Arc<Conversion>>,
     /// The CRD's uid, generation and stage of life: rows made from equal ones serve alike.
     pub(crate) definition: String,
 }
@@ -133,6 +136,7 @@ impl CustomResource {
             served,
             storage: storage?,
             accepts_creates: !terminating,
+            conversion: Conversion::parse(spec),
             definition: format!("{}/{}/{established}/{terminating}", crd.uid(), generation_of(crd)),
             has_changed: generation_of(crd) > 1,
         })

@@ -3,6 +3,7 @@
 pub(crate) mod schema;
 pub(crate) mod strategy;
 
+pub(crate) mod conversion;
 pub(crate) mod crd;
 pub(crate) mod decode;
 pub(crate) mod definition;

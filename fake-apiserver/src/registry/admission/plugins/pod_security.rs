@@ -1,21 +1,157 @@
-//! `PodSecurity`: the levels that the labels of a namespace ask of its Pods.
+//! `PodSecurity`: the levels that the labels of a namespace ask of its Pods. What a level is at an older version is not
+//! told apart: every version is judged as the latest.
 
+use serde_json::{Map, Value};
+
+use super::pod_security_checks::{Level, violations};
+use crate::api::admission::Operation;
+use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::registry::Registry;
 use crate::registry::admission::attributes::Attributes;
+use crate::registry::kinds::access::at;
+use crate::storage::Key;
+
+const LABEL: &str = "pod-security.kubernetes.io/";
+
+/// Where a kind has its pod spec; the path of everything but Pods is of a template.
+fn spec_path(group: &str, resource: &str) -> Option<&'static str> {
+    match (group, resource) {
+        ("", "pods") => Some("spec"),
+        ("", "podtemplates") => Some("template.spec"),
+        ("", "replicationcontrollers")
+        | ("apps", "deployments" | "replicasets" | "statefulsets" | "daemonsets")
+        | ("batch", "jobs") => Some("spec.template.spec"),
+        ("batch", "cronjobs") => Some("spec.jobTemplate.spec.template.spec"),
+        _ => None,
+    }
+}
 
 /// Whether writes of this resource are looked at.
-pub(super) fn concerns(_group: &str, _resource: &str) -> bool {
-    false
+pub(super) fn concerns(group: &str, resource: &str) -> bool {
+    spec_path(group, resource).is_some() || (group.is_empty() && resource == "namespaces")
+}
+
+/// A level and its version, as messages name it.
+fn level(label: impl Fn(&str) -> String, mode: &str) -> (Level, String) {
+    let level = Level::parse(&label(&format!("{LABEL}{mode}"))).unwrap_or(Level::Privileged);
+    let version = match label(&format!("{LABEL}{mode}-version")) {
+        version if version.is_empty() => "latest".to_owned(),
+        version => version,
+    };
+    (level, format!("{}:{version}", level.as_str()))
 }
 
 /// Refuses or warns of what the namespace's labels do not allow.
 pub(super) fn check(
-    _registry: &Registry,
-    _attributes: &Attributes<'_>,
-    _object: &Object,
-    _warnings: &mut Vec<String>,
+    registry: &Registry,
+    attributes: &Attributes<'_>,
+    object: &Object,
+    warnings: &mut Vec<String>,
 ) -> Result<(), Status> {
+    let info = &attributes.row.info;
+    if info.group.is_empty() && info.resource == "namespaces" {
+        return match attributes.subresource {
+            "" => check_namespace(registry, attributes, object, warnings),
+            _ => Ok(()),
+        };
+    }
+    let Some(path) = spec_path(&info.group, &info.resource) else {
+        return Ok(());
+    };
+    let is_checked = match (attributes.operation, attributes.subresource) {
+        (Operation::Create, "") | (Operation::Update, "ephemeralcontainers") => true,
+        (Operation::Update, "") => {
+            path != "spec"
+                && attributes
+                    .old
+                    .as_ref()
+                    .is_none_or(|old| at(old, path) != at(object, path))
+        }
+        _ => false,
+    };
+    let namespace = registry.store.get("namespaces", &Key::new("", &attributes.namespace));
+    let (true, Some(namespace), Some(spec)) = (is_checked, namespace, at(object, path).and_then(Value::as_object))
+    else {
+        return Ok(());
+    };
+    let label = |key: &str| namespace.label(key).unwrap_or_default().to_owned();
+    let said = |level: Level| -> Option<String> {
+        let found: Vec<String> = violations(spec, level).iter().map(ToString::to_string).collect();
+        (!found.is_empty()).then(|| found.join(", "))
+    };
+    let (enforced, shown) = level(label, "enforce");
+    if path == "spec"
+        && let Some(found) = said(enforced)
+    {
+        let why = format!("violates PodSecurity \"{shown}\": {found}");
+        return Err(Status::forbidden(&info.group_resource(), &attributes.name, why));
+    }
+    let (warned, shown) = level(label, "warn");
+    if let Some(found) = said(warned) {
+        warnings.push(format!("would violate PodSecurity \"{shown}\": {found}"));
+    }
+    Ok(())
+}
+
+/// Checks the labels of a namespace, and warns of Pods that a stricter level would not let in.
+fn check_namespace(
+    registry: &Registry,
+    attributes: &Attributes<'_>,
+    object: &Object,
+    warnings: &mut Vec<String>,
+) -> Result<(), Status> {
+    let label_of = |object: &Object, key: &str| {
+        let found = object
+            .labels()
+            .find(|(it, _)| *it == key)
+            .map(|(_, value)| value.to_owned());
+        found.unwrap_or_default()
+    };
+    let mut errors = FieldErrors::new();
+    for mode in ["enforce", "audit", "warn"] {
+        let key = format!("{LABEL}{mode}");
+        let value = label_of(object, &key);
+        if object.labels().any(|(it, _)| it == key) && Level::parse(&value).is_none() {
+            let path = FieldPath::new("metadata.labels").key(&key);
+            errors.invalid(path, value, "must be one of privileged, baseline, restricted");
+        }
+    }
+    if !errors.is_empty() {
+        return Err(Status::invalid(&attributes.group_kind(), object.name(), &errors));
+    }
+    let Some(old) = &attributes.old else { return Ok(()) };
+    let (before, _) = level(|key| label_of(old, key), "enforce");
+    let (now, shown) = level(|key| label_of(object, key), "enforce");
+    if now <= before {
+        return Ok(());
+    }
+    let mut found = Vec::new();
+    for pod in registry.objects_in("", "pods", object.name()) {
+        let empty = Map::new();
+        let spec = at(&pod, "spec").and_then(Value::as_object).unwrap_or(&empty);
+        let reasons: Vec<&str> = violations(spec, now).iter().map(|it| it.reason).collect();
+        if !reasons.is_empty() {
+            found.push((reasons.join(", "), pod.name().to_owned()));
+        }
+    }
+    if found.is_empty() {
+        return Ok(());
+    }
+    warnings.push(format!(
+        "existing pods in namespace \"{}\" violate the new PodSecurity enforce level \"{shown}\"",
+        object.name()
+    ));
+    while let Some((reasons, first)) = found.first().cloned() {
+        let alike = found.iter().filter(|(it, _)| *it == reasons).count();
+        let others = match alike - 1 {
+            0 => String::new(),
+            1 => " (and 1 other pod)".to_owned(),
+            more => format!(" (and {more} other pods)"),
+        };
+        warnings.push(format!("{first}{others}: {reasons}"));
+        found.retain(|(it, _)| *it != reasons);
+    }
     Ok(())
 }

@@ -32,15 +32,14 @@ pub(super) fn validate(conversion: Option<&Value>, is_new: bool, path: &FieldPat
         }
         return;
     }
-    let before = errors.iter().count();
     match client {
         None => errors.required(client_path, "required when strategy is set to Webhook"),
         Some(client) => validate_client(client, &client_path, errors),
     }
     validate_versions(versions, &versions_path, errors);
-    if is_new && errors.iter().count() == before {
-        let text = "conversion webhooks are not supported by this server; use strategy None";
-        errors.forbidden(path.child("strategy"), text);
+    if is_new && versions.iter().any(|it| it == "v1beta1") && !versions.iter().any(|it| it == "v1") {
+        let text = "this server speaks v1 alone, which must be included";
+        errors.invalid(path.child("conversionReviewVersions"), versions.to_vec(), text);
     }
 }
 

@@ -1,0 +1,130 @@
+//! Asking the conversion webhook of a CRD, before objects are read in another version or stored (rule O10).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use super::admission::call_webhook;
+use super::custom::conversion::{Conversion, check};
+use super::custom::decode;
+use super::scheme::Row;
+use super::write::{Answer, Written};
+use super::{Registry, codec};
+use crate::api::field::quote;
+use crate::api::object::Object;
+use crate::api::status::Status;
+use crate::storage::Stored;
+
+/// How long the webhook has.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+impl Registry {
+    /// Asks for all of these stored objects in the version of `row`, in one call, so that decoding them finds the
+    /// answers.
+    pub(crate) async fn convert_stored(&self, row: &Row, stored: &[Arc<Stored>]) -> Result<(), Status> {
+        let Some((resource, conversion)) = row.conversion_on_read() else {
+            return Ok(());
+        };
+        let objects: Vec<Object> = stored
+            .iter()
+            .map(|it| {
+                let mut object = codec::decode_as_stored(row, it);
+                decode::freshen(&mut object, &resource.storage);
+                object
+            })
+            .collect();
+        self.ask_conversion(conversion, objects, &row.api_version).await
+    }
+
+    /// Asks for an object about to be stored in the stored version.
+    pub(super) async fn convert_to_store(&self, row: &Row, object: &Object) -> Result<(), Status> {
+        let Some((resource, conversion)) = row.conversion_on_read() else {
+            return Ok(());
+        };
+        let stored_in = resource.storage.row.api_version();
+        self.ask_conversion(conversion, vec![object.clone()], &stored_in).await
+    }
+
+    /// Asks for what a write is answered with.
+    pub(super) async fn convert_answer(&self, row: &Row, written: Written) -> Result<Written, Status> {
+        if let Answer::Stored(stored) = &written.answer {
+            self.convert_stored(row, std::slice::from_ref(stored)).await?;
+        }
+        Ok(written)
+    }
+
+    async fn ask_conversion(
+        &self,
+        conversion: &Conversion,
+        objects: Vec<Object>,
+        api_version: &str,
+    ) -> Result<(), Status> {
+        let asked: Vec<Object> = objects
+            .into_iter()
+            .filter(|it| it.api_version() != api_version && conversion.answer(it, api_version).is_none())
+            .collect();
+        let Some(first) = asked.first() else { return Ok(()) };
+        let kind = format!("{}, Kind={}", first.api_version(), first.kind());
+        let failed = |why: String| Status::new(500, "", format!("conversion webhook for {kind} {why}"));
+        let uid = self.entropy.uid();
+        let list: Vec<Value> = asked.iter().map(|it| Value::Object(it.0.clone())).collect();
+        let review = json!({
+            "kind": "ConversionReview", "apiVersion": "apiextensions.k8s.io/v1",
+            "request": {"uid": uid, "desiredAPIVersion": api_version, "objects": list}, "response": null,
+        });
+        let transport = Arc::clone(&self.admission.setup().transport);
+        let reply = call_webhook(&*transport, &conversion.endpoint, TIMEOUT, &review).await;
+        let converted = reply
+            .and_then(|reply| read(reply, &uid))
+            .map_err(|why| failed(format!("failed: {why}")))?;
+        if converted.len() != asked.len() {
+            let (got, wanted) = (converted.len(), asked.len());
+            return Err(failed(format!("returned {got} objects, expected {wanted}")));
+        }
+        let mut checked = Vec::with_capacity(asked.len());
+        for (original, converted) in asked.into_iter().zip(converted) {
+            let Value::Object(converted) = converted else {
+                return Err(failed("returned invalid object at index 0: not an object".to_owned()));
+            };
+            let converted = Object(converted);
+            check(&original, &converted, api_version).map_err(&failed)?;
+            checked.push((original, converted));
+        }
+        for (original, converted) in checked {
+            conversion.remember(&original, api_version, converted);
+        }
+        Ok(())
+    }
+}
+
+/// The converted objects of a ConversionReview.
+fn read(mut review: Map<String, Value>, uid: &str) -> Result<Vec<Value>, String> {
+    let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (kind, version) = (text(review.get("kind")), text(review.get("apiVersion")));
+    if kind != "ConversionReview" || version != "apiextensions.k8s.io/v1" {
+        return Err(format!(
+            "expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got {version}, Kind={kind}"
+        ));
+    }
+    let Some(Value::Object(mut response)) = review.remove("response") else {
+        return Err("no response provided".to_owned());
+    };
+    let given = text(response.get("uid"));
+    if given != uid {
+        return Err(format!("expected response.uid={}, got {}", quote(uid), quote(&given)));
+    }
+    let result = response.get("result");
+    let status = text(result.and_then(|it| it.get("status")));
+    if status != "Success" {
+        let message = text(result.and_then(|it| it.get("message")));
+        return Err(match message.as_str() {
+            "" => format!("response.result.status was '{status}', not 'Success'"),
+            _ => message,
+        });
+    }
+    match response.remove("convertedObjects") {
+        Some(Value::Array(objects)) => Ok(objects),
+        _ => Ok(Vec::new()),
+    }
+}

@@ -1,0 +1,116 @@
+//! Conversion by webhook (rule O10): what a CRD's webhook made of objects, kept for those who read them. Reading is
+//! synchronous almost everywhere; so whoever is about to read asks first, in one call for all, and finds the answers
+//! here.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
+
+use crate::api::object::Object;
+use crate::registry::admission::endpoint;
+use crate::registry::admission::transport::Endpoint;
+
+/// Answers that are kept for each CRD; beyond them the oldest go, and are asked for again.
+const ANSWERS_MAX: usize = 65_536;
+
+type Digest = [u8; 32];
+
+/// The webhook of a CRD, and what it said.
+#[derive(Debug)]
+pub(crate) struct Conversion {
+    /// Where it is.
+    pub(crate) endpoint: Endpoint,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    answers: BTreeMap<Digest, Arc<Object>>,
+    order: VecDeque<Digest>,
+}
+
+impl Conversion {
+    /// `spec.conversion` of a CRD, where it is by webhook.
+    pub(crate) fn parse(spec: &Map<String, Value>) -> Option<Arc<Self>> {
+        let conversion = spec.get("conversion")?;
+        if conversion.get("strategy").and_then(Value::as_str) != Some("Webhook") {
+            return None;
+        }
+        Some(Arc::new(Self {
+            endpoint: endpoint(conversion.get("webhook")?.as_object()?),
+            known: Mutex::default(),
+        }))
+    }
+
+    /// What the webhook made of an object, if it was asked.
+    pub(crate) fn answer(&self, object: &Object, api_version: &str) -> Option<Object> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let answer = known.answers.get(&digest(object, api_version))?;
+        let mut converted = Object::clone(answer);
+        // Metadata is the original's, but for what a webhook may change.
+        let meta = converted.metadata().cloned().unwrap_or_default();
+        let mut kept = object.metadata().cloned().unwrap_or_default();
+        for field in ["labels", "annotations"] {
+            kept.remove(field);
+            kept.extend(meta.get(field).map(|it| (field.to_owned(), it.clone())));
+        }
+        converted.insert("metadata".into(), kept.into());
+        Some(converted)
+    }
+
+    /// Keeps an answer.
+    pub(crate) fn remember(&self, object: &Object, api_version: &str, converted: Object) {
+        let digest = digest(object, api_version);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.answers.insert(digest, Arc::new(converted)).is_none() {
+            known.order.push_back(digest);
+        }
+        while known.order.len() > ANSWERS_MAX {
+            if let Some(oldest) = known.order.pop_front() {
+                known.answers.remove(&oldest);
+            }
+        }
+    }
+}
+
+/// What an object is, whatever its resourceVersion, and what it is to become.
+fn digest(object: &Object, api_version: &str) -> Digest {
+    let mut hash = Sha256::new();
+    hash.update(api_version.as_bytes());
+    for (key, value) in object.iter() {
+        hash.update(b"\0");
+        hash.update(key.as_bytes());
+        match value.as_object().filter(|_| key == "metadata") {
+            Some(meta) => {
+                for (key, value) in meta.iter().filter(|(key, _)| *key != "resourceVersion") {
+                    hash.update(key.as_bytes());
+                    hash.update(value.to_string().as_bytes());
+                }
+            }
+            None => hash.update(value.to_string().as_bytes()),
+        }
+    }
+    hash.finalize().into()
+}
+
+/// Checks one converted object against its original; the error is that of the API server.
+pub(crate) fn check(original: &Object, converted: &Object, api_version: &str) -> Result<(), String> {
+    if converted.api_version() != api_version {
+        return Err(format!(
+            "returned invalid object at index 0: invalid groupVersion (expected {api_version}, received {})",
+            converted.api_version()
+        ));
+    }
+    let same = |what: &str, a: &str, b: &str| match a == b {
+        true => Ok(()),
+        false => Err(format!(
+            "returned invalid object: must have the same {what}: {a} != {b}"
+        )),
+    };
+    same("kind", original.kind(), converted.kind())?;
+    same("name", original.name(), converted.name())?;
+    same("namespace", original.namespace(), converted.namespace())?;
+    same("UID", original.uid(), converted.uid())
+}

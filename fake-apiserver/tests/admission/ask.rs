@@ -1,0 +1,144 @@
+//! Requests, and webhooks that answer as a test wants.
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+
+use axum::body::Body;
+use base64::Engine as _;
+use fake_apiserver::ApiServer;
+use http::{Method, Request, Response};
+use http_body_util::BodyExt as _;
+use serde_json::{Value, json};
+use tower::util::BoxCloneSyncService;
+
+/// The host of all webhooks.
+pub(crate) const HOST: &str = "hooks.example.com";
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) code: u16,
+    pub(crate) body: Value,
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Answer {
+    /// Code and message of a Status.
+    pub(crate) fn failure(&self) -> (u16, &str) {
+        (self.code, self.body["message"].as_str().unwrap_or_default())
+    }
+}
+
+/// Sends a request. A PATCH is a merge patch unless its body says that it is applied.
+pub(crate) async fn ask(server: &ApiServer, method: Method, path: &str, body: Value) -> Answer {
+    let content_type = match (method.as_str(), body.get("apiVersion").is_some()) {
+        ("PATCH", true) => "application/apply-patch+yaml",
+        ("PATCH", false) => "application/merge-patch+json",
+        _ => "application/json",
+    };
+    let text = if body.is_null() {
+        String::new()
+    } else {
+        body.to_string()
+    };
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("content-type", content_type)
+        .header("user-agent", "test/1")
+        .body(text)
+        .expect("a request");
+    let response = server.call(request).await;
+    let warnings = response.headers().get_all("warning").iter();
+    Answer {
+        code: response.status().as_u16(),
+        warnings: warnings.map(|it| it.to_str().expect("text").to_owned()).collect(),
+        body: serde_json::from_slice(response.body()).unwrap_or_default(),
+    }
+}
+
+pub(crate) async fn post(server: &ApiServer, path: &str, body: Value) -> Answer {
+    ask(server, Method::POST, path, body).await
+}
+
+/// Creates what a test needs.
+#[track_caller]
+pub(crate) fn made(answer: &Answer) {
+    assert_eq!(answer.code, 201, "{}", answer.body);
+}
+
+pub(crate) const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+/// A ConfigMap.
+pub(crate) fn map(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}})
+}
+
+/// A configuration with webhooks on ConfigMaps; each is a name, the path it is called at, and what differs.
+pub(crate) fn configuration(kind: &str, name: &str, hooks: &[(&str, &str, Value)]) -> Value {
+    let hooks = hooks.iter().map(|(name, path, more)| {
+        let mut hook = json!({
+            "name": name, "sideEffects": "None", "admissionReviewVersions": ["v1"],
+            "clientConfig": {"url": format!("https://{HOST}{path}")},
+            "rules": [{"operations": ["CREATE", "UPDATE"], "apiGroups": [""], "apiVersions": ["v1"],
+                "resources": ["configmaps"]}],
+        });
+        for (key, value) in more.as_object().into_iter().flatten() {
+            hook[key] = value.clone();
+        }
+        hook
+    });
+    json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": format!("{kind}WebhookConfiguration"),
+        "metadata": {"name": name}, "webhooks": hooks.collect::<Vec<_>>(),
+    })
+}
+
+/// Stores a configuration.
+pub(crate) async fn configure(server: &ApiServer, kind: &str, name: &str, hooks: &[(&str, &str, Value)]) {
+    let resource = format!("{}webhookconfigurations", kind.to_lowercase());
+    let path = format!("/apis/admissionregistration.k8s.io/v1/{resource}");
+    made(&post(server, &path, configuration(kind, name, hooks)).await);
+}
+
+/// What a webhook answers: the parts of `response` beside uid and allowed, which is true unless they say otherwise.
+pub(crate) fn reviewed(review: &Value, response: Value) -> Value {
+    let mut all = json!({"uid": review["request"]["uid"], "allowed": true});
+    for (key, value) in response.as_object().into_iter().flatten() {
+        all[key] = value.clone();
+    }
+    json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": all})
+}
+
+/// The patch of a response.
+pub(crate) fn patch(operations: Value) -> Value {
+    let patch = base64::engine::general_purpose::STANDARD.encode(operations.to_string());
+    json!({"patchType": "JSONPatch", "patch": patch})
+}
+
+/// What webhooks were asked, in order: the path and the review.
+pub(crate) type Asked = Arc<Mutex<Vec<(String, Value)>>>;
+
+/// A service that answers each review by its path.
+pub(crate) fn service(
+    asked: &Asked,
+    answer: impl Fn(&str, &Value) -> Value + Send + Sync + 'static,
+) -> BoxCloneSyncService<Request<Body>, Response<Body>, Infallible> {
+    let (asked, answer) = (Arc::clone(asked), Arc::new(answer));
+    BoxCloneSyncService::new(tower::service_fn(move |request: Request<Body>| {
+        let (asked, answer) = (Arc::clone(&asked), Arc::clone(&answer));
+        async move {
+            let path = request.uri().path().to_owned();
+            let body = request
+                .into_body()
+                .collect()
+                .await
+                .expect("a body in memory")
+                .to_bytes();
+            let review: Value = serde_json::from_slice(&body).expect("a review is JSON");
+            let answer = answer(&path, &review);
+            asked.lock().expect("no test panics under it").push((path, review));
+            Ok(Response::new(Body::from(answer.to_string())))
+        }
+    }))
+}

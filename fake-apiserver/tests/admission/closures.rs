@@ -1,0 +1,200 @@
+//! Closures on the builder.
+
+use std::time::Duration;
+
+use fake_apiserver::ApiServer;
+use fake_apiserver::api::admission::{AdmissionResponse, Operation};
+use http::Method;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::ask::{MAPS, ask, map, post};
+
+#[rstest]
+#[case::text(AdmissionResponse::deny("no"), 400, "denied the request: no", "")]
+#[case::code(AdmissionResponse::deny("no").code(403).reason("Forbidden"), 403, "denied the request: no", "Forbidden")]
+#[case::low_code(AdmissionResponse::deny("no").code(200), 400, "denied the request: no", "")]
+#[case::reason_alone(AdmissionResponse::deny("").reason("Teapot"), 400, "denied the request: Teapot", "Teapot")]
+#[case::nothing(AdmissionResponse::deny(""), 400, "denied the request without explanation", "")]
+#[tokio::test(start_paused = true)]
+async fn p3_a_denial_reads_like_a_webhooks(
+    #[case] response: AdmissionResponse,
+    #[case] code: u16,
+    #[case] message: &str,
+    #[case] reason: &str,
+) {
+    let server = ApiServer::builder()
+        .validate("w.example.com", move |_| response.clone())
+        .start();
+    let answer = post(&server, MAPS, map("a")).await;
+    let text = format!("admission webhook \"w.example.com\" {message}");
+    assert_eq!(answer.failure(), (code, text.as_str()));
+    assert_eq!(answer.body["reason"].as_str().unwrap_or_default(), reason);
+    assert_eq!(
+        server.list("v1", "ConfigMap", "default").await.map(|it| it.len()),
+        Ok(0)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn p2_a_closure_sees_what_a_review_has() {
+    let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let kept = std::sync::Arc::clone(&seen);
+    let server = ApiServer::builder()
+        .validate("w.example.com", move |request| {
+            let what = |it: &Value| it["data"]["k"].as_str().unwrap_or("-").to_owned();
+            kept.lock().expect("not poisoned").push((
+                request.operation,
+                request.name.clone(),
+                what(&request.object),
+                what(&request.old_object),
+                request.dry_run,
+                request.options["kind"].as_str().unwrap_or_default().to_owned(),
+            ));
+        })
+        .start();
+    let mut one = map("a");
+    one["data"] = json!({"k": "1"});
+    post(&server, MAPS, one).await;
+    ask(
+        &server,
+        Method::PATCH,
+        &format!("{MAPS}/a?dryRun=All"),
+        json!({"data": {"k": "2"}}),
+    )
+    .await;
+    ask(&server, Method::DELETE, MAPS, Value::Null).await;
+    let text = str::to_owned;
+    let expected = vec![
+        (
+            Operation::Create,
+            text("a"),
+            text("1"),
+            text("-"),
+            false,
+            text("CreateOptions"),
+        ),
+        (
+            Operation::Update,
+            text("a"),
+            text("2"),
+            text("1"),
+            true,
+            text("UpdateOptions"),
+        ),
+        (
+            Operation::Delete,
+            text("a"),
+            text("-"),
+            text("1"),
+            false,
+            text("DeleteOptions"),
+        ),
+    ];
+    assert_eq!(*seen.lock().expect("not poisoned"), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn p1_what_a_closure_makes_is_typed_defaulted_and_checked() {
+    let server = ApiServer::builder()
+        .mutate("m.example.com", |request| {
+            let mut object = request.object.clone();
+            match request.name.as_str() {
+                "bad" => object["metadata"]["labels"] = json!({"a": "not a label!"}),
+                "typed" => object["spec"] = json!({"containers": "none"}),
+                _ => object["spec"]["containers"][0]["ports"] = json!([{"containerPort": 80, "unknown": 1}]),
+            }
+            AdmissionResponse::patched(object).warn("changed")
+        })
+        .start();
+    let pods = "/api/v1/namespaces/default/pods";
+    let pod = |name: &str| {
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+            "spec": {"containers": [{"name": "c", "image": "i"}]}})
+    };
+    let answer = post(&server, pods, pod("a")).await;
+    let ports = json!([{"containerPort": 80, "protocol": "TCP"}]);
+    assert_eq!(answer.body["spec"]["containers"][0]["ports"], ports);
+    assert_eq!(answer.warnings, ["299 - \"changed\""]);
+    let owned = answer.body["metadata"]["managedFields"].to_string();
+    assert!(
+        !owned.contains("containerPort"),
+        "nobody owns what admission wrote: {owned}"
+    );
+
+    let answer = post(&server, pods, pod("bad")).await;
+    assert_eq!((answer.code, answer.warnings.len()), (422, 1), "{}", answer.body);
+    let answer = post(&server, pods, pod("typed")).await;
+    assert_eq!(answer.code, 500, "{}", answer.body);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closure_may_wait() {
+    let server = ApiServer::builder()
+        .validate_async("w.example.com", |_| async {
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            Err::<(), _>("too late")
+        })
+        .start();
+    let begun = tokio::time::Instant::now();
+    let answer = post(&server, MAPS, map("a")).await;
+    assert_eq!((answer.code, begun.elapsed()), (400, Duration::from_secs(60)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn p10_owners_that_a_mutation_spoils_come_back() {
+    let server = ApiServer::builder()
+        .mutate("m.example.com", |request| {
+            let mut object = request.object.clone();
+            object["metadata"]["managedFields"] = json!([{"manager": "x", "operation": "Nonsense"}]);
+            object
+        })
+        .start();
+    let answer = post(&server, MAPS, json!({"metadata": {"name": "a"}, "data": {"k": "v"}})).await;
+    assert_eq!(answer.body["metadata"]["managedFields"][0]["manager"], "test");
+    assert!(answer.warnings[0].contains(".metadata.managedFields was in an invalid state after admission"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn i3_an_eviction_and_a_scale_are_seen_as_what_they_are() {
+    let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let kept = std::sync::Arc::clone(&seen);
+    let server = ApiServer::builder()
+        .mutate("m.example.com", |request| {
+            let mut object = request.object.clone();
+            if request.kind.kind == "Scale" {
+                object["spec"]["replicas"] = json!(7);
+            }
+            AdmissionResponse::patched(object)
+        })
+        .validate("w.example.com", move |request| {
+            let line = format!("{} {} {}", request.operation, request.kind.kind, request.sub_resource);
+            kept.lock().expect("not poisoned").push(line);
+        })
+        .start();
+    let labels = json!({"a": "b"});
+    let spec = json!({"containers": [{"name": "c", "image": "i"}]});
+    post(
+        &server,
+        "/api/v1/namespaces/default/pods",
+        json!({"metadata": {"name": "p"}, "spec": spec}),
+    )
+    .await;
+    let deployment = json!({"metadata": {"name": "d"}, "spec": {
+        "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": spec}}});
+    post(&server, "/apis/apps/v1/namespaces/default/deployments", deployment).await;
+    let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}});
+    let answer = post(&server, "/api/v1/namespaces/default/pods/p/eviction", eviction).await;
+    assert_eq!(answer.code, 201, "{}", answer.body);
+    let path = "/apis/apps/v1/namespaces/default/deployments/d/scale";
+    let answer = ask(&server, Method::PATCH, path, json!({"spec": {"replicas": 2}})).await;
+    assert_eq!(answer.body["spec"]["replicas"], 7, "{}", answer.body);
+    let seen = seen.lock().expect("not poisoned");
+    let expected = [
+        "CREATE Pod ",
+        "CREATE Deployment ",
+        "CREATE Eviction eviction",
+        "UPDATE Scale scale",
+    ];
+    assert_eq!(*seen, expected);
+}

@@ -1,0 +1,220 @@
+//! Conversion of custom resources by webhook (rule O10).
+
+use axum::body::Body;
+use fake_apiserver::ApiServer;
+use http::{Method, Request};
+use http_body_util::BodyExt as _;
+use rstest::rstest;
+use serde_json::{Value, json};
+use tower::ServiceExt as _;
+
+use crate::ask::{Asked, HOST, ask, made, post, service};
+
+const V1: &str = "/apis/example.com/v1/namespaces/default/widgets";
+const V2: &str = "/apis/example.com/v2/namespaces/default/widgets";
+
+/// v1 has `spec.size`, v2 has `spec.width`; objects are stored as v1.
+fn definition() -> Value {
+    let version = |name: &str, field: &str, storage: bool| {
+        json!({"name": name, "served": true, "storage": storage, "schema": {"openAPIV3Schema": {"type": "object",
+            "properties": {"spec": {"type": "object", "properties": {field: {"type": "integer"}}}}}}})
+    };
+    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.com"}, "spec": {"group": "example.com", "scope": "Namespaced",
+            "names": {"plural": "widgets", "kind": "Widget"},
+            "versions": [version("v1", "size", true), version("v2", "width", false)],
+            "conversion": {"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"],
+                "clientConfig": {"url": format!("https://{HOST}/convert")}}}}})
+}
+
+/// Converts as asked, then spoils the answer as `spoil` says.
+fn converted(review: &Value, spoil: &str) -> Value {
+    let request = &review["request"];
+    let wanted = request["desiredAPIVersion"].clone();
+    let objects = request["objects"].as_array().expect("a list").iter().map(|object| {
+        let mut object = object.clone();
+        let (from, to) = if wanted == "example.com/v2" {
+            ("size", "width")
+        } else {
+            ("width", "size")
+        };
+        if let Some(value) = object["spec"].as_object_mut().and_then(|spec| spec.remove(from)) {
+            object["spec"][to] = value;
+        }
+        object["apiVersion"] = wanted.clone();
+        object["metadata"]["labels"] = json!({"converted": "yes"});
+        match spoil {
+            "name" => object["metadata"]["name"] = "other".into(),
+            "version" => object["apiVersion"] = "example.com/v9".into(),
+            "metadata" => object["metadata"]["finalizers"] = json!(["a.example.com/b"]),
+            _ => {}
+        }
+        object
+    });
+    let mut objects: Vec<Value> = objects.collect();
+    if spoil == "count" {
+        objects.clear();
+    }
+    let uid = if spoil == "uid" {
+        json!("other")
+    } else {
+        request["uid"].clone()
+    };
+    let result = if spoil == "failed" {
+        json!({"status": "Failure", "message": "cannot"})
+    } else {
+        json!({"status": "Success"})
+    };
+    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview",
+        "response": {"uid": uid, "result": result, "convertedObjects": objects}})
+}
+
+async fn server(asked: &Asked, spoil: &'static str) -> ApiServer {
+    let answers = service(asked, move |_, review| converted(review, spoil));
+    let server = ApiServer::builder().webhook(HOST, answers).start();
+    made(
+        &post(
+            &server,
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+            definition(),
+        )
+        .await,
+    );
+    server
+}
+
+fn widget(version: &str, name: &str, spec: Value) -> Value {
+    json!({"apiVersion": format!("example.com/{version}"), "kind": "Widget", "metadata": {"name": name}, "spec": spec})
+}
+
+#[tokio::test(start_paused = true)]
+async fn o10_writes_and_reads_go_through_the_webhook() {
+    let asked = Asked::default();
+    let server = server(&asked, "").await;
+    let answer = post(&server, V2, widget("v2", "a", json!({"width": 3}))).await;
+    made(&answer);
+    assert_eq!(answer.body["spec"], json!({"width": 3}));
+    let stored = ask(&server, Method::GET, &format!("{V1}/a"), Value::Null).await;
+    assert_eq!(stored.body["spec"], json!({"size": 3}));
+    let answer = ask(
+        &server,
+        Method::PATCH,
+        &format!("{V2}/a"),
+        json!({"spec": {"width": 4}}),
+    )
+    .await;
+    assert_eq!(answer.body["spec"], json!({"width": 4}), "{}", answer.body);
+    let stored = server
+        .get("example.com/v1", "Widget", "default", "a")
+        .await
+        .expect("it is there");
+    assert_eq!(stored["spec"], json!({"size": 4}));
+    let shown = server
+        .get("example.com/v2", "Widget", "default", "a")
+        .await
+        .expect("it is there");
+    assert_eq!(shown["spec"], json!({"width": 4}));
+    assert_eq!(shown["metadata"]["labels"], json!({"converted": "yes"}));
+    let gone = ask(&server, Method::DELETE, &format!("{V2}/a"), Value::Null).await;
+    assert_eq!(gone.code, 200, "{}", gone.body);
+}
+
+#[tokio::test(start_paused = true)]
+async fn o10_a_list_asks_once_for_all() {
+    let asked = Asked::default();
+    let server = server(&asked, "").await;
+    for name in ["a", "b", "c"] {
+        made(&post(&server, V1, widget("v1", name, json!({"size": 1}))).await);
+    }
+    assert_eq!(
+        asked.lock().expect("not poisoned").len(),
+        0,
+        "the stored version needs no webhook"
+    );
+    let list = ask(&server, Method::GET, V2, Value::Null).await;
+    let widths: Vec<&Value> = list.body["items"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|it| &it["spec"]["width"])
+        .collect();
+    assert_eq!(widths, [1, 1, 1]);
+    let asked = asked.lock().expect("not poisoned");
+    assert_eq!(asked.len(), 1);
+    assert_eq!(asked[0].1["request"]["objects"].as_array().map(Vec::len), Some(3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn o10_a_watch_converts_each_event() {
+    let asked = Asked::default();
+    let server = server(&asked, "").await;
+    let before = server.resource_version();
+    made(&post(&server, V1, widget("v1", "a", json!({"size": 1}))).await);
+    let request = Request::get(format!("{V2}?watch=true&resourceVersion={before}&timeoutSeconds=5"));
+    let request = request.body(Body::empty()).expect("a request");
+    let mut body = server.service().oneshot(request).await.expect("it answers").into_body();
+    let frame = body.frame().await.expect("an event").expect("no error");
+    let event: Value = serde_json::from_slice(frame.data_ref().expect("data")).expect("JSON");
+    assert_eq!(
+        (&event["type"], &event["object"]["spec"]),
+        (&json!("ADDED"), &json!({"width": 1})),
+        "{event}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn o10_a_deletion_that_waits_keeps_what_is_stored() {
+    let asked = Asked::default();
+    let server = server(&asked, "").await;
+    let mut object = widget("v2", "a", json!({"width": 3}));
+    object["metadata"]["finalizers"] = json!(["example.com/wait"]);
+    made(&post(&server, V2, object).await);
+    let answer = ask(&server, Method::DELETE, &format!("{V2}/a"), Value::Null).await;
+    assert_eq!(answer.body["spec"], json!({"width": 3}), "{}", answer.body);
+    let stored = server
+        .get("example.com/v1", "Widget", "default", "a")
+        .await
+        .expect("it is there");
+    assert_eq!(stored["spec"], json!({"size": 3}));
+    assert!(stored["metadata"]["deletionTimestamp"].is_string());
+}
+
+#[rstest]
+#[case::failed("failed", "conversion webhook for example.com/v1, Kind=Widget failed: cannot")]
+#[case::uid(
+    "uid",
+    "conversion webhook for example.com/v1, Kind=Widget failed: expected response.uid="
+)]
+#[case::count(
+    "count",
+    "conversion webhook for example.com/v1, Kind=Widget returned 0 objects, expected 1"
+)]
+#[case::name("name", "returned invalid object: must have the same name: a != other")]
+#[case::version(
+    "version",
+    "returned invalid object at index 0: invalid groupVersion (expected example.com/v2, received \
+     example.com/v9)"
+)]
+#[tokio::test(start_paused = true)]
+async fn o10_answers_that_are_refused(#[case] spoil: &'static str, #[case] message: &str) {
+    let asked = Asked::default();
+    let server = server(&asked, spoil).await;
+    made(&post(&server, V1, widget("v1", "a", json!({"size": 1}))).await);
+    let answer = ask(&server, Method::GET, &format!("{V2}/a"), Value::Null).await;
+    let (code, text) = answer.failure();
+    assert!(code == 500 && text.contains(message), "{text}");
+    assert_eq!(ask(&server, Method::GET, V2, Value::Null).await.code, 500);
+}
+
+#[tokio::test(start_paused = true)]
+async fn o10_metadata_other_than_labels_and_annotations_stays() {
+    let asked = Asked::default();
+    let server = server(&asked, "metadata").await;
+    made(&post(&server, V1, widget("v1", "a", json!({"size": 1}))).await);
+    let answer = ask(&server, Method::GET, &format!("{V2}/a"), Value::Null).await;
+    let meta = &answer.body["metadata"];
+    assert_eq!(
+        (&meta["finalizers"], &meta["labels"]),
+        (&Value::Null, &json!({"converted": "yes"}))
+    );
+}

@@ -1,0 +1,181 @@
+//! The server's own plugins: LimitRange, ResourceQuota, ServiceAccount, classes.
+
+use fake_apiserver::ApiServer;
+use http::Method;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::ask::{MAPS, ask, made, map, post};
+
+const PODS: &str = "/api/v1/namespaces/default/pods";
+
+fn pod(name: &str, resources: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+        "spec": {"containers": [{"name": "c", "image": "i", "resources": resources}]}})
+}
+
+async fn limited(limits: Value) -> ApiServer {
+    let server = ApiServer::start();
+    let range = json!({"metadata": {"name": "l"}, "spec": {"limits": [limits]}});
+    made(&post(&server, "/api/v1/namespaces/default/limitranges", range).await);
+    server
+}
+
+#[rstest]
+#[case::too_much(json!({"type": "Container", "max": {"cpu": "1"}}), json!({"limits": {"cpu": "2"}}),
+    "maximum cpu usage per Container is 1, but limit is 2")]
+#[case::too_little(json!({"type": "Container", "min": {"memory": "1Gi"}}), json!({"requests": {"memory": "512Mi"}}),
+    "minimum memory usage per Container is 1Gi, but request is 512Mi")]
+#[case::nothing_said(json!({"type": "Pod", "min": {"cpu": "1"}}), json!({}),
+    "minimum cpu usage per Pod is 1.  No request is specified")]
+#[case::ratio(json!({"type": "Container", "maxLimitRequestRatio": {"cpu": "2"}}),
+    json!({"requests": {"cpu": "1"}, "limits": {"cpu": "3"}}),
+    "cpu max limit to request ratio per Container is 2, but provided ratio is 3.000000")]
+#[tokio::test(start_paused = true)]
+async fn p9_a_limit_range_refuses(#[case] limits: Value, #[case] resources: Value, #[case] why: &str) {
+    let server = limited(limits).await;
+    let answer = post(&server, PODS, pod("a", resources)).await;
+    assert_eq!(
+        answer.failure(),
+        (403, format!("pods \"a\" is forbidden: {why}").as_str())
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn p9_a_limit_range_fills_in_and_says_so() {
+    let limits =
+        json!({"type": "Container", "default": {"cpu": "1", "memory": "1Gi"}, "defaultRequest": {"cpu": "100m"}});
+    let server = limited(limits).await;
+    let answer = post(&server, PODS, pod("a", json!({"limits": {"cpu": "2"}}))).await;
+    let resources = json!({"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "2", "memory": "1Gi"}});
+    assert_eq!(answer.body["spec"]["containers"][0]["resources"], resources);
+    let said = "LimitRanger plugin set: memory request for container c; memory limit for container c";
+    assert_eq!(
+        answer.body["metadata"]["annotations"]["kubernetes.io/limit-ranger"],
+        said
+    );
+}
+
+async fn counted(spec: Value) -> ApiServer {
+    let server = ApiServer::builder().resource_quota_controller().start();
+    let quota = json!({"metadata": {"name": "q"}, "spec": spec});
+    made(&post(&server, "/api/v1/namespaces/default/resourcequotas", quota).await);
+    server
+}
+
+async fn used(server: &ApiServer) -> Value {
+    let quota = server
+        .get("v1", "ResourceQuota", "default", "q")
+        .await
+        .expect("it is there");
+    quota["status"]["used"].clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn p9_a_quota_is_counted_up_and_down() {
+    let server = counted(json!({"hard": {"configmaps": "1", "count/configmaps": "5"}})).await;
+    made(&post(&server, MAPS, map("a")).await);
+    assert_eq!(used(&server).await, json!({"configmaps": "1", "count/configmaps": "1"}));
+    let answer = post(&server, MAPS, map("b")).await;
+    let why = "configmaps \"b\" is forbidden: exceeded quota: q, requested: configmaps=1, used: configmaps=1, limited: \
+               configmaps=1";
+    assert_eq!(answer.failure(), (403, why));
+    ask(&server, Method::DELETE, &format!("{MAPS}/a"), Value::Null).await;
+    assert_eq!(used(&server).await, json!({"configmaps": "0", "count/configmaps": "0"}));
+    made(&post(&server, MAPS, map("b")).await);
+}
+
+#[rstest]
+#[case::requests(json!({"requests.cpu": "1"}), json!({"requests": {"cpu": "600m"}}),
+    "exceeded quota: q, requested: requests.cpu=600m, used: requests.cpu=600m, limited: requests.cpu=1")]
+#[case::limits(json!({"limits.memory": "1Gi", "pods": "9"}), json!({"limits": {"memory": "768Mi"}}),
+    "exceeded quota: q, requested: limits.memory=768Mi, used: limits.memory=768Mi, limited: limits.memory=1Gi")]
+#[tokio::test(start_paused = true)]
+async fn p9_a_quota_of_compute_resources(#[case] hard: Value, #[case] resources: Value, #[case] why: &str) {
+    let server = counted(json!({"hard": hard})).await;
+    made(&post(&server, PODS, pod("a", resources.clone())).await);
+    let answer = post(&server, PODS, pod("b", resources)).await;
+    assert_eq!(
+        answer.failure(),
+        (403, format!("pods \"b\" is forbidden: {why}").as_str())
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn p9_a_quota_wants_to_know_what_containers_use() {
+    let server = counted(json!({"hard": {"limits.cpu": "1", "requests.memory": "1Gi"}})).await;
+    let answer = post(&server, PODS, pod("a", json!({}))).await;
+    let why = "pods \"a\" is forbidden: failed quota: q: must specify limits.cpu for: c; requests.memory for: c";
+    assert_eq!(answer.failure(), (403, why));
+}
+
+#[tokio::test(start_paused = true)]
+async fn p9_a_quota_with_a_scope_is_about_some_pods() {
+    let server = counted(json!({"hard": {"pods": "0"}, "scopes": ["BestEffort"]})).await;
+    assert_eq!(post(&server, PODS, pod("a", json!({}))).await.code, 403);
+    made(&post(&server, PODS, pod("b", json!({"requests": {"cpu": "1"}}))).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn p9_a_quota_without_a_controller_counts_from_its_status() {
+    let server = ApiServer::start();
+    let quotas = "/api/v1/namespaces/default/resourcequotas";
+    made(
+        &post(
+            &server,
+            quotas,
+            json!({"metadata": {"name": "q"}, "spec": {"hard": {"configmaps": "1"}}}),
+        )
+        .await,
+    );
+    made(&post(&server, MAPS, map("a")).await);
+    let status = json!({"status": {"hard": {"configmaps": "2"}, "used": {"configmaps": "1"}}});
+    ask(&server, Method::PATCH, &format!("{quotas}/q/status"), status).await;
+    made(&post(&server, &format!("{MAPS}?dryRun=All"), map("b")).await);
+    assert_eq!(used(&server).await, json!({"configmaps": "1"}));
+    made(&post(&server, MAPS, map("b")).await);
+    assert_eq!(used(&server).await, json!({"configmaps": "2"}));
+    assert_eq!(post(&server, MAPS, map("c")).await.code, 403);
+}
+
+#[tokio::test(start_paused = true)]
+async fn r6_pods_get_an_account_a_token_and_pull_secrets_on_request() {
+    let server = ApiServer::builder().service_account_admission().start();
+    let answer = post(&server, PODS, pod("a", json!({}))).await;
+    let why = "pods \"a\" is forbidden: error looking up service account default/default: serviceaccount \"default\" not \
+               found";
+    assert_eq!(answer.failure(), (403, why));
+    let account = json!({"metadata": {"name": "default"}, "imagePullSecrets": [{"name": "s"}]});
+    made(&post(&server, "/api/v1/namespaces/default/serviceaccounts", account).await);
+    let answer = post(&server, PODS, pod("a", json!({}))).await;
+    let spec = &answer.body["spec"];
+    assert_eq!(
+        (&spec["serviceAccountName"], &spec["serviceAccount"]),
+        (&json!("default"), &json!("default"))
+    );
+    assert_eq!(spec["imagePullSecrets"], json!([{"name": "s"}]));
+    let mount = &spec["containers"][0]["volumeMounts"][0];
+    assert_eq!(mount["mountPath"], "/var/run/secrets/kubernetes.io/serviceaccount");
+    assert_eq!(mount["name"], spec["volumes"][0]["name"]);
+    let token = json!({"expirationSeconds": 3607, "path": "token"});
+    assert_eq!(
+        spec["volumes"][0]["projected"]["sources"][0]["serviceAccountToken"],
+        token
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn p9_the_newest_default_class_is_taken() {
+    let server = ApiServer::start();
+    let class = |name: &str| {
+        json!({"metadata": {"name": name, "annotations": {
+        "storageclass.kubernetes.io/is-default-class": "true"}}, "provisioner": "p"})
+    };
+    made(&post(&server, "/apis/storage.k8s.io/v1/storageclasses", class("a")).await);
+    tokio::time::advance(std::time::Duration::from_secs(5)).await;
+    made(&post(&server, "/apis/storage.k8s.io/v1/storageclasses", class("b")).await);
+    let claim = json!({"metadata": {"name": "c"}, "spec": {"accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}}}});
+    let answer = post(&server, "/api/v1/namespaces/default/persistentvolumeclaims", claim).await;
+    assert_eq!(answer.body["spec"]["storageClassName"], "b", "{}", answer.body);
+}

@@ -1,0 +1,173 @@
+//! ValidatingAdmissionPolicies and MutatingAdmissionPolicies.
+
+use fake_apiserver::ApiServer;
+use http::Method;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::ask::{MAPS, ask, made, map, post};
+
+const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
+
+/// A policy on ConfigMaps with its binding; `more` goes into the specs.
+async fn policy(server: &ApiServer, spec: Value, binding: Value) {
+    let mut whole = json!({"matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"],
+        "operations": ["CREATE", "UPDATE", "DELETE"], "resources": ["configmaps"]}]}});
+    extend(&mut whole, spec);
+    let policies = format!("{GROUP}/validatingadmissionpolicies");
+    made(&post(server, &policies, json!({"metadata": {"name": "p"}, "spec": whole})).await);
+    let mut whole = json!({"policyName": "p", "validationActions": ["Deny"]});
+    extend(&mut whole, binding);
+    let bindings = format!("{GROUP}/validatingadmissionpolicybindings");
+    made(&post(server, &bindings, json!({"metadata": {"name": "b"}, "spec": whole})).await);
+}
+
+fn extend(whole: &mut Value, more: Value) {
+    for (key, value) in more.as_object().into_iter().flatten() {
+        whole[key] = value.clone();
+    }
+}
+
+const BY: &str = "configmaps \"a\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: ";
+
+#[rstest]
+#[case::expression(json!({"expression": "object.data.k == 'x'"}), 422, "Invalid", "failed expression: object.data.k == 'x'")]
+#[case::message(json!({"expression": "false", "message": "no"}), 422, "Invalid", "no")]
+#[case::reason(json!({"expression": "false", "message": "no", "reason": "Forbidden"}), 403, "Forbidden", "no")]
+#[case::too_large(json!({"expression": "false", "reason": "RequestEntityTooLarge", "message": "no"}), 413,
+    "RequestEntityTooLarge", "no")]
+#[case::error(json!({"expression": "object.data.missing == 'x'"}), 422, "Invalid",
+    "expression 'object.data.missing == 'x'' resulted in error: no such key: missing")]
+#[case::variable(json!({"expression": "variables.broken"}), 422, "Invalid",
+    "expression 'variables.broken' resulted in error: composited variable \"broken\" fails to evaluate: no such key: no")]
+#[case::lazy(json!({"expression": "object.metadata.name == 'a' || variables.broken", "messageExpression": "'x'"}), 201, "", "")]
+#[case::namespace(json!({"expression": "namespaceObject.metadata.name != 'default'", "message": "n"}), 422, "Invalid", "n")]
+#[case::authorizer(json!({"expression": "!authorizer.group('').resource('pods').namespace('x').check('get').allowed()",
+    "message": "may"}), 422, "Invalid", "may")]
+#[case::old_object(json!({"expression": "oldObject != null", "message": "new"}), 422, "Invalid", "new")]
+#[tokio::test(start_paused = true)]
+async fn p7_denials(#[case] validation: Value, #[case] code: u16, #[case] reason: &str, #[case] message: &str) {
+    let server = ApiServer::start();
+    let broken = json!([{"name": "broken", "expression": "object.data.no == 'x'"}]);
+    policy(
+        &server,
+        json!({"validations": [validation], "variables": broken}),
+        json!({}),
+    )
+    .await;
+    let mut object = map("a");
+    object["data"] = json!({"k": "v"});
+    let answer = post(&server, MAPS, object).await;
+    assert_eq!(answer.code, code, "{}", answer.body);
+    if code != 201 {
+        assert_eq!(answer.body["message"], format!("{BY}{message}"));
+        assert_eq!(answer.body["reason"], reason);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn p7_a_warning_lets_pass() {
+    let server = ApiServer::start();
+    let spec = json!({"validations": [{"expression": "false", "message": "no"}]});
+    policy(&server, spec, json!({"validationActions": ["Warn", "Audit"]})).await;
+    let answer = post(&server, MAPS, map("a")).await;
+    made(&answer);
+    let text = "299 - \"Validation failed for ValidatingAdmissionPolicy 'p' with binding 'b': no\"";
+    assert_eq!(answer.warnings, [text]);
+}
+
+#[rstest]
+#[case::fails("Fail", 422)]
+#[case::ignored("Ignore", 201)]
+#[tokio::test(start_paused = true)]
+async fn p7_errors_go_by_failure_policy(#[case] failure_policy: &str, #[case] code: u16) {
+    let server = ApiServer::start();
+    let spec = json!({"failurePolicy": failure_policy, "validations": [{"expression": "object.spec.x == 1"}]});
+    policy(&server, spec, json!({})).await;
+    assert_eq!(post(&server, MAPS, map("a")).await.code, code);
+}
+
+#[rstest]
+#[case::by_name(json!({"name": "limits", "namespace": "default", "parameterNotFoundAction": "Deny"}), 422)]
+#[case::of_the_request(json!({"name": "limits", "parameterNotFoundAction": "Deny"}), 422)]
+#[case::by_label(json!({"selector": {"matchLabels": {"limits": "yes"}}, "parameterNotFoundAction": "Deny"}), 422)]
+#[case::none_denied(json!({"name": "gone", "parameterNotFoundAction": "Deny"}), 422)]
+#[case::none_allowed(json!({"name": "gone", "parameterNotFoundAction": "Allow"}), 201)]
+#[tokio::test(start_paused = true)]
+async fn p7_parameters(#[case] reference: Value, #[case] code: u16) {
+    let server = ApiServer::start();
+    let mut limits = map("limits");
+    limits["metadata"]["labels"] = json!({"limits": "yes"});
+    limits["data"] = json!({"longest": "0"});
+    made(&post(&server, MAPS, limits).await);
+    let spec = json!({
+        "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
+        "matchConditions": [{"name": "c", "expression": "object.metadata.name != 'spared'"}],
+        "validations": [{"expression": "size(object.metadata.name) <= int(params.data.longest)"}],
+    });
+    policy(&server, spec, json!({"paramRef": reference})).await;
+    assert_eq!(post(&server, MAPS, map("a")).await.code, code);
+    let spared = post(&server, MAPS, map("spared")).await;
+    assert_eq!(
+        spared.code == 201,
+        !reference["name"].as_str().is_some_and(|it| it == "gone") || code == 201
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn p7_a_delete_shows_the_old_object_alone() {
+    let server = ApiServer::start();
+    made(&post(&server, MAPS, map("a")).await);
+    let validation = json!({"expression": "request.operation != 'DELETE' || object != null || oldObject.metadata.name != 'a'",
+        "message": "kept"});
+    policy(&server, json!({"validations": [validation]}), json!({})).await;
+    let answer = ask(&server, Method::DELETE, &format!("{MAPS}/a"), Value::Null).await;
+    assert_eq!(answer.failure(), (422, format!("{BY}kept").as_str()));
+}
+
+#[rstest]
+#[case::syntax("object.", "compilation failed")]
+#[case::result("1 + 1", "must evaluate to bool but got int")]
+#[case::name("nobody.x == 1", "undeclared reference to 'nobody' (in container '')")]
+#[case::params("params.x == 1", "undeclared reference to 'params' (in container '')")]
+#[tokio::test(start_paused = true)]
+async fn p7_expressions_are_compiled_when_they_are_written(#[case] expression: &str, #[case] message: &str) {
+    let server = ApiServer::start();
+    let spec = json!({"matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"],
+        "operations": ["CREATE"], "resources": ["configmaps"]}]}, "validations": [{"expression": expression}]});
+    let path = format!("{GROUP}/validatingadmissionpolicies");
+    let answer = post(&server, &path, json!({"metadata": {"name": "p"}, "spec": spec})).await;
+    let (code, text) = answer.failure();
+    assert!(
+        code == 422 && text.contains("spec.validations[0].expression") && text.contains(message),
+        "{text}"
+    );
+}
+
+#[rstest]
+#[case::applied(json!({"patchType": "ApplyConfiguration", "applyConfiguration": {
+    "expression": "Object{metadata: Object.metadata{labels: {'a': object.metadata.name}}}"}}),
+    json!({"a": "a", "own": "y"}))]
+#[case::patched(json!({"patchType": "JSONPatch", "jsonPatch": {
+    "expression": "[JSONPatch{op: 'add', path: '/metadata/labels/a', value: 'b'}]"}}), json!({"a": "b", "own": "y"}))]
+#[tokio::test(start_paused = true)]
+async fn p8_a_mutating_policy_changes_the_object(#[case] mutation: Value, #[case] labels: Value) {
+    let server = ApiServer::start();
+    let spec = json!({"reinvocationPolicy": "Never", "mutations": [mutation], "matchConstraints": {"resourceRules": [{
+        "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]}});
+    let path = format!("{GROUP}/mutatingadmissionpolicies");
+    made(&post(&server, &path, json!({"metadata": {"name": "p"}, "spec": spec})).await);
+    let path = format!("{GROUP}/mutatingadmissionpolicybindings");
+    made(
+        &post(
+            &server,
+            &path,
+            json!({"metadata": {"name": "b"}, "spec": {"policyName": "p"}}),
+        )
+        .await,
+    );
+    let mut object = map("a");
+    object["metadata"]["labels"] = json!({"own": "y"});
+    let answer = post(&server, MAPS, object).await;
+    assert_eq!(answer.body["metadata"]["labels"], labels, "{}", answer.body);
+}

@@ -1,0 +1,220 @@
+//! Webhooks under configuration objects.
+
+use fake_apiserver::ApiServer;
+use http::Method;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::ask::{Asked, HOST, MAPS, ask, configuration, configure, map, patch, post, reviewed, service};
+
+/// A server whose webhooks answer by their path.
+fn server(asked: &Asked) -> ApiServer {
+    let answers = service(asked, |path, review| {
+        let data = |key: &str| {
+            patch(json!([{"op": "add", "path": "/data", "value": {
+            "order": review["request"]["object"]["data"]["order"].as_str().unwrap_or_default().to_owned() + key}}]))
+        };
+        let response = match path {
+            "/deny" => json!({"allowed": false, "status": {"message": "not today"}}),
+            "/warn" => json!({"warnings": ["first", "second"]}),
+            "/a" => data("a"),
+            "/b" => data("b"),
+            "/bad" => patch(json!([{"op": "replace", "path": "/nothing/here", "value": 1}])),
+            _ => json!({}),
+        };
+        reviewed(review, response)
+    });
+    ApiServer::builder().webhook(HOST, answers).start()
+}
+
+fn paths(asked: &Asked) -> Vec<String> {
+    asked
+        .lock()
+        .expect("not poisoned")
+        .iter()
+        .map(|(path, _)| path.clone())
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn p1_mutating_webhooks_go_by_name_and_are_seen_by_validating_ones() {
+    let asked = Asked::default();
+    let server = server(&asked);
+    configure(&server, "Mutating", "z", &[("z.example.com", "/b", json!({}))]).await;
+    configure(&server, "Mutating", "a", &[("a.example.com", "/a", json!({}))]).await;
+    configure(&server, "Validating", "v", &[("v.example.com", "/warn", json!({}))]).await;
+    let answer = post(&server, MAPS, map("a")).await;
+    assert_eq!(answer.body["data"]["order"], "ab");
+    assert_eq!(answer.warnings, ["299 - \"first\"", "299 - \"second\""]);
+    assert_eq!(paths(&asked), ["/a", "/b", "/warn"]);
+    let asked = asked.lock().expect("not poisoned");
+    assert_eq!(asked[2].1["request"]["object"]["data"]["order"], "ab");
+}
+
+#[tokio::test(start_paused = true)]
+async fn p1_a_webhook_is_asked_again_when_a_later_one_changed_something() {
+    let asked = Asked::default();
+    let server = server(&asked);
+    let again = json!({"reinvocationPolicy": "IfNeeded"});
+    let hooks = [("a.example.com", "/a", again), ("b.example.com", "/b", json!({}))];
+    configure(&server, "Mutating", "m", &hooks).await;
+    let answer = post(&server, MAPS, map("a")).await;
+    assert_eq!(answer.body["data"]["order"], "aba");
+    assert_eq!(paths(&asked), ["/a", "/b", "/a"]);
+}
+
+#[rstest]
+#[case::deny("/deny", json!({}), 400, "admission webhook \"w.example.com\" denied the request: not today")]
+#[case::deny_though_ignored("/deny", json!({"failurePolicy": "Ignore"}), 400,
+    "admission webhook \"w.example.com\" denied the request: not today")]
+#[case::bad_patch("/bad", json!({"failurePolicy": "Ignore"}), 500,
+    "Internal error occurred: replace operation does not apply: doc is missing path: /nothing/here: missing value")]
+#[case::no_service("/x", json!({"clientConfig": {"service": {"name": "s", "namespace": "n", "path": "/x"}}}), 500,
+    "Internal error occurred: failed calling webhook \"w.example.com\": failed to call webhook: Post \
+     \"https://s.n.svc:443/x?timeout=10s\": service \"s\" not found")]
+#[tokio::test(start_paused = true)]
+async fn p4_refusals(#[case] path: &str, #[case] more: Value, #[case] code: u16, #[case] message: &str) {
+    let asked = Asked::default();
+    let server = server(&asked);
+    configure(&server, "Mutating", "m", &[("w.example.com", path, more)]).await;
+    let answer = post(&server, MAPS, map("a")).await;
+    assert_eq!(answer.failure(), (code, message));
+}
+
+#[rstest]
+#[case::other_resource(json!({"rules": [rule("CREATE", "", "v1", "secrets")]}), false)]
+#[case::any_resource(json!({"rules": [rule("*", "*", "*", "*")]}), true)]
+#[case::all_subresources_too(json!({"rules": [rule("*", "*", "*", "*/*")]}), true)]
+#[case::subresources_only(json!({"rules": [rule("*", "*", "*", "configmaps/*")]}), true)]
+#[case::other_operation(json!({"rules": [rule("DELETE", "", "v1", "configmaps")]}), false)]
+#[case::namespaced(json!({"rules": [scoped("Namespaced")]}), true)]
+#[case::of_the_cluster(json!({"rules": [scoped("Cluster")]}), false)]
+#[case::other_namespace(json!({"namespaceSelector": {"matchLabels": {"a": "b"}}}), false)]
+#[case::this_namespace(json!({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "default"}}}), true)]
+#[case::other_object(json!({"objectSelector": {"matchLabels": {"a": "c"}}}), false)]
+#[case::this_object(json!({"objectSelector": {"matchLabels": {"a": "b"}}}), true)]
+#[tokio::test(start_paused = true)]
+async fn p5_which_requests_are_meant(#[case] more: Value, #[case] meant: bool) {
+    let asked = Asked::default();
+    let server = server(&asked);
+    configure(&server, "Validating", "v", &[("v.example.com", "/ok", more)]).await;
+    let mut object = map("a");
+    object["metadata"]["labels"] = json!({"a": "b"});
+    let answer = post(&server, MAPS, object).await;
+    assert_eq!(answer.code, 201, "{}", answer.body);
+    assert_eq!(paths(&asked).len(), usize::from(meant));
+}
+
+fn rule(operation: &str, group: &str, version: &str, resource: &str) -> Value {
+    json!({"operations": [operation], "apiGroups": [group], "apiVersions": [version], "resources": [resource]})
+}
+
+fn scoped(scope: &str) -> Value {
+    let mut rule = rule("*", "*", "*", "*");
+    rule["scope"] = scope.into();
+    rule
+}
+
+#[rstest]
+#[case::equivalent("Equivalent", true)]
+#[case::exact("Exact", false)]
+#[tokio::test(start_paused = true)]
+async fn p5_an_equivalent_version_is_converted(#[case] policy: &str, #[case] meant: bool) {
+    let asked = Asked::default();
+    let server = server(&asked);
+    let rules = json!([rule("CREATE", "autoscaling", "v1", "horizontalpodautoscalers")]);
+    let more = json!({"matchPolicy": policy, "rules": rules});
+    configure(&server, "Validating", "v", &[("v.example.com", "/ok", more)]).await;
+    let autoscaler = json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "a"}, "spec": {"maxReplicas": 3,
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"},
+            "metrics": [{"type": "Resource", "resource": {"name": "cpu",
+                "target": {"type": "Utilization", "averageUtilization": 50}}}]}});
+    let path = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
+    assert_eq!(post(&server, path, autoscaler).await.code, 201);
+    let asked = asked.lock().expect("not poisoned");
+    assert_eq!(asked.len(), usize::from(meant));
+    if let Some((_, review)) = asked.first() {
+        let request = &review["request"];
+        assert_eq!(request["object"]["apiVersion"], "autoscaling/v1");
+        assert_eq!(request["object"]["spec"]["targetCPUUtilizationPercentage"], 50);
+        assert_eq!(
+            (&request["kind"]["version"], &request["requestKind"]["version"]),
+            (&json!("v1"), &json!("v2"))
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn k3_a_dry_run_asks_only_webhooks_without_side_effects() {
+    let asked = Asked::default();
+    let server = server(&asked);
+    configure(
+        &server,
+        "Validating",
+        "v",
+        &[("v.example.com", "/ok", json!({"sideEffects": "NoneOnDryRun"}))],
+    )
+    .await;
+    let answer = post(&server, &format!("{MAPS}?dryRun=All"), map("a")).await;
+    assert_eq!(answer.code, 201);
+    assert_eq!(asked.lock().expect("not poisoned")[0].1["request"]["dryRun"], true);
+}
+
+#[tokio::test(start_paused = true)]
+async fn p5_configuration_is_not_subject_to_itself() {
+    let asked = Asked::default();
+    let server = server(&asked);
+    let rules = json!({"rules": [rule("*", "*", "*", "*")]});
+    configure(&server, "Validating", "v", &[("v.example.com", "/deny", rules)]).await;
+    let path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/v";
+    assert_eq!(ask(&server, Method::DELETE, path, Value::Null).await.code, 200);
+    assert_eq!(post(&server, MAPS, map("a")).await.code, 201, "and it counts no longer");
+}
+
+#[rstest]
+#[case::v1beta1(json!({"admissionReviewVersions": ["v1beta1"]}))]
+#[case::nothing_known(json!({"admissionReviewVersions": ["v2"]}))]
+#[tokio::test(start_paused = true)]
+async fn p2_only_v1_is_spoken(#[case] more: Value) {
+    let server = ApiServer::start();
+    let path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+    let answer = post(
+        &server,
+        path,
+        configuration("Validating", "v", &[("v.example.com", "/", more)]),
+    )
+    .await;
+    assert_eq!(answer.code, 422, "{}", answer.body);
+}
+
+#[tokio::test(start_paused = true)]
+async fn p4_a_slow_webhook_fails_in_its_own_time() {
+    let slow = tower::service_fn(|_| async {
+        tokio::time::sleep(std::time::Duration::from_secs(3600)).await;
+        Ok::<_, std::convert::Infallible>(http::Response::new(axum::body::Body::empty()))
+    });
+    let server = ApiServer::builder().webhook(HOST, slow).start();
+    configure(
+        &server,
+        "Validating",
+        "v",
+        &[("w.example.com", "/x", json!({"timeoutSeconds": 3}))],
+    )
+    .await;
+    let begun = tokio::time::Instant::now();
+    let answer = post(&server, MAPS, map("a")).await;
+    let text = "Internal error occurred: failed calling webhook \"w.example.com\": failed to call webhook: Post \
+                \"https://hooks.example.com/x?timeout=3s\": context deadline exceeded";
+    assert_eq!(answer.failure(), (500, text));
+    assert_eq!(begun.elapsed().as_secs(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fork_asks_the_same_webhooks() {
+    let asked = Asked::default();
+    let server = server(&asked);
+    configure(&server, "Validating", "v", &[("v.example.com", "/deny", json!({}))]).await;
+    let answer = post(&server.fork(), MAPS, map("a")).await;
+    assert_eq!(answer.code, 400, "{}", answer.body);
+}
