@@ -11,5 +11,6 @@ mod streams;
 mod replicas;
 mod worlds;
 mod real;
+mod migration;
 mod faults;
 mod messages;
