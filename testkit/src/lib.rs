@@ -61,8 +61,8 @@
 //! [6]: TestCluster::assert_idle
 //! [7]: TestCluster::replica
 //!
-//! The [`guide`] goes through all of it, with every fault and what it imitates; [`migration`] is for those who come from
-//! mocks or from envtest.
+//! The [`guide`] goes through all of it, with every fault and what it imitates; [`migration`] is for those who come
+//! from mocks or from envtest.
 //!
 //! # Virtual time
 //!
