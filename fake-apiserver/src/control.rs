@@ -11,6 +11,7 @@
 //! | `GET /_fake/journal[?since=N]` | requests and watch events, in order |
 //! | `DELETE /_fake/journal` | forgets them |
 //! | `POST /_fake/replicas` | how far a client sees: `{"client": "operator", "sees": {"behind": 3}}` |
+//! | `POST /_fake/clocks` | lets a client's clock go wrong: `{"client": "operator", "aheadMs": 5000}` |
 //! | `POST /_fake/compact` | forgets history, as etcd's compaction does |
 //! | `POST /_fake/restart` | ends all connections: `{"log": "lost", "downMs": 2000}` |
 //! | `POST /_fake/snapshot` | keeps the state; answers its number |
@@ -97,6 +98,13 @@ struct OnReplica {
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct OnClock {
+    client: String,
+    ahead_ms: i64,
+}
+
+#[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 enum Sees {
     Everything,
@@ -168,6 +176,10 @@ pub(crate) fn answer(
             Ok(Answer::Json(json!({})))
         }
         ("POST", ["replicas"]) => on_replica(server, body),
+        ("POST", ["clocks"]) => read(body).map(|order: OnClock| {
+            server.skew_clock(&order.client, order.ahead_ms);
+            Answer::Json(json!({}))
+        }),
         ("POST", ["compact"]) => {
             server.compact();
             Ok(Answer::Json(json!({"resourceVersion": server.resource_version()})))
@@ -199,6 +211,7 @@ POST   /_fake/watches        act on watches: {\"on\": {\"resource\": \"pods\"}, 
 GET    /_fake/journal        requests and events; ?since=N
 DELETE /_fake/journal        forget them
 POST   /_fake/replicas       {\"client\": \"operator\", \"sees\": {\"behind\": 3}}
+POST   /_fake/clocks         {\"client\": \"operator\", \"aheadMs\": 5000}
 POST   /_fake/compact        forget history
 POST   /_fake/restart        {\"log\": \"lost\", \"downMs\": 2000}
 POST   /_fake/snapshot       keep the state

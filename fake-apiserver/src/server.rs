@@ -426,6 +426,14 @@ impl ApiServer {
         Ok(rules.install(rule.to_string(), |id| Described::new(rule, seed ^ id.rotate_right(16))))
     }
 
+    /// Lets the clock of a client be ahead of the server's by so many milliseconds, or behind, if it is less than 0.
+    /// The process under test keeps the right time; the times it writes into Leases and reads from them are moved
+    /// instead, which is what others, and it itself, see of a clock that goes wrong. Bodies in protobuf are left as
+    /// they are.
+    pub fn skew_clock(&self, client: &str, ahead_ms: i64) {
+        self.endpoints.faults.clocks.set(client, ahead_ms);
+    }
+
     /// Ends all watches and breaks what waits for an answer that will not come, as a server does that is restarted. For
     /// `down` all connections are refused, but for those of `spared` clients. What is stored stays. If the log is lost,
     /// every client whose watch goes on from before is told 410 Expired and must list again, as with a server whose

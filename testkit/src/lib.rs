@@ -48,15 +48,22 @@
 //! | objects | [`objects`]: `pod("web-0").label(…)`; [`TestCluster::create`] and its kin; any type of kube |
 //! | the controller | [`TestCluster::client`], [`TestCluster::run`] |
 //! | time | [`TestCluster::settle`], [`eventually`][1], [`consistently`][2], [`advance`][3] |
-//! | what came of it | [`TestCluster::get`], [`assert_has`][4], [`requests`][5] |
+//! | what came of it | [`TestCluster::get`], [`assert_has`][4], [`requests`][5], [`assert_idle`][6] |
 //! | rights | [`TestClusterBuilder::rbac`], [`TestCluster::client_as`], [`TestCluster::observed_rbac`] |
-//! | trouble | [`TestCluster::inject`] with [`faults`], [`TestCluster::watches`], [`Running::crash`] |
+//! | trouble | [`TestCluster::inject`] with [`faults`], [`TestCluster::watches`], [`replica`][7], [`Running::crash`] |
+//! | worlds | [`TestCluster::snapshot`], [`fork`](TestCluster::fork), [`diff`](TestCluster::diff), [`Recording`] |
+//! | a real API server | [`TestCluster::connect`] |
 //!
 //! [1]: TestCluster::eventually
 //! [2]: TestCluster::consistently
 //! [3]: TestCluster::advance
 //! [4]: TestCluster::assert_has
 //! [5]: TestCluster::requests
+//! [6]: TestCluster::assert_idle
+//! [7]: TestCluster::replica
+//!
+//! The [`guide`] goes through all of it, with every fault and what it imitates; [`migration`] is for those who come
+//! from mocks or from envtest.
 //!
 //! # Virtual time
 //!
@@ -84,6 +91,10 @@ mod recording;
 mod real;
 pub mod rbac;
 pub mod faults;
+#[doc = include_str!("../docs/guide.md")]
+pub mod guide {}
+#[doc = include_str!("../docs/migration.md")]
+pub mod migration {}
 pub mod objects;
 
 pub use controller::Running;

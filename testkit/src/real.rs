@@ -42,6 +42,8 @@ struct Known {
     objects: BTreeMap<String, (String, Value)>,
     /// The powers a test asked for in vain.
     skipped: BTreeSet<&'static str>,
+    /// The paths of all that can be listed; asked for anew when definitions change.
+    paths: Option<Vec<String>>,
     /// What the test created, oldest first.
     created: Vec<ObjectId>,
 }
@@ -144,9 +146,10 @@ impl TestCluster {
     /// Brings what is known of a real server up to date.
     pub(crate) async fn refresh(&self) {
         let Some(real) = &self.real else { return };
+        let paths = real.paths().await;
+        let lists = futures::future::join_all(paths.iter().map(|path| real.read(path))).await;
         let mut present = BTreeMap::new();
-        for path in real.collections().await {
-            let Some(list) = real.read(&path).await else { continue };
+        for list in lists.into_iter().flatten() {
             let (kind, version) = (list["kind"].as_str().unwrap_or_default(), list["apiVersion"].clone());
             let kind = kind.strip_suffix("List").unwrap_or(kind).to_owned();
             for mut item in list["items"].as_array().cloned().unwrap_or_default() {
@@ -178,6 +181,9 @@ impl TestCluster {
             .filter(|(uid, (version, _))| is_new(uid, version))
             .collect();
         changed.sort_by_key(|(_, (_, item))| rank(item));
+        if changed.iter().any(|(_, (_, item))| rank(item) == 0) {
+            known.paths = None;
+        }
         for (uid, (version, item)) in changed {
             // A kind that this crate does not know cannot be asked for either.
             if self.server.load([item.clone()]).is_ok() {
@@ -204,6 +210,19 @@ impl Real {
             .header(http::header::USER_AGENT, TEST_CLIENT)
             .body(Vec::new());
         self.send(request.ok()?).await.ok()
+    }
+
+    /// The same, as they were when definitions last changed.
+    async fn paths(&self) -> Vec<String> {
+        let known = lock(&self.known).paths.clone();
+        match known {
+            Some(paths) => paths,
+            None => {
+                let paths = self.collections().await;
+                lock(&self.known).paths = Some(paths.clone());
+                paths
+            }
+        }
     }
 
     /// The paths of all that can be listed, in the order of discovery.

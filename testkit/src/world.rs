@@ -132,6 +132,14 @@ impl TestCluster {
         self.server.replica(client)
     }
 
+    /// Lets the clock of the client of this name be ahead by so many milliseconds, or behind, if it is less than 0: the
+    /// times that it writes into Leases and reads from them are moved. So nodes are whose clocks are not kept in step.
+    pub fn skew_clock(&self, client: &str, ahead_ms: i64) {
+        if !self.skips("skew_clock") {
+            self.server.skew_clock(client, ahead_ms);
+        }
+    }
+
     /// Restarts the API server: all watches break, and for `down` of virtual time all connections are refused. What is
     /// stored stays; with [`RestartLog::Lost`] every client must list again.
     pub fn restart(&self, log: RestartLog, down: Duration) {

@@ -97,7 +97,10 @@ pub struct RecordedEvent {
 
 /// One entry.
 #[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "most entries are requests")]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "most entries are requests, and a box for each would cost more"
+)]
 pub enum Entry {
     /// A request and its answer.
     Request(RecordedRequest),

@@ -26,6 +26,7 @@ pub(crate) mod yaml;
 pub(crate) mod handlers;
 pub(crate) mod encode;
 pub(crate) mod broken;
+pub(crate) mod skew;
 #[cfg(feature = "client")]
 pub(crate) mod relay;
 pub(crate) mod list_body;
@@ -99,10 +100,18 @@ impl Endpoints {
             Target::Resource(row, info) => {
                 call.info = Some(info);
                 call.body = filters::read_body(&call.parts, body).await?;
+                let ahead_ms = self.faults.clocks.ahead_ms(&call.client);
+                let skewed = call.info.clone().filter(|info| ahead_ms != 0 && skew::concerns(info));
+                if skewed.is_some() {
+                    call.body = skew::moved(&call.body, ahead_ms);
+                }
                 let mut struck = Struck::default();
                 let answer = self.handle_struck(call, &row, &mut struck).await;
                 call.struck = struck.verdicts;
-                answer
+                match (answer, skewed) {
+                    (Ok(answer), Some(info)) => Ok(skew::answer(answer, &info, ahead_ms).await),
+                    (answer, _) => answer,
+                }
             }
         }
     }

@@ -22,6 +22,7 @@ mod filter;
 mod described;
 mod outcome;
 mod downtime;
+mod clocks;
 mod watches;
 mod gate;
 
@@ -32,6 +33,7 @@ pub use rule::{Fault, FaultGuard, Seen};
 pub use verdict::{Decision, Held, Verdict, When};
 pub use watches::{HeldEvent, WatchEventKind, WatchHandle};
 
+pub(crate) use clocks::Clocks;
 pub(crate) use described::Described;
 pub(crate) use downtime::Downtime;
 pub(crate) use gate::{Sending, Step};
@@ -50,6 +52,8 @@ pub(crate) struct Faults {
     pub(crate) watches: OpenWatches,
     /// Whether the server is there at all.
     pub(crate) downtime: Downtime,
+    /// Whose clock goes wrong.
+    pub(crate) clocks: Clocks,
 }
 
 impl Faults {

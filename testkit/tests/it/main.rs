@@ -11,6 +11,7 @@ mod streams;
 mod replicas;
 mod worlds;
 mod real;
+mod migration;
 mod faults;
 mod workers;
 mod messages;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures::StreamExt;
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{GetParams, ListParams, VersionMatch, WatchEvent, WatchParams};
 use kube::{Api, ResourceExt};
@@ -125,6 +126,42 @@ async fn writes_meet_the_newest_state(cluster: TestCluster) {
         .await;
     let replaced = maps.replace("a", &Default::default(), &stale).await;
     assert!(matches!(replaced, Err(kube::Error::Api(status)) if status.code == 409));
+}
+
+#[rstest]
+#[case::ahead(5_000, "2026-01-01T00:00:05.000000Z")]
+#[case::behind(-5_000, "2025-12-31T23:59:55.000000Z")]
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_wrong_moves_the_times_of_leases(
+    cluster: TestCluster,
+    #[case] ahead_ms: i64,
+    #[case] seen_by_others: &str,
+) {
+    const TIME: &str = "2026-01-01T00:00:00.000000Z";
+    fn renewed(lease: &Lease) -> String {
+        let value = serde_json::to_value(lease).expect("a Lease is JSON");
+        value["spec"]["renewTime"].as_str().unwrap_or_default().to_owned()
+    }
+    cluster.skew_clock("operator", ahead_ms);
+    let theirs: Api<Lease> = Api::default_namespaced(cluster.client_named("operator"));
+    let others: Api<Lease> = Api::default_namespaced(cluster.client_named("other"));
+    let lease = serde_json::json!({"metadata": {"name": "leader"}, "spec": {"renewTime": TIME}});
+    let lease: Lease = serde_json::from_value(lease).expect("a Lease");
+    let created = theirs.create(&Default::default(), &lease).await.expect("it is created");
+    assert_eq!(renewed(&created), TIME, "by its own clock it is right");
+    assert_eq!(
+        renewed(&others.get("leader").await.expect("it is there")),
+        seen_by_others
+    );
+    let mut events = theirs
+        .watch(&WatchParams::default(), "0")
+        .await
+        .expect("a watch")
+        .boxed();
+    let Some(Ok(WatchEvent::Added(told))) = events.next().await else {
+        panic!("it is told of the Lease");
+    };
+    assert_eq!(renewed(&told), TIME);
 }
 
 #[rstest]

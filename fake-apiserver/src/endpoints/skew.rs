@@ -1,0 +1,80 @@
+//! Leases as a client sees them whose clock goes wrong. The process under test has the right time; what makes the
+//! difference is the times it writes for others and reads of them, and these are moved on their way.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::Response;
+use http_body::Frame;
+use http_body_util::BodyExt as _;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use crate::api::request_info::{RequestInfo, Verb};
+
+/// The fields that hold times which clients compare with their own clocks.
+const FIELDS: [&str; 2] = ["renewTime", "acquireTime"];
+
+/// Whether a request is about Leases.
+pub(crate) fn concerns(info: &RequestInfo) -> bool {
+    *info.resource == *"leases"
+}
+
+/// JSON with its times moved; what is not JSON is left as it is.
+pub(crate) fn moved(bytes: &Bytes, ahead_ms: i64) -> Bytes {
+    let Ok(mut value) = serde_json::from_slice::<Value>(bytes) else {
+        return bytes.clone();
+    };
+    shift(&mut value, SignedDuration::from_millis(ahead_ms));
+    format!("{value}\n").into()
+}
+
+fn shift(value: &mut Value, by: SignedDuration) {
+    match value {
+        Value::Object(map) => {
+            for (key, value) in map {
+                match value {
+                    Value::String(text) if FIELDS.contains(&key.as_str()) => {
+                        if let Some(time) = text.parse::<Timestamp>().ok().and_then(|it| it.checked_add(by).ok()) {
+                            *text = time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
+                        }
+                    }
+                    _ => shift(value, by),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|it| shift(it, by)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// An answer with its times moved back.
+pub(crate) async fn answer(response: Response<Body>, info: &RequestInfo, ahead_ms: i64) -> Response<Body> {
+    let (mut parts, body) = response.into_parts();
+    if info.verb == Verb::Watch {
+        return Response::from_parts(parts, Body::new(Lines { body, ahead_ms }));
+    }
+    parts.headers.remove(http::header::CONTENT_LENGTH);
+    // Bodies made in this process do not fail.
+    let bytes = body.collect().await.map(|it| it.to_bytes()).unwrap_or_default();
+    Response::from_parts(parts, Body::from(moved(&bytes, -ahead_ms)))
+}
+
+/// A watch, whose frames are a line each.
+struct Lines {
+    body: Body,
+    ahead_ms: i64,
+}
+
+impl http_body::Body for Lines {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let ahead_ms = self.ahead_ms;
+        let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(cx));
+        Poll::Ready(frame.map(|it| it.map(|it| it.map_data(|data| moved(&data, -ahead_ms)))))
+    }
+}
