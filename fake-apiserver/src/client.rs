@@ -1,8 +1,10 @@
 //! The in-process `kube::Client`: the one file that knows kube. No socket, no task: a request is a function call.
 
+use std::convert::Infallible;
+
 use axum::body::Body;
-use http::Request;
-use tower::ServiceExt;
+use http::{Request, Response};
+use tower::{Service, ServiceExt};
 
 use crate::server::ApiServer;
 
@@ -32,15 +34,31 @@ impl ApiServer {
     /// The same for a client with a name of its own: it is sent as `User-Agent`, by which the journal and faults tell
     /// clients apart and which names the owner of fields.
     pub fn client_named(&self, user_agent: &str) -> kube::Client {
+        kube::Client::new(self.client_service(user_agent), "default")
+    }
+
+    /// What such a client is made of: a service to be wrapped by those who want to stand between a client and the
+    /// server.
+    pub fn client_service(
+        &self,
+        user_agent: &str,
+    ) -> impl Service<
+        Request<kube::client::Body>,
+        Response = Response<Body>,
+        Error = Infallible,
+        Future: Send,
+    > + Clone
+    + Send
+    + Sync
+    + 'static {
         let agent = http::HeaderValue::from_str(user_agent).unwrap_or(http::HeaderValue::from_static("kube-rs"));
-        let service = self.service().map_request(move |request: Request<kube::client::Body>| {
+        self.service().map_request(move |request: Request<kube::client::Body>| {
             let (mut parts, body) = request.into_parts();
             parts
                 .headers
                 .entry(http::header::USER_AGENT)
                 .or_insert_with(|| agent.clone());
             Request::from_parts(parts, Body::new(body))
-        });
-        kube::Client::new(service, "default")
+        })
     }
 }

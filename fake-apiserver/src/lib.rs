@@ -63,4 +63,4 @@ pub use api::request_info::{RequestInfo, Verb};
 pub use endpoints::journal::{Entry, Journal, RecordedEvent, RecordedRequest};
 pub use faults::{Fault, FaultGuard, Seen, Verdict, WatchEventKind, WatchHandle};
 pub use serve::Serving;
-pub use server::{ApiServer, ApiServerBuilder, LoadError, Snapshot};
+pub use server::{ApiServer, ApiServerBuilder, LoadError, Snapshot, StoredObject};

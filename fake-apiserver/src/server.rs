@@ -20,9 +20,10 @@ use crate::endpoints::Endpoints;
 use crate::endpoints::journal::{self, Journal};
 use crate::entropy::Entropy;
 use crate::faults::{Fault, FaultGuard, Faults, WatchHandle};
+use crate::registry::scheme::Row;
 use crate::registry::{Registry, codec};
 use crate::serve::{Serving, Transport, serve};
-use crate::storage::World;
+use crate::storage::{Stored, World};
 
 /// Changes a resource's log keeps if the builder does not say.
 const HISTORY_BOUND: usize = 16_384;
@@ -62,12 +63,57 @@ pub struct ApiServerBuilder {
     start_time: Timestamp,
     history_bound: usize,
     journal_capacity: usize,
+    world: Option<Snapshot>,
 }
 
 /// The whole state of a server at one moment, from [`ApiServer::snapshot`]. Taking, keeping and restoring one costs a
 /// reference a resource, whatever the number of objects.
 #[derive(Clone, Debug)]
 pub struct Snapshot(World);
+
+/// An object as it is stored, from [`ApiServer::stored_objects`].
+#[derive(Clone, Debug)]
+pub struct StoredObject {
+    row: Arc<Row>,
+    stored: Arc<Stored>,
+}
+
+impl StoredObject {
+    /// API group; empty for core.
+    pub fn group(&self) -> &str {
+        &self.row.info.group
+    }
+
+    /// The plural resource.
+    pub fn resource(&self) -> &str {
+        &self.row.info.resource
+    }
+
+    /// Namespace; empty for objects of the cluster.
+    pub fn namespace(&self) -> &str {
+        self.stored.key.namespace()
+    }
+
+    /// Name.
+    pub fn name(&self) -> &str {
+        self.stored.key.name()
+    }
+
+    /// `metadata.uid`
+    pub fn uid(&self) -> &str {
+        &self.stored.body.uid
+    }
+
+    /// The write that made it so: its `resourceVersion`.
+    pub fn revision(&self) -> u64 {
+        self.stored.revision
+    }
+
+    /// The object, decoded.
+    pub fn value(&self) -> Value {
+        Value::Object(codec::decode(&self.row, &self.stored).0)
+    }
+}
 
 /// An object that [`ApiServer::load`] could not store.
 #[derive(Debug, thiserror::Error)]
@@ -85,6 +131,7 @@ impl Default for ApiServerBuilder {
             start_time: Timestamp::from_second(START_SECOND).unwrap_or(Timestamp::UNIX_EPOCH),
             history_bound: HISTORY_BOUND,
             journal_capacity: journal::CAPACITY,
+            world: None,
         }
     }
 }
@@ -115,11 +162,23 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Starts the server. It has the namespaces `default`, `kube-system`, `kube-public` and `kube-node-lease`.
+    /// Begins with this state, and with a clock and random numbers of its own, where [`ApiServer::fork`] goes on with
+    /// those of another server.
+    pub fn world(mut self, world: &Snapshot) -> Self {
+        self.world = Some(world.clone());
+        self
+    }
+
+    /// Starts the server. Without a [`world`](Self::world) it has the namespaces `default`, `kube-system`,
+    /// `kube-public` and `kube-node-lease`.
     pub fn start(self) -> ApiServer {
         let entropy = Entropy::new(self.seed, self.start_time);
-        let server = ApiServer::assemble(World::default(), entropy, self.history_bound, self.journal_capacity);
-        server.create_boot_objects();
+        let is_new = self.world.is_none();
+        let world = self.world.map_or_else(World::default, |snapshot| snapshot.0);
+        let server = ApiServer::assemble(world, entropy, self.history_bound, self.journal_capacity);
+        if is_new {
+            server.create_boot_objects();
+        }
         server
     }
 }
@@ -285,6 +344,27 @@ impl ApiServer {
             .range(&range)
             .map(|stored| Value::Object(codec::decode(&row, stored).0))
             .collect())
+    }
+
+    /// Every object of every resource, by resource, namespace and name, without a request. Objects are decoded only for
+    /// those who look at them.
+    pub fn stored_objects(&self) -> Vec<StoredObject> {
+        let registry = &self.endpoints.registry;
+        let everything = crate::storage::Range::of(None);
+        let scheme = registry.scheme();
+        let rows = scheme.rows().filter(|row| row.is_stored() && row.is_storage_version);
+        rows.flat_map(|row| {
+            let snapshot = registry.store.snapshot(&row.storage);
+            let objects: Vec<StoredObject> = snapshot
+                .range(&everything)
+                .map(|stored| StoredObject {
+                    row: Arc::clone(row),
+                    stored: Arc::clone(stored),
+                })
+                .collect();
+            objects
+        })
+        .collect()
     }
 
     /// What is known of the resource of a kind, such as its plural and whether it is namespaced; `None` if the kind is

@@ -50,6 +50,7 @@
 //! | time | [`TestCluster::settle`], [`eventually`][1], [`consistently`][2], [`advance`][3] |
 //! | what came of it | [`TestCluster::get`], [`assert_has`][4], [`requests`][5] |
 //! | trouble | [`TestCluster::inject`] with [`faults`], [`TestCluster::watches`], [`Running::crash`] |
+//! | all trouble there is | [`explore`](mod@explore) |
 //!
 //! [1]: TestCluster::eventually
 //! [2]: TestCluster::consistently
@@ -77,6 +78,7 @@ mod diff;
 mod filter;
 mod report;
 mod watches;
+pub mod explore;
 pub mod faults;
 pub mod objects;
 
