@@ -102,7 +102,7 @@ fn of_request(request: &Request) -> Vec<(u8, Action)> {
                 (6, Action::Silence(SILENCE)),
             ]);
             if request.may_be_stale {
-                actions.push((2, Action::Stale));
+                actions.extend([50, 75, 25].map(|percent| (0, Action::Stale(percent))));
             }
         }
         Verb::Watch => actions.extend([

@@ -6,6 +6,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use fake_apiserver::Verb;
@@ -83,6 +84,9 @@ fn read(request: &http::Request<Body>) -> Option<Request> {
     })
 }
 
+/// How long a replica lags.
+const LAG: Duration = Duration::from_secs(12);
+
 type Answer = Result<Response<GatedBody>, io::Error>;
 
 /// Lets a request through, with what is to go wrong on the way.
@@ -116,8 +120,9 @@ where
             gate.outcome(&life, ticket.index, outcome(&answer));
             return answer;
         }
-        if *action == Action::Stale {
-            parts.uri = stale(gate, &parts.uri);
+        if let Action::Stale(percent) = action {
+            gate.lag(&life, &about.resource, LAG);
+            parts.uri = stale(gate, &parts.uri, *percent);
         }
     }
     if life.is_dead() {
@@ -175,7 +180,7 @@ async fn before(gate: &Arc<Gate>, life: &Life, about: &Request, action: Action) 
         Action::CrashAfter(_)
         | Action::Lose
         | Action::SilenceAfter(_)
-        | Action::Stale
+        | Action::Stale(_)
         | Action::Hold(_)
         | Action::Miss(_)
         | Action::Cut
@@ -203,7 +208,7 @@ async fn after(gate: &Arc<Gate>, life: &Life, action: Action) -> Option<Answer> 
         | Action::Silence(_)
         | Action::Delay(_)
         | Action::Pause(_)
-        | Action::Stale
+        | Action::Stale(_)
         | Action::Hold(_)
         | Action::Miss(_)
         | Action::Cut
@@ -256,9 +261,9 @@ fn failure(code: u16, about: &Request) -> Response<GatedBody> {
     response
 }
 
-/// The list as it was half-way between the beginning of the run and now.
-fn stale(gate: &Gate, uri: &http::Uri) -> http::Uri {
-    let revision = gate.base + (gate.server.resource_version() - gate.base) / 2;
+/// The list as it was between the beginning of the run and now.
+fn stale(gate: &Gate, uri: &http::Uri, percent: u8) -> http::Uri {
+    let revision = gate.base + (gate.server.resource_version() - gate.base) * u64::from(percent) / 100;
     let exact = format!("{REVISION}={revision}&resourceVersionMatch=Exact");
     let others = uri
         .query()

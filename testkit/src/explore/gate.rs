@@ -59,6 +59,7 @@ pub(crate) struct State {
     /// Which faults of the plan have struck.
     pub(crate) struck: BTreeSet<usize>,
     paused: BTreeMap<Arc<str>, Instant>,
+    lagging: BTreeMap<(Arc<str>, String), Instant>,
     lives: BTreeMap<Arc<str>, u32>,
     pub(crate) violations: Vec<Violation>,
     /// When the last window ends.
@@ -131,11 +132,6 @@ impl Gate {
     /// Makes a controller one that crashes can strike.
     pub(crate) fn enter(&self, name: &str, running: &Running) {
         lock(&self.controllers).insert(name.into(), running.clone());
-    }
-
-    /// Whether the client is one that can be crashed and started anew.
-    pub(crate) fn can_crash(&self, client: &str) -> bool {
-        lock(&self.controllers).contains_key(client)
     }
 
     /// The names of the controllers that can be restarted.
@@ -294,6 +290,22 @@ impl Gate {
     pub(crate) fn pause(&self, client: &Arc<str>, time: Duration) {
         self.lasts(time);
         self.state().paused.insert(Arc::clone(client), Instant::now() + time);
+    }
+
+    /// The watch of a resource that a client begins next is silent for a time.
+    pub(crate) fn lag(&self, life: &Life, resource: &str, time: Duration) {
+        self.lasts(time);
+        let key = (Arc::clone(&life.client), resource.to_owned());
+        self.state().lagging.insert(key, Instant::now() + time);
+    }
+
+    /// Until when a watch that begins is silent.
+    pub(crate) fn lags(&self, life: &Life, resource: &str) -> Option<Instant> {
+        let mut state = self.state();
+        if state.lagging.is_empty() {
+            return None;
+        }
+        state.lagging.remove(&(Arc::clone(&life.client), resource.to_owned()))
     }
 
     /// Until when a client is cut off.

@@ -29,8 +29,9 @@ pub(crate) enum Action {
     Delay(Duration),
     /// From this request on, nothing goes from or to the client for this time: a partition.
     Pause(Duration),
-    /// The list shows the state of before, as a replica that lags; only lists that allow it.
-    Stale,
+    /// The list shows an older state, and the watch that follows is silent for a while, as of a replica that lags; only
+    /// lists that allow it. The state is as old as so many percent of all revisions of the run.
+    Stale(u8),
     /// From this event on, the watch is silent for this time, and then tells all.
     Hold(Duration),
     /// From this event on, the watch is silent for this time, and then is 410 Expired: the client lists again and never
@@ -61,7 +62,7 @@ impl Action {
         match self {
             Self::CrashBefore(_) | Self::CrashAfter(_) | Self::RestartAtEnd => Kind::Crash,
             Self::Fail(_) | Self::Lose | Self::Silence(_) | Self::SilenceAfter(_) => Kind::Error,
-            Self::Hold(_) | Self::Miss(_) | Self::Cut | Self::Expire | Self::Twice | Self::Stale => Kind::Watch,
+            Self::Hold(_) | Self::Miss(_) | Self::Cut | Self::Expire | Self::Twice | Self::Stale(_) => Kind::Watch,
             Self::Delay(_) => Kind::Delay,
             Self::Pause(_) => Kind::Pause,
         }
@@ -80,7 +81,7 @@ impl Action {
             | Self::Miss(time) => Some(time),
             Self::Fail(_)
             | Self::Lose
-            | Self::Stale
+            | Self::Stale(_)
             | Self::Cut
             | Self::Expire
             | Self::Twice
@@ -101,7 +102,7 @@ impl Action {
             Self::Miss(_) => Self::Miss(time),
             Self::Fail(_)
             | Self::Lose
-            | Self::Stale
+            | Self::Stale(_)
             | Self::Cut
             | Self::Expire
             | Self::Twice
@@ -119,7 +120,7 @@ impl Action {
             Self::SilenceAfter(_) => "silence-after",
             Self::Delay(_) => "delay",
             Self::Pause(_) => "pause",
-            Self::Stale => "stale",
+            Self::Stale(_) => "stale",
             Self::Hold(_) => "hold",
             Self::Miss(_) => "miss",
             Self::Cut => "cut",
@@ -140,7 +141,7 @@ impl Action {
             "silence-after" => Self::SilenceAfter(time()?),
             "delay" => Self::Delay(time()?),
             "pause" => Self::Pause(time()?),
-            "stale" => Self::Stale,
+            "stale" => Self::Stale(value?.parse().ok()?),
             "hold" => Self::Hold(time()?),
             "miss" => Self::Miss(time()?),
             "cut" => Self::Cut,
@@ -164,6 +165,7 @@ impl fmt::Display for Perturbation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.action, self.action.window()) {
             (Action::Fail(code), _) => write!(f, "fail={code}@{}", self.point),
+            (Action::Stale(percent), _) => write!(f, "stale={percent}@{}", self.point),
             (action, Some(time)) => write!(f, "{}={}@{}", action.name(), time.as_millis(), self.point),
             (action, None) => write!(f, "{}@{}", action.name(), self.point),
         }
@@ -263,7 +265,7 @@ fn words(fault: &Perturbation) -> String {
         }
         Action::Delay(time) => format!("delay {what} of {client} by {time:?}"),
         Action::Pause(time) => format!("cut {client} off for {time:?} from {what} on"),
-        Action::Stale => format!("answer {what} of {client} from a replica that lags"),
+        Action::Stale(_) => format!("answer {what} of {client} from a replica that lags, which catches up 12s later"),
         Action::Hold(time) => format!("hold the watch of {client} for {time:?} from {what} on"),
         Action::Miss(time) => {
             format!("hold the watch of {client} for {time:?} from {what} on, then expire it (410): it lists again")

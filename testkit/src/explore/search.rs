@@ -49,6 +49,7 @@ pub(crate) struct Search<'a> {
 struct Tried {
     plan: Plan,
     kind: Kind,
+    rank: u8,
     next: Vec<Candidate>,
 }
 
@@ -92,7 +93,7 @@ impl Search<'_> {
             let plan = Plan::single(&candidate.point, candidate.action);
             let outcome = self.attempt(&plan)?;
             self.coverage.singles.0 += 1;
-            tried.push(self.continued(plan, candidate.action.kind(), &outcome));
+            tried.push(self.continued(plan, candidate, &outcome));
         }
         self.pairs(&tried, |first, second| first != second || first == Kind::Crash)?;
         self.orders(&tried)?;
@@ -165,32 +166,29 @@ impl Search<'_> {
     }
 
     /// What may go wrong after the faults of a plan have struck.
-    fn continued(&self, plan: Plan, kind: Kind, outcome: &Outcome) -> Tried {
+    fn continued(&self, plan: Plan, last_fault: &Candidate, outcome: &Outcome) -> Tried {
         let last = plan.faults.last().map(|it| it.point.as_str()).unwrap_or_default();
         let from = outcome.trace.iter().position(|step| step.point == last);
         let next = match from {
             Some(at) => candidates(&outcome.trace, at + 1, &outcome.controllers, self.faults),
             None => Vec::new(),
         };
-        Tried { plan, kind, next }
+        let (kind, rank) = (last_fault.action.kind(), last_fault.rank);
+        Tried { plan, kind, rank, next }
     }
 
-    /// All pairs, the likeliest second fault of each first one before the others.
+    /// All pairs, the likeliest first: those of two likely faults, and of each first fault one before the next.
     fn pairs(&mut self, tried: &[Tried], wanted: impl Fn(Kind, Kind) -> bool) -> Result<(), Stop> {
-        let wanted = |it: &Tried| -> Vec<Candidate> {
-            let next = it.next.iter().filter(|next| wanted(it.kind, next.action.kind()));
-            next.cloned().collect()
-        };
-        let all: Vec<Vec<Candidate>> = tried.iter().map(wanted).collect();
-        self.coverage.pairs.1 = all.iter().map(|it| it.len() as u64).sum();
-        let longest = all.iter().map(Vec::len).max().unwrap_or_default();
-        for round in 0..longest {
-            for (first, seconds) in tried.iter().zip(&all) {
-                if let Some(second) = seconds.get(round) {
-                    self.attempt(&first.plan.and(&second.point, second.action))?;
-                    self.coverage.pairs.0 += 1;
-                }
-            }
+        let mut order = Vec::new();
+        for (first, one) in tried.iter().enumerate() {
+            let seconds = one.next.iter().filter(|it| wanted(one.kind, it.action.kind()));
+            order.extend(seconds.enumerate().map(|(round, it)| (one.rank + it.rank, round, first, it)));
+        }
+        order.sort_by_key(|(rank, round, first, _)| (*rank, *round, *first));
+        self.coverage.pairs.1 = order.len() as u64;
+        for (_, _, first, second) in order {
+            self.attempt(&tried[first].plan.and(&second.point, second.action))?;
+            self.coverage.pairs.0 += 1;
         }
         Ok(())
     }
@@ -200,15 +198,16 @@ impl Search<'_> {
         const LATE: usize = 3;
         let is_late = |it: &Candidate| it.action.kind() == Kind::Delay;
         for first in tried.iter().filter(|it| it.kind == Kind::Delay) {
+            let one_more = |plan: &Plan, it: &Candidate| (plan.and(&it.point, it.action), it.clone());
             let seconds = first.next.iter().filter(|it| is_late(it)).rev();
-            let mut stack: Vec<Plan> = seconds.map(|it| first.plan.and(&it.point, it.action)).collect();
-            while let Some(plan) = stack.pop() {
+            let mut stack: Vec<(Plan, Candidate)> = seconds.map(|it| one_more(&first.plan, it)).collect();
+            while let Some((plan, last)) = stack.pop() {
                 let outcome = self.attempt(&plan)?;
                 self.coverage.orders += 1;
                 if plan.faults.len() < LATE {
-                    let tried = self.continued(plan, Kind::Delay, &outcome);
+                    let tried = self.continued(plan, &last, &outcome);
                     let deeper = tried.next.iter().filter(|it| is_late(it)).rev();
-                    stack.extend(deeper.map(|it| tried.plan.and(&it.point, it.action)));
+                    stack.extend(deeper.map(|it| one_more(&tried.plan, it)));
                 }
             }
         }
@@ -240,7 +239,7 @@ impl Search<'_> {
                 if seeds.len() >= SWARM_SEEDS {
                     seeds.remove(0);
                 }
-                let tried = self.continued(plan, next.action.kind(), &outcome);
+                let tried = self.continued(plan, &next, &outcome);
                 if !tried.next.is_empty() {
                     seeds.push(tried);
                 }

@@ -13,7 +13,7 @@ const BEFORE: usize = 6;
 const SHOWN: usize = 60;
 
 /// The width of a column of text.
-const COLUMN: usize = 66;
+const COLUMN: usize = 88;
 
 /// The rows: what both did, or one of them.
 #[derive(Debug)]

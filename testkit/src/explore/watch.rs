@@ -40,7 +40,7 @@ impl GatedWatch {
             resource: resource.to_owned(),
             inner,
             ready: VecDeque::new(),
-            held: None,
+            held: gate.lags(life, resource).map(|until| Box::pin(sleep_until(until))),
             is_ended: false,
         }
     }
@@ -122,7 +122,7 @@ impl GatedWatch {
                 | Action::Silence(_)
                 | Action::SilenceAfter(_)
                 | Action::Pause(_)
-                | Action::Stale
+                | Action::Stale(_)
                 | Action::RestartAtEnd => {}
             }
         }
