@@ -28,6 +28,7 @@ impl Watcher {
             after: registry.store.revision(),
             bookmarks: false,
             initial_end_bookmark: false,
+            horizon: None,
             deadline: Instant::now() + Duration::from_secs(3600),
         }))
     }

@@ -1,11 +1,13 @@
 //! The in-process `kube::Client`: the one file that knows kube. No socket, no task: a request is a function call.
 
-use std::convert::Infallible;
+use std::io;
+use std::sync::Arc;
 
 use axum::body::Body;
 use http::{Request, Response};
 use tower::{Service, ServiceExt};
 
+use crate::api::request_info::ClientName;
 use crate::server::ApiServer;
 
 impl ApiServer {
@@ -31,8 +33,11 @@ impl ApiServer {
         self.client_named("kube-rs")
     }
 
-    /// The same for a client with a name of its own: it is sent as `User-Agent`, by which the journal and faults tell
-    /// clients apart and which names the owner of fields.
+    /// The same for a client with a name of its own, by which the journal and faults tell clients apart. It is sent as
+    /// `User-Agent`, too, which names the owner of fields, unless the request has one.
+    ///
+    /// Where a fault breaks the connection its requests fail with [`kube::Error::Service`], whose source is the
+    /// [`std::io::Error`] that a socket would give.
     pub fn client_named(&self, user_agent: &str) -> kube::Client {
         kube::Client::new(self.client_service(user_agent), "default")
     }
@@ -42,23 +47,40 @@ impl ApiServer {
     pub fn client_service(
         &self,
         user_agent: &str,
-    ) -> impl Service<
-        Request<kube::client::Body>,
-        Response = Response<Body>,
-        Error = Infallible,
-        Future: Send,
-    > + Clone
+    ) -> impl Service<Request<kube::client::Body>, Response = Response<Body>, Error = io::Error, Future: Send>
+    + Clone
     + Send
     + Sync
     + 'static {
         let agent = http::HeaderValue::from_str(user_agent).unwrap_or(http::HeaderValue::from_static("kube-rs"));
-        self.service().map_request(move |request: Request<kube::client::Body>| {
-            let (mut parts, body) = request.into_parts();
-            parts
-                .headers
-                .entry(http::header::USER_AGENT)
-                .or_insert_with(|| agent.clone());
-            Request::from_parts(parts, Body::new(body))
-        })
+        let name: Arc<str> = user_agent.into();
+        self.connection()
+            .map_request(move |request: Request<kube::client::Body>| {
+                let (mut parts, body) = request.into_parts();
+                parts
+                    .headers
+                    .entry(http::header::USER_AGENT)
+                    .or_insert_with(|| agent.clone());
+                parts.extensions.insert(ClientName(Arc::clone(&name)));
+                Request::from_parts(parts, Body::new(body))
+            })
+    }
+
+    /// A client whose requests `remote` answers, and which pass this server's faults and journal on their way: a test's
+    /// hand on what a controller asks of a real API server. Faults that strike requests for resources that this server
+    /// serves work as they do here; watches cannot be meddled with.
+    pub fn relay(&self, remote: &kube::Client, name: &str) -> kube::Client {
+        let (server, remote, name) = (self.clone(), remote.clone(), Arc::<str>::from(name));
+        let namespace = remote.default_namespace().to_owned();
+        let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+            let (endpoints, remote, name) = (Arc::clone(&server.endpoints), remote.clone(), Arc::clone(&name));
+            let mut request = request.map(Body::new);
+            request.extensions_mut().insert(ClientName(name));
+            endpoints.relay(request, async move |request| {
+                let answer = remote.send(request.map(kube::client::Body::from)).await;
+                answer.map(|it| it.map(Body::new)).map_err(std::io::Error::other)
+            })
+        });
+        kube::Client::new(service, namespace)
     }
 }

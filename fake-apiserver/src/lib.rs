@@ -41,7 +41,7 @@
 
 pub mod api;
 mod endpoints;
-mod faults;
+pub mod faults;
 mod registry;
 mod storage;
 mod watch;
@@ -51,16 +51,23 @@ mod client;
 #[doc(hidden)]
 pub mod bench;
 mod server;
+mod replica;
 mod serve;
 #[cfg(feature = "tls")]
 mod tls;
 mod kubeconfig;
 pub mod load;
+mod world;
+pub mod control;
 mod entropy;
 mod tasks;
 
 pub use api::request_info::{RequestInfo, Verb};
 pub use endpoints::journal::{Entry, Journal, RecordedEvent, RecordedRequest};
-pub use faults::{Fault, FaultGuard, Seen, Verdict, WatchEventKind, WatchHandle};
+pub use faults::{
+    Decision, Fault, FaultGuard, Held, HeldEvent, RestartLog, Seen, Verdict, WatchEventKind, WatchHandle, When,
+};
+pub use replica::Replica;
 pub use serve::Serving;
 pub use server::{ApiServer, ApiServerBuilder, LoadError, Snapshot, StoredObject};
+pub use world::{LoadReport, WorldDiff};

@@ -42,6 +42,10 @@ struct Args {
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 
+    /// Answer requests below /_fake, too: faults, watches, journal, snapshots (GET /_fake tells more)
+    #[arg(long)]
+    control: bool,
+
     /// Log every request to stderr
     #[arg(short, long)]
     verbose: bool,
@@ -83,11 +87,12 @@ async fn run(args: &Args) -> Result<(), String> {
     tracing::subscriber::set_global_default(Log { level }).map_err(|err| err.to_string())?;
     let interrupted = interruption().map_err(|err| format!("cannot listen for signals: {err}"))?;
 
-    let server = ApiServer::builder()
-        .seed(args.seed)
-        .start_time(now())
-        .journal_capacity(JOURNAL_ENTRIES)
-        .start();
+    let mut builder = ApiServer::builder().seed(args.seed).start_time(now());
+    builder = match args.control {
+        true => builder.control_api(),
+        false => builder.journal_capacity(JOURNAL_ENTRIES),
+    };
+    let server = builder.start();
     fill(&server, args)?;
     let serving = if args.tls {
         server.serve_tls(args.listen).await

@@ -1,6 +1,5 @@
 //! The way in over sockets: accept, shake hands, speak HTTP/1.1 or HTTP/2, and end all of it in order.
 
-use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -99,14 +98,14 @@ impl Serving {
     }
 }
 
-/// What answers requests: never fails, and a clone of it serves each connection.
+/// What answers requests: a clone of it serves each connection. Where it fails, the connection is broken.
 pub(crate) trait HttpService:
-    Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send> + Clone + Send + 'static
+    Service<Request<Body>, Response = Response<Body>, Error = io::Error, Future: Send> + Clone + Send + 'static
 {
 }
 
 impl<S> HttpService for S where
-    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send> + Clone + Send + 'static
+    S: Service<Request<Body>, Response = Response<Body>, Error = io::Error, Future: Send> + Clone + Send + 'static
 {
 }
 
@@ -228,7 +227,7 @@ async fn answer(
     peer: Peer,
     service: impl HttpService,
     stop: Stop,
-) -> Result<Response<StoppableBody>, Infallible> {
+) -> io::Result<Response<StoppableBody>> {
     let (method, uri, addr) = (request.method().clone(), request.uri().clone(), peer.addr);
     if let Some(user) = peer.user {
         request.extensions_mut().insert(user);
@@ -352,10 +351,10 @@ mod tests {
     const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
     /// `/watch` answers one line and then nothing for ever; `/hold` never answers; all else is echoed.
-    async fn test_service(request: Request<Body>) -> Result<Response<Body>, Infallible> {
+    async fn test_service(request: Request<Body>) -> io::Result<Response<Body>> {
         let body = match request.uri().path() {
             "/watch" => {
-                let event = futures::stream::once(async { Ok::<_, Infallible>("event\n") });
+                let event = futures::stream::once(async { Ok::<_, io::Error>("event\n") });
                 Body::from_stream(event.chain(futures::stream::pending()))
             }
             "/hold" => std::future::pending().await,

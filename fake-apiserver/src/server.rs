@@ -4,11 +4,13 @@ use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
 use http::{Request, Response};
-use http_body_util::BodyExt as _;
+use http_body_util::{BodyExt as _, Limited};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tower::Service;
@@ -16,10 +18,11 @@ use tower::Service;
 use crate::api::object::Object;
 use crate::api::resource::ResourceInfo;
 use crate::api::status::Status;
+use crate::control::{self, Control};
 use crate::endpoints::Endpoints;
 use crate::endpoints::journal::{self, Journal};
 use crate::entropy::Entropy;
-use crate::faults::{Fault, FaultGuard, Faults, WatchHandle};
+use crate::faults::{Described, Fault, FaultGuard, FaultRule, Faults, RestartLog, RuleError, WatchHandle};
 use crate::registry::scheme::Row;
 use crate::registry::{Registry, codec};
 use crate::serve::{Serving, Transport, serve};
@@ -53,6 +56,8 @@ pub struct ApiServer {
     pub(crate) endpoints: Arc<Endpoints>,
     history_bound: usize,
     journal_capacity: usize,
+    /// The control API, if it was asked for.
+    control: Option<Arc<Control>>,
 }
 
 /// How an [`ApiServer`] is to be. Everything has a default.
@@ -64,6 +69,7 @@ pub struct ApiServerBuilder {
     history_bound: usize,
     journal_capacity: usize,
     world: Option<Snapshot>,
+    control: Option<Arc<Control>>,
 }
 
 /// The whole state of a server at one moment, from [`ApiServer::snapshot`]. Taking, keeping and restoring one costs a
@@ -124,6 +130,13 @@ pub struct LoadError {
     reason: String,
 }
 
+impl LoadError {
+    pub(crate) fn new(kind: &str, name: &str, reason: &str) -> Self {
+        let (kind, name, reason) = (kind.to_owned(), name.to_owned(), reason.to_owned());
+        Self { kind, name, reason }
+    }
+}
+
 impl Default for ApiServerBuilder {
     fn default() -> Self {
         Self {
@@ -132,6 +145,7 @@ impl Default for ApiServerBuilder {
             history_bound: HISTORY_BOUND,
             journal_capacity: journal::CAPACITY,
             world: None,
+            control: None,
         }
     }
 }
@@ -162,6 +176,13 @@ impl ApiServerBuilder {
         self
     }
 
+    /// Answers requests below `/_fake`, too, through which a test in another process injects faults and looks at the
+    /// server; see [`control`](crate::control). Whoever reaches the port may do all of it.
+    pub fn control_api(mut self) -> Self {
+        self.control = Some(Arc::default());
+        self
+    }
+
     /// Begins with this state, and with a clock and random numbers of its own, where [`ApiServer::fork`] goes on with
     /// those of another server.
     pub fn world(mut self, world: &Snapshot) -> Self {
@@ -175,7 +196,8 @@ impl ApiServerBuilder {
         let entropy = Entropy::new(self.seed, self.start_time);
         let is_new = self.world.is_none();
         let world = self.world.map_or_else(World::default, |snapshot| snapshot.0);
-        let server = ApiServer::assemble(world, entropy, self.history_bound, self.journal_capacity);
+        let mut server = ApiServer::assemble(world, entropy, self.history_bound, self.journal_capacity);
+        server.control = self.control;
         if is_new {
             server.create_boot_objects();
         }
@@ -199,12 +221,20 @@ impl ApiServer {
             registry: Registry::new(world, history_bound, entropy),
             faults: Faults::default(),
             journal: Journal::new(journal_capacity),
+            requests: AtomicU64::new(0),
         });
         Self {
             endpoints,
             history_bound,
             journal_capacity,
+            control: None,
         }
+    }
+
+    /// A server that has a state, to look at it.
+    pub(crate) fn of_snapshot(&self, snapshot: &Snapshot) -> Self {
+        let entropy = self.endpoints.registry.entropy.fork();
+        Self::assemble(snapshot.0.clone(), entropy, self.history_bound, 1)
     }
 
     /// What a real server has made before its first client comes (rule R1).
@@ -242,7 +272,26 @@ impl ApiServer {
 
     /// Installs a rule that is asked about every request for a resource; it is gone when the guard is dropped.
     pub fn inject(&self, fault: impl Fault + 'static) -> FaultGuard {
-        self.endpoints.faults.rules.install(fault)
+        let rules = &self.endpoints.faults.rules;
+        rules.install(std::any::type_name_of_val(&fault).to_owned(), |_| fault)
+    }
+
+    /// Installs a fault that is described as data; it is gone when the guard is dropped. Fails if the rule cannot be.
+    pub fn inject_rule(&self, rule: FaultRule) -> Result<FaultGuard, RuleError> {
+        rule.check()?;
+        let (seed, rules) = (self.seed(), &self.endpoints.faults.rules);
+        Ok(rules.install(rule.to_string(), |id| Described::new(rule, seed ^ id.rotate_right(16))))
+    }
+
+    /// Ends all watches and breaks what waits for an answer that will not come, as a server does that is restarted. For
+    /// `down` all connections are refused, but for those of `spared` clients. What is stored stays. If the log is lost,
+    /// every client whose watch goes on from before is told 410 Expired and must list again, as with a server whose
+    /// watch cache begins anew.
+    pub fn restart(&self, log: RestartLog, down: Duration, spared: &[&str]) {
+        if log == RestartLog::Lost {
+            self.compact();
+        }
+        self.endpoints.faults.restart(down, spared);
     }
 
     /// The watches under way, oldest first.
@@ -279,7 +328,39 @@ impl ApiServer {
         )
     }
 
-    /// The server as a function from requests to answers: a tower service without a socket.
+    /// The server at the other end of a connection: a tower service without a socket, which fails where a fault breaks
+    /// the connection.
+    pub(crate) fn connection(
+        &self,
+    ) -> impl Service<Request<Body>, Response = Response<Body>, Error = io::Error, Future: Send>
+    + Clone
+    + Send
+    + Sync
+    + 'static {
+        let server = self.clone();
+        tower::service_fn(move |request: Request<Body>| {
+            let server = server.clone();
+            async move {
+                match &server.control {
+                    Some(control) if request.uri().path().starts_with(control::PREFIX) => {
+                        server.controlled(control, request).await
+                    }
+                    _ => server.endpoints.converse(request).await,
+                }
+            }
+        })
+    }
+
+    /// Answers a request to the control API.
+    async fn controlled(&self, control: &Control, request: Request<Body>) -> io::Result<Response<Body>> {
+        let (parts, body) = request.into_parts();
+        let body = Limited::new(body, control::BODY_BYTES_MAX).collect().await;
+        let body = body.map_err(io::Error::other)?.to_bytes();
+        Ok(control::answer(self, control, &parts.method, &parts.uri, &body).map(Body::from))
+    }
+
+    /// The server as a function from requests to answers: a tower service without a socket. Where a fault breaks the
+    /// connection the answer is 502 Bad Gateway, as from a proxy.
     pub fn service(
         &self,
     ) -> impl Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send>
@@ -307,13 +388,13 @@ impl ApiServer {
     /// Listens for HTTP, on a free port if the address names port 0. No tokio clock must be paused: sockets live in
     /// real time.
     pub async fn serve(&self, addr: SocketAddr) -> io::Result<Serving> {
-        serve(addr, Transport::Http, self.service()).await
+        serve(addr, Transport::Http, self.connection()).await
     }
 
     /// Listens for HTTPS with a certificate of a generated authority; see [`Serving::kubeconfig`].
     #[cfg(feature = "tls")]
     pub async fn serve_tls(&self, addr: SocketAddr) -> io::Result<Serving> {
-        serve(addr, Transport::Https, self.service()).await
+        serve(addr, Transport::Https, self.connection()).await
     }
 
     /// Reads an object without a request: nothing is written into the journal. `namespace` is empty for objects of the
@@ -375,6 +456,13 @@ impl ApiServer {
             .scheme()
             .lookup_kind(api_version, kind)
             .map(|row| row.info.clone())
+    }
+
+    /// The kind of a resource: `Pod` of `pods` in `v1`; `None` if it is not served.
+    pub fn kind_of(&self, api_version: &str, resource: &str) -> Option<String> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let row = self.endpoints.registry.scheme().lookup(group, version, resource)?;
+        Some(row.info.kind.to_string())
     }
 
     /// Stores objects as they are, uid, status and times included, as a dump of a cluster has them; what is missing of

@@ -108,9 +108,7 @@ impl TestCluster {
         F: Future<Output: Send> + Send + 'static,
     {
         let (clients, owned) = (self.clients(), name.to_owned());
-        let starting = Starting(Box::new(move || {
-            controller(clients.client(&owned)).map(drop).boxed()
-        }));
+        let starting = Starting(Box::new(move || controller(clients.client(&owned)).map(drop).boxed()));
         let running = Running::new(Location::caller(), Some(starting));
         self.entered(name, &running);
         running.restart();

@@ -74,21 +74,27 @@ mod read;
 mod settle;
 mod eventually;
 mod assert;
+mod expect;
 mod diff;
 mod filter;
 mod report;
 mod watches;
+mod world;
+mod recording;
+mod real;
 pub mod explore;
 pub mod faults;
 pub mod objects;
 
 pub use controller::Running;
 pub use eventually::Condition;
-pub use fake_apiserver::{ApiServer, Journal, Verb, WatchEventKind};
+pub use expect::OwnerTree;
+pub use fake_apiserver::{ApiServer, Journal, Replica, RestartLog, Snapshot, Verb, WatchEventKind, WorldDiff};
 pub use faults::{FaultBuilder, Injected};
 pub use filter::Requests;
 pub use object::Object;
 pub use objects::ObjectBuilder;
+pub use recording::{Pace, RecordedChange, Recording, RecordingError};
 pub use target::{ObjectId, Target, ToObject};
 #[cfg(feature = "rstest")]
 pub use test_cluster::cluster;

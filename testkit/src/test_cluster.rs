@@ -15,6 +15,7 @@ use crate::controller::{Controllers, Running};
 use crate::explore::Gate;
 use crate::faults::Injections;
 use crate::read::Reads;
+use crate::real::Real;
 use crate::report;
 use crate::settle::Bounds;
 use crate::target::ToObject;
@@ -39,22 +40,27 @@ pub struct TestCluster {
     pub(crate) controllers: Controllers,
     pub(crate) injections: Injections,
     pub(crate) reads: Reads,
+    /// A real server, whose state `server` mirrors; `None` if `server` is the server.
+    pub(crate) real: Option<Real>,
     /// Where an exploration stands between clients and the server.
     pub(crate) gate: Option<Arc<Gate>>,
 }
 
 /// Makes clients of a cluster.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Clients {
     server: ApiServer,
     gate: Option<Arc<Gate>>,
+    /// A real server that answers.
+    remote: Option<kube::Client>,
 }
 
 impl Clients {
     pub(crate) fn client(&self, name: &str) -> kube::Client {
-        match &self.gate {
-            Some(gate) => gate.client(name),
-            None => self.server.client_named(name),
+        match (&self.gate, &self.remote) {
+            (Some(gate), _) => gate.client(name),
+            (None, Some(remote)) => self.server.relay(remote, name),
+            (None, None) => self.server.client_named(name),
         }
     }
 }
@@ -214,7 +220,10 @@ impl TestClusterBuilder {
             }
         };
         World {
-            servers: [server(Duration::ZERO).seed(self.seed), server(OTHER_TIME).seed(!self.seed)],
+            servers: [
+                server(Duration::ZERO).seed(self.seed),
+                server(OTHER_TIME).seed(!self.seed),
+            ],
             builder: self,
         }
     }
@@ -231,16 +240,7 @@ impl TestClusterBuilder {
         if let Some(changes) = self.history {
             builder = builder.history(changes);
         }
-        let server = builder.start();
-        let cluster = TestCluster {
-            started: Instant::now(),
-            bounds: self.bounds,
-            controllers: Controllers::default(),
-            injections: Injections::default(),
-            reads: Reads::default(),
-            gate: None,
-            server,
-        };
+        let cluster = TestCluster::of_server(builder.start(), Instant::now(), self.bounds);
         for step in self.steps {
             cluster.take(step);
         }
@@ -260,6 +260,33 @@ impl TestCluster {
     #[track_caller]
     pub fn start() -> Self {
         Self::builder().start()
+    }
+
+    fn of_server(server: ApiServer, started: Instant, bounds: Bounds) -> Self {
+        Self {
+            started,
+            bounds,
+            controllers: Controllers::default(),
+            injections: Injections::default(),
+            reads: Reads::default(),
+            gate: None,
+            real: None,
+            server,
+        }
+    }
+
+    /// A cluster whose server is another one's mirror. Time is real, and so the clock must go.
+    pub(crate) fn over(server: ApiServer, bounds: Bounds) -> Self {
+        check_the_runtime();
+        if is_paused() {
+            tokio::time::resume();
+        }
+        Self::of_server(server, Instant::now(), bounds)
+    }
+
+    /// A cluster like this one, of another server with the same clock.
+    pub(crate) fn with_server(&self, server: ApiServer) -> Self {
+        Self::of_server(server, self.started, self.bounds)
     }
 
     /// A cluster to be configured.
@@ -284,6 +311,7 @@ impl TestCluster {
         Clients {
             server: self.server.clone(),
             gate: self.gate.clone(),
+            remote: self.real.as_ref().map(|real| real.client().clone()),
         }
     }
 
@@ -297,15 +325,10 @@ impl TestCluster {
     /// A cluster of an exploration, with a state it begins with; another one has other uids and another time of day.
     pub(crate) fn explored(world: &World, is_other: bool, gate: impl FnOnce(ApiServer) -> Gate) -> Self {
         let server = world.servers[usize::from(is_other)].clone().start();
-        Self {
-            started: Instant::now(),
-            bounds: world.builder.bounds,
-            controllers: Controllers::default(),
-            injections: Injections::default(),
-            reads: Reads::default(),
-            gate: Some(Arc::new(gate(server.clone()))),
-            server,
-        }
+        let gate = Arc::new(gate(server.clone()));
+        let mut cluster = Self::of_server(server, Instant::now(), world.builder.bounds);
+        cluster.gate = Some(gate);
+        cluster
     }
 
     /// A step of the workload that [`explore`](crate::explore) may leave out to make a failure shorter. Elsewhere it
@@ -374,6 +397,16 @@ impl TestCluster {
     /// If the server refuses the definition.
     #[track_caller]
     pub fn crd<K: CustomResourceExt>(&self) {
+        if self.is_real() {
+            let resource = K::api_resource();
+            if self.server.resource(&resource.api_version, &resource.kind).is_none() {
+                let name = K::crd_name();
+                self.fail(&format!(
+                    "{name} is not served: install the definition on the real server first"
+                ));
+            }
+            return;
+        }
         self.take(Step::Create(definition::<K>()));
     }
 
@@ -437,6 +470,14 @@ fn definition<K: CustomResourceExt>() -> Value {
 /// Pauses tokio's clock if it is not yet.
 #[track_caller]
 fn pause_the_clock() {
+    check_the_runtime();
+    if !is_paused() {
+        tokio::time::pause();
+    }
+}
+
+#[track_caller]
+fn check_the_runtime() {
     let Ok(handle) = Handle::try_current() else {
         panic!("a TestCluster needs a tokio runtime: make the test `#[tokio::test] async fn`");
     };
@@ -445,9 +486,6 @@ fn pause_the_clock() {
         "a TestCluster lives in virtual time, which only a current_thread runtime has: \
          use `#[tokio::test]` without `flavor = \"multi_thread\"`"
     );
-    if !is_paused() {
-        tokio::time::pause();
-    }
 }
 
 /// Whether tokio's clock stands while the machine's goes on.

@@ -1,8 +1,8 @@
 //! Event injection: putting events into watches under way, ending and expiring them.
 
-use fake_apiserver::{Verb, WatchEventKind, WatchHandle};
+use fake_apiserver::faults::RequestFilter;
+use fake_apiserver::{WatchEventKind, WatchHandle};
 
-use crate::filter::Filter;
 use crate::target::ToObject;
 use crate::test_cluster::TestCluster;
 
@@ -37,6 +37,7 @@ impl TestCluster {
     /// # }
     /// ```
     pub fn watches(&self) -> Watches {
+        self.skips("watches");
         Watches {
             handles: self.server.watches(),
         }
@@ -45,6 +46,9 @@ impl TestCluster {
     /// Forgets the history of all objects and ends all watches with 410 Gone, as a server does whose log was compacted:
     /// every client must list again.
     pub fn expire_watches(&self) {
+        if self.skips("expire_watches") {
+            return;
+        }
         self.server.compact();
         self.watches().expire();
     }
@@ -54,27 +58,27 @@ impl Watches {
     /// Those of this resource: its plural (`pods`), which may name a group (`deployments.apps`).
     #[must_use]
     pub fn on(self, resource: &str) -> Self {
-        self.filtered(&Filter {
+        self.filtered(&RequestFilter {
             resource: Some(resource.to_owned()),
-            ..Filter::default()
+            ..RequestFilter::default()
         })
     }
 
     /// Those of this namespace alone.
     #[must_use]
     pub fn namespace(self, namespace: &str) -> Self {
-        self.filtered(&Filter {
+        self.filtered(&RequestFilter {
             namespace: Some(namespace.to_owned()),
-            ..Filter::default()
+            ..RequestFilter::default()
         })
     }
 
     /// Those of the client of this name.
     #[must_use]
     pub fn client(self, client: &str) -> Self {
-        self.filtered(&Filter {
+        self.filtered(&RequestFilter {
             client: Some(client.to_owned()),
-            ..Filter::default()
+            ..RequestFilter::default()
         })
     }
 
@@ -96,15 +100,65 @@ impl Watches {
         self.handles.iter().for_each(WatchHandle::end);
     }
 
+    /// Breaks their connections between two events.
+    pub fn cut(&self) {
+        self.handles.iter().for_each(WatchHandle::cut);
+    }
+
+    /// Breaks their connections within the next event, after so many bytes of it at the most.
+    pub fn cut_inside(&self, bytes: usize) {
+        self.handles.iter().for_each(|it| it.cut_inside(bytes));
+    }
+
+    /// Delivers nothing until they are released or resumed: a slow network, or a server that is behind. Held watches
+    /// of several resources, resumed in another order, tell of changes in another order than they happened.
+    pub fn hold(&self) {
+        self.handles.iter().for_each(WatchHandle::hold);
+    }
+
+    /// Lets so many more events of each held watch pass.
+    pub fn release(&self, events: u64) {
+        self.handles.iter().for_each(|it| it.release(events));
+    }
+
+    /// Lets everything pass again; what waited comes at once.
+    pub fn resume(&self) {
+        self.handles.iter().for_each(WatchHandle::resume);
+    }
+
+    /// Delivers nothing more, not even an end: the other side is gone and nobody tells the client.
+    pub fn silence(&self) {
+        self.handles.iter().for_each(WatchHandle::silence);
+    }
+
+    /// Delivers the next so many events of each twice.
+    pub fn duplicate(&self, events: u64) {
+        self.handles.iter().for_each(|it| it.duplicate(events));
+    }
+
+    /// Sends each a bookmark now.
+    pub fn bookmark(&self) {
+        self.handles.iter().for_each(WatchHandle::bookmark);
+    }
+
+    /// Sends them no more bookmarks.
+    pub fn withhold_bookmarks(&self) {
+        self.handles.iter().for_each(WatchHandle::withhold_bookmarks);
+    }
+
+    /// Each of them.
+    pub fn handles(&self) -> &[WatchHandle] {
+        &self.handles
+    }
+
     /// How many there are.
     pub fn count(&self) -> usize {
         self.handles.len()
     }
 
-    fn filtered(mut self, filter: &Filter) -> Self {
-        debug_assert!(filter.verbs.as_ref().is_none_or(|verbs| verbs.contains(&Verb::Watch)));
+    fn filtered(mut self, filter: &RequestFilter) -> Self {
         self.handles
-            .retain(|handle| filter.matches(handle.info(), handle.user_agent()));
+            .retain(|handle| filter.matches(handle.info(), handle.client()));
         self
     }
 }

@@ -1,9 +1,12 @@
 //! `RequestInfo`: what a request is about, read off its path and method (rule A26).
 
+use std::sync::Arc;
+
 use super::resource::Text;
 
 /// What a request asks to be done. The names are those of RBAC.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Verb {
     /// GET of one object.
     Get,
@@ -44,6 +47,10 @@ impl std::fmt::Display for Verb {
         f.write_str(self.as_str())
     }
 }
+
+/// The name of an in-process client; an extension of each of its requests.
+#[derive(Clone, Debug)]
+pub(crate) struct ClientName(pub(crate) Arc<str>);
 
 /// A request for a resource.
 #[derive(Clone, Debug, PartialEq, Eq)]

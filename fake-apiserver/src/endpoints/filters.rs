@@ -1,5 +1,6 @@
 //! Before routing and after answering: what every request gets, whatever it asks.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -10,10 +11,11 @@ use http::{HeaderMap, Response};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use uuid::fmt::Hyphenated;
 
+use super::broken::NoAnswer;
 use super::encode;
 use super::journal::{Journal, RecordedRequest, StoredAnswer};
 use crate::api::options::Query;
-use crate::api::request_info::RequestInfo;
+use crate::api::request_info::{ClientName, RequestInfo};
 use crate::api::status::Status;
 use crate::entropy::Entropy;
 use crate::faults::Seen;
@@ -36,18 +38,31 @@ pub(crate) struct Call {
     pub(crate) info: Option<RequestInfo>,
     /// What every request for a deprecated kind is warned of (rules O13, U5).
     pub(crate) deprecation: Option<String>,
+    /// Who asks: the name of an in-process client, else its `User-Agent`.
+    pub(crate) client: Arc<str>,
+    /// The verdicts of the faults that struck it.
+    pub(crate) struck: Vec<String>,
     audit_id: HeaderValue,
+    /// Its number among all requests, counted from 1.
+    number: u64,
     started: Duration,
 }
 
 impl Call {
-    pub(crate) fn new(parts: Parts, entropy: &Entropy) -> Self {
+    pub(crate) fn new(parts: Parts, entropy: &Entropy, number: u64) -> Self {
         let audit_id = parts.headers.get(AUDIT_ID).cloned();
         let audit_id = audit_id.or_else(|| {
             let uuid = entropy.uuid();
             HeaderValue::from_str(uuid.encode_lower(&mut [0; Hyphenated::LENGTH])).ok()
         });
+        let client = match parts.extensions.get::<ClientName>() {
+            Some(ClientName(name)) => Arc::clone(name),
+            None => text(&parts.headers, &header::USER_AGENT).unwrap_or_default().into(),
+        };
         Self {
+            client,
+            struck: Vec::new(),
+            number,
             query: Query::parse(parts.uri.query()),
             body: Bytes::new(),
             info: None,
@@ -97,8 +112,14 @@ impl Call {
     /// The request as faults see it.
     pub(crate) fn seen<'a>(&'a self, info: &'a RequestInfo) -> Seen<'a> {
         Seen {
+            number: self.number,
+            at: self.started,
             info,
+            client: &self.client,
             user_agent: self.user_agent(),
+            method: &self.parts.method,
+            path: self.parts.uri.path_and_query().map_or("", |it| it.as_str()),
+            body: &self.body,
         }
     }
 
@@ -130,8 +151,13 @@ impl Call {
                 .map_or_else(String::new, ToString::to_string),
             method: self.parts.method,
             info: self.info,
+            client: self.client,
+            faults: self.struck,
             request_body: self.body,
-            code: response.status().as_u16(),
+            code: match response.extensions().get::<NoAnswer>() {
+                Some(_) => 0,
+                None => response.status().as_u16(),
+            },
             answer,
             stored,
         });

@@ -48,21 +48,21 @@ pub(crate) async fn handle(
 async fn get(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -> Result<Response<Body>, Status> {
     let form = form(call, row, Route::Object)?;
     let version = call.query.get("resourceVersion").unwrap_or_default();
-    let stored = server.registry.get(row, info, version).await?;
+    let stored = server.registry.get_for(&call.client, row, info, version).await?;
     encode::answer(server, call, row, &form, 200, Answer::Stored(stored), &[])
 }
 
 async fn list(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -> Result<Response<Body>, Status> {
     let form = form(call, row, Route::Collection)?;
     let options = ListOptions::parse(&call.query, false)?;
-    let page = server.registry.list(row, info, &options).await?;
+    let page = server.registry.list_for(&call.client, row, info, &options).await?;
     encode::page(server, call, row, &form, page)
 }
 
 async fn watch(server: &Arc<Endpoints>, call: &Call, row: &Row, info: &RequestInfo) -> Result<Response<Body>, Status> {
     let form = negotiation::watch_answer(call.accept().as_deref(), decode::served(row))?;
     let options = ListOptions::parse(&call.query, true)?;
-    let plan = server.registry.watch(row, info, &options)?;
+    let plan = server.registry.watch(row, info, &options, &call.client)?;
     let include = encode::include_object(call)?;
     let row = server
         .registry
@@ -72,8 +72,10 @@ async fn watch(server: &Arc<Endpoints>, call: &Call, row: &Row, info: &RequestIn
     let body = WatchBody::new(
         Arc::clone(server),
         row,
-        info.clone(),
-        call.user_agent(),
+        server
+            .faults
+            .watches
+            .enter(info.clone(), &call.client, call.user_agent()),
         plan,
         form,
         include,

@@ -32,11 +32,15 @@ pub struct RecordedRequest {
     pub path: String,
     /// Verb, resource, namespace and name; `None` if it was not about a resource.
     pub info: Option<RequestInfo>,
+    /// Who asked: the name of an in-process client, else its `User-Agent`.
+    pub client: Arc<str>,
     /// `User-Agent`
     pub user_agent: String,
+    /// What faults did to it, in words; empty if none struck.
+    pub faults: Vec<String>,
     /// The body as sent; empty if there was none.
     pub request_body: Bytes,
-    /// HTTP status of the answer.
+    /// HTTP status of the answer; 0 if a fault took the answer or the connection away.
     pub code: u16,
     /// The answer, uncompressed; `None` if it was streamed: a watch or a long list.
     pub answer: Option<Bytes>,
@@ -70,6 +74,8 @@ pub struct RecordedEvent {
     pub at: Duration,
     /// The number of the watch, counted from 1.
     pub watch: u64,
+    /// Whose watch it is: the name of an in-process client, else its `User-Agent`.
+    pub client: Arc<str>,
     /// `ADDED`, `MODIFIED`, `DELETED`, `BOOKMARK` or `ERROR`.
     pub kind: &'static str,
     /// The plural resource that is watched.
@@ -102,6 +108,12 @@ impl RecordedRequest {
             stored: None,
             ..self.clone()
         }
+    }
+
+    /// The answer, as [`answer`](RecordedRequest::answer) has it for those who look; empty if it was streamed.
+    pub fn answer_bytes(&self) -> Bytes {
+        let written = || self.stored.as_ref().map(StoredAnswer::bytes);
+        self.answer.clone().or_else(written).unwrap_or_default()
     }
 
     /// The verb, if it was about a resource.
@@ -283,14 +295,15 @@ impl fmt::Display for Entry {
 impl fmt::Display for RecordedRequest {
     /// `   0.002s  PATCH  /api/v1/namespaces/shop/pods/web-0  409 Conflict: the object has been modified`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{:>9.3}s  {:<6} {}  {}",
-            self.started.as_secs_f64(),
-            self.method.as_str(),
-            self.path,
-            self.code
-        )?;
+        let (started, method) = (self.started.as_secs_f64(), self.method.as_str());
+        write!(f, "{started:>9.3}s  {method:<6} {}  ", self.path)?;
+        match self.code {
+            0 => f.write_str("no answer")?,
+            code => write!(f, "{code}")?,
+        }
+        if !self.faults.is_empty() {
+            write!(f, " [{}]", self.faults.join("; "))?;
+        }
         if self.code >= 400
             && let Some(status) = self
                 .answer

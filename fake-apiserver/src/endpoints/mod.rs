@@ -1,16 +1,19 @@
 //! HTTP in, HTTP out. The one layer that knows axum: a request passes `filters`, `route`, `negotiation` and `decode`
 //! to its handler, and comes back through `encode`.
 
+use std::io;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::body::Body;
 use futures::FutureExt as _;
 use http::{Request, Response};
 
 use crate::api::status::Status;
-use crate::faults::Faults;
+use crate::faults::{Broken, Faults, Outcome, Struck};
 use crate::registry::Registry;
+use crate::registry::scheme::Row;
 
 pub(crate) mod filters;
 pub(crate) mod route;
@@ -20,6 +23,9 @@ pub(crate) mod decode;
 pub(crate) mod yaml;
 pub(crate) mod handlers;
 pub(crate) mod encode;
+pub(crate) mod broken;
+#[cfg(feature = "client")]
+pub(crate) mod relay;
 pub(crate) mod list_body;
 pub(crate) mod watch_body;
 pub(crate) mod partial;
@@ -30,6 +36,7 @@ pub(crate) mod openapi;
 pub(crate) mod documents;
 pub(crate) mod journal;
 
+use broken::NoAnswer;
 use filters::Call;
 use journal::Journal;
 use route::Target;
@@ -43,20 +50,42 @@ pub(crate) struct Endpoints {
     pub(crate) faults: Faults,
     /// What was asked and answered.
     pub(crate) journal: Journal,
+    /// How many requests ever came.
+    pub(crate) requests: AtomicU64,
 }
 
 impl Endpoints {
-    /// Answers a request. Whatever happens, there is an answer, and the journal has it.
+    /// Answers a request on a connection, which a fault may break: then the error says how, and there is no answer.
+    pub(crate) async fn converse(self: Arc<Self>, request: Request<Body>) -> io::Result<Response<Body>> {
+        let response = self.handle(request).await;
+        match response.extensions().get::<NoAnswer>() {
+            Some(NoAnswer(Broken::Refused)) => Err(io::ErrorKind::ConnectionRefused.into()),
+            Some(NoAnswer(_)) => Err(broken::cut_error()),
+            None => Ok(response),
+        }
+    }
+
+    /// Answers a request. Whatever happens, the journal has it; and there is an answer, unless a fault withholds it.
     pub(crate) async fn handle(self: Arc<Self>, request: Request<Body>) -> Response<Body> {
         let (parts, body) = request.into_parts();
-        let mut call = Call::new(parts, &self.registry.entropy);
+        let number = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut call = Call::new(parts, &self.registry.entropy, number);
         let answered = AssertUnwindSafe(self.answer(&mut call, body)).catch_unwind().await;
         let response = answered.unwrap_or_else(|_| Err(Status::internal("the server panicked; see its log")));
         let response = response.unwrap_or_else(|status| encode::failure(&call, &status));
-        call.finish(response, &self.journal, self.registry.entropy.elapsed())
+        let response = call.finish(response, &self.journal, self.registry.entropy.elapsed());
+        if let Some(NoAnswer(Broken::Silent)) = response.extensions().get() {
+            // Only a server that dies ends the silence.
+            self.faults.downtime.begins().await;
+        }
+        response
     }
 
     async fn answer(self: &Arc<Self>, call: &mut Call, body: Body) -> Result<Response<Body>, Status> {
+        if self.faults.downtime.strikes(&call.client) {
+            call.struck.push("connection refused, restarting".to_owned());
+            return Ok(broken::no_answer(Broken::Refused));
+        }
         filters::check_timeout(call)?;
         let scheme = self.registry.scheme();
         match route::find(&scheme, call)? {
@@ -65,12 +94,39 @@ impl Endpoints {
             Target::Resource(row, info) => {
                 call.info = Some(info);
                 call.body = filters::read_body(&call.parts, body).await?;
-                let call = &*call;
-                let info = call.info.as_ref().ok_or_else(Status::unknown_path)?;
-                let lost = self.faults.on_request(call.seen(info)).await?;
-                let answer = handlers::handle(self, call, &row, info).await;
-                lost.map_or(answer, Err)
+                let mut struck = Struck::default();
+                let answer = self.handle_struck(call, &row, &mut struck).await;
+                call.struck = struck.verdicts;
+                answer
             }
+        }
+    }
+
+    /// Handles a request for a resource, unless a fault decides otherwise.
+    async fn handle_struck(
+        self: &Arc<Self>,
+        call: &Call,
+        row: &Row,
+        struck: &mut Struck,
+    ) -> Result<Response<Body>, Status> {
+        let info = call.info.as_ref().ok_or_else(Status::unknown_path)?;
+        let mut answer = None;
+        let outcome = match self.faults.before(call.seen(info), struck).await {
+            Some(outcome) => outcome,
+            None => {
+                answer = Some(handlers::handle(self, call, row, info).await);
+                struck.after().await
+            }
+        };
+        match (outcome, answer) {
+            (Outcome::AsIs, Some(answer)) => answer,
+            (Outcome::Truncated(bytes), Some(answer)) => {
+                let answer = answer.unwrap_or_else(|status| encode::failure(call, &status));
+                Ok(broken::truncated(answer, bytes))
+            }
+            (Outcome::Instead(status), _) => Err(*status),
+            (Outcome::Broken(broken), _) => Ok(broken::no_answer(broken)),
+            (Outcome::AsIs | Outcome::Truncated(_), None) => Err(Status::internal("nothing was done")),
         }
     }
 }

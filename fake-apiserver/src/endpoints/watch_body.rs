@@ -1,6 +1,7 @@
 //! `WatchBody`: a watch as a stream of events, one line of JSON each (rules E1, E2).
 
-use std::convert::Infallible;
+use std::collections::VecDeque;
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -10,14 +11,14 @@ use futures::future::BoxFuture;
 use http_body::Frame;
 use serde_json::{Value, json};
 
+use super::broken::{cut_error, eof_error};
 use super::journal::RecordedEvent;
 use super::negotiation::{self, View};
 use super::table::IncludeObject;
 use super::{Endpoints, encode, partial};
 use crate::api::object::Object;
-use crate::api::request_info::RequestInfo;
 use crate::api::status::Status;
-use crate::faults::{Injected, OpenWatch};
+use crate::faults::{HeldEvent, Injected, OpenWatch, Sending, Step};
 use crate::registry::codec;
 use crate::registry::read::WatchPlan;
 use crate::registry::scheme::Row;
@@ -34,6 +35,11 @@ pub(crate) struct WatchBody {
     columns_sent: bool,
     open: OpenWatch,
     state: State,
+    /// What faults left to be sent before anything else.
+    left: VecDeque<io::Result<Bytes>>,
+    is_flushed: bool,
+    /// The bookmark that ends the initial state, while a fault withholds it.
+    withheld_end: Option<Revision>,
     /// The scheme's row when the watch began; a CRD that changes ends its watches (rule O16).
     row_change: RowChange,
 }
@@ -55,19 +61,18 @@ impl WatchBody {
     pub(crate) fn new(
         server: Arc<Endpoints>,
         row: Arc<Row>,
-        info: RequestInfo,
-        user_agent: &str,
+        open: OpenWatch,
         plan: WatchPlan,
         form: negotiation::Answer,
         include: IncludeObject,
     ) -> Self {
-        let open = server.faults.watches.enter(info, user_agent);
+        server.faults.rules.watch_begins(&open.handle());
         let state = match plan {
             WatchPlan::Start(start) => State::Watching(Box::new(server.registry.start_watch(start))),
             WatchPlan::Future(revision, start) => {
-                let server = Arc::clone(&server);
+                let (server, client) = (Arc::clone(&server), Arc::clone(open.client()));
                 State::Waiting(
-                    Box::pin(async move { server.registry.reach(revision).await }),
+                    Box::pin(async move { server.registry.reach(revision, &client).await }),
                     Some(start),
                 )
             }
@@ -84,14 +89,49 @@ impl WatchBody {
             columns_sent: false,
             open,
             state,
+            left: VecDeque::new(),
+            is_flushed: false,
+            withheld_end: None,
             row_change,
         }
     }
 
-    fn poll_line(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        if let Poll::Ready(injected) = self.open.poll_injected(cx) {
-            return Poll::Ready(self.inject(injected));
+    /// The next line, as far as a test lets it pass.
+    fn poll_line(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        loop {
+            match self.left.pop_front() {
+                // What comes before the break is given the time to be sent.
+                Some(Err(err)) if !std::mem::replace(&mut self.is_flushed, true) => {
+                    self.left.push_front(Err(err));
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                Some(left) => return Poll::Ready(Some(left)),
+                None => {}
+            }
+            match self.open.step(cx) {
+                Step::Silent => return Poll::Pending,
+                Step::Held => {
+                    self.show_held(cx);
+                    return Poll::Pending;
+                }
+                Step::Put(injected) => {
+                    if self.inject(injected) {
+                        return Poll::Ready(None);
+                    }
+                }
+                Step::Open => match std::task::ready!(self.poll_delivery(cx)) {
+                    Some(delivery) => self.deliver(delivery),
+                    // An error may be left to be told.
+                    None if self.left.is_empty() => return Poll::Ready(None),
+                    None => {}
+                },
+            }
         }
+    }
+
+    /// The next delivery; `None` at the end.
+    fn poll_delivery(&mut self, cx: &mut Context<'_>) -> Poll<Option<Delivery>> {
         loop {
             match &mut self.state {
                 State::Ended => return Poll::Ready(None),
@@ -99,18 +139,18 @@ impl WatchBody {
                     let result = std::task::ready!(reached.as_mut().poll(cx));
                     match (result, start.take()) {
                         (Ok(()), Some(mut start)) => {
-                            start.initial = Some(self.server.registry.store.snapshot(&self.row.storage));
+                            start.initial = Some(self.server.registry.cached(&self.row, self.open.client()));
                             self.state = State::Watching(Box::new(self.server.registry.start_watch(start)));
                         }
                         (Ok(()), None) => self.state = State::Ended,
                         (Err(status), _) => {
-                            self.state = State::Ended;
-                            return Poll::Ready(Some(self.error(&status)));
+                            self.end_with(&status);
+                            return Poll::Ready(None);
                         }
                     }
                 }
                 State::Watching(watcher) => match watcher.poll_next(cx) {
-                    Poll::Ready(Some(delivery)) => return Poll::Ready(Some(self.line(delivery))),
+                    Poll::Ready(Some(delivery)) => return Poll::Ready(Some(delivery)),
                     Poll::Ready(None) => self.state = State::Ended,
                     Poll::Pending => {
                         // What was committed before the definition changed has been sent by now.
@@ -127,29 +167,57 @@ impl WatchBody {
         }
     }
 
-    /// A delivery as a line.
-    fn line(&mut self, delivery: Delivery) -> Bytes {
-        match delivery {
+    /// Makes a delivery a line, and sends it.
+    fn deliver(&mut self, delivery: Delivery) {
+        let (kind, revision, line) = match delivery {
             Delivery::Initial(stored) => {
                 let line = self.event(EventType::Added.as_str(), &stored, stored.revision);
                 self.record("ADDED", Some(&stored), stored.revision, &line);
-                line
+                ("ADDED", stored.revision, line)
             }
             Delivery::Change(change, kind) => {
                 let line = self.change(&change, kind);
                 self.record(kind.as_str(), Some(seen(&change, kind)), change.revision, &line);
-                line
+                (kind.as_str(), change.revision, line)
+            }
+            Delivery::Bookmark { revision, initial_end } if self.open.withholds(initial_end) => {
+                self.withheld_end = self.withheld_end.or(initial_end.then_some(revision));
+                return;
             }
             Delivery::Bookmark { revision, initial_end } => {
                 let line = self.bookmark(revision, initial_end);
                 self.record("BOOKMARK", None, revision, &line);
-                line
+                ("BOOKMARK", revision, line)
             }
-            Delivery::Expired { wanted, floor } => self.error(&Status::expired(format!(
-                "too old resource version: {wanted} ({})",
-                floor
-            ))),
+            Delivery::Expired { wanted, floor } => {
+                let status = Status::expired(format!("too old resource version: {wanted} ({floor})"));
+                ("ERROR", 0, self.error(&status))
+            }
+        };
+        match self.open.sends(revision) {
+            Sending::Once => {}
+            Sending::Twice => {
+                self.record(kind, None, revision, &line);
+                self.left.push_back(Ok(line.clone()));
+            }
+            Sending::Part(bytes) => {
+                self.left
+                    .push_back(Ok(line.slice(..bytes.min(line.len().saturating_sub(1)))));
+                self.left.push_back(Err(eof_error()));
+                self.state = State::Ended;
+                return;
+            }
         }
+        self.left.push_back(Ok(line));
+    }
+
+    /// Shows the test what waits.
+    fn show_held(&mut self, cx: &Context<'_>) {
+        let held = match &mut self.state {
+            State::Watching(watcher) => watcher.look_ahead(cx).iter().map(brief).collect(),
+            State::Waiting(..) | State::Ended => Vec::new(),
+        };
+        self.open.show_held(held);
     }
 
     /// A change: encoded once for all who see it as it is.
@@ -216,29 +284,61 @@ impl WatchBody {
         line
     }
 
-    fn inject(&mut self, injected: Injected) -> Option<Bytes> {
+    /// Does what a test put in; whether that ends the stream in order.
+    fn inject(&mut self, injected: Injected) -> bool {
         match injected {
             Injected::Event(kind, object) => {
                 let line = event_line(kind.as_str(), &object);
                 self.record(kind.as_str(), None, 0, &line);
-                Some(line)
+                self.send(0, line);
             }
+            Injected::Bookmark => self.send_bookmark(self.open.last_revision(), false),
+            Injected::InitialEnd => {
+                if let Some(revision) = self.withheld_end.take() {
+                    self.send_bookmark(revision, true);
+                }
+            }
+            Injected::Error(status) => self.end_with(&status),
             Injected::Expire => {
-                self.state = State::Ended;
                 let current = self.server.registry.store.revision();
-                Some(self.error(&Status::expired(format!("too old resource version: 1 ({current})"))))
+                self.end_with(&Status::expired(format!("too old resource version: 1 ({current})")));
             }
             Injected::End => {
                 self.state = State::Ended;
-                None
+                return true;
+            }
+            Injected::Cut => {
+                self.state = State::Ended;
+                self.left.push_back(Err(cut_error()));
             }
         }
+        false
+    }
+
+    fn send_bookmark(&mut self, revision: Revision, initial_end: bool) {
+        let line = self.bookmark(revision, initial_end);
+        self.record("BOOKMARK", None, revision, &line);
+        self.send(revision, line);
+    }
+
+    fn send(&mut self, revision: Revision, line: Bytes) {
+        // What a test puts in is sent as it is.
+        self.open.counts(revision);
+        self.left.push_back(Ok(line));
+    }
+
+    /// An ERROR event, then the end.
+    fn end_with(&mut self, status: &Status) {
+        let line = self.error(status);
+        self.send(0, line);
+        self.state = State::Ended;
     }
 
     fn record(&self, kind: &'static str, stored: Option<&Stored>, revision: Revision, line: &Bytes) {
         self.server.journal.record_event(RecordedEvent {
             at: self.server.registry.entropy.elapsed(),
             watch: self.open.id(),
+            client: Arc::clone(self.open.client()),
             kind,
             resource: self.open.info().resource.clone(),
             namespace: stored.map_or_else(String::new, |it| it.key.namespace().to_owned()),
@@ -246,6 +346,28 @@ impl WatchBody {
             revision,
             line: line.clone(),
         });
+    }
+}
+
+/// What a test is told of a delivery that waits.
+fn brief(delivery: &Delivery) -> HeldEvent {
+    let event = |kind, stored: &Stored, revision| HeldEvent {
+        kind,
+        namespace: stored.key.namespace().to_owned(),
+        name: stored.key.name().to_owned(),
+        revision,
+    };
+    let nameless = |kind, revision| HeldEvent {
+        kind,
+        namespace: String::new(),
+        name: String::new(),
+        revision,
+    };
+    match delivery {
+        Delivery::Initial(stored) => event("ADDED", stored, stored.revision),
+        Delivery::Change(change, kind) => event(kind.as_str(), seen(change, *kind), change.revision),
+        Delivery::Bookmark { revision, .. } => nameless("BOOKMARK", *revision),
+        Delivery::Expired { .. } => nameless("ERROR", 0),
     }
 }
 
@@ -293,12 +415,12 @@ fn definition_changes(server: Arc<Endpoints>, row: &Arc<Row>) -> BoxFuture<'stat
 
 impl http_body::Body for WatchBody {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = io::Error;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         self.get_mut()
             .poll_line(cx)
-            .map(|line| line.map(|line| Ok(Frame::data(line))))
+            .map(|line| line.map(|line| line.map(Frame::data)))
     }
 }
 

@@ -1,32 +1,35 @@
-//! `Fault`, `Verdict`, `FaultGuard`: rules that look at each request before it is handled.
+//! `Fault`, `Seen`, `FaultGuard`: rules that look at each request before it is handled.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
+use http::Method;
+
+use super::{Verdict, WatchHandle};
 use crate::api::request_info::RequestInfo;
-use crate::api::status::Status;
 
 /// A request as a fault sees it: routed and read, not yet handled.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
+    /// Its number among all requests the server ever got, counted from 1.
+    pub number: u64,
+    /// When it came, on the server's clock from its start.
+    pub at: Duration,
     /// What it asks for.
     pub info: &'a RequestInfo,
-    /// `User-Agent`, by which clients tell themselves apart.
+    /// Who asks: the name of an in-process client, else its `User-Agent`.
+    pub client: &'a str,
+    /// `User-Agent`
     pub user_agent: &'a str,
-}
-
-/// What is to happen to a request.
-#[derive(Clone, Debug)]
-pub enum Verdict {
-    /// Nothing: the next rule is asked.
-    Pass,
-    /// It is answered with this Status and not handled.
-    Fail(Box<Status>),
-    /// It is handled, and then answered with this Status: the client does not learn what came of it.
-    Lose(Box<Status>),
-    /// It is handled after this time, on the server's clock.
-    Delay(Duration),
+    /// Method.
+    pub method: &'a Method,
+    /// Path and query as sent.
+    pub path: &'a str,
+    /// The body as sent; empty if there is none.
+    pub body: &'a Bytes,
 }
 
 /// A rule. Closures are rules.
@@ -34,8 +37,14 @@ pub enum Verdict {
 /// A rule has itself to itself while it is asked, so it may count without locks. Rules are asked in the order in which
 /// they were installed; the first verdict that is not [`Verdict::Pass`] counts.
 pub trait Fault: Send {
-    /// Judges a request.
+    /// Judges a request for a resource, before it is handled.
     fn on_request(&mut self, request: &Seen<'_>) -> Verdict;
+
+    /// Learns of a watch that begins, before it delivers anything; it may be held from the start. The rule must not
+    /// install or remove rules here.
+    fn on_watch(&mut self, watch: &WatchHandle) {
+        let _ = watch;
+    }
 }
 
 impl<F: FnMut(&Seen<'_>) -> Verdict + Send> Fault for F {
@@ -54,7 +63,22 @@ pub(crate) struct Rules {
 #[derive(Default)]
 struct Installed {
     next_id: u64,
-    rules: BTreeMap<u64, Box<dyn Fault>>,
+    rules: BTreeMap<u64, Rule>,
+}
+
+struct Rule {
+    fault: Box<dyn Fault>,
+    description: String,
+    /// How many requests it struck.
+    hits: Arc<AtomicU64>,
+}
+
+/// What is known of an installed rule.
+#[derive(Clone, Debug)]
+pub(crate) struct RuleSummary {
+    pub(crate) id: u64,
+    pub(crate) description: String,
+    pub(crate) hits: u64,
 }
 
 impl std::fmt::Debug for Rules {
@@ -70,26 +94,59 @@ impl Rules {
         self.installed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn install(&self, fault: impl Fault + 'static) -> FaultGuard {
+    /// Installs the rule that `make` makes of its number.
+    pub(crate) fn install<F: Fault + 'static>(&self, description: String, make: impl FnOnce(u64) -> F) -> FaultGuard {
         let mut installed = self.lock();
         installed.next_id += 1;
         let id = installed.next_id;
-        installed.rules.insert(id, Box::new(fault));
+        let hits = Arc::new(AtomicU64::new(0));
+        let rule = Rule {
+            fault: Box::new(make(id)),
+            description,
+            hits: Arc::clone(&hits),
+        };
+        installed.rules.insert(id, rule);
         FaultGuard {
             rules: self.clone(),
             id,
+            hits,
         }
+    }
+
+    /// The installed rules, in the order in which they are asked.
+    pub(crate) fn list(&self) -> Vec<RuleSummary> {
+        let summary = |(id, rule): (&u64, &Rule)| RuleSummary {
+            id: *id,
+            description: rule.description.clone(),
+            hits: rule.hits.load(Ordering::Relaxed),
+        };
+        self.lock().rules.iter().map(summary).collect()
+    }
+
+    /// Removes a rule; whether there was one.
+    pub(crate) fn remove(&self, id: u64) -> bool {
+        self.lock().rules.remove(&id).is_some()
     }
 
     pub(crate) fn verdict(&self, request: &Seen<'_>) -> Verdict {
         let mut installed = self.lock();
         for rule in installed.rules.values_mut() {
-            match rule.on_request(request) {
+            match rule.fault.on_request(request) {
                 Verdict::Pass => {}
-                verdict => return verdict,
+                verdict => {
+                    rule.hits.fetch_add(1, Ordering::Relaxed);
+                    return verdict;
+                }
             }
         }
         Verdict::Pass
+    }
+
+    /// Tells every rule of a watch that begins.
+    pub(crate) fn watch_begins(&self, watch: &WatchHandle) {
+        for rule in self.lock().rules.values_mut() {
+            rule.fault.on_watch(watch);
+        }
     }
 }
 
@@ -99,9 +156,25 @@ impl Rules {
 pub struct FaultGuard {
     rules: Rules,
     id: u64,
+    hits: Arc<AtomicU64>,
 }
 
 impl FaultGuard {
+    /// The number of the fault, counted from 1 over the life of the server.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// How many requests it has struck.
+    pub fn hits(&self) -> u64 {
+        self.hits.load(Ordering::Relaxed)
+    }
+
+    /// The same, to be read when the guard is gone.
+    pub fn hits_shared(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.hits)
+    }
+
     /// Keeps the fault for as long as the server lives.
     pub fn forget(self) {
         std::mem::forget(self);
@@ -110,6 +183,6 @@ impl FaultGuard {
 
 impl Drop for FaultGuard {
     fn drop(&mut self) {
-        self.rules.lock().rules.remove(&self.id);
+        self.rules.remove(self.id);
     }
 }

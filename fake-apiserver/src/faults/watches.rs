@@ -1,12 +1,14 @@
-//! The watches under way, and the way to put events into them.
+//! The watches under way, and what a test may do to each: put events in, hold it, break it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::Context;
 
 use serde_json::Value;
 
+use super::gate::{Bookmarks, Flow, Gate, Sending, Step};
 use crate::api::request_info::RequestInfo;
+use crate::api::status::Status;
 
 /// The `type` of an event that is put into a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +36,13 @@ impl WatchEventKind {
             Self::Error => "ERROR",
         }
     }
+
+    /// The reverse of [`WatchEventKind::as_str`].
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Added, Self::Modified, Self::Deleted, Self::Bookmark, Self::Error]
+            .into_iter()
+            .find(|it| it.as_str() == text)
+    }
 }
 
 /// What a test puts into a watch.
@@ -41,10 +50,31 @@ impl WatchEventKind {
 pub(crate) enum Injected {
     /// An event, whatever the state says.
     Event(WatchEventKind, Value),
+    /// A bookmark at what was delivered last.
+    Bookmark,
+    /// The bookmark that ends the initial state, if it is withheld.
+    InitialEnd,
+    /// An ERROR event, then the end.
+    Error(Box<Status>),
     /// An ERROR event 410 Expired, then the end.
     Expire,
     /// The end.
     End,
+    /// The end of the connection.
+    Cut,
+}
+
+/// An event that waits behind a held watch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldEvent {
+    /// `ADDED`, `MODIFIED`, `DELETED`, `BOOKMARK` or `ERROR`.
+    pub kind: &'static str,
+    /// Namespace of the object; empty for objects of the cluster, bookmarks and errors.
+    pub namespace: String,
+    /// Name of the object; empty for bookmarks and errors.
+    pub name: String,
+    /// The event's resourceVersion; 0 for errors.
+    pub revision: u64,
 }
 
 /// The watches under way, oldest first.
@@ -64,14 +94,15 @@ struct Open {
 struct Shared {
     id: u64,
     info: RequestInfo,
+    client: Arc<str>,
     user_agent: String,
-    /// What waits to be delivered, and who waits for it.
-    waiting: Mutex<(VecDeque<Injected>, Option<Waker>)>,
+    /// Guards what may be delivered, and who waits for it.
+    gate: Mutex<Gate>,
 }
 
 impl Shared {
-    fn waiting(&self) -> MutexGuard<'_, (VecDeque<Injected>, Option<Waker>)> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn gate(&self) -> MutexGuard<'_, Gate> {
+        self.gate.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -81,16 +112,16 @@ impl OpenWatches {
     }
 
     /// Enters a watch; it leaves when what this returns is dropped.
-    pub(crate) fn enter(&self, info: RequestInfo, user_agent: &str) -> OpenWatch {
+    pub(crate) fn enter(&self, info: RequestInfo, client: &Arc<str>, user_agent: &str) -> OpenWatch {
         let mut open = self.lock();
         open.next_id += 1;
         let id = open.next_id;
-        let waiting = Mutex::new((VecDeque::new(), None));
         let shared = Arc::new(Shared {
             id,
             info,
+            client: Arc::clone(client),
             user_agent: user_agent.to_owned(),
-            waiting,
+            gate: Mutex::default(),
         });
         open.watches.insert(id, Arc::clone(&shared));
         OpenWatch {
@@ -101,13 +132,10 @@ impl OpenWatches {
 
     /// The watches under way, oldest first.
     pub(crate) fn handles(&self) -> Vec<WatchHandle> {
-        self.lock()
-            .watches
-            .values()
-            .map(|shared| WatchHandle {
-                shared: Arc::clone(shared),
-            })
-            .collect()
+        let handle = |shared: &Arc<Shared>| WatchHandle {
+            shared: Arc::clone(shared),
+        };
+        self.lock().watches.values().map(handle).collect()
     }
 }
 
@@ -129,31 +157,77 @@ impl OpenWatch {
         &self.shared.info
     }
 
-    /// The next thing a test put in.
-    pub(crate) fn poll_injected(&self, cx: &mut Context<'_>) -> Poll<Injected> {
-        let mut waiting = self.shared.waiting();
-        match waiting.0.pop_front() {
-            Some(injected) => Poll::Ready(injected),
-            None => {
-                waiting.1 = Some(cx.waker().clone());
-                Poll::Pending
-            }
+    /// Whose it is.
+    pub(crate) fn client(&self) -> &Arc<str> {
+        &self.shared.client
+    }
+
+    /// The test's end.
+    pub(crate) fn handle(&self) -> WatchHandle {
+        WatchHandle {
+            shared: Arc::clone(&self.shared),
         }
+    }
+
+    /// What may be delivered next. Whatever changes that later wakes the task.
+    pub(crate) fn step(&self, cx: &Context<'_>) -> Step {
+        let mut gate = self.shared.gate();
+        match &mut gate.waker {
+            Some(waker) => waker.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
+        }
+        gate.step()
+    }
+
+    /// Counts an event that is about to be sent, and says how it is.
+    pub(crate) fn sends(&self, revision: u64) -> Sending {
+        self.shared.gate().sends(revision)
+    }
+
+    /// Counts an event that a test put in.
+    pub(crate) fn counts(&self, revision: u64) {
+        let mut gate = self.shared.gate();
+        gate.delivered += 1;
+        gate.last_revision = gate.last_revision.max(revision);
+    }
+
+    /// The resourceVersion delivered last; 0 if there was none.
+    pub(crate) fn last_revision(&self) -> u64 {
+        self.shared.gate().last_revision
+    }
+
+    /// Whether a bookmark is to be left out.
+    pub(crate) fn withholds(&self, is_initial_end: bool) -> bool {
+        let gate = self.shared.gate();
+        let fate = match is_initial_end {
+            true => gate.initial_end,
+            false => gate.bookmarks,
+        };
+        fate == Bookmarks::Withheld
+    }
+
+    /// Shows the test what waits.
+    pub(crate) fn show_held(&self, held: Vec<HeldEvent>) {
+        self.shared.gate().held = held;
     }
 }
 
 impl Drop for OpenWatch {
     fn drop(&mut self) {
+        self.shared.gate().has_ended = true;
         self.list.lock().watches.remove(&self.shared.id);
     }
 }
 
-/// A watch under way, as a test sees it. It may have ended meanwhile; what is put into it then is lost.
+/// A watch under way, as a test sees it. It may have ended meanwhile; what is done to it then is lost.
+///
+/// What is put in passes a watch that is held. It does not pass one that is silenced.
 #[derive(Clone, Debug)]
 pub struct WatchHandle {
     shared: Arc<Shared>,
 }
 
+/// What it is.
 impl WatchHandle {
     /// The number of the watch, counted from 1 over the life of the server.
     pub fn id(&self) -> u64 {
@@ -165,19 +239,122 @@ impl WatchHandle {
         &self.shared.info
     }
 
+    /// Whose it is: the name of an in-process client, else its `User-Agent`.
+    pub fn client(&self) -> &str {
+        &self.shared.client
+    }
+
     /// The client's `User-Agent`.
     pub fn user_agent(&self) -> &str {
         &self.shared.user_agent
     }
 
+    /// Whether it has ended, or the client has left it.
+    pub fn has_ended(&self) -> bool {
+        self.shared.gate().has_ended
+    }
+
+    /// How many events it was told, bookmarks and errors included.
+    pub fn delivered(&self) -> u64 {
+        self.shared.gate().delivered
+    }
+
+    /// The resourceVersion it was told last; 0 if it was told none.
+    pub fn last_revision(&self) -> u64 {
+        self.shared.gate().last_revision
+    }
+
+    /// The events that wait behind a held watch, in order; none unless it [is held](WatchHandle::is_held). They are
+    /// shown when the client has asked for the next event, as it does when it waits, so look when the runtime is idle.
+    pub fn held(&self) -> Vec<HeldEvent> {
+        self.shared.gate().held.clone()
+    }
+
+    /// Whether it is held and has delivered all that was released.
+    pub fn is_held(&self) -> bool {
+        self.shared.gate().flow == Flow::Held(0)
+    }
+}
+
+/// What is told.
+impl WatchHandle {
     /// Delivers an event to this watch alone. State does not change: the client is told something that is not so.
     pub fn send(&self, kind: WatchEventKind, object: Value) {
         self.put(Injected::Event(kind, object));
     }
 
+    /// Delivers a bookmark with the resourceVersion that was delivered last, whether the client asked for bookmarks or
+    /// not. Real servers send them about once a minute, and before the end of a watch.
+    pub fn bookmark(&self) {
+        self.put(Injected::Bookmark);
+    }
+
+    /// Sends bookmarks no more: they are a courtesy of the server, on which a client must not depend.
+    pub fn withhold_bookmarks(&self) {
+        self.change(|gate| gate.bookmarks = Bookmarks::Withheld);
+    }
+
+    /// Does not send the bookmark that ends the initial state of a streaming list (`sendInitialEvents`) until
+    /// [`send_initial_end`](WatchHandle::send_initial_end): the client may not believe that it has seen all. Changes
+    /// that come meanwhile pass. So it is on a server whose watch cache lags behind etcd.
+    pub fn withhold_initial_end(&self) {
+        self.change(|gate| gate.initial_end = Bookmarks::Withheld);
+    }
+
+    /// Sends the bookmark that was withheld, and withholds no other.
+    pub fn send_initial_end(&self) {
+        self.change(|gate| {
+            gate.initial_end = Bookmarks::Sent;
+            gate.injected.push_back(Injected::InitialEnd);
+        });
+    }
+
+    /// Delivers the next so many events twice each: what a client sees that resumes from an older resourceVersion than
+    /// it has seen.
+    pub fn duplicate(&self, events: u64) {
+        self.change(|gate| gate.duplicates += events);
+    }
+}
+
+/// When it is told.
+impl WatchHandle {
+    /// Delivers nothing until [`release`](WatchHandle::release) or [`resume`](WatchHandle::resume), nor does the watch
+    /// end by itself: a slow network, or a server that is behind. Reads up to 256 changes ahead, which compaction does
+    /// not take away.
+    pub fn hold(&self) {
+        self.change(|gate| gate.flow = Flow::Held(0));
+    }
+
+    /// Lets so many more events of a held watch pass, bookmarks included.
+    pub fn release(&self, events: u64) {
+        self.change(|gate| match &mut gate.flow {
+            Flow::Held(more) => *more += events,
+            Flow::Open | Flow::Silent => {}
+        });
+    }
+
+    /// Lets everything pass again: all that waited comes at once.
+    pub fn resume(&self) {
+        self.change(|gate| gate.flow = Flow::Open);
+    }
+
+    /// Delivers nothing more, not even the end of the watch, as when a server or a load balancer on the way dies and
+    /// nobody tells the client. Only [`resume`](WatchHandle::resume) ends it.
+    pub fn silence(&self) {
+        self.change(|gate| gate.flow = Flow::Silent);
+    }
+}
+
+/// How it ends.
+impl WatchHandle {
     /// Ends the watch as a server does whose log was compacted: an ERROR event with 410 Expired, then the end.
     pub fn expire(&self) {
         self.put(Injected::Expire);
+    }
+
+    /// Ends the watch with an ERROR event of this Status, as a server does that fails while it watches.
+    pub fn fail(&self, status: Status) {
+        self.put(Injected::Error(Box::new(status)));
     }
 
     /// Ends the watch as a server does when its time is over.
@@ -185,11 +362,28 @@ impl WatchHandle {
         self.put(Injected::End);
     }
 
+    /// Breaks the connection between two events: the client sees an error, and no end.
+    pub fn cut(&self) {
+        self.put(Injected::Cut);
+    }
+
+    /// Breaks the connection within the next event, after so many bytes of it at the most.
+    pub fn cut_inside(&self, bytes: usize) {
+        self.change(|gate| gate.cut_inside = Some(bytes));
+    }
+
     fn put(&self, injected: Injected) {
+        self.change(|gate| gate.injected.push_back(injected));
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Gate)) {
         let waker = {
-            let mut waiting = self.shared.waiting();
-            waiting.0.push_back(injected);
-            waiting.1.take()
+            let mut gate = self.shared.gate();
+            change(&mut gate);
+            if gate.flow != Flow::Held(0) {
+                gate.held.clear();
+            }
+            gate.waker.take()
         };
         if let Some(waker) = waker {
             waker.wake();

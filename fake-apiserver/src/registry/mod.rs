@@ -10,7 +10,7 @@ use crate::api::resource::GroupResource;
 use crate::api::status::Status;
 use crate::entropy::Entropy;
 use crate::storage::{Body, Key, Revision, Store, StoreError, Stored, World};
-use crate::watch::{Fanout, WatchStart, Watcher};
+use crate::watch::{Fanout, Replicas, WatchStart, Watcher};
 
 pub(crate) mod scheme;
 pub(crate) mod schema;
@@ -43,6 +43,8 @@ pub(crate) struct Registry {
     pub(crate) store: Arc<Store>,
     /// Who waits for changes of them.
     pub(crate) fanout: Arc<Fanout>,
+    /// Who does not see all of them.
+    pub(crate) replicas: Arc<Replicas>,
     /// The clock and the random numbers.
     pub(crate) entropy: Entropy,
     /// Signalled by each commit, for readers who wait for a revision.
@@ -61,6 +63,7 @@ impl Registry {
         let registry = Self {
             store: Arc::new(Store::new(world, history_bound)),
             fanout: Arc::default(),
+            replicas: Arc::default(),
             entropy,
             committed: Notify::new(),
             definitions_changed: Notify::new(),
@@ -124,7 +127,10 @@ impl Registry {
 
     /// Tells everyone concerned of a commit.
     fn signal(&self, row: &Row, key: &Key) {
-        self.fanout.wake(&row.storage, key);
+        match self.replicas.move_with_commits() {
+            true => self.fanout.wake_all(),
+            false => self.fanout.wake(&row.storage, key),
+        }
         self.committed.notify_waiters();
         if *row.storage == *scheme::CRDS {
             self.definitions_written();

@@ -14,10 +14,13 @@ use crate::api::request_info::RequestInfo;
 use crate::api::selector::FieldSelector;
 use crate::api::status::Status;
 use crate::storage::{Key, Range, Revision, Snapshot, Stored};
-use crate::watch::{Filter, Scope, WatchStart};
+use crate::watch::{Filter, Horizon, Position, Scope, WatchStart};
 
 /// How long a reader waits for a revision the server has not reached (rule A14).
 const FUTURE_WAIT: Duration = Duration::from_secs(3);
+
+/// The client of the server's own reads, whom no replica serves.
+const NOBODY: &str = "";
 
 /// How long a watch lasts if the client does not say, in seconds: from here to twice as long (rule E14).
 const WATCH_SECONDS_MIN: u64 = 1800;
@@ -67,19 +70,73 @@ pub(crate) enum WatchPlan {
 }
 
 impl Registry {
-    /// GET of one object (rule D2).
+    /// GET of one object (rule D2), as a client does that sees everything.
     pub(crate) async fn get(&self, row: &Row, info: &RequestInfo, version: &str) -> Result<Arc<Stored>, Status> {
-        if let Some(revision) = parse_version(version)? {
-            self.reach(revision).await?;
-        }
+        self.get_for(NOBODY, row, info, version).await
+    }
+
+    /// GET of one object (rule D2). With a resourceVersion it may be as old as that, and so is what a client sees whose
+    /// replica is behind; without one it is read from etcd.
+    pub(crate) async fn get_for(
+        &self,
+        client: &str,
+        row: &Row,
+        info: &RequestInfo,
+        version: &str,
+    ) -> Result<Arc<Stored>, Status> {
         let key = Key::new(&info.namespace, &info.name);
-        self.store
-            .get(&row.storage, &key)
-            .ok_or_else(|| Status::not_found(&row.info.group_resource(), &info.name))
+        let mut stored = self.store.get(&row.storage, &key);
+        if let Some(revision) = parse_version(version)? {
+            self.reach(revision, client).await?;
+            stored = self.store.get(&row.storage, &key);
+            if self.is_behind(client) {
+                let range = Scope::Object(key).range();
+                stored = self.cached(row, client).range(&range).next().cloned();
+            }
+        }
+        stored.ok_or_else(|| Status::not_found(&row.info.group_resource(), &info.name))
+    }
+
+    /// Says how far a client sees; `None` is everything.
+    pub(crate) fn set_replica(&self, client: &str, position: Option<Position>) {
+        self.replicas.set(client, position);
+        self.fanout.wake_all();
+        self.committed.notify_waiters();
+    }
+
+    /// Whether a client does not see the newest state.
+    fn is_behind(&self, client: &str) -> bool {
+        let newest = self.store.revision();
+        self.replicas.sees(client, newest) < newest
+    }
+
+    /// The state that the watch cache of a client's replica has. A replica cannot lie behind the log: where that begins
+    /// later, so does what the replica shows.
+    pub(crate) fn cached(&self, row: &Row, client: &str) -> Snapshot {
+        let newest = self.store.revision();
+        let seen = self.replicas.sees(client, newest);
+        if seen == newest {
+            return self.store.snapshot(&row.storage);
+        }
+        let at = |revision| self.store.snapshot_at(&row.storage, revision);
+        at(seen)
+            .or_else(|compacted| at(compacted.floor))
+            .unwrap_or_else(|_| self.store.snapshot(&row.storage))
+    }
+
+    /// GET of a collection, as a client does that sees everything.
+    pub(crate) async fn list(&self, row: &Row, info: &RequestInfo, options: &ListOptions) -> Result<Page, Status> {
+        self.list_for(NOBODY, row, info, options).await
     }
 
     /// GET of a collection (rules D1 to D16).
-    pub(crate) async fn list(&self, row: &Row, info: &RequestInfo, options: &ListOptions) -> Result<Page, Status> {
+    pub(crate) async fn list_for(
+        &self,
+        client: &str,
+        row: &Row,
+        info: &RequestInfo,
+        options: &ListOptions,
+    ) -> Result<Page, Status> {
         let filter = filter(row, info, options)?;
         let version = options.resource_version.as_str();
         if !options.continue_token.is_empty() {
@@ -99,14 +156,17 @@ impl Registry {
             None => limit > 0 && revision.is_some_and(|it| it > 0),
         };
         if let Some(revision) = revision {
-            self.reach(revision).await?;
+            // An exact one is read from etcd, which lies behind nobody.
+            let reader = if exact { NOBODY } else { client };
+            self.reach(revision, reader).await?;
         }
         let snapshot = match revision {
             Some(revision) if exact => {
                 let too_old = |_| Status::expired("The resourceVersion for the provided list is too old.");
                 self.store.snapshot_at(&row.storage, revision).map_err(too_old)?
             }
-            _ => self.store.snapshot(&row.storage),
+            Some(_) => self.cached(row, client),
+            None => self.store.snapshot(&row.storage),
         };
         let range = filter.scope.range();
         Ok(page(snapshot, range, filter, limit))
@@ -127,12 +187,21 @@ impl Registry {
     }
 
     /// What a watch is to deliver, and from where (rules E3 to E10).
-    pub(crate) fn watch(&self, row: &Row, info: &RequestInfo, options: &ListOptions) -> Result<WatchPlan, Status> {
+    pub(crate) fn watch(
+        &self,
+        row: &Row,
+        info: &RequestInfo,
+        options: &ListOptions,
+        client: &Arc<str>,
+    ) -> Result<WatchPlan, Status> {
         let filter = filter(row, info, options)?;
         let revision = parse_version(&options.resource_version).map_err(|status| {
             // A watch answers with the bare error of the parser (rule D5).
             Status::new(500, "", status.message.trim_start_matches("invalid resource version: "))
         })?;
+        // Without one the initial state must be as new as etcd is.
+        let newest = self.store.revision();
+        let required = revision.unwrap_or(newest);
         let revision = revision.filter(|it| *it > 0);
         let seconds = match options.timeout_seconds {
             0 => WATCH_SECONDS_MIN + self.entropy.below(WATCH_SECONDS_MIN),
@@ -140,31 +209,37 @@ impl Registry {
             seconds => seconds.min(u64::from(u32::MAX)),
         };
         let initial = options.send_initial_events == Some(true);
-        let now = self.store.revision();
+        let now = self.replicas.sees(client, newest);
         let start = WatchStart {
             resource: Arc::clone(&row.storage),
             filter,
-            initial: initial.then(|| self.store.snapshot(&row.storage)),
+            initial: initial.then(|| self.cached(row, client)),
             after: revision.unwrap_or(now),
             bookmarks: options.allow_watch_bookmarks,
             initial_end_bookmark: initial,
+            horizon: Some(Horizon {
+                replicas: Arc::clone(&self.replicas),
+                client: Arc::clone(client),
+            }),
             deadline: Instant::now() + Duration::from_secs(seconds),
         };
-        Ok(match revision {
-            Some(revision) if initial && revision > now => WatchPlan::Future(revision, start),
-            _ => WatchPlan::Start(start),
+        Ok(match initial && required > now {
+            true => WatchPlan::Future(required, start),
+            false => WatchPlan::Start(start),
         })
     }
 
-    /// Waits until the server has reached a revision, or fails as it does when that takes too long (rule A14).
-    pub(crate) async fn reach(&self, revision: Revision) -> Result<(), Status> {
-        if revision <= self.store.revision() {
+    /// Waits until the server that a client talks to has reached a revision, or fails as it does when that takes too
+    /// long (rule A14).
+    pub(crate) async fn reach(&self, revision: Revision, client: &str) -> Result<(), Status> {
+        let reached_now = || self.replicas.sees(client, self.store.revision());
+        if revision <= reached_now() {
             return Ok(());
         }
         let reached = async {
             loop {
                 let committed = self.committed.notified();
-                if revision <= self.store.revision() {
+                if revision <= reached_now() {
                     return;
                 }
                 committed.await;
@@ -172,7 +247,7 @@ impl Registry {
         };
         tokio::time::timeout(FUTURE_WAIT, reached)
             .await
-            .map_err(|_| Status::too_large_resource_version(revision, self.store.revision()))
+            .map_err(|_| Status::too_large_resource_version(revision, reached_now()))
     }
 }
 

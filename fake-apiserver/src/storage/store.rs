@@ -60,6 +60,14 @@ pub(crate) struct Fresh {
     pub(crate) revision: Revision,
 }
 
+impl Fresh {
+    /// Leaves out what came after a revision.
+    pub(crate) fn end_at(&mut self, revision: Revision) {
+        self.changes.retain(|it| it.revision <= revision);
+        self.revision = self.revision.min(revision);
+    }
+}
+
 /// Why a cursor cannot go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CursorLost {

@@ -13,6 +13,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::fanout::{Fanout, SleeperId};
 use super::filter::{EventType, Filter};
+use super::replica::Horizon;
 use crate::storage::store::CursorLost;
 use crate::storage::{Change, Revision, Snapshot, Store, Stored};
 
@@ -40,6 +41,8 @@ pub(crate) struct WatchStart {
     pub(crate) bookmarks: bool,
     /// Whether the initial state ends with a bookmark that says so (rule E5); only with `bookmarks`.
     pub(crate) initial_end_bookmark: bool,
+    /// How far it may see; `None` is everything.
+    pub(crate) horizon: Option<Horizon>,
     /// When the watch ends (rule E14).
     pub(crate) deadline: Instant,
 }
@@ -135,6 +138,15 @@ impl Watcher {
         Poll::Ready(self.ready.pop_front())
     }
 
+    /// What would be delivered next, without delivering it: for a watch that is held. It reads a little ahead, and
+    /// wakes the task when there is more to see.
+    pub(crate) fn look_ahead(&mut self, cx: &Context<'_>) -> &VecDeque<Delivery> {
+        if !self.ended && self.ready.len() < BATCH_MAX {
+            self.read_log(cx);
+        }
+        &self.ready
+    }
+
     /// Ready when there is something to deliver or the watch has ended.
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
@@ -149,15 +161,20 @@ impl Watcher {
     }
 
     /// Moves the cursor over what is new. Sleeps first and looks second, so that no commit falls between.
-    fn read_log(&mut self, cx: &mut Context<'_>) {
+    fn read_log(&mut self, cx: &Context<'_>) {
         self.fanout
             .sleep(self.id, &self.start.resource, &self.start.filter.scope, cx.waker());
         loop {
+            // Asked first: should a commit come between, it is seen at the next look.
+            let horizon = self.start.horizon.as_ref().map(|it| it.sees(self.store.revision()));
             match self
                 .store
                 .changes_after(&self.start.resource, self.epoch, self.cursor, BATCH_MAX)
             {
-                Ok(fresh) => {
+                Ok(mut fresh) => {
+                    if let Some(horizon) = horizon {
+                        fresh.end_at(horizon.max(self.cursor));
+                    }
                     self.cursor = fresh.revision;
                     let filter = &self.start.filter;
                     let is_full = fresh.changes.len() == BATCH_MAX;

@@ -82,11 +82,7 @@ impl Explore {
     }
 
     /// Must hold after every write, in every run. It may assert; see [`Condition`].
-    pub fn always<C: Condition>(
-        self,
-        name: &str,
-        check: impl Fn(&TestCluster) -> C + Send + Sync + 'static,
-    ) -> Self {
+    pub fn always<C: Condition>(self, name: &str, check: impl Fn(&TestCluster) -> C + Send + Sync + 'static) -> Self {
         self.check(name, true, check)
     }
 
@@ -281,7 +277,14 @@ impl Explore {
         report.coverage.elapsed = clock.elapsed();
         report.nondeterminism = search.nondeterminism;
         let never = |(index, check): &(usize, &Check)| !check.must_always && !search.held.contains(index);
-        report.never = self.config.checks.iter().enumerate().filter(never).map(|(_, it)| it.name.clone()).collect();
+        report.never = self
+            .config
+            .checks
+            .iter()
+            .enumerate()
+            .filter(never)
+            .map(|(_, it)| it.name.clone())
+            .collect();
         if is_replay || failure.is_some() {
             report.never.clear();
         }
@@ -308,7 +311,9 @@ fn replays(search: &mut Search<'_>, replays: &[String]) -> Result<(), Stop> {
         let outcome = run(search.config, search.world, &plan, false, Some(reference));
         search.coverage.schedules += 1;
         if let Some(violation) = outcome.violations.first().cloned() {
-            return Err(Stop::Failed(Box::new(Failure::new(reference, outcome, plan, violation))));
+            return Err(Stop::Failed(Box::new(Failure::new(
+                reference, outcome, plan, violation,
+            ))));
         }
     }
     Ok(())

@@ -38,7 +38,7 @@ pub(crate) fn candidates(trace: &[Step], from: usize, controllers: &[Arc<str>], 
     for (at, step) in trace.iter().enumerate().skip(from) {
         let can_crash = controllers.contains(&step.client);
         let actions = match &step.what {
-            What::Request(request) => of_request(request),
+            What::Request(request) => of_request(request, from > 0),
             What::Event { .. } => of_event(),
             What::Note(_) => continue,
         };
@@ -67,7 +67,7 @@ pub(crate) fn candidates(trace: &[Step], from: usize, controllers: &[Arc<str>], 
     all
 }
 
-fn of_request(request: &Request) -> Vec<(u8, Action)> {
+fn of_request(request: &Request, is_second: bool) -> Vec<(u8, Action)> {
     let mut actions = Vec::new();
     match request.verb {
         Verb::Create | Verb::Update | Verb::Patch | Verb::Delete | Verb::DeleteCollection => {
@@ -102,7 +102,9 @@ fn of_request(request: &Request) -> Vec<(u8, Action)> {
                 (6, Action::Silence(SILENCE)),
             ]);
             if request.may_be_stale {
-                actions.extend([50, 75, 25].map(|percent| (0, Action::Stale(percent))));
+                // A list after another fault is mostly that of a restart, which may go back in time.
+                let rank = if is_second { 0 } else { 4 };
+                actions.extend([50, 75, 25].map(|percent| (rank, Action::Stale(percent))));
             }
         }
         Verb::Watch => actions.extend([

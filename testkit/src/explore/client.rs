@@ -1,6 +1,5 @@
 //! A `kube::Client` whose every message passes the gate.
 
-use std::convert::Infallible;
 use std::future::pending;
 use std::io;
 use std::pin::Pin;
@@ -37,7 +36,7 @@ pub(crate) fn client(gate: &Arc<Gate>, name: &str) -> kube::Client {
         let (gate, life, server) = (Arc::clone(&gate), Arc::clone(&life), server.clone());
         async move {
             match read(&request) {
-                None => Ok(forward(server, request).await.map(GatedBody::Server)),
+                None => Ok(forward(server, request).await?.map(GatedBody::Server)),
                 Some(read) => pass(&gate, life, server, request, read).await,
             }
         }
@@ -90,15 +89,9 @@ const LAG: Duration = Duration::from_secs(12);
 type Answer = Result<Response<GatedBody>, io::Error>;
 
 /// Lets a request through, with what is to go wrong on the way.
-async fn pass<S>(
-    gate: &Arc<Gate>,
-    life: Arc<Life>,
-    server: S,
-    request: http::Request<Body>,
-    about: Request,
-) -> Answer
+async fn pass<S>(gate: &Arc<Gate>, life: Arc<Life>, server: S, request: http::Request<Body>, about: Request) -> Answer
 where
-    S: Service<http::Request<Body>, Error = Infallible, Response: IntoBody>,
+    S: Service<http::Request<Body>, Error = io::Error, Response: IntoBody>,
 {
     if life.is_dead() {
         return pending().await;
@@ -129,7 +122,7 @@ where
         return pending().await;
     }
     let has_precondition = about.verb == Verb::Delete && contains(&body, b"\"uid\"");
-    let response = forward(server, http::Request::from_parts(parts, Body::from(body))).await;
+    let response = forward(server, http::Request::from_parts(parts, Body::from(body))).await?;
     let code = response.status().as_u16();
     let response = match about.verb {
         Verb::Watch if response.status().is_success() => {
@@ -254,7 +247,10 @@ fn failure(code: u16, about: &Request) -> Response<GatedBody> {
     let mut response = Response::new(GatedBody::whole(status.to_value().to_string().into_bytes().into()));
     *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
+    headers.insert(
+        header::CONTENT_TYPE,
+        header::HeaderValue::from_static("application/json"),
+    );
     if code == 429 {
         headers.insert(header::RETRY_AFTER, header::HeaderValue::from_static("1"));
     }
@@ -272,7 +268,9 @@ fn stale(gate: &Gate, uri: &http::Uri, percent: u8) -> http::Uri {
         .filter(|it| !it.starts_with(REVISION));
     let query = others.map(str::to_owned).chain([exact]).collect::<Vec<_>>().join("&");
     // It was a URI before, and only digits and letters were added.
-    format!("{}?{query}", uri.path()).parse().unwrap_or_else(|_| uri.clone())
+    format!("{}?{query}", uri.path())
+        .parse()
+        .unwrap_or_else(|_| uri.clone())
 }
 
 /// Reads an answer for what it tells the client, and hands it on.
@@ -289,7 +287,13 @@ async fn look(
         && let Ok(answer) = serde_json::from_slice::<Answered>(&bytes)
     {
         let shown = answer.shown();
-        gate.done(life, about, parts.status == StatusCode::CREATED, &shown, has_precondition);
+        gate.done(
+            life,
+            about,
+            parts.status == StatusCode::CREATED,
+            &shown,
+            has_precondition,
+        );
         match &answer.items {
             Some(items) => {
                 life.told(&about.resource, &shown);
@@ -385,14 +389,11 @@ fn contains(text: &Bytes, what: &[u8]) -> bool {
 }
 
 /// Asks the server.
-async fn forward<S>(server: S, request: http::Request<Body>) -> Response<ServerBody>
+async fn forward<S>(server: S, request: http::Request<Body>) -> io::Result<Response<ServerBody>>
 where
-    S: Service<http::Request<Body>, Error = Infallible, Response: IntoBody>,
+    S: Service<http::Request<Body>, Error = io::Error, Response: IntoBody>,
 {
-    match server.oneshot(request).await {
-        Ok(response) => response.into_body(),
-        Err(never) => match never {},
-    }
+    server.oneshot(request).await.map(IntoBody::into_body)
 }
 
 /// The body of an answer of the server.
@@ -435,7 +436,9 @@ impl http_body::Body for GatedBody {
     ) -> Poll<Option<Result<http_body::Frame<Bytes>, BoxError>>> {
         match self.get_mut() {
             Self::Whole(bytes) => Poll::Ready(bytes.take().map(|it| Ok(http_body::Frame::data(it)))),
-            Self::Watch(watch) => Poll::Ready(std::task::ready!(watch.poll_line(cx)).map(|it| Ok(http_body::Frame::data(it)))),
+            Self::Watch(watch) => {
+                Poll::Ready(std::task::ready!(watch.poll_line(cx)).map(|it| Ok(http_body::Frame::data(it))))
+            }
             Self::Server(body) => Pin::new(body).poll_frame(cx),
         }
     }

@@ -177,8 +177,15 @@ impl EndState {
         }
         if let Some(owners) = metadata.get_mut("ownerReferences").and_then(Value::as_array_mut) {
             for owner in owners.iter_mut().filter_map(Value::as_object_mut) {
-                let is_there = owner.get("uid").and_then(Value::as_str).is_some_and(|it| self.uids.contains(it));
-                let uid = if is_there { "of an object that exists" } else { "of nothing: an orphan" };
+                let is_there = owner
+                    .get("uid")
+                    .and_then(Value::as_str)
+                    .is_some_and(|it| self.uids.contains(it));
+                let uid = if is_there {
+                    "of an object that exists"
+                } else {
+                    "of nothing: an orphan"
+                };
                 owner.insert("uid".into(), uid.into());
             }
         }
@@ -194,7 +201,10 @@ impl EndState {
 
     /// The objects written after a revision.
     pub(crate) fn written_after(&self, revision: u64) -> Vec<String> {
-        let written = self.objects.iter().filter(|(_, all)| all.iter().any(|it| it.object.revision() > revision));
+        let written = self
+            .objects
+            .iter()
+            .filter(|(_, all)| all.iter().any(|it| it.object.revision() > revision));
         written.map(|(key, _)| key.replace(" /", " ")).collect()
     }
 }
@@ -212,9 +222,12 @@ impl Mask {
         }
         let path = general(path);
         let covers = |hidden: &str| {
-            path.strip_prefix(hidden).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+            path.strip_prefix(hidden)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         };
-        self.paths.iter().any(|(of, hidden)| (of == resource || of == "*") && covers(hidden))
+        self.paths
+            .iter()
+            .any(|(of, hidden)| (of == resource || of == "*") && covers(hidden))
     }
 }
 
@@ -234,12 +247,22 @@ fn number(expected: usize, found: usize) -> String {
 }
 
 fn prefixed(path: &str) -> String {
-    if path.is_empty() { String::new() } else { format!(" {path}") }
+    if path.is_empty() {
+        String::new()
+    } else {
+        format!(" {path}")
+    }
 }
 
 /// `spec.containers.0.image` → `spec.containers.*.image`
 fn general(path: &str) -> String {
-    let steps = path.split('.').map(|it| if it.bytes().all(|it| it.is_ascii_digit()) { "*" } else { it });
+    let steps = path.split('.').map(|it| {
+        if it.bytes().all(|it| it.is_ascii_digit()) {
+            "*"
+        } else {
+            it
+        }
+    });
     steps.collect::<Vec<_>>().join(".")
 }
 
@@ -253,7 +276,10 @@ fn fields_that_differ(path: &str, expected: &Value, found: &Value, out: &mut Vec
             let names: BTreeSet<&String> = Map::keys(expected).chain(found.keys()).collect();
             for name in names {
                 let nothing = Value::Null;
-                let (left, right) = (expected.get(name).unwrap_or(&nothing), found.get(name).unwrap_or(&nothing));
+                let (left, right) = (
+                    expected.get(name).unwrap_or(&nothing),
+                    found.get(name).unwrap_or(&nothing),
+                );
                 fields_that_differ(&step(name), left, right, out);
             }
         }

@@ -56,8 +56,6 @@ pub(crate) struct State {
     /// The named steps of the workload, as they came.
     pub(crate) steps: Vec<String>,
     counts: BTreeMap<String, u32>,
-    /// Which faults of the plan have struck.
-    pub(crate) struck: BTreeSet<usize>,
     paused: BTreeMap<Arc<str>, Instant>,
     lagging: BTreeMap<(Arc<str>, String), Instant>,
     lives: BTreeMap<Arc<str>, u32>,
@@ -193,13 +191,8 @@ impl Gate {
             }
         };
         let point = format!("{stem}#{count}");
-        let mut actions = Vec::new();
-        for (index, fault) in self.plan.faults.iter().enumerate() {
-            if fault.point == point {
-                state.struck.insert(index);
-                actions.push(fault.action);
-            }
-        }
+        let struck = self.plan.faults.iter().filter(|it| it.point == point);
+        let actions = struck.map(|it| it.action).collect();
         (point, actions)
     }
 
@@ -274,7 +267,15 @@ impl Gate {
                 Outcome::Answered(code) => code,
                 Outcome::Broken => 1,
             };
-            (&*life.client, &request.object, &request.resource, request.verb, lag, code).hash(&mut hasher);
+            (
+                &*life.client,
+                &request.object,
+                &request.resource,
+                request.verb,
+                lag,
+                code,
+            )
+                .hash(&mut hasher);
             state.coverage.insert(hasher.finish());
         }
     }
@@ -314,7 +315,11 @@ impl Gate {
         if state.paused.is_empty() {
             return None;
         }
-        state.paused.get(client).copied().filter(|until| *until > Instant::now())
+        state
+            .paused
+            .get(client)
+            .copied()
+            .filter(|until| *until > Instant::now())
     }
 
     /// Kills a controller, and starts it again after a time. What it has begun is never told how it ended.

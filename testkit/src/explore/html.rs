@@ -33,7 +33,11 @@ pub(crate) fn page(report: &Report) -> String {
     match report.failure() {
         None => page.push_str("<p class=verdict>Nothing makes it fail.</p>"),
         Some(failure) => {
-            let _ = write!(page, "<p class='verdict bad'>Violated: <b>{}</b></p>", escaped(failure.oracle()));
+            let _ = write!(
+                page,
+                "<p class='verdict bad'>Violated: <b>{}</b></p>",
+                escaped(failure.oracle())
+            );
             let _ = write!(page, "<pre class=what>{}</pre>", escaped(failure.what()));
             page.push_str("<h2>What goes wrong</h2><ol>");
             for line in failure.plan() {
@@ -41,16 +45,28 @@ pub(crate) fn page(report: &Report) -> String {
             }
             let replay = escaped(&failure.replay());
             let _ = write!(page, "</ol><p>Again: <code>EXPLORE_REPLAY='{replay}'</code></p>");
-            page.push_str("<h2>Life lines</h2><p class=note>Above, the run in which nothing goes wrong; below, this one. ");
-            page.push_str("Filled: a write; hollow: an event or a read; red: a fault; each column is a row of the table.</p>");
+            page.push_str(
+                "<h2>Life lines</h2><p class=note>Above, the run in which nothing goes wrong; below, this one. ",
+            );
+            page.push_str(
+                "Filled: a write; hollow: an event or a read; red: a fault; each column is a row of the table.</p>",
+            );
             life_lines(&mut page, &failure.timeline);
             page.push_str("<h2>The two runs</h2>");
             table(&mut page, &failure.timeline);
         }
     }
-    let _ = write!(page, "<h2>Coverage</h2><p>{}</p>", escaped(&report.coverage().to_string()));
+    let _ = write!(
+        page,
+        "<h2>Coverage</h2><p>{}</p>",
+        escaped(&report.coverage().to_string())
+    );
     for what in report.nondeterminism() {
-        let _ = write!(page, "<p class=note>Uncontrolled nondeterminism: {}</p>", escaped(&what));
+        let _ = write!(
+            page,
+            "<p class=note>Uncontrolled nondeterminism: {}</p>",
+            escaped(&what)
+        );
     }
     page.push_str("</main></html>\n");
     page
@@ -101,7 +117,12 @@ fn columns(page: &mut String, cell: Option<&Cell>) {
 fn life_lines(page: &mut String, timeline: &Timeline) {
     let mut writes: BTreeMap<&str, usize> = BTreeMap::new();
     let cells = |row: &'_ Row| [row.reference.clone(), row.failing.clone()];
-    for cell in timeline.rows.iter().flat_map(|row| [&row.reference, &row.failing]).flatten() {
+    for cell in timeline
+        .rows
+        .iter()
+        .flat_map(|row| [&row.reference, &row.failing])
+        .flatten()
+    {
         if let Some(object) = cell.object.as_deref().filter(|it| !it.ends_with('/')) {
             *writes.entry(object).or_default() += usize::from(cell.is_write);
         }
@@ -116,8 +137,15 @@ fn life_lines(page: &mut String, timeline: &Timeline) {
         let is_fault = row.failing.as_ref().is_some_and(|it| it.is_note) && row.reference.is_none();
         if is_fault {
             let x = NAMES + STEP * at;
-            let title = row.failing.as_ref().map(|it| escaped(&it.to_string())).unwrap_or_default();
-            let _ = write!(page, "<rect class=fault x={x} y=0 width=4 height={height}><title>{title}</title></rect>");
+            let title = row
+                .failing
+                .as_ref()
+                .map(|it| escaped(&it.to_string()))
+                .unwrap_or_default();
+            let _ = write!(
+                page,
+                "<rect class=fault x={x} y=0 width=4 height={height}><title>{title}</title></rect>"
+            );
         }
     }
     for (line, (name, _)) in objects.iter().enumerate() {
@@ -126,11 +154,16 @@ fn life_lines(page: &mut String, timeline: &Timeline) {
         let _ = write!(page, "<path d='M{NAMES} {}H{width}M{NAMES} {}H{width}'/>", y - 5, y + 5);
         for (at, row) in timeline.rows.iter().enumerate() {
             for (cell, y) in cells(row).into_iter().zip([y - 5, y + 5]) {
-                let Some(cell) = cell.filter(|it| it.object.as_deref() == Some(name)) else { continue };
+                let Some(cell) = cell.filter(|it| it.object.as_deref() == Some(name)) else {
+                    continue;
+                };
                 let class = if cell.is_write { "write" } else { "read" };
                 let x = NAMES + STEP * at;
                 let title = escaped(&cell.to_string());
-                let _ = write!(page, "<circle class={class} cx={x} cy={y} r=4><title>{title}</title></circle>");
+                let _ = write!(
+                    page,
+                    "<circle class={class} cx={x} cy={y} r=4><title>{title}</title></circle>"
+                );
             }
         }
     }
@@ -138,5 +171,8 @@ fn life_lines(page: &mut String, timeline: &Timeline) {
 }
 
 fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('\'', "&#39;")
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('\'', "&#39;")
 }

@@ -81,6 +81,8 @@ impl Check {
 
 impl fmt::Debug for Check {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Check").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Check")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
     }
 }

@@ -27,7 +27,7 @@ const SCENARIO_BOUND: Duration = Duration::from_secs(4 * 3600);
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 /// Messages of a run that are too many, whatever the reference needed; and how many times the reference's.
-const MESSAGES: (u64, u64) = (500, 10);
+const MESSAGES: (u64, u64) = (200, 10);
 
 /// The scenario, whatever its type.
 pub(crate) type Scenario = Box<dyn for<'a> Fn(&'a TestCluster) -> LocalBoxFuture<'a, ()> + Send + Sync>;
@@ -51,7 +51,9 @@ pub(crate) struct Config {
 
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Config").field("checks", &self.checks).finish_non_exhaustive()
+        f.debug_struct("Config")
+            .field("checks", &self.checks)
+            .finish_non_exhaustive()
     }
 }
 
@@ -61,7 +63,6 @@ pub(crate) struct Outcome {
     pub(crate) violations: Vec<Violation>,
     pub(crate) trace: Vec<Step>,
     pub(crate) steps: Vec<String>,
-    pub(crate) struck: BTreeSet<usize>,
     pub(crate) coverage: BTreeSet<u64>,
     pub(crate) held: BTreeSet<usize>,
     pub(crate) end: EndState,
@@ -82,7 +83,13 @@ pub(crate) struct Reference {
 }
 
 /// Makes a run. Without a reference there is nothing to compare it with.
-pub(crate) fn run(config: &Config, world: &World, plan: &Plan, is_other: bool, reference: Option<&Reference>) -> Outcome {
+pub(crate) fn run(
+    config: &Config,
+    world: &World,
+    plan: &Plan,
+    is_other: bool,
+    reference: Option<&Reference>,
+) -> Outcome {
     *lock(&config.current) = (Some(WallClock::start()), plan.clone());
     let outcome = match config.has_fresh_threads {
         false => run_here(config, world, plan, is_other, reference),
@@ -200,7 +207,10 @@ impl Run<'_> {
             if !differences.is_empty() {
                 let within = self.config.within;
                 let text = differences.join("\n  ");
-                return Err(("end state", format!("after {within:?} it is not what it should be:\n  {text}")));
+                return Err((
+                    "end state",
+                    format!("after {within:?} it is not what it should be:\n  {text}"),
+                ));
             }
         }
         for check in &self.config.at_last {
@@ -244,13 +254,16 @@ impl Run<'_> {
         }
         let controllers = self.gate.controllers();
         let is_told = self.reference.is_none() || !self.gate.state().violations.is_empty();
-        let doings = if is_told { super::report::doings(self.cluster) } else { Vec::new() };
+        let doings = if is_told {
+            super::report::doings(self.cluster)
+        } else {
+            Vec::new()
+        };
         let state = &mut *self.gate.state();
         Outcome {
             violations: std::mem::take(&mut state.violations),
             trace: std::mem::take(&mut state.trace),
             steps: std::mem::take(&mut state.steps),
-            struck: std::mem::take(&mut state.struck),
             coverage: std::mem::take(&mut state.coverage),
             held: std::mem::take(&mut state.held),
             created: std::mem::take(&mut state.created),
@@ -267,12 +280,14 @@ impl Run<'_> {
         let Some(reference) = self.reference else { return };
         let more = {
             let state = self.gate.state();
-            let more = |did: &str, found: &BTreeMap<String, BTreeSet<String>>, known: &BTreeMap<String, BTreeSet<String>>| {
-                found.iter().find_map(|(key, uids)| {
-                    let (now, before) = (uids.len(), known.get(key).map_or(0, BTreeSet::len));
-                    (now > before).then(|| format!("{key} was {did} {now} times; where nothing goes wrong, {before} times"))
-                })
-            };
+            let more =
+                |did: &str, found: &BTreeMap<String, BTreeSet<String>>, known: &BTreeMap<String, BTreeSet<String>>| {
+                    found.iter().find_map(|(key, uids)| {
+                        let (now, before) = (uids.len(), known.get(key).map_or(0, BTreeSet::len));
+                        (now > before)
+                            .then(|| format!("{key} was {did} {now} times; where nothing goes wrong, {before} times"))
+                    })
+                };
             more("created", &state.created, &reference.outcome.created)
                 .or_else(|| more("deleted", &state.deleted, &reference.outcome.deleted))
         };

@@ -182,7 +182,11 @@ impl Search<'_> {
         let mut order = Vec::new();
         for (first, one) in tried.iter().enumerate() {
             let seconds = one.next.iter().filter(|it| wanted(one.kind, it.action.kind()));
-            order.extend(seconds.enumerate().map(|(round, it)| (one.rank + it.rank, round, first, it)));
+            order.extend(
+                seconds
+                    .enumerate()
+                    .map(|(round, it)| (one.rank + it.rank, round, first, it)),
+            );
         }
         order.sort_by_key(|(rank, round, first, _)| (*rank, *round, *first));
         self.coverage.pairs.1 = order.len() as u64;

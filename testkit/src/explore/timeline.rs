@@ -48,13 +48,23 @@ impl Cell {
     fn of(step: &Step) -> Self {
         let (is_note, is_write, object) = match &step.what {
             What::Request(request) => {
-                let name = format!("{} {}", request.resource.split('/').next().unwrap_or_default(), request.object);
+                let name = format!(
+                    "{} {}",
+                    request.resource.split('/').next().unwrap_or_default(),
+                    request.object
+                );
                 (false, request.is_write(), Some(name.replace(" /", " ")))
             }
-            What::Event { resource, object, .. } => (false, false, Some(format!("{resource} {object}").replace(" /", " "))),
+            What::Event { resource, object, .. } => {
+                (false, false, Some(format!("{resource} {object}").replace(" /", " ")))
+            }
             What::Note(_) => (true, false, None),
         };
-        let life = if step.life > 1 { format!(" ({})", step.life) } else { String::new() };
+        let life = if step.life > 1 {
+            format!(" ({})", step.life)
+        } else {
+            String::new()
+        };
         Self {
             at: step.at,
             who: format!("{}{life}", step.client),

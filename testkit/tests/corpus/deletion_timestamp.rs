@@ -26,7 +26,9 @@ async fn reconcile(parent: Arc<ConfigMap>, client: Client, is_fixed: bool) -> Re
         remove(&volumes, &format!("data-{name}")).await?;
         if has_own {
             let others = parent.finalizers().iter().filter(|it| *it != OWN).collect();
-            parents.patch(&name, &PatchParams::default(), &finalizers(others)).await?;
+            parents
+                .patch(&name, &PatchParams::default(), &finalizers(others))
+                .await?;
         }
         return Ok(());
     }
@@ -42,20 +44,28 @@ pub(crate) async fn scenario(cluster: &TestCluster, is_fixed: bool) {
     cluster.controller("operator", move |client| {
         operator(client, move |parent, client| reconcile(parent, client, is_fixed))
     });
-    cluster.create(custom("mongo").set("metadata.finalizers", json!([OTHERS]))).await;
+    cluster
+        .create(custom("mongo").set("metadata.finalizers", json!([OTHERS])))
+        .await;
     cluster.settle().await;
     cluster.delete(custom("mongo")).await;
     cluster.settle().await;
     // The backup is made: its controller gives the object free.
-    let Some(object) = cluster.try_get::<Object>(custom("mongo")) else { return };
+    let Some(object) = cluster.try_get::<Object>(custom("mongo")) else {
+        return;
+    };
     let left: Vec<Value> = match object.get("metadata.finalizers") {
         Some(Value::Array(all)) => all.iter().filter(|it| *it != OTHERS).cloned().collect(),
         _ => Vec::new(),
     };
     if left.is_empty() {
-        let _ = cluster.patch::<Object>(custom("mongo"), json!({"metadata": {"finalizers": null}})).await;
+        let _ = cluster
+            .patch::<Object>(custom("mongo"), json!({"metadata": {"finalizers": null}}))
+            .await;
     } else {
-        let _ = cluster.patch::<Object>(custom("mongo"), json!({"metadata": {"finalizers": left}})).await;
+        let _ = cluster
+            .patch::<Object>(custom("mongo"), json!({"metadata": {"finalizers": left}}))
+            .await;
     }
     cluster.settle().await;
 }

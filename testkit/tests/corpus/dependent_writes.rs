@@ -14,7 +14,10 @@ where
     K: Clone + std::fmt::Debug + serde::de::DeserializeOwned,
 {
     let patch = json!({"metadata": {"annotations": {"size": size}}});
-    objects.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.map(drop)
+    objects
+        .patch(name, &PatchParams::default(), &Patch::Merge(patch))
+        .await
+        .map(drop)
 }
 
 /// A Secret stands for the StatefulSet.

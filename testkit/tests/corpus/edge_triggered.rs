@@ -21,9 +21,7 @@ async fn volumes(client: Client, is_fixed: bool) {
         loop {
             let done = match &event {
                 _ if is_fixed => level(&pods, &volumes).await,
-                Event::Apply(pod) | Event::InitApply(pod) => {
-                    ensure(&volumes, &volume(&pod.name_any())).await
-                }
+                Event::Apply(pod) | Event::InitApply(pod) => ensure(&volumes, &volume(&pod.name_any())).await,
                 Event::Delete(pod) => remove(&volumes, &pod.name_any()).await,
                 Event::Init | Event::InitDone => Ok(()),
             };

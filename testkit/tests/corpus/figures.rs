@@ -57,7 +57,12 @@ fn figures_of_the_order_of_search() {
                 format!("{}{}", if found { "" } else { ">" }, report.coverage().schedules)
             })
             .collect();
-        println!("{}: {}; {}", bug.name, in_order.coverage().schedules, at_random.join(" "));
+        println!(
+            "{}: {}; {}",
+            bug.name,
+            in_order.coverage().schedules,
+            at_random.join(" ")
+        );
         assert!(in_order.coverage().schedules <= most);
     }
 }

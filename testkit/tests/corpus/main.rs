@@ -44,16 +44,48 @@ macro_rules! bug {
 }
 
 const BUGS: [Bug; 10] = [
-    bug!("dependent writes", "rabbitmq/cluster-operator#782", dependent_writes::scenario),
-    bug!("deletion by deletionTimestamp", "Percona MongoDB operator (Sieve)", deletion_timestamp::scenario),
-    bug!("edge-triggered cleanup", "instaclustr/cassandra-operator#398", edge_triggered::scenario),
+    bug!(
+        "dependent writes",
+        "rabbitmq/cluster-operator#782",
+        dependent_writes::scenario
+    ),
+    bug!(
+        "deletion by deletionTimestamp",
+        "Percona MongoDB operator (Sieve)",
+        deletion_timestamp::scenario
+    ),
+    bug!(
+        "edge-triggered cleanup",
+        "instaclustr/cassandra-operator#398",
+        edge_triggered::scenario
+    ),
     bug!("over-creation", "kubernetes/kubernetes#129795", over_creation::scenario),
-    bug!("spurious creation", "ray-project/kuberay#715", over_creation::scenario_with_readjustment),
+    bug!(
+        "spurious creation",
+        "ray-project/kuberay#715",
+        over_creation::scenario_with_readjustment
+    ),
     bug!("name for uid", "kubernetes/kubernetes#69376", name_for_uid::scenario),
-    bug!("deletes lost at relist", "kube-rs/kube#1590, #1768", lost_deletes::scenario),
-    bug!("stale deletion", "pravega/zookeeper-operator#312", stale_reads::recreated),
-    bug!("stale replicas", "pravega/zookeeper-operator#314", stale_reads::rescaled),
-    bug!("a node that is gone", "kubernetes/kubernetes#56261", stale_scheduler::scenario),
+    bug!(
+        "deletes lost at relist",
+        "kube-rs/kube#1590, #1768",
+        lost_deletes::scenario
+    ),
+    bug!(
+        "stale deletion",
+        "pravega/zookeeper-operator#312",
+        stale_reads::recreated
+    ),
+    bug!(
+        "stale replicas",
+        "pravega/zookeeper-operator#314",
+        stale_reads::rescaled
+    ),
+    bug!(
+        "a node that is gone",
+        "kubernetes/kubernetes#56261",
+        stale_scheduler::scenario
+    ),
 ];
 
 fn exploration(bug: Bug, is_fixed: bool) -> Explore {
@@ -65,7 +97,9 @@ fn exploration(bug: Bug, is_fixed: bool) -> Explore {
 fn each_bug_is_found(#[values(0, 1, 2, 3, 4, 5, 6, 7, 8, 9)] index: usize) {
     let bug = BUGS[index];
     let report = exploration(bug, false).report();
-    let failure = report.failure().unwrap_or_else(|| panic!("{} is not found: {report}", bug.name));
+    let failure = report
+        .failure()
+        .unwrap_or_else(|| panic!("{} is not found: {report}", bug.name));
     assert!(!failure.plan().is_empty(), "it fails without any fault: {report}");
     assert_eq!(report.nondeterminism(), Vec::<String>::new(), "{report}");
     // What was found is found again by its replay string.

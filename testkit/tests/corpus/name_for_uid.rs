@@ -38,7 +38,9 @@ async fn pod_collector(client: Client, is_fixed: bool) {
     let pods = api::<Pod>(&client);
     let mut events = Box::pin(events::<Pod>(&client));
     while let Some(event) = events.next().await {
-        let (Event::Apply(pod) | Event::InitApply(pod)) = event else { continue };
+        let (Event::Apply(pod) | Event::InitApply(pod)) = event else {
+            continue;
+        };
         while collect(&pods, &pod, is_fixed).await.is_err() {
             tokio::time::sleep(Duration::from_secs(1)).await;
         }

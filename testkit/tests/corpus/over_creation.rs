@@ -63,7 +63,9 @@ async fn replica_sets(client: Client, is_fixed: bool, readjusts: bool) {
             .owns(api::<Pod>(&client), watcher::Config::default())
             .run(
                 |parent, context: Arc<Context>| async move {
-                    reconcile(&parent, &context).map(|done| done.map(|()| Action::await_change())).await
+                    reconcile(&parent, &context)
+                        .map(|done| done.map(|()| Action::await_change()))
+                        .await
                 },
                 |_, _: &kube::Error, _| Action::requeue(Duration::from_secs(5)),
                 Arc::clone(&context),

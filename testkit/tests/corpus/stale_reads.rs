@@ -38,7 +38,9 @@ async fn reconcile(parent: Arc<ConfigMap>, client: Client, is_fixed: bool) -> Re
         Patch::Merge(json!({"metadata": {"finalizers": all, "resourceVersion": revision}}))
     };
     if !is_deleted && parent.finalizers().is_empty() {
-        parents.patch(&name, &PatchParams::default(), &finalizers(json!([FINALIZER]))).await?;
+        parents
+            .patch(&name, &PatchParams::default(), &finalizers(json!([FINALIZER])))
+            .await?;
     }
     for index in 0..wanted {
         ensure(&volumes, &volume(&format!("{name}-{index}"))).await?;
@@ -50,7 +52,9 @@ async fn reconcile(parent: Arc<ConfigMap>, client: Client, is_fixed: bool) -> Re
         }
     }
     if is_deleted && !parent.finalizers().is_empty() {
-        let done = parents.patch(&name, &PatchParams::default(), &finalizers(Value::Null)).await;
+        let done = parents
+            .patch(&name, &PatchParams::default(), &finalizers(Value::Null))
+            .await;
         return match done {
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
             done => done.map(drop),
@@ -92,7 +96,9 @@ pub(crate) async fn rescaled(cluster: &TestCluster, is_fixed: bool) {
     cluster.create(custom("zk").data("replicas", "2")).await;
     cluster.settle().await;
     for replicas in ["1", "2"] {
-        let _: Object = cluster.patch(custom("zk"), json!({"data": {"replicas": replicas}})).await;
+        let _: Object = cluster
+            .patch(custom("zk"), json!({"data": {"replicas": replicas}}))
+            .await;
         cluster.settle().await;
     }
     let _: Object = cluster.patch(custom("zk"), json!({"data": {"note": "in use"}})).await;

@@ -31,7 +31,9 @@ impl Scheduler {
             return Ok(());
         }
         let first = self.nodes.lock().expect("nobody panics").first().cloned();
-        let Some(name) = first else { return Err(kube::Error::LinesCodecMaxLineLengthExceeded) };
+        let Some(name) = first else {
+            return Err(kube::Error::LinesCodecMaxLineLengthExceeded);
+        };
         if self.is_fixed && Api::<Node>::all(self.client.clone()).get_opt(&name).await?.is_none() {
             self.nodes.lock().expect("nobody panics").remove(&name);
             return Err(kube::Error::LinesCodecMaxLineLengthExceeded); // to be tried again
@@ -41,8 +43,9 @@ impl Scheduler {
             "target": {"apiVersion": "v1", "kind": "Node", "name": name},
         });
         let pods = api::<Pod>(&self.client);
-        let bound: Result<serde_json::Value, _> =
-            pods.create_subresource("binding", &pod.name_any(), &PostParams::default(), &target).await;
+        let bound: Result<serde_json::Value, _> = pods
+            .create_subresource("binding", &pod.name_any(), &PostParams::default(), &target)
+            .await;
         match bound {
             Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
             bound => bound.map(drop),
@@ -82,7 +85,10 @@ async fn scheduler(client: Client, is_fixed: bool) {
     let scheduling = Controller::new(api::<Pod>(&client), watcher::Config::default())
         .run(
             |pod, scheduler: Arc<Scheduler>| async move {
-                scheduler.schedule(&pod).map(|done| done.map(|()| Action::await_change())).await
+                scheduler
+                    .schedule(&pod)
+                    .map(|done| done.map(|()| Action::await_change()))
+                    .await
             },
             |_, _: &kube::Error, _| Action::requeue(Duration::from_secs(2)),
             scheduler,

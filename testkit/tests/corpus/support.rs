@@ -54,7 +54,11 @@ pub(crate) fn custom(name: &str) -> ObjectBuilder {
 
 /// A field of a custom resource's specification.
 pub(crate) fn spec<'a>(parent: &'a ConfigMap, field: &str) -> &'a str {
-    parent.data.as_ref().and_then(|it| it.get(field)).map_or("", String::as_str)
+    parent
+        .data
+        .as_ref()
+        .and_then(|it| it.get(field))
+        .map_or("", String::as_str)
 }
 
 /// How many replicas it wants.

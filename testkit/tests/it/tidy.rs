@@ -39,13 +39,20 @@ const SERVER_ARROWS: &[(&str, &[&str])] = &[
             "tasks",
             "serve",
             "client",
+            "control",
         ],
     ),
     ("client", &["api", "server"]),
+    ("replica", &["server", "watch"]),
     ("serve", &["api", "tasks", "tls", "kubeconfig"]),
     ("tls", &["api", "kubeconfig"]),
     ("kubeconfig", &[]),
     ("load", &["endpoints"]),
+    (
+        "world",
+        &["api", "endpoints", "faults", "load", "registry", "server", "storage"],
+    ),
+    ("control", &["endpoints", "faults", "load", "server"]),
     ("bench", &["api", "server", "watch"]),
 ];
 

@@ -1,0 +1,113 @@
+//! `Gate`: what one watch may deliver now, and what a test put into it.
+
+use std::collections::VecDeque;
+use std::task::Waker;
+
+use super::{HeldEvent, Injected};
+
+/// How events pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Flow {
+    /// As they come.
+    #[default]
+    Open,
+    /// So many more, then none until it is opened.
+    Held(u64),
+    /// None, nor the end of the watch: the other side is gone and the connection does not know.
+    Silent,
+}
+
+/// What becomes of a kind of bookmarks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Bookmarks {
+    /// They are sent.
+    #[default]
+    Sent,
+    /// They are left out.
+    Withheld,
+}
+
+/// How an event is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sending {
+    /// Once.
+    Once,
+    /// And once more.
+    Twice,
+    /// So many bytes of it at the most, and then the connection breaks.
+    Part(usize),
+}
+
+/// What a watch may do next.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// This is to be delivered first.
+    Put(Injected),
+    /// What comes.
+    Open,
+    /// Nothing; but what there is to deliver is to be shown to the test.
+    Held,
+    /// Nothing.
+    Silent,
+}
+
+/// The state of one watch as a test controls it.
+#[derive(Debug, Default)]
+pub(crate) struct Gate {
+    /// What a test put in, oldest first; it passes a held gate.
+    pub(crate) injected: VecDeque<Injected>,
+    pub(crate) flow: Flow,
+    /// The next so many events are sent twice.
+    pub(crate) duplicates: u64,
+    /// The next event is cut after so many bytes.
+    pub(crate) cut_inside: Option<usize>,
+    /// Those that say that nothing changed.
+    pub(crate) bookmarks: Bookmarks,
+    /// The one that ends the initial state.
+    pub(crate) initial_end: Bookmarks,
+    /// What waits behind a held gate.
+    pub(crate) held: Vec<HeldEvent>,
+    /// Events delivered so far, with bookmarks.
+    pub(crate) delivered: u64,
+    /// The resourceVersion of the last of them that had one.
+    pub(crate) last_revision: u64,
+    pub(crate) has_ended: bool,
+    pub(crate) waker: Option<Waker>,
+}
+
+impl Gate {
+    /// What may be done next.
+    pub(crate) fn step(&mut self) -> Step {
+        if self.flow == Flow::Silent {
+            return Step::Silent;
+        }
+        if let Some(injected) = self.injected.pop_front() {
+            return Step::Put(injected);
+        }
+        match self.flow {
+            Flow::Held(0) => Step::Held,
+            Flow::Open | Flow::Held(_) | Flow::Silent => Step::Open,
+        }
+    }
+
+    /// Counts an event that is about to be sent, and says how it is.
+    pub(crate) fn sends(&mut self, revision: u64) -> Sending {
+        self.delivered += 1;
+        if revision > 0 {
+            self.last_revision = revision;
+        }
+        if let Flow::Held(more) = &mut self.flow {
+            *more = more.saturating_sub(1);
+        }
+        if let Some(bytes) = self.cut_inside.take() {
+            return Sending::Part(bytes);
+        }
+        match self.duplicates.checked_sub(1) {
+            Some(left) => {
+                self.duplicates = left;
+                Sending::Twice
+            }
+            None => Sending::Once,
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! `Struck`: the way of one request through the verdicts on it, before it is handled and after.
+
+use super::{Faults, Held, Seen, Verdict, When};
+use crate::api::status::Status;
+
+/// How a connection fails a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Broken {
+    /// Nobody listens.
+    Refused,
+    /// It breaks.
+    Reset,
+    /// Nothing comes, ever.
+    Silent,
+}
+
+/// What a request is answered with in the end.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// What came of it.
+    AsIs,
+    /// This.
+    Instead(Box<Status>),
+    /// What came of it, as far as these bytes.
+    Truncated(usize),
+    /// Nothing.
+    Broken(Broken),
+}
+
+/// What is still to be decided of a request that may be handled, and what has struck it so far.
+#[derive(Debug, Default)]
+pub(crate) struct Struck {
+    /// The verdict on its answer.
+    later: Option<Verdict>,
+    /// The verdicts so far, for the journal.
+    pub(crate) verdicts: Vec<String>,
+}
+
+impl Faults {
+    /// Asks the rules what is to happen to a request, and waits where they say so. If it returns an outcome, the
+    /// request is not to be handled.
+    pub(crate) async fn before(&self, request: Seen<'_>, struck: &mut Struck) -> Option<Outcome> {
+        let mut verdict = self.rules.verdict(&request);
+        loop {
+            struck.note(&verdict);
+            verdict = match verdict {
+                Verdict::Pass => return None,
+                Verdict::Fail(status) => return Some(Outcome::Instead(status)),
+                Verdict::Refuse => return Some(Outcome::Broken(Broken::Refused)),
+                Verdict::Reset(When::Before) => return Some(Outcome::Broken(Broken::Reset)),
+                Verdict::Hang(When::Before) => return Some(Outcome::Broken(Broken::Silent)),
+                Verdict::Delay(time) => {
+                    tokio::time::sleep(time).await;
+                    return None;
+                }
+                Verdict::Held(held) => held.await,
+                later @ (Verdict::Lose(_)
+                | Verdict::DelayAnswer(_)
+                | Verdict::Reset(When::After)
+                | Verdict::Hang(When::After)
+                | Verdict::Truncate(_)
+                | Verdict::HeldAnswer(_)) => {
+                    struck.later = Some(later);
+                    return None;
+                }
+            }
+        }
+    }
+}
+
+impl Struck {
+    fn note(&mut self, verdict: &Verdict) {
+        if !matches!(verdict, Verdict::Pass) {
+            self.verdicts.push(verdict.to_string());
+        }
+    }
+
+    /// What becomes of the answer of a request that was handled.
+    pub(crate) async fn after(&mut self) -> Outcome {
+        let Some(mut verdict) = self.later.take() else {
+            return Outcome::AsIs;
+        };
+        loop {
+            let held: Held = match verdict {
+                Verdict::Pass => return Outcome::AsIs,
+                Verdict::Fail(status) | Verdict::Lose(status) => return Outcome::Instead(status),
+                Verdict::Refuse | Verdict::Reset(_) => return Outcome::Broken(Broken::Reset),
+                Verdict::Hang(_) => return Outcome::Broken(Broken::Silent),
+                Verdict::Truncate(bytes) => return Outcome::Truncated(bytes),
+                Verdict::Delay(time) | Verdict::DelayAnswer(time) => {
+                    tokio::time::sleep(time).await;
+                    return Outcome::AsIs;
+                }
+                Verdict::Held(held) | Verdict::HeldAnswer(held) => held,
+            };
+            verdict = held.await;
+            self.note(&verdict);
+        }
+    }
+}

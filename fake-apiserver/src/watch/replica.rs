@@ -1,0 +1,79 @@
+//! `Replicas`: how far each client sees. A client talks to one of several API servers, and that one's watch cache may
+//! lie behind etcd.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::storage::Revision;
+
+/// How far a client sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Position {
+    /// As far as this revision.
+    Frozen(Revision),
+    /// All but the last so many.
+    Behind(u64),
+}
+
+/// The clients that do not see everything.
+#[derive(Debug, Default)]
+pub(crate) struct Replicas {
+    /// Guards the positions; clients that see everything are not in it.
+    positions: Mutex<BTreeMap<String, Position>>,
+    /// How many of them there are, to be asked without the lock.
+    count: AtomicU64,
+    /// How many of them move with every commit.
+    moving: AtomicU64,
+}
+
+impl Replicas {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Position>> {
+        self.positions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says how far a client sees; `None` is everything.
+    pub(crate) fn set(&self, client: &str, position: Option<Position>) {
+        let mut positions = self.lock();
+        match position {
+            Some(position) => drop(positions.insert(client.to_owned(), position)),
+            None => drop(positions.remove(client)),
+        }
+        let moving = positions.values().filter(|it| matches!(it, Position::Behind(_)));
+        self.moving.store(moving.count() as u64, Ordering::Relaxed);
+        self.count.store(positions.len() as u64, Ordering::Relaxed);
+    }
+
+    /// How far a client sees of a state that has come to `newest`.
+    pub(crate) fn sees(&self, client: &str, newest: Revision) -> Revision {
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return newest;
+        }
+        match self.lock().get(client) {
+            None => newest,
+            Some(Position::Frozen(revision)) => newest.min(*revision),
+            Some(Position::Behind(changes)) => newest.saturating_sub(*changes),
+        }
+    }
+
+    /// Whether a commit lets somebody see more of what was committed before.
+    pub(crate) fn move_with_commits(&self) -> bool {
+        self.moving.load(Ordering::Relaxed) > 0
+    }
+}
+
+/// How far one client sees, asked again whenever it looks.
+#[derive(Clone, Debug)]
+pub(crate) struct Horizon {
+    /// All clients.
+    pub(crate) replicas: Arc<Replicas>,
+    /// This one.
+    pub(crate) client: Arc<str>,
+}
+
+impl Horizon {
+    /// How far it sees of a state that has come to `newest`.
+    pub(crate) fn sees(&self, newest: Revision) -> Revision {
+        self.replicas.sees(&self.client, newest)
+    }
+}

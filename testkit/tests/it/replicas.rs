@@ -1,0 +1,136 @@
+//! A client whose API server lies behind etcd reads what Kubernetes lets it read, and no more.
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{GetParams, ListParams, VersionMatch, WatchEvent, WatchParams};
+use kube::{Api, ResourceExt};
+use rstest::rstest;
+use testkit::objects::config_map;
+use testkit::{TestCluster, cluster};
+
+/// Three ConfigMaps, of which the operator's replica has seen the first.
+async fn behind(cluster: &TestCluster) -> (Api<ConfigMap>, u64) {
+    cluster.create(config_map("a")).await;
+    cluster.server().replica("operator").freeze();
+    cluster.create(config_map("b")).await;
+    cluster.create(config_map("c")).await;
+    let seen = cluster.server().replica("operator").sees();
+    (Api::default_namespaced(cluster.client_named("operator")), seen)
+}
+
+fn names(maps: Vec<ConfigMap>) -> String {
+    maps.iter().map(ResourceExt::name_any).collect::<Vec<_>>().join(" ")
+}
+
+/// What a client learns: the names, or the code of the error.
+fn learned(list: kube::Result<kube::api::ObjectList<ConfigMap>>) -> String {
+    match list {
+        Ok(list) => names(list.items),
+        Err(kube::Error::Api(status)) => status.code.to_string(),
+        Err(err) => panic!("{err}"),
+    }
+}
+
+#[rstest]
+#[case::newest(|_, _| ListParams::default(), "a b c")]
+#[case::any(|_, _| ListParams::default().match_any(), "a")]
+#[case::not_older_than_seen(|seen, _| not_older_than(seen), "a")]
+#[case::not_older_than_unseen(|_, newest| not_older_than(newest), "504")]
+#[case::exactly(|_, newest: u64| ListParams::default().at(&newest.to_string()).matching(VersionMatch::Exact), "a b c")]
+#[case::pages(|_, _| ListParams::default().limit(2), "a b")]
+#[tokio::test(start_paused = true)]
+async fn a_list(cluster: TestCluster, #[case] params: fn(u64, u64) -> ListParams, #[case] expected: &str) {
+    let (maps, seen) = behind(&cluster).await;
+    let params = params(seen, cluster.server().resource_version());
+    assert_eq!(learned(maps.list(&params).await), expected);
+}
+
+fn not_older_than(revision: u64) -> ListParams {
+    ListParams::default()
+        .at(&revision.to_string())
+        .matching(VersionMatch::NotOlderThan)
+}
+
+#[rstest]
+#[case::newest(GetParams::default(), true)]
+#[case::any(GetParams::any(), false)]
+#[tokio::test(start_paused = true)]
+async fn a_get(cluster: TestCluster, #[case] params: GetParams, #[case] is_found: bool) {
+    let (maps, _) = behind(&cluster).await;
+    assert_eq!(maps.get_with("b", &params).await.is_ok(), is_found);
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn a_list_waits_for_a_replica_that_catches_up(cluster: TestCluster) {
+    let (maps, _) = behind(&cluster).await;
+    let params = not_older_than(cluster.server().resource_version());
+    let list = maps.list(&params);
+    let catch_up = async {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        cluster.server().replica("operator").catch_up();
+    };
+    let (list, ()) = futures::join!(list, catch_up);
+    assert_eq!(learned(list), "a b c");
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn a_watch_is_told_what_the_replica_learns_when_it_learns_it(cluster: TestCluster) {
+    let (maps, _) = behind(&cluster).await;
+    let mut events = maps.watch(&WatchParams::default(), "0").await.expect("a watch").boxed();
+    let mut told = async || {
+        let mut names = Vec::new();
+        while let Ok(Some(Ok(WatchEvent::Added(map)))) =
+            tokio::time::timeout(Duration::from_secs(1), events.next()).await
+        {
+            names.push(map.name_any());
+        }
+        names.join(" ")
+    };
+    assert_eq!(told().await, "a");
+    cluster.server().replica("operator").advance(1);
+    assert_eq!(told().await, "b");
+    cluster.server().replica("operator").catch_up();
+    assert_eq!(told().await, "c");
+    cluster.server().replica("operator").lag(1);
+    cluster.create(config_map("d")).await;
+    assert_eq!(told().await, "");
+    cluster.create(config_map("e").namespace("default")).await;
+    assert_eq!(told().await, "d");
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn a_streaming_list_without_a_version_waits_for_etcds_state(cluster: TestCluster) {
+    let (maps, _) = behind(&cluster).await;
+    let params = WatchParams::default().initial_events();
+    let mut events = maps.watch(&params, "").await.expect("a watch").boxed();
+    let next = tokio::time::timeout(Duration::from_secs(5), events.next()).await;
+    let Ok(Some(Ok(WatchEvent::Error(status)))) = next else {
+        panic!("{next:?}")
+    };
+    assert_eq!(status.code, 504);
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn writes_meet_the_newest_state(cluster: TestCluster) {
+    let (maps, _) = behind(&cluster).await;
+    let stale = maps.get_with("a", &GetParams::any()).await.expect("it is seen");
+    cluster
+        .patch(config_map("a"), serde_json::json!({"data": {"k": "v"}}))
+        .await;
+    let replaced = maps.replace("a", &Default::default(), &stale).await;
+    assert!(matches!(replaced, Err(kube::Error::Api(status)) if status.code == 409));
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn another_client_sees_everything(cluster: TestCluster) {
+    behind(&cluster).await;
+    let others: Api<ConfigMap> = Api::default_namespaced(cluster.client_named("dashboard"));
+    assert_eq!(learned(others.list(&ListParams::default().match_any()).await), "a b c");
+}
