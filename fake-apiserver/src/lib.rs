@@ -69,5 +69,5 @@ pub use faults::{
 };
 pub use replica::Replica;
 pub use serve::Serving;
-pub use server::{ApiServer, ApiServerBuilder, LoadError, Snapshot, StoredObject};
-pub use world::{LoadReport, WorldDiff};
+pub use server::{ApiServer, ApiServerBuilder, LoadError, Snapshot};
+pub use world::{LoadReport, StoredObject, WorldDiff};

@@ -23,10 +23,9 @@ use crate::endpoints::Endpoints;
 use crate::endpoints::journal::{self, Journal};
 use crate::entropy::Entropy;
 use crate::faults::{Described, Fault, FaultGuard, FaultRule, Faults, RestartLog, RuleError, WatchHandle};
-use crate::registry::scheme::Row;
 use crate::registry::{Registry, codec};
 use crate::serve::{Serving, Transport, serve};
-use crate::storage::{Stored, World};
+use crate::storage::World;
 
 /// Changes a resource's log keeps if the builder does not say.
 const HISTORY_BOUND: usize = 16_384;
@@ -76,50 +75,6 @@ pub struct ApiServerBuilder {
 /// reference a resource, whatever the number of objects.
 #[derive(Clone, Debug)]
 pub struct Snapshot(World);
-
-/// An object as it is stored, from [`ApiServer::stored_objects`].
-#[derive(Clone, Debug)]
-pub struct StoredObject {
-    row: Arc<Row>,
-    stored: Arc<Stored>,
-}
-
-impl StoredObject {
-    /// API group; empty for core.
-    pub fn group(&self) -> &str {
-        &self.row.info.group
-    }
-
-    /// The plural resource.
-    pub fn resource(&self) -> &str {
-        &self.row.info.resource
-    }
-
-    /// Namespace; empty for objects of the cluster.
-    pub fn namespace(&self) -> &str {
-        self.stored.key.namespace()
-    }
-
-    /// Name.
-    pub fn name(&self) -> &str {
-        self.stored.key.name()
-    }
-
-    /// `metadata.uid`
-    pub fn uid(&self) -> &str {
-        &self.stored.body.uid
-    }
-
-    /// The write that made it so: its `resourceVersion`.
-    pub fn revision(&self) -> u64 {
-        self.stored.revision
-    }
-
-    /// The object, decoded.
-    pub fn value(&self) -> Value {
-        Value::Object(codec::decode(&self.row, &self.stored).0)
-    }
-}
 
 /// An object that [`ApiServer::load`] could not store.
 #[derive(Debug, thiserror::Error)]
@@ -425,27 +380,6 @@ impl ApiServer {
             .range(&range)
             .map(|stored| Value::Object(codec::decode(&row, stored).0))
             .collect())
-    }
-
-    /// Every object of every resource, by resource, namespace and name, without a request. Objects are decoded only for
-    /// those who look at them.
-    pub fn stored_objects(&self) -> Vec<StoredObject> {
-        let registry = &self.endpoints.registry;
-        let everything = crate::storage::Range::of(None);
-        let scheme = registry.scheme();
-        let rows = scheme.rows().filter(|row| row.is_stored() && row.is_storage_version);
-        rows.flat_map(|row| {
-            let snapshot = registry.store.snapshot(&row.storage);
-            let objects: Vec<StoredObject> = snapshot
-                .range(&everything)
-                .map(|stored| StoredObject {
-                    row: Arc::clone(row),
-                    stored: Arc::clone(stored),
-                })
-                .collect();
-            objects
-        })
-        .collect()
     }
 
     /// What is known of the resource of a kind, such as its plural and whether it is namespaced; `None` if the kind is

@@ -4,14 +4,14 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use fake_apiserver::{ApiServer, ApiServerBuilder, Journal, load};
+use fake_apiserver::{ApiServer, Journal, load};
 use futures::FutureExt;
 use kube::core::CustomResourceExt;
 use serde_json::Value;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::time::Instant;
 
-use crate::controller::{Controllers, Running};
+use crate::controller::Controllers;
 use crate::explore::Gate;
 use crate::faults::Injections;
 use crate::read::Reads;
@@ -23,9 +23,6 @@ use crate::target::ToObject;
 /// The `User-Agent` of what a test does itself. Faults spare it and [`TestCluster::requests`] leaves it out, unless it
 /// is named.
 pub(crate) const TEST_CLIENT: &str = "testkit";
-
-/// How far the time of day of an exploration's second reference run lies from that of the first.
-const OTHER_TIME: Duration = Duration::from_secs(4_391);
 
 /// A cluster for one test. See the [crate](crate) for a whole test.
 ///
@@ -44,25 +41,6 @@ pub struct TestCluster {
     pub(crate) real: Option<Real>,
     /// Where an exploration stands between clients and the server.
     pub(crate) gate: Option<Arc<Gate>>,
-}
-
-/// Makes clients of a cluster.
-#[derive(Clone)]
-pub(crate) struct Clients {
-    server: ApiServer,
-    gate: Option<Arc<Gate>>,
-    /// A real server that answers.
-    remote: Option<kube::Client>,
-}
-
-impl Clients {
-    pub(crate) fn client(&self, name: &str) -> kube::Client {
-        match (&self.gate, &self.remote) {
-            (Some(gate), _) => gate.client(name),
-            (None, Some(remote)) => self.server.relay(remote, name),
-            (None, None) => self.server.client_named(name),
-        }
-    }
 }
 
 /// How a [`TestCluster`] is to be. Everything has a default.
@@ -86,18 +64,10 @@ impl Clients {
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until `start` is called"]
 pub struct TestClusterBuilder {
-    seed: u64,
-    history: Option<usize>,
-    bounds: Bounds,
+    pub(crate) seed: u64,
+    pub(crate) history: Option<usize>,
+    pub(crate) bounds: Bounds,
     steps: Vec<Step>,
-}
-
-/// A state to begin many clusters with.
-#[derive(Debug)]
-pub(crate) struct World {
-    builder: TestClusterBuilder,
-    /// Two servers to be: one for the first reference run and all others, and one with another time of day.
-    servers: [ApiServerBuilder; 2],
 }
 
 /// Something to be put into the cluster before the test begins.
@@ -208,26 +178,6 @@ impl TestClusterBuilder {
         self
     }
 
-    /// Makes the state, to begin many clusters with.
-    pub(crate) fn world(self) -> World {
-        let cluster = self.clone().start();
-        let (state, now) = (cluster.server.snapshot(), cluster.server.now());
-        let server = |shift| {
-            let builder = ApiServer::builder().world(&state).start_time(now + shift);
-            match self.history {
-                Some(changes) => builder.history(changes),
-                None => builder,
-            }
-        };
-        World {
-            servers: [
-                server(Duration::ZERO).seed(self.seed),
-                server(OTHER_TIME).seed(!self.seed),
-            ],
-            builder: self,
-        }
-    }
-
     /// Starts the cluster. The journal begins empty, whatever was put in.
     ///
     /// # Panics
@@ -262,7 +212,7 @@ impl TestCluster {
         Self::builder().start()
     }
 
-    fn of_server(server: ApiServer, started: Instant, bounds: Bounds) -> Self {
+    pub(crate) fn of_server(server: ApiServer, started: Instant, bounds: Bounds) -> Self {
         Self {
             started,
             bounds,
@@ -305,52 +255,6 @@ impl TestCluster {
     #[must_use]
     pub fn client_named(&self, name: &str) -> kube::Client {
         self.clients().client(name)
-    }
-
-    pub(crate) fn clients(&self) -> Clients {
-        Clients {
-            server: self.server.clone(),
-            gate: self.gate.clone(),
-            remote: self.real.as_ref().map(|real| real.client().clone()),
-        }
-    }
-
-    /// A controller that can be started again.
-    pub(crate) fn entered(&self, name: &str, running: &Running) {
-        if let Some(gate) = &self.gate {
-            gate.enter(name, running);
-        }
-    }
-
-    /// A cluster of an exploration, with a state it begins with; another one has other uids and another time of day.
-    pub(crate) fn explored(world: &World, is_other: bool, gate: impl FnOnce(ApiServer) -> Gate) -> Self {
-        let server = world.servers[usize::from(is_other)].clone().start();
-        let gate = Arc::new(gate(server.clone()));
-        let mut cluster = Self::of_server(server, Instant::now(), world.builder.bounds);
-        cluster.gate = Some(gate);
-        cluster
-    }
-
-    /// A step of the workload that [`explore`](crate::explore) may leave out to make a failure shorter. Elsewhere it
-    /// is awaited as it is.
-    ///
-    /// ```
-    /// # use testkit::{TestCluster, objects::pod};
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() {
-    /// let cluster = TestCluster::start();
-    /// cluster.step("make web-0", async { cluster.create(pod("web-0")).await; }).await;
-    /// assert!(cluster.exists(pod("web-0")));
-    /// # }
-    /// ```
-    pub async fn step(&self, name: &str, step: impl Future<Output = ()>) {
-        if self.gate.as_ref().is_some_and(|gate| gate.skips(name)) {
-            return;
-        }
-        if let Some(gate) = &self.gate {
-            gate.step(name);
-        }
-        step.await;
     }
 
     /// The API server itself, for what a test rarely needs: snapshots, compaction, and faults of one's own.

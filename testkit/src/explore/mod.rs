@@ -6,6 +6,7 @@ mod builder;
 mod kinds;
 mod plan;
 mod trace;
+mod cluster;
 mod gate;
 mod client;
 mod watch;

@@ -213,11 +213,11 @@ impl Report {
     }
 }
 
-/// `target/explore`, beside the test that runs.
+/// `target/explore`, where the test that runs is in `target/debug/deps`.
 fn directory() -> Option<PathBuf> {
     let test = std::env::current_exe().ok()?;
-    let target = test.ancestors().find(|it| it.join("CACHEDIR.TAG").exists())?;
-    Some(target.join("explore"))
+    let deps = test.parent().filter(|it| it.ends_with("deps"))?;
+    Some(deps.parent()?.parent()?.join("explore"))
 }
 
 impl Coverage {

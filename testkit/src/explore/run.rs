@@ -10,6 +10,7 @@ use futures::FutureExt;
 use futures::future::{Either, LocalBoxFuture, select};
 use tokio::time::{Instant, sleep};
 
+use super::cluster::World;
 use super::end_state::{EndState, Mask};
 use super::gate::Gate;
 use super::plan::{Action, Plan};
@@ -18,7 +19,7 @@ use super::trace::{Step, What};
 use super::{Check, Oracle, Violation};
 use crate::controller::message;
 use crate::eventually::{hush, panicked_at};
-use crate::test_cluster::{TestCluster, World, lock};
+use crate::test_cluster::{TestCluster, lock};
 
 /// The virtual time after which a scenario is given up.
 const SCENARIO_BOUND: Duration = Duration::from_secs(4 * 3600);

@@ -4,13 +4,13 @@ use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
 use super::candidates::{Candidate, candidates};
+use super::cluster::World;
 use super::kinds::Faults;
 use super::plan::{Kind, Plan};
 use super::report::{Coverage, Failure, Nondeterminism};
 use super::run::{Config, Outcome, Reference, run};
 use super::trace::What;
 use super::{Violation, shrink};
-use crate::test_cluster::World;
 
 /// Runs of a failing plan that must all fail for it to count.
 const CONFIRMATIONS: u32 = 2;

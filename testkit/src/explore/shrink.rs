@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::Violation;
+use super::cluster::World;
 use super::plan::Plan;
 use super::run::{Config, Outcome, Reference, run};
-use crate::test_cluster::World;
 
 /// Windows that are tried, shortest first.
 const SHORTER: [Duration; 4] = [

@@ -1,6 +1,8 @@
 //! Published bugs of controllers, each as a small controller with the bug and without it. Exploration with all defaults
 //! finds each of them, and has nothing to say of their fixed twins.
 
+#![expect(clippy::print_stdout, reason = "reports, tables and figures are for reading")]
+
 mod support;
 mod dependent_writes;
 mod deletion_timestamp;
@@ -88,6 +90,12 @@ const BUGS: [Bug; 10] = [
     ),
 ];
 
+/// The bugs that are measured: without optimisation a few, to see that it works.
+fn measured() -> impl Iterator<Item = Bug> {
+    BUGS.into_iter()
+        .take(if cfg!(debug_assertions) { 2 } else { BUGS.len() })
+}
+
 fn exploration(bug: Bug, is_fixed: bool) -> Explore {
     let scenario = bug.scenario;
     explore(async move |cluster: &TestCluster| scenario(cluster, is_fixed).await).budget(Duration::from_secs(600))
@@ -118,7 +126,7 @@ fn no_alarm_is_raised_on_a_twin(#[values(0, 1, 2, 3, 4, 5, 6, 7, 8, 9)] index: u
 #[test]
 fn the_table() {
     let mut table = String::from("| bug | source | schedules | seconds | found by |\n|---|---|---|---|---|\n");
-    for bug in BUGS {
+    for bug in measured() {
         let report = exploration(bug, false).report();
         let coverage = report.coverage();
         let failure = report.failure().expect("each is found");
@@ -132,5 +140,5 @@ fn the_table() {
         .expect("a String can be written to");
     }
     println!("{table}");
-    assert_eq!(table.lines().count(), BUGS.len() + 2);
+    assert_eq!(table.lines().count(), measured().count() + 2);
 }
