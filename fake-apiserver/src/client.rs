@@ -1,10 +1,11 @@
 //! The in-process `kube::Client`: the one file that knows kube. No socket, no task: a request is a function call.
 
+use std::io;
 use std::sync::Arc;
 
 use axum::body::Body;
-use http::Request;
-use tower::ServiceExt;
+use http::{Request, Response};
+use tower::{Service, ServiceExt};
 
 use crate::api::request_info::ClientName;
 use crate::api::user::UserInfo;
@@ -39,7 +40,7 @@ impl ApiServer {
     /// Where a fault breaks the connection its requests fail with [`kube::Error::Service`], whose source is the
     /// [`std::io::Error`] that a socket would give.
     pub fn client_named(&self, user_agent: &str) -> kube::Client {
-        self.client_of(user_agent, None)
+        kube::Client::new(self.client_service(user_agent), "default")
     }
 
     /// A client of a user, whom the server believes without a token. `user_agent` is as for
@@ -63,14 +64,34 @@ impl ApiServer {
     /// # }
     /// ```
     pub fn client_as(&self, user_agent: &str, user: UserInfo) -> kube::Client {
-        self.client_of(user_agent, Some(Arc::new(user)))
+        kube::Client::new(self.service_of(user_agent, Some(Arc::new(user))), "default")
     }
 
-    fn client_of(&self, user_agent: &str, user: Option<Arc<UserInfo>>) -> kube::Client {
+    /// What a client without a user is made of: a service to be wrapped by those who want to stand between a client and
+    /// the server.
+    pub fn client_service(
+        &self,
+        user_agent: &str,
+    ) -> impl Service<Request<kube::client::Body>, Response = Response<Body>, Error = io::Error, Future: Send>
+    + Clone
+    + Send
+    + Sync
+    + 'static {
+        self.service_of(user_agent, None)
+    }
+
+    fn service_of(
+        &self,
+        user_agent: &str,
+        user: Option<Arc<UserInfo>>,
+    ) -> impl Service<Request<kube::client::Body>, Response = Response<Body>, Error = io::Error, Future: Send>
+    + Clone
+    + Send
+    + Sync
+    + 'static {
         let agent = http::HeaderValue::from_str(user_agent).unwrap_or(http::HeaderValue::from_static("kube-rs"));
         let name: Arc<str> = user_agent.into();
-        let service = self
-            .connection()
+        self.connection()
             .map_request(move |request: Request<kube::client::Body>| {
                 let (mut parts, body) = request.into_parts();
                 parts
@@ -82,8 +103,7 @@ impl ApiServer {
                     parts.extensions.insert(Arc::clone(user));
                 }
                 Request::from_parts(parts, Body::new(body))
-            });
-        kube::Client::new(service, "default")
+            })
     }
 
     /// A client whose requests `remote` answers, and which pass this server's faults and journal on their way: a test's

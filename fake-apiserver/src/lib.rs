@@ -74,4 +74,4 @@ pub use replica::Replica;
 pub use serve::Serving;
 pub use server::{ApiServer, ApiServerBuilder, Authorization, LoadError, Snapshot};
 pub use workers::{Kubelet, PodScript, PodSelector, UnknownWorker, Worker};
-pub use world::{LoadReport, WorldDiff};
+pub use world::{LoadReport, StoredObject, WorldDiff};

@@ -93,6 +93,7 @@ pub struct ApiServerBuilder {
     seed: u64,
     start_time: Timestamp,
     options: Options,
+    world: Option<Snapshot>,
     control: Option<Arc<Control>>,
 }
 
@@ -143,6 +144,7 @@ impl Default for ApiServerBuilder {
                 routes: Routes::default(),
                 nodes: 0,
             },
+            world: None,
             control: None,
         }
     }
@@ -259,18 +261,28 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Starts the server. It has the namespaces `default`, `kube-system`, `kube-public` and `kube-node-lease`.
+    /// Begins with this state, and with a clock and random numbers of its own, where [`ApiServer::fork`] goes on with
+    /// those of another server.
+    pub fn world(mut self, world: &Snapshot) -> Self {
+        self.world = Some(world.clone());
+        self
+    }
+
+    /// Starts the server. Without a [`world`](Self::world) it has the namespaces `default`, `kube-system`,
+    /// `kube-public` and `kube-node-lease`.
     ///
     /// # Panics
     ///
     /// Outside of a tokio runtime, if it has [workers](Self::workers).
     pub fn start(self) -> ApiServer {
         let entropy = Entropy::new(self.seed, self.start_time);
-        let mut server = ApiServer::assemble(World::default(), entropy, self.options, |committed| {
-            Kubelet::new(committed)
-        });
+        let is_new = self.world.is_none();
+        let world = self.world.map_or_else(World::default, |snapshot| snapshot.0);
+        let mut server = ApiServer::assemble(world, entropy, self.options, Kubelet::new);
         server.control = self.control;
-        server.create_boot_objects();
+        if is_new {
+            server.create_boot_objects();
+        }
         server
     }
 }

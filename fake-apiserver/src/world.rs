@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -10,8 +11,9 @@ use crate::endpoints::yaml;
 use crate::faults::WatchEventKind;
 use crate::load::Manifest;
 use crate::registry::codec;
+use crate::registry::scheme::Row;
 use crate::server::{ApiServer, LoadError, Snapshot};
-use crate::storage::{Key, Range};
+use crate::storage::{Key, Range, Stored};
 
 /// The longest value a difference shows; what is longer is cut.
 const VALUE_CHARS: usize = 120;
@@ -37,7 +39,72 @@ pub struct WorldDiff {
     pub changed: Vec<(String, Vec<String>)>,
 }
 
+/// An object as it is stored, from [`ApiServer::stored_objects`].
+#[derive(Clone, Debug)]
+pub struct StoredObject {
+    row: Arc<Row>,
+    stored: Arc<Stored>,
+}
+
+impl StoredObject {
+    /// API group; empty for core.
+    pub fn group(&self) -> &str {
+        &self.row.info.group
+    }
+
+    /// The plural resource.
+    pub fn resource(&self) -> &str {
+        &self.row.info.resource
+    }
+
+    /// Namespace; empty for objects of the cluster.
+    pub fn namespace(&self) -> &str {
+        self.stored.key.namespace()
+    }
+
+    /// Name.
+    pub fn name(&self) -> &str {
+        self.stored.key.name()
+    }
+
+    /// `metadata.uid`
+    pub fn uid(&self) -> &str {
+        &self.stored.body.uid
+    }
+
+    /// The write that made it so: its `resourceVersion`.
+    pub fn revision(&self) -> u64 {
+        self.stored.revision
+    }
+
+    /// The object, decoded.
+    pub fn value(&self) -> Value {
+        Value::Object(codec::decode(&self.row, &self.stored).0)
+    }
+}
+
 impl ApiServer {
+    /// Every object of every resource, by resource, namespace and name, without a request. Objects are decoded only for
+    /// those who look at them.
+    pub fn stored_objects(&self) -> Vec<StoredObject> {
+        let registry = &self.endpoints.registry;
+        let everything = Range::of(None);
+        let scheme = registry.scheme();
+        let rows = scheme.rows().filter(|row| row.is_stored() && row.is_storage_version);
+        rows.flat_map(|row| {
+            let snapshot = registry.store.snapshot(&row.storage);
+            let objects: Vec<StoredObject> = snapshot
+                .range(&everything)
+                .map(|stored| StoredObject {
+                    row: Arc::clone(row),
+                    stored: Arc::clone(stored),
+                })
+                .collect();
+            objects
+        })
+        .collect()
+    }
+
     /// All objects of a state: CustomResourceDefinitions first, then Namespaces, then the rest by group and resource,
     /// in the order of keys. They can be [loaded](ApiServer::load) again.
     ///

@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, Location};
 use std::sync::{Arc, Mutex};
 
 use futures::FutureExt;
+use futures::future::BoxFuture;
 use tokio::task::AbortHandle;
 
 use crate::test_cluster::{TestCluster, lock};
@@ -27,6 +28,17 @@ struct Shared {
     /// Guards the state of the task.
     state: Mutex<State>,
     task: Mutex<Option<AbortHandle>>,
+    /// How to start it anew, for those that can be.
+    starting: Option<Starting>,
+}
+
+/// Starts a controller with a client of its own.
+struct Starting(Box<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>);
+
+impl fmt::Debug for Starting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Starting")
+    }
 }
 
 #[derive(Debug)]
@@ -65,25 +77,82 @@ impl TestCluster {
     where
         F: Future<Output: Send> + Send + 'static,
     {
-        let place = Location::caller();
+        let running = Running::new(Location::caller(), None);
+        running.spawn(controller.map(drop));
+        lock(&self.controllers.0).push(running.clone());
+        running
+    }
+
+    /// Runs a controller that can be started again: `controller` makes it from a client, whose name is `name`.
+    /// [`Running::restart`] calls it once more, with a new client; so does [`explore`](crate::explore), which kills
+    /// controllers where it hurts.
+    ///
+    /// ```
+    /// # use testkit::TestCluster;
+    /// # async fn my_controller(_: kube::Client) { std::future::pending().await }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let cluster = TestCluster::start();
+    /// let operator = cluster.controller("operator", my_controller);
+    /// cluster.settle().await;
+    ///
+    /// operator.restart(); // with empty caches
+    /// cluster.settle().await;
+    /// assert!(operator.is_running());
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn controller<C, F>(&self, name: &str, controller: C) -> Running
+    where
+        C: Fn(kube::Client) -> F + Send + Sync + 'static,
+        F: Future<Output: Send> + Send + 'static,
+    {
+        let (clients, owned) = (self.clients(), name.to_owned());
+        let starting = Starting(Box::new(move || controller(clients.client(&owned)).map(drop).boxed()));
+        let running = Running::new(Location::caller(), Some(starting));
+        self.entered(name, &running);
+        running.restart();
+        lock(&self.controllers.0).push(running.clone());
+        running
+    }
+}
+
+impl Running {
+    fn new(place: &'static Location<'static>, starting: Option<Starting>) -> Self {
         let shared = Arc::new(Shared {
             place,
             state: Mutex::new(State::Running),
             task: Mutex::new(None),
+            starting,
         });
-        let running = Running {
-            shared: Arc::clone(&shared),
-        };
+        Self { shared }
+    }
+
+    fn spawn(&self, controller: impl Future<Output = ()> + Send + 'static) {
+        let shared = Arc::clone(&self.shared);
+        *lock(&shared.state) = State::Running;
         let task = tokio::spawn(async move {
             let ended = AssertUnwindSafe(controller).catch_unwind().await;
             *lock(&shared.state) = match ended {
-                Ok(_) => State::Ended,
+                Ok(()) => State::Ended,
                 Err(payload) => State::Panicked(message(payload.as_ref())),
             };
         });
-        *lock(&running.shared.task) = Some(task.abort_handle());
-        lock(&self.controllers.0).push(running.clone());
-        running
+        *lock(&self.shared.task) = Some(task.abort_handle());
+    }
+
+    /// Crashes it, if it runs, and starts it anew with empty caches and a new client.
+    ///
+    /// # Panics
+    ///
+    /// If it was started by [`TestCluster::run`], which does not say how to start it again.
+    #[track_caller]
+    pub fn restart(&self) {
+        self.crash();
+        match &self.shared.starting {
+            Some(starting) => self.spawn((starting.0)()),
+            None => panic!("the controller started at {self} cannot be started again: use `cluster.controller`"),
+        }
     }
 }
 

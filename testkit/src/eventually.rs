@@ -181,8 +181,30 @@ thread_local! {
     static PANICKED_AT: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
+/// While it lives, panics of this thread are not printed.
+#[derive(Debug)]
+pub(crate) struct Hushed(bool);
+
+/// Panics of this thread are not printed from here on: they are results.
+pub(crate) fn hush() -> Hushed {
+    // It installs the hook.
+    let _ = quietly(|| ());
+    Hushed(EVALUATING.replace(true))
+}
+
+impl Drop for Hushed {
+    fn drop(&mut self) {
+        EVALUATING.set(self.0);
+    }
+}
+
+/// Where the last panic was that was not printed.
+pub(crate) fn panicked_at() -> Option<String> {
+    PANICKED_AT.take()
+}
+
 /// Calls `condition`; a panic becomes an error with its message and place, and is not printed.
-fn quietly<T>(condition: impl FnOnce() -> T) -> Result<T, String> {
+pub(crate) fn quietly<T>(condition: impl FnOnce() -> T) -> Result<T, String> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let printing = std::panic::take_hook();

@@ -51,6 +51,7 @@
 //! | what came of it | [`TestCluster::get`], [`assert_has`][4], [`requests`][5], [`assert_idle`][6] |
 //! | rights | [`TestClusterBuilder::rbac`], [`TestCluster::client_as`], [`TestCluster::observed_rbac`] |
 //! | trouble | [`TestCluster::inject`] with [`faults`], [`TestCluster::watches`], [`replica`][7], [`Running::crash`] |
+//! | all trouble there is | [`explore`](mod@explore) |
 //! | worlds | [`TestCluster::snapshot`], [`fork`](TestCluster::fork), [`diff`](TestCluster::diff), [`Recording`] |
 //! | a real API server | [`TestCluster::connect`] |
 //!
@@ -90,6 +91,7 @@ mod world;
 mod recording;
 mod real;
 pub mod rbac;
+pub mod explore;
 pub mod faults;
 #[doc = include_str!("../docs/guide.md")]
 pub mod guide {}

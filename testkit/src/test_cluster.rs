@@ -2,7 +2,7 @@
 
 use std::borrow::Borrow;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use fake_apiserver::{ApiServer, ApiServerBuilder, Authorization, Journal, Worker, load};
@@ -13,6 +13,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::time::Instant;
 
 use crate::controller::Controllers;
+use crate::explore::Gate;
 use crate::faults::Injections;
 use crate::read::Reads;
 use crate::real::Real;
@@ -39,6 +40,8 @@ pub struct TestCluster {
     pub(crate) reads: Reads,
     /// A real server, whose state `server` mirrors; `None` if `server` is the server.
     pub(crate) real: Option<Real>,
+    /// Where an exploration stands between clients and the server.
+    pub(crate) gate: Option<Arc<Gate>>,
 }
 
 /// How a [`TestCluster`] is to be. Everything has a default.
@@ -62,12 +65,12 @@ pub struct TestCluster {
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until `start` is called"]
 pub struct TestClusterBuilder {
-    seed: u64,
+    pub(crate) seed: u64,
     history: Option<usize>,
     has_rbac: bool,
     workers: Vec<Worker>,
     server: ApiServerBuilder,
-    bounds: Bounds,
+    pub(crate) bounds: Bounds,
     steps: Vec<Step>,
 }
 
@@ -236,6 +239,18 @@ impl TestClusterBuilder {
         self
     }
 
+    /// The server to be.
+    pub(crate) fn server(&self) -> ApiServerBuilder {
+        let mut server = self.server.clone().seed(self.seed).workers(&self.workers);
+        if let Some(changes) = self.history {
+            server = server.history(changes);
+        }
+        if self.has_rbac {
+            server = server.authorization(Authorization::Rbac);
+        }
+        server
+    }
+
     /// Starts the cluster. The journal begins empty, whatever was put in.
     ///
     /// # Panics
@@ -244,14 +259,7 @@ impl TestClusterBuilder {
     #[track_caller]
     pub fn start(self) -> TestCluster {
         pause_the_clock();
-        let mut builder = self.server.seed(self.seed).workers(&self.workers);
-        if let Some(changes) = self.history {
-            builder = builder.history(changes);
-        }
-        if self.has_rbac {
-            builder = builder.authorization(Authorization::Rbac);
-        }
-        let cluster = TestCluster::of_server(builder.start(), Instant::now(), self.bounds);
+        let cluster = TestCluster::of_server(self.server().start(), Instant::now(), self.bounds);
         for step in self.steps {
             cluster.take(step);
         }
@@ -273,13 +281,14 @@ impl TestCluster {
         Self::builder().start()
     }
 
-    fn of_server(server: ApiServer, started: Instant, bounds: Bounds) -> Self {
+    pub(crate) fn of_server(server: ApiServer, started: Instant, bounds: Bounds) -> Self {
         Self {
             started,
             bounds,
             controllers: Controllers::default(),
             injections: Injections::default(),
             reads: Reads::default(),
+            gate: None,
             real: None,
             server,
         }
@@ -314,10 +323,7 @@ impl TestCluster {
     /// [`requests`](Self::requests) tell clients apart.
     #[must_use]
     pub fn client_named(&self, name: &str) -> kube::Client {
-        match &self.real {
-            Some(real) => self.server.relay(real.client(), name),
-            None => self.server.client_named(name),
-        }
+        self.clients().client(name)
     }
 
     /// The API server itself, for what a test rarely needs: snapshots, compaction, and faults of one's own.
@@ -398,6 +404,9 @@ impl TestCluster {
 impl Drop for TestCluster {
     fn drop(&mut self) {
         self.controllers.abort();
+        if let Some(gate) = &self.gate {
+            gate.leave();
+        }
         if std::thread::panicking() {
             report::print_after_failure(self);
         }

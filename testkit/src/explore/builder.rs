@@ -1,0 +1,332 @@
+//! `explore`: what is explored, how, and for how long.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+use super::kinds::Faults;
+use super::plan::Plan;
+use super::progress::{Progress, WallClock};
+use super::report::{Coverage, Failure, Report};
+use super::run::{Config, run};
+use super::search::{Limits, Search, Stop, reference};
+use super::{Check, Oracle};
+use crate::eventually::Condition;
+use crate::test_cluster::{TestCluster, TestClusterBuilder};
+
+/// The environment variable that has a replay string.
+const REPLAY: &str = "EXPLORE_REPLAY";
+
+/// How often the test looks after its runs.
+const HEARTBEAT: Duration = Duration::from_millis(200);
+
+/// An exploration to be configured, from [`explore`].
+#[derive(Debug)]
+#[must_use = "nothing is explored until `run` is called"]
+pub struct Explore {
+    config: Config,
+    world: TestClusterBuilder,
+    faults: Faults,
+    limits: Limits,
+    /// One run that takes longer is stuck.
+    patience: Duration,
+    replays: Vec<String>,
+    at_random: Option<u64>,
+}
+
+#[doc = include_str!("guide.md")]
+pub fn explore<S>(scenario: S) -> Explore
+where
+    S: AsyncFn(&TestCluster) + Send + Sync + 'static,
+{
+    let scenario = Arc::new(scenario);
+    Explore {
+        config: Config {
+            scenario: Box::new(move |cluster| {
+                let scenario = Arc::clone(&scenario);
+                Box::pin(async move { scenario(cluster).await })
+            }),
+            checks: Arc::new([]),
+            at_last: Vec::new(),
+            within: Duration::from_secs(120),
+            ignored: Vec::new(),
+            skipped: BTreeSet::new(),
+            has_fresh_threads: false,
+            current: Arc::default(),
+        },
+        world: TestClusterBuilder::default(),
+        faults: Faults::all(),
+        limits: Limits {
+            wall: Duration::from_secs(10),
+            schedules: 2_000,
+        },
+        patience: Duration::from_secs(30),
+        replays: Vec::new(),
+        at_random: None,
+    }
+}
+
+impl Explore {
+    /// The cluster every run begins with. It is made once; beginning a run with it costs the same for ten objects and
+    /// for ten thousand. Default: [`TestCluster::start`].
+    pub fn cluster(mut self, cluster: TestClusterBuilder) -> Self {
+        self.world = cluster;
+        self
+    }
+
+    /// The kinds of faults: `crashes() | errors() | stale_watches() | delays() | pauses()`. Default: all of them.
+    pub fn faults(mut self, faults: Faults) -> Self {
+        self.faults = faults;
+        self
+    }
+
+    /// Must hold after every write, in every run. It may assert; see [`Condition`].
+    pub fn always<C: Condition>(self, name: &str, check: impl Fn(&TestCluster) -> C + Send + Sync + 'static) -> Self {
+        self.check(name, true, check)
+    }
+
+    /// Must hold after some write of some run: that what is tested happens at all.
+    pub fn sometimes<C: Condition>(
+        self,
+        name: &str,
+        check: impl Fn(&TestCluster) -> C + Send + Sync + 'static,
+    ) -> Self {
+        self.check(name, false, check)
+    }
+
+    /// Must hold in the end of every run, when no fault is left.
+    pub fn eventually<C: Condition>(
+        mut self,
+        name: &str,
+        check: impl Fn(&TestCluster) -> C + Send + Sync + 'static,
+    ) -> Self {
+        self.config.at_last.push(condition(name, true, check));
+        self
+    }
+
+    fn check<C: Condition>(
+        mut self,
+        name: &str,
+        must_always: bool,
+        check: impl Fn(&TestCluster) -> C + Send + Sync + 'static,
+    ) -> Self {
+        let mut checks = self.config.checks.to_vec();
+        checks.push(condition(name, must_always, check));
+        self.config.checks = checks.into();
+        self
+    }
+
+    /// Virtual time from the last fault, and from the end of the scenario, within which the end state must be right.
+    /// Default two minutes.
+    pub fn within(mut self, time: Duration) -> Self {
+        self.config.within = time;
+        self
+    }
+
+    /// A field that does not count in the end state, of whatever resource: `status.attempts`, or
+    /// `status.conditions.*.message`.
+    pub fn ignore(mut self, field: &str) -> Self {
+        self.config.ignored.push(field.to_owned());
+        self
+    }
+
+    /// Takes out an oracle.
+    pub fn without(mut self, oracle: Oracle) -> Self {
+        self.config.skipped.insert(oracle);
+        self
+    }
+
+    /// Wall-clock time to explore for. Default ten seconds. What is found does not depend on it, but how far the search
+    /// comes does; see [`schedules`](Self::schedules).
+    pub fn budget(mut self, time: Duration) -> Self {
+        self.limits.wall = time;
+        self
+    }
+
+    /// Runs to make at the most. Two explorations that make the same number of runs make the same runs. Default 2,000.
+    pub fn schedules(mut self, runs: u64) -> Self {
+        self.limits.schedules = runs;
+        self
+    }
+
+    /// Makes this run first: a failure that was found once and is to stay mended. Several may be given.
+    pub fn replay(mut self, replay: &str) -> Self {
+        self.replays.push(replay.to_owned());
+        self
+    }
+
+    /// Makes each run on a thread of its own. Only with a seeded `getrandom` is this worth its price; see
+    /// [`explore`], "What kube-runtime leaves to chance".
+    pub fn fresh_threads(mut self) -> Self {
+        self.config.has_fresh_threads = true;
+        self
+    }
+
+    /// Searches with uniformly random faults from this seed rather than in order. It finds less: it is there to be
+    /// compared with.
+    pub fn at_random(mut self, seed: u64) -> Self {
+        self.at_random = Some(seed);
+        self
+    }
+
+    /// Explores.
+    ///
+    /// # Panics
+    ///
+    /// If a run violates an oracle or a check, with the smallest plan that does, in words; if the scenario fails without
+    /// any fault; if what is to be so sometimes never is; and if a run takes more than half a minute of real time.
+    #[track_caller]
+    pub fn run(self) -> Report {
+        let report = self.report();
+        assert!(report.is_success(), "{report}");
+        report
+    }
+
+    /// The same, and a failure is returned rather than thrown.
+    ///
+    /// # Panics
+    ///
+    /// If the environment variable `EXPLORE_REPLAY` cannot be read, or if a run takes more than half a minute of real
+    /// time.
+    #[track_caller]
+    pub fn report(mut self) -> Report {
+        self.replays.extend(std::env::var(REPLAY).ok());
+        let is_replay = std::env::var_os(REPLAY).is_some();
+        let name = std::thread::current().name().unwrap_or("explore").to_owned();
+        let (current, patience) = (Arc::clone(&self.config.current), self.patience);
+        let progress = Progress::start();
+        let shown = progress.clone();
+        let (done, result) = mpsc::channel();
+        let explore = move || {
+            // Nobody waits for it any more if the test has failed meanwhile.
+            let _ = done.send(self.explore(&name, is_replay, &progress));
+        };
+        let thread = std::thread::Builder::new().name("explore".to_owned()).spawn(explore);
+        if let Err(err) = thread {
+            panic!("an exploration needs a thread: {err}");
+        }
+        loop {
+            match result.recv_timeout(HEARTBEAT) {
+                Ok(report) => {
+                    shown.clear();
+                    return report;
+                }
+                Err(RecvTimeoutError::Disconnected) => panic!("the exploration itself panicked"),
+                Err(RecvTimeoutError::Timeout) => {
+                    shown.show();
+                    let (since, plan) = crate::test_cluster::lock(&current).clone();
+                    let is_stuck = since.is_some_and(|since| since.elapsed() > patience);
+                    assert!(
+                        !is_stuck,
+                        "a run takes more than {patience:?} of real time: a task never waits, or blocks its thread\n\
+                         {REPLAY}='{plan}'"
+                    );
+                }
+            }
+        }
+    }
+
+    fn explore(self, name: &str, is_replay: bool, progress: &Progress) -> Report {
+        let clock = WallClock::start();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build();
+        let world = match runtime {
+            Ok(runtime) => runtime.block_on(async { self.world.world() }),
+            Err(err) => panic!("an exploration needs tokio runtimes: {err}"),
+        };
+        let mut report = Report::new(name);
+        let (reference, nondeterminism) = match reference(&self.config, &world) {
+            Ok(found) => found,
+            Err(failure) => return report.failed(*failure).written(),
+        };
+        let wall = self.limits.wall;
+        let mut goes_on = |coverage: &Coverage, _: &Plan| {
+            progress.tell(coverage);
+            clock.elapsed() < wall
+        };
+        let mut search = Search {
+            config: &self.config,
+            world: &world,
+            faults: self.faults,
+            limits: self.limits,
+            seed: self.at_random.unwrap_or_default(),
+            progress: &mut goes_on,
+            held: reference.outcome.held.clone(),
+            reference,
+            coverage: Coverage::default(),
+            seen: BTreeSet::new(),
+            nondeterminism,
+            known: Default::default(),
+        };
+        let stop = match replays(&mut search, &self.replays) {
+            Ok(()) if is_replay => Ok(()),
+            Ok(()) if self.at_random.is_some() => search.at_random(),
+            Ok(()) => search.search(),
+            Err(stop) => Err(stop),
+        };
+        let (is_whole, failure) = match stop {
+            Ok(()) => (true, None),
+            Err(Stop::Spent) => (false, None),
+            Err(Stop::Failed(failure)) => (false, Some(failure)),
+        };
+        report.coverage = search.coverage;
+        report.coverage.is_whole = is_whole;
+        report.coverage.elapsed = clock.elapsed();
+        report.nondeterminism = search.nondeterminism;
+        let never = |(index, check): &(usize, &Check)| !check.must_always && !search.held.contains(index);
+        report.never = self
+            .config
+            .checks
+            .iter()
+            .enumerate()
+            .filter(never)
+            .map(|(_, it)| it.name.clone())
+            .collect();
+        if is_replay || failure.is_some() {
+            report.never.clear();
+        }
+        match failure {
+            Some(failure) => report.failed(*failure).written(),
+            None => report,
+        }
+    }
+}
+
+/// Makes the runs that are asked for by name.
+fn replays(search: &mut Search<'_>, replays: &[String]) -> Result<(), Stop> {
+    for text in replays {
+        let plan = Plan::parse(text).unwrap_or_else(|err| panic!("{err}"));
+        let own;
+        let mut reference = &search.reference;
+        if !plan.skipped.is_empty() {
+            let Some(shortened) = super::shrink::shortened_reference(search.config, search.world, &plan) else {
+                continue;
+            };
+            own = shortened;
+            reference = &own;
+        }
+        let outcome = run(search.config, search.world, &plan, false, Some(reference));
+        search.coverage.schedules += 1;
+        if let Some(violation) = outcome.violations.first().cloned() {
+            return Err(Stop::Failed(Box::new(Failure::new(
+                reference, outcome, plan, violation,
+            ))));
+        }
+    }
+    Ok(())
+}
+
+fn condition<C: Condition>(
+    name: &str,
+    must_always: bool,
+    check: impl Fn(&TestCluster) -> C + Send + Sync + 'static,
+) -> Check {
+    Check {
+        name: name.to_owned(),
+        must_always,
+        look: Arc::new(move |cluster| check(cluster).outcome()),
+    }
+}

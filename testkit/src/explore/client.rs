@@ -1,0 +1,445 @@
+//! A `kube::Client` whose every message passes the gate.
+
+use std::future::pending;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use fake_apiserver::Verb;
+use fake_apiserver::api::request_info::ResourcePath;
+use fake_apiserver::api::resource::GroupResource;
+use fake_apiserver::api::status::Status;
+use http::{Method, Response, StatusCode, header};
+use http_body_util::BodyExt;
+use http_body_util::combinators::UnsyncBoxBody;
+use kube::client::Body;
+use serde::Deserialize;
+use tokio::time::{sleep, sleep_until};
+use tower::{BoxError, Service, ServiceExt};
+
+use super::gate::{Gate, Life, Shown};
+use super::plan::Action;
+use super::trace::{Outcome, Request};
+use super::watch::GatedWatch;
+
+/// The names of the parameters that lists are read by.
+const REVISION: &str = "resourceVersion";
+
+/// A client of a new life of the controller `name`.
+pub(crate) fn client(gate: &Arc<Gate>, name: &str) -> kube::Client {
+    let life = gate.life(name);
+    let (gate, server) = (Arc::clone(gate), gate.server.client_service(name));
+    let service = tower::service_fn(move |request: http::Request<Body>| {
+        let (gate, life, server) = (Arc::clone(&gate), Arc::clone(&life), server.clone());
+        async move {
+            match read(&request) {
+                None => Ok(forward(server, request).await?.map(GatedBody::Server)),
+                Some(read) => pass(&gate, life, server, request, read).await,
+            }
+        }
+    });
+    kube::Client::new(service, "default")
+}
+
+/// What a request asks for, read off its path.
+fn read(request: &http::Request<Body>) -> Option<Request> {
+    let path = ResourcePath::parse(request.uri().path())?;
+    let query = request.uri().query().unwrap_or_default();
+    let parameter = |name: &str| query.split('&').find_map(|it| it.strip_prefix(name)?.strip_prefix('='));
+    let is_collection = path.name.is_empty();
+    let is_watch = path.legacy_watch || matches!(parameter("watch"), Some("true" | "1"));
+    let verb = match (request.method(), is_collection) {
+        (&Method::GET, true) if is_watch => Verb::Watch,
+        (&Method::GET, true) => Verb::List,
+        (&Method::GET, false) => Verb::Get,
+        (&Method::POST, _) => Verb::Create,
+        (&Method::PUT, _) => Verb::Update,
+        (&Method::PATCH, _) => Verb::Patch,
+        (&Method::DELETE, true) => Verb::DeleteCollection,
+        (&Method::DELETE, false) => Verb::Delete,
+        _ => return None,
+    };
+    let mut resource = path.resource.to_owned();
+    if !path.group.is_empty() {
+        resource = format!("{resource}.{}", path.group);
+    }
+    if !path.subresource.is_empty() {
+        resource = format!("{resource}/{}", path.subresource);
+    }
+    let is_apply = request
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|it| it.as_bytes().starts_with(b"application/apply-patch"));
+    Some(Request {
+        verb,
+        resource,
+        object: format!("{}/{}", path.namespace, path.name),
+        may_conflict: verb == Verb::Update || (is_apply && parameter("force") != Some("true")),
+        may_be_stale: verb == Verb::List && parameter(REVISION) == Some("0"),
+        outcome: Outcome::Open,
+    })
+}
+
+/// How long a replica lags.
+const LAG: Duration = Duration::from_secs(12);
+
+type Answer = Result<Response<GatedBody>, io::Error>;
+
+/// Lets a request through, with what is to go wrong on the way.
+async fn pass<S>(gate: &Arc<Gate>, life: Arc<Life>, server: S, request: http::Request<Body>, about: Request) -> Answer
+where
+    S: Service<http::Request<Body>, Error = io::Error, Response: IntoBody>,
+{
+    if life.is_dead() {
+        return pending().await;
+    }
+    let (mut parts, body) = request.into_parts();
+    let mut about = about;
+    // The bodies of clients are in memory; one that cannot be read is none.
+    let body = body.collect().await.map(|it| it.to_bytes()).unwrap_or_default();
+    let names_revision = matches!(about.verb, Verb::Patch | Verb::Delete) && contains(&body, b"\"resourceVersion\"");
+    about.may_conflict |= names_revision;
+    let Some(ticket) = gate.request(&life, about.clone(), parts.uri.path()) else {
+        return pending().await;
+    };
+    while let Some(until) = gate.paused(&life.client) {
+        sleep_until(until).await;
+    }
+    for action in &ticket.actions {
+        if let Some(answer) = before(gate, &life, &about, *action).await {
+            gate.outcome(&life, ticket.index, outcome(&answer));
+            return answer;
+        }
+        if let Action::Stale(percent) = action {
+            gate.lag(&life, &about.resource, LAG);
+            parts.uri = stale(gate, &parts.uri, *percent);
+        }
+    }
+    if life.is_dead() {
+        return pending().await;
+    }
+    let has_precondition = about.verb == Verb::Delete && contains(&body, b"\"uid\"");
+    let response = forward(server, http::Request::from_parts(parts, Body::from(body))).await?;
+    let code = response.status().as_u16();
+    let response = match about.verb {
+        Verb::Watch if response.status().is_success() => {
+            response.map(|body| GatedBody::Watch(Box::new(GatedWatch::new(gate, &life, &about.resource, body))))
+        }
+        _ => look(gate, &life, &about, has_precondition, response).await,
+    };
+    gate.check();
+    for action in &ticket.actions {
+        if let Some(broken) = after(gate, &life, *action).await {
+            gate.outcome(&life, ticket.index, Outcome::Broken);
+            return broken;
+        }
+    }
+    if let Some(until) = gate.paused(&life.client) {
+        sleep_until(until).await;
+    }
+    if life.is_dead() {
+        return pending().await;
+    }
+    gate.outcome(&life, ticket.index, Outcome::Answered(code));
+    Ok(response)
+}
+
+/// What goes wrong before the server has the request; an answer if it is not to have it.
+async fn before(gate: &Arc<Gate>, life: &Life, about: &Request, action: Action) -> Option<Answer> {
+    match action {
+        Action::CrashBefore(down) => {
+            gate.crash(life, down);
+            pending().await
+        }
+        Action::Fail(code) => Some(Ok(failure(code, about))),
+        Action::Silence(time) => {
+            gate.lasts(time);
+            sleep(time).await;
+            Some(Err(broken()))
+        }
+        Action::Delay(time) => {
+            gate.lasts(time);
+            sleep(time).await;
+            None
+        }
+        Action::Pause(time) => {
+            gate.pause(&life.client, time);
+            sleep(time).await;
+            None
+        }
+        Action::CrashAfter(_)
+        | Action::Lose
+        | Action::SilenceAfter(_)
+        | Action::Stale(_)
+        | Action::Hold(_)
+        | Action::Miss(_)
+        | Action::Cut
+        | Action::Expire
+        | Action::Twice
+        | Action::RestartAtEnd => None,
+    }
+}
+
+/// What goes wrong when the request is done; an answer if the server's is lost.
+async fn after(gate: &Arc<Gate>, life: &Life, action: Action) -> Option<Answer> {
+    match action {
+        Action::CrashAfter(down) => {
+            gate.crash(life, down);
+            pending().await
+        }
+        Action::Lose => Some(Err(broken())),
+        Action::SilenceAfter(time) => {
+            gate.lasts(time);
+            sleep(time).await;
+            Some(Err(broken()))
+        }
+        Action::CrashBefore(_)
+        | Action::Fail(_)
+        | Action::Silence(_)
+        | Action::Delay(_)
+        | Action::Pause(_)
+        | Action::Stale(_)
+        | Action::Hold(_)
+        | Action::Miss(_)
+        | Action::Cut
+        | Action::Expire
+        | Action::Twice
+        | Action::RestartAtEnd => None,
+    }
+}
+
+fn outcome(answer: &Answer) -> Outcome {
+    match answer {
+        Ok(response) => Outcome::Answered(response.status().as_u16()),
+        Err(_) => Outcome::Broken,
+    }
+}
+
+fn broken() -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionReset, "connection reset by peer")
+}
+
+/// A failure as the server would answer it.
+fn failure(code: u16, about: &Request) -> Response<GatedBody> {
+    let (resource, group) = about.resource.split_once('.').unwrap_or((&about.resource, ""));
+    let resource = GroupResource {
+        group: group.split('/').next().unwrap_or_default().to_owned().into(),
+        resource: resource.split('/').next().unwrap_or_default().to_owned().into(),
+    };
+    let name = about.object.split_once('/').map_or("", |(_, name)| name);
+    let status = match code {
+        409 => Status::object_modified(&resource, name),
+        410 => Status::expired("The resourceVersion for the provided watch is too old."),
+        429 => {
+            let message = "the server has received too many requests and has asked us to try again later";
+            Status::new(429, "TooManyRequests", message).with_retry_after(1)
+        }
+        503 => Status::new(503, "ServiceUnavailable", "apiserver not ready"),
+        504 => {
+            let message = "Timeout: request did not complete within requested timeout - context deadline exceeded";
+            Status::new(504, "Timeout", message)
+        }
+        _ => Status::internal("etcdserver: leader changed"),
+    };
+    let mut response = Response::new(GatedBody::whole(status.to_value().to_string().into_bytes().into()));
+    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    headers.insert(
+        header::CONTENT_TYPE,
+        header::HeaderValue::from_static("application/json"),
+    );
+    if code == 429 {
+        headers.insert(header::RETRY_AFTER, header::HeaderValue::from_static("1"));
+    }
+    response
+}
+
+/// The list as it was between the beginning of the run and now.
+fn stale(gate: &Gate, uri: &http::Uri, percent: u8) -> http::Uri {
+    let revision = gate.base + (gate.server.resource_version() - gate.base) * u64::from(percent) / 100;
+    let exact = format!("{REVISION}={revision}&resourceVersionMatch=Exact");
+    let others = uri
+        .query()
+        .unwrap_or_default()
+        .split('&')
+        .filter(|it| !it.starts_with(REVISION));
+    let query = others.map(str::to_owned).chain([exact]).collect::<Vec<_>>().join("&");
+    // It was a URI before, and only digits and letters were added.
+    format!("{}?{query}", uri.path())
+        .parse()
+        .unwrap_or_else(|_| uri.clone())
+}
+
+/// Reads an answer for what it tells the client, and hands it on.
+async fn look(
+    gate: &Gate,
+    life: &Life,
+    about: &Request,
+    has_precondition: bool,
+    response: Response<ServerBody>,
+) -> Response<GatedBody> {
+    let (parts, body) = response.into_parts();
+    let bytes = body.collect().await.map(|it| it.to_bytes()).unwrap_or_default();
+    if parts.status.is_success()
+        && let Ok(answer) = serde_json::from_slice::<Answered>(&bytes)
+    {
+        let shown = answer.shown();
+        gate.done(
+            life,
+            about,
+            parts.status == StatusCode::CREATED,
+            &shown,
+            has_precondition,
+        );
+        match &answer.items {
+            Some(items) => {
+                life.told(&about.resource, &shown);
+                items.iter().for_each(|item| life.told(&about.resource, &item.shown()));
+            }
+            None if about.verb == Verb::Delete => {}
+            None => life.told_of_object(&about.resource, &shown),
+        }
+    }
+    Response::from_parts(parts, GatedBody::whole(bytes))
+}
+
+/// What the gate reads of an answer.
+#[derive(Deserialize)]
+struct Answered<'a> {
+    #[serde(borrow, default)]
+    metadata: Metadata<'a>,
+    #[serde(borrow)]
+    items: Option<Vec<Item<'a>>>,
+    #[serde(borrow)]
+    details: Option<Details<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Item<'a> {
+    #[serde(borrow, default)]
+    metadata: Metadata<'a>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Metadata<'a> {
+    name: &'a str,
+    namespace: &'a str,
+    generate_name: &'a str,
+    uid: &'a str,
+    resource_version: &'a str,
+}
+
+/// What the Status of a delete says.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Details<'a> {
+    name: &'a str,
+    uid: &'a str,
+}
+
+impl Metadata<'_> {
+    fn shown(&self) -> Shown {
+        Shown {
+            namespace: self.namespace.to_owned(),
+            name: self.name.to_owned(),
+            generate_name: self.generate_name.to_owned(),
+            uid: self.uid.to_owned(),
+            revision: self.resource_version.parse().unwrap_or_default(),
+        }
+    }
+}
+
+impl Item<'_> {
+    fn shown(&self) -> Shown {
+        self.metadata.shown()
+    }
+}
+
+impl Answered<'_> {
+    fn shown(&self) -> Shown {
+        let mut shown = self.metadata.shown();
+        if let Some(details) = &self.details {
+            (shown.name, shown.uid) = (details.name.to_owned(), details.uid.to_owned());
+        }
+        shown
+    }
+}
+
+/// An event of a watch as the gate reads it.
+#[derive(Deserialize)]
+pub(crate) struct Line<'a> {
+    #[serde(rename = "type")]
+    pub(crate) kind: &'a str,
+    #[serde(borrow)]
+    object: Item<'a>,
+}
+
+impl Line<'_> {
+    pub(crate) fn shown(&self) -> Shown {
+        self.object.shown()
+    }
+}
+
+fn contains(text: &Bytes, what: &[u8]) -> bool {
+    text.windows(what.len()).any(|it| it == what)
+}
+
+/// Asks the server.
+async fn forward<S>(server: S, request: http::Request<Body>) -> io::Result<Response<ServerBody>>
+where
+    S: Service<http::Request<Body>, Error = io::Error, Response: IntoBody>,
+{
+    server.oneshot(request).await.map(IntoBody::into_body)
+}
+
+/// The body of an answer of the server.
+pub(crate) type ServerBody = UnsyncBoxBody<Bytes, BoxError>;
+
+/// The server's answers, whatever it calls their bodies.
+pub(crate) trait IntoBody {
+    fn into_body(self) -> Response<ServerBody>;
+}
+
+impl<B> IntoBody for Response<B>
+where
+    B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    fn into_body(self) -> Response<ServerBody> {
+        self.map(|body| body.map_err(Into::into).boxed_unsync())
+    }
+}
+
+/// The body of an answer that passed the gate.
+pub(crate) enum GatedBody {
+    Whole(Option<Bytes>),
+    Watch(Box<GatedWatch>),
+    Server(ServerBody),
+}
+
+impl GatedBody {
+    fn whole(bytes: Bytes) -> Self {
+        Self::Whole(Some(bytes))
+    }
+}
+
+impl http_body::Body for GatedBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, BoxError>>> {
+        match self.get_mut() {
+            Self::Whole(bytes) => Poll::Ready(bytes.take().map(|it| Ok(http_body::Frame::data(it)))),
+            Self::Watch(watch) => {
+                Poll::Ready(std::task::ready!(watch.poll_line(cx)).map(|it| Ok(http_body::Frame::data(it))))
+            }
+            Self::Server(body) => Pin::new(body).poll_frame(cx),
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! `EndState`: what a run leaves behind, in a form in which two runs can be compared.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use fake_apiserver::{ApiServer, StoredObject};
+use serde_json::{Map, Value};
+
+use crate::report::shortened;
+
+/// Resources that are the by-products of a run: nobody's state.
+const NOT_STATE: &[&str] = &["events", "leases"];
+
+/// How many differences are told.
+const SHOWN: usize = 12;
+
+/// The longest value shown.
+const VALUE_CHARS: usize = 200;
+
+/// All objects by resource, namespace and name. Objects with a generated name share the key of what it begins with.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct EndState {
+    objects: BTreeMap<String, Vec<Kept>>,
+    /// The uids of all objects, for telling owners that are gone.
+    uids: BTreeSet<String>,
+}
+
+#[derive(Clone, Debug)]
+struct Kept {
+    object: StoredObject,
+    /// It is as it was before the run.
+    is_untouched: bool,
+}
+
+/// What differs between two runs in which nothing went wrong, and so is not compared.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Mask {
+    /// Resource and path, with `*` for the places in lists.
+    paths: BTreeSet<(String, String)>,
+    /// Resources whose objects have other names.
+    names: BTreeSet<String>,
+}
+
+/// A field that differs.
+struct Difference {
+    key: String,
+    path: String,
+    text: String,
+}
+
+impl EndState {
+    /// What is there now; `base` is the revision at which the run began.
+    pub(crate) fn of(server: &ApiServer, base: u64) -> Self {
+        let mut state = Self::default();
+        for object in server.stored_objects() {
+            state.uids.insert(object.uid().to_owned());
+            if NOT_STATE.contains(&object.resource()) {
+                continue;
+            }
+            let is_untouched = object.revision() <= base;
+            let mut key = format!("{} {}/{}", resource(&object), object.namespace(), object.name());
+            if !is_untouched
+                && let Some(prefix) = object.value()["metadata"]["generateName"].as_str()
+                && object.name().starts_with(prefix)
+            {
+                key = format!("{} {}/{prefix}*", resource(&object), object.namespace());
+            }
+            let kept = Kept { object, is_untouched };
+            state.objects.entry(key).or_default().push(kept);
+        }
+        state
+    }
+
+    /// What differs from another run's that was to be the same.
+    pub(crate) fn mask(&self, other: &Self, ignored: &[String]) -> Mask {
+        let mut mask = Mask::default();
+        for difference in self.differences(other, &Mask::default()) {
+            let resource = difference.key.split(' ').next().unwrap_or_default().to_owned();
+            match difference.path.is_empty() {
+                true => mask.names.insert(resource),
+                false => mask.paths.insert((resource, general(&difference.path))),
+            };
+        }
+        mask.paths.extend(ignored.iter().map(|it| ("*".to_owned(), it.clone())));
+        mask
+    }
+
+    /// How `found` differs, for people, one line a field; empty if it does not.
+    pub(crate) fn compare(&self, found: &Self, mask: &Mask) -> Vec<String> {
+        let differences = self.differences(found, mask);
+        let left_out = differences.len().saturating_sub(SHOWN);
+        let mut lines: Vec<String> = differences
+            .into_iter()
+            .take(SHOWN)
+            .map(|it| format!("{}{}: {}", it.key.replace(" /", " "), prefixed(&it.path), it.text))
+            .collect();
+        if left_out > 0 {
+            lines.push(format!("and {left_out} more"));
+        }
+        lines
+    }
+
+    fn differences(&self, found: &Self, mask: &Mask) -> Vec<Difference> {
+        let mut differences = Vec::new();
+        let keys: BTreeSet<&String> = self.objects.keys().chain(found.objects.keys()).collect();
+        for key in keys {
+            let (left, right) = (self.objects.get(key), found.objects.get(key));
+            let (left, right) = (left.map_or(&[][..], |it| it), right.map_or(&[][..], |it| it));
+            let resource = key.split(' ').next().unwrap_or_default();
+            let mut add = |path: &str, text: String| {
+                differences.push(Difference {
+                    key: key.clone(),
+                    path: path.to_owned(),
+                    text,
+                });
+            };
+            if left.len() != right.len() {
+                if !mask.names.contains(resource) {
+                    add("", number(left.len(), right.len()));
+                }
+                continue;
+            }
+            if let ([left], [right]) = (left, right) {
+                if left.is_untouched && right.is_untouched {
+                    continue;
+                }
+                let (left, right) = (self.shown(left), found.shown(right));
+                let mut fields = Vec::new();
+                fields_that_differ("", &left, &right, &mut fields);
+                for (path, text) in fields.into_iter().filter(|(path, _)| !mask.hides(resource, path)) {
+                    add(&path, text);
+                }
+                continue;
+            }
+            // Objects with generated names: which is which does not matter.
+            let mut remaining: Vec<Value> = right.iter().map(|it| found.shown(it)).collect();
+            for object in left.iter().map(|it| self.shown(it)) {
+                let unmasked = |other: &Value| {
+                    let mut fields = Vec::new();
+                    fields_that_differ("", &object, other, &mut fields);
+                    fields.retain(|(path, _)| !mask.hides(resource, path));
+                    fields
+                };
+                match remaining.iter().position(|other| unmasked(other).is_empty()) {
+                    Some(at) => drop(remaining.remove(at)),
+                    None => {
+                        let nearest = remaining.iter().map(unmasked).min_by_key(Vec::len);
+                        let fields = nearest.unwrap_or_default();
+                        fields.into_iter().for_each(|(path, text)| add(&path, text));
+                    }
+                }
+            }
+        }
+        differences
+    }
+
+    /// An object without what two runs never have in common.
+    fn shown(&self, kept: &Kept) -> Value {
+        let mut object = kept.object.value();
+        let Some(metadata) = object["metadata"].as_object_mut() else {
+            return object;
+        };
+        for field in [
+            "resourceVersion",
+            "uid",
+            "creationTimestamp",
+            "managedFields",
+            "generation",
+        ] {
+            metadata.remove(field);
+        }
+        if let Some(time) = metadata.get_mut("deletionTimestamp") {
+            *time = "is set".into();
+        }
+        if metadata.contains_key("generateName") {
+            metadata.remove("name");
+        }
+        if let Some(owners) = metadata.get_mut("ownerReferences").and_then(Value::as_array_mut) {
+            for owner in owners.iter_mut().filter_map(Value::as_object_mut) {
+                let is_there = owner
+                    .get("uid")
+                    .and_then(Value::as_str)
+                    .is_some_and(|it| self.uids.contains(it));
+                let uid = if is_there {
+                    "of an object that exists"
+                } else {
+                    "of nothing: an orphan"
+                };
+                owner.insert("uid".into(), uid.into());
+            }
+        }
+        object
+    }
+
+    /// The newest write to anything that is state, and how many objects there are.
+    pub(crate) fn newest(&self) -> (u64, usize) {
+        let all = self.objects.values().flatten();
+        let newest = all.clone().map(|it| it.object.revision()).max().unwrap_or_default();
+        (newest, all.count())
+    }
+
+    /// The objects written after a revision.
+    pub(crate) fn written_after(&self, revision: u64) -> Vec<String> {
+        let written = self
+            .objects
+            .iter()
+            .filter(|(_, all)| all.iter().any(|it| it.object.revision() > revision));
+        written.map(|(key, _)| key.replace(" /", " ")).collect()
+    }
+}
+
+impl Mask {
+    /// Hides what another mask hides, too.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.paths.extend(other.paths);
+        self.names.extend(other.names);
+    }
+
+    fn hides(&self, resource: &str, path: &str) -> bool {
+        if self.paths.is_empty() {
+            return false;
+        }
+        let path = general(path);
+        let covers = |hidden: &str| {
+            path.strip_prefix(hidden)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        self.paths
+            .iter()
+            .any(|(of, hidden)| (of == resource || of == "*") && covers(hidden))
+    }
+}
+
+fn resource(object: &StoredObject) -> String {
+    match object.group() {
+        "" => object.resource().to_owned(),
+        group => format!("{}.{group}", object.resource()),
+    }
+}
+
+fn number(expected: usize, found: usize) -> String {
+    match (expected, found) {
+        (1, 0) => "it is missing".to_owned(),
+        (0, 1) => "it should not be there".to_owned(),
+        _ => format!("there should be {expected} of them, and there are {found}"),
+    }
+}
+
+fn prefixed(path: &str) -> String {
+    if path.is_empty() {
+        String::new()
+    } else {
+        format!(" {path}")
+    }
+}
+
+/// `spec.containers.0.image` → `spec.containers.*.image`
+fn general(path: &str) -> String {
+    let steps = path.split('.').map(|it| {
+        if it.bytes().all(|it| it.is_ascii_digit()) {
+            "*"
+        } else {
+            it
+        }
+    });
+    steps.collect::<Vec<_>>().join(".")
+}
+
+fn fields_that_differ(path: &str, expected: &Value, found: &Value, out: &mut Vec<(String, String)>) {
+    let step = |name: &str| match path {
+        "" => name.to_owned(),
+        _ => format!("{path}.{name}"),
+    };
+    match (expected, found) {
+        (Value::Object(expected), Value::Object(found)) => {
+            let names: BTreeSet<&String> = Map::keys(expected).chain(found.keys()).collect();
+            for name in names {
+                let nothing = Value::Null;
+                let (left, right) = (
+                    expected.get(name).unwrap_or(&nothing),
+                    found.get(name).unwrap_or(&nothing),
+                );
+                fields_that_differ(&step(name), left, right, out);
+            }
+        }
+        (Value::Array(expected), Value::Array(found)) if expected.len() == found.len() => {
+            for (at, (left, right)) in expected.iter().zip(found).enumerate() {
+                fields_that_differ(&step(&at.to_string()), left, right, out);
+            }
+        }
+        _ if expected == found => {}
+        _ => {
+            let show = |value: &Value| match value {
+                Value::Null => "nothing".to_owned(),
+                value => shortened(&value.to_string(), VALUE_CHARS),
+            };
+            let mut text = String::new();
+            // Writing to a String does not fail.
+            let _ = write!(text, "expected {}, found {}", show(expected), show(found));
+            out.push((path.to_owned(), text));
+        }
+    }
+}

@@ -1,0 +1,468 @@
+//! `Gate`: stands between the clients of a run and its server, sees every message, and lets go wrong what the plan says.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::Duration;
+
+use fake_apiserver::{ApiServer, Verb};
+use tokio::time::{Instant, sleep};
+
+use super::plan::{Action, Plan};
+use super::trace::{Outcome, Request, Step, What};
+use super::{Check, Violation};
+use crate::controller::Running;
+use crate::test_cluster::{TEST_CLIENT, TestCluster, lock};
+
+/// The gate of one run.
+pub(crate) struct Gate {
+    pub(crate) server: ApiServer,
+    plan: Plan,
+    /// The revision at which the run began.
+    pub(crate) base: u64,
+    started: Instant,
+    /// Requests and events after which the run is a hot loop.
+    limit: u64,
+    checks: Arc<[Check]>,
+    cluster: OnceLock<Weak<TestCluster>>,
+    controllers: Mutex<BTreeMap<Arc<str>, Running>>,
+    /// Guards all that the run has done so far.
+    state: Mutex<State>,
+}
+
+/// A controller's life: from its start to its crash.
+#[derive(Debug)]
+pub(crate) struct Life {
+    pub(crate) client: Arc<str>,
+    pub(crate) number: u32,
+    is_dead: AtomicBool,
+    /// Guards what the client was told in this life.
+    told: Mutex<Told>,
+}
+
+/// What a client was told.
+#[derive(Debug, Default)]
+struct Told {
+    /// The newest revision of each resource.
+    revisions: BTreeMap<String, u64>,
+    /// The uid behind each name.
+    uids: BTreeMap<String, String>,
+}
+
+#[derive(Default)]
+pub(crate) struct State {
+    pub(crate) trace: Vec<Step>,
+    /// The named steps of the workload, as they came.
+    pub(crate) steps: Vec<String>,
+    counts: BTreeMap<String, u32>,
+    paused: BTreeMap<Arc<str>, Instant>,
+    lagging: BTreeMap<(Arc<str>, String), Instant>,
+    lives: BTreeMap<Arc<str>, u32>,
+    pub(crate) violations: Vec<Violation>,
+    /// When the last window ends.
+    pub(crate) windows_end: Option<Instant>,
+    pub(crate) messages: u64,
+    /// Successful creates and deletes of controllers: the uids by object, those of generated names by what they begin
+    /// with.
+    pub(crate) created: BTreeMap<String, BTreeSet<String>>,
+    pub(crate) deleted: BTreeMap<String, BTreeSet<String>>,
+    pub(crate) coverage: BTreeSet<u64>,
+    /// Checks for what is sometimes so that have held.
+    pub(crate) held: BTreeSet<usize>,
+    checked_at: u64,
+}
+
+/// An object as answers and events show it; what the gate wants of it.
+#[derive(Debug, Default)]
+pub(crate) struct Shown {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) generate_name: String,
+    pub(crate) uid: String,
+    pub(crate) revision: u64,
+}
+
+/// A request as the gate registers it.
+pub(crate) struct Ticket {
+    /// Its place in the trace.
+    pub(crate) index: usize,
+    /// What is to go wrong.
+    pub(crate) actions: Vec<Action>,
+}
+
+impl Gate {
+    pub(crate) fn new(server: ApiServer, plan: Plan, limit: u64, checks: Arc<[Check]>) -> Self {
+        Self {
+            base: server.resource_version(),
+            server,
+            plan,
+            started: Instant::now(),
+            limit,
+            checks,
+            cluster: OnceLock::new(),
+            controllers: Mutex::default(),
+            state: Mutex::default(),
+        }
+    }
+
+    /// A client of a new life of the controller `name`.
+    pub(crate) fn client(self: &Arc<Self>, name: &str) -> kube::Client {
+        super::client::client(self, name)
+    }
+
+    /// A named step of the workload begins.
+    pub(crate) fn step(&self, name: &str) {
+        self.note(&TEST_CLIENT.into(), 0, format!("step: {name}"));
+        self.state().steps.push(name.to_owned());
+    }
+
+    pub(crate) fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// Gives the gate the cluster that checks look at.
+    pub(crate) fn watch_over(&self, cluster: &Arc<TestCluster>) {
+        // A gate has one cluster.
+        let _ = self.cluster.set(Arc::downgrade(cluster));
+    }
+
+    /// Makes a controller one that crashes can strike.
+    pub(crate) fn enter(&self, name: &str, running: &Running) {
+        lock(&self.controllers).insert(name.into(), running.clone());
+    }
+
+    /// The names of the controllers that can be restarted.
+    pub(crate) fn controllers(&self) -> Vec<Arc<str>> {
+        lock(&self.controllers).keys().cloned().collect()
+    }
+
+    /// Forgets the controllers, which hold the gate.
+    pub(crate) fn leave(&self) {
+        lock(&self.controllers).clear();
+    }
+
+    /// Whether the plan leaves out a step of the workload.
+    pub(crate) fn skips(&self, step: &str) -> bool {
+        self.plan.skipped.iter().any(|it| it == step)
+    }
+
+    pub(crate) fn note(&self, client: &Arc<str>, life: u32, text: String) {
+        let truth = self.server.resource_version();
+        let at = self.started.elapsed();
+        self.state().trace.push(Step {
+            at,
+            client: Arc::clone(client),
+            life,
+            what: What::Note(text),
+            view: truth,
+            truth,
+            point: String::new(),
+        });
+    }
+
+    /// A new life of a client.
+    pub(crate) fn life(&self, client: &str) -> Arc<Life> {
+        let client: Arc<str> = client.replace([':', ';', '@', '#', ' '], "-").into();
+        let number = {
+            let mut state = self.state();
+            let number = state.lives.entry(Arc::clone(&client)).or_default();
+            *number += 1;
+            *number
+        };
+        Arc::new(Life {
+            client,
+            number,
+            is_dead: AtomicBool::new(false),
+            told: Mutex::default(),
+        })
+    }
+
+    /// What is to go wrong at a point; it is counted here.
+    fn actions(&self, state: &mut State, stem: String) -> (String, Vec<Action>) {
+        let count = match state.counts.get_mut(&stem) {
+            Some(count) => {
+                *count += 1;
+                *count
+            }
+            None => {
+                state.counts.insert(stem.clone(), 1);
+                1
+            }
+        };
+        let point = format!("{stem}#{count}");
+        let struck = self.plan.faults.iter().filter(|it| it.point == point);
+        let actions = struck.map(|it| it.action).collect();
+        (point, actions)
+    }
+
+    /// Registers a request.
+    pub(crate) fn request(&self, life: &Life, request: Request, body_about: &str) -> Option<Ticket> {
+        let view = life.view(&request.resource);
+        let truth = self.server.resource_version();
+        let mut state = self.state();
+        state.messages += 1;
+        if state.messages > self.limit {
+            if state.messages == self.limit + 1 {
+                let what = format!("more than {} requests and events; the last is {body_about}", self.limit);
+                state.violations.push(Violation::new("no hot loop", what));
+            }
+            return None;
+        }
+        let (verb, resource, object) = (request.verb.as_str(), &request.resource, &request.object);
+        let stem = format!("{}:{verb}:{resource}:{object}", life.client);
+        let (point, actions) = self.actions(&mut state, stem);
+        let index = state.trace.len();
+        let (at, client) = (self.started.elapsed(), Arc::clone(&life.client));
+        state.trace.push(Step {
+            at,
+            client,
+            life: life.number,
+            what: What::Request(request),
+            view,
+            truth,
+            point,
+        });
+        Some(Ticket { index, actions })
+    }
+
+    /// Registers an event that is about to be told.
+    pub(crate) fn event(&self, life: &Life, resource: &str, kind: &str, shown: &Shown) -> Vec<Action> {
+        let view = life.view(resource);
+        let truth = self.server.resource_version();
+        let mut state = self.state();
+        state.messages += 1;
+        let object = format!("{}/{}", shown.namespace, shown.name);
+        let (point, actions) = self.actions(&mut state, format!("{}:event:{resource}:{object}", life.client));
+        let at = self.started.elapsed();
+        let what = What::Event {
+            kind: kind.to_owned(),
+            resource: resource.to_owned(),
+            object,
+            revision: shown.revision,
+        };
+        state.trace.push(Step {
+            at,
+            client: Arc::clone(&life.client),
+            life: life.number,
+            what,
+            view,
+            truth,
+            point,
+        });
+        actions
+    }
+
+    /// Writes down what came of a request.
+    pub(crate) fn outcome(&self, life: &Life, index: usize, outcome: Outcome) {
+        let mut state = self.state();
+        let Some(step) = state.trace.get_mut(index) else { return };
+        let lag = step.truth.saturating_sub(step.view);
+        let lag = lag.checked_ilog2().map_or(0, |it| it + 1);
+        if let What::Request(request) = &mut step.what {
+            request.outcome = outcome;
+            let mut hasher = DefaultHasher::new();
+            let code = match request.outcome {
+                Outcome::Open => 0,
+                Outcome::Answered(code) => code,
+                Outcome::Broken => 1,
+            };
+            (
+                &*life.client,
+                &request.object,
+                &request.resource,
+                request.verb,
+                lag,
+                code,
+            )
+                .hash(&mut hasher);
+            state.coverage.insert(hasher.finish());
+        }
+    }
+
+    /// Notes that something lasts until a time.
+    pub(crate) fn lasts(&self, time: Duration) {
+        let end = Some(Instant::now() + time);
+        let mut state = self.state();
+        state.windows_end = state.windows_end.max(end);
+    }
+
+    /// Cuts a client off.
+    pub(crate) fn pause(&self, client: &Arc<str>, time: Duration) {
+        self.lasts(time);
+        self.state().paused.insert(Arc::clone(client), Instant::now() + time);
+    }
+
+    /// The watch of a resource that a client begins next is silent for a time.
+    pub(crate) fn lag(&self, life: &Life, resource: &str, time: Duration) {
+        self.lasts(time);
+        let key = (Arc::clone(&life.client), resource.to_owned());
+        self.state().lagging.insert(key, Instant::now() + time);
+    }
+
+    /// Until when a watch that begins is silent.
+    pub(crate) fn lags(&self, life: &Life, resource: &str) -> Option<Instant> {
+        let mut state = self.state();
+        if state.lagging.is_empty() {
+            return None;
+        }
+        state.lagging.remove(&(Arc::clone(&life.client), resource.to_owned()))
+    }
+
+    /// Until when a client is cut off.
+    pub(crate) fn paused(&self, client: &str) -> Option<Instant> {
+        let state = self.state();
+        if state.paused.is_empty() {
+            return None;
+        }
+        state
+            .paused
+            .get(client)
+            .copied()
+            .filter(|until| *until > Instant::now())
+    }
+
+    /// Kills a controller, and starts it again after a time. What it has begun is never told how it ended.
+    pub(crate) fn crash(self: &Arc<Self>, life: &Life, down: Duration) {
+        life.is_dead.store(true, Ordering::Relaxed);
+        self.note(&life.client, life.number, "crash".to_owned());
+        let Some(running) = lock(&self.controllers).get(&life.client).cloned() else {
+            return;
+        };
+        self.lasts(down);
+        running.crash();
+        tokio::spawn(async move {
+            sleep(down).await;
+            running.restart();
+        });
+    }
+
+    /// Kills a controller from outside and starts it at once.
+    pub(crate) fn restart(&self, client: &str) {
+        let running = lock(&self.controllers).get(client).cloned();
+        if let Some(running) = running {
+            self.note(&client.into(), 0, "restart".to_owned());
+            running.restart();
+        }
+    }
+
+    /// Looks at what must always be so, if something has changed since it last did.
+    pub(crate) fn check(&self) {
+        let revision = self.server.resource_version();
+        {
+            let mut state = self.state();
+            if self.checks.is_empty() || state.checked_at == revision {
+                return;
+            }
+            state.checked_at = revision;
+        }
+        let Some(cluster) = self.cluster.get().and_then(Weak::upgrade) else {
+            return;
+        };
+        for (index, check) in self.checks.iter().enumerate() {
+            let is_known = self.state().held.contains(&index);
+            match (check.must_always, check.look(&cluster)) {
+                (true, Err(why)) => {
+                    let what = format!("{:?} is violated: {why}", check.name);
+                    self.violation("always", what);
+                }
+                (false, Ok(())) if !is_known => {
+                    self.state().held.insert(index);
+                }
+                (true | false, _) => {}
+            }
+        }
+    }
+
+    /// Writes down that something is wrong, once.
+    pub(crate) fn violation(&self, oracle: &'static str, what: String) {
+        let mut state = self.state();
+        if !state.violations.iter().any(|it| it.oracle == oracle) {
+            state.violations.push(Violation::new(oracle, what));
+        }
+    }
+
+    /// Writes down what a controller made or took away.
+    pub(crate) fn done(&self, life: &Life, request: &Request, created: bool, shown: &Shown, has_precondition: bool) {
+        let base = request.resource.split('/').next().unwrap_or_default();
+        if matches!(base, "events" | "events.events.k8s.io" | "leases.coordination.k8s.io") || shown.uid.is_empty() {
+            return;
+        }
+        let (namespace, name) = request.object.split_once('/').unwrap_or_default();
+        let name = if shown.name.is_empty() { name } else { &shown.name };
+        let key = match shown.generate_name.is_empty() {
+            true => format!("{base} {namespace}/{name}"),
+            false => format!("{base} {namespace}/{}*", shown.generate_name),
+        };
+        if created {
+            let mut state = self.state();
+            state.created.entry(key).or_default().insert(shown.uid.clone());
+        } else if request.verb == Verb::Delete && !request.resource.contains('/') {
+            let known = life.uid(base, namespace, name);
+            if let Some(known) = known.filter(|known| *known != shown.uid && !has_precondition) {
+                let what = format!(
+                    "{} deleted {base} {namespace}/{name} by name: it had seen the one with uid {known}, and deleted \
+                     the one with uid {}, which it had not seen",
+                    life.client, shown.uid
+                );
+                self.violation("no delete by name of another object", what);
+            }
+            let mut state = self.state();
+            state.deleted.entry(key).or_default().insert(shown.uid.clone());
+        }
+    }
+}
+
+impl Life {
+    pub(crate) fn is_dead(&self) -> bool {
+        self.is_dead.load(Ordering::Relaxed)
+    }
+
+    /// The newest revision of a resource the client was told of.
+    pub(crate) fn view(&self, resource: &str) -> u64 {
+        let resource = resource.split('/').next().unwrap_or_default();
+        lock(&self.told).revisions.get(resource).copied().unwrap_or_default()
+    }
+
+    fn uid(&self, resource: &str, namespace: &str, name: &str) -> Option<String> {
+        let key = format!("{resource} {namespace}/{name}");
+        lock(&self.told).uids.get(&key).cloned()
+    }
+
+    /// The client was told of an object in the answer to a request: its view of the whole resource does not move.
+    pub(crate) fn told_of_object(&self, resource: &str, shown: &Shown) {
+        let revision = 0;
+        let (namespace, name, uid) = (shown.namespace.clone(), shown.name.clone(), shown.uid.clone());
+        let generate_name = String::new();
+        self.told(
+            resource,
+            &Shown {
+                namespace,
+                name,
+                generate_name,
+                uid,
+                revision,
+            },
+        );
+    }
+
+    /// The client was told of an object, or of a revision if the object has no name.
+    pub(crate) fn told(&self, resource: &str, shown: &Shown) {
+        let resource = resource.split('/').next().unwrap_or_default();
+        let mut told = lock(&self.told);
+        match told.revisions.get_mut(resource) {
+            Some(newest) => *newest = shown.revision.max(*newest),
+            None => drop(told.revisions.insert(resource.to_owned(), shown.revision)),
+        }
+        if !shown.uid.is_empty() {
+            let key = format!("{resource} {}/{}", shown.namespace, shown.name);
+            told.uids.insert(key, shown.uid.clone());
+        }
+    }
+}
+
+impl std::fmt::Debug for Gate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gate").field("plan", &self.plan).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,89 @@
+//! Every failure a controller can meet, in one test.
+//!
+//! See [`explore`] for the guide.
+
+mod builder;
+mod kinds;
+mod plan;
+mod trace;
+mod cluster;
+mod gate;
+mod client;
+mod watch;
+mod end_state;
+mod run;
+mod search;
+mod candidates;
+mod shrink;
+mod report;
+mod timeline;
+mod html;
+mod progress;
+
+pub use builder::{Explore, explore};
+pub use kinds::{Faults, crashes, delays, errors, pauses, stale_watches};
+pub use report::{Coverage, Failure, Report};
+
+pub(crate) use gate::Gate;
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::eventually::quietly;
+use crate::test_cluster::TestCluster;
+
+/// What [`explore`] holds every run against. All are on; [`Explore::without`] takes one out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Oracle {
+    /// The end state equals that of the run in which nothing goes wrong, but for what differs between two such runs.
+    EndState,
+    /// No object is created or deleted more often than where nothing goes wrong.
+    CreatesAndDeletes,
+    /// A restart when all is done changes nothing.
+    Idempotence,
+}
+
+/// Something that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Violation {
+    pub(crate) oracle: &'static str,
+    pub(crate) what: String,
+}
+
+impl Violation {
+    pub(crate) fn new(oracle: &'static str, what: String) -> Self {
+        Self { oracle, what }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.oracle, self.what)
+    }
+}
+
+type Look = dyn Fn(&TestCluster) -> Result<(), String> + Send + Sync;
+
+/// A condition of the user's.
+#[derive(Clone)]
+pub(crate) struct Check {
+    pub(crate) name: String,
+    /// It must hold after every write; else it must hold at least once in all runs.
+    pub(crate) must_always: bool,
+    look: Arc<Look>,
+}
+
+impl Check {
+    /// Looks; a panic is a no.
+    pub(crate) fn look(&self, cluster: &TestCluster) -> Result<(), String> {
+        quietly(|| (self.look)(cluster))?
+    }
+}
+
+impl fmt::Debug for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Check")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,302 @@
+//! What can go wrong in a run, and its text: a plan is a list of perturbations, and its text is the replay string.
+
+use std::fmt;
+use std::time::Duration;
+
+/// A place between a client and the server where something may go wrong: the n-th message of its kind about an object.
+///
+/// Its text is `client:verb:resource:namespace/name#n`, where the verb of a watch event is `event`. It names the object
+/// rather than a position in the run, so that it means the same when messages come in another order.
+pub(crate) type Point = String;
+
+/// What goes wrong at a point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Action {
+    /// The controller dies before the request reaches the server, or before it sees the event, and is started anew,
+    /// with empty caches, after this time.
+    CrashBefore(Duration),
+    /// The controller dies when the request is done and before it has the answer.
+    CrashAfter(Duration),
+    /// The server answers with this HTTP status and does nothing.
+    Fail(u16),
+    /// The request is done, and the connection breaks before the answer.
+    Lose,
+    /// The request does not reach the server; the connection breaks after this time.
+    Silence(Duration),
+    /// The request is done; the connection breaks after this time.
+    SilenceAfter(Duration),
+    /// The request reaches the server this much later.
+    Delay(Duration),
+    /// From this request on, nothing goes from or to the client for this time: a partition.
+    Pause(Duration),
+    /// The list shows an older state, and the watch that follows is silent for a while, as of a replica that lags; only
+    /// lists that allow it. The state is as old as so many percent of all revisions of the run.
+    Stale(u8),
+    /// From this event on, the watch is silent for this time, and then tells all.
+    Hold(Duration),
+    /// From this event on, the watch is silent for this time, and then is 410 Expired: the client lists again and never
+    /// sees what was in between.
+    Miss(Duration),
+    /// The watch ends before this event; the client resumes.
+    Cut,
+    /// The watch is 410 Expired in place of this event.
+    Expire,
+    /// The event comes twice.
+    Twice,
+    /// The controller is restarted when everything is done.
+    RestartAtEnd,
+}
+
+/// Kinds of faults, for mixing and choosing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Kind {
+    Crash,
+    Error,
+    Watch,
+    Delay,
+    Pause,
+}
+
+impl Action {
+    pub(crate) fn kind(self) -> Kind {
+        match self {
+            Self::CrashBefore(_) | Self::CrashAfter(_) | Self::RestartAtEnd => Kind::Crash,
+            Self::Fail(_) | Self::Lose | Self::Silence(_) | Self::SilenceAfter(_) => Kind::Error,
+            Self::Hold(_) | Self::Miss(_) | Self::Cut | Self::Expire | Self::Twice | Self::Stale(_) => Kind::Watch,
+            Self::Delay(_) => Kind::Delay,
+            Self::Pause(_) => Kind::Pause,
+        }
+    }
+
+    /// How long it lasts.
+    pub(crate) fn window(self) -> Option<Duration> {
+        match self {
+            Self::CrashBefore(time)
+            | Self::CrashAfter(time)
+            | Self::Silence(time)
+            | Self::SilenceAfter(time)
+            | Self::Delay(time)
+            | Self::Pause(time)
+            | Self::Hold(time)
+            | Self::Miss(time) => Some(time),
+            Self::Fail(_)
+            | Self::Lose
+            | Self::Stale(_)
+            | Self::Cut
+            | Self::Expire
+            | Self::Twice
+            | Self::RestartAtEnd => None,
+        }
+    }
+
+    /// The same for another time; for those that last.
+    pub(crate) fn lasting(self, time: Duration) -> Self {
+        match self {
+            Self::CrashBefore(_) => Self::CrashBefore(time),
+            Self::CrashAfter(_) => Self::CrashAfter(time),
+            Self::Silence(_) => Self::Silence(time),
+            Self::SilenceAfter(_) => Self::SilenceAfter(time),
+            Self::Delay(_) => Self::Delay(time),
+            Self::Pause(_) => Self::Pause(time),
+            Self::Hold(_) => Self::Hold(time),
+            Self::Miss(_) => Self::Miss(time),
+            Self::Fail(_)
+            | Self::Lose
+            | Self::Stale(_)
+            | Self::Cut
+            | Self::Expire
+            | Self::Twice
+            | Self::RestartAtEnd => self,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::CrashBefore(_) => "crash",
+            Self::CrashAfter(_) => "crash-after",
+            Self::Fail(_) => "fail",
+            Self::Lose => "lose",
+            Self::Silence(_) => "silence",
+            Self::SilenceAfter(_) => "silence-after",
+            Self::Delay(_) => "delay",
+            Self::Pause(_) => "pause",
+            Self::Stale(_) => "stale",
+            Self::Hold(_) => "hold",
+            Self::Miss(_) => "miss",
+            Self::Cut => "cut",
+            Self::Expire => "expire",
+            Self::Twice => "twice",
+            Self::RestartAtEnd => "restart",
+        }
+    }
+
+    fn parse(name: &str, value: Option<&str>) -> Option<Self> {
+        let time = || value?.parse().ok().map(Duration::from_millis);
+        Some(match name {
+            "crash" => Self::CrashBefore(time()?),
+            "crash-after" => Self::CrashAfter(time()?),
+            "fail" => Self::Fail(value?.parse().ok()?),
+            "lose" => Self::Lose,
+            "silence" => Self::Silence(time()?),
+            "silence-after" => Self::SilenceAfter(time()?),
+            "delay" => Self::Delay(time()?),
+            "pause" => Self::Pause(time()?),
+            "stale" => Self::Stale(value?.parse().ok()?),
+            "hold" => Self::Hold(time()?),
+            "miss" => Self::Miss(time()?),
+            "cut" => Self::Cut,
+            "expire" => Self::Expire,
+            "twice" => Self::Twice,
+            "restart" => Self::RestartAtEnd,
+            _ => return None,
+        })
+    }
+}
+
+/// One thing that goes wrong.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Perturbation {
+    pub(crate) point: Point,
+    pub(crate) action: Action,
+}
+
+impl fmt::Display for Perturbation {
+    /// `crash-after=1000@operator:patch:configmaps:default/volume#1`; times are milliseconds.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.action, self.action.window()) {
+            (Action::Fail(code), _) => write!(f, "fail={code}@{}", self.point),
+            (Action::Stale(percent), _) => write!(f, "stale={percent}@{}", self.point),
+            (action, Some(time)) => write!(f, "{}={}@{}", action.name(), time.as_millis(), self.point),
+            (action, None) => write!(f, "{}@{}", action.name(), self.point),
+        }
+    }
+}
+
+/// Everything that goes wrong in a run. Its text is the replay string.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Plan {
+    pub(crate) faults: Vec<Perturbation>,
+    /// Steps of the workload that are left out, where the scenario names its steps.
+    pub(crate) skipped: Vec<String>,
+}
+
+impl Plan {
+    pub(crate) fn single(point: &str, action: Action) -> Self {
+        let point = point.to_owned();
+        Self {
+            faults: vec![Perturbation { point, action }],
+            skipped: Vec::new(),
+        }
+    }
+
+    /// This and one more.
+    pub(crate) fn and(&self, point: &str, action: Action) -> Self {
+        let mut plan = self.clone();
+        plan.faults.push(Perturbation {
+            point: point.to_owned(),
+            action,
+        });
+        plan
+    }
+
+    /// Reads a replay string.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let mut plan = Self::default();
+        for part in text.split(';').map(str::trim).filter(|it| !it.is_empty()) {
+            if let Some(step) = part.strip_prefix("skip=") {
+                plan.skipped.push(step.to_owned());
+                continue;
+            }
+            let wrong = || format!("`{part}` of the replay string is no fault");
+            let (action, point) = part.split_once('@').ok_or_else(wrong)?;
+            let (name, value) = match action.split_once('=') {
+                Some((name, value)) => (name, Some(value)),
+                None => (action, None),
+            };
+            let action = Action::parse(name, value).ok_or_else(wrong)?;
+            plan.faults.push(Perturbation {
+                point: point.to_owned(),
+                action,
+            });
+        }
+        Ok(plan)
+    }
+
+    /// In words, one line a fault.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let skipped = self.skipped.iter().map(|step| format!("leave out the step {step:?}"));
+        self.faults.iter().map(words).chain(skipped).collect()
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let faults = self.faults.iter().map(ToString::to_string);
+        let skipped = self.skipped.iter().map(|step| format!("skip={step}"));
+        f.write_str(&faults.chain(skipped).collect::<Vec<_>>().join(";"))
+    }
+}
+
+/// `crash the operator after patch configmaps default/volume; it starts again 1s later`
+fn words(fault: &Perturbation) -> String {
+    let mut parts = fault.point.splitn(4, ':');
+    let client = parts.next().unwrap_or_default();
+    let verb = parts.next().unwrap_or_default();
+    let resource = parts.next().unwrap_or_default();
+    let (object, nth) = parts.next().unwrap_or_default().rsplit_once('#').unwrap_or_default();
+    let nth = match nth {
+        "1" | "" => String::new(),
+        nth => format!(" (number {nth})"),
+    };
+    let what = match verb {
+        "event" => format!("the event of {resource} {object}{nth}"),
+        "list" | "watch" => format!("{verb} {resource}{nth}"),
+        _ => format!("{verb} {resource} {object}{nth}"),
+    };
+    let again = |time: Duration| format!("; it starts again {time:?} later");
+    match fault.action {
+        Action::CrashBefore(time) => format!("crash {client} before {what}{}", again(time)),
+        Action::CrashAfter(time) => format!("crash {client} after {what}{}", again(time)),
+        Action::Fail(code) => format!("answer {what} of {client} with {code}, and do nothing"),
+        Action::Lose => format!("do {what} of {client}, and lose the answer"),
+        Action::Silence(time) => format!("lose {what} of {client}; the connection breaks after {time:?}"),
+        Action::SilenceAfter(time) => {
+            format!("do {what} of {client}, and do not answer; the connection breaks after {time:?}")
+        }
+        Action::Delay(time) => format!("delay {what} of {client} by {time:?}"),
+        Action::Pause(time) => format!("cut {client} off for {time:?} from {what} on"),
+        Action::Stale(_) => format!("answer {what} of {client} from a replica that lags, which catches up 12s later"),
+        Action::Hold(time) => format!("hold the watch of {client} for {time:?} from {what} on"),
+        Action::Miss(time) => {
+            format!("hold the watch of {client} for {time:?} from {what} on, then expire it (410): it lists again")
+        }
+        Action::Cut => format!("end the watch of {client} before {what}"),
+        Action::Expire => format!("expire (410) the watch of {client} before {what}: it lists again"),
+        Action::Twice => format!("tell {client} {what} twice"),
+        Action::RestartAtEnd => format!("restart {client} when all is done"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replay_string_is_read_as_it_was_written() {
+        let text = "crash-after=1000@operator:patch:configmaps:default/volume#1;fail=409@b:update:pods:shop/a#2;\
+                    hold=12000@operator:event:pods:default/web-0#1;restart@operator;skip=scale down";
+        let plan = Plan::parse(text).expect("it is one");
+        assert_eq!(plan.to_string(), text);
+        assert_eq!(
+            plan.words()[0],
+            "crash operator after patch configmaps default/volume; it starts again 1s later"
+        );
+        assert_eq!(plan.words()[4], "leave out the step \"scale down\"");
+    }
+
+    #[test]
+    fn what_is_no_fault_is_refused_by_name() {
+        let error = Plan::parse("explode@a:b:c:d#1").expect_err("there is no such fault");
+        assert_eq!(error, "`explode@a:b:c:d#1` of the replay string is no fault");
+    }
+}

@@ -1,0 +1,61 @@
+//! What is shown while runs are made, in a terminal only; and the one real clock of the testkit.
+
+use std::io::{IsTerminal, Write};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use super::report::Coverage;
+use crate::test_cluster::lock;
+
+/// A real clock: budgets are for people, who live by it. Nothing that a run does depends on it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WallClock(std::time::Instant);
+
+impl WallClock {
+    #[expect(clippy::disallowed_methods, reason = "a budget is in real time")]
+    pub(crate) fn start() -> Self {
+        Self(std::time::Instant::now())
+    }
+
+    pub(crate) fn elapsed(self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
+/// The progress line.
+#[derive(Clone, Debug)]
+pub(crate) struct Progress {
+    is_shown: bool,
+    told: Arc<Mutex<Coverage>>,
+}
+
+impl Progress {
+    pub(crate) fn start() -> Self {
+        Self {
+            is_shown: std::io::stderr().is_terminal(),
+            told: Arc::default(),
+        }
+    }
+
+    pub(crate) fn tell(&self, coverage: &Coverage) {
+        if self.is_shown {
+            lock(&self.told).clone_from(coverage);
+        }
+    }
+
+    /// Writes the line. It goes past the test runner, which would keep it.
+    pub(crate) fn show(&self) {
+        if self.is_shown {
+            let line = lock(&self.told).line();
+            // A terminal that cannot be written to shows nothing.
+            let _ = write!(std::io::stderr(), "\r\x1b[Kexploring: {line}");
+        }
+    }
+
+    /// Takes the line away.
+    pub(crate) fn clear(&self) {
+        if self.is_shown {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
+}

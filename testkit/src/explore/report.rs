@@ -1,0 +1,301 @@
+//! `Report`: what an exploration found, and how far it came.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use fake_apiserver::Entry;
+
+use super::Violation;
+use super::plan::Plan;
+use super::run::{Outcome, Reference};
+use super::timeline::{Timeline, rows};
+use super::{html, timeline};
+use crate::test_cluster::{TEST_CLIENT, TestCluster};
+
+/// What an exploration found. It prints as the message of a failed test.
+#[derive(Debug)]
+pub struct Report {
+    name: String,
+    pub(crate) coverage: Coverage,
+    pub(crate) nondeterminism: Vec<Nondeterminism>,
+    /// What was to be so sometimes and never was.
+    pub(crate) never: Vec<String>,
+    failure: Option<Failure>,
+    files: Vec<PathBuf>,
+}
+
+/// How far an exploration came.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Coverage {
+    /// Runs, without the reference's.
+    pub schedules: u64,
+    /// Messages of the reference run at which something could go wrong; and those of them that are writes.
+    pub points: u64,
+    /// See `points`.
+    pub write_points: u64,
+    /// Single faults: tried, of all.
+    pub singles: (u64, u64),
+    /// Pairs of faults of different kinds, and of crashes: tried, of all.
+    pub pairs: (u64, u64),
+    /// Delivery orders tried.
+    pub orders: u64,
+    /// Random schedules tried.
+    pub swarms: u64,
+    /// Different combinations of client, object, lag of the client's view, and outcome that were met.
+    pub states: u64,
+    /// Requests and events of all runs.
+    pub messages: u64,
+    /// Whether all there is was tried.
+    pub is_whole: bool,
+    /// Real time.
+    pub elapsed: Duration,
+}
+
+/// A run that violates something.
+#[derive(Debug)]
+pub struct Failure {
+    pub(crate) violation: Violation,
+    pub(crate) plan: Plan,
+    pub(crate) timeline: Timeline,
+}
+
+/// Two runs of the same plan that differ.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Nondeterminism {
+    pub(crate) plan: String,
+    pub(crate) what: String,
+}
+
+impl Nondeterminism {
+    pub(crate) fn new(plan: &Plan, what: &str) -> Self {
+        Self {
+            plan: plan.to_string(),
+            what: what.to_owned(),
+        }
+    }
+
+    /// The first difference of two runs.
+    pub(crate) fn between(plan: &Plan, one: &Outcome, other: &Outcome) -> Option<Self> {
+        let mut steps = one.trace.iter().zip(&other.trace);
+        let difference = steps.find(|(one, other)| one.signature() != other.signature());
+        let what = match difference {
+            Some((one, other)) => format!("{} in one run, {} in the other", one.signature(), other.signature()),
+            None if one.trace.len() != other.trace.len() => "one run goes on where the other ends".to_owned(),
+            None => return None,
+        };
+        Some(Self::new(plan, &what))
+    }
+}
+
+impl Failure {
+    pub(crate) fn new(reference: &Reference, outcome: Outcome, plan: Plan, violation: Violation) -> Self {
+        let timeline = Timeline {
+            rows: rows(&reference.outcome, &outcome),
+        };
+        Self {
+            violation,
+            plan,
+            timeline,
+        }
+    }
+
+    /// What is violated: the name of the oracle, or `always`, `eventually`.
+    pub fn oracle(&self) -> &str {
+        self.violation.oracle
+    }
+
+    /// What is wrong, in words.
+    pub fn what(&self) -> &str {
+        &self.violation.what
+    }
+
+    /// The faults of the smallest run that fails, in words.
+    pub fn plan(&self) -> Vec<String> {
+        self.plan.words()
+    }
+
+    /// What makes the same run again: the value of `EXPLORE_REPLAY`, and the argument of
+    /// [`Explore::replay`](super::Explore::replay).
+    pub fn replay(&self) -> String {
+        self.plan.to_string()
+    }
+}
+
+impl Report {
+    pub(crate) fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            coverage: Coverage::default(),
+            nondeterminism: Vec::new(),
+            never: Vec::new(),
+            failure: None,
+            files: Vec::new(),
+        }
+    }
+
+    pub(crate) fn failed(mut self, failure: Failure) -> Self {
+        self.failure = Some(failure);
+        self
+    }
+
+    /// Whether nothing is wrong.
+    pub fn is_success(&self) -> bool {
+        self.failure.is_none() && self.never.is_empty()
+    }
+
+    /// What went wrong, if anything did.
+    pub fn failure(&self) -> Option<&Failure> {
+        self.failure.as_ref()
+    }
+
+    /// How far it came.
+    pub fn coverage(&self) -> &Coverage {
+        &self.coverage
+    }
+
+    /// Runs of the same plan that differed, in words: something in the test is not a function of its seed, such as a
+    /// real clock or the order of a `HashMap`. These are no failures of the controller.
+    pub fn nondeterminism(&self) -> Vec<String> {
+        self.nondeterminism.iter().map(|it| it.what.clone()).collect()
+    }
+
+    /// The same as JSON.
+    pub fn to_json(&self) -> serde_json::Value {
+        let coverage = &self.coverage;
+        serde_json::json!({
+            "test": self.name,
+            "failure": self.failure.as_ref().map(|it| serde_json::json!({
+                "oracle": it.violation.oracle,
+                "what": it.violation.what,
+                "plan": it.plan(),
+                "replay": it.replay(),
+                "timeline": it.timeline.to_json(),
+            })),
+            "never": self.never,
+            "nondeterminism": self.nondeterminism(),
+            "coverage": {
+                "schedules": coverage.schedules,
+                "points": coverage.points,
+                "writePoints": coverage.write_points,
+                "singles": [coverage.singles.0, coverage.singles.1],
+                "pairs": [coverage.pairs.0, coverage.pairs.1],
+                "orders": coverage.orders,
+                "swarms": coverage.swarms,
+                "states": coverage.states,
+                "messages": coverage.messages,
+                "isWhole": coverage.is_whole,
+                "seconds": coverage.elapsed.as_secs_f64(),
+            },
+        })
+    }
+
+    /// The same as one page of HTML, which needs nothing else.
+    pub fn to_html(&self) -> String {
+        html::page(self)
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Writes the page and the JSON to `target/explore`. If that cannot be done, the text alone must do.
+    pub(crate) fn written(mut self) -> Self {
+        let Some(directory) = directory() else { return self };
+        let name = self.name.replace("::", "-").replace(['/', ' '], "-");
+        for (extension, text) in [("html", self.to_html()), ("json", format!("{:#}\n", self.to_json()))] {
+            let path = directory.join(format!("{name}.{extension}"));
+            if std::fs::create_dir_all(&directory).is_ok() && std::fs::write(&path, text).is_ok() {
+                self.files.push(path);
+            }
+        }
+        self
+    }
+}
+
+/// `target/explore`, where the test that runs is in `target/debug/deps`.
+fn directory() -> Option<PathBuf> {
+    let test = std::env::current_exe().ok()?;
+    let deps = test.parent().filter(|it| it.ends_with("deps"))?;
+    Some(deps.parent()?.parent()?.join("explore"))
+}
+
+impl Coverage {
+    /// In one line.
+    pub(crate) fn line(&self) -> String {
+        let Self {
+            singles, pairs, orders, ..
+        } = self;
+        format!(
+            "{} schedules, single faults {}/{}, pairs {}/{}, orders {orders}, swarms {}",
+            self.schedules, singles.0, singles.1, pairs.0, pairs.1, self.swarms
+        )
+    }
+}
+
+impl fmt::Display for Coverage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let end = if self.is_whole { "all there is" } else { "truncated" };
+        write!(
+            f,
+            "{} ({end}, after {:.2?}); {} write points, {} points, {} states",
+            self.line(),
+            self.elapsed,
+            self.write_points,
+            self.points,
+            self.states
+        )
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.failure {
+            Some(failure) => {
+                if failure.plan == Plan::default() {
+                    writeln!(f, "the scenario fails although nothing goes wrong:")?;
+                } else {
+                    writeln!(f, "this makes it fail:")?;
+                }
+                for line in failure.plan.words() {
+                    writeln!(f, "  {line}")?;
+                }
+                writeln!(f, "\nviolated is {}\n", failure.violation)?;
+                writeln!(f, "{}", failure.timeline)?;
+                writeln!(f, "again: EXPLORE_REPLAY='{}'", failure.plan)?;
+            }
+            None if self.never.is_empty() => writeln!(f, "nothing makes it fail")?,
+            None => writeln!(f, "this was never so: {}", self.never.join(", "))?,
+        }
+        write!(f, "explored: {}", self.coverage)?;
+        for it in self.nondeterminism.iter().take(3) {
+            write!(
+                f,
+                "\nuncontrolled nondeterminism, in two runs of the same plan '{}': {}",
+                it.plan, it.what
+            )?;
+        }
+        for path in &self.files {
+            write!(f, "\nsee {}", path.display())?;
+        }
+        Ok(())
+    }
+}
+
+/// What the test did itself.
+pub(crate) fn doings(cluster: &TestCluster) -> Vec<(Duration, String)> {
+    let entries = cluster.journal().since(0);
+    let doing = |entry: Entry| match entry {
+        Entry::Request(request) if request.user_agent == TEST_CLIENT && request.is_write() => {
+            let info = request.info.as_ref()?;
+            let name = match info.name.is_empty() {
+                true => timeline::name_in(&request.request_body).unwrap_or_default(),
+                false => info.name.clone(),
+            };
+            let what = format!("{} {} {}/{name}", info.verb, info.resource, info.namespace);
+            Some((request.started, what.replace(" /", " ")))
+        }
+        Entry::Request(_) | Entry::Event(_) => None,
+    };
+    entries.into_iter().filter_map(doing).collect()
+}

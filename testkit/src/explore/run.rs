@@ -1,0 +1,299 @@
+//! One run: a world, a plan, the scenario, what came of it, and whether that is right.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::{Either, LocalBoxFuture, select};
+use tokio::time::{Instant, sleep};
+
+use super::cluster::World;
+use super::end_state::{EndState, Mask};
+use super::gate::Gate;
+use super::plan::{Action, Plan};
+use super::progress::WallClock;
+use super::trace::{Step, What};
+use super::{Check, Oracle, Violation};
+use crate::controller::message;
+use crate::eventually::{hush, panicked_at};
+use crate::test_cluster::{TestCluster, lock};
+
+/// The virtual time after which a scenario is given up.
+const SCENARIO_BOUND: Duration = Duration::from_secs(4 * 3600);
+
+/// How often the end state is looked at while it is not yet right.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
+/// Messages of a run that are too many, whatever the reference needed; and how many times the reference's.
+const MESSAGES: (u64, u64) = (200, 10);
+
+/// The scenario, whatever its type.
+pub(crate) type Scenario = Box<dyn for<'a> Fn(&'a TestCluster) -> LocalBoxFuture<'a, ()> + Send + Sync>;
+
+/// What all runs of an exploration have in common.
+pub(crate) struct Config {
+    pub(crate) scenario: Scenario,
+    /// What must always be so, and what sometimes.
+    pub(crate) checks: Arc<[Check]>,
+    /// What must be so in the end.
+    pub(crate) at_last: Vec<Check>,
+    /// Virtual time from the last fault to convergence.
+    pub(crate) within: Duration,
+    pub(crate) ignored: Vec<String>,
+    pub(crate) skipped: BTreeSet<Oracle>,
+    /// Whether each run has a thread of its own.
+    pub(crate) has_fresh_threads: bool,
+    /// The run under way and since when, for whoever waits for it.
+    pub(crate) current: Arc<Mutex<(Option<WallClock>, Plan)>>,
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("checks", &self.checks)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What came of a run.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    pub(crate) violations: Vec<Violation>,
+    pub(crate) trace: Vec<Step>,
+    pub(crate) steps: Vec<String>,
+    pub(crate) coverage: BTreeSet<u64>,
+    pub(crate) held: BTreeSet<usize>,
+    pub(crate) end: EndState,
+    pub(crate) created: BTreeMap<String, BTreeSet<String>>,
+    pub(crate) deleted: BTreeMap<String, BTreeSet<String>>,
+    pub(crate) messages: u64,
+    /// The clients that can be crashed.
+    pub(crate) controllers: Vec<Arc<str>>,
+    /// What the test itself did, and when.
+    pub(crate) doings: Vec<(Duration, String)>,
+}
+
+/// The run in which nothing went wrong.
+#[derive(Debug)]
+pub(crate) struct Reference {
+    pub(crate) outcome: Outcome,
+    pub(crate) mask: Mask,
+}
+
+/// Makes a run. Without a reference there is nothing to compare it with.
+pub(crate) fn run(
+    config: &Config,
+    world: &World,
+    plan: &Plan,
+    is_other: bool,
+    reference: Option<&Reference>,
+) -> Outcome {
+    *lock(&config.current) = (Some(WallClock::start()), plan.clone());
+    let outcome = match config.has_fresh_threads {
+        false => run_here(config, world, plan, is_other, reference),
+        true => std::thread::scope(|scope| {
+            let run = scope.spawn(|| run_here(config, world, plan, is_other, reference));
+            run.join().unwrap_or_else(|payload| std::panic::resume_unwind(payload))
+        }),
+    };
+    lock(&config.current).0 = None;
+    outcome
+}
+
+fn run_here(config: &Config, world: &World, plan: &Plan, is_other: bool, reference: Option<&Reference>) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(err) => panic!("an exploration needs tokio runtimes: {err}"),
+    };
+    let _hushed = hush();
+    let (multiple, least) = (MESSAGES.1, MESSAGES.0);
+    let limit = reference.map_or(u64::MAX, |it| it.outcome.messages * multiple + least);
+    let checks = Arc::clone(&config.checks);
+    runtime.block_on(async {
+        let cluster = TestCluster::explored(world, is_other, |server| Gate::new(server, plan.clone(), limit, checks));
+        let cluster = Arc::new(cluster);
+        let Some(gate) = cluster.gate.clone() else {
+            unreachable!("explored clusters have one")
+        };
+        gate.watch_over(&cluster);
+        let run = Run {
+            config,
+            cluster: &cluster,
+            gate: &gate,
+            reference,
+        };
+        run.workload().await;
+        let end = run.converge().await;
+        run.restarts(plan, &end).await;
+        run.outcome(end)
+    })
+}
+
+struct Run<'a> {
+    config: &'a Config,
+    cluster: &'a TestCluster,
+    gate: &'a Arc<Gate>,
+    reference: Option<&'a Reference>,
+}
+
+impl Run<'_> {
+    async fn workload(&self) {
+        let scenario = AssertUnwindSafe((self.config.scenario)(self.cluster)).catch_unwind();
+        match select(std::pin::pin!(scenario), std::pin::pin!(sleep(SCENARIO_BOUND))).await {
+            Either::Left((Ok(()), _)) => {}
+            Either::Left((Err(payload), _)) => self.panicked(&message(payload.as_ref())),
+            Either::Right(_) => {
+                let what = format!("it waits for something that does not come, for {SCENARIO_BOUND:?} of virtual time");
+                self.gate.violation("the scenario ends", what);
+            }
+        }
+        self.gate.check();
+    }
+
+    fn panicked(&self, text: &str) {
+        let place = panicked_at().filter(|it| !it.contains("report.rs"));
+        let text = place.map_or_else(|| text.to_owned(), |place| format!("{place}: {text}"));
+        let oracle = match () {
+            () if text.contains("it never gets quiet") => "no hot loop",
+            () if text.contains("the controller started at") => "no panic",
+            () => "the scenario's own assertions",
+        };
+        self.gate.violation(oracle, text);
+    }
+
+    async fn settle(&self) -> bool {
+        let settled = AssertUnwindSafe(self.cluster.settle()).catch_unwind().await;
+        if let Err(payload) = &settled {
+            self.panicked(&message(payload.as_ref()));
+        }
+        settled.is_ok()
+    }
+
+    /// Waits until all faults are over and the state is as it should be, or until it is too late.
+    async fn converge(&self) -> EndState {
+        let mut deadline = None;
+        loop {
+            let is_quiet = self.settle().await;
+            let windows_end = self.gate.state().windows_end;
+            if let Some(end) = windows_end.filter(|end| is_quiet && *end > Instant::now()) {
+                sleep(end - Instant::now()).await;
+                continue;
+            }
+            let deadline = *deadline.get_or_insert(Instant::now() + self.config.within);
+            self.gate.check();
+            let end = EndState::of(&self.gate.server, self.gate.base);
+            let Err((oracle, why)) = self.is_right(&end) else {
+                return end;
+            };
+            if !is_quiet || Instant::now() >= deadline {
+                self.gate.violation(oracle, why);
+                return end;
+            }
+            sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    fn is_right(&self, end: &EndState) -> Result<(), (&'static str, String)> {
+        if let Some(reference) = self.reference
+            && !self.config.skipped.contains(&Oracle::EndState)
+        {
+            let differences = reference.outcome.end.compare(end, &reference.mask);
+            if !differences.is_empty() {
+                let within = self.config.within;
+                let text = differences.join("\n  ");
+                return Err((
+                    "end state",
+                    format!("after {within:?} it is not what it should be:\n  {text}"),
+                ));
+            }
+        }
+        for check in &self.config.at_last {
+            if let Err(why) = check.look(self.cluster) {
+                return Err(("eventually", format!("{:?} is not so in the end: {why}", check.name)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts controllers anew when all is done: they should find nothing to do.
+    async fn restarts(&self, plan: &Plan, end: &EndState) {
+        for fault in plan.faults.iter().filter(|it| it.action == Action::RestartAtEnd) {
+            let before = end.newest();
+            let seen = self.gate.state().trace.len();
+            self.gate.restart(&fault.point);
+            self.settle().await;
+            let after = EndState::of(&self.gate.server, self.gate.base);
+            if after.newest() != before && !self.config.skipped.contains(&Oracle::Idempotence) {
+                let state = self.gate.state();
+                let writes = state.trace[seen..].iter().filter(|it| match &it.what {
+                    What::Request(request) => request.is_write(),
+                    What::Event { .. } | What::Note(_) => false,
+                });
+                let writes: Vec<String> = writes.take(5).map(Step::subject).collect();
+                let changed = after.written_after(before.0).join(", ");
+                drop(state);
+                let what = format!(
+                    "nothing was left to do, and after a restart {} changed {changed}: {}",
+                    fault.point,
+                    writes.join(", ")
+                );
+                self.gate.violation("idempotence", what);
+            }
+        }
+    }
+
+    fn outcome(&self, end: EndState) -> Outcome {
+        if !self.config.skipped.contains(&Oracle::CreatesAndDeletes) {
+            self.compare_summary();
+        }
+        let controllers = self.gate.controllers();
+        let is_told = self.reference.is_none() || !self.gate.state().violations.is_empty();
+        let doings = if is_told {
+            super::report::doings(self.cluster)
+        } else {
+            Vec::new()
+        };
+        let state = &mut *self.gate.state();
+        Outcome {
+            violations: std::mem::take(&mut state.violations),
+            trace: std::mem::take(&mut state.trace),
+            steps: std::mem::take(&mut state.steps),
+            coverage: std::mem::take(&mut state.coverage),
+            held: std::mem::take(&mut state.held),
+            created: std::mem::take(&mut state.created),
+            deleted: std::mem::take(&mut state.deleted),
+            messages: state.messages,
+            end,
+            controllers,
+            doings,
+        }
+    }
+
+    /// Nothing may be made or taken away more often than where nothing went wrong.
+    fn compare_summary(&self) {
+        let Some(reference) = self.reference else { return };
+        let more = {
+            let state = self.gate.state();
+            let more =
+                |did: &str, found: &BTreeMap<String, BTreeSet<String>>, known: &BTreeMap<String, BTreeSet<String>>| {
+                    found.iter().find_map(|(key, uids)| {
+                        let (now, before) = (uids.len(), known.get(key).map_or(0, BTreeSet::len));
+                        (now > before)
+                            .then(|| format!("{key} was {did} {now} times; where nothing goes wrong, {before} times"))
+                    })
+                };
+            more("created", &state.created, &reference.outcome.created)
+                .or_else(|| more("deleted", &state.deleted, &reference.outcome.deleted))
+        };
+        if let Some(more) = more {
+            self.gate.violation("creates and deletes", more);
+        }
+    }
+}

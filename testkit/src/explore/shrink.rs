@@ -1,0 +1,91 @@
+//! A failure made small: fewer faults, shorter windows, a shorter workload. Each step is run again before it counts.
+
+use std::time::Duration;
+
+use super::Violation;
+use super::cluster::World;
+use super::plan::Plan;
+use super::run::{Config, Outcome, Reference, run};
+
+/// Windows that are tried, shortest first.
+const SHORTER: [Duration; 4] = [
+    Duration::from_millis(1),
+    Duration::from_secs(1),
+    Duration::from_secs(6),
+    Duration::from_secs(12),
+];
+
+/// The smallest plan that was found to violate the same, and its run.
+pub(crate) fn shrink(
+    config: &Config,
+    world: &World,
+    reference: &Reference,
+    plan: &Plan,
+    violation: Violation,
+) -> (Plan, Outcome, Violation) {
+    let attempt = |plan: &Plan| {
+        // A shorter workload has another end.
+        let own;
+        let mut reference = reference;
+        if !plan.skipped.is_empty() {
+            own = shortened_reference(config, world, plan)?;
+            reference = &own;
+        }
+        let outcome = run(config, world, plan, false, Some(reference));
+        let same = outcome.violations.first().filter(|it| it.oracle == violation.oracle);
+        same.cloned().map(|violation| (outcome, violation))
+    };
+    let mut smallest = plan.clone();
+    // Without faults it passes: the reference did.
+    while smallest.faults.len() > 1 {
+        let fewer = (0..smallest.faults.len()).find_map(|at| {
+            let mut fewer = smallest.clone();
+            fewer.faults.remove(at);
+            attempt(&fewer).map(|_| fewer)
+        });
+        match fewer {
+            Some(fewer) => smallest = fewer,
+            None => break,
+        }
+    }
+    for at in 0..smallest.faults.len() {
+        let action = smallest.faults[at].action;
+        let Some(window) = action.window() else { continue };
+        let shorter = SHORTER.into_iter().filter(|it| *it < window).find_map(|time| {
+            let mut shorter = smallest.clone();
+            shorter.faults[at].action = action.lasting(time);
+            attempt(&shorter).map(|_| shorter)
+        });
+        smallest = shorter.unwrap_or(smallest);
+    }
+    for step in &reference.outcome.steps {
+        let mut shorter = smallest.clone();
+        shorter.skipped.push(step.clone());
+        if attempt(&shorter).is_some() {
+            smallest = shorter;
+        }
+    }
+    match attempt(&smallest) {
+        Some((outcome, violation)) => (smallest, outcome, violation),
+        // It was confirmed before: what is reported then is the plan as it was found.
+        None => {
+            let outcome = run(config, world, plan, false, Some(reference));
+            (plan.clone(), outcome, violation)
+        }
+    }
+}
+
+/// The reference of a shorter workload; `None` if it fails without any fault.
+pub(crate) fn shortened_reference(config: &Config, world: &World, plan: &Plan) -> Option<Reference> {
+    let nothing = Plan {
+        faults: Vec::new(),
+        skipped: plan.skipped.clone(),
+    };
+    let first = run(config, world, &nothing, false, None);
+    let other = run(config, world, &nothing, true, None);
+    if !first.violations.is_empty() {
+        return None;
+    }
+    let mask = first.end.mask(&other.end, &config.ignored);
+    Some(Reference { outcome: first, mask })
+}

@@ -1,0 +1,226 @@
+//! `Timeline`: the reference and the failing run side by side.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::run::Outcome;
+use super::trace::{Step, What};
+
+/// Rows shown before the first difference, and in all.
+const BEFORE: usize = 6;
+const SHOWN: usize = 60;
+
+/// The width of a column of text.
+const COLUMN: usize = 88;
+
+/// The rows: what both did, or one of them.
+#[derive(Debug)]
+pub(crate) struct Timeline {
+    pub(crate) rows: Vec<Row>,
+}
+
+/// A row.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    pub(crate) reference: Option<Cell>,
+    pub(crate) failing: Option<Cell>,
+}
+
+/// What one run did.
+#[derive(Clone, Debug)]
+pub(crate) struct Cell {
+    pub(crate) at: Duration,
+    pub(crate) who: String,
+    pub(crate) what: String,
+    pub(crate) outcome: String,
+    /// How many revisions the client's view is behind.
+    pub(crate) lag: Option<(u64, u64)>,
+    pub(crate) is_note: bool,
+    pub(crate) is_write: bool,
+    /// The object, for its life line.
+    pub(crate) object: Option<String>,
+    key: String,
+}
+
+impl Cell {
+    fn of(step: &Step) -> Self {
+        let (is_note, is_write, object) = match &step.what {
+            What::Request(request) => {
+                let name = format!(
+                    "{} {}",
+                    request.resource.split('/').next().unwrap_or_default(),
+                    request.object
+                );
+                (false, request.is_write(), Some(name.replace(" /", " ")))
+            }
+            What::Event { resource, object, .. } => {
+                (false, false, Some(format!("{resource} {object}").replace(" /", " ")))
+            }
+            What::Note(_) => (true, false, None),
+        };
+        let life = if step.life > 1 {
+            format!(" ({})", step.life)
+        } else {
+            String::new()
+        };
+        Self {
+            at: step.at,
+            who: format!("{}{life}", step.client),
+            what: step.subject(),
+            outcome: step.outcome(),
+            lag: (step.view > 0 && !is_note).then_some((step.view, step.truth)),
+            is_note,
+            is_write,
+            object,
+            key: format!("{}{}{}", step.point, step.subject(), step.outcome()),
+        }
+    }
+
+    fn doing(at: Duration, what: &str) -> Self {
+        Self {
+            at,
+            who: "the test".to_owned(),
+            what: what.to_owned(),
+            outcome: String::new(),
+            lag: None,
+            is_note: false,
+            is_write: true,
+            object: what.split_once(' ').map(|(_, object)| object.to_owned()),
+            key: format!("test {what}"),
+        }
+    }
+
+    fn to_json(&self) -> Value {
+        json!({
+            "at": self.at.as_secs_f64(), "who": self.who, "what": self.what, "outcome": self.outcome,
+            "saw": self.lag.map(|(view, _)| view), "truth": self.lag.map(|(_, truth)| truth),
+        })
+    }
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:>8.3} {} {}", self.at.as_secs_f64(), self.who, self.what)?;
+        if let Some((view, truth)) = self.lag.filter(|(view, truth)| view < truth) {
+            write!(f, " [saw {view} of {truth}]")?;
+        }
+        if !self.outcome.is_empty() {
+            write!(f, " → {}", self.outcome)?;
+        }
+        Ok(())
+    }
+}
+
+/// The steps of two runs, brought together where they are the same.
+pub(crate) fn rows(reference: &Outcome, failing: &Outcome) -> Vec<Row> {
+    let (left, right) = (cells(reference), cells(failing));
+    let mut rows = Vec::new();
+    let mut ahead = longest_common(&left, &right).into_iter().peekable();
+    let (mut l, mut r) = (0, 0);
+    while l < left.len() || r < right.len() {
+        let (next_l, next_r) = ahead.peek().copied().unwrap_or((left.len(), right.len()));
+        if l == next_l && r == next_r {
+            ahead.next();
+            rows.push(row(left.get(l), right.get(r)));
+            (l, r) = (l + 1, r + 1);
+            continue;
+        }
+        // Rows of one run alone, in the order of time.
+        let is_left = l < next_l && (r >= next_r || left[l].at <= right[r].at);
+        if is_left {
+            rows.push(row(left.get(l), None));
+            l += 1;
+        } else {
+            rows.push(row(None, right.get(r)));
+            r += 1;
+        }
+    }
+    rows
+}
+
+fn row(reference: Option<&Cell>, failing: Option<&Cell>) -> Row {
+    Row {
+        reference: reference.cloned(),
+        failing: failing.cloned(),
+    }
+}
+
+fn cells(outcome: &Outcome) -> Vec<Cell> {
+    let steps = outcome.trace.iter().map(Cell::of);
+    let doings = outcome.doings.iter().map(|(at, what)| Cell::doing(*at, what));
+    // What the test does comes first: it is what the others follow.
+    let mut cells: Vec<Cell> = doings.chain(steps).collect();
+    cells.sort_by_key(|it| it.at);
+    cells
+}
+
+/// The places of the longest common subsequence.
+fn longest_common(left: &[Cell], right: &[Cell]) -> Vec<(usize, usize)> {
+    let mut lengths = vec![vec![0_u32; right.len() + 1]; left.len() + 1];
+    for l in (0..left.len()).rev() {
+        for r in (0..right.len()).rev() {
+            lengths[l][r] = match left[l].key == right[r].key {
+                true => lengths[l + 1][r + 1] + 1,
+                false => lengths[l + 1][r].max(lengths[l][r + 1]),
+            };
+        }
+    }
+    let (mut l, mut r, mut common) = (0, 0, Vec::new());
+    while l < left.len() && r < right.len() {
+        if left[l].key == right[r].key {
+            common.push((l, r));
+            (l, r) = (l + 1, r + 1);
+        } else if lengths[l + 1][r] >= lengths[l][r + 1] {
+            l += 1;
+        } else {
+            r += 1;
+        }
+    }
+    common
+}
+
+impl Timeline {
+    /// Where the runs first differ.
+    fn first_difference(&self) -> usize {
+        let is_same = |row: &Row| row.reference.is_some() && row.failing.is_some();
+        self.rows.iter().position(|row| !is_same(row)).unwrap_or_default()
+    }
+
+    pub(crate) fn to_json(&self) -> Value {
+        let cell = |cell: &Option<Cell>| cell.as_ref().map(Cell::to_json);
+        self.rows
+            .iter()
+            .map(|row| json!({"reference": cell(&row.reference), "failing": cell(&row.failing)}))
+            .collect()
+    }
+}
+
+impl fmt::Display for Timeline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let first = self.first_difference().saturating_sub(BEFORE);
+        let heads = ["nothing goes wrong", "this run"];
+        writeln!(f, "{:<COLUMN$} │ {}", heads[0], heads[1])?;
+        writeln!(f, "{:─<COLUMN$}─┼─{:─<COLUMN$}", "", "")?;
+        if first > 0 {
+            writeln!(f, "{:<COLUMN$} │ ", format!("         {first} the same"))?;
+        }
+        for row in self.rows.iter().skip(first).take(SHOWN) {
+            let text = |cell: &Option<Cell>| cell.as_ref().map(ToString::to_string).unwrap_or_default();
+            let left: String = text(&row.reference).chars().take(COLUMN).collect();
+            writeln!(f, "{left:<COLUMN$} │ {}", text(&row.failing))?;
+        }
+        let more = self.rows.len().saturating_sub(first + SHOWN);
+        if more > 0 {
+            writeln!(f, "{:<COLUMN$} │ and {more} more", "")?;
+        }
+        Ok(())
+    }
+}
+
+/// `metadata.name` of a body.
+pub(crate) fn name_in(body: &[u8]) -> Option<String> {
+    let object: Value = serde_json::from_slice(body).ok()?;
+    object["metadata"]["name"].as_str().map(str::to_owned)
+}

@@ -1,0 +1,117 @@
+//! What a run did, step by step, as the gate saw it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fake_apiserver::Verb;
+
+/// One message, or one thing that was done to a controller.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    /// Virtual time since the run began.
+    pub(crate) at: Duration,
+    /// The client; `testkit` for the test itself.
+    pub(crate) client: Arc<str>,
+    /// The how-manieth life of the controller, counted from 1.
+    pub(crate) life: u32,
+    pub(crate) what: What,
+    /// The newest revision of the resource this client has been told of, and the server's own.
+    pub(crate) view: u64,
+    pub(crate) truth: u64,
+    /// Its text as a choice point.
+    pub(crate) point: String,
+}
+
+/// What a step is.
+#[derive(Clone, Debug)]
+pub(crate) enum What {
+    Request(Request),
+    Event {
+        kind: String,
+        resource: String,
+        object: String,
+        revision: u64,
+    },
+    /// A fault, a crash or a start, in words.
+    Note(String),
+}
+
+/// A request and what came of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    pub(crate) verb: Verb,
+    /// The plural, with its subresource.
+    pub(crate) resource: String,
+    /// `namespace/name`
+    pub(crate) object: String,
+    /// 409 is an answer it may get at any time.
+    pub(crate) may_conflict: bool,
+    /// It may be answered by a replica that lags.
+    pub(crate) may_be_stale: bool,
+    pub(crate) outcome: Outcome,
+}
+
+/// What came of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Nothing yet, or nothing ever.
+    Open,
+    Answered(u16),
+    /// It was done or not, and the client does not know.
+    Broken,
+}
+
+impl Request {
+    pub(crate) fn is_write(&self) -> bool {
+        match self.verb {
+            Verb::Get | Verb::List | Verb::Watch => false,
+            Verb::Create | Verb::Update | Verb::Patch | Verb::Delete | Verb::DeleteCollection => true,
+        }
+    }
+}
+
+impl Step {
+    /// The step without what differs between runs that are otherwise the same, for comparing two runs.
+    pub(crate) fn signature(&self) -> String {
+        let what = match &self.what {
+            What::Request(request) => match request.outcome {
+                Outcome::Open => "open".to_owned(),
+                Outcome::Answered(code) => code.to_string(),
+                Outcome::Broken => "broken".to_owned(),
+            },
+            What::Event { kind, .. } => kind.clone(),
+            What::Note(note) => note.clone(),
+        };
+        format!("{}µs {} {what} @{}", self.at.as_micros(), self.point, self.view)
+    }
+
+    /// `PATCH configmaps default/volume`, or the event, or the note.
+    pub(crate) fn subject(&self) -> String {
+        match &self.what {
+            What::Request(request) => {
+                let verb = request.verb.as_str().to_uppercase();
+                let object = request.object.trim_matches('/');
+                format!("{verb} {} {object}", request.resource).trim_end().to_owned()
+            }
+            What::Event {
+                kind,
+                resource,
+                object,
+                revision,
+            } => format!("event {kind} {resource} {} @{revision}", object.trim_matches('/')),
+            What::Note(note) => note.clone(),
+        }
+    }
+
+    /// What came of it, for people.
+    pub(crate) fn outcome(&self) -> String {
+        match &self.what {
+            What::Request(request) => match request.outcome {
+                Outcome::Open => "no answer".to_owned(),
+                Outcome::Answered(code) => code.to_string(),
+                Outcome::Broken => "connection broken".to_owned(),
+            },
+            What::Event { .. } | What::Note(_) => String::new(),
+        }
+    }
+}

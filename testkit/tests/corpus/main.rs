@@ -1,0 +1,144 @@
+//! Published bugs of controllers, each as a small controller with the bug and without it. Exploration with all defaults
+//! finds each of them, and has nothing to say of their fixed twins.
+
+#![expect(clippy::print_stdout, reason = "reports, tables and figures are for reading")]
+
+mod support;
+mod dependent_writes;
+mod deletion_timestamp;
+mod edge_triggered;
+mod figures;
+mod lost_deletes;
+mod name_for_uid;
+mod over_creation;
+mod stale_reads;
+mod stale_scheduler;
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use futures::future::LocalBoxFuture;
+use rstest::rstest;
+use testkit::TestCluster;
+use testkit::explore::{Explore, explore};
+
+/// Runs that a twin has to stand. It is more than all single faults of each.
+const TWIN_SCHEDULES: u64 = if cfg!(debug_assertions) { 250 } else { 3_000 };
+
+type Scenario = for<'a> fn(&'a TestCluster, bool) -> LocalBoxFuture<'a, ()>;
+
+/// A bug: its name, where it was published, and how it is met.
+#[derive(Clone, Copy)]
+struct Bug {
+    name: &'static str,
+    source: &'static str,
+    scenario: Scenario,
+}
+
+macro_rules! bug {
+    ($name:literal, $source:literal, $scenario:path) => {
+        Bug {
+            name: $name,
+            source: $source,
+            scenario: |cluster, is_fixed| Box::pin($scenario(cluster, is_fixed)),
+        }
+    };
+}
+
+const BUGS: [Bug; 10] = [
+    bug!(
+        "dependent writes",
+        "rabbitmq/cluster-operator#782",
+        dependent_writes::scenario
+    ),
+    bug!(
+        "deletion by deletionTimestamp",
+        "Percona MongoDB operator (Sieve)",
+        deletion_timestamp::scenario
+    ),
+    bug!(
+        "edge-triggered cleanup",
+        "instaclustr/cassandra-operator#398",
+        edge_triggered::scenario
+    ),
+    bug!("over-creation", "kubernetes/kubernetes#129795", over_creation::scenario),
+    bug!(
+        "spurious creation",
+        "ray-project/kuberay#715",
+        over_creation::scenario_with_readjustment
+    ),
+    bug!("name for uid", "kubernetes/kubernetes#69376", name_for_uid::scenario),
+    bug!(
+        "deletes lost at relist",
+        "kube-rs/kube#1590, #1768",
+        lost_deletes::scenario
+    ),
+    bug!(
+        "stale deletion",
+        "pravega/zookeeper-operator#312",
+        stale_reads::recreated
+    ),
+    bug!(
+        "stale replicas",
+        "pravega/zookeeper-operator#314",
+        stale_reads::rescaled
+    ),
+    bug!(
+        "a node that is gone",
+        "kubernetes/kubernetes#56261",
+        stale_scheduler::scenario
+    ),
+];
+
+/// The bugs that are measured: without optimisation a few, to see that it works.
+fn measured() -> impl Iterator<Item = Bug> {
+    BUGS.into_iter()
+        .take(if cfg!(debug_assertions) { 2 } else { BUGS.len() })
+}
+
+fn exploration(bug: Bug, is_fixed: bool) -> Explore {
+    let scenario = bug.scenario;
+    explore(async move |cluster: &TestCluster| scenario(cluster, is_fixed).await).budget(Duration::from_secs(600))
+}
+
+#[rstest]
+fn each_bug_is_found(#[values(0, 1, 2, 3, 4, 5, 6, 7, 8, 9)] index: usize) {
+    let bug = BUGS[index];
+    let report = exploration(bug, false).report();
+    let failure = report
+        .failure()
+        .unwrap_or_else(|| panic!("{} is not found: {report}", bug.name));
+    assert!(!failure.plan().is_empty(), "it fails without any fault: {report}");
+    assert_eq!(report.nondeterminism(), Vec::<String>::new(), "{report}");
+    // What was found is found again by its replay string.
+    let again = exploration(bug, false).replay(&failure.replay()).schedules(1).report();
+    assert_eq!(again.failure().map(|it| it.what()), Some(failure.what()));
+    println!("{report}");
+}
+
+#[rstest]
+fn no_alarm_is_raised_on_a_twin(#[values(0, 1, 2, 3, 4, 5, 6, 7, 8, 9)] index: usize) {
+    let report = exploration(BUGS[index], true).schedules(TWIN_SCHEDULES).run();
+    assert_eq!(report.nondeterminism(), Vec::<String>::new(), "{report}");
+}
+
+/// The table of the documentation; `cargo test --release --test corpus -- table --nocapture` prints it.
+#[test]
+fn the_table() {
+    let mut table = String::from("| bug | source | schedules | seconds | found by |\n|---|---|---|---|---|\n");
+    for bug in measured() {
+        let report = exploration(bug, false).report();
+        let coverage = report.coverage();
+        let failure = report.failure().expect("each is found");
+        let (schedules, seconds) = (coverage.schedules, coverage.elapsed.as_secs_f64());
+        let plan = failure.plan().join("; ");
+        writeln!(
+            table,
+            "| {} | {} | {schedules} | {seconds:.3} | {plan} |",
+            bug.name, bug.source
+        )
+        .expect("a String can be written to");
+    }
+    println!("{table}");
+    assert_eq!(table.lines().count(), measured().count() + 2);
+}
