@@ -95,8 +95,11 @@ fn map(name: &str, app: &str) -> Value {
     json!({"metadata": {"name": name, "namespace": "shop", "labels": {"app": app}}})
 }
 
+/// A change of a source.
+type Act = Box<dyn Fn(&FakeSource)>;
+
 /// Runs an informer of a source while `act` happens, a change a millisecond.
-async fn told_of(handler: impl ResourceEventHandler<ConfigMap>, acts: Vec<Box<dyn Fn(&FakeSource)>>) {
+async fn told_of(handler: impl ResourceEventHandler<ConfigMap>, acts: Vec<Act>) {
     let source = FakeSource::new();
     let informer = SharedInformer::<ConfigMap>::new(source.clone());
     informer.add_handler(handler).expect("it is new");

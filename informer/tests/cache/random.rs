@@ -1,5 +1,5 @@
-//! Random writes, cut watches, expired histories, failing requests and late answers: whatever happens, at rest the cache
-//! is what the cluster has, every handler saw every last state, and versions never went back.
+//! Random writes, cut watches, expired histories, failing requests and late answers: whatever happens, at rest the
+//! cache is what the cluster has, every handler saw every last state, and versions never went back.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
