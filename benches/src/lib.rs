@@ -7,3 +7,5 @@ pub mod requests;
 pub mod reads;
 pub mod fanout;
 pub mod controllers;
+pub mod mirror;
+pub mod informers;

@@ -13,6 +13,26 @@
 //!
 //! All layers share two words: an [`ObjectKey`] names an object, and an [`Error`] is what may go wrong.
 //!
+//! # Objects
+//!
+//! A cache holds an object as the text in which it came, with `managedFields` cut out if that is asked for, and decodes
+//! it for who wants it ([`Object::typed`]). That is the default ([`Storage::Encoded`]) because it was measured: see
+//! `benches/README.md`. Keys, versions, labels and owners are read without decoding.
+//!
+//! # What the cache leaves out
+//!
+//! | of client-go | why |
+//! |---|---|
+//! | one check period that all resyncs share | each handler has its own period, kept to exactly |
+//! | the watch list that waits without end for a bookmark | after a minute of silence the source is listed instead |
+//! | a deletion of what the cache never had | nobody was told of the object, so nobody is told that it is gone |
+//! | the detector of mutated caches | an [`Object`] cannot be changed |
+//! | the detector of inconsistent watch lists | the random tests compare the cache with the server |
+//! | `UndeltaStore`, `Heap`, the reflector's metrics | nothing here needs them |
+//! | `MutationCache` | [`cache::Lister::reached`] waits for one's own writes |
+//! | `RetryWatcher`, `Until` | a [`cache::SharedInformer`] and a handler do the same |
+//! | CBOR and protobuf | the text of JSON is what is kept |
+//!
 //! The library takes a `kube::Client` and knows nothing of the server behind it. It iterates in a stated order
 //! everywhere, takes its jitter from a seed and its time from tokio's clock, so that two runs with one seed make the
 //! same requests in the same order.

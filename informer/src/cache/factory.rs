@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt, join_all};
-use kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
+use kube::core::{ApiResource, ClusterResourceScope, DynamicObject, PartialObjectMeta};
 use kube::{Client, Resource};
 use tokio::sync::watch;
 
@@ -87,6 +87,26 @@ impl<K: Cacheable> Member for SharedInformer<K> {
     }
 }
 
+/// What is asked for of a type.
+#[derive(Clone, Copy, Debug, Default)]
+struct Form {
+    is_metadata: bool,
+    /// It has no namespaces.
+    is_of_cluster: bool,
+}
+
+impl Form {
+    fn of<K: Resource>() -> Self
+    where
+        K::Scope: 'static,
+    {
+        Self {
+            is_metadata: false,
+            is_of_cluster: TypeId::of::<K::Scope>() == TypeId::of::<ClusterResourceScope>(),
+        }
+    }
+}
+
 /// Changes the requests of all informers of a factory.
 type Tweak = Arc<dyn Fn(ApiListWatch) -> ApiListWatch + Send + Sync>;
 
@@ -156,10 +176,10 @@ impl SharedInformerFactoryBuilder {
     }
 
     /// The informer of what lies at a path for each namespace.
-    fn informer<K: Cacheable>(&self, path: impl Fn(Option<&str>) -> String, is_metadata: bool) -> SharedInformer<K> {
+    fn informer<K: Cacheable>(&self, path: impl Fn(Option<&str>) -> String, form: Form) -> SharedInformer<K> {
         let source = |namespace: Option<&str>| {
             let mut source = ApiListWatch::at(self.client.clone(), path(namespace));
-            if is_metadata {
+            if form.is_metadata {
                 source = source.metadata_only();
             }
             match &self.tweak {
@@ -167,12 +187,10 @@ impl SharedInformerFactoryBuilder {
                 None => source,
             }
         };
-        // A type of the cluster has one path, whatever the namespace.
-        let is_namespaced = self.namespaces.first().is_some_and(|it| path(Some(it)) != path(None));
-        let mut builder: SharedInformerBuilder<K> = if is_namespaced {
-            SharedInformer::of_namespaces(self.namespaces.iter().map(|it| (it.as_str(), source(Some(it)))))
-        } else {
+        let mut builder: SharedInformerBuilder<K> = if self.namespaces.is_empty() || form.is_of_cluster {
             SharedInformer::builder(source(None))
+        } else {
+            SharedInformer::of_namespaces(self.namespaces.iter().map(|it| (it.as_str(), source(Some(it)))))
         };
         builder = builder
             .resync_period(self.resync_period)
@@ -211,21 +229,39 @@ impl SharedInformerFactory {
     pub fn informer<K>(&self) -> SharedInformer<K>
     where
         K: Cacheable + Resource<DynamicType = ()>,
+        K::Scope: 'static,
     {
-        self.member(|namespace| K::url_path(&(), namespace), false)
+        self.member(|namespace| K::url_path(&(), namespace), Form::of::<K>())
     }
 
-    /// The informer of a type that is known by its names alone.
+    /// The informer of a type with namespaces that is known by its names alone.
     pub fn dynamic(&self, resource: &ApiResource) -> SharedInformer<DynamicObject> {
-        self.member(|namespace| DynamicObject::url_path(resource, namespace), false)
+        self.member(
+            |namespace| DynamicObject::url_path(resource, namespace),
+            Form::default(),
+        )
+    }
+
+    /// The same of a type without namespaces.
+    pub fn dynamic_of_cluster(&self, resource: &ApiResource) -> SharedInformer<DynamicObject> {
+        let form = Form {
+            is_of_cluster: true,
+            ..Form::default()
+        };
+        self.member(|namespace| DynamicObject::url_path(resource, namespace), form)
     }
 
     /// The informer of the metadata of a type: the server sends nothing else.
     pub fn metadata<K>(&self) -> SharedInformer<PartialObjectMeta<K>>
     where
         K: Resource<DynamicType = ()> + Send + Sync + 'static,
+        K::Scope: 'static,
     {
-        self.member(|namespace| K::url_path(&(), namespace), true)
+        let form = Form {
+            is_metadata: true,
+            ..Form::of::<K>()
+        };
+        self.member(|namespace| K::url_path(&(), namespace), form)
     }
 
     /// Starts the informers that are not started; call it again after new ones. Does nothing once shut down. It must be
@@ -264,14 +300,14 @@ impl SharedInformerFactory {
         self.shared.tasks.finished().await;
     }
 
-    fn member<K: Cacheable>(&self, path: impl Fn(Option<&str>) -> String, is_metadata: bool) -> SharedInformer<K> {
+    fn member<K: Cacheable>(&self, path: impl Fn(Option<&str>) -> String, form: Form) -> SharedInformer<K> {
         let mut informers = self.lock();
         let (kind, whole) = (TypeId::of::<K>(), path(None));
         let known = informers.iter().find(|it| it.kind == kind && it.path == whole);
         if let Some(informer) = known.and_then(|it| it.informer.as_any().downcast_ref::<SharedInformer<K>>()) {
             return informer.clone();
         }
-        let informer = self.shared.config.informer::<K>(path, is_metadata);
+        let informer = self.shared.config.informer::<K>(path, form);
         informers.push(Entry {
             kind,
             path: whole,

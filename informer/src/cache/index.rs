@@ -129,7 +129,8 @@ impl<K> Index<K> {
 ///
 /// let pods = Indexer::<Pod>::new();
 /// pods.add_index(indexes::field("spec.nodeName"))?;
-/// pods.insert(Object::decode(r#"{"metadata": {"name": "web-0"}, "spec": {"nodeName": "node-1", "containers": []}}"#)?);
+/// let web = r#"{"metadata": {"name": "web-0"}, "spec": {"nodeName": "node-1", "containers": []}}"#;
+/// pods.insert(Object::decode(web)?);
 /// assert_eq!(pods.lister().by_index("field:spec.nodeName", "node-1")?.len(), 1);
 /// # Ok::<(), informer::Error>(())
 /// ```

@@ -29,7 +29,7 @@ pub trait ListWatch: Send + Sync + 'static {
     /// Asks for a watch: JSON documents, `{"type": "ADDED", "object": {…}}`, one after the other.
     fn watch(&self, options: &WatchOptions) -> impl Future<Output = Result<Body, Error>> + Send;
 
-    /// Whether a watch can begin with the objects there are (`sendInitialEvents`). A source that cannot is listed first.
+    /// Whether a watch can begin with the objects there are (`sendInitialEvents`). A source that cannot is listed.
     fn can_stream_lists(&self) -> bool {
         true
     }

@@ -107,8 +107,8 @@ impl<K: Cacheable> Lister<K> {
         self.len() == 0
     }
 
-    /// The version that the cache is at: it has all changes up to it. Empty before the first list. Of a cache of several
-    /// namespaces, the one that all of them have reached.
+    /// The version that the cache is at: it has all changes up to it. Empty before the first list. Of a cache of
+    /// several namespaces, the one that all of them have reached.
     pub fn resource_version(&self) -> ResourceVersion {
         self.indexer.version()
     }

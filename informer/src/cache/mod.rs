@@ -1,6 +1,26 @@
 //! A copy of what the cluster has of a type: how it comes, is kept, is read, and who is told.
 //!
 //! It speaks to the server through [`ListWatch`] alone, and knows nothing of queues and controllers.
+//!
+//! ```
+//! use informer::cache::{ApiListWatch, SharedInformer};
+//! use informer::handler::{Event, HandlerFn};
+//! use k8s_openapi::api::core::v1::ConfigMap;
+//! use testkit::{TestCluster, objects::config_map};
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() -> Result<(), informer::Error> {
+//! let cluster = TestCluster::builder().object(config_map("settings")).start(); // or any cluster's client
+//! let maps = SharedInformer::<ConfigMap>::new(ApiListWatch::all::<ConfigMap>(cluster.client(), &()));
+//! maps.add_handler(HandlerFn::new(|event: &Event<ConfigMap>| println!("{event:?}")))?;
+//! let runs = maps.clone();
+//! cluster.run(async move { runs.run(std::future::pending()).await });
+//!
+//! maps.synced().await?;
+//! assert_eq!(maps.lister().namespace("default").get("settings").unwrap().key().name(), "settings");
+//! # Ok(())
+//! # }
+//! ```
 
 mod list_watch;
 mod reflector;
@@ -14,8 +34,10 @@ mod processor;
 mod informer;
 mod factory;
 mod fake_source;
+mod expiring;
 
 pub use delta_queue::QueueOrder;
+pub use expiring::ExpiringCache;
 pub use factory::{SharedInformerFactory, SharedInformerFactoryBuilder};
 pub use fake_source::FakeSource;
 pub use index::{IndexFn, indexes};

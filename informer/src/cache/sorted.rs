@@ -230,7 +230,10 @@ mod tests {
     proptest! {
         /// Against a `BTreeMap`: the same objects after any writes; copies stay as they were.
         #[test]
-        fn behaves_like_a_map(writes in prop::collection::vec((any::<bool>(), 0_u16..600), 0..1200), bulk in 0_u16..600) {
+        fn behaves_like_a_map(
+            writes in prop::collection::vec((any::<bool>(), 0_u16..600), 0..1200),
+            bulk in 0_u16..600,
+        ) {
             let key = |number: u16| match number % 3 {
                 0 => ObjectKey::cluster(&format!("{number:03}")),
                 namespace => ObjectKey::new(&format!("n{namespace}"), &format!("{number:03}")),

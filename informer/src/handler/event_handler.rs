@@ -111,9 +111,9 @@ impl<K> fmt::Debug for Event<K> {
 
 /// Is told of the changes of one type (client-go's `ResourceEventHandler`).
 ///
-/// What is promised, per object: the states that are told are a subsequence of those it had, in order, and end with the
-/// latest; its deletion is always told. Between objects there is no order. The cache is at least as new as what is told.
-/// One handler is told one thing at a time, and a slow one delays nobody but itself.
+/// What is promised, per object: the states that are told are a subsequence of those it had, in order, and end with
+/// the latest; its deletion is always told. Between objects there is no order. The cache is at least as new as what is
+/// told. One handler is told one thing at a time, and a slow one delays nobody but itself.
 ///
 /// The methods are written as `async fn`. An error or a panic is logged and counted
 /// ([`HandlerRegistration::failures`](crate::cache::HandlerRegistration::failures)); the next change is told all the
@@ -129,7 +129,8 @@ impl<K> fmt::Debug for Event<K> {
 /// impl ResourceEventHandler<Pod> for Printer {
 ///     async fn on_add(&self, object: &Object<Pod>, is_in_initial_list: bool) -> Result<(), HandlerError> {
 ///         let pod = object.typed()?; // decoded here, once for all handlers
-///         println!("{} on {:?}, initial: {is_in_initial_list}", object.key(), pod.spec.as_ref().map(|it| &it.node_name));
+///         let node = pod.spec.as_ref().and_then(|it| it.node_name.as_deref());
+///         println!("{} on {node:?}, initial: {is_in_initial_list}", object.key());
 ///         Ok(())
 ///     }
 /// }

@@ -30,12 +30,21 @@ pub(crate) enum Managed {
     Cut,
 }
 
+/// How an informer keeps its objects.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Keep {
+    pub(crate) storage: Storage,
+    pub(crate) managed: Managed,
+    #[cfg(feature = "compression")]
+    pub(crate) dictionary: super::compressed::Dictionary,
+}
+
 /// The object itself.
 pub(crate) enum Body<K> {
     Json(Box<str>),
     Typed(Arc<K>),
     #[cfg(feature = "compression")]
-    Compressed(Box<[u8]>),
+    Compressed(super::compressed::Compressed),
 }
 
 /// Where something lies in the text; empty if it is not there.

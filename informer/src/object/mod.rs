@@ -4,10 +4,13 @@
 
 mod header;
 mod body;
+#[cfg(feature = "compression")]
+mod compressed;
 mod facts;
 #[expect(clippy::module_inception, reason = "`Object` is what the folder is about")]
 mod object;
 
+pub(crate) use body::Keep;
 pub use body::Storage;
 pub(crate) use body::{Managed, cut_managed_fields};
 pub use facts::OwnerRef;

@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use kube::Resource;
 use serde::de::DeserializeOwned;
 
-use super::body::{self, Body, Managed, Places, Storage};
+use super::body::{self, Body, Keep, Places, Storage};
+#[cfg(feature = "compression")]
+use super::compressed::Compressed;
 use super::header::Header;
 use crate::{Error, ObjectKey, ResourceVersion};
 
@@ -113,7 +115,7 @@ impl<K: Cacheable> Object<K> {
         if !text[length..].trim().is_empty() {
             return Err(Error::refused("an object: something follows it"));
         }
-        Self::read(&text[..length], &header, Storage::Encoded, Managed::Keep)
+        Self::read(&text[..length], &header, &Keep::default())
     }
 
     /// An object that is held as it is.
@@ -133,13 +135,16 @@ impl<K: Cacheable> Object<K> {
     }
 
     /// An object of which the header was read already.
-    pub(crate) fn read(text: &str, header: &Header<'_>, storage: Storage, managed: Managed) -> Result<Self, Error> {
-        let (kept, places) = body::keep(text, header, managed);
-        let body = match storage {
+    pub(crate) fn read(text: &str, header: &Header<'_>, keep: &Keep) -> Result<Self, Error> {
+        let (kept, places) = body::keep(text, header, keep.managed);
+        let body = match keep.storage {
             Storage::Encoded => Body::Json(kept),
             Storage::Typed => Body::Typed(decode(&header.key(), &kept)?),
             #[cfg(feature = "compression")]
-            Storage::Compressed => Body::Compressed(body::compress(&kept)),
+            Storage::Compressed => match Compressed::new(&kept, &keep.dictionary) {
+                Some(compressed) => Body::Compressed(compressed),
+                None => Body::Json(kept),
+            },
         };
         Ok(Self::new(Record {
             key: header.key(),
@@ -223,7 +228,7 @@ impl<K: Cacheable> Object<K> {
             Body::Json(text) => f(text, places),
             Body::Typed(_) => f("", places),
             #[cfg(feature = "compression")]
-            Body::Compressed(bytes) => f(&body::decompress(bytes), places),
+            Body::Compressed(compressed) => f(&compressed.text(), places),
         }
     }
 }

@@ -16,7 +16,6 @@ use tokio::time::sleep;
 
 pub use backoff::Backoff;
 pub use options::ReflectorOptions;
-pub(crate) use options::Transform;
 
 use super::list_watch::{Body, ListOptions, ListWatch, WatchOptions};
 use crate::jitter::Jitter;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::Backoff;
-use crate::object::{Cacheable, Header, Managed, Object, Storage};
+use crate::object::{Cacheable, Header, Keep, Managed, Object, Storage};
 use crate::{Error, ObjectKey};
 
 /// The shortest time a watch is asked to last.
@@ -38,7 +38,7 @@ pub struct ReflectorOptions<K> {
     pub internal_error_retry: Duration,
     /// In which form objects are held.
     pub storage: Storage,
-    pub(crate) managed: Managed,
+    keep: Keep,
     pub(crate) transform: Option<Transform>,
     pub(crate) on_error: Option<OnError>,
     kind: std::marker::PhantomData<fn(K)>,
@@ -48,7 +48,7 @@ impl<K: Cacheable> ReflectorOptions<K> {
     /// `metadata.managedFields` are cut out of objects before anything else is done with them.
     #[must_use]
     pub fn strip_managed_fields(mut self) -> Self {
-        self.managed = Managed::Cut;
+        self.keep.managed = Managed::Cut;
         self
     }
 
@@ -81,15 +81,26 @@ impl<K: Cacheable> ReflectorOptions<K> {
     /// The object to be stored; an error if it is to be dropped.
     pub(crate) fn object(&self, text: &str, header: &Header<'_>) -> Result<Object<K>, Error> {
         let Some(transform) = &self.transform else {
-            return Object::read(text, header, self.storage, self.managed);
+            return Object::read(text, header, &self.keep());
         };
         let mut text = Cow::Borrowed(text);
-        if self.managed == Managed::Cut {
+        if self.keep.managed == Managed::Cut {
             text = Cow::Owned(crate::object::cut_managed_fields(&text, header));
         }
         let text = transform(&header.key(), &text)?;
         let (header, length) = Header::read(text.as_bytes()).map_err(|err| Error::decode("an object", err))?;
-        Object::read(&text[..length], &header, self.storage, Managed::Keep)
+        let keep = Keep {
+            managed: Managed::Keep,
+            ..self.keep()
+        };
+        Object::read(&text[..length], &header, &keep)
+    }
+
+    fn keep(&self) -> Keep {
+        Keep {
+            storage: self.storage,
+            ..self.keep.clone()
+        }
     }
 
     /// The least and the most seconds of a watch.
@@ -117,7 +128,7 @@ impl<K> Default for ReflectorOptions<K> {
             streaming_lists: true,
             internal_error_retry: Duration::ZERO,
             storage: Storage::default(),
-            managed: Managed::default(),
+            keep: Keep::default(),
             transform: None,
             on_error: None,
             kind: std::marker::PhantomData,
@@ -135,7 +146,7 @@ impl<K> Clone for ReflectorOptions<K> {
             streaming_lists: self.streaming_lists,
             internal_error_retry: self.internal_error_retry,
             storage: self.storage,
-            managed: self.managed,
+            keep: self.keep.clone(),
             transform: self.transform.clone(),
             on_error: self.on_error.clone(),
             kind: std::marker::PhantomData,

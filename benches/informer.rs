@@ -1,0 +1,200 @@
+//! The informer beside kube-runtime's watcher and reflector, in one run: a line a figure.
+
+#![expect(clippy::print_stdout, reason = "it prints its figures")]
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use benches::informers::{Ours, Times, kube_runtime, ours};
+use benches::measure::cpu_time;
+use benches::mirror::{pod, pod_text};
+use informer::cache::{Indexer, indexes};
+use informer::{Object, Storage};
+use k8s_openapi::api::core::v1::Pod;
+use kube::runtime::{reflector, watcher};
+
+fn micros(time: Duration, count: usize) -> f64 {
+    time.as_secs_f64() * 1e6 / count as f64
+}
+
+/// The middle of three runs of each part.
+fn middle(mut run: impl FnMut() -> Times) -> Times {
+    let runs = [(); 3].map(|()| run());
+    let middle = |part: fn(&Times) -> Duration| {
+        let mut all = runs.map(|it| part(&it));
+        all.sort();
+        all[1]
+    };
+    Times {
+        sync: middle(|it| it.sync),
+        changes: middle(|it| it.changes),
+    }
+}
+
+fn main() {
+    let count = |name: &str, default| {
+        std::env::var(name)
+            .ok()
+            .and_then(|it| it.parse().ok())
+            .unwrap_or(default)
+    };
+    let (pods, changes) = (count("PODS", 20_000), count("CHANGES", 20_000));
+    println!(
+        "{pods} Pods of {} bytes, {changes} changes; CPU time of one thread",
+        pod_text(0, 1).len()
+    );
+    println!(
+        "{:<44} {:>12} {:>12} {:>8} {:>8}",
+        "", "sync µs/obj", "event µs", "sync ×", "event ×"
+    );
+    let peer = middle(|| kube_runtime(pods, changes, false));
+    let row = |name: &str, times: Times| {
+        let (sync, event) = (micros(times.sync, pods), micros(times.changes, changes));
+        let ratio = |peer: Duration, ours: Duration| peer.as_secs_f64() / ours.as_secs_f64();
+        let (by_sync, by_event) = (ratio(peer.sync, times.sync), ratio(peer.changes, times.changes));
+        println!("{name:<44} {sync:>12.2} {event:>12.2} {by_sync:>8.1} {by_event:>8.1}");
+    };
+    row("kube-runtime", peer);
+    row(
+        "kube-runtime, managedFields dropped",
+        middle(|| kube_runtime(pods, changes, true)),
+    );
+    let case = |storage, strips, handlers, decodes| {
+        let how = Ours {
+            storage,
+            strips,
+            handlers,
+            decodes,
+        };
+        middle(|| ours(pods, changes, how))
+    };
+    row("encoded", case(Storage::Encoded, false, 0, false));
+    row("encoded, managedFields cut", case(Storage::Encoded, true, 0, false));
+    let one = case(Storage::Encoded, true, 1, false);
+    row("encoded, cut, 1 handler", one);
+    let eleven = case(Storage::Encoded, true, 11, false);
+    row("encoded, cut, 11 handlers", eleven);
+    row(
+        "encoded, cut, 1 handler that decodes",
+        case(Storage::Encoded, true, 1, true),
+    );
+    row("typed, managedFields cut", case(Storage::Typed, true, 0, false));
+    row("typed, managedFields kept", case(Storage::Typed, false, 0, false));
+    #[cfg(feature = "compression")]
+    row(
+        "compressed, managedFields cut",
+        case(Storage::Compressed, true, 0, false),
+    );
+    let extra = (eleven.changes.as_secs_f64() - one.changes.as_secs_f64()) * 1e9 / (changes * 10) as f64;
+    println!("another handler: {extra:.0} ns an event");
+    readers();
+    index();
+}
+
+/// Writes beside ten threads that list everything.
+fn readers() {
+    let pods = 10_000;
+    let small = |at: usize| {
+        let text = format!(r#"{{"metadata":{{"name":"p-{at:05}","namespace":"default","resourceVersion":"{at}"}}}}"#);
+        Object::<Pod>::decode(&text).expect("an object")
+    };
+    let objects: Vec<_> = (0..pods).map(small).collect();
+    let indexer = Indexer::<Pod>::new();
+    indexer.replace(objects.clone(), "1".into());
+    let lister = indexer.lister();
+    let read = || lister.snapshot().iter().map(|it| it.key().name().len()).sum::<usize>();
+    let (writes, lists) = beside_readers(|at| drop(indexer.insert(objects[at % pods].clone())), read);
+    println!("informer: {writes:.0} writes/s beside 10 readers that list {pods} objects {lists:.0} times a second");
+
+    let (store, mut writer) = reflector::store::<Pod>();
+    let plain = |at: usize| {
+        let mut pod = Pod::default();
+        pod.metadata.name = Some(format!("p-{at:05}"));
+        pod
+    };
+    (0..pods).for_each(|at| writer.apply_watcher_event(&watcher::Event::Apply(plain(at))));
+    let read = || {
+        store
+            .state()
+            .iter()
+            .map(|it| it.metadata.name.as_ref().map_or(0, String::len))
+            .sum::<usize>()
+    };
+    let events: Vec<_> = (0..pods).map(|at| watcher::Event::Apply(plain(at))).collect();
+    let (writes, lists) = beside_readers(|at| writer.apply_watcher_event(&events[at % pods]), read);
+    println!("kube-runtime: {writes:.0} writes/s beside 10 readers that list {pods} objects {lists:.0} times a second");
+}
+
+/// Writes and lists a second, by the wall's clock.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "threads and the machine's clock are what is measured"
+)]
+fn beside_readers(mut write: impl FnMut(usize), read: impl Fn() -> usize + Sync) -> (f64, f64) {
+    let (stop, lists) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let time = Duration::from_secs(2);
+    let mut writes = 0;
+    std::thread::scope(|scope| {
+        for _ in 0..10 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    std::hint::black_box(read());
+                    lists.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        let start = std::time::Instant::now();
+        while start.elapsed() < time {
+            for _ in 0..16 {
+                write(writes);
+                writes += 1;
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    (
+        writes as f64 / time.as_secs_f64(),
+        lists.load(Ordering::Relaxed) as f64 / time.as_secs_f64(),
+    )
+}
+
+/// Ten objects of an index, and a scan for the same.
+fn index() {
+    let pods = Indexer::<Pod>::new();
+    for at in 0..10_000 {
+        let node = format!("\"nodeName\":\"node-{}\"", at % 1000);
+        let text = pod_text(at, 1).replace("\"nodeName\":\"node-17\"", &node);
+        pods.insert(Object::decode(&text).expect("an object"));
+    }
+    pods.add_index(indexes::field("spec.nodeName")).expect("there is none");
+    let lister = pods.lister();
+    let rounds = 20_000;
+    let start = cpu_time();
+    for at in 0..rounds {
+        let node = format!("node-{}", at % 1000);
+        assert_eq!(
+            lister.by_index("field:spec.nodeName", &node).expect("an index").len(),
+            10
+        );
+    }
+    println!(
+        "index lookup of 10 of 10,000: {:.2} µs",
+        micros(cpu_time() - start, rounds)
+    );
+
+    let (store, mut writer) = reflector::store::<Pod>();
+    (0..10_000).for_each(|at| writer.apply_watcher_event(&watcher::Event::Apply(pod(at, 1))));
+    let start = cpu_time();
+    let rounds = 20;
+    for _ in 0..rounds {
+        let found = store
+            .state()
+            .into_iter()
+            .filter(|it| it.spec.as_ref().and_then(|it| it.node_name.as_deref()) == Some("node-5"));
+        assert_eq!(found.count(), 0);
+    }
+    println!(
+        "kube-runtime, a scan of 10,000: {:.2} µs",
+        micros(cpu_time() - start, rounds)
+    );
+}

@@ -1,0 +1,162 @@
+//! Informers, ours and kube-runtime's, from the first list to the last of many changes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures::StreamExt;
+use informer::Storage;
+use informer::cache::{ApiListWatch, Lister, ReflectorOptions, SharedInformer};
+use informer::handler::{Event, HandlerFn};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::runtime::{WatchStreamExt, reflector, watcher};
+
+use crate::measure::cpu_time;
+use crate::mirror::Mirror;
+use crate::requests::runtime;
+
+/// What an informer is asked to do.
+#[derive(Clone, Copy, Debug)]
+pub struct Ours {
+    /// In which form it keeps Pods.
+    pub storage: Storage,
+    /// Whether their managed fields are cut.
+    pub strips: bool,
+    /// Handlers that look at the key.
+    pub handlers: usize,
+    /// Whether each of them wants the Pod decoded.
+    pub decodes: bool,
+}
+
+/// CPU time of a sync and of the changes after it, without the server's for the encoding.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// From the start to a cache of all Pods.
+    pub sync: Duration,
+    /// From the first change to the last handler that was told of the last one.
+    pub changes: Duration,
+}
+
+/// An informer of so many Pods and changes.
+pub fn ours(pods: usize, changes: usize, ours: Ours) -> Times {
+    let mirror = Mirror::new(pods);
+    let lines = mirror.changes(changes, 2);
+    runtime().block_on(async {
+        let informer = informer(&mirror, ours);
+        let told = Arc::new(AtomicUsize::new(0));
+        for _ in 0..ours.handlers {
+            let told = Arc::clone(&told);
+            let handler = HandlerFn::new(move |event: &Event<Pod>| {
+                if ours.decodes {
+                    std::hint::black_box(event.object().typed().expect("a Pod"));
+                }
+                told.fetch_add(event.object().key().name().len().min(1), Ordering::Relaxed);
+            });
+            informer.add_handler(handler).expect("it is new");
+        }
+        let start = cpu_time();
+        let runs = informer.clone();
+        let task = tokio::spawn(async move { runs.run(std::future::pending()).await });
+        informer.synced().await.expect("it syncs");
+        let sync = cpu_time() - start;
+        while told.load(Ordering::Relaxed) < pods * ours.handlers {
+            tokio::task::yield_now().await;
+        }
+        let start = cpu_time();
+        mirror.push(lines);
+        let last = informer::ResourceVersion::from((changes as u64 + 1).to_string().as_str());
+        informer.lister().reached(&last).await;
+        while told.load(Ordering::Relaxed) < (pods + changes) * ours.handlers {
+            tokio::task::yield_now().await;
+        }
+        let times = Times {
+            sync,
+            changes: cpu_time() - start,
+        };
+        task.abort();
+        times
+    })
+}
+
+/// An informer that is not started.
+pub fn informer(mirror: &Mirror, ours: Ours) -> SharedInformer<Pod> {
+    let mut options = ReflectorOptions::default();
+    options.streaming_lists = false;
+    options.storage = ours.storage;
+    if ours.strips {
+        options = options.strip_managed_fields();
+    }
+    let source = ApiListWatch::all::<Pod>(mirror.client(), &());
+    SharedInformer::builder(source)
+        .reflector(options)
+        .build()
+        .expect("nothing is there twice")
+}
+
+/// The same of kube-runtime's watcher and reflector.
+pub fn kube_runtime(pods: usize, changes: usize, strips: bool) -> Times {
+    let mirror = Mirror::new(pods);
+    let lines = mirror.changes(changes, 2);
+    runtime().block_on(async {
+        let start = cpu_time();
+        let (store, writer) = reflector::store::<Pod>();
+        let events = watcher(Api::<Pod>::all(mirror.client()), watcher::Config::default());
+        let events = events.modify(move |pod| {
+            if strips {
+                pod.metadata.managed_fields = None;
+            }
+        });
+        let mut events = std::pin::pin!(events.reflect(writer));
+        while let Some(event) = events.next().await {
+            if matches!(event, Ok(watcher::Event::InitDone)) {
+                break;
+            }
+        }
+        assert_eq!(store.len(), pods);
+        let sync = cpu_time() - start;
+        let start = cpu_time();
+        mirror.push(lines);
+        for _ in 0..changes {
+            drop(events.next().await);
+        }
+        Times {
+            sync,
+            changes: cpu_time() - start,
+        }
+    })
+}
+
+/// Keeps an informer's cache of so many Pods, for a look at the memory.
+pub fn held(mirror: &Mirror, ours: Ours) -> Lister<Pod> {
+    runtime().block_on(async {
+        let informer = informer(mirror, ours);
+        let synced = informer.clone();
+        informer
+            .run(async move { synced.synced().await.expect("it syncs") })
+            .await
+            .expect("it is new");
+        informer.lister()
+    })
+}
+
+/// The same of kube-runtime.
+pub fn held_by_kube_runtime(mirror: &Mirror, strips: bool) -> reflector::Store<Pod> {
+    runtime().block_on(async {
+        let (store, writer) = reflector::store::<Pod>();
+        let events = watcher(Api::<Pod>::all(mirror.client()), watcher::Config::default());
+        let events = events.modify(move |pod| {
+            if strips {
+                pod.metadata.managed_fields = None;
+            }
+        });
+        let mut events = std::pin::pin!(events.reflect(writer));
+        while let Some(event) = events.next().await {
+            if matches!(event, Ok(watcher::Event::InitDone)) {
+                break;
+            }
+        }
+        drop(events);
+        store
+    })
+}

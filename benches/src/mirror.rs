@@ -1,0 +1,124 @@
+//! A server of one list and one watch with everything encoded beforehand, so that a measurement is of its client.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+
+use axum::body::{Body, Bytes};
+use futures::StreamExt;
+use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
+use http::{Request, Response};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Client;
+
+use crate::objects;
+
+/// Pods at version 1, served in pages, and a watch that tells what is pushed.
+#[derive(Clone, Debug)]
+pub struct Mirror {
+    pods: Arc<Vec<String>>,
+    watch: Arc<Mutex<Option<UnboundedReceiver<Bytes>>>>,
+    lines: UnboundedSender<Bytes>,
+}
+
+/// A Pod of 5 KB, as the server sends it at a version.
+fn encoded(number: usize, version: u64) -> String {
+    let mut pod = objects::running_pod(&format!("web-6d4b75cb6d-{number:07}"));
+    pod["metadata"]["resourceVersion"] = version.to_string().into();
+    pod["metadata"]["uid"] = format!("5f0c7d2e-8f4b-4a65-9a3e-{number:012}").into();
+    pod["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z".into();
+    pod["metadata"]["generation"] = 1.into();
+    pod.to_string()
+}
+
+impl Mirror {
+    /// A server of so many Pods.
+    pub fn new(count: usize) -> Self {
+        let (lines, watch) = unbounded();
+        Self {
+            pods: Arc::new((0..count).map(|at| encoded(at, 1)).collect()),
+            watch: Arc::new(Mutex::new(Some(watch))),
+            lines,
+        }
+    }
+
+    /// So many changes of Pods spread over all of them, a line each.
+    pub fn changes(&self, count: usize, first: u64) -> Vec<Bytes> {
+        let line = |at: usize| {
+            let pod = encoded((at * 7919) % self.pods.len(), first + at as u64);
+            Bytes::from(format!("{{\"type\":\"MODIFIED\",\"object\":{pod}}}\n"))
+        };
+        (0..count).map(line).collect()
+    }
+
+    /// Tells the watch.
+    pub fn push(&self, lines: Vec<Bytes>) {
+        for line in lines {
+            self.lines.unbounded_send(line).expect("the watch is open");
+        }
+    }
+
+    /// A client of it.
+    pub fn client(&self) -> Client {
+        let mirror = self.clone();
+        let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+            let answer = mirror.answer(request.uri().query().unwrap_or_default());
+            async move { Ok::<_, Infallible>(answer) }
+        });
+        Client::new(service, "default")
+    }
+
+    fn answer(&self, query: &str) -> Response<Body> {
+        let pairs = query.split('&').filter_map(|it| it.split_once('='));
+        let pairs: BTreeMap<&str, &str> = pairs.collect();
+        if pairs.contains_key("watch") {
+            let lines = self.watch.lock().expect("no panic").take();
+            let Some(lines) = lines else {
+                return Response::new(Body::from_stream(
+                    futures::stream::pending::<Result<Bytes, Infallible>>(),
+                ));
+            };
+            return Response::new(Body::from_stream(lines.map(Ok::<_, Infallible>)));
+        }
+        let number = |name: &str| {
+            pairs
+                .get(name)
+                .and_then(|it| it.parse::<usize>().ok())
+                .unwrap_or_default()
+        };
+        let (from, limit) = (number("continue"), number("limit"));
+        let until = if limit == 0 {
+            self.pods.len()
+        } else {
+            (from + limit).min(self.pods.len())
+        };
+        let more = if until < self.pods.len() {
+            format!(",\"continue\":\"{until}\"")
+        } else {
+            String::new()
+        };
+        let head = format!(
+            "{{\"kind\":\"PodList\",\"apiVersion\":\"v1\",\"metadata\":{{\"resourceVersion\":\"1\"{more}}},\"items\":["
+        );
+        let pods = Arc::clone(&self.pods);
+        // Frames of eight objects, as a network brings them.
+        let frames = (from..until).step_by(8).map(move |at| {
+            let piece = pods[at..(at + 8).min(until)].join(",");
+            if at == from { piece } else { format!(",{piece}") }
+        });
+        let body = std::iter::once(head).chain(frames).chain(["]}".to_owned()]);
+        Response::new(Body::from_stream(futures::stream::iter(
+            body.map(|it| Ok::<_, Infallible>(Bytes::from(it))),
+        )))
+    }
+}
+
+/// A Pod, decoded.
+pub fn pod(number: usize, version: u64) -> Pod {
+    serde_json::from_str(&encoded(number, version)).expect("a Pod")
+}
+
+/// The same as text.
+pub fn pod_text(number: usize, version: u64) -> String {
+    encoded(number, version)
+}

@@ -1,0 +1,119 @@
+//! `ExpiringCache`: values that are forgotten after a time.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::ObjectKey;
+
+/// Values by key, each of which is forgotten some time after it was put in (client-go's TTL store). Copies are the same
+/// cache.
+///
+/// A value is dropped when somebody reads it and its time is over; nothing happens in between. The time is that of
+/// tokio's clock.
+///
+/// ```
+/// use std::time::Duration;
+/// use informer::ObjectKey;
+/// use informer::cache::ExpiringCache;
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// let cache = ExpiringCache::new(Duration::from_secs(60));
+/// cache.insert(ObjectKey::cluster("a"), 1);
+/// tokio::time::advance(Duration::from_secs(60)).await;
+/// assert_eq!(cache.get(&ObjectKey::cluster("a")), Some(1));
+/// tokio::time::advance(Duration::from_millis(1)).await;
+/// assert_eq!(cache.get(&ObjectKey::cluster("a")), None);
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct ExpiringCache<V> {
+    ttl: Duration,
+    /// Guards the values, each with the time at which it was put in.
+    values: Arc<Mutex<BTreeMap<ObjectKey, (Instant, V)>>>,
+}
+
+impl<V: Clone> ExpiringCache<V> {
+    /// A cache whose values live for `ttl`; zero is without end.
+    pub fn new(ttl: Duration) -> Self {
+        Self {
+            ttl,
+            values: Arc::default(),
+        }
+    }
+
+    /// Puts a value in; its time begins anew.
+    pub fn insert(&self, key: ObjectKey, value: V) {
+        self.lock().insert(key, (Instant::now(), value));
+    }
+
+    /// The value at a key, if its time is not over.
+    pub fn get(&self, key: &ObjectKey) -> Option<V> {
+        let mut values = self.lock();
+        if self.is_over(values.get(key)?.0) {
+            values.remove(key);
+            return None;
+        }
+        values.get(key).map(|(_, value)| value.clone())
+    }
+
+    /// Takes a value out.
+    pub fn remove(&self, key: &ObjectKey) -> Option<V> {
+        let (since, value) = self.lock().remove(key)?;
+        (!self.is_over(since)).then_some(value)
+    }
+
+    /// All values whose time is not over, in the order of their keys.
+    pub fn list(&self) -> Vec<(ObjectKey, V)> {
+        let mut values = self.lock();
+        values.retain(|_, (since, _)| !self.is_over(*since));
+        values
+            .iter()
+            .map(|(key, (_, value))| (key.clone(), value.clone()))
+            .collect()
+    }
+
+    fn is_over(&self, since: Instant) -> bool {
+        !self.ttl.is_zero() && since.elapsed() > self.ttl
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<ObjectKey, (Instant, V)>> {
+        self.values.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<V> fmt::Debug for ExpiringCache<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExpiringCache")
+            .field("ttl", &self.ttl)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_value_that_is_put_in_again_lives_anew_and_zero_is_without_end() {
+        let (short, endless) = (
+            ExpiringCache::new(Duration::from_secs(10)),
+            ExpiringCache::new(Duration::ZERO),
+        );
+        let (a, b) = (ObjectKey::cluster("a"), ObjectKey::cluster("b"));
+        for key in [&a, &b] {
+            short.insert(key.clone(), 1);
+            endless.insert(key.clone(), 1);
+        }
+        tokio::time::advance(Duration::from_secs(9)).await;
+        short.insert(b.clone(), 2);
+        tokio::time::advance(Duration::from_secs(9)).await;
+        assert_eq!(short.remove(&a), None);
+        assert_eq!(short.list(), [(b, 2)]);
+        assert_eq!(endless.list().len(), 2);
+    }
+}

@@ -1,0 +1,44 @@
+//! `Compressed`: the text of an object in few bytes. Objects of one type are much alike, so the first that an informer
+//! meets is the dictionary of all others.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use lz4_flex::block::{compress_with_dict, decompress_with_dict};
+
+/// The dictionary of an informer, once there is one. Copies share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Dictionary(Arc<OnceLock<Arc<str>>>);
+
+/// A compressed text.
+pub(crate) struct Compressed {
+    bytes: Box<[u8]>,
+    /// Of the text.
+    length: u32,
+    dictionary: Arc<str>,
+}
+
+impl Compressed {
+    /// `None` of a text beyond 4 GiB.
+    pub(crate) fn new(text: &str, dictionary: &Dictionary) -> Option<Self> {
+        let dictionary = Arc::clone(dictionary.0.get_or_init(|| text.into()));
+        Some(Self {
+            bytes: compress_with_dict(text.as_bytes(), dictionary.as_bytes()).into_boxed_slice(),
+            length: u32::try_from(text.len()).ok()?,
+            dictionary,
+        })
+    }
+
+    /// The text.
+    pub(crate) fn text(&self) -> String {
+        let bytes = decompress_with_dict(&self.bytes, self.length as usize, self.dictionary.as_bytes());
+        let text = bytes.ok().and_then(|bytes| String::from_utf8(bytes).ok());
+        text.expect("it is what was compressed, and nobody can change it")
+    }
+}
+
+impl fmt::Debug for Compressed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes of {}", self.bytes.len(), self.length)
+    }
+}

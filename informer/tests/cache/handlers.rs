@@ -1,0 +1,231 @@
+//! Handlers that filter, predicates, and keys.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use informer::cache::{FakeSource, SharedInformer};
+use informer::handler::{Enqueued, Event, Predicate, ResourceEventHandler, ToKeys, enqueue, predicates};
+use informer::{Object, ObjectKey};
+use k8s_openapi::api::apps::v1::ReplicaSet;
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::support::Told;
+
+fn object(version: u64, change: &Value) -> Object<Pod> {
+    let mut object = json!({
+        "metadata": {
+            "name": "web", "namespace": "shop", "resourceVersion": version.to_string(), "generation": 1,
+            "labels": {"app": "web"}, "annotations": {"note": "1"},
+        },
+        "spec": {"containers": []},
+    });
+    for (path, value) in change.as_object().expect("pairs") {
+        *object.pointer_mut(path).expect("a path") = value.clone();
+    }
+    Object::decode(&object.to_string()).expect("an object")
+}
+
+fn updated(change: &Value) -> Event<Pod> {
+    Event::Updated {
+        old: object(1, &json!({})),
+        new: object(2, change),
+    }
+}
+
+#[rstest]
+#[case::generation(json!({"/metadata/generation": 2}), [true, false, false, true])]
+#[case::labels(json!({"/metadata/labels": {"app": "api"}}), [false, true, false, true])]
+#[case::annotations(json!({"/metadata/annotations": {}}), [false, false, true, true])]
+#[case::order_of_labels(json!({"/metadata/labels": {"app": "web"}}), [false, false, false, true])]
+#[case::nothing_else(json!({"/spec": {"containers": [], "nodeName": "a"}}), [false, false, false, true])]
+fn predicates_on_updates_look_at_what_they_say(#[case] change: Value, #[case] passes: [bool; 4]) {
+    let event = updated(&change);
+    let found = [
+        predicates::generation_changed().passes(&event),
+        predicates::labels_changed().passes(&event),
+        predicates::annotations_changed().passes(&event),
+        predicates::resource_version_changed().passes(&event),
+    ];
+    assert_eq!(found, passes);
+}
+
+#[test]
+fn a_resync_is_no_change() {
+    let (old, new) = (object(1, &json!({})), object(1, &json!({})));
+    let event = Event::Updated { old, new };
+    assert!(event.is_replay());
+    assert!(!predicates::resource_version_changed().passes(&event));
+}
+
+/// kube-runtime's predicates compare what they remember, and so lose deletions (kube-rs/kube#1768).
+#[test]
+fn no_predicate_on_changes_loses_a_deletion() {
+    let object = object(1, &json!({}));
+    let deleted = Event::Deleted {
+        object: object.clone(),
+        final_state_unknown: false,
+    };
+    let added = Event::Added {
+        object,
+        is_in_initial_list: false,
+    };
+    for event in [deleted, added] {
+        assert!(predicates::generation_changed().passes(&event));
+        assert!(predicates::labels_changed().passes(&event));
+        assert!(predicates::annotations_changed().passes(&event));
+        assert!(predicates::resource_version_changed().passes(&event));
+    }
+}
+
+#[test]
+fn predicates_are_combined() {
+    let event = updated(&json!({"/metadata/generation": 2}));
+    let (yes, no) = (
+        predicates::generation_changed::<Pod>(),
+        predicates::labels_changed::<Pod>(),
+    );
+    assert!(yes.clone().or(no.clone()).passes(&event));
+    assert!(!yes.clone().and(no.clone()).passes(&event));
+    assert!(yes.and(no.not()).passes(&event));
+}
+
+fn map(name: &str, app: &str) -> Value {
+    json!({"metadata": {"name": name, "namespace": "shop", "labels": {"app": app}}})
+}
+
+/// A change of a source.
+type Act = Box<dyn Fn(&FakeSource)>;
+
+/// Runs an informer of a source while `act` happens, a change a millisecond.
+async fn told_of(handler: impl ResourceEventHandler<ConfigMap>, acts: Vec<Act>) {
+    let source = FakeSource::new();
+    let informer = SharedInformer::<ConfigMap>::new(source.clone());
+    informer.add_handler(handler).expect("it is new");
+    let end = async {
+        informer.synced().await.expect("it syncs");
+        for act in acts {
+            act(&source);
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    // The source is not `Send` with what is done to it, and need not be: all is one task.
+    let run = informer.run(std::future::pending());
+    futures::future::select(std::pin::pin!(run), std::pin::pin!(end)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_filtered_handler_sees_objects_come_and_go_as_they_pass() {
+    let told = Told::default();
+    let filtered = told
+        .handler::<ConfigMap>()
+        .filtered(|it: &Object<ConfigMap>| it.label("app").as_deref() == Some("web"));
+    told_of(
+        filtered,
+        vec![
+            Box::new(|it| it.add(map("a", "web"))),
+            Box::new(|it| it.add(map("b", "api"))),
+            Box::new(|it| it.add(map("a", "web"))),
+            Box::new(|it| it.add(map("a", "api"))),
+            Box::new(|it| it.add(map("a", "api"))),
+            Box::new(|it| it.add(map("a", "web"))),
+            Box::new(|it| it.delete("shop", "a")),
+            Box::new(|it| it.delete("shop", "b")),
+        ],
+    )
+    .await;
+    assert_eq!(
+        told.take(),
+        [
+            "added shop/a",
+            "updated shop/a",
+            "deleted shop/a",
+            "added shop/a",
+            "deleted shop/a"
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_is_told_only_what_a_predicate_passes() {
+    let told = Told::default();
+    let only = told.handler::<ConfigMap>().only(predicates::labels_changed());
+    told_of(
+        only,
+        vec![
+            Box::new(|it| it.add(map("a", "web"))),
+            Box::new(|it| it.add(map("a", "web"))),
+            Box::new(|it| it.add(map("a", "api"))),
+            Box::new(|it| it.delete("shop", "a")),
+        ],
+    )
+    .await;
+    assert_eq!(told.take(), ["added shop/a", "updated shop/a", "deleted shop/a"]);
+}
+
+fn keys(to_keys: &impl ToKeys<Pod>, event: &Event<Pod>) -> Vec<String> {
+    let mut keys = Vec::new();
+    to_keys.keys(event, &mut |key: ObjectKey| keys.push(key.to_string()));
+    keys
+}
+
+fn owned(owners: &Value) -> Object<Pod> {
+    let metadata = json!({"name": "web-0", "namespace": "shop", "ownerReferences": owners});
+    Object::decode(&json!({"metadata": metadata}).to_string()).expect("an object")
+}
+
+#[test]
+fn owners_are_found_by_group_and_kind() {
+    let owner = |api: &str, kind: &str, name: &str, controller: bool| json!({"apiVersion": api, "kind": kind, "name": name, "uid": "1", "controller": controller});
+    let old = owned(&json!([
+        owner("apps/v1beta2", "ReplicaSet", "one", true),
+        owner("example.com/v1", "ReplicaSet", "x", true)
+    ]));
+    let new = owned(&json!([
+        owner("apps/v1", "ReplicaSet", "two", false),
+        owner("apps/v1", "Deployment", "y", false),
+        owner("v1", "Node", "node-1", false),
+    ]));
+    let event = Event::Updated { old, new };
+    assert_eq!(keys(&enqueue::owner::<ReplicaSet>(), &event), ["shop/one", "shop/two"]);
+    assert_eq!(keys(&enqueue::controller::<ReplicaSet>(), &event), ["shop/one"]);
+    assert_eq!(keys(&enqueue::owner::<Node>(), &event), ["node-1"]);
+    assert_eq!(
+        keys(&enqueue::owner_of_kind("example.com", "ReplicaSet", false), &event),
+        ["shop/x"]
+    );
+    assert_eq!(keys(&enqueue::object(), &event), ["shop/web-0"]);
+    assert_eq!(
+        keys(&enqueue::mapped(|_: &Object<Pod>| [ObjectKey::cluster("all")]), &event),
+        ["all", "all"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_is_enqueued_once_an_event_and_replays_are_marked() {
+    let seen: Arc<Mutex<Vec<Enqueued>>> = Arc::default();
+    let log = Arc::clone(&seen);
+    let to_keys = enqueue::mapped(|_: &Object<ConfigMap>| [ObjectKey::cluster("all")]);
+    let handler = enqueue::into(to_keys, move |it| log.lock().expect("no panic").push(it));
+    let event = |is_in_initial_list| {
+        let object = Object::decode(&map("a", "web").to_string()).expect("an object");
+        Event::Added {
+            object,
+            is_in_initial_list,
+        }
+    };
+    handler.on_event(&event(true)).await.expect("it cannot fail");
+    handler.on_event(&event(false)).await.expect("it cannot fail");
+    let changed = Event::Updated {
+        old: Object::decode(r#"{"metadata":{"name":"a","resourceVersion":"1"}}"#).expect("an object"),
+        new: Object::decode(r#"{"metadata":{"name":"a","resourceVersion":"2"}}"#).expect("an object"),
+    };
+    handler.on_event(&changed).await.expect("it cannot fail");
+    let key = ObjectKey::cluster("all");
+    let expected = [true, false, false].map(|is_replay| Enqueued {
+        key: key.clone(),
+        is_replay,
+    });
+    assert_eq!(*seen.lock().expect("no panic"), expected);
+}

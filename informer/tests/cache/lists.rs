@@ -1,0 +1,222 @@
+//! How a reflector lists: from which version, in which pages, and what it does when the server has forgotten.
+
+use std::time::Duration;
+
+use informer::cache::{ReflectorOptions, SharedInformer};
+use k8s_openapi::api::core::v1::ConfigMap;
+use rstest::rstest;
+
+use crate::script::{
+    Answer, Script, ending, error_event, error_line, failing, lines, list, options, page, silent, too_large,
+};
+use crate::support::stored;
+
+#[tokio::test(start_paused = true)]
+async fn the_first_list_takes_any_version_and_the_watch_begins_there() {
+    let script = Script::new([list(7, &[("a", 3), ("b", 5)]), silent(&[])]);
+    let (informer, asked) = script.run_for(1).await;
+    assert_eq!(asked, ["0.0 list \"0\" limit=500", "0.0 watch \"7\""]);
+    assert_eq!(stored(&informer), ["a@3", "b@5"]);
+    assert_eq!(informer.last_sync_resource_version().to_string(), "7");
+    assert_eq!(informer.lister().resource_version().to_string(), "7");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_relist_asks_for_what_is_not_older_than_the_last_version_and_for_no_pages() {
+    let script = Script::new([
+        list(7, &[("a", 3)]),
+        error_event(&[("MODIFIED", "a", 9)], 410, "Expired"),
+        list(12, &[("a", 12)]),
+        silent(&[]),
+    ]);
+    let (informer, asked) = script.run_for(2).await;
+    let expected = [
+        "0.0 list \"0\" limit=500",
+        "0.0 watch \"7\"",
+        "0.8 list \"9\" limit=0",
+        "0.8 watch \"12\"",
+    ];
+    assert_eq!(asked, expected);
+    assert_eq!(stored(&informer), ["a@12"]);
+}
+
+#[rstest]
+#[case::expired(failing(410, "Expired"))]
+#[case::gone(failing(410, "Gone"))]
+#[case::too_large(too_large())]
+#[tokio::test(start_paused = true)]
+async fn a_forgotten_version_costs_one_list_of_the_newest_at_once(#[case] answer: Answer) {
+    let script = Script::new([
+        list(7, &[("a", 3)]),
+        error_event(&[], 410, "Expired"),
+        answer.clone(),
+        list(20, &[("b", 20)]),
+        // The flag is cleared by success: the next list names its version again.
+        error_event(&[("BOOKMARK", "", 21)], 410, "Expired"),
+        list(22, &[]),
+        silent(&[]),
+    ]);
+    let (informer, asked) = script.run_for(4).await;
+    let expected = [
+        "0.0 list \"0\" limit=500",
+        "0.0 watch \"7\"",
+        "0.8 list \"7\" limit=0",
+        "0.8 list \"\" limit=500",
+        "0.8 watch \"20\"",
+        "2.4 list \"21\" limit=0",
+        "2.4 watch \"22\"",
+    ];
+    assert_eq!(asked, expected);
+    assert!(stored(&informer).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_of_the_newest_that_fails_is_tried_again_after_a_pause_and_still_of_the_newest() {
+    let script = Script::new([
+        failing(410, "Expired"),
+        failing(410, "Expired"),
+        list(3, &[]),
+        silent(&[]),
+    ]);
+    let (_, asked) = script.run_for(2).await;
+    let expected = [
+        "0.0 list \"0\" limit=500",
+        "0.0 list \"\" limit=500",
+        "0.8 list \"\" limit=500",
+        "0.8 watch \"3\"",
+    ];
+    assert_eq!(asked, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pages_are_one_list() {
+    let script = Script::new([
+        page(7, &[("a", 3)], "one"),
+        page(7, &[("b", 4)], "two"),
+        list(7, &[("c", 5)]),
+        error_event(&[], 410, "Expired"),
+        list(9, &[("a", 3)]),
+        silent(&[]),
+    ]);
+    let (informer, asked) = script.run_for(2).await;
+    let expected = [
+        "0.0 list \"0\" limit=500",
+        "0.0 list \"0\" limit=500 continue=one",
+        "0.0 list \"0\" limit=500 continue=two",
+        "0.0 watch \"7\"",
+        // A server that answers version 0 in pages has no cache: pages from now on.
+        "0.8 list \"7\" limit=500",
+        "0.8 watch \"9\"",
+    ];
+    assert_eq!(asked, expected);
+    assert_eq!(stored(&informer), ["a@3"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pages_that_expire_are_asked_for_all_at_once_from_the_version_first_asked_for() {
+    let script = Script::new([
+        page(7, &[("a", 3)], "one"),
+        failing(410, "Expired"),
+        list(9, &[("a", 3), ("b", 8)]),
+        silent(&[]),
+    ]);
+    let (informer, asked) = script.run_for(1).await;
+    let expected = [
+        "0.0 list \"0\" limit=500",
+        "0.0 list \"0\" limit=500 continue=one",
+        "0.0 list \"0\" limit=0",
+        "0.0 watch \"9\"",
+    ];
+    assert_eq!(asked, expected);
+    assert_eq!(stored(&informer), ["a@3", "b@8"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_size_that_was_set_holds_for_every_list() {
+    let script = Script::new([
+        list(7, &[]),
+        error_event(&[], 410, "Expired"),
+        list(8, &[]),
+        silent(&[]),
+    ]);
+    let mut options = options();
+    options.page_size = Some(20);
+    let (_, asked) = script.run_with(2, options).await;
+    assert_eq!(
+        [&asked[0], &asked[2]],
+        ["0.0 list \"0\" limit=20", "0.8 list \"7\" limit=20"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn lists_that_fail_are_tried_again_with_growing_pauses() {
+    let script = Script::new((0..5).map(|_| failing(500, "InternalError")));
+    let (informer, asked) = script.run_for(20).await;
+    let at: Vec<_> = asked.iter().map(|it| it.split(' ').next().expect("a time")).collect();
+    assert_eq!(at, ["0.0", "0.8", "2.4", "5.6", "12.0"]);
+    assert!(!informer.has_synced());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pass_that_ends_well_is_followed_by_a_pause_too() {
+    let script = Script::new([
+        list(1, &[]),
+        error_event(&[], 410, "Expired"),
+        list(2, &[]),
+        error_event(&[], 410, "Expired"),
+        list(3, &[]),
+        silent(&[]),
+    ]);
+    let (_, asked) = script.run_for(5).await;
+    assert_eq!(
+        [&asked[2], &asked[4]],
+        ["0.8 list \"1\" limit=0", "2.4 list \"2\" limit=0"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_no_list_is_a_failure_and_not_an_empty_cache() {
+    let script = Script::new([
+        list(1, &[("a", 1)]),
+        error_event(&[], 410, "Expired"),
+        Answer::Text(r#"{"kind":"Table","metadata":{"resourceVersion":"5"},"rows":[]}"#.to_owned()),
+        Answer::Text(r#"{"metadata":{"resourceVersion":"5"},"items":[{"metadata":"#.to_owned()),
+        Answer::Broken(r#"{"metadata":{"resourceVersion":"5"},"items":["#.to_owned()),
+    ]);
+    let (informer, asked) = script.run_for(13).await;
+    assert_eq!(asked.len(), 6, "{asked:?}");
+    assert_eq!(stored(&informer), ["a@1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_handler_is_told_what_ended_a_pass() {
+    let told = crate::support::Told::default();
+    let log = told.clone();
+    let script = Script::new([failing(403, "Forbidden"), list(1, &[]), ending(&[])]);
+    let options: ReflectorOptions<_> = options().on_error(move |err| log.push(err.code().unwrap_or(0).to_string()));
+    script.run_with(1, options).await;
+    assert_eq!(told.take(), ["403"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_did_not_change_is_the_same_one_after_a_relist() {
+    let end = lines(&[("BOOKMARK", "", 8)]) + &error_line(410, "Expired");
+    let script = Script::new([
+        list(7, &[("a", 3), ("b", 5)]),
+        Answer::Late(Duration::from_secs(10), end),
+        list(9, &[("a", 3), ("b", 9)]),
+        silent(&[]),
+    ]);
+    let informer = SharedInformer::<ConfigMap>::new(script);
+    let lister = informer.lister();
+    tokio::spawn(async move { informer.run(std::future::pending()).await });
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let before = lister.list();
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let after = lister.list();
+    assert!(
+        before[0].ptr_eq(&after[0]),
+        "a relist takes no memory for what did not change"
+    );
+    assert!(!before[1].ptr_eq(&after[1]));
+}

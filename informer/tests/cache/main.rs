@@ -1,0 +1,12 @@
+//! The cache and its handlers, by their public names: against a cluster, and against a server that follows a script.
+
+mod support;
+mod script;
+mod lists;
+mod watches;
+mod streaming;
+mod shared;
+mod handlers;
+mod resync;
+mod sources;
+mod random;

@@ -1,0 +1,222 @@
+//! A source that answers as a script says, and writes down what it was asked and when.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::{StreamExt, stream};
+use informer::Error;
+use informer::cache::{Backoff, Body, ListOptions, ListWatch, ReflectorOptions, SharedInformer, WatchOptions};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::core::Status;
+use kube::core::response::{StatusCause, StatusDetails};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+/// One answer.
+#[derive(Clone, Debug)]
+pub(crate) enum Answer {
+    /// A whole document, or lines; then the end.
+    Text(String),
+    /// The same, after this long.
+    Late(Duration, String),
+    /// Lines, and then the connection stays open without a word.
+    Silent(String),
+    /// Lines, and then the connection breaks.
+    Broken(String),
+    Status(Box<Status>),
+    Refused,
+}
+
+#[derive(Clone)]
+pub(crate) struct Script {
+    answers: Arc<Mutex<VecDeque<Answer>>>,
+    asked: Arc<Mutex<Vec<String>>>,
+    began: Instant,
+    can_stream: bool,
+}
+
+impl Script {
+    /// A source that is listed first.
+    pub(crate) fn new(answers: impl IntoIterator<Item = Answer>) -> Self {
+        Self {
+            answers: Arc::new(Mutex::new(answers.into_iter().collect())),
+            asked: Arc::default(),
+            began: Instant::now(),
+            can_stream: false,
+        }
+    }
+
+    /// A source that can begin a watch with the objects there are.
+    pub(crate) fn streaming(answers: impl IntoIterator<Item = Answer>) -> Self {
+        Self {
+            can_stream: true,
+            ..Self::new(answers)
+        }
+    }
+
+    /// Runs an informer of it for a time, with waits without jitter, and answers it with what was asked.
+    pub(crate) async fn run_for(&self, seconds: u64) -> (SharedInformer<ConfigMap>, Vec<String>) {
+        self.run_with(seconds, options()).await
+    }
+
+    pub(crate) async fn run_with(
+        &self,
+        seconds: u64,
+        options: ReflectorOptions<ConfigMap>,
+    ) -> (SharedInformer<ConfigMap>, Vec<String>) {
+        let informer = SharedInformer::<ConfigMap>::builder(self.clone())
+            .reflector(options)
+            .build()
+            .expect("nothing is there twice");
+        let end = tokio::time::sleep(Duration::from_secs(seconds));
+        informer.run(end).await.expect("it was not run before");
+        (informer, self.asked.lock().expect("no panic").clone())
+    }
+
+    async fn answer(&self, what: String) -> Result<Body, Error> {
+        let at = self.began.elapsed().as_secs_f64();
+        self.asked.lock().expect("no panic").push(format!("{at:.1} {what}"));
+        let answer = self.answers.lock().expect("no panic").pop_front();
+        let text = |text: String| stream::iter([Ok(Bytes::from(text))]);
+        Ok(match answer {
+            Some(Answer::Text(it)) => Box::pin(text(it)),
+            Some(Answer::Late(after, it)) => Box::pin(stream::once(async move {
+                tokio::time::sleep(after).await;
+                Ok(Bytes::from(it))
+            })),
+            Some(Answer::Silent(it)) => Box::pin(text(it).chain(stream::pending())),
+            Some(Answer::Broken(it)) => {
+                let err = kube::Error::Service("connection reset by peer".into());
+                Box::pin(text(it).chain(stream::iter([Err(err.into())])))
+            }
+            Some(Answer::Status(status)) => return Err(kube::Error::Api(status).into()),
+            Some(Answer::Refused) => {
+                let refused = io::Error::new(io::ErrorKind::ConnectionRefused, "connection refused");
+                return Err(kube::Error::Service(Box::new(refused)).into());
+            }
+            None => Box::pin(stream::pending()),
+        })
+    }
+}
+
+impl ListWatch for Script {
+    async fn list(&self, options: &ListOptions) -> Result<Body, Error> {
+        let continued = if options.continue_token.is_empty() {
+            String::new()
+        } else {
+            format!(" continue={}", options.continue_token)
+        };
+        self.answer(format!(
+            "list {:?} limit={}{continued}",
+            options.resource_version.to_string(),
+            options.limit
+        ))
+        .await
+    }
+
+    async fn watch(&self, options: &WatchOptions) -> Result<Body, Error> {
+        assert!((300..=600).contains(&options.timeout_seconds), "{options:?}");
+        let what = if options.send_initial_events { "stream" } else { "watch" };
+        self.answer(format!("{what} {:?}", options.resource_version.to_string()))
+            .await
+    }
+
+    fn can_stream_lists(&self) -> bool {
+        self.can_stream
+    }
+
+    fn name(&self) -> String {
+        "a script".to_owned()
+    }
+}
+
+/// The defaults, without jitter.
+pub(crate) fn options() -> ReflectorOptions<ConfigMap> {
+    let mut options = ReflectorOptions::default();
+    options.backoff = Backoff {
+        jitter: 0.0,
+        ..Backoff::default()
+    };
+    options
+}
+
+fn object(name: &str, version: u64) -> Value {
+    json!({"metadata": {"name": name, "resourceVersion": version.to_string()}})
+}
+
+/// A list of objects at a version.
+pub(crate) fn list(version: u64, objects: &[(&str, u64)]) -> Answer {
+    page(version, objects, "")
+}
+
+/// A page with more to come.
+pub(crate) fn page(version: u64, objects: &[(&str, u64)], more: &str) -> Answer {
+    let items: Vec<_> = objects.iter().map(|(name, version)| object(name, *version)).collect();
+    let metadata = json!({"resourceVersion": version.to_string(), "continue": more});
+    Answer::Text(json!({"kind": "ConfigMapList", "metadata": metadata, "items": items}).to_string())
+}
+
+/// Lines of a watch.
+pub(crate) fn lines(events: &[(&str, &str, u64)]) -> String {
+    let line = |(kind, name, version): &(&str, &str, u64)| {
+        let object = match *kind {
+            "BOOKMARK" => json!({"metadata": {"resourceVersion": version.to_string()}}),
+            "END" => json!({"metadata": {
+                "resourceVersion": version.to_string(), "annotations": {"k8s.io/initial-events-end": "true"},
+            }}),
+            _ => object(name, *version),
+        };
+        let kind = if *kind == "END" { "BOOKMARK" } else { kind };
+        json!({"type": kind, "object": object}).to_string() + "\n"
+    };
+    events.iter().map(line).collect()
+}
+
+/// A watch that tells this and then nothing more.
+pub(crate) fn silent(events: &[(&str, &str, u64)]) -> Answer {
+    Answer::Silent(lines(events))
+}
+
+/// A watch that tells this and ends.
+pub(crate) fn ending(events: &[(&str, &str, u64)]) -> Answer {
+    Answer::Text(lines(events))
+}
+
+pub(crate) fn status(code: u16, reason: &str) -> Status {
+    Status::failure("as the script says", reason).with_code(code)
+}
+
+/// A request that fails.
+pub(crate) fn failing(code: u16, reason: &str) -> Answer {
+    Answer::Status(Box::new(status(code, reason)))
+}
+
+/// The server is not as far as the version asked for.
+pub(crate) fn too_large() -> Answer {
+    let mut status = status(504, "Timeout");
+    status.details = Some(StatusDetails {
+        causes: vec![StatusCause {
+            reason: "ResourceVersionTooLarge".to_owned(),
+            message: "Too large resource version".to_owned(),
+            field: String::new(),
+        }],
+        name: String::new(),
+        group: String::new(),
+        kind: String::new(),
+        uid: String::new(),
+        retry_after_seconds: 1,
+    });
+    Answer::Status(Box::new(status))
+}
+
+/// A watch that is answered with an error event, after some events.
+pub(crate) fn error_event(events: &[(&str, &str, u64)], code: u16, reason: &str) -> Answer {
+    Answer::Text(lines(events) + &error_line(code, reason))
+}
+
+pub(crate) fn error_line(code: u16, reason: &str) -> String {
+    json!({"type": "ERROR", "object": status(code, reason)}).to_string() + "\n"
+}

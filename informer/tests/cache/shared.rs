@@ -1,0 +1,368 @@
+//! The shared informer against a cluster: who is told what and when, and the three places where kube-runtime's shared
+//! streams lose deletions or stand still.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use informer::Object;
+use informer::cache::{ApiListWatch, HandlerOptions, HandlerQueue, QueueOrder, SharedInformer};
+use informer::handler::{Event, HandlerError, HandlerFn, ResourceEventHandler};
+use k8s_openapi::api::core::v1::ConfigMap;
+use rstest::rstest;
+use testkit::objects::config_map;
+use testkit::{TestCluster, Verb, cluster, faults};
+use tokio::sync::Semaphore;
+
+use crate::support::{Told, stored};
+
+/// An informer of ConfigMaps that runs in the cluster.
+fn running(cluster: &TestCluster) -> SharedInformer<ConfigMap> {
+    running_in_order(cluster, QueueOrder::Arrival)
+}
+
+fn running_in_order(cluster: &TestCluster, order: QueueOrder) -> SharedInformer<ConfigMap> {
+    let source = ApiListWatch::all::<ConfigMap>(cluster.client(), &());
+    let informer = SharedInformer::builder(source)
+        .order(order)
+        .build()
+        .expect("nothing is there twice");
+    let runs = informer.clone();
+    cluster.run(async move { runs.run(std::future::pending()).await });
+    informer
+}
+
+/// A handler that waits for a permit before each event.
+struct Slow {
+    permits: Arc<Semaphore>,
+    told: Told,
+}
+
+impl ResourceEventHandler<ConfigMap> for Slow {
+    async fn on_event(&self, event: &Event<ConfigMap>) -> Result<(), HandlerError> {
+        self.permits.acquire().await?.forget();
+        self.told.push(crate::support::name_of(event));
+        Ok(())
+    }
+}
+
+#[rstest]
+#[case::arrival(QueueOrder::Arrival)]
+#[case::by_object(QueueOrder::ByObject)]
+#[tokio::test(start_paused = true)]
+async fn handlers_are_told_what_happens(#[case] order: QueueOrder) {
+    let cluster = TestCluster::builder().object(config_map("a")).start();
+    let told = Told::default();
+    let informer = running_in_order(&cluster, order);
+    informer.add_handler(told.handler()).expect("it runs");
+    cluster.settle().await;
+    assert_eq!(told.take(), ["initial default/a"]);
+
+    cluster.create(config_map("b")).await;
+    cluster.settle().await;
+    cluster.update(config_map("b").data("color", "red")).await;
+    cluster.settle().await;
+    cluster.delete(config_map("a")).await;
+    cluster.settle().await;
+    assert_eq!(
+        told.take(),
+        ["added default/b", "updated default/b", "deleted default/a"]
+    );
+    assert_eq!(
+        informer.lister().resource_version().to_string(),
+        cluster.server().resource_version().to_string()
+    );
+}
+
+/// kube-runtime gives its subscribers no deletions at all (kube-rs/kube#1590).
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn every_handler_is_told_of_deletions(cluster: TestCluster) {
+    let told = [Told::default(), Told::default()];
+    let informer = running(&cluster);
+    for told in &told {
+        informer.add_handler(told.handler()).expect("it runs");
+    }
+    cluster.settle().await;
+    cluster.create(config_map("a")).await;
+    cluster.settle().await;
+    cluster.delete(config_map("a")).await;
+    cluster.settle().await;
+    for told in told {
+        assert_eq!(told.take(), ["added default/a", "deleted default/a"]);
+    }
+}
+
+/// kube-runtime's watcher tells nobody what a new list does not have any more.
+#[rstest]
+#[case::arrival(QueueOrder::Arrival)]
+#[case::by_object(QueueOrder::ByObject)]
+#[tokio::test(start_paused = true)]
+async fn what_was_deleted_unseen_is_told_after_the_next_list(#[case] order: QueueOrder) {
+    let cluster = TestCluster::builder()
+        .object(config_map("a"))
+        .object(config_map("b"))
+        .start();
+    let told = Told::default();
+    let informer = running_in_order(&cluster, order);
+    informer.add_handler(told.handler()).expect("it runs");
+    cluster.settle().await;
+    told.take();
+
+    let gap = cluster.inject(faults::server_error().on(Verb::Watch, "configmaps"));
+    cluster.expire_watches();
+    cluster.delete(config_map("a")).await;
+    cluster.expire_watches();
+    drop(gap);
+    cluster.settle().await;
+    let told = told.take();
+    assert_eq!(
+        told.iter().filter(|it| *it == "vanished default/a").count(),
+        1,
+        "{told:?}"
+    );
+    assert_eq!(stored(&informer).len(), 1);
+}
+
+/// kube-runtime's shared stream sleeps for ever when an object is gone before a subscriber looks at it, and then
+/// stands still for all.
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn an_object_that_is_gone_before_a_handler_looks_stops_nobody(cluster: TestCluster) {
+    let (slow, prompt, permits) = (Told::default(), Told::default(), Arc::new(Semaphore::new(0)));
+    let informer = running(&cluster);
+    let handler = Slow {
+        permits: Arc::clone(&permits),
+        told: slow.clone(),
+    };
+    informer.add_handler(handler).expect("it runs");
+    informer.add_handler(prompt.handler()).expect("it runs");
+    cluster.settle().await;
+
+    cluster.create(config_map("a")).await;
+    cluster.delete(config_map("a")).await;
+    for n in 0..200 {
+        cluster.create(config_map(&format!("b-{n}"))).await;
+    }
+    cluster.settle().await;
+    assert_eq!(slow.count(), 0);
+    assert_eq!(prompt.take().len(), 202, "a slow handler delays nobody else");
+    assert_eq!(informer.lister().len(), 200);
+
+    permits.add_permits(1000);
+    cluster.settle().await;
+    let slow = slow.take();
+    assert_eq!(slow[..3], ["added default/a", "deleted default/a", "added default/b-0"]);
+    assert_eq!(slow.len(), 202);
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn a_handler_may_come_late_and_go(cluster: TestCluster) {
+    let informer = running(&cluster);
+    cluster.create(config_map("a")).await;
+    cluster.settle().await;
+
+    let (told, other) = (Told::default(), Told::default());
+    let registration = informer.add_handler(told.handler()).expect("it runs");
+    informer.add_handler(other.handler()).expect("it runs");
+    // In the same instant: one of them is in what is told first, the other is not.
+    cluster.create(config_map("b")).await;
+    registration.synced().await.expect("it runs");
+    cluster.settle().await;
+    assert_eq!(told.take(), ["initial default/a", "added default/b"]);
+
+    informer.remove_handler(&registration);
+    informer.remove_handler(&registration);
+    registration.ended().await;
+    cluster.create(config_map("c")).await;
+    cluster.settle().await;
+    assert_eq!(told.take(), [""; 0]);
+    assert_eq!(other.take().len(), 3);
+    assert!(registration.has_synced());
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn a_handler_has_synced_when_it_was_told_the_initial_list(cluster: TestCluster) {
+    cluster.create(config_map("a")).await;
+    cluster.create(config_map("b")).await;
+    let permits = Arc::new(Semaphore::new(1));
+    let handler = Slow {
+        permits: Arc::clone(&permits),
+        told: Told::default(),
+    };
+    let informer = running(&cluster);
+    let registration = informer.add_handler(handler).expect("it runs");
+    cluster.settle().await;
+    assert!(informer.has_synced() && !registration.has_synced());
+    permits.add_permits(1);
+    cluster.settle().await;
+    assert!(registration.has_synced());
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_fails_or_panics_is_told_what_comes_next(cluster: TestCluster) {
+    struct Bad(Told);
+    impl ResourceEventHandler<ConfigMap> for Bad {
+        async fn on_add(&self, object: &Object<ConfigMap>, _: bool) -> Result<(), HandlerError> {
+            self.0.push(object.key().name().to_owned());
+            assert_ne!(object.key().name(), "a", "a test of panics");
+            Err("never content".into())
+        }
+    }
+    let (told, other) = (Told::default(), Told::default());
+    let informer = running(&cluster);
+    let registration = informer.add_handler(Bad(told.clone())).expect("it runs");
+    informer.add_handler(other.handler()).expect("it runs");
+    for name in ["a", "b", "c"] {
+        cluster.create(config_map(name)).await;
+    }
+    cluster.settle().await;
+    assert_eq!(told.take(), ["a", "b", "c"]);
+    assert_eq!(other.take().len(), 3);
+    assert_eq!(registration.failures(), 3);
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn a_coalescing_queue_skips_states_and_never_deletions(cluster: TestCluster) {
+    let (told, permits) = (Told::default(), Arc::new(Semaphore::new(0)));
+    let informer = running(&cluster);
+    let handler = Slow {
+        permits: Arc::clone(&permits),
+        told: told.clone(),
+    };
+    let options = HandlerOptions {
+        queue: HandlerQueue::Coalescing(1),
+        ..HandlerOptions::default()
+    };
+    informer.add_handler_with(handler, options).expect("it runs");
+    cluster.settle().await;
+    // The first is being told, the second waits, what follows is merged.
+    cluster.create(config_map("first")).await;
+    cluster.settle().await;
+    cluster.create(config_map("second")).await;
+    for name in ["a", "b"] {
+        cluster.create(config_map(name)).await;
+    }
+    for n in 0..50 {
+        for name in ["a", "b"] {
+            cluster.update(config_map(name).data("n", &n.to_string())).await;
+        }
+    }
+    cluster.delete(config_map("b")).await;
+    cluster.create(config_map("b")).await;
+    cluster.delete(config_map("first")).await;
+    cluster.settle().await;
+    permits.add_permits(1000);
+    cluster.settle().await;
+    let expected = [
+        "added default/first",
+        "added default/second",
+        "added default/a",
+        "deleted default/b",
+        "added default/b",
+        "deleted default/first",
+    ];
+    assert_eq!(told.take(), expected);
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn an_informer_runs_once_and_tells_what_waits_when_it_stops(cluster: TestCluster) {
+    cluster.create(config_map("a")).await;
+    let source = ApiListWatch::all::<ConfigMap>(cluster.client(), &());
+    let (informer, told) = (SharedInformer::<ConfigMap>::new(source), Told::default());
+    let registration = informer.add_handler(told.handler()).expect("it is new");
+    let synced = informer.clone();
+    informer
+        .run(async move { synced.synced().await.expect("it syncs") })
+        .await
+        .expect("it is new");
+
+    assert_eq!(told.take(), ["initial default/a"]);
+    assert!(registration.has_synced() && informer.is_stopped() && informer.has_synced());
+    informer
+        .run(std::future::ready(()))
+        .await
+        .expect_err("it was run before");
+    informer.add_handler(told.handler()).expect_err("it has stopped");
+    informer
+        .add_index(informer::cache::indexes::namespace())
+        .expect_err("it has stopped");
+    assert_eq!(informer.lister().len(), 1, "what it had can still be read");
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_an_informer_that_stops_is_told(cluster: TestCluster) {
+    let _down = cluster.inject(faults::server_error().on(Verb::List, "configmaps"));
+    let _down = cluster.inject(faults::server_error().on(Verb::Watch, "configmaps"));
+    let source = ApiListWatch::all::<ConfigMap>(cluster.client(), &());
+    let informer = SharedInformer::<ConfigMap>::new(source);
+    let registration = informer
+        .add_handler(HandlerFn::new(|_: &Event<ConfigMap>| {}))
+        .expect("it is new");
+    let run = informer.run(tokio::time::sleep(Duration::from_secs(60)));
+    let (ran, synced, told) = futures::join!(run, informer.synced(), registration.synced());
+    ran.expect("it is new");
+    synced.expect_err("it never synced");
+    told.expect_err("it never synced");
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn a_crash_ends_everything(cluster: TestCluster) {
+    let (told, permits) = (Told::default(), Arc::new(Semaphore::new(0)));
+    let source = ApiListWatch::all::<ConfigMap>(cluster.client(), &());
+    let informer = SharedInformer::<ConfigMap>::new(source);
+    let handler = Slow {
+        permits: Arc::clone(&permits),
+        told: told.clone(),
+    };
+    let registration = informer.add_handler(handler).expect("it is new");
+    cluster.create(config_map("a")).await;
+    let runs = informer.clone();
+    let task = cluster.run(async move { runs.run(std::future::pending()).await });
+    cluster.settle().await;
+    task.crash();
+    permits.add_permits(10);
+    registration.ended().await;
+    assert!(informer.is_stopped());
+    assert_eq!(told.count(), 0);
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn an_object_is_decoded_once_for_all_handlers_and_not_at_all_for_none(cluster: TestCluster) {
+    let informer = running(&cluster);
+    let pointers = Told::default();
+    for _ in 0..3 {
+        let log = pointers.clone();
+        let handler = HandlerFn::new(move |event: &Event<ConfigMap>| {
+            let typed = event.object().typed().expect("a ConfigMap");
+            log.push(format!("{:p}", Arc::as_ptr(&typed)));
+        });
+        informer.add_handler(handler).expect("it runs");
+    }
+    cluster.create(config_map("a")).await;
+    cluster.settle().await;
+    let pointers = pointers.take();
+    assert_eq!(pointers.len(), 3);
+    assert!(pointers.iter().all(|it| *it == pointers[0]), "{pointers:?}");
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn a_reader_may_wait_for_its_own_write(cluster: TestCluster) {
+    let informer = running(&cluster);
+    informer.synced().await.expect("it runs");
+    let watch = cluster.inject(faults::delay(Duration::from_secs(20)).on(Verb::Watch, "configmaps"));
+    cluster.watches().on("configmaps").end();
+    let written = cluster.create(config_map("a")).await;
+    assert!(informer.lister().is_empty());
+    informer.lister().reached(&written.resource_version().into()).await;
+    assert_eq!(informer.lister().len(), 1);
+    drop(watch);
+}

@@ -1,0 +1,147 @@
+//! Lists that come as a watch.
+
+use std::time::Duration;
+
+use rstest::rstest;
+
+use crate::script::{Answer, Script, ending, error_event, failing, list, silent, too_large};
+use crate::support::{Told, stored};
+
+#[tokio::test(start_paused = true)]
+async fn a_streaming_list_is_one_watch_that_goes_on() {
+    let events = [
+        ("ADDED", "b", 5),
+        ("ADDED", "a", 3),
+        ("DELETED", "b", 6),
+        ("END", "", 7),
+        ("ADDED", "c", 8),
+    ];
+    let script = Script::streaming([silent(&events)]);
+    let (informer, asked) = script.run_for(1).await;
+    assert_eq!(asked, ["0.0 stream \"\""]);
+    assert_eq!(stored(&informer), ["a@3", "c@8"]);
+    assert_eq!(informer.last_sync_resource_version().to_string(), "8");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_in_the_cache_before_the_end_of_the_initial_events() {
+    let script = Script::streaming([silent(&[("ADDED", "a", 3), ("BOOKMARK", "", 4)])]);
+    let (informer, _) = script.run_for(5).await;
+    assert!(!informer.has_synced());
+    assert!(stored(&informer).is_empty());
+    assert_eq!(
+        informer.last_sync_resource_version().to_string(),
+        "",
+        "initial events are in no order"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_relist_streams_from_the_last_version() {
+    let script = Script::streaming([
+        error_event(
+            &[("ADDED", "a", 3), ("END", "", 7), ("MODIFIED", "a", 9)],
+            410,
+            "Expired",
+        ),
+        silent(&[("ADDED", "a", 9), ("END", "", 12)]),
+    ]);
+    let (informer, asked) = script.run_for(2).await;
+    assert_eq!(asked, ["0.0 stream \"\"", "0.8 stream \"9\""]);
+    assert_eq!(informer.last_sync_resource_version().to_string(), "12");
+}
+
+#[rstest]
+#[case::invalid(failing(422, "Invalid"))]
+#[case::very_short(ending(&[]))]
+#[case::error_event(error_event(&[("ADDED", "a", 1)], 400, "BadRequest"))]
+#[tokio::test(start_paused = true)]
+async fn where_streaming_fails_it_lists_at_once(#[case] answer: Answer) {
+    let script = Script::streaming([answer, list(7, &[("b", 2)]), silent(&[])]);
+    let (informer, asked) = script.run_for(1).await;
+    assert_eq!(
+        asked,
+        ["0.0 stream \"\"", "0.0 list \"0\" limit=500", "0.0 watch \"7\""]
+    );
+    assert_eq!(stored(&informer), ["b@2"]);
+}
+
+#[rstest]
+#[case::refused(Answer::Refused)]
+#[case::too_many(failing(429, "TooManyRequests"))]
+#[tokio::test(start_paused = true)]
+async fn a_busy_server_is_asked_again_after_a_pause(#[case] answer: Answer) {
+    let script = Script::streaming([answer, silent(&[("END", "", 7)])]);
+    let (informer, asked) = script.run_for(1).await;
+    assert_eq!(asked, ["0.0 stream \"\"", "0.8 stream \"\""]);
+    assert!(informer.has_synced());
+}
+
+#[rstest]
+#[case::expired(failing(410, "Expired"))]
+#[case::too_large(too_large())]
+#[case::expired_event(error_event(&[], 410, "Expired"))]
+#[tokio::test(start_paused = true)]
+async fn a_forgotten_version_costs_one_stream_of_the_newest_at_once(#[case] answer: Answer) {
+    let script = Script::streaming([
+        error_event(&[("END", "", 7)], 410, "Expired"),
+        answer,
+        silent(&[("END", "", 20)]),
+    ]);
+    let (_, asked) = script.run_for(2).await;
+    assert_eq!(asked, ["0.0 stream \"\"", "0.8 stream \"7\"", "0.8 stream \"\""]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_ends_too_early_is_begun_anew_and_its_objects_are_dropped() {
+    let script = Script::streaming([
+        ending(&[("ADDED", "a", 3)]),
+        silent(&[("ADDED", "b", 5), ("END", "", 7)]),
+    ]);
+    let (informer, asked) = script.run_for(1).await;
+    assert_eq!(asked, ["0.0 stream \"\"", "0.0 stream \"\""]);
+    assert_eq!(stored(&informer), ["b@5"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_marks_no_end_is_listed_after_a_minute_and_not_asked_to_stream_again() {
+    let script = Script::streaming([
+        silent(&[("ADDED", "a", 3)]),
+        list(7, &[("a", 3)]),
+        error_event(&[], 410, "Expired"),
+        list(8, &[("a", 3)]),
+        silent(&[]),
+    ]);
+    let (informer, asked) = script.run_for(70).await;
+    let expected = [
+        "0.0 stream \"\"",
+        "60.0 list \"0\" limit=500",
+        "60.0 watch \"7\"",
+        "60.8 list \"7\" limit=0",
+        "60.8 watch \"8\"",
+    ];
+    assert_eq!(asked, expected);
+    assert_eq!(stored(&informer), ["a@3"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn streamed_objects_are_initial_and_those_that_are_gone_after_a_relist_are_told() {
+    let told = Told::default();
+    let script = Script::streaming([
+        error_event(&[("ADDED", "a", 3), ("ADDED", "b", 4), ("END", "", 7)], 410, "Expired"),
+        silent(&[("ADDED", "b", 9), ("ADDED", "c", 8), ("END", "", 12)]),
+    ]);
+    let informer = informer::cache::SharedInformer::<k8s_openapi::api::core::v1::ConfigMap>::builder(script)
+        .reflector(crate::script::options())
+        .build()
+        .expect("nothing is there twice");
+    informer.add_handler(told.handler()).expect("it has not stopped");
+    informer
+        .run(tokio::time::sleep(Duration::from_secs(2)))
+        .await
+        .expect("it was not run before");
+    assert_eq!(
+        told.take(),
+        ["initial a", "initial b", "vanished a", "updated b", "added c"]
+    );
+}

@@ -1,0 +1,157 @@
+//! How a reflector watches: where it goes on, when it lists anew, and how long it waits.
+
+use std::time::Duration;
+
+use rstest::rstest;
+
+use crate::script::{Answer, Script, ending, error_event, failing, lines, list, options, silent};
+use crate::support::stored;
+
+/// The requests after the first list.
+async fn after_a_list(seconds: u64, answers: impl IntoIterator<Item = Answer>) -> (Vec<String>, Vec<String>, String) {
+    let first = [list(7, &[("a", 3)])];
+    let script = Script::new(first.into_iter().chain(answers));
+    let (informer, asked) = script.run_for(seconds).await;
+    let last = informer.last_sync_resource_version().to_string();
+    (asked[1..].to_vec(), stored(&informer), last)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_ends_goes_on_at_once_from_the_last_version() {
+    let watches = [
+        ending(&[("ADDED", "b", 8), ("MODIFIED", "a", 9)]),
+        ending(&[("DELETED", "b", 10)]),
+        ending(&[("BOOKMARK", "", 40)]),
+        silent(&[]),
+    ];
+    let (asked, stored, last) = after_a_list(1, watches).await;
+    assert_eq!(
+        asked,
+        [
+            "0.0 watch \"7\"",
+            "0.0 watch \"9\"",
+            "0.0 watch \"10\"",
+            "0.0 watch \"40\""
+        ]
+    );
+    assert_eq!(stored, ["a@9"]);
+    assert_eq!(last, "40");
+}
+
+#[rstest]
+#[case::refused(Answer::Refused)]
+#[case::too_many(failing(429, "TooManyRequests"))]
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_cannot_begin_now_keeps_its_version(#[case] answer: Answer) {
+    let (asked, ..) = after_a_list(3, [answer.clone(), answer, silent(&[])]).await;
+    assert_eq!(asked, ["0.0 watch \"7\"", "0.8 watch \"7\"", "2.4 watch \"7\""]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_may_not_begin_costs_a_list() {
+    let (asked, ..) = after_a_list(2, [failing(403, "Forbidden"), list(9, &[]), silent(&[])]).await;
+    assert_eq!(asked, ["0.0 watch \"7\"", "0.8 list \"7\" limit=0", "0.8 watch \"9\""]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_throttled_goes_on_after_a_pause() {
+    let watch = error_event(&[("ADDED", "b", 8)], 429, "TooManyRequests");
+    let (asked, stored, _) = after_a_list(2, [watch, silent(&[])]).await;
+    assert_eq!(asked, ["0.0 watch \"7\"", "0.8 watch \"8\""]);
+    assert_eq!(stored, ["a@3", "b@8"]);
+}
+
+#[rstest]
+#[case::very_short(ending(&[]))]
+#[case::internal(error_event(&[], 500, "InternalError"))]
+#[case::unknown(error_event(&[], 400, "BadRequest"))]
+#[case::unreadable(Answer::Text("{\"type\": 1}\n".to_owned()))]
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_fails_costs_a_list_after_a_pause(#[case] answer: Answer) {
+    let (asked, ..) = after_a_list(2, [answer, list(9, &[]), silent(&[])]).await;
+    assert_eq!(asked, ["0.0 watch \"7\"", "0.8 list \"7\" limit=0", "0.8 watch \"9\""]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quiet_watch_that_lasted_a_second_is_not_very_short() {
+    let (asked, ..) = after_a_list(3, [Answer::Late(Duration::from_secs(1), String::new()), silent(&[])]).await;
+    assert_eq!(asked, ["0.0 watch \"7\"", "1.0 watch \"7\""]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_breaks_goes_on_and_half_an_event_is_none() {
+    let broken = Answer::Broken(lines(&[("ADDED", "b", 8)]) + r#"{"type":"ADDED","object":{"metadata"#);
+    let (asked, stored, _) = after_a_list(1, [broken, silent(&[])]).await;
+    assert_eq!(asked, ["0.0 watch \"7\"", "0.0 watch \"8\""]);
+    assert_eq!(stored, ["a@3", "b@8"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn internal_errors_are_tried_again_at_once_within_their_time() {
+    let script = Script::new([
+        list(7, &[]),
+        error_event(&[], 500, "InternalError"),
+        error_event(&[], 500, "InternalError"),
+        Answer::Late(Duration::from_secs(6), crate::script::error_line(500, "InternalError")),
+        list(9, &[]),
+        silent(&[]),
+    ]);
+    let mut options = options();
+    options.internal_error_retry = Duration::from_secs(5);
+    let (_, asked) = script.run_with(10, options).await;
+    let expected = [
+        "0.0 watch \"7\"",
+        "0.0 watch \"7\"",
+        "0.0 watch \"7\"",
+        "6.8 list \"7\" limit=0",
+        "6.8 watch \"9\"",
+    ];
+    assert_eq!(asked[1..], expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_connection_is_given_up_after_the_time_of_the_watch() {
+    let (asked, ..) = after_a_list(700, [silent(&[]), silent(&[])]).await;
+    assert_eq!(asked.len(), 2, "{asked:?}");
+    let at: f64 = asked[1]
+        .split(' ')
+        .next()
+        .and_then(|it| it.parse().ok())
+        .expect("a time");
+    assert!((330.0..=630.0).contains(&at), "{asked:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_that_make_no_sense_are_skipped() {
+    let strange = lines(&[("SURPRISE", "x", 8)]) + "\n" + &lines(&[("ADDED", "b", 9)]);
+    let (_, stored, last) = after_a_list(1, [Answer::Silent(strange)]).await;
+    assert_eq!(stored, ["a@3", "b@9"]);
+    assert_eq!(last, "9");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_kind_of_an_event_does_not_matter_but_what_the_cache_has() {
+    let told = crate::support::Told::default();
+    let events = [("ADDED", "a", 8), ("MODIFIED", "b", 9), ("DELETED", "never-seen", 10)];
+    let script = Script::new([list(7, &[("a", 3)]), silent(&events)]);
+    let informer = informer::cache::SharedInformer::<k8s_openapi::api::core::v1::ConfigMap>::new(script);
+    informer.add_handler(told.handler()).expect("it has not stopped");
+    informer
+        .run(tokio::time::sleep(Duration::from_secs(1)))
+        .await
+        .expect("it was not run before");
+    assert_eq!(told.take(), ["initial a", "updated a", "added b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pauses_begin_anew_after_two_minutes() {
+    let mut answers: Vec<_> = (0..3).map(|_| failing(500, "InternalError")).collect();
+    answers.extend([
+        list(7, &[]),
+        Answer::Late(Duration::from_secs(150), crate::script::error_line(410, "Expired")),
+    ]);
+    answers.extend([list(8, &[]), silent(&[])]);
+    let (_, asked) = Script::new(answers).run_for(200).await;
+    let at: Vec<_> = asked.iter().map(|it| it.split(' ').next().expect("a time")).collect();
+    assert_eq!(at, ["0.0", "0.8", "2.4", "5.6", "5.6", "156.4", "156.4"]);
+}
