@@ -1,3 +1,5 @@
-//! A controller as an operator author writes it, for the examples to test: nothing in it knows that it is tested.
+//! Controllers as operator authors write them, for the examples to test: nothing in them knows that it is tested.
 
 pub mod document;
+pub mod web;
+pub mod web_on_kube_runtime;

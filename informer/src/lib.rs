@@ -36,6 +36,44 @@
 //! The library takes a `kube::Client` and knows nothing of the server behind it. It iterates in a stated order
 //! everywhere, takes its jitter from a seed and its time from tokio's clock, so that two runs with one seed make the
 //! same requests in the same order.
+//!
+//! # A controller
+//!
+//! [`runtime::Controller`] has one in ten lines, [`runtime::Manager`] runs several of them with leader election, health
+//! and metrics, and [`runtime`] has what stands around them: events, finalizers, owners, conditions, retries.
+//!
+//! No reconcile acts on a cache that is older than what its key's last reconcile wrote, if it wrote by
+//! [`runtime::Manager::client`]; see [`reconcile::Writes`].
+//!
+//! # Bounds
+//!
+//! | what | at most | then |
+//! |---|---|---|
+//! | keys in a [`queue::WorkQueue`] | one entry a key | |
+//! | a key held back until caches have seen its writes | 150 s | it fails, and is tried again with growing pauses |
+//! | caches of a controller that sync | 2 minutes ([`runtime::ControllerBuilder::cache_sync_timeout`]) | it fails |
+//! | a shutdown | 30 s ([`runtime::ManagerBuilder::graceful_shutdown_timeout`]) | what is left is dropped |
+//! | events that wait to be written | 1,000 | more are dropped |
+//! | series of events that are remembered | 4,096 | the one that was silent longest is forgotten |
+//! | tries to write an event | 12, 10 s apart | it is dropped |
+//!
+//! # What is left out
+//!
+//! Of client-go and controller-runtime, with the reason:
+//!
+//! - Predicates for all watches of a controller (`WithEventFilter`): predicates have the type of their object; a generic
+//!   function gives the same one to each watch.
+//! - Controllers of other keys than [`ObjectKey`] (`TypedBuilder`): [`queue::WorkQueue`] and [`reconcile::Reconciler`]
+//!   take any, the builder does not yet.
+//! - `CreateOrPatch`: server-side apply does it in one request.
+//! - The recorder of `core/v1` events, and recorders that only log: servers since 1.19 have `events.k8s.io/v1`.
+//! - Leader election by coordination (`LeaseCandidate`, `preferredHolder`), and by other locks than Leases: the former is
+//!   not on by default in any server, the latter are gone from client-go.
+//! - Webhooks, conversion and certificates: they are a server of their own. pprof: it is Go's.
+//! - `MutationCache` and expectations in controllers: versions of writes do it ([`reconcile::Writes`]);
+//!   [`runtime::Expectations`] are there for those who want them.
+//! - Metrics of requests (`rest_client_…`): a layer around the client counts them better.
+//! - A TLS server for metrics, with authentication: a proxy beside the process has them.
 
 // the path of an object
 pub mod cache;

@@ -240,7 +240,7 @@ impl TestClusterBuilder {
     }
 
     /// The server to be.
-    pub(crate) fn server(&self) -> ApiServerBuilder {
+    pub(crate) fn server_to_be(&self) -> ApiServerBuilder {
         let mut server = self.server.clone().seed(self.seed).workers(&self.workers);
         if let Some(changes) = self.history {
             server = server.history(changes);
@@ -259,7 +259,7 @@ impl TestClusterBuilder {
     #[track_caller]
     pub fn start(self) -> TestCluster {
         pause_the_clock();
-        let cluster = TestCluster::of_server(self.server().start(), Instant::now(), self.bounds);
+        let cluster = TestCluster::of_server(self.server_to_be().start(), Instant::now(), self.bounds);
         for step in self.steps {
             cluster.take(step);
         }

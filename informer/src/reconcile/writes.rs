@@ -17,7 +17,7 @@ use crate::{ObjectKey, ResourceVersion};
 /// A cache lags behind the server. A controller that has just created an object may not see it yet, and create it once
 /// more. Given a client that is [`observed`](Self::observe), each write that succeeds is remembered for the key under
 /// work; the key is not worked on again before the caches of the controller have seen it. See
-/// [`ControllerBuilder::read_your_writes`](crate::runtime::ControllerBuilder::read_your_writes).
+/// `ControllerBuilder::without_read_your_writes` for what happens then.
 ///
 /// Requests count that are made by the reconciler's own future. Those of tasks that it started do not, nor do
 /// `deletecollection` and evictions, which tell no version.
@@ -42,6 +42,9 @@ pub(crate) enum Written {
     Gone { uid: String },
 }
 
+/// A request under way.
+type Answering = Pin<Box<dyn Future<Output = Result<Response<Body>, kube::Error>> + Send>>;
+
 /// The writes of the reconcile that is being polled.
 type Scope = Arc<Mutex<Vec<Write>>>;
 
@@ -58,15 +61,17 @@ impl Writes {
     /// A client as `client`, of which the writes are seen.
     pub fn observe(&self, client: &Client) -> Client {
         let inner = client.clone();
-        let service = service_fn(
-            move |request: Request<Body>| -> Pin<Box<dyn Future<Output = _> + Send>> {
-                let client = inner.clone();
+        let service = service_fn(move |request: Request<Body>| {
+            let client = inner.clone();
+            // The scope is seen where the answer is waited for: the client calls its service in a task of its own.
+            let answer: Answering = Box::pin(async move {
                 match Target::of(&request) {
-                    Some(target) => Box::pin(observe(client, request, target)),
-                    None => Box::pin(async move { client.send(request).await }),
+                    Some(target) => observe(client, request, target).await,
+                    None => client.send(request).await,
                 }
-            },
-        );
+            });
+            answer
+        });
         Client::new(service, client.default_namespace())
     }
 

@@ -184,6 +184,7 @@ impl LeaderElector {
                 stop.cancel();
                 Outcome::Lost
             }
+            Either::Right((Either::Left(((), _)), _)) if cancel.is_cancelled() => Outcome::Cancelled,
             Either::Right((Either::Left(((), _)), _)) => Outcome::Finished,
             // It goes on renewing while what it led comes to its end.
             Either::Right((Either::Right(((), leading)), renewing)) => match select(leading, renewing).await {

@@ -238,7 +238,9 @@ impl Manager {
     /// time; that it was run before.
     pub async fn run(&self, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
         let (added, adding) = mpsc::unbounded_channel();
-        let runnables = match std::mem::replace(&mut self.state().phase, Phase::Running(added)) {
+        // Not within the match, which would keep the lock.
+        let before = std::mem::replace(&mut self.state().phase, Phase::Running(added));
+        let runnables = match before {
             Phase::New(runnables) => runnables,
             Phase::Running(_) | Phase::Stopped => {
                 self.state().phase = Phase::Stopped;

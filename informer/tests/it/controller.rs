@@ -48,9 +48,12 @@ impl Calls {
     {
         let calls = self.clone();
         move |request| {
-            let answer = answer(&request);
-            calls.0.lock().expect("no panic").push((request, Instant::now()));
-            std::future::ready(answer)
+            calls
+                .0
+                .lock()
+                .expect("no panic")
+                .push((request.clone(), Instant::now()));
+            std::future::ready(answer(&request))
         }
     }
 }

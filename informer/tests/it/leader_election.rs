@@ -62,7 +62,7 @@ fn join(cluster: &TestCluster, config: LeaderElectionConfig, acts: &Acts) -> Rep
     let identity = config.identity.clone();
     let lock = LeaseLock::new(cluster.client_named(&identity), "default", "lock");
     let elector = LeaderElector::new(lock, config).expect("the times fit");
-    let (cancel, outcome) = (CancellationToken::new(), Arc::default());
+    let (cancel, outcome) = (CancellationToken::new(), Arc::new(Mutex::new(None)));
     let running = cluster.run({
         let (elector, cancel, acts, outcome) = (elector.clone(), cancel.clone(), acts.clone(), Arc::clone(&outcome));
         async move {

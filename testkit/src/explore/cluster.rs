@@ -54,7 +54,7 @@ impl TestClusterBuilder {
     pub(crate) fn world(self) -> World {
         let cluster = self.clone().start();
         let (state, now) = (cluster.server.snapshot(), cluster.server.now());
-        let server = |shift| self.server().world(&state).start_time(now + shift);
+        let server = |shift| self.server_to_be().world(&state).start_time(now + shift);
         World {
             servers: [
                 server(Duration::ZERO).seed(self.seed),

@@ -167,6 +167,10 @@ fn crates_point_one_way() {
 fn the_informer_reads_no_clock_but_the_runtimes() {
     let mut faults = Faults::default();
     for source in sources("informer/src") {
+        // What is written down for others is read there, and decides nothing.
+        if source.layer() == "clock" {
+            continue;
+        }
         for word in [
             "SystemTime::now",
             "std::time::Instant",

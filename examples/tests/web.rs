@@ -1,0 +1,142 @@
+//! The tests of the operator, run for both of its forms: on `informer` and on kube-runtime.
+
+use examples::web::{self, Web, web};
+use examples::web_on_kube_runtime;
+use informer::Clock;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Service;
+use rstest::rstest;
+use serde_json::json;
+use testkit::{Running, TestCluster, Verb, faults};
+
+/// What the operator is written on.
+#[derive(Clone, Copy, Debug)]
+enum On {
+    Informer,
+    KubeRuntime,
+}
+
+impl On {
+    fn start(self) -> TestCluster {
+        let cluster = TestCluster::builder().crd::<Web>().start();
+        self.run(&cluster);
+        cluster
+    }
+
+    fn run(self, cluster: &TestCluster) -> Running {
+        let clock = Clock::starting_at(cluster.server().now());
+        match self {
+            Self::Informer => cluster.run(web::run(cluster.client(), clock)),
+            Self::KubeRuntime => cluster.run(web_on_kube_runtime::run(cluster.client(), clock)),
+        }
+    }
+}
+
+fn ready(cluster: &TestCluster) -> (i32, String) {
+    let status = cluster.get::<Web>("shop").status.expect("it has one");
+    let [condition] = &status.conditions[..] else {
+        panic!("{status:?}")
+    };
+    (status.ready_replicas, condition.status.clone())
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn a_web_gets_a_deployment_and_a_service_that_it_owns(#[values(On::Informer, On::KubeRuntime)] on: On) {
+    let cluster = on.start();
+    let shop = cluster.create(web("shop", 2)).await;
+    cluster.settle().await;
+    let deployment = cluster.get::<Deployment>("shop");
+    assert_eq!(deployment.spec.as_ref().and_then(|it| it.replicas), Some(2));
+    let owners = deployment.metadata.owner_references.expect("it is owned");
+    assert_eq!(Some(&owners[0].uid), shop.metadata.uid.as_ref());
+    assert!(cluster.exists::<Service>("shop"));
+    assert_eq!(ready(&cluster), (0, "False".to_owned()));
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn the_status_follows_the_deployment(#[values(On::Informer, On::KubeRuntime)] on: On) {
+    let cluster = on.start();
+    cluster.create(web("shop", 2)).await;
+    cluster.settle().await;
+    cluster
+        .patch_status::<Deployment>("shop", json!({"replicas": 2, "readyReplicas": 2}))
+        .await;
+    cluster.settle().await;
+    assert_eq!(ready(&cluster), (2, "True".to_owned()));
+    cluster.patch::<Web>("shop", json!({"spec": {"replicas": 3}})).await;
+    cluster.settle().await;
+    assert_eq!(
+        cluster.get::<Deployment>("shop").spec.and_then(|it| it.replicas),
+        Some(3)
+    );
+    assert_eq!(ready(&cluster), (2, "False".to_owned()));
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn what_others_change_or_delete_is_mended(#[values(On::Informer, On::KubeRuntime)] on: On) {
+    let cluster = on.start();
+    cluster.create(web("shop", 2)).await;
+    cluster.settle().await;
+    cluster
+        .patch::<Deployment>("shop", json!({"spec": {"replicas": 9}}))
+        .await;
+    cluster.delete::<Service>("shop").await;
+    cluster.settle().await;
+    assert_eq!(
+        cluster.get::<Deployment>("shop").spec.and_then(|it| it.replicas),
+        Some(2)
+    );
+    assert!(cluster.exists::<Service>("shop"));
+}
+
+#[rstest]
+#[case::conflict(faults::conflict().once())]
+#[case::server_error(faults::server_error().times(3))]
+#[case::applied_but_lost(faults::timeout().but_applied().once())]
+#[tokio::test(start_paused = true)]
+async fn failed_requests_are_made_again(
+    #[values(On::Informer, On::KubeRuntime)] on: On,
+    #[case] fault: testkit::FaultBuilder,
+) {
+    let cluster = on.start();
+    cluster.inject(fault.on_writes("deployments.apps")).forget();
+    cluster.create(web("shop", 1)).await;
+    cluster.settle().await;
+    assert!(cluster.exists::<Deployment>("shop") && cluster.exists::<Service>("shop"));
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn a_restart_and_an_expired_watch_change_nothing(#[values(On::Informer, On::KubeRuntime)] on: On) {
+    let cluster = TestCluster::builder().crd::<Web>().start();
+    let running = on.run(&cluster);
+    cluster.create(web("shop", 1)).await;
+    cluster.settle().await;
+    let revision = cluster.server().resource_version();
+    running.crash();
+    on.run(&cluster);
+    cluster.settle().await;
+    cluster.expire_watches();
+    cluster.settle().await;
+    assert_eq!(cluster.server().resource_version(), revision);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_web_that_is_well_costs_two_reads_and_no_write() {
+    let cluster = On::Informer.start();
+    cluster.create(web("shop", 1)).await;
+    cluster.settle().await;
+    let (reads, writes) = (
+        cluster.requests().on(Verb::Get, "deployments.apps").count(),
+        cluster.requests().writes().count(),
+    );
+    cluster
+        .patch::<Web>("shop", json!({"metadata": {"labels": {"seen": "true"}}}))
+        .await;
+    cluster.settle().await;
+    assert_eq!(cluster.requests().on(Verb::Get, "deployments.apps").count(), reads + 1);
+    assert_eq!(cluster.requests().writes().count(), writes);
+}
