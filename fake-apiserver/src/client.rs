@@ -7,6 +7,7 @@ use http::Request;
 use tower::ServiceExt;
 
 use crate::api::request_info::ClientName;
+use crate::api::user::UserInfo;
 use crate::server::ApiServer;
 
 impl ApiServer {
@@ -38,6 +39,34 @@ impl ApiServer {
     /// Where a fault breaks the connection its requests fail with [`kube::Error::Service`], whose source is the
     /// [`std::io::Error`] that a socket would give.
     pub fn client_named(&self, user_agent: &str) -> kube::Client {
+        self.client_of(user_agent, None)
+    }
+
+    /// A client of a user, whom the server believes without a token. `user_agent` is as for
+    /// [`client_named`](Self::client_named). Whether the user is kept from anything is up to
+    /// [`authorization`](crate::ApiServerBuilder::authorization).
+    ///
+    /// ```
+    /// use fake_apiserver::{ApiServer, Authorization, UserInfo};
+    /// use k8s_openapi::api::core::v1::Pod;
+    /// use kube::api::{Api, ListParams};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let server = ApiServer::builder().authorization(Authorization::Rbac).start();
+    /// let operator = server.client_as("operator", UserInfo::service_account("shop", "operator"));
+    /// let refused = Api::<Pod>::all(operator).list(&ListParams::default()).await.unwrap_err();
+    /// assert_eq!(
+    ///     refused.to_string().split(": ").nth(2),
+    ///     Some(r#"User "system:serviceaccount:shop:operator" cannot list resource "pods" in API group "" at the cluster scope"#),
+    /// );
+    /// # }
+    /// ```
+    pub fn client_as(&self, user_agent: &str, user: UserInfo) -> kube::Client {
+        self.client_of(user_agent, Some(Arc::new(user)))
+    }
+
+    fn client_of(&self, user_agent: &str, user: Option<Arc<UserInfo>>) -> kube::Client {
         let agent = http::HeaderValue::from_str(user_agent).unwrap_or(http::HeaderValue::from_static("kube-rs"));
         let name: Arc<str> = user_agent.into();
         let service = self
@@ -49,8 +78,29 @@ impl ApiServer {
                     .entry(http::header::USER_AGENT)
                     .or_insert_with(|| agent.clone());
                 parts.extensions.insert(ClientName(Arc::clone(&name)));
+                if let Some(user) = &user {
+                    parts.extensions.insert(Arc::clone(user));
+                }
                 Request::from_parts(parts, Body::new(body))
             });
         kube::Client::new(service, "default")
+    }
+
+    /// A client whose requests `remote` answers, and which pass this server's faults and journal on their way: a test's
+    /// hand on what a controller asks of a real API server. Faults that strike requests for resources that this server
+    /// serves work as they do here; watches cannot be meddled with.
+    pub fn relay(&self, remote: &kube::Client, name: &str) -> kube::Client {
+        let (server, remote, name) = (self.clone(), remote.clone(), Arc::<str>::from(name));
+        let namespace = remote.default_namespace().to_owned();
+        let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+            let (endpoints, remote, name) = (Arc::clone(&server.endpoints), remote.clone(), Arc::clone(&name));
+            let mut request = request.map(Body::new);
+            request.extensions_mut().insert(ClientName(name));
+            endpoints.relay(request, async move |request| {
+                let answer = remote.send(request.map(kube::client::Body::from)).await;
+                answer.map(|it| it.map(Body::new)).map_err(std::io::Error::other)
+            })
+        });
+        kube::Client::new(service, namespace)
     }
 }

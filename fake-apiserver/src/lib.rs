@@ -27,8 +27,8 @@
 //! | `storage` | state at a revision: a snapshot and a log for each resource |
 //! | `watch` | cursors into the logs |
 //!
-//! Beside the path lie [`api`], the vocabulary; `workers`, what a cluster does by itself; `entropy`, the only clock and the only random numbers; `serve` and
-//! `client`, the ways in.
+//! Beside the path lie [`api`], the vocabulary; `workers`, what a cluster does by itself; `entropy`, the only clock and
+//! the only random numbers; `serve` and `client`, the ways in.
 //!
 //! # Features
 //!
@@ -41,7 +41,7 @@
 
 pub mod api;
 mod endpoints;
-mod faults;
+pub mod faults;
 mod registry;
 mod storage;
 mod watch;
@@ -59,14 +59,19 @@ mod serve;
 mod tls;
 mod kubeconfig;
 pub mod load;
+mod world;
+pub mod control;
 mod entropy;
 mod tasks;
 
 pub use api::request_info::{RequestInfo, Verb};
-pub use api::user::UserInfo;
+pub use api::user::{Anonymous, UserInfo};
 pub use endpoints::journal::{Entry, Journal, RecordedEvent, RecordedRequest};
-pub use faults::{Decision, Fault, FaultGuard, Held, HeldEvent, Seen, Verdict, WatchEventKind, WatchHandle, When};
+pub use faults::{
+    Decision, Fault, FaultGuard, Held, HeldEvent, RestartLog, Seen, Verdict, WatchEventKind, WatchHandle, When,
+};
 pub use replica::Replica;
 pub use serve::Serving;
-pub use server::{ApiServer, ApiServerBuilder, LoadError, Snapshot};
-pub use workers::{UnknownWorker, Worker};
+pub use server::{ApiServer, ApiServerBuilder, Authorization, LoadError, Snapshot};
+pub use workers::{Kubelet, PodScript, PodSelector, UnknownWorker, Worker};
+pub use world::{LoadReport, WorldDiff};

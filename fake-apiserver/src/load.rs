@@ -63,6 +63,25 @@ pub fn read<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result<Vec<Ma
     Ok(manifests)
 }
 
+/// Reads a dump of a cluster, as `oc adm must-gather` or `kubectl cluster-info dump` leave it in a directory: what is
+/// not an object, such as logs and reports with the extension of a manifest, is left out. Returns the objects, in the
+/// order of [`read`], and a line for each text that was left out.
+pub fn read_dump(path: impl AsRef<Path>) -> Result<(Vec<Manifest>, Vec<String>), ReadError> {
+    let (mut manifests, mut left_out, mut files) = (Vec::new(), Vec::new(), Vec::new());
+    find_files(path.as_ref(), 0, &mut files)?;
+    for file in files {
+        let place = file.display().to_string();
+        let read = fs::read_to_string(&file).map_err(|err| ReadError::new(place.as_str(), err));
+        let mut found = Vec::new();
+        match read.and_then(|text| parse(&place, &text, &mut found)) {
+            Ok(()) => manifests.append(&mut found),
+            Err(err) => left_out.push(err.to_string()),
+        }
+    }
+    manifests.sort_by_key(|manifest| rank(&manifest.object));
+    Ok((manifests, left_out))
+}
+
 /// Reads the objects of one text, YAML or JSON, in the same order as [`read`] does.
 pub fn from_text(text: &str) -> Result<Vec<Manifest>, ReadError> {
     let mut manifests = Vec::new();

@@ -6,8 +6,8 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::Parser;
-use fake_apiserver::{ApiServer, Serving, UnknownWorker, Worker, load};
+use clap::{Parser, ValueEnum};
+use fake_apiserver::{Anonymous, ApiServer, Authorization, Serving, UnknownWorker, Worker, load};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber, span};
 
@@ -38,6 +38,19 @@ struct Args {
     #[arg(long, value_name = "FILE")]
     load: Vec<PathBuf>,
 
+    /// Who may do what: `always-allow` lets everybody do everything; `rbac` asks Roles and their bindings
+    #[arg(long, value_name = "MODE", default_value = "always-allow")]
+    authorization: Mode,
+
+    /// A bearer token, whose it is, and the groups he is in (may be repeated)
+    #[arg(long, value_name = "TOKEN=USER[:GROUP…]", value_parser = token)]
+    token: Vec<Token>,
+
+    /// Under rbac, a request without token and client certificate: `admin` is in system:masters, `allow` is
+    /// system:anonymous, `deny` is answered 401
+    #[arg(long, value_name = "WHO", default_value = "admin")]
+    anonymous: Nobody,
+
     /// Seed of uids, generated names and all other random numbers
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
@@ -45,6 +58,9 @@ struct Args {
     /// Run these parts of a cluster, separated by commas: gc, namespace, workloads (all of them), all
     #[arg(long, value_name = "NAMES", default_value = "", hide_default_value = true, value_parser = workers)]
     workers: Workers,
+    /// Answer requests below /_fake, too: faults, watches, journal, snapshots (GET /_fake tells more)
+    #[arg(long)]
+    control: bool,
 
     /// Admission plugins that are off by default: service-account, resource-quota-status (may be repeated)
     #[arg(long, value_name = "NAME", value_parser = ["service-account", "resource-quota-status"])]
@@ -62,6 +78,28 @@ struct Args {
 /// What `--workers` names.
 #[derive(Clone, Debug)]
 struct Workers(Vec<Worker>);
+/// What `--authorization` takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Mode {
+    AlwaysAllow,
+    Rbac,
+}
+
+/// What `--anonymous` takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Nobody {
+    Admin,
+    Allow,
+    Deny,
+}
+
+/// A token, and the name and the groups of its user.
+#[derive(Clone, Debug)]
+struct Token {
+    token: String,
+    user: String,
+    groups: Vec<String>,
+}
 
 const EXAMPLES: &str = "\
 Examples:
@@ -71,6 +109,10 @@ Examples:
 
   HTTPS on a fixed port, with your resources and a log of requests:
     fake-apiserver --listen 127.0.0.1:6443 --tls --crd config/crd/bases -v
+
+  Roles count; one user with a token, everyone without one is the administrator:
+    fake-apiserver --authorization rbac --token s3cret=jane:devs --kubeconfig fake.kubeconfig
+    kubectl --kubeconfig fake.kubeconfig --token s3cret get pods
 
   A copy of what runs in a real cluster:
     kubectl get deployments,pods,services -A -o yaml > dump.yaml
@@ -102,11 +144,22 @@ async fn run(args: &Args) -> Result<(), String> {
     tracing::subscriber::set_global_default(Log { level }).map_err(|err| err.to_string())?;
     let interrupted = interruption().map_err(|err| format!("cannot listen for signals: {err}"))?;
 
-    let mut builder = ApiServer::builder()
-        .seed(args.seed)
-        .start_time(now())
-        .journal_capacity(JOURNAL_ENTRIES)
-        .workers(&args.workers.0);
+    let mut builder = ApiServer::builder().seed(args.seed).start_time(now());
+    builder = match args.control {
+        true => builder.control_api(),
+        false => builder.journal_capacity(JOURNAL_ENTRIES),
+    };
+    let mut builder = builder
+        .workers(&args.workers.0)
+        .authorization(match args.authorization {
+            Mode::AlwaysAllow => Authorization::AlwaysAllow,
+            Mode::Rbac => Authorization::Rbac,
+        })
+        .anonymous(match args.anonymous {
+            Nobody::Admin => Anonymous::Admin,
+            Nobody::Allow => Anonymous::Allowed,
+            Nobody::Deny => Anonymous::Refused,
+        });
     for plugin in &args.admission {
         builder = match plugin.as_str() {
             "service-account" => builder.service_account_admission(),
@@ -116,7 +169,10 @@ async fn run(args: &Args) -> Result<(), String> {
     for (host, address) in &args.webhook_address {
         builder = builder.webhook_address(host, *address);
     }
-    let server = builder.start();
+    let tokens = args.token.iter();
+    let server = tokens
+        .fold(builder, |builder, it| builder.token(&it.token, &it.user, &it.groups))
+        .start();
     fill(&server, args)?;
     let serving = if args.tls {
         server.serve_tls(args.listen).await
@@ -127,7 +183,7 @@ async fn run(args: &Args) -> Result<(), String> {
     if let Some(file) = &args.kubeconfig {
         write_kubeconfig(file, &serving)?;
     }
-    announce(&serving);
+    announce(&serving, args);
 
     interrupted.await;
     serving.shutdown().await;
@@ -180,11 +236,12 @@ fn write_kubeconfig(file: &Path, serving: &Serving) -> Result<(), String> {
 }
 
 /// Says that the server is ready. Whoever does not read it cannot be told, so failures are of no interest.
-fn announce(serving: &Serving) {
-    if !serving.addr().ip().is_loopback() {
+fn announce(serving: &Serving, args: &Args) {
+    let is_open = args.authorization == Mode::AlwaysAllow || args.anonymous == Nobody::Admin;
+    if is_open && !serving.addr().ip().is_loopback() {
         let addr = serving.addr();
         report(format_args!(
-            "warning: whoever reaches {addr} may do everything: there is no authentication"
+            "warning: whoever reaches {addr} may do everything: nobody has to say who he is"
         ));
     }
     let mut stdout = io::stdout().lock();
@@ -217,6 +274,36 @@ fn workers(text: &str) -> Result<Workers, UnknownWorker> {
         return Ok(Workers(Vec::new()));
     }
     Worker::parse_list(text).map(Workers)
+}
+
+/// What `--token` takes. Colons part the names, but those of Kubernetes' own names: `system:masters` is one,
+/// `system:serviceaccount:shop:operator` another.
+fn token(text: &str) -> Result<Token, String> {
+    let (token, names) = text.split_once('=').ok_or("there is no `=`")?;
+    let mut parts = names.split(':');
+    let mut all: Vec<String> = Vec::new();
+    while let Some(first) = parts.next() {
+        let mut name = vec![first];
+        if first == "system" {
+            name.extend(parts.next());
+        }
+        let more = match name.as_slice() {
+            ["system", "serviceaccount"] => 2,
+            ["system", "node"] => 1,
+            _ => 0,
+        };
+        name.extend(parts.by_ref().take(more));
+        all.push(name.join(":"));
+    }
+    if token.is_empty() || all.iter().any(String::is_empty) {
+        return Err("neither the token nor a name may be empty".to_owned());
+    }
+    let user = all.remove(0);
+    Ok(Token {
+        token: token.to_owned(),
+        user,
+        groups: all,
+    })
 }
 
 /// Signals are caught from the call on, not from the first poll.

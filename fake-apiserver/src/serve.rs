@@ -4,6 +4,7 @@ use std::future::Future;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -182,7 +183,7 @@ async fn connection(stream: TcpStream, peer: Peer, handshake: Handshake, service
             };
             match shaken {
                 Ok(Ok(stream)) => {
-                    let user = crate::tls::user(stream.get_ref().1);
+                    let user = crate::tls::user(stream.get_ref().1).map(Arc::new);
                     speak(stream, Peer { user, ..peer }, service, stop).await;
                 }
                 Ok(Err(err)) => tracing::debug!(peer = %peer.addr, "TLS handshake failed: {err}"),
@@ -243,7 +244,7 @@ async fn answer(
 struct Peer {
     addr: SocketAddr,
     /// Whom a client certificate names; an extension of each request.
-    user: Option<UserInfo>,
+    user: Option<Arc<UserInfo>>,
 }
 
 /// What comes before HTTP on a new connection.
@@ -358,7 +359,7 @@ mod tests {
                 Body::from_stream(event.chain(futures::stream::pending()))
             }
             "/hold" => std::future::pending().await,
-            "/user" => Body::from(format!("{:?}\n", request.extensions().get::<UserInfo>())),
+            "/user" => Body::from(format!("{:?}\n", request.extensions().get::<Arc<UserInfo>>())),
             path => Body::from(format!("you asked for {path}")),
         };
         Ok(Response::new(body))

@@ -8,31 +8,36 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Request, Response};
-use http_body_util::BodyExt as _;
+use http_body_util::{BodyExt as _, Limited};
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 use tower::Service;
 
 use crate::api::object::Object;
 use crate::api::resource::ResourceInfo;
 use crate::api::status::Status;
-use crate::api::user::UserInfo;
+use crate::api::user::{Anonymous, UserInfo};
+use crate::control::{self, Control};
 use crate::endpoints::Endpoints;
 use crate::endpoints::journal::{self, Journal};
 use crate::entropy::Entropy;
-use crate::faults::{Fault, FaultGuard, Faults, WatchHandle};
+use crate::faults::{Described, Fault, FaultGuard, FaultRule, Faults, RestartLog, RuleError, WatchHandle};
 use crate::registry::admission::AdmissionSetup;
+use crate::registry::authentication::{Access, Authentication};
+use crate::registry::authorization::{self, Rbac};
 use crate::registry::{Registry, codec};
 use crate::serve::{Serving, Transport, serve};
 use crate::storage::World;
 use crate::tasks::TaskGroup;
 use crate::webhooks::Routes;
-use crate::workers::{self, Host, Worker};
+use crate::workers::{self, Host, Kubelet, Worker};
 
 /// Changes a resource's log keeps if the builder does not say.
 const HISTORY_BOUND: usize = 16_384;
@@ -63,6 +68,9 @@ pub struct ApiServer {
     options: Options,
     /// The tasks of the workers. They end when nobody can reach the server any more: those who can have a copy.
     tasks: TaskGroup,
+    /// The control API, if it was asked for.
+    control: Option<Arc<Control>>,
+    kubelet: Kubelet,
 }
 
 /// What a fork has in common with its origin.
@@ -71,8 +79,11 @@ struct Options {
     history_bound: usize,
     journal_capacity: usize,
     workers: Vec<Worker>,
+    authorization: Authorization,
+    authentication: Authentication,
     admission: AdmissionSetup,
     routes: Routes,
+    nodes: usize,
 }
 
 /// How an [`ApiServer`] is to be. Everything has a default.
@@ -82,6 +93,18 @@ pub struct ApiServerBuilder {
     seed: u64,
     start_time: Timestamp,
     options: Options,
+    control: Option<Arc<Control>>,
+}
+
+/// Who may do what; after the `--authorization-mode` of kube-apiserver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Authorization {
+    /// Everybody everything. A token nobody knows is the administrator's.
+    #[default]
+    AlwaysAllow,
+    /// What Roles, ClusterRoles and their bindings say; `system:masters` everything. The ClusterRoles that people and
+    /// tests rely on are there from the start, such as `cluster-admin`, `admin`, `edit`, `view`, `system:discovery`.
+    Rbac,
 }
 
 /// The whole state of a server at one moment, from [`ApiServer::snapshot`]. Taking, keeping and restoring one costs a
@@ -98,6 +121,13 @@ pub struct LoadError {
     reason: String,
 }
 
+impl LoadError {
+    pub(crate) fn new(kind: &str, name: &str, reason: &str) -> Self {
+        let (kind, name, reason) = (kind.to_owned(), name.to_owned(), reason.to_owned());
+        Self { kind, name, reason }
+    }
+}
+
 impl Default for ApiServerBuilder {
     fn default() -> Self {
         Self {
@@ -107,9 +137,13 @@ impl Default for ApiServerBuilder {
                 history_bound: HISTORY_BOUND,
                 journal_capacity: journal::CAPACITY,
                 workers: Vec::new(),
+                authorization: Authorization::default(),
+                authentication: Authentication::default(),
                 admission: AdmissionSetup::default(),
                 routes: Routes::default(),
+                nodes: 0,
             },
+            control: None,
         }
     }
 }
@@ -137,6 +171,13 @@ impl ApiServerBuilder {
     /// Entries that the journal keeps; the oldest are dropped first. Default 65,536, at least 1.
     pub fn journal_capacity(mut self, entries: usize) -> Self {
         self.options.journal_capacity = entries;
+        self
+    }
+
+    /// Nodes that are there from the start, `node-0` and so on, all ready. Default 0: then Pods are put on `node-0`,
+    /// of which there is no object, and DaemonSets want none.
+    pub fn nodes(mut self, count: usize) -> Self {
+        self.options.nodes = count;
         self
     }
 
@@ -169,6 +210,55 @@ impl ApiServerBuilder {
         self
     }
 
+    /// Who may do what. Default: everybody everything.
+    ///
+    /// ```
+    /// use fake_apiserver::{ApiServer, Authorization};
+    /// use http::Request;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let server = ApiServer::builder()
+    ///     .authorization(Authorization::Rbac)
+    ///     .token("s3cret", "jane", ["devs"])
+    ///     .start();
+    /// let ask = |path: &str| Request::get(path).header("authorization", "Bearer s3cret").body("").unwrap();
+    /// assert_eq!(server.call(ask("/version")).await.status(), 200);
+    /// assert_eq!(server.call(ask("/api/v1/nodes")).await.status(), 403);
+    /// # }
+    /// ```
+    pub fn authorization(mut self, authorization: Authorization) -> Self {
+        self.options.authorization = authorization;
+        self.options.authentication.is_strict = authorization != Authorization::AlwaysAllow;
+        self
+    }
+
+    /// A bearer token, and the user who shows it; everyone who has a token is in `system:authenticated`, too. The same
+    /// token again replaces the user.
+    pub fn token(
+        mut self,
+        token: impl Into<String>,
+        user: impl Into<String>,
+        groups: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Self {
+        let user = Arc::new(UserInfo::new(user, groups));
+        self.options.authentication.tokens.insert(token.into(), user);
+        self
+    }
+
+    /// Who a request without credentials is under RBAC. Default: the administrator.
+    pub fn anonymous(mut self, anonymous: Anonymous) -> Self {
+        self.options.authentication.anonymous = anonymous;
+        self
+    }
+
+    /// Answers requests below `/_fake`, too, through which a test in another process injects faults and looks at the
+    /// server; see [`control`](crate::control). Whoever reaches the port may do all of it.
+    pub fn control_api(mut self) -> Self {
+        self.control = Some(Arc::default());
+        self
+    }
+
     /// Starts the server. It has the namespaces `default`, `kube-system`, `kube-public` and `kube-node-lease`.
     ///
     /// # Panics
@@ -176,7 +266,10 @@ impl ApiServerBuilder {
     /// Outside of a tokio runtime, if it has [workers](Self::workers).
     pub fn start(self) -> ApiServer {
         let entropy = Entropy::new(self.seed, self.start_time);
-        let server = ApiServer::assemble(World::default(), entropy, self.options);
+        let mut server = ApiServer::assemble(World::default(), entropy, self.options, |committed| {
+            Kubelet::new(committed)
+        });
+        server.control = self.control;
         server.create_boot_objects();
         server
     }
@@ -193,26 +286,53 @@ impl ApiServer {
         ApiServerBuilder::default()
     }
 
-    fn assemble(world: World, entropy: Entropy, options: Options) -> Self {
-        let setup = AdmissionSetup {
+    fn assemble(
+        world: World,
+        entropy: Entropy,
+        options: Options,
+        kubelet: impl FnOnce(Arc<Notify>) -> Kubelet,
+    ) -> Self {
+        let rbac = match options.authorization {
+            Authorization::AlwaysAllow => None,
+            Authorization::Rbac => Some(Rbac::default()),
+        };
+        let admission = AdmissionSetup {
             transport: Arc::new(options.routes.clone()),
             ..options.admission.clone()
         };
+        let access = Access::new(options.authentication.clone(), rbac, entropy.seed());
         let endpoints = Arc::new(Endpoints {
-            registry: Registry::new(world, options.history_bound, entropy, setup),
+            registry: Registry::new(world, options.history_bound, entropy, access, admission),
             faults: Faults::default(),
             journal: Journal::new(options.journal_capacity),
-            admin: Arc::new(UserInfo::admin()),
             requests: AtomicU64::new(0),
         });
+        let kubelet = kubelet(Arc::clone(&endpoints.registry.committed));
+        if options.workers.contains(&Worker::Kubelet) {
+            let logs = kubelet.clone();
+            endpoints.registry.set_pod_logs(move |pod| logs.logs_of(pod));
+        }
         let tasks = TaskGroup::default();
         let host: Arc<dyn Host> = endpoints.clone();
-        workers::start(&host, &options.workers, &tasks);
+        workers::start(&host, &options.workers, &kubelet, &tasks);
         Self {
             endpoints,
             options,
             tasks,
+            control: None,
+            kubelet,
         }
+    }
+
+    /// A server that has a state, to look at it.
+    pub(crate) fn of_snapshot(&self, snapshot: &Snapshot) -> Self {
+        let entropy = self.endpoints.registry.entropy.fork();
+        let options = Options {
+            journal_capacity: 1,
+            workers: Vec::new(),
+            ..self.options.clone()
+        };
+        Self::assemble(snapshot.0.clone(), entropy, options, Kubelet::new)
     }
 
     /// What a real server has made before its first client comes (rule R1).
@@ -252,6 +372,24 @@ impl ApiServer {
             // As above.
             let _ = self.load([class]);
         }
+        for number in 0..self.options.nodes {
+            let name = format!("node-{number}");
+            let labels =
+                json!({"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"});
+            let room = json!({"cpu": "8", "memory": "16Gi", "pods": "110"});
+            let ready = json!({
+                "type": "Ready", "status": "True", "reason": "KubeletReady",
+                "message": "kubelet is posting ready status",
+            });
+            let _ = self.load([json!({
+                "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels},
+                "status": {"conditions": [ready], "capacity": room, "allocatable": room},
+            })]);
+        }
+        if self.endpoints.registry.has_rbac() {
+            // The same holds here.
+            let _ = self.load(authorization::bootstrap_objects());
+        }
     }
 
     /// The seed of all random numbers.
@@ -269,6 +407,12 @@ impl ApiServer {
         self.endpoints.registry.store.revision()
     }
 
+    /// The kubelet of all nodes, which a test tells what becomes of Pods. It acts where the server was started with
+    /// [`Worker::Kubelet`].
+    pub fn kubelet(&self) -> &Kubelet {
+        &self.kubelet
+    }
+
     /// What was asked, answered and told to watchers.
     pub fn journal(&self) -> &Journal {
         &self.endpoints.journal
@@ -276,7 +420,26 @@ impl ApiServer {
 
     /// Installs a rule that is asked about every request for a resource; it is gone when the guard is dropped.
     pub fn inject(&self, fault: impl Fault + 'static) -> FaultGuard {
-        self.endpoints.faults.rules.install(fault)
+        let rules = &self.endpoints.faults.rules;
+        rules.install(std::any::type_name_of_val(&fault).to_owned(), |_| fault)
+    }
+
+    /// Installs a fault that is described as data; it is gone when the guard is dropped. Fails if the rule cannot be.
+    pub fn inject_rule(&self, rule: FaultRule) -> Result<FaultGuard, RuleError> {
+        rule.check()?;
+        let (seed, rules) = (self.seed(), &self.endpoints.faults.rules);
+        Ok(rules.install(rule.to_string(), |id| Described::new(rule, seed ^ id.rotate_right(16))))
+    }
+
+    /// Ends all watches and breaks what waits for an answer that will not come, as a server does that is restarted. For
+    /// `down` all connections are refused, but for those of `spared` clients. What is stored stays. If the log is lost,
+    /// every client whose watch goes on from before is told 410 Expired and must list again, as with a server whose
+    /// watch cache begins anew.
+    pub fn restart(&self, log: RestartLog, down: Duration, spared: &[&str]) {
+        if log == RestartLog::Lost {
+            self.compact();
+        }
+        self.endpoints.faults.restart(down, spared);
     }
 
     /// The watches under way, oldest first.
@@ -309,7 +472,13 @@ impl ApiServer {
     #[must_use]
     pub fn fork(&self) -> Self {
         let registry = &self.endpoints.registry;
-        Self::assemble(registry.store.world(), registry.entropy.fork(), self.options.clone())
+        let kubelet = |committed| self.kubelet.fork(committed);
+        Self::assemble(
+            registry.store.world(),
+            registry.entropy.fork(),
+            self.options.clone(),
+            kubelet,
+        )
     }
 
     /// The server at the other end of a connection: a tower service without a socket, which fails where a fault breaks
@@ -321,8 +490,26 @@ impl ApiServer {
     + Send
     + Sync
     + 'static {
-        let endpoints = Arc::clone(&self.endpoints);
-        tower::service_fn(move |request: Request<Body>| Arc::clone(&endpoints).converse(request))
+        let server = self.clone();
+        tower::service_fn(move |request: Request<Body>| {
+            let server = server.clone();
+            async move {
+                match &server.control {
+                    Some(control) if request.uri().path().starts_with(control::PREFIX) => {
+                        server.controlled(control, request).await
+                    }
+                    _ => server.endpoints.converse(request).await,
+                }
+            }
+        })
+    }
+
+    /// Answers a request to the control API.
+    async fn controlled(&self, control: &Control, request: Request<Body>) -> io::Result<Response<Body>> {
+        let (parts, body) = request.into_parts();
+        let body = Limited::new(body, control::BODY_BYTES_MAX).collect().await;
+        let body = body.map_err(io::Error::other)?.to_bytes();
+        Ok(control::answer(self, control, &parts.method, &parts.uri, &body).map(Body::from))
     }
 
     /// The server as a function from requests to answers: a tower service without a socket. Where a fault breaks the
@@ -401,6 +588,13 @@ impl ApiServer {
             .scheme()
             .lookup_kind(api_version, kind)
             .map(|row| row.info.clone())
+    }
+
+    /// The kind of a resource: `Pod` of `pods` in `v1`; `None` if it is not served.
+    pub fn kind_of(&self, api_version: &str, resource: &str) -> Option<String> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let row = self.endpoints.registry.scheme().lookup(group, version, resource)?;
+        Some(row.info.kind.to_string())
     }
 
     /// Stores objects as they are, uid, status and times included, as a dump of a cluster has them; what is missing of

@@ -26,12 +26,47 @@ fn path(path: &Path) -> &str {
 
 /// The body of a GET.
 fn get(server: &Server, path: &str) -> String {
+    get_as(server, path, "").1
+}
+
+/// The status and the body of a GET with this token.
+fn get_as(server: &Server, path: &str, token: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(server.url.trim_start_matches("http://")).expect("it listens");
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").expect("it reads");
+    let credentials = match token {
+        "" => String::new(),
+        token => format!("Authorization: Bearer {token}\r\n"),
+    };
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: x\r\n{credentials}Connection: close\r\n\r\n"
+    )
+    .expect("it reads");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("the answer is text");
-    let (_, body) = answer.split_once("\r\n\r\n").expect("the answer has a head");
-    body.to_owned()
+    let (head, body) = answer.split_once("\r\n\r\n").expect("the answer has a head");
+    let code = head.split(' ').nth(1).and_then(|it| it.parse().ok());
+    (code.expect("the head has a status"), body.to_owned())
+}
+
+#[rstest]
+#[case::nobody_has_to_say_who_he_is(&[], "", 200)]
+#[case::the_user_of_a_token(&[], "s3cret", 403)]
+#[case::a_master(&[], "m", 200)]
+#[case::a_service_account_in_a_group(&[], "sa", 403)]
+#[case::a_token_nobody_knows(&[], "x", 401)]
+#[case::anonymous(&["--anonymous", "allow"], "", 403)]
+#[case::refused(&["--anonymous", "deny"], "", 401)]
+fn rights_are_asked_for_on_request(#[case] more: &[&str], #[case] token: &str, #[case] code: u16) {
+    let tokens = [
+        "s3cret=jane:devs",
+        "m=root:system:masters",
+        "sa=system:serviceaccount:shop:operator:devs",
+    ];
+    let mut args = vec!["--authorization", "rbac"];
+    args.extend(tokens.iter().flat_map(|it| ["--token", it]));
+    args.extend(more);
+    let server = Server::start(&args);
+    assert_eq!(get_as(&server, "/api/v1/nodes", token).0, code);
 }
 
 #[cfg(unix)]
@@ -60,6 +95,10 @@ fn it_says_when_it_is_ready_and_ends_cleanly(#[case] signal: &str, #[case] args:
 #[case::unknown_flag(&["--no-such-flag"], "--no-such-flag")]
 #[case::no_address(&["--listen", "here"], "--listen")]
 #[case::no_number(&["--seed", "x"], "--seed")]
+#[case::no_worker(&["--workers", "gc,gx"], "there is no worker \"gx\"; there are gc, namespace, ")]
+#[case::no_user(&["--token", "s3cret"], "--token")]
+#[case::an_empty_group(&["--token", "s3cret=jane:"], "--token")]
+#[case::no_mode(&["--authorization", "abac"], "--authorization")]
 fn wrong_usage_is_2(#[case] args: &[&str], #[case] named: &str) {
     let output = run(args);
     assert_eq!(output.status.code(), Some(2));

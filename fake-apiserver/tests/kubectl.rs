@@ -48,8 +48,13 @@ struct Kubectl {
 
 impl Kubectl {
     /// `None`, and a line about it, if there is no kubectl.
-    #[expect(clippy::print_stderr, reason = "a test that is left out has to say so")]
     fn start(test: &str, over: Over) -> Option<Self> {
+        Self::start_with(test, over, &[])
+    }
+
+    /// The same with more arguments for the server.
+    #[expect(clippy::print_stderr, reason = "a test that is left out has to say so")]
+    fn start_with(test: &str, over: Over, more: &[&str]) -> Option<Self> {
         let Some(program) = kubectl_program() else {
             eprintln!("skipped: {test} needs kubectl 1.30 or newer on the path or in $KUBECTL");
             return None;
@@ -63,6 +68,7 @@ impl Kubectl {
         if let Over::Https = over {
             args.push("--tls");
         }
+        args.extend(more);
         let server = Server::start(&args);
         Some(Self {
             server,
@@ -593,6 +599,151 @@ $ get configmap kept
         "{stdout}"
     );
     assert!(waited.status.success(), "{}", String::from_utf8_lossy(&waited.stderr));
+}
+
+/// A ReplicaSet that owns a Pod, which owns a ConfigMap.
+const OWNED: &str = r#"
+$ create -f -
+< apiVersion: apps/v1
+< kind: ReplicaSet
+< metadata: {name: web}
+< spec:
+<   selector: {matchLabels: {app: web}}
+<   template: {metadata: {labels: {app: web}}, spec: {containers: [{name: c, image: "img:1"}]}}
+replicaset.apps/web created
+"#;
+
+impl Kubectl {
+    /// Creates a Pod and a ConfigMap owned by the ReplicaSet `web`.
+    fn create_owned(&self) {
+        self.run(OWNED);
+        let output = self
+            .command(&words("get replicaset web -o jsonpath={.metadata.uid}"))
+            .output();
+        let uid = String::from_utf8(output.expect("kubectl runs").stdout).expect("it is text");
+        let owner = format!(
+            "ownerReferences: [{{apiVersion: apps/v1, kind: ReplicaSet, name: web, uid: {uid}, controller: true, \
+             blockOwnerDeletion: true}}]"
+        );
+        self.run(&format!(
+            "
+$ create -f -
+< {{apiVersion: v1, kind: Pod, metadata: {{name: web-0, {owner}}}, spec: {{containers: [{{name: c, image: i}}]}}}}
+< ---
+< {{apiVersion: v1, kind: ConfigMap, metadata: {{name: web-0, {owner}}}}}
+pod/web-0 created
+configmap/web-0 created
+"
+        ));
+    }
+}
+
+#[rstest]
+fn delete_with_what_is_owned(#[values("background", "foreground", "orphan")] cascade: &str) {
+    let Some(kubectl) = Kubectl::start_with("delete_with_what_is_owned", Over::Http, &["--workers", "gc"]) else {
+        return;
+    };
+    kubectl.create_owned();
+    kubectl.run(&format!(
+        "
+$ delete replicaset web --cascade={cascade} --timeout=20s
+replicaset.apps \"web\" deleted*
+"
+    ));
+    if cascade == "orphan" {
+        kubectl.run(
+            "
+$ get pod/web-0 configmap/web-0 -o jsonpath={.items[*].metadata.ownerReferences}
+$ get pod/web-0 configmap/web-0 -o name
+pod/web-0
+configmap/web-0
+",
+        );
+    } else {
+        kubectl.run(
+            "
+$ wait pod/web-0 configmap/web-0 --for=delete --timeout=20s
+$ get pods,configmaps --ignore-not-found
+",
+        );
+    }
+}
+
+#[rstest]
+fn delete_a_namespace(#[values(Over::Http, Over::Https)] over: Over) {
+    let Some(kubectl) = Kubectl::start_with("delete_a_namespace", over, &["--workers", "gc,namespace"]) else {
+        return;
+    };
+    kubectl.run(
+        "
+$ create namespace shop
+namespace/shop created
+$ create configmap settings -n shop
+configmap/settings created
+$ create secret generic password -n shop
+secret/password created
+$ delete namespace shop --timeout=20s
+namespace \"shop\" deleted
+$ get namespace shop
+! Error from server (NotFound): namespaces \"shop\" not found
+$ get configmaps,secrets -A -o name
+",
+    );
+}
+
+#[rstest]
+fn rollouts_and_drains(#[values(Over::Http)] over: Over) {
+    let Some(kubectl) = Kubectl::start_with("rollouts_and_drains", over, &["--workers", "all"]) else {
+        return;
+    };
+    kubectl.run(
+        "
+$ create -f -
+< {kind: Node, apiVersion: v1, metadata: {name: left}}
+node/left created
+$ create deployment web --image=nginx:1 --replicas=2
+deployment.apps/web created
+$ rollout status deployment/web --timeout=20s
+~ deployment \"web\" successfully rolled out
+$ set image deployment/web nginx=nginx:2
+deployment.apps/web image updated
+$ rollout status deployment/web --timeout=20s
+~ deployment \"web\" successfully rolled out
+$ rollout history deployment/web
+deployment.apps/web
+REVISION CHANGE-CAUSE
+1 <none>
+2 <none>
+$ rollout undo deployment/web
+deployment.apps/web rolled back
+$ rollout status deployment/web --timeout=20s
+~ deployment \"web\" successfully rolled out
+$ get deployment web -o jsonpath={.spec.template.spec.containers[0].image}
+nginx:1
+$ rollout restart deployment/web
+deployment.apps/web restarted
+$ rollout status deployment/web --timeout=20s
+~ deployment \"web\" successfully rolled out
+$ scale deployment/web --replicas=3
+deployment.apps/web scaled
+$ rollout status deployment/web --timeout=20s
+~ deployment \"web\" successfully rolled out
+$ create poddisruptionbudget web --selector=app=web --min-available=2
+poddisruptionbudget.policy/web created
+$ create -f -
+< {kind: Node, apiVersion: v1, metadata: {name: right}}
+node/right created
+$ wait node/right --for=condition=Ready --timeout=20s
+node/right condition met
+$ drain left --timeout=60s
+~ node/left cordoned
+~ node/left drained
+? ...
+$ get pods --field-selector=spec.nodeName=left --ignore-not-found
+$ rollout status deployment/web --timeout=20s
+~ deployment \"web\" successfully rolled out
+",
+    );
 }
 
 #[rstest]

@@ -20,15 +20,21 @@
 // the path of an object
 pub mod cache;
 pub mod handler;
+pub mod queue;
+pub mod reconcile;
+pub mod runtime;
 // what all layers share
 mod key;
 mod resource_version;
 mod object;
 mod error;
 // beside the path
+mod clock;
 mod jitter;
 mod tasks;
+pub mod metrics;
 
+pub use clock::Clock;
 pub use error::Error;
 pub use key::{ObjectKey, ParseKeyError};
 pub use object::{Cacheable, Object, OwnerRef, Storage};

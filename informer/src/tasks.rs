@@ -24,6 +24,25 @@ impl TaskGroup {
         tasks.spawn(task);
     }
 
+    /// Waits until every task has ended by itself; a panic of one of them goes on here.
+    pub(crate) async fn joined(&self) {
+        let panic = poll_fn(|cx| {
+            let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+            loop {
+                match tasks.poll_join_next(cx) {
+                    Poll::Ready(Some(Err(err))) if err.is_panic() => return Poll::Ready(Some(err.into_panic())),
+                    Poll::Ready(Some(_ended)) => {}
+                    Poll::Ready(None) => return Poll::Ready(None),
+                    Poll::Pending => return Poll::Pending,
+                }
+            }
+        })
+        .await;
+        if let Some(panic) = panic {
+            std::panic::resume_unwind(panic);
+        }
+    }
+
     /// Waits until every task has ended by itself.
     pub(crate) async fn finished(&self) {
         poll_fn(|cx| {

@@ -172,6 +172,11 @@ impl TestCluster {
         }
     }
 
+    /// Deletes an object; the error is for people.
+    pub(crate) async fn remove(&self, id: &ObjectId) -> Result<Value, String> {
+        self.send(Method::DELETE, id, "", None).await
+    }
+
     /// Creates an object in its namespace, which is created as well if it is missing, and then its status.
     pub(crate) async fn put_new(&self, object: Value) -> Result<Value, String> {
         let id = ObjectId::of(&object);
@@ -180,8 +185,10 @@ impl TestCluster {
             let missing = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
             self.send(Method::POST, &ObjectId::of(&missing), "", Some(&missing))
                 .await?;
+            self.note_created(&ObjectId::of(&missing));
         }
         let created = self.send(Method::POST, &id, "", Some(&object)).await?;
+        self.note_created(&ObjectId::of(&created));
         let info = self.server.resource(&id.api_version, &id.kind);
         let has_status = info.is_some_and(|info| info.subresource("status").is_some());
         match object
@@ -240,6 +247,11 @@ impl TestCluster {
             .header(http::header::USER_AGENT, TEST_CLIENT)
             .body(body.map(|it| it.to_string().into_bytes()).unwrap_or_default())
             .map_err(|err| format!("{what}: {err}"))?;
+        if let Some(real) = &self.real {
+            let answer = real.send(request).await;
+            self.refresh().await;
+            return answer.map_err(|err| format!("{what}: {err}"));
+        }
         let answer = self.server.call(request).await;
         let (parts, body) = answer.into_parts();
         let value: Value = serde_json::from_slice(&body).unwrap_or_default();

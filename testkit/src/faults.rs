@@ -20,147 +20,170 @@
 //! injected and how often each of them struck.
 
 use std::fmt;
+use std::panic::Location;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fake_apiserver::api::resource::GroupResource;
-use fake_apiserver::api::status::Status;
-use fake_apiserver::{Fault, FaultGuard, Seen, Verb, Verdict};
+use fake_apiserver::faults::{Effect, Failure, FaultRule};
+use fake_apiserver::{FaultGuard, Verb, When};
 
-use crate::filter::Filter;
-use crate::test_cluster::{TestCluster, lock};
-
-/// What happens to a request that is struck.
-#[derive(Clone, Debug)]
-enum Effect {
-    Conflict,
-    NotFound,
-    Status(Box<Status>),
-    Delay(Duration),
-}
+use crate::report::fail_at;
+use crate::test_cluster::{TEST_CLIENT, TestCluster, lock};
 
 /// A fault as a test says it: what happens, narrowed by which requests it happens to. Without narrowing it strikes
 /// every request of every controller. See the [module](self).
 #[derive(Clone, Debug)]
 #[must_use = "a fault is only described until it is injected"]
-pub struct FaultBuilder {
-    name: String,
-    effect: Effect,
-    filter: Filter,
-    /// Matching requests that pass before the first is struck.
-    skip: u64,
-    /// How many are struck.
-    times: u64,
-    /// Whether a request that fails is done nevertheless.
-    is_applied: bool,
-}
+pub struct FaultBuilder(FaultRule);
 
-/// 409 Conflict: the object was changed by somebody else meanwhile.
+/// 409 Conflict: the object was changed by somebody else meanwhile. A real server says so whenever the resourceVersion
+/// of an update is not the newest.
 pub fn conflict() -> FaultBuilder {
-    FaultBuilder::new("409 Conflict", Effect::Conflict)
+    FaultBuilder::new(Effect::Conflict)
 }
 
 /// 410 Gone, reason Expired: what was asked for is no longer remembered. On a watch or a list, the client must list
-/// anew. To end watches that are under way use [`TestCluster::expire_watches`].
+/// anew. A real server says so after etcd was compacted, every five minutes. To end watches that are under way use
+/// [`TestCluster::expire_watches`].
 pub fn gone() -> FaultBuilder {
-    let message = "The resourceVersion for the provided watch is too old.";
-    FaultBuilder::new("410 Expired", Effect::Status(Box::new(Status::expired(message))))
+    failure(410, "The resourceVersion for the provided watch is too old.")
 }
 
-/// 404 Not Found.
+/// 404 Not Found: somebody deleted it, or the cache of the server that is asked does not know it yet.
 pub fn not_found() -> FaultBuilder {
-    FaultBuilder::new("404 NotFound", Effect::NotFound)
+    FaultBuilder::new(Effect::NotFound)
 }
 
-/// 429 Too Many Requests, to be tried again after this many seconds.
+/// 429 Too Many Requests, to be tried again after this many seconds: API priority and fairness at work, or an eviction
+/// that a PodDisruptionBudget forbids for now.
 pub fn too_many_requests(retry_after_seconds: u32) -> FaultBuilder {
     let message = "the server has received too many requests and has asked us to try again later";
-    let status = Status::new(429, "TooManyRequests", message).with_retry_after(retry_after_seconds);
-    FaultBuilder::new("429 TooManyRequests", Effect::Status(Box::new(status)))
+    let FaultBuilder(mut rule) = failure(429, message);
+    if let Effect::Status(failure) = &mut rule.effect {
+        failure.retry_after_seconds = retry_after_seconds;
+    }
+    FaultBuilder(rule)
 }
 
-/// 500 Internal Server Error.
+/// 500 Internal Server Error: an admission webhook that cannot be reached, an etcd without a leader.
 pub fn server_error() -> FaultBuilder {
-    FaultBuilder::new(
-        "500 InternalError",
-        Effect::Status(Box::new(Status::internal("injected by the test"))),
-    )
+    failure(500, "Internal error occurred: injected by the test")
 }
 
-/// 504 Gateway Timeout: the server gave up before it did anything.
+/// 503 Service Unavailable: a server that shuts down, or an aggregated one that is not there.
+pub fn unavailable() -> FaultBuilder {
+    failure(503, "the server is currently unable to handle the request")
+}
+
+/// 504 Gateway Timeout: the server gave up before it did anything. With [`but_applied`](FaultBuilder::but_applied) it
+/// gave up waiting for etcd, which did it.
 pub fn timeout() -> FaultBuilder {
-    let message = "Timeout: request did not complete within requested timeout - context deadline exceeded";
-    FaultBuilder::new(
-        "504 Timeout",
-        Effect::Status(Box::new(Status::new(504, "Timeout", message))),
+    failure(
+        504,
+        "Timeout: request did not complete within requested timeout - context deadline exceeded",
     )
 }
 
-/// Any other failure, by its HTTP status and the reason of its Status.
+/// Any other failure, by its HTTP status and the reason of its Status, which must be one of Kubernetes' own.
 ///
 /// ```
 /// # use testkit::{Verb, faults};
 /// let fault = faults::status(403, "Forbidden").message("not on Fridays").on(Verb::Create, "deployments.apps");
 /// ```
-pub fn status(code: u16, reason: &'static str) -> FaultBuilder {
-    let status = Status::new(code, reason, "injected by the test");
-    FaultBuilder::new(&format!("{code} {reason}"), Effect::Status(Box::new(status)))
+pub fn status(code: u16, reason: &str) -> FaultBuilder {
+    FaultBuilder::new(Effect::Status(Failure {
+        code,
+        reason: reason.to_owned(),
+        ..Failure::default()
+    }))
 }
 
-/// No failure: the request is handled after this much virtual time.
+/// No failure: the request is handled after this much virtual time. So slow networks and busy servers are.
 pub fn delay(duration: Duration) -> FaultBuilder {
-    FaultBuilder::new(&format!("delay of {duration:?}"), Effect::Delay(duration))
+    FaultBuilder::new(Effect::DelayMs(millis(duration)))
+}
+
+/// No failure: the request is handled at once, and its answer comes after this much virtual time, when it may be true
+/// no more. So a list of many objects is.
+pub fn slow_answer(duration: Duration) -> FaultBuilder {
+    FaultBuilder::new(Effect::DelayAnswerMs(millis(duration)))
+}
+
+/// Connection refused: nobody listens, as while the server is restarted. Nothing is done.
+pub fn refused() -> FaultBuilder {
+    FaultBuilder::new(Effect::Refuse)
+}
+
+/// Connection reset: a server, a load balancer or a node on the way died. Nothing is done; with
+/// [`but_applied`](FaultBuilder::but_applied) it is, and the client cannot know.
+pub fn reset() -> FaultBuilder {
+    FaultBuilder::new(Effect::Reset(When::Before))
+}
+
+/// There is no answer, and the connection stays: packets are dropped on the way. The client waits until its own
+/// patience ends, which by default kube's does not. With [`but_applied`](FaultBuilder::but_applied) the request is
+/// done.
+pub fn no_answer() -> FaultBuilder {
+    FaultBuilder::new(Effect::Hang(When::Before))
+}
+
+/// The request is done, and of its answer so many bytes come before the connection breaks. Of a watch they are counted
+/// over all its events.
+pub fn truncated(bytes: usize) -> FaultBuilder {
+    FaultBuilder::new(Effect::Truncate(bytes))
+}
+
+fn failure(code: u16, message: &str) -> FaultBuilder {
+    let FaultBuilder(rule) = status(code, "");
+    FaultBuilder(rule).message(message)
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl FaultBuilder {
-    fn new(name: &str, effect: Effect) -> Self {
-        Self {
-            name: name.to_owned(),
-            effect,
-            filter: Filter::default(),
-            skip: 0,
-            times: u64::MAX,
-            is_applied: false,
-        }
+    fn new(effect: Effect) -> Self {
+        Self(FaultRule::new(effect))
     }
 
     /// Only requests with this verb for this resource: its plural (`pods`), which may name a group (`deployments.apps`)
     /// and a subresource (`pods/status`). Without the latter all its subresources are meant, too.
     pub fn on(mut self, verb: Verb, resource: &str) -> Self {
-        self.filter.verbs = Some(vec![verb]);
-        self.filter.resource = Some(resource.to_owned());
+        self.0.on.verbs = vec![verb];
+        self.0.on.resource = Some(resource.to_owned());
         self
     }
 
     /// Only requests that would change something, for this resource.
     pub fn on_writes(mut self, resource: &str) -> Self {
-        self.filter.verbs = Some(vec![
+        self.0.on.verbs = vec![
             Verb::Create,
             Verb::Update,
             Verb::Patch,
             Verb::Delete,
             Verb::DeleteCollection,
-        ]);
-        self.filter.resource = Some(resource.to_owned());
+        ];
+        self.0.on.resource = Some(resource.to_owned());
         self
     }
 
     /// Only requests in this namespace.
     pub fn namespace(mut self, namespace: &str) -> Self {
-        self.filter.namespace = Some(namespace.to_owned());
+        self.0.on.namespace = Some(namespace.to_owned());
         self
     }
 
     /// Only requests for the object of this name. A create names none.
     pub fn name(mut self, name: &str) -> Self {
-        self.filter.name = Some(name.to_owned());
+        self.0.on.name = Some(name.to_owned());
         self
     }
 
     /// Only requests of the client of this name; see [`TestCluster::client_named`].
     pub fn client(mut self, client: &str) -> Self {
-        self.filter.client = Some(client.to_owned());
+        self.0.on.client = Some(client.to_owned());
         self
     }
 
@@ -171,14 +194,25 @@ impl FaultBuilder {
 
     /// Only the first so many of them.
     pub fn times(mut self, times: u64) -> Self {
-        self.times = times;
+        self.0.times = Some(times);
         self
     }
 
     /// Only the `n`-th of them, counted from 1 when the fault is injected.
     pub fn nth(mut self, n: u64) -> Self {
-        self.skip = n.saturating_sub(1);
+        self.0.skip = n.saturating_sub(1);
         self.times(1)
+    }
+
+    /// Each of them with this probability, from 0 to 1. What is struck is a function of the cluster's seed.
+    ///
+    /// ```
+    /// # use testkit::faults;
+    /// let fault = faults::server_error().probability(0.1).times(100);
+    /// ```
+    pub fn probability(mut self, probability: f64) -> Self {
+        self.0.probability = Some(probability);
+        self
     }
 
     /// The request is done, and only its answer is replaced: the client does not learn that it wrote. This is what a
@@ -189,50 +223,43 @@ impl FaultBuilder {
     /// let fault = faults::timeout().but_applied().on(Verb::Create, "configmaps").once();
     /// ```
     pub fn but_applied(mut self) -> Self {
-        self.is_applied = true;
+        match &mut self.0.effect {
+            Effect::Status(failure) => failure.applied = true,
+            Effect::Reset(when) | Effect::Hang(when) => *when = When::After,
+            Effect::Conflict => self.0.effect = applied(409),
+            Effect::NotFound => self.0.effect = applied(404),
+            // They are done, or say nothing of it.
+            Effect::DelayMs(_) | Effect::DelayAnswerMs(_) | Effect::Refuse | Effect::Truncate(_) => {}
+        }
         self
     }
 
     /// What the Status says, where it is not fixed by the fault.
     pub fn message(mut self, message: &str) -> Self {
-        if let Effect::Status(status) = &mut self.effect {
-            status.message = message.to_owned();
+        if let Effect::Status(failure) = &mut self.0.effect {
+            failure.message = message.to_owned();
         }
         self
     }
 
-    fn verdict(&self, request: &Seen<'_>) -> Verdict {
-        let (info, name) = (request.info, &request.info.name);
-        let resource = GroupResource {
-            group: info.group.clone(),
-            resource: info.resource.clone(),
-        };
-        let status = match &self.effect {
-            Effect::Conflict => Box::new(Status::object_modified(&resource, name)),
-            Effect::NotFound => Box::new(Status::not_found(&resource, name)),
-            Effect::Status(status) => status.clone(),
-            Effect::Delay(duration) => return Verdict::Delay(*duration),
-        };
-        if self.is_applied {
-            Verdict::Lose(status)
-        } else {
-            Verdict::Fail(status)
-        }
+    /// The fault as data, as the control API of the command `fake-apiserver` takes it.
+    pub fn rule(&self) -> &FaultRule {
+        &self.0
     }
+}
+
+fn applied(code: u16) -> Effect {
+    Effect::Status(Failure {
+        code,
+        applied: true,
+        ..Failure::default()
+    })
 }
 
 impl fmt::Display for FaultBuilder {
     /// `409 Conflict on update configmaps, number 2`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let but = if self.is_applied { ", but applied," } else { "" };
-        write!(f, "{}{but} {}", self.name, self.filter)?;
-        match (self.skip, self.times) {
-            (0, u64::MAX) => Ok(()),
-            (0, 1) => f.write_str(", once"),
-            (skip, 1) => write!(f, ", number {}", skip + 1),
-            (0, times) => write!(f, ", {times} times"),
-            (skip, times) => write!(f, ", {times} times after {skip}"),
-        }
+        self.0.fmt(f)
     }
 }
 
@@ -241,13 +268,12 @@ impl fmt::Display for FaultBuilder {
 #[must_use = "the fault ends when this is dropped; call `forget` to keep it"]
 pub struct Injected {
     guard: FaultGuard,
-    hits: Arc<AtomicU64>,
 }
 
 impl Injected {
     /// How many requests it has struck.
     pub fn hits(&self) -> u64 {
-        self.hits.load(Ordering::Relaxed)
+        self.guard.hits()
     }
 
     /// Keeps the fault for the rest of the test.
@@ -269,43 +295,26 @@ impl fmt::Display for Injections {
     }
 }
 
-struct Rule {
-    fault: FaultBuilder,
-    /// Matching requests so far.
-    seen: u64,
-    hits: Arc<AtomicU64>,
-}
-
-impl Fault for Rule {
-    fn on_request(&mut self, request: &Seen<'_>) -> Verdict {
-        if !self
-            .fault
-            .filter
-            .matches(request.info, request.user_agent, request.worker)
-        {
-            return Verdict::Pass;
-        }
-        self.seen += 1;
-        let past = self.seen - 1;
-        if past < self.fault.skip || past - self.fault.skip >= self.fault.times {
-            return Verdict::Pass;
-        }
-        self.hits.fetch_add(1, Ordering::Relaxed);
-        self.fault.verdict(request)
-    }
-}
-
 impl TestCluster {
     /// Lets requests fail from now on; see [`faults`](self). Of several faults that strike the same request the first
     /// one injected counts.
+    ///
+    /// # Panics
+    ///
+    /// If the fault cannot be: a failure with a code below 400, a reason that Kubernetes does not know, a probability
+    /// above 1.
+    #[track_caller]
     pub fn inject(&self, fault: FaultBuilder) -> Injected {
-        let hits = Arc::new(AtomicU64::new(0));
-        lock(&self.injections.0).push((fault.to_string(), Arc::clone(&hits)));
-        let guard = self.server.inject(Rule {
-            fault,
-            seen: 0,
-            hits: Arc::clone(&hits),
-        });
-        Injected { guard, hits }
+        let FaultBuilder(mut rule) = fault;
+        let name = rule.to_string();
+        if rule.on.client.is_none() {
+            rule.on.except_clients = vec![TEST_CLIENT.to_owned()];
+        }
+        let guard = self
+            .server
+            .inject_rule(rule)
+            .unwrap_or_else(|err| fail_at(Location::caller(), &format!("{name}: {err}")));
+        lock(&self.injections.0).push((name, guard.hits_shared()));
+        Injected { guard }
     }
 }

@@ -49,6 +49,7 @@
 //! | the controller | [`TestCluster::client`], [`TestCluster::run`] |
 //! | time | [`TestCluster::settle`], [`eventually`][1], [`consistently`][2], [`advance`][3] |
 //! | what came of it | [`TestCluster::get`], [`assert_has`][4], [`requests`][5] |
+//! | rights | [`TestClusterBuilder::rbac`], [`TestCluster::client_as`], [`TestCluster::observed_rbac`] |
 //! | trouble | [`TestCluster::inject`] with [`faults`], [`TestCluster::watches`], [`Running::crash`] |
 //!
 //! [1]: TestCluster::eventually
@@ -73,20 +74,30 @@ mod read;
 mod settle;
 mod eventually;
 mod assert;
+mod expect;
 mod diff;
 mod filter;
 mod report;
 mod watches;
+mod world;
+mod recording;
+mod real;
+pub mod rbac;
 pub mod faults;
 pub mod objects;
 
 pub use controller::Running;
 pub use eventually::Condition;
-pub use fake_apiserver::{ApiServer, Journal, Verb, WatchEventKind, Worker};
+pub use expect::OwnerTree;
+pub use fake_apiserver::{
+    ApiServer, Journal, Replica, RestartLog, Snapshot, UserInfo, Verb, WatchEventKind, Worker, WorldDiff,
+};
 pub use faults::{FaultBuilder, Injected};
 pub use filter::Requests;
 pub use object::Object;
 pub use objects::ObjectBuilder;
+pub use rbac::ObservedRbac;
+pub use recording::{Pace, RecordedChange, Recording, RecordingError};
 pub use target::{ObjectId, Target, ToObject};
 #[cfg(feature = "rstest")]
 pub use test_cluster::cluster;

@@ -133,7 +133,7 @@ impl TestCluster {
     #[track_caller]
     fn values(&self, api_version: &str, kind: &str, namespace: &str) -> Vec<Value> {
         match self.server.list(api_version, kind, namespace).now_or_never() {
-            Some(Ok(values)) => values,
+            Some(Ok(values)) => values.into_iter().map(|it| self.with_real_version(it)).collect(),
             Some(Err(_)) => self.fail(&not_served(api_version, kind)),
             None => unreachable!("the state is in memory"),
         }
@@ -172,6 +172,7 @@ impl TestCluster {
             .get(api_version, kind, namespace, name)
             .now_or_never()
             .and_then(Result::ok)
+            .map(|it| self.with_real_version(it))
     }
 
     #[track_caller]

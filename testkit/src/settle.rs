@@ -125,6 +125,7 @@ impl TestCluster {
             }
             (checked, at) = (journal.total(), Some(now));
         }
+        self.refresh().await;
         if let Some(message) = self.controllers.panicked() {
             fail_at(place, &message);
         }
@@ -174,5 +175,5 @@ fn is_lease_write(request: &RecordedRequest) -> bool {
 
 /// Whether a client will want to try again. To find nothing is an answer.
 fn is_failure(request: &RecordedRequest) -> bool {
-    request.code >= 400 && !(request.code == 404 && request.verb() == Some(Verb::Get))
+    (request.code == 0 || request.code >= 400) && !(request.code == 404 && request.verb() == Some(Verb::Get))
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use fake_apiserver::{ApiServer, ApiServerBuilder, Journal, Worker, load};
+use fake_apiserver::{ApiServer, ApiServerBuilder, Authorization, Journal, Worker, load};
 use futures::FutureExt;
 use kube::core::CustomResourceExt;
 use serde_json::Value;
@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use crate::controller::Controllers;
 use crate::faults::Injections;
 use crate::read::Reads;
+use crate::real::Real;
 use crate::report;
 use crate::settle::Bounds;
 use crate::target::ToObject;
@@ -36,6 +37,8 @@ pub struct TestCluster {
     pub(crate) controllers: Controllers,
     pub(crate) injections: Injections,
     pub(crate) reads: Reads,
+    /// A real server, whose state `server` mirrors; `None` if `server` is the server.
+    pub(crate) real: Option<Real>,
 }
 
 /// How a [`TestCluster`] is to be. Everything has a default.
@@ -61,6 +64,7 @@ pub struct TestCluster {
 pub struct TestClusterBuilder {
     seed: u64,
     history: Option<usize>,
+    has_rbac: bool,
     workers: Vec<Worker>,
     server: ApiServerBuilder,
     bounds: Bounds,
@@ -93,6 +97,7 @@ impl Default for TestClusterBuilder {
         Self {
             seed,
             history: None,
+            has_rbac: false,
             workers: Vec::new(),
             server: ApiServer::builder(),
             bounds: Bounds::default(),
@@ -111,6 +116,13 @@ impl TestClusterBuilder {
     /// Changes that the server remembers of each resource; a watch from before them is 410 Gone. Default 16,384.
     pub fn history(mut self, changes: usize) -> Self {
         self.history = Some(changes);
+        self
+    }
+
+    /// Roles and bindings count: a client [of a user](TestCluster::client_as) may do what they say. The test itself and
+    /// other clients go on to be the administrator. See [`rbac`](crate::rbac).
+    pub fn rbac(mut self) -> Self {
+        self.has_rbac = true;
         self
     }
 
@@ -236,15 +248,10 @@ impl TestClusterBuilder {
         if let Some(changes) = self.history {
             builder = builder.history(changes);
         }
-        let server = builder.start();
-        let cluster = TestCluster {
-            started: Instant::now(),
-            bounds: self.bounds,
-            controllers: Controllers::default(),
-            injections: Injections::default(),
-            reads: Reads::default(),
-            server,
-        };
+        if self.has_rbac {
+            builder = builder.authorization(Authorization::Rbac);
+        }
+        let cluster = TestCluster::of_server(builder.start(), Instant::now(), self.bounds);
         for step in self.steps {
             cluster.take(step);
         }
@@ -266,6 +273,32 @@ impl TestCluster {
         Self::builder().start()
     }
 
+    fn of_server(server: ApiServer, started: Instant, bounds: Bounds) -> Self {
+        Self {
+            started,
+            bounds,
+            controllers: Controllers::default(),
+            injections: Injections::default(),
+            reads: Reads::default(),
+            real: None,
+            server,
+        }
+    }
+
+    /// A cluster whose server is another one's mirror. Time is real, and so the clock must go.
+    pub(crate) fn over(server: ApiServer, bounds: Bounds) -> Self {
+        check_the_runtime();
+        if is_paused() {
+            tokio::time::resume();
+        }
+        Self::of_server(server, Instant::now(), bounds)
+    }
+
+    /// A cluster like this one, of another server with the same clock.
+    pub(crate) fn with_server(&self, server: ApiServer) -> Self {
+        Self::of_server(server, self.started, self.bounds)
+    }
+
     /// A cluster to be configured.
     pub fn builder() -> TestClusterBuilder {
         TestClusterBuilder::default()
@@ -274,14 +307,17 @@ impl TestCluster {
     /// A client for the controller under test. Its default namespace is `default`.
     #[must_use]
     pub fn client(&self) -> kube::Client {
-        self.server.client()
+        self.client_named("kube-rs")
     }
 
     /// The same with a name of its own, by which [`faults`](crate::faults), [`watches`](Self::watches) and
     /// [`requests`](Self::requests) tell clients apart.
     #[must_use]
     pub fn client_named(&self, name: &str) -> kube::Client {
-        self.server.client_named(name)
+        match &self.real {
+            Some(real) => self.server.relay(real.client(), name),
+            None => self.server.client_named(name),
+        }
     }
 
     /// The API server itself, for what a test rarely needs: snapshots, compaction, and faults of one's own.
@@ -328,6 +364,16 @@ impl TestCluster {
     /// If the server refuses the definition.
     #[track_caller]
     pub fn crd<K: CustomResourceExt>(&self) {
+        if self.is_real() {
+            let resource = K::api_resource();
+            if self.server.resource(&resource.api_version, &resource.kind).is_none() {
+                let name = K::crd_name();
+                self.fail(&format!(
+                    "{name} is not served: install the definition on the real server first"
+                ));
+            }
+            return;
+        }
         self.take(Step::Create(definition::<K>()));
     }
 
@@ -388,6 +434,14 @@ fn definition<K: CustomResourceExt>() -> Value {
 /// Pauses tokio's clock if it is not yet.
 #[track_caller]
 fn pause_the_clock() {
+    check_the_runtime();
+    if !is_paused() {
+        tokio::time::pause();
+    }
+}
+
+#[track_caller]
+fn check_the_runtime() {
     let Ok(handle) = Handle::try_current() else {
         panic!("a TestCluster needs a tokio runtime: make the test `#[tokio::test] async fn`");
     };
@@ -396,9 +450,6 @@ fn pause_the_clock() {
         "a TestCluster lives in virtual time, which only a current_thread runtime has: \
          use `#[tokio::test]` without `flavor = \"multi_thread\"`"
     );
-    if !is_paused() {
-        tokio::time::pause();
-    }
 }
 
 /// Whether tokio's clock stands while the machine's goes on.

@@ -1,8 +1,8 @@
 //! Event injection: putting events into watches under way, ending and expiring them.
 
-use fake_apiserver::{Verb, WatchEventKind, WatchHandle};
+use fake_apiserver::faults::RequestFilter;
+use fake_apiserver::{WatchEventKind, WatchHandle};
 
-use crate::filter::Filter;
 use crate::target::ToObject;
 use crate::test_cluster::TestCluster;
 
@@ -37,6 +37,7 @@ impl TestCluster {
     /// # }
     /// ```
     pub fn watches(&self) -> Watches {
+        self.skips("watches");
         Watches {
             handles: self.server.watches(),
         }
@@ -45,6 +46,9 @@ impl TestCluster {
     /// Forgets the history of all objects and ends all watches with 410 Gone, as a server does whose log was compacted:
     /// every client must list again.
     pub fn expire_watches(&self) {
+        if self.skips("expire_watches") {
+            return;
+        }
         self.server.compact();
         self.watches().expire();
     }
@@ -54,27 +58,27 @@ impl Watches {
     /// Those of this resource: its plural (`pods`), which may name a group (`deployments.apps`).
     #[must_use]
     pub fn on(self, resource: &str) -> Self {
-        self.filtered(&Filter {
+        self.filtered(&RequestFilter {
             resource: Some(resource.to_owned()),
-            ..Filter::default()
+            ..RequestFilter::default()
         })
     }
 
     /// Those of this namespace alone.
     #[must_use]
     pub fn namespace(self, namespace: &str) -> Self {
-        self.filtered(&Filter {
+        self.filtered(&RequestFilter {
             namespace: Some(namespace.to_owned()),
-            ..Filter::default()
+            ..RequestFilter::default()
         })
     }
 
     /// Those of the client of this name.
     #[must_use]
     pub fn client(self, client: &str) -> Self {
-        self.filtered(&Filter {
+        self.filtered(&RequestFilter {
             client: Some(client.to_owned()),
-            ..Filter::default()
+            ..RequestFilter::default()
         })
     }
 
@@ -152,10 +156,9 @@ impl Watches {
         self.handles.len()
     }
 
-    fn filtered(mut self, filter: &Filter) -> Self {
-        debug_assert!(filter.verbs.as_ref().is_none_or(|verbs| verbs.contains(&Verb::Watch)));
+    fn filtered(mut self, filter: &RequestFilter) -> Self {
         self.handles
-            .retain(|handle| filter.matches(handle.info(), handle.user_agent(), None));
+            .retain(|handle| filter.matches(handle.info(), handle.client(), None));
         self
     }
 }

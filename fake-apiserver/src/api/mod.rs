@@ -3,6 +3,7 @@
 pub mod resource;
 pub mod request_info;
 pub mod user;
+pub mod rbac;
 pub mod admission;
 pub mod options;
 pub mod object;

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use super::rbac::Attributes;
 use super::resource::Text;
 
 /// What a request asks to be done. The names are those of RBAC.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Verb {
     /// GET of one object.
     Get,
@@ -68,6 +70,22 @@ pub struct RequestInfo {
     pub namespace: String,
     /// Name; empty for a collection.
     pub name: String,
+}
+
+impl RequestInfo {
+    /// What authorisation asks about. The namespace of a Namespace is itself.
+    pub(crate) fn attributes(&self) -> Attributes<'_> {
+        let is_namespace = self.group.is_empty() && self.resource == "namespaces";
+        Attributes {
+            verb: self.verb.as_str(),
+            group: &self.group,
+            resource: &self.resource,
+            subresource: self.subresource.split('/').next().unwrap_or_default(),
+            namespace: if is_namespace { &self.name } else { &self.namespace },
+            name: &self.name,
+            path: "",
+        }
+    }
 }
 
 /// A path below `/api` or `/apis`, taken apart. Nothing has been looked up yet.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::field::FieldErrors;
+use super::rbac::Attributes;
 use super::resource::{GroupKind, GroupResource};
 
 /// The `metav1.Status` a failed request is answered with, or a delete that removed its object (rule A1).
@@ -190,6 +191,27 @@ impl Status {
             format!("{resource} \"{name}\"")
         };
         Self::new(403, "Forbidden", format!("{what} is forbidden: {why}")).about(resource, name)
+    }
+
+    /// 403 of authorisation (rule A23): `pods "x" is forbidden: User "u" cannot …`, with what RBAC has to say.
+    pub(crate) fn not_allowed(request: &Attributes<'_>, user: &str, reason: &str) -> Self {
+        let mut why = request.refusal(user);
+        if !reason.is_empty() {
+            why = format!("{why}: {reason}");
+        }
+        if !request.is_resource() {
+            return Self::new(403, "Forbidden", format!("forbidden: {why}")).with_details(StatusDetails::default());
+        }
+        let resource = GroupResource {
+            group: request.group.to_owned().into(),
+            resource: request.resource.to_owned().into(),
+        };
+        Self::forbidden(&resource, request.name, why)
+    }
+
+    /// 401 (rule A23).
+    pub(crate) fn unauthorized() -> Self {
+        Self::new(401, "Unauthorized", "Unauthorized")
     }
 
     /// 422 Invalid with one cause an error (rule A9). The message names an error once, `causes` every time.

@@ -35,6 +35,18 @@ pub struct UserInfo {
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
+/// Who a request without credentials is, where RBAC is on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Anonymous {
+    /// The administrator, in the group `system:masters`: so the test's own client and plain HTTP need no token.
+    #[default]
+    Admin,
+    /// `system:anonymous` in the group `system:unauthenticated`, as kube-apiserver has it.
+    Allowed,
+    /// Nobody: 401.
+    Refused,
+}
+
 impl UserInfo {
     /// A user by name and groups; `system:authenticated` is added, as for everyone who shows credentials.
     pub fn new(name: impl Into<String>, groups: impl IntoIterator<Item = impl Into<String>>) -> Self {

@@ -26,7 +26,13 @@ pub(crate) fn no_answer(broken: Broken) -> Response<Body> {
 
 /// The answer, cut after so many bytes of its body.
 pub(crate) fn truncated(response: Response<Body>, bytes: usize) -> Response<Body> {
-    response.map(|body| Body::new(TruncatedBody { body, left: bytes }))
+    response.map(|body| {
+        Body::new(TruncatedBody {
+            body,
+            left: bytes,
+            is_flushed: false,
+        })
+    })
 }
 
 /// What a client sees of a connection that breaks while it reads.
@@ -43,6 +49,8 @@ pub(crate) fn eof_error() -> io::Error {
 struct TruncatedBody {
     body: Body,
     left: usize,
+    /// Whether what came before the break was given the time to be sent.
+    is_flushed: bool,
 }
 
 impl http_body::Body for TruncatedBody {
@@ -51,6 +59,10 @@ impl http_body::Body for TruncatedBody {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         if self.left == 0 {
+            if !std::mem::replace(&mut self.is_flushed, true) {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
             return Poll::Ready(Some(Err(axum::Error::new(eof_error()))));
         }
         let frame = match std::task::ready!(Pin::new(&mut self.body).poll_frame(cx)) {

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::filters::Call;
 use super::negotiation::{self, Discovery, Encoding, Served};
 use super::openapi::{Asked, CustomSchema, OpenApi, v2_refused};
-use super::{discovery, encode, yaml};
+use super::{discovery, discovery_protobuf, encode, yaml};
 use crate::api::resource::ResourceInfo;
 use crate::api::status::Status;
 use crate::registry::Registry;
@@ -48,12 +48,14 @@ pub(crate) fn answer(registry: &Registry, scheme: &Scheme, call: &Call) -> Resul
     let bytes: Bytes = match form {
         Discovery::Aggregated => return Ok(aggregated_document(call, &rows, path == "/api")),
         Discovery::Plain(Encoding::Yaml) => yaml::to_string(&value).into(),
-        Discovery::Plain(Encoding::Json | Encoding::Protobuf)
-            if path == "/version" || path.is_empty() || call.wants_pretty() =>
-        {
+        Discovery::Plain(Encoding::Protobuf) => match discovery_protobuf::encode(&value) {
+            Some(bytes) => bytes.into(),
+            None => return Err(negotiation::no_protobuf()),
+        },
+        Discovery::Plain(Encoding::Json) if path == "/version" || path.is_empty() || call.wants_pretty() => {
             serde_json::to_vec_pretty(&value).unwrap_or_default().into()
         }
-        Discovery::Plain(Encoding::Json | Encoding::Protobuf) => format!("{value}\n").into(),
+        Discovery::Plain(Encoding::Json) => format!("{value}\n").into(),
     };
     Ok(encode::respond_whole(200, form.content_type(), bytes))
 }

@@ -48,6 +48,12 @@ pub(crate) fn answer(
     }
     let (code, value) = match &answer {
         Answer::Nothing => return Ok(bare(204, Body::empty())),
+        Answer::Text(text) => {
+            let mut response = bare(code, Body::from(text.clone()));
+            let plain = HeaderValue::from_static("text/plain");
+            response.headers_mut().insert(http::header::CONTENT_TYPE, plain);
+            return Ok(with_warnings(response, warnings));
+        }
         Answer::Stored(stored) if is_as_stored(call, row, form) => {
             let stored = StoredAnswer {
                 head: Arc::clone(&row.head),

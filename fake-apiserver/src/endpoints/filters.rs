@@ -145,6 +145,7 @@ impl Call {
         };
         journal.record_request(RecordedRequest {
             started: self.started,
+            user: self.user,
             answered: now,
             user_agent: text(&self.parts.headers, &header::USER_AGENT)
                 .unwrap_or_default()

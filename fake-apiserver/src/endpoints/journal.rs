@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use crate::api::request_info::{RequestInfo, Verb};
 use crate::api::resource::Text;
+use crate::api::user::UserInfo;
 use crate::registry::codec;
 use crate::storage::Stored;
 
@@ -40,6 +41,8 @@ pub struct RecordedRequest {
     pub worker: Option<&'static str>,
     /// What faults did to it, in words; empty if none struck.
     pub faults: Vec<String>,
+    /// Who asked: after authentication and impersonation.
+    pub user: Arc<UserInfo>,
     /// The body as sent; empty if there was none.
     pub request_body: Bytes,
     /// HTTP status of the answer; 0 if a fault took the answer or the connection away.
@@ -94,6 +97,7 @@ pub struct RecordedEvent {
 
 /// One entry.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "most entries are requests")]
 pub enum Entry {
     /// A request and its answer.
     Request(RecordedRequest),
@@ -110,6 +114,12 @@ impl RecordedRequest {
             stored: None,
             ..self.clone()
         }
+    }
+
+    /// The answer, as [`answer`](RecordedRequest::answer) has it for those who look; empty if it was streamed.
+    pub fn answer_bytes(&self) -> Bytes {
+        let written = || self.stored.as_ref().map(StoredAnswer::bytes);
+        self.answer.clone().or_else(written).unwrap_or_default()
     }
 
     /// The verb, if it was about a resource.

@@ -11,12 +11,13 @@ use futures::FutureExt as _;
 use http::{Request, Response};
 
 use crate::api::status::Status;
-use crate::api::user::UserInfo;
 use crate::faults::{Broken, Faults, Outcome, Struck};
 use crate::registry::Registry;
 use crate::registry::scheme::Row;
 
 pub(crate) mod filters;
+pub(crate) mod authentication;
+pub(crate) mod impersonation;
 pub(crate) mod route;
 pub(crate) mod accept;
 pub(crate) mod negotiation;
@@ -25,12 +26,15 @@ pub(crate) mod yaml;
 pub(crate) mod handlers;
 pub(crate) mod encode;
 pub(crate) mod broken;
+#[cfg(feature = "client")]
+pub(crate) mod relay;
 pub(crate) mod list_body;
 pub(crate) mod watch_body;
 pub(crate) mod partial;
 pub(crate) mod status_protobuf;
 pub(crate) mod table;
 pub(crate) mod discovery;
+pub(crate) mod discovery_protobuf;
 pub(crate) mod openapi;
 pub(crate) mod documents;
 pub(crate) mod journal;
@@ -49,8 +53,6 @@ pub(crate) struct Endpoints {
     pub(crate) faults: Faults,
     /// What was asked and answered.
     pub(crate) journal: Journal,
-    /// Who everyone is while authorisation is off.
-    pub(crate) admin: Arc<UserInfo>,
     /// How many requests ever came.
     pub(crate) requests: AtomicU64,
 }
@@ -70,19 +72,26 @@ impl Endpoints {
     pub(crate) async fn handle(self: Arc<Self>, request: Request<Body>) -> Response<Body> {
         let (parts, body) = request.into_parts();
         let number = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut call = Call::new(parts, &self.registry.entropy, Arc::clone(&self.admin), number);
+        let admin = Arc::clone(&self.registry.access.authentication.admin);
+        let mut call = Call::new(parts, &self.registry.entropy, admin, number);
         let answered = AssertUnwindSafe(self.answer(&mut call, body)).catch_unwind().await;
         let response = answered.unwrap_or_else(|_| Err(Status::internal("the server panicked; see its log")));
         let response = response.unwrap_or_else(|status| encode::failure(&call, &status));
         let response = call.finish(response, &self.journal, self.registry.entropy.elapsed());
         if let Some(NoAnswer(Broken::Silent)) = response.extensions().get() {
-            std::future::pending::<()>().await;
+            // Only a server that dies ends the silence.
+            self.faults.downtime.begins().await;
         }
         response
     }
 
     async fn answer(self: &Arc<Self>, call: &mut Call, body: Body) -> Result<Response<Body>, Status> {
+        if self.faults.downtime.strikes(&call.client) {
+            call.struck.push("connection refused, restarting".to_owned());
+            return Ok(broken::no_answer(Broken::Refused));
+        }
         filters::check_timeout(call)?;
+        authentication::admit(self, call)?;
         let scheme = self.registry.scheme();
         match route::find(&scheme, call)? {
             Target::NotFound => Ok(encode::not_found_text()),

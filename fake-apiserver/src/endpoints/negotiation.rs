@@ -258,8 +258,14 @@ pub(crate) fn discovery(accept: Option<&str>, served: Served, aggregated: bool) 
     match error_form(accept) {
         ErrorForm::Json => Ok(Discovery::Plain(Encoding::Json)),
         ErrorForm::Yaml => Ok(Discovery::Plain(Encoding::Yaml)),
-        ErrorForm::IndentedJson | ErrorForm::Protobuf => Err(Status::not_acceptable(&[JSON, YAML, PROTOBUF])),
+        ErrorForm::Protobuf => Ok(Discovery::Plain(Encoding::Protobuf)),
+        ErrorForm::IndentedJson => Err(Status::not_acceptable(&[JSON, YAML, PROTOBUF])),
     }
+}
+
+/// 406 of a document that is not written as protobuf.
+pub(crate) fn no_protobuf() -> Status {
+    Status::not_acceptable(&[JSON, YAML, PROTOBUF])
 }
 
 /// The form of a request's body, for every verb but PATCH.

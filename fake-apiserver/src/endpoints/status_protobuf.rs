@@ -52,16 +52,16 @@ fn varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-fn number(out: &mut Vec<u8>, field: u64, value: u64) {
+pub(super) fn number(out: &mut Vec<u8>, field: u64, value: u64) {
     varint(out, field << 3);
     varint(out, value);
 }
 
-fn text(out: &mut Vec<u8>, field: u64, value: &str) {
+pub(super) fn text(out: &mut Vec<u8>, field: u64, value: &str) {
     bytes(out, field, value.as_bytes());
 }
 
-fn bytes(out: &mut Vec<u8>, field: u64, value: &[u8]) {
+pub(super) fn bytes(out: &mut Vec<u8>, field: u64, value: &[u8]) {
     varint(out, field << 3 | 2);
     varint(out, value.len() as u64);
     out.extend_from_slice(value);

@@ -37,6 +37,7 @@ pub(crate) struct WatchBody {
     state: State,
     /// What faults left to be sent before anything else.
     left: VecDeque<io::Result<Bytes>>,
+    is_flushed: bool,
     /// The bookmark that ends the initial state, while a fault withholds it.
     withheld_end: Option<Revision>,
     /// A delivery that waits for the conversion webhook of its CRD.
@@ -91,6 +92,7 @@ impl WatchBody {
             open,
             state,
             left: VecDeque::new(),
+            is_flushed: false,
             withheld_end: None,
             converting: None,
             row_change,
@@ -100,8 +102,15 @@ impl WatchBody {
     /// The next line, as far as a test lets it pass.
     fn poll_line(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         loop {
-            if let Some(left) = self.left.pop_front() {
-                return Poll::Ready(Some(left));
+            match self.left.pop_front() {
+                // What comes before the break is given the time to be sent.
+                Some(Err(err)) if !std::mem::replace(&mut self.is_flushed, true) => {
+                    self.left.push_front(Err(err));
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                Some(left) => return Poll::Ready(Some(left)),
+                None => {}
             }
             match self.open.step(cx) {
                 Step::Silent => return Poll::Pending,

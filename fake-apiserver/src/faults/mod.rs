@@ -1,20 +1,45 @@
 //! What a test asked to go wrong. Consulted once a request and, through the open watches, once a stream; it knows the
 //! vocabulary alone.
+//!
+//! ```
+//! use fake_apiserver::{ApiServer, faults::{Effect, FaultRule}};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! let server = ApiServer::start();
+//! let fault = server.inject_rule(FaultRule::new(Effect::NotFound)).unwrap();
+//! let request = || http::Request::get("/api/v1/pods").body("").unwrap();
+//! assert_eq!(server.call(request()).await.status(), 404);
+//! assert_eq!(fault.hits(), 1);
+//! drop(fault);
+//! assert_eq!(server.call(request()).await.status(), 200);
+//! # }
+//! ```
 
 mod verdict;
 mod rule;
+mod filter;
+mod described;
 mod outcome;
+mod downtime;
 mod watches;
 mod gate;
 
+pub use described::{Effect, Failure, FaultRule, RuleError};
+pub use downtime::RestartLog;
+pub use filter::{RequestFilter, is_for};
 pub use rule::{Fault, FaultGuard, Seen};
 pub use verdict::{Decision, Held, Verdict, When};
 pub use watches::{HeldEvent, WatchEventKind, WatchHandle};
 
+pub(crate) use described::Described;
+pub(crate) use downtime::Downtime;
 pub(crate) use gate::{Sending, Step};
 pub(crate) use outcome::{Broken, Outcome, Struck};
 pub(crate) use rule::Rules;
 pub(crate) use watches::{Injected, OpenWatch, OpenWatches};
+
+use std::time::Duration;
 
 /// All faults of a server.
 #[derive(Clone, Debug, Default)]
@@ -23,4 +48,14 @@ pub(crate) struct Faults {
     pub(crate) rules: Rules,
     /// The watches under way.
     pub(crate) watches: OpenWatches,
+    /// Whether the server is there at all.
+    pub(crate) downtime: Downtime,
+}
+
+impl Faults {
+    /// Breaks all connections, and refuses new ones for a while.
+    pub(crate) fn restart(&self, down: Duration, spared: &[&str]) {
+        self.downtime.begin(down, spared);
+        self.watches.handles().iter().for_each(WatchHandle::cut);
+    }
 }

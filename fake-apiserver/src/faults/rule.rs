@@ -1,6 +1,7 @@
 //! `Fault`, `Seen`, `FaultGuard`: rules that look at each request before it is handled.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -64,7 +65,22 @@ pub(crate) struct Rules {
 #[derive(Default)]
 struct Installed {
     next_id: u64,
-    rules: BTreeMap<u64, Box<dyn Fault>>,
+    rules: BTreeMap<u64, Rule>,
+}
+
+struct Rule {
+    fault: Box<dyn Fault>,
+    description: String,
+    /// How many requests it struck.
+    hits: Arc<AtomicU64>,
+}
+
+/// What is known of an installed rule.
+#[derive(Clone, Debug)]
+pub(crate) struct RuleSummary {
+    pub(crate) id: u64,
+    pub(crate) description: String,
+    pub(crate) hits: u64,
 }
 
 impl std::fmt::Debug for Rules {
@@ -80,23 +96,49 @@ impl Rules {
         self.installed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn install(&self, fault: impl Fault + 'static) -> FaultGuard {
+    /// Installs the rule that `make` makes of its number.
+    pub(crate) fn install<F: Fault + 'static>(&self, description: String, make: impl FnOnce(u64) -> F) -> FaultGuard {
         let mut installed = self.lock();
         installed.next_id += 1;
         let id = installed.next_id;
-        installed.rules.insert(id, Box::new(fault));
+        let hits = Arc::new(AtomicU64::new(0));
+        let rule = Rule {
+            fault: Box::new(make(id)),
+            description,
+            hits: Arc::clone(&hits),
+        };
+        installed.rules.insert(id, rule);
         FaultGuard {
             rules: self.clone(),
             id,
+            hits,
         }
+    }
+
+    /// The installed rules, in the order in which they are asked.
+    pub(crate) fn list(&self) -> Vec<RuleSummary> {
+        let summary = |(id, rule): (&u64, &Rule)| RuleSummary {
+            id: *id,
+            description: rule.description.clone(),
+            hits: rule.hits.load(Ordering::Relaxed),
+        };
+        self.lock().rules.iter().map(summary).collect()
+    }
+
+    /// Removes a rule; whether there was one.
+    pub(crate) fn remove(&self, id: u64) -> bool {
+        self.lock().rules.remove(&id).is_some()
     }
 
     pub(crate) fn verdict(&self, request: &Seen<'_>) -> Verdict {
         let mut installed = self.lock();
         for rule in installed.rules.values_mut() {
-            match rule.on_request(request) {
+            match rule.fault.on_request(request) {
                 Verdict::Pass => {}
-                verdict => return verdict,
+                verdict => {
+                    rule.hits.fetch_add(1, Ordering::Relaxed);
+                    return verdict;
+                }
             }
         }
         Verdict::Pass
@@ -105,7 +147,7 @@ impl Rules {
     /// Tells every rule of a watch that begins.
     pub(crate) fn watch_begins(&self, watch: &WatchHandle) {
         for rule in self.lock().rules.values_mut() {
-            rule.on_watch(watch);
+            rule.fault.on_watch(watch);
         }
     }
 }
@@ -116,9 +158,25 @@ impl Rules {
 pub struct FaultGuard {
     rules: Rules,
     id: u64,
+    hits: Arc<AtomicU64>,
 }
 
 impl FaultGuard {
+    /// The number of the fault, counted from 1 over the life of the server.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// How many requests it has struck.
+    pub fn hits(&self) -> u64 {
+        self.hits.load(Ordering::Relaxed)
+    }
+
+    /// The same, to be read when the guard is gone.
+    pub fn hits_shared(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.hits)
+    }
+
     /// Keeps the fault for as long as the server lives.
     pub fn forget(self) {
         std::mem::forget(self);
@@ -127,6 +185,6 @@ impl FaultGuard {
 
 impl Drop for FaultGuard {
     fn drop(&mut self) {
-        self.rules.lock().rules.remove(&self.id);
+        self.rules.remove(self.id);
     }
 }

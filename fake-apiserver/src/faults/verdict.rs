@@ -11,7 +11,8 @@ use tokio::sync::oneshot;
 use crate::api::status::Status;
 
 /// Whether something happens before a request is handled or after.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum When {
     /// Nothing was done: the state is as it was.
     Before,

@@ -6,6 +6,8 @@ use super::{Registry, body, codec, managed_fields, metadata};
 use crate::api::admission::Operation;
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
+use crate::api::rbac;
+use crate::api::request_info::Verb;
 use crate::api::status::Status;
 use crate::storage::StoreError;
 
@@ -72,7 +74,9 @@ impl Registry {
         // The version is judged last, as storage does in the real server.
         let version = object.metadata_mut().remove("resourceVersion");
 
+        self.check_escalation(request, &object, None)?;
         self.prepare_new(request, &mut object)?;
+        self.check_creation(request)?;
         warnings.extend(strategy.warnings(&object, None));
         if version.is_some_and(|it| {
             it.as_str()
@@ -127,6 +131,26 @@ impl Registry {
                 Err(StoreError::NotFound | StoreError::Stale) => {
                     return Err(Status::internal("a create found nothing to create"));
                 }
+            }
+        }
+    }
+
+    /// PUT and apply need the right to create where they create (rules C3, H2).
+    fn check_creation(&self, request: &WriteRequest<'_>) -> Result<(), Status> {
+        match request.info.verb {
+            Verb::Create => Ok(()),
+            Verb::Get
+            | Verb::List
+            | Verb::Watch
+            | Verb::Update
+            | Verb::Patch
+            | Verb::Delete
+            | Verb::DeleteCollection => {
+                let create = rbac::Attributes {
+                    verb: "create",
+                    ..request.info.attributes()
+                };
+                self.authorize(request.user, &create)
             }
         }
     }

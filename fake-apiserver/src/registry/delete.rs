@@ -204,6 +204,9 @@ impl Registry {
         if strategy.is_marked_before_deleted() {
             if !old.is_terminating() {
                 mark(&mut object, self.entropy.now(), false);
+                if strategy.heeds_propagation_when_marked() {
+                    set_propagation_finalizers(row, &mut object, options);
+                }
                 strategy.prepare_for_deletion(&mut object);
                 return Step::Mark(object);
             }
@@ -347,6 +350,9 @@ fn set_propagation_finalizers(row: &Row, object: &mut Object, options: &DeleteOp
 impl DeleteOptions {
     /// Preconditions (rule A8); their messages name the kind.
     pub(super) fn check_preconditions(&self, row: &Row, stored: &Stored) -> Result<(), Status> {
+        if row.strategy().is_marked_before_deleted() {
+            return self.check_preconditions_of_marked(row, stored);
+        }
         let conflict = |why: String| {
             let kind = row.info.group_kind();
             let named = crate::api::resource::GroupResource {
@@ -368,6 +374,25 @@ impl DeleteOptions {
                 "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record \
                  ({revision}). The object might have been modified"
             ));
+        }
+        Ok(())
+    }
+}
+
+impl DeleteOptions {
+    /// The same for a kind that is marked first, whose handler has words of its own.
+    fn check_preconditions_of_marked(&self, row: &Row, stored: &Stored) -> Result<(), Status> {
+        let revision = stored.revision.to_string();
+        let pairs = [
+            ("UID", self.uid.as_deref(), &*stored.body.uid),
+            ("ResourceVersion", self.resource_version.as_deref(), revision.as_str()),
+        ];
+        for (name, wanted, found) in pairs {
+            if let Some(wanted) = wanted.filter(|it| *it != found) {
+                let why =
+                    format!("Precondition failed: {name} in precondition: {wanted}, {name} in object meta: {found}");
+                return Err(Status::conflict(&row.info.group_resource(), stored.key.name(), why));
+            }
         }
         Ok(())
     }

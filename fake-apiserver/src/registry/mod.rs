@@ -1,7 +1,8 @@
 //! What a verb means. `Registry` is the one door from HTTP to state; it knows storage, watch and the vocabulary, and
 //! nothing of HTTP.
 
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use tokio::sync::Notify;
 
@@ -34,10 +35,24 @@ pub(crate) mod modify;
 pub(crate) mod managed_fields;
 pub(crate) mod delete;
 pub(crate) mod subresources;
+pub(crate) mod authentication;
+pub(crate) mod authorization;
+pub(crate) mod tokens;
+pub(crate) mod lookup;
 pub(crate) mod definitions;
 
 use admission::{Admission, AdmissionSetup};
+use authentication::Access;
 use scheme::{Row, Scheme};
+
+/// From a Pod to what its containers have written.
+struct PodLogs(Box<dyn Fn(&Object) -> String + Send + Sync>);
+
+impl fmt::Debug for PodLogs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PodLogs")
+    }
+}
 
 /// All state and its rules.
 #[derive(Debug)]
@@ -58,22 +73,34 @@ pub(crate) struct Registry {
     pub(crate) admission: Admission,
     /// Held while the served resources are made from the stored CRDs, so that the newest state wins.
     definitions: Mutex<()>,
+    /// What the containers of a Pod have written, where there is a kubelet.
+    pod_logs: OnceLock<PodLogs>,
+    /// Who asks, and who may do what.
+    pub(crate) access: Access,
     /// The served resources. Replaced as a whole when a CRD changes.
     scheme: RwLock<Arc<Scheme>>,
 }
 
 impl Registry {
     /// A registry of `world`. CRDs in it are served.
-    pub(crate) fn new(world: World, history_bound: usize, entropy: Entropy, admission: AdmissionSetup) -> Self {
+    pub(crate) fn new(
+        world: World,
+        history_bound: usize,
+        entropy: Entropy,
+        access: Access,
+        admission: AdmissionSetup,
+    ) -> Self {
         let registry = Self {
             store: Arc::new(Store::new(world, history_bound)),
             fanout: Arc::default(),
+            access,
             replicas: Arc::default(),
             entropy,
             committed: Arc::default(),
             definitions_changed: Arc::default(),
             admission: Admission::new(admission),
             definitions: Mutex::default(),
+            pod_logs: OnceLock::new(),
             scheme: RwLock::default(),
         };
         registry.load_definitions();
@@ -83,6 +110,16 @@ impl Registry {
     /// The served resources as they are now.
     pub(crate) fn scheme(&self) -> Arc<Scheme> {
         Arc::clone(&self.scheme.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Serves logs of Pods from here on; the first to be set stays.
+    pub(crate) fn set_pod_logs(&self, logs: impl Fn(&Object) -> String + Send + Sync + 'static) {
+        let _ = self.pod_logs.set(PodLogs(Box::new(logs)));
+    }
+
+    /// What the containers of a Pod have written; `None` where there is no kubelet.
+    fn pod_logs(&self, pod: &Object) -> Option<String> {
+        self.pod_logs.get().map(|it| (it.0)(pod))
     }
 
     /// Changes the served resources.
@@ -105,6 +142,7 @@ impl Registry {
     /// Replaces all state: watches end, CRDs are read anew.
     pub(crate) fn restore(&self, world: World) {
         self.store.replace(world);
+        self.roles_replaced();
         self.admission.invalidate();
         self.load_definitions();
         self.fanout.wake_all();
@@ -142,23 +180,8 @@ impl Registry {
         if *row.storage == *scheme::CRDS {
             self.definitions_written();
         }
+        self.roles_written(row, key);
         self.admission_written(row, key);
-    }
-
-    /// Reads the stored objects of a built-in resource, in key order.
-    pub(crate) fn stored_objects(&self, group: &str, resource: &str) -> Vec<Object> {
-        let scheme = self.scheme();
-        let Some(row) = scheme.rows().find(|row| {
-            row.info.group == group && row.info.resource == resource && row.is_storage_version && row.is_stored()
-        }) else {
-            return Vec::new();
-        };
-        let everything = crate::storage::Range::of(None);
-        let snapshot = self.store.snapshot(&row.storage);
-        snapshot
-            .range(&everything)
-            .map(|stored| codec::decode(row, stored))
-            .collect()
     }
 
     /// Creating in a namespace needs the namespace, and one that is not being deleted (rules R2, R3).

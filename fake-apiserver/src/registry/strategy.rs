@@ -166,6 +166,11 @@ pub(crate) trait Strategy: Sync + Send {
         false
     }
 
+    /// Whether that first delete heeds the propagation policy, too. A Namespace's does, a CRD's does not.
+    fn heeds_propagation_when_marked(&self) -> bool {
+        false
+    }
+
     /// Whether the kind itself still holds a terminating object, as `spec.finalizers` of a Namespace do (rule R4).
     fn holds_terminating(&self, _object: &Object) -> bool {
         false

@@ -148,6 +148,7 @@ impl Registry {
 
         row.to_storage(&mut object);
         row.to_storage(&mut old);
+        self.check_escalation(request, &object, Some(&old))?;
         self.prepare(request, &mut object, &old)?;
         warnings.extend(strategy.warnings(&object, Some(&old)));
         if change.is_admitted() {
@@ -254,6 +255,18 @@ impl Registry {
             }
         }
         Err(Status::object_modified(&row.info.group_resource(), object.name()))
+    }
+
+    /// Removes an object, whatever keeps it.
+    pub(crate) fn take_out(&self, row: &Row, key: &Key) -> Result<(), Status> {
+        let absent = || Status::not_found(&row.info.group_resource(), key.name());
+        for _ in 0..TRIES {
+            let stored = self.store.get(&row.storage, key).ok_or_else(absent)?;
+            if self.remove(row, &stored).is_ok() {
+                return Ok(());
+            }
+        }
+        Err(Status::object_modified(&row.info.group_resource(), key.name()))
     }
 
     /// What the strategy and the rules of every object make of an update.

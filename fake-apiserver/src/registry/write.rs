@@ -37,6 +37,8 @@ pub(crate) enum Answer {
     Object(Object),
     /// A Status that is no failure.
     Status(Box<SuccessStatus>),
+    /// Plain text: what containers have written.
+    Text(String),
     /// Nothing at all: 204.
     Nothing,
 }

@@ -16,7 +16,7 @@ use super::controller::Identity;
 use crate::api::object::Object;
 use crate::api::options::{DeleteOptions, PatchKind, PropagationPolicy};
 use crate::api::status::StatusDetails;
-use crate::api::user::{SentBy, UserInfo};
+use crate::api::user::SentBy;
 use crate::entropy::Entropy;
 use crate::registry::scheme::{Row, Scheme};
 use crate::registry::{Registry, codec};
@@ -95,7 +95,7 @@ pub(crate) struct Failure {
     /// `message` of the Status.
     pub(crate) message: String,
     /// `details` of the Status.
-    pub(crate) details: StatusDetails,
+    pub(crate) details: Box<StatusDetails>,
 }
 
 impl Failure {
@@ -242,6 +242,20 @@ impl<'a> Api<'a> {
         Ok(())
     }
 
+    /// DELETE of all objects of a namespace.
+    pub(crate) async fn delete_collection(
+        &self,
+        resource: &str,
+        namespace: &str,
+        options: &DeleteOptions,
+    ) -> Result<(), Failure> {
+        let path = self.path(resource, namespace, "", "")?;
+        let body = delete_body(options);
+        self.request(Method::DELETE, &path, Some("application/json"), &body)
+            .await?;
+        Ok(())
+    }
+
     /// Any request; returns the body of the answer.
     pub(crate) async fn request(
         &self,
@@ -265,11 +279,7 @@ impl<'a> Api<'a> {
         }
         let mut request = request.body(Bytes::from(text)).map_err(|error| invalid(&error))?;
         request.extensions_mut().insert(SentBy(self.identity.worker));
-        request.extensions_mut().insert(UserInfo {
-            name: self.identity.user.clone(),
-            groups: self.identity.groups.clone(),
-            ..UserInfo::default()
-        });
+        request.extensions_mut().insert(Arc::clone(&self.identity.user));
         let (head, body) = Arc::clone(self.host).call(request).await.into_parts();
         if head.status.is_success() {
             Ok(body)

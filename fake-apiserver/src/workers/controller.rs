@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::api::{Api, Failure, Host, Rows};
 use super::observed::Observed;
 use super::queue::WorkQueue;
+use crate::api::user::UserInfo;
 
 /// What a controller does: it is told of changes, notes keys, and is then asked to look at each of them. See the
 /// [module](super) for an example.
@@ -36,6 +37,11 @@ pub(crate) trait Controller: Send + 'static {
         let _ = queue;
     }
 
+    /// Is asked before each turn whether something beside the objects changed, such as what a test says of Pods.
+    fn poked(&mut self, queue: &mut WorkQueue<Self::Key>) {
+        let _ = queue;
+    }
+
     /// Brings one key into the state it should be in. Every change up to now has been observed. A failure is retried
     /// after 5 ms, 10 ms, and so on (see [`WorkQueue`]).
     fn sync(
@@ -59,10 +65,8 @@ pub(crate) enum Follows {
 pub(crate) struct Identity {
     /// The name of the worker, by which the journal marks its requests.
     pub(crate) worker: &'static str,
-    /// The user's name.
-    pub(crate) user: String,
-    /// The user's groups.
-    pub(crate) groups: Vec<String>,
+    /// The user.
+    pub(crate) user: Arc<UserInfo>,
     /// `User-Agent`; what comes before its first slash owns the fields that are written.
     pub(crate) user_agent: String,
 }
@@ -70,29 +74,20 @@ pub(crate) struct Identity {
 impl Identity {
     /// A controller of kube-controller-manager, which has a service account of its own in `kube-system`.
     pub(crate) fn controller(name: &'static str) -> Self {
-        let user = format!("system:serviceaccount:kube-system:{name}");
+        let user = UserInfo::service_account("kube-system", name);
         Self {
             worker: name,
-            user_agent: format!("kube-controller-manager/v1.36.0 {user}"),
-            user,
-            groups: [
-                "system:serviceaccounts",
-                "system:serviceaccounts:kube-system",
-                "system:authenticated",
-            ]
-            .map(str::to_owned)
-            .to_vec(),
+            user_agent: format!("kube-controller-manager/v1.36.0 {}", user.name),
+            user: Arc::new(user),
         }
     }
 
-    /// Another component, such as `kubelet` as `system:node:node-1`.
+    /// Another component, such as `kubelet` as `system:node:node-1` of `system:nodes`.
     pub(crate) fn component(name: &'static str, user: impl Into<String>, groups: &[&str]) -> Self {
-        let own = groups.iter().map(|it| (*it).to_owned());
         Self {
             worker: name,
             user_agent: format!("{name}/v1.36.0"),
-            user: user.into(),
-            groups: own.chain(["system:authenticated".to_owned()]).collect(),
+            user: Arc::new(UserInfo::new(user, groups.iter().copied())),
         }
     }
 }
@@ -157,6 +152,7 @@ impl<C: Controller> Lane for Runner<C> {
     }
 
     fn is_ready(&mut self) -> bool {
+        self.controller.poked(&mut self.queue);
         self.queue.is_ready()
     }
 

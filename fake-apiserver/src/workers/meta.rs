@@ -1,6 +1,6 @@
 //! `Meta`: who owns an object and how far its deletion is, read without decoding the object.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::storage::Stored;
 
@@ -17,7 +17,7 @@ pub(crate) struct Meta {
 }
 
 /// One of `metadata.ownerReferences`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct OwnerReference {
     /// Group and version of the owner.
@@ -29,8 +29,10 @@ pub(crate) struct OwnerReference {
     /// UID of the owner.
     pub(crate) uid: String,
     /// Whether the owner manages the object.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) controller: Option<bool>,
     /// Whether a foreground deletion of the owner waits for the object.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) block_owner_deletion: Option<bool>,
 }
 
@@ -54,10 +56,5 @@ impl Meta {
     /// Whether the object has this finalizer.
     pub(crate) fn has_finalizer(&self, name: &str) -> bool {
         self.finalizers.iter().any(|it| it == name)
-    }
-
-    /// The owner that manages the object.
-    pub(crate) fn controller(&self) -> Option<&OwnerReference> {
-        self.owner_references.iter().find(|it| it.controller == Some(true))
     }
 }

@@ -59,16 +59,20 @@ mod namespace;
 mod observed;
 mod pump;
 mod queue;
+mod recorder;
 #[cfg(test)]
 mod tests;
 mod worker;
+mod workloads;
 
 pub(crate) use api::{Api, Failure, Host};
 pub(crate) use controller::{Context, Controller, Follows, Identity};
 pub(crate) use meta::{Meta, OwnerReference};
 pub(crate) use observed::Observed;
 pub(crate) use queue::WorkQueue;
+pub(crate) use recorder::Regarding;
 pub use worker::{UnknownWorker, Worker};
+pub use workloads::{Kubelet, PodScript, PodSelector};
 
 use std::sync::Arc;
 
@@ -78,18 +82,34 @@ use pump::Pump;
 
 /// Starts workers for a server, each once and in the order of [`Worker`]. They end with the group. Must be called
 /// within a tokio runtime, unless there are none to start.
-pub(crate) fn start(host: &Arc<dyn Host>, workers: &[Worker], group: &TaskGroup) {
+pub(crate) fn start(host: &Arc<dyn Host>, workers: &[Worker], kubelet: &Kubelet, group: &TaskGroup) {
     let wanted = Worker::ALL.iter().filter(|it| workers.contains(it));
-    let lanes: Vec<_> = wanted.map(|it| lane(*it)).collect();
+    let (life, alone): (Vec<Worker>, Vec<Worker>) = wanted.partition(|it| Worker::WORKLOADS.contains(it));
+    let mut lanes: Vec<_> = alone.into_iter().filter_map(lane).collect();
+    if !life.is_empty() {
+        // They share what they see, and so are one lane.
+        lanes.push(Box::new(Runner::new(workloads::Workloads::new(life, kubelet.clone()))));
+    }
     if !lanes.is_empty() {
         group.spawn(Pump::new(host, lanes).run());
     }
 }
 
-/// The controller of a worker.
-fn lane(worker: Worker) -> Box<dyn Lane> {
+/// The controller of a worker that has a lane of its own.
+fn lane(worker: Worker) -> Option<Box<dyn Lane>> {
     match worker {
-        Worker::GarbageCollector => Box::new(Runner::new(garbage_collector::GarbageCollector::default())),
-        Worker::Namespace => Box::new(Runner::new(namespace::NamespaceController::default())),
+        Worker::GarbageCollector => Some(Box::new(Runner::new(garbage_collector::GarbageCollector::default()))),
+        Worker::Namespace => Some(Box::new(Runner::new(namespace::NamespaceController::default()))),
+        Worker::ServiceAccount
+        | Worker::Deployment
+        | Worker::ReplicaSet
+        | Worker::StatefulSet
+        | Worker::DaemonSet
+        | Worker::Job
+        | Worker::CronJob
+        | Worker::Endpoints
+        | Worker::Disruption
+        | Worker::Volumes
+        | Worker::Kubelet => None,
     }
 }

@@ -21,7 +21,6 @@ pub(crate) struct Observed<'a> {
     pub(crate) old: Option<&'a Arc<Stored>>,
     /// The object after; `None` if it is gone.
     pub(crate) new: Option<&'a Arc<Stored>>,
-    old_object: OnceCell<Option<Object>>,
     new_object: OnceCell<Option<Object>>,
     meta: OnceCell<Meta>,
 }
@@ -38,7 +37,6 @@ impl<'a> Observed<'a> {
             row,
             old,
             new,
-            old_object: OnceCell::new(),
             new_object: OnceCell::new(),
             meta: OnceCell::new(),
         }
@@ -62,12 +60,6 @@ impl<'a> Observed<'a> {
     /// The resource as it is served in the version that is stored; `None` if it is served no more.
     pub(crate) fn row(&self) -> Option<&'a Arc<Row>> {
         self.row
-    }
-
-    /// The object before, decoded; `None` if there was none or its resource is served no more.
-    pub(crate) fn old_object(&self) -> Option<&Object> {
-        let decode = || Some(codec::decode(self.row?, self.old?));
-        self.old_object.get_or_init(decode).as_ref()
     }
 
     /// The object after, decoded; `None` if there is none or its resource is served no more.

@@ -4,7 +4,7 @@
 use std::pin::pin;
 use std::sync::{Arc, Weak};
 
-use futures::future::{Either, select};
+use futures::future::select;
 use tokio::sync::Notify;
 use tokio::time::sleep_until;
 
@@ -53,8 +53,8 @@ impl Pump {
             }
             let due = self.lanes.iter().filter_map(|lane| lane.next_due()).min();
             match due {
-                Some(due) => drop(select(changed, pin!(sleep_until(due))).await),
-                None => drop(changed.await),
+                Some(due) => _ = select(changed, pin!(sleep_until(due))).await,
+                None => _ = changed.await,
             }
         }
     }

@@ -19,6 +19,29 @@ pub enum Worker {
     GarbageCollector,
     /// Empties namespaces that are being deleted, and then lets them go.
     Namespace,
+    /// Gives every namespace the ServiceAccount `default` and the ConfigMap `kube-root-ca.crt`.
+    ServiceAccount,
+    /// Rolls Deployments out by ReplicaSets, scales them, keeps their history.
+    Deployment,
+    /// Keeps as many Pods as ReplicaSets and ReplicationControllers ask for.
+    ReplicaSet,
+    /// Keeps the Pods and claims of StatefulSets, in their order.
+    StatefulSet,
+    /// Keeps a Pod of each DaemonSet on each Node that fits.
+    DaemonSet,
+    /// Runs Jobs to their end, and deletes them a time after it where they say so.
+    Job,
+    /// Makes Jobs by the schedules of CronJobs.
+    CronJob,
+    /// Keeps the EndpointSlices and Endpoints of Services with a selector.
+    Endpoints,
+    /// Counts what PodDisruptionBudgets allow.
+    Disruption,
+    /// Binds PersistentVolumeClaims, to volumes that are there or to new ones.
+    Volumes,
+    /// The scheduler and the kubelets: puts Pods on Nodes and lets them run by a script, see
+    /// [`Kubelet`](crate::Kubelet).
+    Kubelet,
 }
 
 /// A word that names no worker.
@@ -30,16 +53,53 @@ pub struct UnknownWorker {
 
 impl Worker {
     /// Every worker, in the order in which they take their turns.
-    pub const ALL: &'static [Worker] = &[Worker::GarbageCollector, Worker::Namespace];
+    pub const ALL: &'static [Worker] = &[
+        Worker::GarbageCollector,
+        Worker::Namespace,
+        Worker::ServiceAccount,
+        Worker::Deployment,
+        Worker::ReplicaSet,
+        Worker::StatefulSet,
+        Worker::DaemonSet,
+        Worker::Job,
+        Worker::CronJob,
+        Worker::Endpoints,
+        Worker::Disruption,
+        Worker::Volumes,
+        Worker::Kubelet,
+    ];
 
     /// The controllers of workloads, and the nodes that run them.
-    pub const WORKLOADS: &'static [Worker] = &[];
+    pub const WORKLOADS: &'static [Worker] = &[
+        Worker::ServiceAccount,
+        Worker::Deployment,
+        Worker::ReplicaSet,
+        Worker::StatefulSet,
+        Worker::DaemonSet,
+        Worker::Job,
+        Worker::CronJob,
+        Worker::Endpoints,
+        Worker::Disruption,
+        Worker::Volumes,
+        Worker::Kubelet,
+    ];
 
     /// The word for it on the command line.
     pub fn as_str(self) -> &'static str {
         match self {
             Worker::GarbageCollector => "gc",
             Worker::Namespace => "namespace",
+            Worker::ServiceAccount => "serviceaccount",
+            Worker::Deployment => "deployment",
+            Worker::ReplicaSet => "replicaset",
+            Worker::StatefulSet => "statefulset",
+            Worker::DaemonSet => "daemonset",
+            Worker::Job => "job",
+            Worker::CronJob => "cronjob",
+            Worker::Endpoints => "endpoints",
+            Worker::Disruption => "disruption",
+            Worker::Volumes => "volumes",
+            Worker::Kubelet => "kubelet",
         }
     }
 

@@ -11,12 +11,12 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use compare::{Difference, compare, known_differences, report};
-use fake_apiserver::{ApiServer, Serving};
+use fake_apiserver::{Anonymous, ApiServer, ApiServerBuilder, Authorization, Serving, Worker};
 use replay::Replay;
 use rstest::rstest;
 use scenario::Scenario;
 
-const AREAS: [&str; 22] = [
+const AREAS: [&str; 24] = [
     "admission",
     "apply",
     "builtin_validation",
@@ -39,6 +39,8 @@ const AREAS: [&str; 22] = [
     "subresources",
     "table",
     "watch",
+    "workers_gc",
+    "workers_namespace",
 ];
 
 /// What happened to the scenarios of an area.
@@ -96,6 +98,15 @@ fn chosen(area: &str) -> Vec<Scenario> {
     scenarios
 }
 
+/// What else ran when an area was recorded.
+fn workers(area: &str) -> &'static [Worker] {
+    if area.starts_with("workers_") {
+        &[Worker::GarbageCollector, Worker::Namespace]
+    } else {
+        &[]
+    }
+}
+
 async fn differences(server: &ApiServer, serving: Option<&Serving>, scenario: &Scenario) -> Vec<Difference> {
     let mut replay = Replay::new(server, serving, scenario);
     let mut answers = match replay.run(scenario).await {
@@ -114,6 +125,18 @@ async fn differences(server: &ApiServer, serving: Option<&Serving>, scenario: &S
 )]
 fn say(text: &str) {
     eprintln!("{text}");
+}
+
+/// The token of the recorder, which may do everything; `dev-token` is a user's who may do nothing.
+const TOKEN: &str = "admin-token";
+
+/// A server as the recorded one was.
+fn builder() -> ApiServerBuilder {
+    ApiServer::builder()
+        .authorization(Authorization::Rbac)
+        .anonymous(Anonymous::Allowed)
+        .token(TOKEN, "admin", ["system:masters"])
+        .token("dev-token", "dev", [""; 0])
 }
 
 /// In virtual time, without a socket.
@@ -141,11 +164,13 @@ async fn answers_are_those_recorded(
         "selectors",
         "subresources",
         "table",
-        "watch"
+        "watch",
+        "workers_gc",
+        "workers_namespace"
     )]
     area: &str,
 ) {
-    let fresh = ApiServer::start();
+    let fresh = builder().workers(workers(area)).start();
     let mut tally = Tally::default();
     for scenario in chosen(area).iter().filter(|scenario| !scenario.needs_programs()) {
         let found = differences(&fresh.fork(), None, scenario).await;
@@ -197,7 +222,11 @@ async fn kubectl_sees_what_was_recorded(
         for _ in 0..3 {
             // kubectl counts ages from today.
             #[expect(clippy::disallowed_methods, reason = "the other side lives in real time")]
-            let server = ApiServer::builder().start_time(jiff::Timestamp::now()).start();
+            // And it sends no token over plain HTTP.
+            let server = builder()
+                .anonymous(Anonymous::Admin)
+                .start_time(jiff::Timestamp::now())
+                .start();
             let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
             let serving = server.serve(address).await.expect("loopback has free ports");
             found = differences(&server, Some(&serving), scenario).await;

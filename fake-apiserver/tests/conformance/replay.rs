@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tower::ServiceExt as _;
 
 use crate::scenario::{Scenario, Step, Variables, is_awaited, mask};
-use crate::shell;
+use crate::{TOKEN, shell};
 
 /// The server's URL where it has none.
 pub(crate) const ORIGIN: &str = "http://127.0.0.1:8001";
@@ -222,7 +222,9 @@ fn request(
     headers: &BTreeMap<String, Option<String>>,
 ) -> Result<Request<Body>, String> {
     let host = ORIGIN.trim_start_matches("http://");
+    let credentials = format!("Bearer {TOKEN}");
     let mut all = vec![
+        ("authorization", credentials.as_str()),
         ("host", host),
         ("accept", "application/json"),
         ("user-agent", "conform/1"),

@@ -115,7 +115,7 @@ fn kubeconfig(url: &str) -> String {
         "kind": "Config",
         "current-context": "c",
         "clusters": [{"name": "c", "cluster": {"server": url}}],
-        "users": [{"name": "u", "user": {}}],
+        "users": [{"name": "u", "user": {"token": crate::TOKEN}}],
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
     })
     .to_string()

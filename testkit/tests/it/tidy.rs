@@ -41,6 +41,7 @@ const SERVER_ARROWS: &[(&str, &[&str])] = &[
             "tasks",
             "serve",
             "client",
+            "control",
         ],
     ),
     ("client", &["api", "server"]),
@@ -49,6 +50,11 @@ const SERVER_ARROWS: &[(&str, &[&str])] = &[
     ("tls", &["api", "kubeconfig"]),
     ("kubeconfig", &[]),
     ("load", &["endpoints"]),
+    (
+        "world",
+        &["api", "endpoints", "faults", "load", "registry", "server", "storage"],
+    ),
+    ("control", &["endpoints", "faults", "load", "server"]),
     ("bench", &["api", "server", "watch"]),
 ];
 

@@ -96,6 +96,10 @@ impl Strategy for Namespace {
         true
     }
 
+    fn heeds_propagation_when_marked(&self) -> bool {
+        true
+    }
+
     fn prepare_for_deletion(&self, object: &mut Object) {
         ensure_object(object, "status").insert("phase".into(), "Terminating".into());
     }

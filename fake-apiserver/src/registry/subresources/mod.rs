@@ -6,6 +6,7 @@ mod eviction;
 mod log;
 mod reviews;
 mod scale;
+mod token;
 
 use serde_json::Value;
 
@@ -95,6 +96,7 @@ impl Registry {
     pub(crate) async fn subresource(&self, request: &SubresourceRequest<'_>) -> Result<Written, Status> {
         match (first(&request.info.subresource), request.info.verb) {
             ("scale", Verb::Get | Verb::Update | Verb::Patch) => self.scale(request).await,
+            ("token", Verb::Create) => self.request_token(request).await,
             ("binding", Verb::Create) => self.bind(request).await,
             ("eviction", Verb::Create) => self.evict(request).await,
             ("finalize" | "approval" | "ephemeralcontainers" | "resize", Verb::Get) => self.whole(request).await,

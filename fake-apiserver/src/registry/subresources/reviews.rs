@@ -1,44 +1,43 @@
 //! Virtual resources: a POST is answered and nothing is stored.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{text_at, value_at};
 use crate::api::field::{FieldErrors, FieldPath, quote};
 use crate::api::object::Object;
+use crate::api::rbac::{Attributes, PolicyRule};
 use crate::api::resource::GroupKind;
 use crate::api::status::Status;
+use crate::api::user::UserInfo;
+use crate::registry::authentication::TokenVerdict;
 use crate::registry::body::Decoded;
 use crate::registry::write::{Answer, WriteRequest, Written};
 use crate::registry::{Registry, managed_fields, metadata};
 
 impl Registry {
-    /// POST of a virtual resource (rule Q3). Everybody may do everything: authorisation is off.
+    /// POST of a virtual resource (rule Q3).
     pub(crate) fn review(&self, request: &WriteRequest<'_>, decoded: Decoded) -> Result<Written, Status> {
         let row = request.row;
         let Decoded { mut object, warnings } = decoded;
-        if row.info.group == "authorization.k8s.io" && row.info.resource != "selfsubjectrulesreviews" {
-            check_attributes(&object)?;
+        metadata::fill_namespace(&mut object, &request.info.namespace)?;
+        let resource = &*row.info.resource;
+        if row.info.group == "authorization.k8s.io" && resource != "selfsubjectrulesreviews" {
+            check_review(&object, resource)?;
         }
         let now = self.entropy.now_seconds();
         let name = request.manager_name();
         let manager = request.manager(&name, &now);
         request.with_types(|types| managed_fields::track_update(types, None, &mut object, &manager));
-        if row.info.resource == "selfsubjectreviews" {
-            // The one review that has metadata of its own.
-            object.insert("metadata".into(), json!({"creationTimestamp": now}));
-        }
-        let user = json!({"username": "system:admin", "groups": ["system:masters", "system:authenticated"]});
-        let status = match &*row.info.resource {
-            "selfsubjectaccessreviews" | "subjectaccessreviews" | "localsubjectaccessreviews" => {
-                json!({"allowed": true})
+        let status = match resource {
+            "selfsubjectaccessreviews" => self.reviewed(&object, request.user),
+            "subjectaccessreviews" | "localsubjectaccessreviews" => self.reviewed(&object, &subject(&object)),
+            "selfsubjectrulesreviews" => self.rules_reviewed(&object, request.user)?,
+            "selfsubjectreviews" => {
+                // The one review that has metadata of its own.
+                object.insert("metadata".into(), json!({"creationTimestamp": now}));
+                json!({"userInfo": user_value(request.user)})
             }
-            "selfsubjectrulesreviews" => json!({
-                "incomplete": false,
-                "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
-                "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
-            }),
-            "selfsubjectreviews" => json!({"userInfo": user}),
-            "tokenreviews" => json!({"authenticated": true, "user": user}),
+            "tokenreviews" => self.token_reviewed(&object)?,
             _ => {
                 let why = format!("the fake API server does not serve {}", row.info.group_resource());
                 return Err(Status::new(501, "NotImplemented", why));
@@ -52,33 +51,167 @@ impl Registry {
             warnings,
         })
     }
+
+    /// Whether `user` may do what an access review asks about.
+    fn reviewed(&self, review: &Object, user: &UserInfo) -> Value {
+        let text = |path: &[&str]| text_at(review, &[&["spec"][..], path].concat());
+        let request = match value_at(review, &["spec", "resourceAttributes"]) {
+            Some(_) => {
+                let field = |name: &'static str| text(&["resourceAttributes", name]);
+                Attributes {
+                    verb: field("verb"),
+                    group: field("group"),
+                    resource: field("resource"),
+                    subresource: field("subresource"),
+                    namespace: field("namespace"),
+                    name: field("name"),
+                    path: "",
+                }
+            }
+            None => Attributes {
+                verb: text(&["nonResourceAttributes", "verb"]),
+                path: text(&["nonResourceAttributes", "path"]),
+                ..Attributes::default()
+            },
+        };
+        let decision = self.decide(user, &request);
+        let mut status = json!({"allowed": decision.is_allowed});
+        if !decision.reason.is_empty() {
+            status["reason"] = decision.reason.into();
+        }
+        status
+    }
+
+    /// What the user may do in a namespace.
+    fn rules_reviewed(&self, review: &Object, user: &UserInfo) -> Result<Value, Status> {
+        let namespace = text_at(review, &["spec", "namespace"]);
+        if namespace.is_empty() {
+            return Err(Status::bad_request("no namespace on request"));
+        }
+        let (rules, errors) = self.rules_of(user, namespace);
+        let (paths, resources): (Vec<_>, Vec<_>) = rules.iter().partition(|rule| !rule.non_resource_urls.is_empty());
+        let values = |rules: Vec<&PolicyRule>| rules.into_iter().map(PolicyRule::to_value).collect::<Vec<_>>();
+        let mut status = json!({
+            "resourceRules": values(resources), "nonResourceRules": values(paths), "incomplete": !errors.is_empty(),
+        });
+        if !errors.is_empty() {
+            status["evaluationError"] = errors.join(", ").into();
+        }
+        Ok(status)
+    }
+
+    /// Whose token a TokenReview shows.
+    fn token_reviewed(&self, review: &Object) -> Result<Value, Status> {
+        let token = text_at(review, &["spec", "token"]);
+        if token.is_empty() {
+            return Err(Status::bad_request(
+                "token is required for TokenReview in authentication",
+            ));
+        }
+        let audiences = strings(review, &["spec", "audiences"]);
+        let asked: Vec<&str> = audiences.iter().map(String::as_str).collect();
+        Ok(match self.judge_token(token, &asked) {
+            TokenVerdict::User(user, audiences) => {
+                json!({"authenticated": true, "user": user_value(&user), "audiences": audiences})
+            }
+            TokenVerdict::Unknown(why) => json!({"user": {}, "error": why}),
+        })
+    }
 }
 
-/// An access review asks about a resource or about a path: one of the two.
-fn check_attributes(review: &Object) -> Result<(), Status> {
+/// The user that a SubjectAccessReview asks about.
+fn subject(review: &Object) -> UserInfo {
+    let extra = value_at(review, &["spec", "extra"]).and_then(Value::as_object);
+    let extra = extra.into_iter().flatten().map(|(key, values)| {
+        let values = values.as_array().into_iter().flatten().filter_map(Value::as_str);
+        (key.clone(), values.map(str::to_owned).collect())
+    });
+    UserInfo {
+        name: text_at(review, &["spec", "user"]).to_owned(),
+        groups: strings(review, &["spec", "groups"]),
+        uid: text_at(review, &["spec", "uid"]).to_owned(),
+        extra: extra.collect(),
+    }
+}
+
+/// The texts of a list.
+fn strings(object: &Object, path: &[&str]) -> Vec<String> {
+    let list = value_at(object, path).and_then(Value::as_array);
+    let texts = list.into_iter().flatten().filter_map(Value::as_str);
+    texts.map(str::to_owned).collect()
+}
+
+/// `user` as `authentication/v1.UserInfo`; empty fields are left out.
+fn user_value(user: &UserInfo) -> Value {
+    let mut value = json!({"username": user.name, "groups": user.groups});
+    if !user.uid.is_empty() {
+        value["uid"] = user.uid.as_str().into();
+    }
+    if user.groups.is_empty()
+        && let Some(map) = value.as_object_mut()
+    {
+        map.remove("groups");
+    }
+    if !user.extra.is_empty() {
+        value["extra"] = json!(user.extra);
+    }
+    value
+}
+
+/// An access review asks about a resource or about a path: one of the two; and, unless it asks about its sender, about
+/// somebody.
+fn check_review(review: &Object, resource: &str) -> Result<(), Status> {
     let attributes = |name: &str| value_at(review, &["spec", name]).is_some();
     let spec = FieldPath::new("spec");
     let mut errors = FieldErrors::new();
-    match (attributes("resourceAttributes"), attributes("nonResourceAttributes")) {
-        (true, true) => {
-            let text = |name: &str| quote(text_at(review, &["spec", "nonResourceAttributes", name]));
-            let shown = format!("{{\"Path\":{},\"Verb\":{}}}", text("path"), text("verb"));
-            let why = "cannot be specified in combination with resourceAttributes";
-            metadata::invalid_printed(spec.child("nonResourceAttributes"), &shown, why, &mut errors);
+    let (is_resource, is_path) = (attributes("resourceAttributes"), attributes("nonResourceAttributes"));
+    if is_resource && is_path {
+        let why = "cannot be specified in combination with resourceAttributes";
+        metadata::invalid_printed(
+            spec.child("nonResourceAttributes"),
+            &printed_path(review),
+            why,
+            &mut errors,
+        );
+    }
+    if !is_resource && !is_path {
+        let why = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
+        errors.invalid(spec.child("resourceAttributes"), Value::Null, why);
+    }
+    let user = text_at(review, &["spec", "user"]);
+    if resource != "selfsubjectaccessreviews" && user.is_empty() && strings(review, &["spec", "groups"]).is_empty() {
+        let why = "at least one of user or group must be specified";
+        errors.invalid(spec.child("user"), user, why);
+    }
+    if resource == "localsubjectaccessreviews" {
+        let namespace = text_at(review, &["spec", "resourceAttributes", "namespace"]);
+        if is_resource && namespace != review.namespace() {
+            let path = spec.child("resourceAttributes").child("namespace");
+            errors.invalid(path, namespace, "must match metadata.namespace");
         }
-        (false, false) => {
-            let why = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
-            errors.invalid(spec.child("resourceAttributes"), serde_json::Value::Null, why);
+        if is_path {
+            let why = "disallowed on this kind of request";
+            metadata::invalid_printed(
+                spec.child("nonResourceAttributes"),
+                &printed_path(review),
+                why,
+                &mut errors,
+            );
         }
-        (true, false) | (false, true) => return Ok(()),
+    }
+    if errors.is_empty() {
+        return Ok(());
     }
     // The real server forgets the kind here.
-    Err(Status::invalid(
-        &GroupKind {
-            group: "authorization.k8s.io".into(),
-            kind: "".into(),
-        },
-        "",
-        &errors,
-    ))
+    let kind = GroupKind {
+        group: "authorization.k8s.io".into(),
+        kind: "".into(),
+    };
+    Err(Status::invalid(&kind, "", &errors))
+}
+
+/// `nonResourceAttributes` as Go prints it.
+fn printed_path(review: &Object) -> String {
+    let text = |name: &str| quote(text_at(review, &["spec", "nonResourceAttributes", name]));
+    format!("{{\"Path\":{},\"Verb\":{}}}", text("path"), text("verb"))
 }

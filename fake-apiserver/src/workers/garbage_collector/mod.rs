@@ -1,26 +1,76 @@
-//! The garbage_collector controller.
+//! The garbage collector: an object goes when its last owner has gone, and an owner whose deletion waits for its
+//! dependents goes when they have (rules S1 to S6). It knows the cluster through `Api` alone.
+
+mod graph;
+mod collect;
 
 use super::{Context, Controller, Failure, Follows, Identity, Observed, WorkQueue};
-use crate::storage::Key;
+use graph::{Graph, NodeId};
 
-/// Does nothing yet.
+/// The finalizer of an owner whose dependents are to go first.
+const FOREGROUND: &str = "foregroundDeletion";
+
+/// The finalizer of an owner whose dependents are to stay.
+const ORPHAN: &str = "orphan";
+
+/// Deletes what has no owner left.
 #[derive(Debug, Default)]
-pub(super) struct GarbageCollector;
+pub(super) struct GarbageCollector {
+    graph: Graph,
+}
+
+/// What there is to be looked at.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Item {
+    /// An object that may have to go, or that waits for its dependents to go.
+    Delete(NodeId),
+    /// An object that is being deleted and whose dependents are to stay.
+    Orphan(NodeId),
+    /// An object that names an owner of another namespace, with the owner's uid.
+    Report(NodeId, String),
+}
 
 impl Controller for GarbageCollector {
-    type Key = Key;
+    type Key = Item;
 
     fn identity(&self) -> Identity {
-        Identity::controller("garbage_collector")
+        Identity::controller("generic-garbage-collector")
     }
 
     fn follows(&self) -> Follows {
-        Follows::These(&[])
+        Follows::All
     }
 
-    fn observe(&mut self, _change: &Observed<'_>, _queue: &mut WorkQueue<Key>) {}
+    fn reset(&mut self) {
+        self.graph = Graph::default();
+    }
 
-    async fn sync(&mut self, _key: Key, _context: &mut Context<'_, Key>) -> Result<(), Failure> {
-        Ok(())
+    fn observe(&mut self, change: &Observed<'_>, queue: &mut WorkQueue<Item>) {
+        // Events cannot be owned by what they tell of, and there are many of them.
+        if **change.resource == *"events" {
+            return;
+        }
+        if let Some(gone) = change.old.filter(|old| {
+            let same = change.new.is_some_and(|new| new.body.uid == old.body.uid);
+            !same
+        }) {
+            self.graph.remove(&gone.body.uid, queue);
+        }
+        if let Some(stored) = change.new {
+            let kind = change.row().map_or("", |row| &*row.info.kind);
+            self.graph.put(change.resource, kind, stored, change.meta(), queue);
+        }
+    }
+
+    fn served_changed(&mut self, queue: &mut WorkQueue<Item>) {
+        self.graph.retry_unknown(queue);
+    }
+
+    async fn sync(&mut self, item: Item, context: &mut Context<'_, Item>) -> Result<(), Failure> {
+        match item {
+            Item::Delete(id) => self.attempt_to_delete(id, context).await,
+            Item::Orphan(id) => self.attempt_to_orphan(id, context).await,
+            Item::Report(id, owner) => self.report(id, &owner, context).await,
+        }
     }
 }

@@ -1,0 +1,133 @@
+//! 5,000 Pods owned by 500 ReplicaSets owned by 50 Deployments: how long the controllers take to roll them out and to
+//! take them away again, in wall time, and how much memory that needs.
+//!
+//! `cargo run --release -p fake-apiserver --example workloads_load [DEPLOYMENTS]`
+
+#![allow(clippy::print_stdout, reason = "it prints what it measured")]
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use fake_apiserver::{ApiServer, Worker};
+use http::Request;
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+/// ReplicaSets of each Deployment.
+const SETS: usize = 10;
+/// Pods of each ReplicaSet.
+const PODS: usize = 10;
+
+type Anything<T = ()> = Result<T, Box<dyn std::error::Error>>;
+
+fn main() -> Anything {
+    let deployments = std::env::args().nth(1).map_or(Ok(50), |it| it.parse())?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()?;
+    runtime.block_on(measure(deployments))
+}
+
+async fn measure(deployments: usize) -> Anything {
+    let server = ApiServer::builder().workers(Worker::ALL).start();
+    sleep(Duration::from_secs(1)).await;
+    println!("start: {} MiB", resident());
+
+    let clock = std::time::Instant::now();
+    for number in 0..deployments {
+        let name = format!("app-{number:03}");
+        let path = "/apis/apps/v1/namespaces/default/deployments";
+        let made = send(&server, "POST", path, &deployment(&name)).await?;
+        for revision in 0..SETS {
+            let set = replica_set(&name, revision, &made["metadata"]["uid"]);
+            send(&server, "POST", "/apis/apps/v1/namespaces/default/replicasets", &set).await?;
+        }
+    }
+    let sets = deployments * SETS;
+    let pods = sets * PODS;
+    while ready(&server).await? < pods {
+        sleep(Duration::from_secs(1)).await;
+    }
+    let time = clock.elapsed();
+    println!(
+        "{deployments} Deployments, {sets} ReplicaSets, {pods} Pods ready: {time:?}, {} MiB",
+        resident()
+    );
+
+    let clock = std::time::Instant::now();
+    let path = "/apis/apps/v1/namespaces/default/deployments?propagationPolicy=Background";
+    send(&server, "DELETE", path, &Value::Null).await?;
+    while !server.list("v1", "Pod", "").await?.is_empty() {
+        sleep(Duration::from_secs(1)).await;
+    }
+    println!("all deleted: {:?}, {} MiB", clock.elapsed(), resident());
+    Ok(())
+}
+
+/// A Deployment that is paused, so that it keeps the sets it has.
+fn deployment(name: &str) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
+        "spec": {
+            "replicas": SETS * PODS, "paused": true, "selector": {"matchLabels": {"app": name}},
+            "strategy": {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}, "template": template(name, 0),
+        },
+    })
+}
+
+fn replica_set(name: &str, revision: usize, owner: &Value) -> Value {
+    let reference = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "name": name, "uid": owner, "controller": true,
+        "blockOwnerDeletion": true,
+    });
+    let template = template(name, revision);
+    let labels = &template["metadata"]["labels"];
+    json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet",
+        "metadata": {"name": format!("{name}-{revision}"), "labels": labels, "ownerReferences": [reference]},
+        "spec": {"replicas": PODS, "selector": {"matchLabels": labels}, "template": template},
+    })
+}
+
+fn template(name: &str, revision: usize) -> Value {
+    json!({
+        "metadata": {"labels": {"app": name, "revision": revision.to_string()}},
+        "spec": {"containers": [{"name": "main", "image": "nginx:1"}]},
+    })
+}
+
+async fn ready(server: &ApiServer) -> Anything<usize> {
+    let sets = server.list("apps/v1", "ReplicaSet", "").await?;
+    let ready = sets
+        .iter()
+        .filter_map(|it| it["status"]["readyReplicas"].as_u64())
+        .sum::<u64>();
+    Ok(usize::try_from(ready)?)
+}
+
+async fn send(server: &ApiServer, method: &str, path: &str, body: &Value) -> Anything<Value> {
+    let body = if body.is_null() {
+        Bytes::new()
+    } else {
+        body.to_string().into()
+    };
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("content-type", "application/json")
+        .body(body)?;
+    let answer = server.call(request).await;
+    if !answer.status().is_success() {
+        return Err(String::from_utf8_lossy(answer.body()).into_owned().into());
+    }
+    Ok(serde_json::from_slice(answer.body())?)
+}
+
+/// Memory of the process at most so far, in MiB; 0 where that cannot be told.
+fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kilobytes = line.and_then(|it| it.trim().strip_suffix(" kB")?.trim().parse::<usize>().ok());
+    kilobytes.unwrap_or(0) / 1024
+}

@@ -1,0 +1,129 @@
+//! Who asks, and whether he may: authentication, impersonation and authorisation, in this order, before anything else
+//! is looked at (rules A23, Q1, Q2).
+
+use std::sync::Arc;
+
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, Method};
+
+use super::Endpoints;
+use super::filters::Call;
+use super::impersonation;
+use crate::api::rbac::Attributes;
+use crate::api::request_info::{ResourcePath, Verb};
+use crate::api::selector::FieldSelector;
+use crate::api::status::Status;
+use crate::api::user::{Anonymous, SentBy, UserInfo};
+use crate::registry::authentication::TokenVerdict;
+
+/// Finds out who asks, and fails with 401 or 403 if he may not.
+pub(super) fn admit(server: &Endpoints, call: &mut Call) -> Result<(), Status> {
+    if let Some(user) = authenticate(server, call)? {
+        call.user = user;
+    }
+    if call.parts.extensions.get::<SentBy>().is_some() {
+        // The server's own workers have all rights: the ClusterRoles that a real cluster has for each are not there.
+        return Ok(());
+    }
+    let wanted = impersonation::wanted(&call.parts.headers)?;
+    if wanted.is_none() && !server.registry.has_rbac() {
+        return Ok(());
+    }
+    let path = percent_encoding::percent_decode_str(call.parts.uri.path())
+        .decode_utf8_lossy()
+        .into_owned();
+    let method = call.parts.method.as_str().to_lowercase();
+    let selected = selected_name(call);
+    let request = attributes(call, &path, &method, &selected);
+    if let Some(wanted) = wanted {
+        call.user = Arc::new(impersonation::become_user(
+            &server.registry,
+            &call.user,
+            wanted,
+            &request,
+        )?);
+    }
+    server.registry.authorize(&call.user, &request)
+}
+
+/// The user of a request; `None` for the administrator.
+fn authenticate(server: &Endpoints, call: &Call) -> Result<Option<Arc<UserInfo>>, Status> {
+    let authentication = &server.registry.access.authentication;
+    if let Some(user) = call.parts.extensions.get::<Arc<UserInfo>>() {
+        let mut user = Arc::clone(user);
+        Arc::make_mut(&mut user).authenticate();
+        return Ok(Some(user));
+    }
+    if let Some(user) = call.parts.extensions.get::<UserInfo>() {
+        return Ok(Some(Arc::new(user.clone())));
+    }
+    if let Some(token) = bearer_token(&call.parts.headers) {
+        return match server.registry.judge_token(token, &[]) {
+            TokenVerdict::User(user, _) => Ok(Some(user)),
+            // Where nobody asks who may do what, a token that is no longer good is the administrator's, too.
+            TokenVerdict::Unknown(_) if authentication.is_strict => Err(Status::unauthorized()),
+            TokenVerdict::Unknown(_) => Ok(None),
+        };
+    }
+    match authentication.anonymous {
+        _ if !authentication.is_strict => Ok(None),
+        Anonymous::Admin => Ok(None),
+        Anonymous::Allowed => Ok(Some(Arc::new(UserInfo::anonymous()))),
+        Anonymous::Refused => Err(Status::unauthorized()),
+    }
+}
+
+/// The token of `Authorization: Bearer …`; other schemes are nobody's business.
+fn bearer_token(headers: &HeaderMap) -> Option<&str> {
+    let mut words = headers.get(AUTHORIZATION)?.to_str().ok()?.trim().split(' ');
+    let scheme = words.next()?;
+    let token = words.next().filter(|it| !it.is_empty())?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(token)
+}
+
+/// What authorisation asks about, whether or not the path leads anywhere (rule A26).
+fn attributes<'a>(call: &Call, path: &'a str, method: &'a str, selected: &'a str) -> Attributes<'a> {
+    let Some(found) = ResourcePath::parse(path) else {
+        return Attributes {
+            verb: if method == "head" { "get" } else { method },
+            path,
+            ..Attributes::default()
+        };
+    };
+    let watching = found.legacy_watch || call.query.flag("watch").unwrap_or(false);
+    let verb = match (&call.parts.method, found.name.is_empty()) {
+        (&Method::GET | &Method::HEAD, false) if !found.legacy_watch => Verb::Get,
+        (&Method::GET | &Method::HEAD, _) if watching => Verb::Watch,
+        (&Method::GET | &Method::HEAD, _) => Verb::List,
+        (&Method::POST, _) => Verb::Create,
+        (&Method::PUT, _) => Verb::Update,
+        (&Method::PATCH, _) => Verb::Patch,
+        (&Method::DELETE, true) => Verb::DeleteCollection,
+        (_, _) => Verb::Delete,
+    };
+    let is_namespace = found.group.is_empty() && found.resource == "namespaces";
+    let selects = matches!(verb, Verb::List | Verb::Watch | Verb::DeleteCollection);
+    Attributes {
+        verb: verb.as_str(),
+        group: found.group,
+        resource: found.resource,
+        subresource: found.subresource.split('/').next().unwrap_or_default(),
+        namespace: if is_namespace { found.name } else { found.namespace },
+        // A selector of one name is that name, so that `resourceNames` can allow a list.
+        name: if found.name.is_empty() && selects {
+            selected
+        } else {
+            found.name
+        },
+        path: "",
+    }
+}
+
+/// The name that `fieldSelector=metadata.name=x` asks for.
+fn selected_name(call: &Call) -> String {
+    let selector = call.query.get("fieldSelector").filter(|it| !it.is_empty());
+    let selector = selector.and_then(|text| FieldSelector::parse(text).ok());
+    let name = selector.and_then(|selector| selector.requires_name().map(str::to_owned));
+    name.filter(|name| !name.contains(['/', '%']) && name != "." && name != "..")
+        .unwrap_or_default()
+}

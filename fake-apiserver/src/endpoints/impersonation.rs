@@ -1,0 +1,271 @@
+//! `Impersonate-User` and its kin: the request becomes another user's, if the user may become him (rule Q1).
+//!
+//! As in Kubernetes 1.36 there are two ways to the right to it. Constrained impersonation asks for the verb
+//! `impersonate:<mode>` of the other user and for `impersonate-on:<mode>:<verb>` of what the request does; the older
+//! way for `impersonate` alone. The first is tried first, and its refusal is the one that is answered.
+
+use http::HeaderMap;
+
+use crate::api::rbac::Attributes;
+use crate::api::status::Status;
+use crate::api::user::{ANONYMOUS, AUTHENTICATED, MASTERS, UNAUTHENTICATED, UserInfo};
+use crate::registry::Registry;
+
+const EXTRA_PREFIX: &str = "impersonate-extra-";
+
+/// The group of the identities themselves in constrained impersonation, and always of uids and extra fields.
+const AUTHENTICATION_GROUP: &str = "authentication.k8s.io";
+/// What the name of a node's user begins with.
+const NODE_PREFIX: &str = "system:node:";
+
+/// The user that the headers ask for; `None` if they ask for none.
+pub(super) fn wanted(headers: &HeaderMap) -> Result<Option<UserInfo>, Status> {
+    let mut user = UserInfo::default();
+    let mut is_asked = false;
+    for (name, value) in headers {
+        let Some(rest) = name.as_str().strip_prefix("impersonate-") else {
+            continue;
+        };
+        let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
+        match rest {
+            "user" if user.name.is_empty() => user.name = value,
+            "uid" if user.uid.is_empty() => user.uid = value,
+            "group" => user.groups.push(value),
+            _ => {
+                let Some(key) = name.as_str().strip_prefix(EXTRA_PREFIX) else {
+                    continue;
+                };
+                let key = percent_encoding::percent_decode_str(key)
+                    .decode_utf8_lossy()
+                    .into_owned();
+                user.extra.entry(key).or_default().push(value);
+            }
+        }
+        is_asked = true;
+    }
+    if user.name.is_empty() {
+        let is_asked = is_asked && (!user.groups.is_empty() || !user.uid.is_empty() || !user.extra.is_empty());
+        if is_asked {
+            let why = format!(
+                "requested &user.DefaultInfo{{Name:\"\", UID:{}, Groups:{}, Extra:{}}} without impersonating a user name",
+                crate::api::field::quote(&user.uid),
+                go_list(&user.groups),
+                go_extra(&user)
+            );
+            return Err(Status::bad_request(why));
+        }
+        return Ok(None);
+    }
+    Ok(Some(user))
+}
+
+/// `[]string{"a", "b"}`
+fn go_list(list: &[String]) -> String {
+    if list.is_empty() {
+        return "[]string(nil)".to_owned();
+    }
+    let items: Vec<String> = list.iter().map(|it| crate::api::field::quote(it)).collect();
+    format!("[]string{{{}}}", items.join(", "))
+}
+
+/// `map[string][]string{"k":[]string{"v"}}`
+fn go_extra(user: &UserInfo) -> String {
+    if user.extra.is_empty() {
+        return "map[string][]string(nil)".to_owned();
+    }
+    let quote = crate::api::field::quote;
+    let items: Vec<String> = user
+        .extra
+        .iter()
+        .map(|(key, values)| format!("{}:{}", quote(key), go_list(values)))
+        .collect();
+    format!("map[string][]string{{{}}}", items.join(", "))
+}
+
+/// The user the request goes on as, or 403.
+pub(super) fn become_user(
+    registry: &Registry,
+    requestor: &UserInfo,
+    wanted: UserInfo,
+    request: &Attributes<'_>,
+) -> Result<UserInfo, Status> {
+    let mut first = None;
+    for mode in Mode::of(requestor, &wanted) {
+        let check = Check {
+            registry,
+            requestor,
+            wanted: &wanted,
+            mode,
+        };
+        match check.run(request) {
+            Ok(groups) => return Ok(complete(UserInfo { groups, ..wanted })),
+            Err(refusal) => first = first.or(Some(refusal)),
+        }
+    }
+    Err(first.unwrap_or_else(|| Status::internal("all impersonation modes failed")))
+}
+
+/// Adds the group of the known or of the unknown.
+fn complete(mut user: UserInfo) -> UserInfo {
+    let group = if user.name == ANONYMOUS {
+        UNAUTHENTICATED
+    } else {
+        AUTHENTICATED
+    };
+    if !user.is_in(group) && !user.is_in(UNAUTHENTICATED) {
+        user.groups.push(group.to_owned());
+    }
+    user
+}
+
+/// By which right one user becomes another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    /// A ServiceAccount becomes the node its Pod runs on.
+    AssociatedNode,
+    ArbitraryNode,
+    ServiceAccount,
+    UserInfo,
+    /// The plain verb `impersonate`.
+    Legacy,
+}
+
+impl Mode {
+    /// Those that can be meant, in the order they are tried.
+    fn of(requestor: &UserInfo, wanted: &UserInfo) -> Vec<Self> {
+        let is_name_alone = wanted.groups.is_empty() && wanted.uid.is_empty() && wanted.extra.is_empty();
+        let node = wanted.name.strip_prefix(NODE_PREFIX).filter(|it| !it.is_empty());
+        let is_account = wanted.as_service_account().is_some();
+        let mut modes = Vec::new();
+        if let Some(node) = node.filter(|_| is_name_alone) {
+            let own = requestor.extra.get("authentication.kubernetes.io/node-name");
+            let is_own = own.is_some_and(|names| names.iter().map(String::as_str).eq([node]));
+            if requestor.as_service_account().is_some() && is_own {
+                modes.push(Self::AssociatedNode);
+            }
+            modes.push(Self::ArbitraryNode);
+        }
+        if is_account && is_name_alone {
+            modes.push(Self::ServiceAccount);
+        }
+        if node.is_none() && !is_account {
+            modes.push(Self::UserInfo);
+        }
+        modes.push(Self::Legacy);
+        modes
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::AssociatedNode => "associated-node",
+            Self::ArbitraryNode => "arbitrary-node",
+            Self::ServiceAccount => "serviceaccount",
+            Self::UserInfo => "user-info",
+            Self::Legacy => "",
+        }
+    }
+}
+
+/// One mode's try.
+struct Check<'a> {
+    registry: &'a Registry,
+    requestor: &'a UserInfo,
+    wanted: &'a UserInfo,
+    mode: Mode,
+}
+
+impl Check<'_> {
+    /// The groups the other user is in, but for `system:authenticated`.
+    fn run(&self, request: &Attributes<'_>) -> Result<Vec<String>, Status> {
+        let mut verb = "impersonate".to_owned();
+        if self.mode != Mode::Legacy {
+            let on = format!("impersonate-on:{}:{}", self.mode.name(), request.verb);
+            self.ask(Attributes { verb: &on, ..*request })?;
+            verb = format!("impersonate:{}", self.mode.name());
+        }
+        let groups = self.user(&verb)?;
+        let identity = Attributes {
+            verb: &verb,
+            group: AUTHENTICATION_GROUP,
+            ..Attributes::default()
+        };
+        if !self.wanted.uid.is_empty() {
+            self.ask(Attributes {
+                resource: "uids",
+                name: &self.wanted.uid,
+                ..identity
+            })?;
+        }
+        self.groups(&verb)?;
+        for (key, values) in &self.wanted.extra {
+            for value in values {
+                self.ask(Attributes {
+                    resource: "userextras",
+                    subresource: key,
+                    name: value,
+                    ..identity
+                })?;
+            }
+        }
+        Ok(groups)
+    }
+
+    /// The API group that users and groups are asked for in.
+    fn identity_group(&self) -> &'static str {
+        match self.mode {
+            Mode::Legacy => "",
+            Mode::AssociatedNode | Mode::ArbitraryNode | Mode::ServiceAccount | Mode::UserInfo => AUTHENTICATION_GROUP,
+        }
+    }
+
+    /// The right to the name; answers the groups that come with it.
+    fn user(&self, verb: &str) -> Result<Vec<String>, Status> {
+        let wanted = self.wanted;
+        let mut groups = wanted.groups.clone();
+        let mut user = Attributes {
+            verb,
+            group: self.identity_group(),
+            resource: "users",
+            name: &wanted.name,
+            ..Attributes::default()
+        };
+        if let (Mode::AssociatedNode | Mode::ArbitraryNode, Some(node)) =
+            (self.mode, wanted.name.strip_prefix(NODE_PREFIX))
+        {
+            user.resource = "nodes";
+            user.name = if self.mode == Mode::AssociatedNode { "*" } else { node };
+            groups = vec!["system:nodes".to_owned()];
+        }
+        if let Some((namespace, name)) = wanted.as_service_account() {
+            (user.resource, user.namespace, user.name) = ("serviceaccounts", namespace, name);
+            if groups.is_empty() {
+                groups = UserInfo::service_account(namespace, name).groups;
+                groups.retain(|group| group != AUTHENTICATED);
+            }
+        }
+        self.ask(user)?;
+        Ok(groups)
+    }
+
+    fn groups(&self, verb: &str) -> Result<(), Status> {
+        for group in &self.wanted.groups {
+            let request = Attributes {
+                verb,
+                group: self.identity_group(),
+                resource: "groups",
+                name: group,
+                ..Attributes::default()
+            };
+            if self.mode != Mode::Legacy && group == MASTERS {
+                let why = "impersonating the system:masters group is not allowed";
+                return Err(Status::not_allowed(&request, &self.requestor.name, why));
+            }
+            self.ask(request)?;
+        }
+        Ok(())
+    }
+
+    fn ask(&self, request: Attributes<'_>) -> Result<(), Status> {
+        self.registry.authorize(self.requestor, &request)
+    }
+}

@@ -1,0 +1,102 @@
+//! Requests that another server answers: they pass the faults and the journal of this one on their way.
+
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::BodyExt as _;
+
+use super::broken::{self, NoAnswer};
+use super::filters::{self, Call, KeptAnswer};
+use super::route::{self, Target};
+use super::{Endpoints, encode};
+use crate::api::request_info::Verb;
+use crate::faults::{Broken, Outcome, Struck};
+
+impl Endpoints {
+    /// Lets `send` answer a request, unless a fault decides otherwise. It is read for what this server knows of it:
+    /// requests for resources that it does not serve are not struck.
+    pub(crate) async fn relay<F>(
+        self: Arc<Self>,
+        request: Request<Body>,
+        send: impl FnOnce(Request<Bytes>) -> F,
+    ) -> io::Result<Response<Body>>
+    where
+        F: Future<Output = io::Result<Response<Body>>>,
+    {
+        let (parts, body) = request.into_parts();
+        let number = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
+        let admin = Arc::clone(&self.registry.access.authentication.admin);
+        let mut call = Call::new(parts.clone(), &self.registry.entropy, admin, number);
+        call.body = match filters::read_body(&parts, body).await {
+            Ok(body) => body,
+            Err(status) => return Err(io::Error::other(status.message)),
+        };
+        let scheme = self.registry.scheme();
+        if let Ok(Target::Resource(_, info)) = route::find(&scheme, &mut call) {
+            call.info = Some(info);
+        }
+        let mut struck = Struck::default();
+        let before = match &call.info {
+            Some(info) => self.faults.before(call.seen(info), &mut struck).await,
+            None => None,
+        };
+        let request = Request::from_parts(parts, call.body.clone());
+        let (outcome, answer) = match before {
+            Some(outcome) => (outcome, None),
+            None => {
+                let answer = send(request).await;
+                (struck.after().await, Some(answer))
+            }
+        };
+        let failed = |broken| Ok(broken::no_answer(broken));
+        let response = match (outcome, answer) {
+            (Outcome::AsIs, Some(answer)) => answer,
+            (Outcome::Truncated(bytes), Some(answer)) => answer.map(|it| broken::truncated(it, bytes)),
+            (Outcome::Instead(status), _) => Ok(encode::failure(&call, &status)),
+            (Outcome::Broken(broken), _) => failed(broken),
+            (Outcome::AsIs | Outcome::Truncated(_), None) => failed(Broken::Reset),
+        };
+        call.struck = struck.verdicts;
+        let (response, error) = match response {
+            Ok(response) => (kept(&call, response).await, None),
+            Err(error) => {
+                call.struck.push(error.to_string());
+                (broken::no_answer(Broken::Reset), Some(error))
+            }
+        };
+        let response = call.finish(response, &self.journal, self.registry.entropy.elapsed());
+        match (response.extensions().get::<NoAnswer>(), error) {
+            (_, Some(error)) => Err(error),
+            (Some(NoAnswer(Broken::Refused)), None) => Err(io::ErrorKind::ConnectionRefused.into()),
+            (Some(NoAnswer(Broken::Reset)), None) => Err(broken::cut_error()),
+            (Some(NoAnswer(Broken::Silent)), None) => std::future::pending().await,
+            (None, None) => Ok(response),
+        }
+    }
+}
+
+/// The answer, read to its end for the journal if it is no stream. One that breaks on the way is left as it broke.
+async fn kept(call: &Call, response: Response<Body>) -> Response<Body> {
+    let is_stream = call.info.as_ref().is_none_or(|info| info.verb == Verb::Watch);
+    if is_stream || !call.struck.is_empty() {
+        return response;
+    }
+    let (parts, body) = response.into_parts();
+    match body.collect().await {
+        Ok(body) => {
+            let bytes = body.to_bytes();
+            let mut response = Response::from_parts(parts, Body::from(bytes.clone()));
+            response.extensions_mut().insert(KeptAnswer::Whole(bytes));
+            response
+        }
+        Err(error) => Response::from_parts(
+            parts,
+            Body::from_stream(futures::stream::once(async { Err::<Bytes, _>(error) })),
+        ),
+    }
+}

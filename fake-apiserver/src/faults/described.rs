@@ -1,0 +1,334 @@
+//! `FaultRule`: a fault as data: what happens, to which requests, how often. Files, the control API and the builders of
+//! `testkit` write it.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::filter::RequestFilter;
+use super::{Fault, Seen, Verdict, When};
+use crate::api::resource::GroupResource;
+use crate::api::status::Status;
+
+/// A fault, described. Without narrowing it strikes every request for a resource.
+///
+/// ```
+/// use fake_apiserver::faults::FaultRule;
+///
+/// let rule: FaultRule = serde_json::from_str(
+///     r#"{"effect": {"status": {"code": 503}}, "on": {"verbs": ["list"], "resource": "pods"}, "times": 2}"#,
+/// ).unwrap();
+/// assert_eq!(rule.to_string(), "503 ServiceUnavailable on list pods, 2 times");
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct FaultRule {
+    /// What happens.
+    pub effect: Effect,
+    /// To which requests.
+    #[serde(default)]
+    pub on: RequestFilter,
+    /// Requests that are meant and pass before the first is struck.
+    #[serde(default)]
+    pub skip: u64,
+    /// How many are struck at the most; `None` is no bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub times: Option<u64>,
+    /// How likely one is struck that could be, from 0 to 1, by the server's seed; `None` is certain. The same seed,
+    /// rule and order of requests strike the same ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probability: Option<f64>,
+}
+
+/// What happens to a request that is struck.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub enum Effect {
+    /// It is answered with 409 Conflict, as if somebody else had changed the object.
+    Conflict,
+    /// It is answered with 404.
+    NotFound,
+    /// It is answered with this failure.
+    Status(Failure),
+    /// It is handled after so many milliseconds.
+    DelayMs(u64),
+    /// It is handled at once and answered so many milliseconds later.
+    DelayAnswerMs(u64),
+    /// The connection is refused.
+    Refuse,
+    /// The connection breaks.
+    Reset(When),
+    /// There is no answer, ever.
+    Hang(When),
+    /// The answer is cut after so many bytes, and the connection breaks.
+    Truncate(usize),
+}
+
+/// A failure as the server says it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct Failure {
+    /// HTTP status.
+    pub code: u16,
+    /// The reason of the Status; empty for the one that goes with the code.
+    pub reason: String,
+    /// The text for people; empty for one that says that it was injected.
+    pub message: String,
+    /// Seconds to wait before another try; 0 for none.
+    pub retry_after_seconds: u32,
+    /// Whether the request is done nevertheless, so that only its answer is lost.
+    pub applied: bool,
+}
+
+/// The reasons Kubernetes knows, with the code they usually come with. The first of a code is its own.
+const REASONS: &[(u16, &str)] = &[
+    (400, "BadRequest"),
+    (401, "Unauthorized"),
+    (403, "Forbidden"),
+    (404, "NotFound"),
+    (405, "MethodNotAllowed"),
+    (406, "NotAcceptable"),
+    (409, "Conflict"),
+    (409, "AlreadyExists"),
+    (410, "Expired"),
+    (410, "Gone"),
+    (413, "RequestEntityTooLarge"),
+    (415, "UnsupportedMediaType"),
+    (422, "Invalid"),
+    (429, "TooManyRequests"),
+    (500, "InternalError"),
+    (500, "ServerTimeout"),
+    (500, "StoreReadError"),
+    (503, "ServiceUnavailable"),
+    (504, "Timeout"),
+];
+
+/// A rule that cannot be: the text says why.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct RuleError(String);
+
+impl Failure {
+    fn reason(&self) -> Result<&'static str, RuleError> {
+        if self.reason.is_empty() {
+            let known = REASONS.iter().find(|(code, _)| *code == self.code);
+            return Ok(known.map_or("", |(_, reason)| reason));
+        }
+        let known = REASONS.iter().find(|(_, reason)| *reason == self.reason);
+        known
+            .map(|(_, reason)| *reason)
+            .ok_or_else(|| RuleError(format!("{:?} is no reason of Kubernetes", self.reason)))
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        let message = match self.message.as_str() {
+            "" => "injected by the test",
+            message => message,
+        };
+        let status = Status::new(self.code, self.reason().unwrap_or_default(), message);
+        match self.retry_after_seconds {
+            0 => status,
+            seconds => status.with_retry_after(seconds),
+        }
+    }
+}
+
+impl FaultRule {
+    /// A rule that strikes every request.
+    pub fn new(effect: Effect) -> Self {
+        Self {
+            effect,
+            on: RequestFilter::default(),
+            skip: 0,
+            times: None,
+            probability: None,
+        }
+    }
+
+    /// Whether it can be: a code below 400 is no failure, a reason must be one of Kubernetes, a probability lies
+    /// between 0 and 1.
+    pub fn check(&self) -> Result<(), RuleError> {
+        if let Effect::Status(failure) = &self.effect {
+            failure.reason()?;
+            if !(400..600).contains(&failure.code) {
+                return Err(RuleError(format!("{} is no code of a failure", failure.code)));
+            }
+        }
+        match self.probability {
+            Some(it) if !(0.0..=1.0).contains(&it) => Err(RuleError(format!("{it} is no probability"))),
+            _ => Ok(()),
+        }
+    }
+
+    fn verdict(&self, request: &Seen<'_>) -> Verdict {
+        let (info, name) = (request.info, &request.info.name);
+        let resource = || GroupResource {
+            group: info.group.clone(),
+            resource: info.resource.clone(),
+        };
+        match &self.effect {
+            Effect::Conflict => Verdict::Fail(Box::new(Status::object_modified(&resource(), name))),
+            Effect::NotFound => Verdict::Fail(Box::new(Status::not_found(&resource(), name))),
+            Effect::Status(failure) if failure.applied => Verdict::Lose(Box::new(failure.status())),
+            Effect::Status(failure) => Verdict::Fail(Box::new(failure.status())),
+            Effect::DelayMs(time) => Verdict::Delay(Duration::from_millis(*time)),
+            Effect::DelayAnswerMs(time) => Verdict::DelayAnswer(Duration::from_millis(*time)),
+            Effect::Refuse => Verdict::Refuse,
+            Effect::Reset(when) => Verdict::Reset(*when),
+            Effect::Hang(when) => Verdict::Hang(*when),
+            Effect::Truncate(bytes) => Verdict::Truncate(*bytes),
+        }
+    }
+}
+
+impl fmt::Display for Effect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let when = |when: &When| match when {
+            When::Before => "",
+            When::After => ", but applied,",
+        };
+        match self {
+            Self::Conflict => f.write_str("409 Conflict"),
+            Self::NotFound => f.write_str("404 NotFound"),
+            Self::Status(failure) => {
+                let but = if failure.applied { ", but applied," } else { "" };
+                write!(f, "{} {}{but}", failure.code, failure.reason().unwrap_or_default())
+            }
+            Self::DelayMs(ms) => write!(f, "delay of {:?}", Duration::from_millis(*ms)),
+            Self::DelayAnswerMs(ms) => write!(f, "answer delayed by {:?}", Duration::from_millis(*ms)),
+            Self::Refuse => f.write_str("connection refused"),
+            Self::Reset(it) => write!(f, "connection reset{}", when(it)),
+            Self::Hang(it) => write!(f, "no answer{}", when(it)),
+            Self::Truncate(bytes) => write!(f, "answer cut after {bytes} bytes"),
+        }
+    }
+}
+
+impl fmt::Display for FaultRule {
+    /// `409 Conflict on update configmaps, number 2`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.effect, self.on)?;
+        match (self.skip, self.times) {
+            (0, None) => Ok(()),
+            (skip, None) => write!(f, ", all after {skip}"),
+            (0, Some(1)) => f.write_str(", once"),
+            (skip, Some(1)) => write!(f, ", number {}", skip + 1),
+            (0, Some(times)) => write!(f, ", {times} times"),
+            (skip, Some(times)) => write!(f, ", {times} times after {skip}"),
+        }?;
+        match self.probability {
+            None => Ok(()),
+            Some(probability) => write!(f, ", with probability {probability}"),
+        }
+    }
+}
+
+/// A described fault in force.
+#[derive(Debug)]
+pub(crate) struct Described {
+    pub(crate) rule: FaultRule,
+    /// Where its chance comes from.
+    pub(crate) seed: u64,
+    /// Requests that were meant so far.
+    seen: u64,
+    /// Requests that were struck so far.
+    struck: u64,
+}
+
+impl Described {
+    pub(crate) fn new(rule: FaultRule, seed: u64) -> Self {
+        Self {
+            rule,
+            seed,
+            seen: 0,
+            struck: 0,
+        }
+    }
+
+    /// Whether chance strikes the `n`-th request. Rules draw from numbers of their own, so that a rule more changes no
+    /// uid, and no draw of another rule.
+    fn is_drawn(&self, n: u64) -> bool {
+        let Some(probability) = self.rule.probability else {
+            return true;
+        };
+        // splitmix64; of its result the bits a f64 holds.
+        let mut bits = self.seed.wrapping_add(n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^= bits >> 31;
+        ((bits >> 11) as f64) / ((1_u64 << 53) as f64) < probability
+    }
+}
+
+impl Fault for Described {
+    fn on_request(&mut self, request: &Seen<'_>) -> Verdict {
+        if !self.rule.on.matches(request.info, request.client, request.worker) {
+            return Verdict::Pass;
+        }
+        self.seen += 1;
+        let is_over = self.rule.times.is_some_and(|times| self.struck >= times);
+        if self.seen <= self.rule.skip || is_over || !self.is_drawn(self.seen) {
+            return Verdict::Pass;
+        }
+        self.struck += 1;
+        self.rule.verdict(request)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case(r#"{"effect": "conflict"}"#, "409 Conflict on every request for any resource")]
+    #[case(
+        r#"{"effect": {"reset": "after"}, "times": 1}"#,
+        "connection reset, but applied, on every request for any resource, once"
+    )]
+    #[case(
+        r#"{"effect": {"truncate": 9}, "skip": 1, "times": 1}"#,
+        "answer cut after 9 bytes on every request for any resource, number 2"
+    )]
+    #[case(
+        r#"{"effect": {"delayMs": 1500}, "on": {"client": "c"}, "probability": 0.5}"#,
+        "delay of 1.5s on every request for any resource client=c, with probability 0.5"
+    )]
+    fn a_rule_is_data(#[case] json: &str, #[case] said: &str) {
+        let rule: FaultRule = serde_json::from_str(json).unwrap();
+        rule.check().unwrap();
+        assert_eq!(rule.to_string(), said);
+        let again: FaultRule = serde_json::from_value(serde_json::to_value(&rule).unwrap()).unwrap();
+        assert_eq!(again, rule);
+    }
+
+    #[rstest]
+    #[case(r#"{"effect": {"status": {"code": 200}}}"#, "200 is no code of a failure")]
+    #[case(
+        r#"{"effect": {"status": {"code": 500, "reason": "Bad"}}}"#,
+        "\"Bad\" is no reason of Kubernetes"
+    )]
+    #[case(r#"{"effect": "refuse", "probability": 2}"#, "2 is no probability")]
+    fn a_rule_that_cannot_be_is_refused(#[case] json: &str, #[case] why: &str) {
+        let rule: FaultRule = serde_json::from_str(json).unwrap();
+        assert_eq!(rule.check().unwrap_err().to_string(), why);
+    }
+
+    #[test]
+    fn chance_is_a_function_of_the_seed() {
+        let rule = FaultRule {
+            probability: Some(0.25),
+            ..FaultRule::new(Effect::Refuse)
+        };
+        let draws = |seed| -> Vec<_> {
+            let described = Described::new(rule.clone(), seed);
+            (1..=4000).map(|n| described.is_drawn(n)).collect()
+        };
+        assert_eq!(draws(7), draws(7));
+        assert_ne!(draws(7), draws(8));
+        let struck = draws(7).iter().filter(|it| **it).count();
+        assert!((900..1100).contains(&struck), "{struck} of 4000 at 0.25");
+    }
+}

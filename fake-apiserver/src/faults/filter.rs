@@ -1,0 +1,91 @@
+//! `RequestFilter`: which requests are meant, as data.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::api::request_info::{RequestInfo, Verb};
+
+/// Which requests and watches are meant. What is not given does not matter.
+///
+/// ```
+/// use fake_apiserver::{Verb, faults::RequestFilter};
+///
+/// let filter: RequestFilter = serde_json::from_str(r#"{"verbs": ["update"], "resource":
+/// "deployments.apps"}"#).unwrap(); assert_eq!(filter.verbs, [Verb::Update]); assert_eq!(filter.to_string(), "on update
+/// deployments.apps");
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct RequestFilter {
+    /// These verbs; empty for all.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub verbs: Vec<Verb>,
+    /// This plural (`pods`), which may name a group (`deployments.apps`) and a subresource (`pods/status`). Without the
+    /// latter all its subresources are meant, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource: Option<String>,
+    /// In this namespace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// The object of this name. A create names none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Of this client: the name of an in-process client, else its `User-Agent`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
+    /// Of any client but these.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub except_clients: Vec<String>,
+}
+
+impl RequestFilter {
+    /// Whether a request of a client is meant. That of a worker of the server is only if the worker is named as the
+    /// client.
+    pub fn matches(&self, info: &RequestInfo, client: &str, worker: Option<&str>) -> bool {
+        let client = worker.unwrap_or(client);
+        self.client.as_ref().map_or(worker.is_none(), |it| it == client)
+            && !self.except_clients.iter().any(|it| it == client)
+            && (self.verbs.is_empty() || self.verbs.contains(&info.verb))
+            && self.resource.as_ref().is_none_or(|resource| is_for(info, resource))
+            && self.namespace.as_ref().is_none_or(|it| *it == info.namespace)
+            && self.name.as_ref().is_none_or(|it| *it == info.name)
+    }
+}
+
+/// Whether a request is for `resource`: a plural with any subresource, or with one, and with or without its group.
+pub fn is_for(info: &RequestInfo, resource: &str) -> bool {
+    let (resource, subresource) = match resource.split_once('/') {
+        Some((resource, subresource)) => (resource, Some(subresource)),
+        None => (resource, None),
+    };
+    let (plural, group) = match resource.split_once('.') {
+        Some((plural, group)) => (plural, Some(group)),
+        None => (resource, None),
+    };
+    *info.resource == *plural
+        && group.is_none_or(|group| *info.group == *group)
+        && subresource.is_none_or(|subresource| info.subresource == subresource)
+}
+
+impl fmt::Display for RequestFilter {
+    /// `on update,patch configmaps name=a`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verbs: Vec<_> = self.verbs.iter().map(|it| it.as_str()).collect();
+        match verbs.is_empty() {
+            true => f.write_str("on every request for")?,
+            false => write!(f, "on {}", verbs.join(","))?,
+        }
+        write!(f, " {}", self.resource.as_deref().unwrap_or("any resource"))?;
+        for (field, value) in [
+            ("namespace", &self.namespace),
+            ("name", &self.name),
+            ("client", &self.client),
+        ] {
+            if let Some(value) = value {
+                write!(f, " {field}={value}")?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,121 @@
+//! Aggregated ClusterRoles: their rules are gathered from the ClusterRoles their selectors find, right after a write.
+//! What kube-controller-manager's clusterrole-aggregation-controller does a moment later.
+
+use std::sync::{Arc, PoisonError};
+
+use serde_json::{Value, json};
+
+use super::{CLUSTER_ROLES, GROUP, Rbac};
+use crate::api::object::Object;
+use crate::api::rbac::PolicyRule;
+use crate::api::selector::LabelSelector;
+use crate::registry::kinds::access::{at, list};
+use crate::registry::managed_fields::{self, Manager, Types};
+use crate::registry::scheme::Row;
+use crate::registry::{Registry, codec};
+use crate::storage::{Key, Range, Stored};
+
+/// The field manager of the real controller.
+const MANAGER: &str = "clusterrole-aggregation-controller";
+
+impl Registry {
+    /// Brings aggregated ClusterRoles up to date after a write to `key`, one write each.
+    pub(super) fn aggregate_cluster_roles(&self, rbac: &Rbac, row: &Row, key: &Key) {
+        let _guard = rbac.aggregating.lock().unwrap_or_else(PoisonError::into_inner);
+        // One that is gathered from another comes after it: as many rounds as there are roles are enough.
+        let count = self.store.snapshot(CLUSTER_ROLES).count(&Range::of(None));
+        for _ in 0..=count {
+            if !self.aggregate_round(rbac, row) {
+                return;
+            }
+        }
+        tracing::debug!(
+            "aggregated ClusterRoles do not come to rest after a write of {}",
+            key.as_str()
+        );
+    }
+
+    /// One round; whether something changed.
+    fn aggregate_round(&self, rbac: &Rbac, row: &Row) -> bool {
+        let everything = Range::of(None);
+        let snapshot = self.store.snapshot(CLUSTER_ROLES);
+        let stored: Vec<&Arc<Stored>> = snapshot.range(&everything).collect();
+        let roles: Vec<Object> = stored.iter().map(|stored| codec::decode(row, stored)).collect();
+        let mut has_changed = false;
+        for (stored, role) in stored.iter().zip(&roles) {
+            let Some(next) = self.aggregated(row, role, &roles) else {
+                continue;
+            };
+            let Ok(body) = codec::encode(row, &next) else { continue };
+            // Whoever interferes comes by here himself.
+            if self
+                .store
+                .update(&row.storage, &stored.key, stored.revision, body)
+                .is_ok()
+            {
+                rbac.writes.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                self.fanout.wake(&row.storage, &stored.key);
+                self.committed.notify_waiters();
+                has_changed = true;
+            }
+        }
+        has_changed
+    }
+
+    /// The role with the rules it should have; `None` if it has them.
+    fn aggregated(&self, row: &Row, role: &Object, roles: &[Object]) -> Option<Object> {
+        let rules = gathered(role, roles)?;
+        if PolicyRule::all_of(role) == rules {
+            return None;
+        }
+        let rules: Vec<Value> = rules.iter().map(PolicyRule::to_value).collect();
+        let configuration = json!({
+            "apiVersion": format!("{GROUP}/v1"), "kind": "ClusterRole",
+            "metadata": {"name": role.name()}, "rules": rules,
+        });
+        let Value::Object(configuration) = configuration else {
+            return None;
+        };
+        let manager = Manager {
+            name: MANAGER,
+            api_version: &row.api_version,
+            subresource: "",
+            time: &self.entropy.now_seconds(),
+            reset: &[],
+        };
+        let types = Types {
+            schema: row.schema(),
+            other: &|object, version| row.in_version(object, version),
+        };
+        let kind = &row.info.kind;
+        let merged = managed_fields::apply(&types, Some(role), &Object(configuration), &manager, kind, true).ok()?;
+        Some(Object(merged.0))
+    }
+}
+
+/// The rules of all roles that an aggregated role's selectors find, each once; `None` for other roles.
+fn gathered(role: &Object, roles: &[Object]) -> Option<Vec<PolicyRule>> {
+    at(role, "aggregationRule")?;
+    let mut rules: Vec<PolicyRule> = Vec::new();
+    for selector in list(role, "aggregationRule.clusterRoleSelectors") {
+        let Ok(selector) = LabelSelector::from_object(selector) else {
+            continue;
+        };
+        let selector = selector.unwrap_or_default();
+        for other in roles.iter().filter(|other| other.name() != role.name()) {
+            let label = |key: &str| {
+                let labels = other.metadata()?.get("labels")?;
+                labels.get(key)?.as_str()
+            };
+            if !selector.matches(label) {
+                continue;
+            }
+            for rule in PolicyRule::all_of(other) {
+                if !rules.contains(&rule) {
+                    rules.push(rule);
+                }
+            }
+        }
+    }
+    Some(rules)
+}

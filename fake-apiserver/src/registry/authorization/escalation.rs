@@ -1,0 +1,121 @@
+//! Nobody grants what he does not hold: the checks on writes of Roles and bindings (rule Q2).
+
+use serde_json::Value;
+
+use super::{GROUP, Rbac};
+use crate::api::object::Object;
+use crate::api::rbac::{Attributes, PolicyRule, quoted};
+use crate::api::resource::GroupResource;
+use crate::api::status::Status;
+use crate::api::user::MASTERS;
+use crate::registry::Registry;
+use crate::registry::kinds::access::{at, text};
+use crate::registry::write::WriteRequest;
+
+/// What of metadata the garbage collector changes, or nobody in particular.
+const UNTOLD: [&str; 4] = ["finalizers", "managedFields", "ownerReferences", "resourceVersion"];
+
+impl Registry {
+    /// Fails if the write of a Role or binding would grant what the user does not hold. `old` is the stored object.
+    pub(in crate::registry) fn check_escalation(
+        &self,
+        request: &WriteRequest<'_>,
+        object: &Object,
+        old: Option<&Object>,
+    ) -> Result<(), Status> {
+        let Some(rbac) = self.access.rbac.as_ref().filter(|_| request.row.info.group == GROUP) else {
+            return Ok(());
+        };
+        if request.user.is_in(MASTERS) || old.is_some_and(|old| is_same_grant(object, old)) {
+            return Ok(());
+        }
+        match &*request.row.info.resource {
+            "roles" | "clusterroles" => self.check_role(request, object, old),
+            "rolebindings" | "clusterrolebindings" => self.check_binding(rbac, request, object),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_role(&self, request: &WriteRequest<'_>, role: &Object, old: Option<&Object>) -> Result<(), Status> {
+        let info = request.info;
+        let escalate = Attributes {
+            verb: "escalate",
+            group: GROUP,
+            resource: &info.resource,
+            name: &info.name,
+            namespace: &info.namespace,
+            ..Attributes::default()
+        };
+        if self.is_allowed(request.user, &escalate) {
+            return Ok(());
+        }
+        self.check_held(request, role.name(), &PolicyRule::all_of(role))?;
+        let aggregates = |role: &Object| at(role, "aggregationRule").is_some();
+        if aggregates(role) || old.is_some_and(aggregates) {
+            // It can gather anything, today or tomorrow.
+            let held = self.check_held(request, role.name(), &PolicyRule::everything());
+            let why = "must have cluster-admin privileges to use an aggregationRule";
+            held.map_err(|_| Status::forbidden(&request.row.info.group_resource(), role.name(), why))?;
+        }
+        Ok(())
+    }
+
+    fn check_binding(&self, rbac: &Rbac, request: &WriteRequest<'_>, binding: &Object) -> Result<(), Status> {
+        let (kind, name) = (text(binding, "roleRef.kind"), text(binding, "roleRef.name"));
+        let namespace = &request.info.namespace;
+        let bind = Attributes {
+            verb: "bind",
+            group: text(binding, "roleRef.apiGroup"),
+            resource: if kind == "Role" { "roles" } else { "clusterroles" },
+            name,
+            namespace,
+            ..Attributes::default()
+        };
+        if self.is_allowed(request.user, &bind) {
+            return Ok(());
+        }
+        let rules = self.policy(rbac).role(kind, namespace, name).map_err(|missing| {
+            let resource = GroupResource {
+                group: GROUP.into(),
+                resource: missing.resource.into(),
+            };
+            Status::not_found(&resource, &missing.name)
+        })?;
+        self.check_held(request, binding.name(), &rules)
+    }
+
+    /// Fails if the user lacks a right that `rules` give.
+    fn check_held(&self, request: &WriteRequest<'_>, name: &str, rules: &[PolicyRule]) -> Result<(), Status> {
+        let user = request.user;
+        let (held, errors) = self.rules_of(user, &request.info.namespace);
+        let missing = PolicyRule::missing(&held, rules);
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let mut shown: Vec<String> = PolicyRule::compact(missing).iter().map(ToString::to_string).collect();
+        shown.sort();
+        shown.dedup();
+        let mut why = format!(
+            "user {} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}",
+            crate::api::field::quote(&user.name),
+            quoted(&user.groups),
+            shown.join("\n")
+        );
+        if !errors.is_empty() {
+            why = format!("{why}; resolution errors: [{}]", errors.join(" "));
+        }
+        Err(Status::forbidden(&request.row.info.group_resource(), name, why))
+    }
+}
+
+/// Whether an update changes only what deleting needs, such as finalizers.
+fn is_same_grant(object: &Object, old: &Object) -> bool {
+    let told = |object: &Object| {
+        let mut object = object.clone();
+        for field in UNTOLD {
+            object.metadata_mut().remove(field);
+        }
+        Value::Object(object.0)
+    };
+    told(object) == told(old)
+}

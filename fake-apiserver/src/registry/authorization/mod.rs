@@ -1,0 +1,130 @@
+//! Whether a user may do something: Roles and bindings as they are stored, read anew when one of them was written
+//! (rule Q2). Without RBAC everybody may do everything, and nothing here is asked.
+
+mod policy;
+mod escalation;
+mod aggregation;
+mod bootstrap;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use super::Registry;
+use super::scheme::Row;
+use crate::api::rbac::{Attributes, PolicyRule};
+use crate::api::status::Status;
+use crate::api::user::{MASTERS, UserInfo};
+use crate::storage::Key;
+
+pub(crate) use bootstrap::objects as bootstrap_objects;
+use policy::Policy;
+
+/// The API group of Roles and bindings.
+const GROUP: &str = "rbac.authorization.k8s.io";
+/// What the storage names of its resources begin with.
+const STORAGE_PREFIX: &str = "rbac.authorization.k8s.io/";
+/// The storage name of ClusterRoles.
+const CLUSTER_ROLES: &str = "rbac.authorization.k8s.io/clusterroles";
+
+/// RBAC at work: what the stored Roles and bindings say, ready to be asked.
+#[derive(Debug, Default)]
+pub(crate) struct Rbac {
+    /// How often a Role or binding was written.
+    writes: AtomicU64,
+    /// What they said, and after how many writes; `None` until somebody asks.
+    policy: RwLock<Option<(u64, Arc<Policy>)>>,
+    /// Held while aggregated ClusterRoles are brought up to date.
+    aggregating: Mutex<()>,
+}
+
+/// The answer of a review.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Decision {
+    pub(crate) is_allowed: bool,
+    /// Why, in RBAC's words; empty where it has none.
+    pub(crate) reason: String,
+}
+
+impl Registry {
+    /// Whether RBAC is on.
+    pub(crate) fn has_rbac(&self) -> bool {
+        self.access.rbac.is_some()
+    }
+
+    /// Whether the user may do this.
+    pub(crate) fn is_allowed(&self, user: &UserInfo, request: &Attributes<'_>) -> bool {
+        match &self.access.rbac {
+            None => true,
+            Some(rbac) => user.is_in(MASTERS) || self.policy(rbac).find(user, request).is_some(),
+        }
+    }
+
+    /// Fails with 403 if the user may not do this (rule A23).
+    pub(crate) fn authorize(&self, user: &UserInfo, request: &Attributes<'_>) -> Result<(), Status> {
+        if self.is_allowed(user, request) {
+            return Ok(());
+        }
+        let reason = self.decide(user, request).reason;
+        Err(Status::not_allowed(request, &user.name, &reason))
+    }
+
+    /// Whether the user may do this, and why.
+    pub(crate) fn decide(&self, user: &UserInfo, request: &Attributes<'_>) -> Decision {
+        let (is_allowed, reason) = match &self.access.rbac {
+            None => (true, String::new()),
+            Some(_) if user.is_in(MASTERS) => (true, String::new()),
+            Some(rbac) => {
+                let policy = self.policy(rbac);
+                match policy.find(user, request) {
+                    Some(grant) => (true, format!("RBAC: allowed by {grant}")),
+                    None => (false, policy.reason(user, request.namespace)),
+                }
+            }
+        };
+        Decision { is_allowed, reason }
+    }
+
+    /// Every rule a user has in a namespace and in the cluster, and what is wrong with the bindings.
+    pub(crate) fn rules_of(&self, user: &UserInfo, namespace: &str) -> (Vec<PolicyRule>, Vec<String>) {
+        match &self.access.rbac {
+            None => (PolicyRule::everything().into(), Vec::new()),
+            Some(rbac) => self.policy(rbac).rules_of(user, namespace),
+        }
+    }
+
+    /// After a write to a Role or a binding.
+    pub(super) fn roles_written(&self, row: &Row, key: &Key) {
+        let Some(rbac) = self
+            .access
+            .rbac
+            .as_ref()
+            .filter(|_| row.storage.starts_with(STORAGE_PREFIX))
+        else {
+            return;
+        };
+        rbac.writes.fetch_add(1, Ordering::SeqCst);
+        if *row.storage == *CLUSTER_ROLES {
+            self.aggregate_cluster_roles(rbac, row, key);
+        }
+    }
+
+    /// After all state was replaced.
+    pub(super) fn roles_replaced(&self) {
+        if let Some(rbac) = &self.access.rbac {
+            rbac.writes.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// What Roles and bindings say now. Only the first who asks after a write has to read them.
+    fn policy(&self, rbac: &Rbac) -> Arc<Policy> {
+        let writes = rbac.writes.load(Ordering::SeqCst);
+        let known = rbac.policy.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, policy)) = known.as_ref().filter(|(at, _)| *at == writes) {
+            return Arc::clone(policy);
+        }
+        drop(known);
+        let policy = Arc::new(Policy::read(|resource| self.stored_objects(GROUP, resource)));
+        *rbac.policy.write().unwrap_or_else(PoisonError::into_inner) = Some((writes, Arc::clone(&policy)));
+        policy
+    }
+}

@@ -1,0 +1,200 @@
+//! `Policy`: all Roles and bindings at one moment, indexed by whom they are about.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::api::field::quote;
+use crate::api::object::Object;
+use crate::api::rbac::{Attributes, PolicyRule};
+use crate::api::user::{SERVICE_ACCOUNT_PREFIX, UserInfo};
+use crate::registry::kinds::access::{objects, text};
+
+/// Rules by the Role's or ClusterRole's kind, namespace and name.
+type Rules = BTreeMap<(&'static str, String, String), Arc<[PolicyRule]>>;
+
+/// What all Roles and bindings say.
+#[derive(Debug, Default)]
+pub(super) struct Policy {
+    rules: Rules,
+    /// ClusterRoleBindings.
+    cluster: Bindings,
+    /// RoleBindings by namespace.
+    namespaces: BTreeMap<String, Bindings>,
+}
+
+/// The bindings of one namespace or of the cluster, by name.
+#[derive(Debug, Default)]
+struct Bindings {
+    all: Vec<Binding>,
+    /// Which of them name a user or a ServiceAccount, by the user's name, with the number of the subject.
+    users: BTreeMap<String, Vec<(usize, usize)>>,
+    /// The same for groups.
+    groups: BTreeMap<String, Vec<(usize, usize)>>,
+}
+
+/// One binding.
+#[derive(Debug)]
+struct Binding {
+    /// As messages name it: `RoleBinding "name/namespace" of Role "name"`.
+    shown: String,
+    /// The subjects as messages name them.
+    subjects: Vec<String>,
+    /// What the role allows, or that there is none.
+    rules: Result<Arc<[PolicyRule]>, String>,
+}
+
+/// A role that a binding refers to, and that is not there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct RoleMissing {
+    /// `role` or `clusterrole`, which is how the server names the resource here.
+    pub(super) resource: &'static str,
+    pub(super) name: String,
+}
+
+impl fmt::Display for RoleMissing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{} {} not found", self.resource, super::GROUP, quote(&self.name))
+    }
+}
+
+/// Which binding allows something, and to whom.
+pub(super) struct Grant<'a> {
+    binding: &'a Binding,
+    subject: &'a str,
+}
+
+impl fmt::Display for Grant<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} to {}", self.binding.shown, self.subject)
+    }
+}
+
+impl Policy {
+    /// Reads all of it; `stored` answers the objects of a resource of the group.
+    pub(super) fn read(stored: impl Fn(&str) -> Vec<Object>) -> Self {
+        let mut policy = Self::default();
+        for (kind, resource) in [("Role", "roles"), ("ClusterRole", "clusterroles")] {
+            for role in stored(resource) {
+                let key = (kind, role.namespace().to_owned(), role.name().to_owned());
+                policy.rules.insert(key, PolicyRule::all_of(&role).into());
+            }
+        }
+        for binding in stored("clusterrolebindings") {
+            policy.cluster.add(&binding, &policy.rules);
+        }
+        for binding in stored("rolebindings") {
+            let namespace = policy.namespaces.entry(binding.namespace().to_owned()).or_default();
+            namespace.add(&binding, &policy.rules);
+        }
+        policy
+    }
+
+    /// The first binding that allows a request: those of the cluster before those of the namespace, those of the user
+    /// before those of his groups.
+    pub(super) fn find(&self, user: &UserInfo, request: &Attributes<'_>) -> Option<Grant<'_>> {
+        self.applying(user, request.namespace)
+            .find(|(binding, _)| match &binding.rules {
+                Ok(rules) => rules.iter().any(|rule| rule.allows(request)),
+                Err(_) => false,
+            })
+            .map(|(binding, subject)| Grant { binding, subject })
+    }
+
+    /// Every rule of a user, and what is wrong with his bindings.
+    pub(super) fn rules_of(&self, user: &UserInfo, namespace: &str) -> (Vec<PolicyRule>, Vec<String>) {
+        let (mut rules, mut errors) = (Vec::new(), Vec::new());
+        let mut seen: Vec<&str> = Vec::new();
+        for (binding, _) in self.applying(user, namespace) {
+            if seen.contains(&binding.shown.as_str()) {
+                continue;
+            }
+            seen.push(&binding.shown);
+            match &binding.rules {
+                Ok(found) => rules.extend(found.iter().cloned()),
+                Err(error) if errors.contains(error) => {}
+                Err(error) => errors.push(error.clone()),
+            }
+        }
+        (rules, errors)
+    }
+
+    /// What a refusal says besides: `RBAC: …` where bindings refer to roles that are not there.
+    pub(super) fn reason(&self, user: &UserInfo, namespace: &str) -> String {
+        let (_, errors) = self.rules_of(user, namespace);
+        match errors.as_slice() {
+            [] => String::new(),
+            [error] => format!("RBAC: {error}"),
+            several => format!("RBAC: [{}]", several.join(", ")),
+        }
+    }
+
+    /// The rules of a role that a binding in `namespace` refers to.
+    pub(super) fn role(&self, kind: &str, namespace: &str, name: &str) -> Result<Arc<[PolicyRule]>, RoleMissing> {
+        role(&self.rules, kind, namespace, name)
+    }
+
+    /// The bindings that name a user or a group of his, each with the subject it names.
+    fn applying<'a>(&'a self, user: &UserInfo, namespace: &str) -> impl Iterator<Item = (&'a Binding, &'a str)> {
+        let within = (!namespace.is_empty()).then(|| self.namespaces.get(namespace));
+        [Some(&self.cluster), within.flatten()]
+            .into_iter()
+            .flatten()
+            .flat_map(|bindings| bindings.applying(user))
+    }
+}
+
+fn role(rules: &Rules, kind: &str, namespace: &str, name: &str) -> Result<Arc<[PolicyRule]>, RoleMissing> {
+    let (kind, resource, namespace) = match kind {
+        "Role" => ("Role", "role", namespace),
+        _ => ("ClusterRole", "clusterrole", ""),
+    };
+    let found = rules.get(&(kind, namespace.to_owned(), name.to_owned()));
+    found.cloned().ok_or_else(|| RoleMissing {
+        resource,
+        name: name.to_owned(),
+    })
+}
+
+impl Bindings {
+    fn add(&mut self, binding: &Object, rules: &Rules) {
+        let (kind, name) = (text(binding, "roleRef.kind"), text(binding, "roleRef.name"));
+        let namespace = binding.namespace();
+        let number = self.all.len();
+        let mut subjects = Vec::new();
+        for (index, subject) in objects(binding, "subjects") {
+            let (kind, name) = (text(subject, "kind"), text(subject, "name"));
+            let mut shown = format!("{kind} {}", quote(name));
+            let (by, whom) = match kind {
+                "User" => (&mut self.users, name.to_owned()),
+                "Group" => (&mut self.groups, name.to_owned()),
+                _ => {
+                    let own = text(subject, "namespace");
+                    let namespace = if own.is_empty() { namespace } else { own };
+                    shown = format!("{kind} {}", quote(&format!("{name}/{namespace}")));
+                    (&mut self.users, format!("{SERVICE_ACCOUNT_PREFIX}{namespace}:{name}"))
+                }
+            };
+            by.entry(whom).or_default().push((number, index));
+            subjects.push(shown);
+        }
+        let shown = match namespace {
+            "" => format!("ClusterRoleBinding {}", quote(binding.name())),
+            namespace => format!("RoleBinding {}", quote(&format!("{}/{namespace}", binding.name()))),
+        };
+        self.all.push(Binding {
+            shown: format!("{shown} of {kind} {}", quote(name)),
+            subjects,
+            rules: role(rules, kind, namespace, name).map_err(|missing| missing.to_string()),
+        });
+    }
+
+    fn applying<'a>(&'a self, user: &UserInfo) -> impl Iterator<Item = (&'a Binding, &'a str)> {
+        let groups = user.groups.iter().filter_map(|group| self.groups.get(group));
+        let found = self.users.get(&user.name).into_iter().chain(groups).flatten();
+        found.filter_map(|(number, subject)| {
+            let binding = self.all.get(*number)?;
+            Some((binding, binding.subjects.get(*subject)?.as_str()))
+        })
+    }
+}

@@ -1,0 +1,195 @@
+//! `serviceaccounts/token`: a TokenRequest is answered with a token for the ServiceAccount (rule I5).
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::{SubresourceRequest, text_at, value_at};
+use crate::api::field::{FieldErrors, FieldPath, quote};
+use crate::api::object::Object;
+use crate::api::resource::{GroupKind, GroupResource};
+use crate::api::status::Status;
+use crate::entropy;
+use crate::registry::decode::Wanted;
+use crate::registry::managed_fields::{self, Manager, Types};
+use crate::registry::schema::{SchemaRef, builtin};
+use crate::registry::tokens::ISSUER;
+use crate::registry::write::{Answer, Written};
+use crate::registry::{Registry, metadata};
+
+const GROUP: &str = "authentication.k8s.io";
+const API_VERSION: &str = "authentication.k8s.io/v1";
+const KIND: &str = "TokenRequest";
+
+/// How long a token lives if the request does not say.
+const DEFAULT_SECONDS: i64 = 60 * 60;
+/// The shortest and the longest life of a token.
+const MIN_SECONDS: i64 = 10 * 60;
+const MAX_SECONDS: i64 = 1 << 32;
+
+impl Registry {
+    pub(super) async fn request_token(&self, request: &SubresourceRequest<'_>) -> Result<Written, Status> {
+        let options = request.write_options()?;
+        let shape = builtin::shape_of(GROUP, "v1", KIND);
+        let wanted = Wanted {
+            group: GROUP,
+            version: "v1",
+            kind: KIND,
+            shape,
+        };
+        let mut decoded = request.read(request.object.clone(), wanted, &options)?;
+        let stored = self.get(request.row, request.info, "").await?;
+        let account = self.decode(request.row, &stored);
+        let asked = &mut decoded.object;
+        metadata::fill_namespace(asked, &request.info.namespace)?;
+        let schema = shape.map_or(SchemaRef::Deduced, SchemaRef::Builtin);
+        let types = Types {
+            schema,
+            other: &managed_fields::single_version,
+        };
+        let now = self.entropy.now_seconds();
+        let name = request.write(&options).manager_name();
+        let manager = Manager {
+            name: &name,
+            api_version: API_VERSION,
+            subresource: "token",
+            time: &now,
+            reset: &[],
+        };
+        managed_fields::track_update(&types, None, asked, &manager);
+        complete(asked, &account, &now)?;
+        let lifetime = check(asked)?;
+        let bound = self.bound_object(asked, &account)?;
+
+        let end = self.entropy.now().saturating_add(SignedDuration::from_secs(lifetime));
+        let end = end.unwrap_or(Timestamp::MAX);
+        let claims = self.claims(asked, &account, &bound, end);
+        let token = self.access.token_key.sign(&claims);
+        asked.insert(
+            "status".into(),
+            json!({"token": token, "expirationTimestamp": entropy::seconds(end)}),
+        );
+        Ok(Written {
+            answer: Answer::Object(decoded.object),
+            created: true,
+            warnings: decoded.warnings,
+        })
+    }
+
+    /// What the token says.
+    fn claims(&self, asked: &Object, account: &Object, bound: &[(&'static str, Value)], end: Timestamp) -> Value {
+        let now = self.entropy.now().as_second();
+        let mut kubernetes = json!({
+            "namespace": account.namespace(), "serviceaccount": {"name": account.name(), "uid": account.uid()},
+        });
+        for (kind, reference) in bound {
+            kubernetes[*kind] = reference.clone();
+        }
+        json!({
+            "aud": value_at(asked, &["spec", "audiences"]),
+            "exp": end.as_second(), "iat": now, "nbf": now,
+            "iss": ISSUER, "jti": self.entropy.uuid().to_string(),
+            "kubernetes.io": kubernetes,
+            "sub": format!("system:serviceaccount:{}:{}", account.namespace(), account.name()),
+        })
+    }
+
+    /// The object whose end is the token's, and the node of a Pod; each by the name of its claim.
+    fn bound_object(&self, asked: &Object, account: &Object) -> Result<Vec<(&'static str, Value)>, Status> {
+        let at = |field: &str| text_at(asked, &["spec", "boundObjectRef", field]);
+        if value_at(asked, &["spec", "boundObjectRef"]).is_none_or(Value::is_null) {
+            return Ok(Vec::new());
+        }
+        let (api_version, kind, name) = (at("apiVersion"), at("kind"), at("name"));
+        let (claim, resource, namespace) = match (api_version, kind) {
+            ("v1", "Pod") => ("pod", "pods", account.namespace()),
+            ("v1", "Secret") => ("secret", "secrets", account.namespace()),
+            ("v1", "Node") => ("node", "nodes", ""),
+            _ => {
+                let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+                let why = format!("cannot bind token to object of type {group}/{version}, Kind={kind}");
+                return Err(Status::bad_request(why));
+            }
+        };
+        let about = |resource: &str| GroupResource {
+            group: "".into(),
+            resource: resource.to_owned().into(),
+        };
+        let found = self.stored_object(resource, namespace, name);
+        let found = found.ok_or_else(|| Status::not_found(&about(resource), name))?;
+        if kind == "Pod" && text_at(&found, &["spec", "serviceAccountName"]) != account.name() {
+            let why = format!(
+                "cannot bind token for serviceaccount {} to pod running with different serviceaccount name.",
+                quote(account.name())
+            );
+            return Err(Status::bad_request(why));
+        }
+        if !at("uid").is_empty() && at("uid") != found.uid() {
+            let why = format!(
+                "the UID in the bound object reference ({}) does not match the UID in record. The object might have \
+                 been deleted and then recreated",
+                at("uid")
+            );
+            return Err(Status::conflict(&about(kind), name, why));
+        }
+        let mut bound = vec![(claim, json!({"name": name, "uid": found.uid()}))];
+        let node = text_at(&found, &["spec", "nodeName"]);
+        if kind == "Pod" && !node.is_empty() {
+            let mut reference = json!({"name": node});
+            if let Some(node) = self.stored_object("nodes", "", node) {
+                reference["uid"] = node.uid().into();
+            }
+            bound.push(("node", reference));
+        }
+        Ok(bound)
+    }
+}
+
+/// Fills in what the request leaves to the server.
+fn complete(asked: &mut Object, account: &Object, now: &str) -> Result<(), Status> {
+    if !asked.name().is_empty() && asked.name() != account.name() {
+        let mut errors = FieldErrors::new();
+        let why = "must match the service account name if specified";
+        errors.invalid(FieldPath::new("metadata").child("name"), asked.name(), why);
+        return Err(Status::invalid(&kind(), account.name(), &errors));
+    }
+    let metadata = asked.metadata_mut();
+    metadata.insert("name".into(), account.name().into());
+    metadata.insert("uid".into(), account.uid().into());
+    metadata.insert("creationTimestamp".into(), now.into());
+    let spec = asked.entry("spec").or_insert_with(|| json!({}));
+    if spec["audiences"].as_array().is_none_or(Vec::is_empty) {
+        spec["audiences"] = json!([ISSUER]);
+    }
+    if spec["expirationSeconds"].is_null() {
+        spec["expirationSeconds"] = DEFAULT_SECONDS.into();
+    }
+    if spec.get("boundObjectRef").is_none() {
+        spec["boundObjectRef"] = Value::Null;
+    }
+    Ok(())
+}
+
+fn kind() -> GroupKind {
+    GroupKind {
+        group: GROUP.into(),
+        kind: KIND.into(),
+    }
+}
+
+/// The token's life in seconds, if it is one.
+fn check(asked: &Object) -> Result<i64, Status> {
+    let seconds = value_at(asked, &["spec", "expirationSeconds"]).and_then(Value::as_i64);
+    let seconds = seconds.unwrap_or(DEFAULT_SECONDS);
+    let mut errors = FieldErrors::new();
+    let path = FieldPath::new("spec").child("expirationSeconds");
+    if seconds < MIN_SECONDS {
+        errors.invalid(path, seconds, "may not specify a duration less than 10 minutes");
+    } else if seconds > MAX_SECONDS {
+        errors.invalid(path, seconds, "may not specify a duration larger than 2^32 seconds");
+    }
+    if errors.is_empty() {
+        Ok(seconds)
+    } else {
+        Err(Status::invalid(&kind(), "", &errors))
+    }
+}

@@ -1,0 +1,199 @@
+//! Tokens of ServiceAccounts: signed JSON Web Tokens, as TokenRequest hands them out and as they are judged when they
+//! come back. They are signed with HMAC by a key made from the seed, so only the server that made one can check it.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use hmac::{Hmac, Mac};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use super::Registry;
+use crate::api::object::Object;
+use crate::api::user::UserInfo;
+
+/// The issuer, and the audience of tokens that are asked for without one.
+pub(crate) const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
+
+/// How long past its end a token is still good, for clocks that differ; also an object's past its deletion.
+const LEEWAY_SECONDS: i64 = 60;
+
+/// `{"alg":"HS256"}`
+const HEADER: &str = "eyJhbGciOiJIUzI1NiJ9";
+
+/// What tokens are signed with.
+#[derive(Clone)]
+pub(crate) struct TokenKey([u8; 32]);
+
+impl std::fmt::Debug for TokenKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("TokenKey")
+    }
+}
+
+/// Whose token it is, and for whom.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TokenOwner {
+    pub(crate) user: UserInfo,
+    /// The audiences of the token that were asked about.
+    pub(crate) audiences: Vec<String>,
+}
+
+impl TokenKey {
+    /// The key of a server with this seed.
+    pub(crate) fn from_seed(seed: u64) -> Self {
+        let digest = Sha256::new()
+            .chain_update(b"service account tokens")
+            .chain_update(seed.to_be_bytes());
+        Self(digest.finalize().into())
+    }
+
+    /// A token that says `claims`.
+    pub(crate) fn sign(&self, claims: &Value) -> String {
+        let payload = BASE64_URL_SAFE_NO_PAD.encode(claims.to_string());
+        let signed = format!("{HEADER}.{payload}");
+        let signature = BASE64_URL_SAFE_NO_PAD.encode(self.mac(&signed).finalize().into_bytes());
+        format!("{signed}.{signature}")
+    }
+
+    /// What a token says; `None` if this key did not sign it.
+    fn claims(&self, token: &str) -> Option<Value> {
+        let (signed, signature) = token.rsplit_once('.')?;
+        let (header, payload) = signed.split_once('.')?;
+        let signature = BASE64_URL_SAFE_NO_PAD.decode(signature).ok()?;
+        self.mac(signed).verify_slice(&signature).ok()?;
+        let claims = BASE64_URL_SAFE_NO_PAD
+            .decode(payload)
+            .ok()
+            .filter(|_| header == HEADER)?;
+        serde_json::from_slice(&claims).ok()
+    }
+
+    fn mac(&self, text: &str) -> Hmac<Sha256> {
+        let mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes keys of any length");
+        mac.chain_update(text)
+    }
+}
+
+impl Registry {
+    /// Whose token this is. `Ok(None)`: no token of this server; an error says why one is not good any more.
+    /// `audiences` are those asked about, the server's own if there are none.
+    pub(crate) fn token_owner(&self, token: &str, audiences: &[&str]) -> Result<Option<TokenOwner>, String> {
+        let Some(claims) = self.access.token_key.claims(token) else {
+            return Ok(None);
+        };
+        self.check_times(&claims)?;
+        let audiences = common_audiences(&claims, audiences)?;
+        let at = |path: &str| claims.pointer(path).and_then(Value::as_str).unwrap_or_default();
+        let (namespace, name) = (at("/kubernetes.io/namespace"), at("/kubernetes.io/serviceaccount/name"));
+        let uid = at("/kubernetes.io/serviceaccount/uid");
+        let account = self.stored_object("serviceaccounts", namespace, name);
+        let account = account.ok_or_else(|| format!("serviceaccounts {name:?} not found"))?;
+        if account.uid() != uid {
+            let found = account.uid();
+            return Err(format!("service account UID ({found}) does not match claim ({uid})"));
+        }
+        if self.is_long_gone(&account) {
+            return Err(INVALIDATED.to_owned());
+        }
+        let mut user = UserInfo::service_account(namespace, name);
+        uid.clone_into(&mut user.uid);
+        let credential = format!("JTI={}", at("/jti"));
+        add(&mut user, "credential-id", &credential);
+        for kind in ["node", "pod", "secret"] {
+            let (name, uid) = (
+                at(&format!("/kubernetes.io/{kind}/name")),
+                at(&format!("/kubernetes.io/{kind}/uid")),
+            );
+            if name.is_empty() {
+                continue;
+            }
+            let namespace = if kind == "node" { "" } else { namespace };
+            let bound = self.stored_object(&format!("{kind}s"), namespace, name);
+            let is_there = bound.is_some_and(|bound| bound.uid() == uid && !self.is_long_gone(&bound));
+            // A Pod's token names its node, too; it lives as long as the Pod.
+            let is_bound = kind != "node" || claims.pointer("/kubernetes.io/pod").is_none();
+            if is_bound && !is_there {
+                return Err(INVALIDATED.to_owned());
+            }
+            if kind != "secret" {
+                add(&mut user, &format!("{kind}-name"), name);
+                if !uid.is_empty() {
+                    add(&mut user, &format!("{kind}-uid"), uid);
+                }
+            }
+        }
+        Ok(Some(TokenOwner { user, audiences }))
+    }
+
+    fn check_times(&self, claims: &Value) -> Result<(), String> {
+        let now = self.entropy.now().as_second();
+        let time = |name: &str| claims.get(name).and_then(Value::as_i64);
+        if time("exp").is_none_or(|end| now > end.saturating_add(LEEWAY_SECONDS)) {
+            return Err("service account token has expired".to_owned());
+        }
+        if time("nbf").is_some_and(|start| now < start.saturating_sub(LEEWAY_SECONDS)) {
+            return Err("service account token is not valid yet".to_owned());
+        }
+        Ok(())
+    }
+
+    fn is_long_gone(&self, object: &Object) -> bool {
+        let time = object.meta_str("deletionTimestamp").parse::<jiff::Timestamp>();
+        time.is_ok_and(|time| self.entropy.now().as_second() > time.as_second().saturating_add(LEEWAY_SECONDS))
+    }
+}
+
+/// What the server says of a token whose object is gone.
+const INVALIDATED: &str = "service account token has been invalidated";
+
+fn add(user: &mut UserInfo, key: &str, value: &str) {
+    let key = format!("authentication.kubernetes.io/{key}");
+    user.extra.insert(key, vec![value.to_owned()]);
+}
+
+/// The audiences of a token that were asked about; an error if there is none.
+fn common_audiences(claims: &Value, asked: &[&str]) -> Result<Vec<String>, String> {
+    let own = [ISSUER];
+    let asked = if asked.is_empty() { &own[..] } else { asked };
+    let audiences = claims.get("aud").and_then(Value::as_array);
+    let audiences: Vec<String> = audiences
+        .into_iter()
+        .flatten()
+        .filter_map(|it| Some(it.as_str()?.to_owned()))
+        .collect();
+    let common: Vec<String> = audiences
+        .iter()
+        .filter(|it| asked.contains(&it.as_str()))
+        .cloned()
+        .collect();
+    if common.is_empty() {
+        let asked: Vec<String> = asked.iter().map(|it| (*it).to_owned()).collect();
+        let quoted = crate::api::rbac::quoted;
+        return Err(format!(
+            "token audiences {} is invalid for the target audiences {}",
+            quoted(&audiences),
+            quoted(&asked)
+        ));
+    }
+    Ok(common)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_token_is_read_by_its_own_key_alone() {
+        let (key, claims) = (TokenKey::from_seed(1), json!({"sub": "x"}));
+        let token = key.sign(&claims);
+        assert_eq!(key.claims(&token), Some(claims));
+        assert_eq!(TokenKey::from_seed(2).claims(&token), None);
+        let (head, tail) = token.split_at(token.len() / 2);
+        assert_eq!(key.claims(&format!("{head}x{tail}")), None);
+        for text in ["", ".", "..", "a.b.c", HEADER] {
+            assert_eq!(key.claims(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! What is done to an object: it is deleted, loses owners, or is let go.
+
+use serde_json::{Value, json};
+
+use super::graph::{Node, NodeId};
+use super::{FOREGROUND, GarbageCollector, Item, ORPHAN};
+use crate::api::options::{DeleteOptions, PatchKind, PropagationPolicy};
+use crate::storage::{Key, Stored};
+use crate::workers::{Api, Context, Failure, Meta, OwnerReference, Regarding};
+
+/// The owners of an object, by what they mean for it.
+#[derive(Debug, Default)]
+struct Classified {
+    /// Owners that keep it.
+    solid: Vec<String>,
+    /// Owners that do not exist.
+    dangling: Vec<String>,
+    /// Owners whose deletion waits for it.
+    waiting: Vec<String>,
+}
+
+/// Why nothing can be said of an object's owners.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Undecided {
+    /// One is of a kind that is not served, now.
+    UnknownKind,
+    /// The object belongs to the cluster and names an owner in a namespace, which cannot be found.
+    NoNamespace,
+}
+
+impl GarbageCollector {
+    /// Deletes an object that nobody owns any more, takes back owners that are gone while others keep it, and lets an
+    /// owner go that waited for its dependents.
+    pub(super) async fn attempt_to_delete(
+        &mut self,
+        id: NodeId,
+        context: &mut Context<'_, Item>,
+    ) -> Result<(), Failure> {
+        let api = context.api;
+        let Some(node) = self.graph.node(id) else {
+            return Ok(());
+        };
+        if node.is_deleted && !node.awaits_dependents {
+            // Its dependents have their turn when it has gone.
+            return Ok(());
+        }
+        let Some(latest) = latest(api, node) else {
+            return Ok(());
+        };
+        if node.awaits_dependents {
+            return self.wait_for_dependents(node, &latest, context).await;
+        }
+        let meta = Meta::of(&latest);
+        if meta.owner_references.is_empty() {
+            return Ok(());
+        }
+        let owners = match self.classify(api, node, &meta.owner_references) {
+            Ok(owners) => owners,
+            Err(Undecided::NoNamespace) => return Ok(()),
+            Err(Undecided::UnknownKind) => {
+                self.graph.note_unknown(id);
+                return Ok(());
+            }
+        };
+        if !owners.solid.is_empty() {
+            let lost: Vec<String> = owners.dangling.into_iter().chain(owners.waiting).collect();
+            return if lost.is_empty() {
+                Ok(())
+            } else {
+                remove_owners(api, node, &latest, &lost).await
+            };
+        }
+        let policy = if !owners.waiting.is_empty() && self.graph.dependents(&node.uid).next().is_some() {
+            if self.graph.dependents(&node.uid).any(|(_, it)| it.awaits_dependents) {
+                // It may be a circle, in which everyone would wait for the next.
+                unblock_owners(api, node, &latest).await?;
+            }
+            PropagationPolicy::Foreground
+        } else if meta.has_finalizer(ORPHAN) {
+            PropagationPolicy::Orphan
+        } else if meta.has_finalizer(FOREGROUND) {
+            PropagationPolicy::Foreground
+        } else {
+            PropagationPolicy::Background
+        };
+        delete(api, node, &meta, policy).await
+    }
+
+    /// Lets an owner go whose dependents have gone; looks at those that have not.
+    async fn wait_for_dependents(
+        &self,
+        node: &Node,
+        latest: &Stored,
+        context: &mut Context<'_, Item>,
+    ) -> Result<(), Failure> {
+        let mut is_blocked = false;
+        for (id, dependent) in self.graph.blocking_dependents(&node.uid) {
+            is_blocked = true;
+            if !dependent.awaits_dependents {
+                context.queue.add(Item::Delete(id));
+            }
+        }
+        if is_blocked {
+            return Ok(());
+        }
+        remove_finalizer(context.api, node, latest, FOREGROUND).await
+    }
+
+    /// Takes an owner from all its dependents, then lets it go.
+    pub(super) async fn attempt_to_orphan(
+        &mut self,
+        id: NodeId,
+        context: &mut Context<'_, Item>,
+    ) -> Result<(), Failure> {
+        let api = context.api;
+        let Some(node) = self.graph.node(id) else {
+            return Ok(());
+        };
+        let lost = [node.uid.to_string()];
+        for (_, dependent) in self.graph.dependents(&node.uid) {
+            if let Some(latest) = latest(api, dependent) {
+                remove_owners(api, dependent, &latest, &lost).await?;
+            }
+        }
+        match latest(api, node) {
+            Some(latest) => remove_finalizer(api, node, &latest, ORPHAN).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Tells of an object whose owner is in another namespace, which does not count as an owner.
+    pub(super) async fn report(&self, id: NodeId, owner: &str, context: &mut Context<'_, Item>) -> Result<(), Failure> {
+        let Some(node) = self.graph.node(id) else {
+            return Ok(());
+        };
+        let Some(reference) = node.owners.iter().find(|it| it.uid == owner) else {
+            return Ok(());
+        };
+        let namespace = node.key.namespace();
+        let message = format!(
+            "ownerRef [{}/{}, namespace: {namespace}, name: {}, uid: {owner}] does not exist in namespace {namespace:?}",
+            reference.api_version, reference.kind, reference.name
+        );
+        let row = context.api.resource(&node.resource);
+        let regarding = Regarding {
+            api_version: row.map_or("", |row| &*row.api_version),
+            kind: &node.kind,
+            key: &node.key,
+            uid: &node.uid,
+        };
+        let reason = "OwnerRefInvalidNamespace";
+        context
+            .api
+            .warn("garbage-collector-controller", &regarding, reason, &message)
+            .await
+    }
+
+    /// Sorts the owners of an object. The first of which nothing can be said ends it.
+    fn classify(&self, api: Api<'_>, node: &Node, owners: &[OwnerReference]) -> Result<Classified, Undecided> {
+        let mut classified = Classified::default();
+        for owner in owners {
+            let list = if self.graph.saw_go(owner, node) {
+                &mut classified.dangling
+            } else {
+                let row = api.resource_of_kind(&owner.api_version, &owner.kind);
+                let row = row.ok_or(Undecided::UnknownKind)?;
+                let namespace = match (row.info.is_namespaced(), node.key.namespace()) {
+                    (true, "") => return Err(Undecided::NoNamespace),
+                    (true, namespace) => namespace,
+                    (false, _) => "",
+                };
+                let found = api.stored(&row.storage, &Key::new(namespace, &owner.name));
+                match found.filter(|it| *it.body.uid == *owner.uid).map(|it| Meta::of(&it)) {
+                    None => &mut classified.dangling,
+                    Some(meta) if meta.is_terminating() && meta.has_finalizer(FOREGROUND) => &mut classified.waiting,
+                    Some(_) => &mut classified.solid,
+                }
+            };
+            list.push(owner.uid.clone());
+        }
+        Ok(classified)
+    }
+}
+
+/// The object of a node as it is stored now; `None` if it is gone, or another has its name.
+fn latest(api: Api<'_>, node: &Node) -> Option<std::sync::Arc<Stored>> {
+    api.stored(&node.resource, &node.key)
+        .filter(|it| it.body.uid == node.uid)
+}
+
+/// Deletes an object if it is still the one that was judged.
+async fn delete(api: Api<'_>, node: &Node, judged: &Meta, policy: PropagationPolicy) -> Result<(), Failure> {
+    let Some(stored) = latest(api, node) else {
+        return Ok(());
+    };
+    let options = |version: Option<String>| DeleteOptions {
+        uid: Some(node.uid.to_string()),
+        resource_version: version,
+        propagation_policy: Some(policy),
+        ..DeleteOptions::default()
+    };
+    let version = stored.revision.to_string();
+    let mut deleted = api.delete(&node.resource, &node.key, &options(Some(version))).await;
+    if let Err(failure) = &deleted
+        && failure.is_conflict()
+        && latest(api, node).is_some_and(|it| Meta::of(&it).owner_references == judged.owner_references)
+    {
+        // What changed meanwhile has nothing to do with its owners: objects that change all the time must go, too.
+        deleted = api.delete(&node.resource, &node.key, &options(None)).await;
+    }
+    match deleted {
+        Err(failure) if failure.is_not_found() => Ok(()),
+        other => other,
+    }
+}
+
+/// Takes owners from an object, by a strategic merge patch where the resource knows such.
+async fn remove_owners(api: Api<'_>, node: &Node, latest: &Stored, lost: &[String]) -> Result<(), Failure> {
+    let is_custom = api.resource(&node.resource).is_some_and(|row| row.is_custom());
+    let (kind, patch) = if is_custom {
+        let owners = owners(latest).into_iter();
+        let kept = owners.filter(|it| !lost.iter().any(|uid| it["uid"] == **uid)).collect();
+        (PatchKind::Merge, owners_patch(latest, kept))
+    } else {
+        let removals: Vec<Value> = lost.iter().map(|uid| json!({"$patch": "delete", "uid": uid})).collect();
+        let patch = json!({"metadata": {"ownerReferences": removals, "uid": &*node.uid}});
+        (PatchKind::Strategic, patch)
+    };
+    ignore_missing(api.patch(&node.resource, "", &node.key, kind, &patch).await)
+}
+
+/// Makes no owner wait for an object any more.
+async fn unblock_owners(api: Api<'_>, node: &Node, latest: &Stored) -> Result<(), Failure> {
+    let is_custom = api.resource(&node.resource).is_some_and(|row| row.is_custom());
+    let mut owners = owners(latest);
+    let (kind, patch) = if is_custom {
+        owners.iter_mut().for_each(|it| it["blockOwnerDeletion"] = false.into());
+        (PatchKind::Merge, owners_patch(latest, owners))
+    } else {
+        owners.retain(|it| it["blockOwnerDeletion"] == true);
+        owners.iter_mut().for_each(|it| it["blockOwnerDeletion"] = false.into());
+        let patch = json!({"metadata": {"ownerReferences": owners, "uid": &*node.uid}});
+        (PatchKind::Strategic, patch)
+    };
+    ignore_missing(api.patch(&node.resource, "", &node.key, kind, &patch).await)
+}
+
+/// A merge patch that sets the owners of an object that is still as it was.
+fn owners_patch(latest: &Stored, owners: Vec<Value>) -> Value {
+    let owners = if owners.is_empty() { Value::Null } else { owners.into() };
+    json!({"metadata": {"resourceVersion": latest.revision.to_string(), "ownerReferences": owners}})
+}
+
+/// Takes a finalizer from an object.
+async fn remove_finalizer(api: Api<'_>, node: &Node, latest: &Stored, finalizer: &str) -> Result<(), Failure> {
+    let meta = Meta::of(latest);
+    if !meta.has_finalizer(finalizer) {
+        return Ok(());
+    }
+    let kept: Vec<&String> = meta.finalizers.iter().filter(|it| *it != finalizer).collect();
+    let kept = if kept.is_empty() { Value::Null } else { json!(kept) };
+    let patch = json!({"metadata": {"resourceVersion": latest.revision.to_string(), "finalizers": kept}});
+    ignore_missing(api.patch(&node.resource, "", &node.key, PatchKind::Merge, &patch).await)
+}
+
+/// The owners of an object as JSON.
+fn owners(stored: &Stored) -> Vec<Value> {
+    serde_json::to_value(Meta::of(stored).owner_references)
+        .ok()
+        .and_then(|it| serde_json::from_value(it).ok())
+        .unwrap_or_default()
+}
+
+/// An object that is gone needs no change.
+fn ignore_missing<T>(changed: Result<T, Failure>) -> Result<(), Failure> {
+    match changed {
+        Err(failure) if !failure.is_not_found() => Err(failure),
+        Ok(_) | Err(_) => Ok(()),
+    }
+}

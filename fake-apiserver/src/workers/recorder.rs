@@ -1,0 +1,60 @@
+//! Events: what a controller has to say of an object to people.
+
+use serde_json::{Value, json};
+
+use super::{Api, Failure};
+use crate::storage::Key;
+
+/// Where the Events of objects of the cluster lie.
+const CLUSTER_EVENTS: &str = "default";
+
+/// The object an Event is about.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Regarding<'a> {
+    /// Its group and version.
+    pub(crate) api_version: &'a str,
+    /// Its kind.
+    pub(crate) kind: &'a str,
+    /// Where it lies.
+    pub(crate) key: &'a Key,
+    /// Its uid.
+    pub(crate) uid: &'a str,
+}
+
+impl Api<'_> {
+    /// Tells of something wrong with an object: an Event of type Warning from `component`.
+    pub(crate) async fn warn(
+        &self,
+        component: &str,
+        regarding: &Regarding<'_>,
+        reason: &str,
+        message: &str,
+    ) -> Result<(), Failure> {
+        let key = regarding.key;
+        let namespace = match key.namespace() {
+            "" => CLUSTER_EVENTS,
+            namespace => namespace,
+        };
+        let now = crate::entropy::seconds(self.now());
+        let mut object = json!({
+            "kind": regarding.kind, "apiVersion": regarding.api_version, "name": key.name(), "uid": regarding.uid,
+        });
+        if !key.namespace().is_empty() {
+            object["namespace"] = Value::from(key.namespace());
+        }
+        let event = json!({
+            "kind": "Event", "apiVersion": "v1",
+            // As client-go names them, but for the time, of which there may be two of one value here.
+            "metadata": {"name": format!("{}.{:016x}", key.name(), self.entropy().next_u64()), "namespace": namespace},
+            "involvedObject": object, "reason": reason, "message": message, "type": "Warning", "count": 1,
+            "firstTimestamp": now, "lastTimestamp": now,
+            "source": {"component": component}, "reportingComponent": component,
+        });
+        match self.create("events", namespace, &event).await {
+            // Nothing is told in a namespace that is on its way out.
+            Err(failure) if failure.is_namespace_terminating() || failure.is_not_found() => Ok(()),
+            Err(failure) => Err(failure),
+            Ok(_) => Ok(()),
+        }
+    }
+}

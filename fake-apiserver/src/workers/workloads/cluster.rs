@@ -1,0 +1,189 @@
+//! `Cluster`: what the controllers see, with indexes by owner, by label and by node, so that none of them ever lists.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::resource::Resource;
+use crate::api::object::Object;
+use crate::api::selector::{LabelOperator, LabelSelector};
+use crate::registry::kinds::view::{flag, items, object_or_empty, text};
+use crate::storage::{Key, Range};
+
+/// The objects of the resources that matter, as they are now. Their `managedFields` are left out.
+#[derive(Debug, Default)]
+pub(crate) struct Cluster {
+    tables: BTreeMap<Resource, Table>,
+    /// Which Services, budgets and sets a Pod may concern is asked for every change of a Pod.
+    nothing: Table,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    objects: BTreeMap<Key, Arc<Object>>,
+    /// By the uid of the controller that owns them.
+    owned: HashMap<String, BTreeSet<Key>>,
+    /// Those no controller owns, by namespace.
+    orphans: HashMap<String, BTreeSet<Key>>,
+    /// By namespace and one label.
+    labelled: HashMap<(String, String, String), BTreeSet<Key>>,
+}
+
+/// The controller that owns an object: kind, name and uid.
+pub(crate) fn controller_of(object: &Object) -> Option<(&str, &str, &str)> {
+    let metadata = object.metadata()?;
+    let owner = items(metadata, "ownerReferences").find(|(_, it)| flag(it, "controller") == Some(true));
+    owner.map(|(_, it)| (text(it, "kind"), text(it, "name"), text(it, "uid")))
+}
+
+impl Cluster {
+    fn table(&self, resource: Resource) -> &Table {
+        self.tables.get(&resource).unwrap_or(&self.nothing)
+    }
+
+    /// Takes a change in and answers what was there before.
+    pub(crate) fn put(&mut self, resource: Resource, key: &Key, object: Option<Object>) -> Option<Arc<Object>> {
+        let table = self.tables.entry(resource).or_default();
+        let old = match object {
+            Some(mut object) => {
+                object.metadata_mut().remove("managedFields");
+                table.enter(key, &object, resource);
+                table.objects.insert(key.clone(), Arc::new(object))
+            }
+            None => table.objects.remove(key),
+        };
+        if let Some(old) = &old {
+            table.leave(key, old);
+        }
+        old
+    }
+
+    pub(crate) fn get(&self, resource: Resource, key: &Key) -> Option<&Arc<Object>> {
+        self.table(resource).objects.get(key)
+    }
+
+    pub(crate) fn find(&self, resource: Resource, namespace: &str, name: &str) -> Option<&Arc<Object>> {
+        self.get(resource, &Key::new(namespace, name))
+    }
+
+    /// All objects of a resource, in key order.
+    pub(crate) fn all(&self, resource: Resource) -> impl Iterator<Item = &Arc<Object>> {
+        self.table(resource).objects.values()
+    }
+
+    /// Those of one namespace, in key order.
+    pub(crate) fn within(&self, resource: Resource, namespace: &str) -> impl Iterator<Item = &Arc<Object>> {
+        let range = Range::of(Some(namespace));
+        let first = Key::new(namespace, "");
+        let run = self.table(resource).objects.range(first..);
+        run.take_while(move |(key, _)| range.contains(key.as_str()))
+            .map(|(_, it)| it)
+    }
+
+    /// Those a controller owns, in key order.
+    pub(crate) fn owned_by(&self, resource: Resource, uid: &str) -> impl Iterator<Item = &Arc<Object>> {
+        let table = self.table(resource);
+        let keys = table.owned.get(uid).into_iter().flatten();
+        keys.filter_map(|key| table.objects.get(key))
+    }
+
+    /// Those of a namespace no controller owns, in key order.
+    pub(crate) fn orphans(&self, resource: Resource, namespace: &str) -> impl Iterator<Item = &Arc<Object>> {
+        let table = self.table(resource);
+        let keys = table.orphans.get(namespace).into_iter().flatten();
+        keys.filter_map(|key| table.objects.get(key))
+    }
+
+    /// The Pods and other labelled objects of a namespace that a selector selects, in key order.
+    pub(crate) fn selected(&self, resource: Resource, namespace: &str, selector: &LabelSelector) -> Vec<&Arc<Object>> {
+        let table = self.table(resource);
+        let index = |key: &str, value: &str| {
+            table
+                .labelled
+                .get(&(namespace.to_owned(), key.to_owned(), value.to_owned()))
+        };
+        // The label with the fewest objects decides which of them are looked at.
+        let equal = selector
+            .requirements()
+            .iter()
+            .filter(|it| matches!(it.operator(), LabelOperator::Equals | LabelOperator::In) && it.values().len() == 1);
+        let runs = equal.map(|it| index(it.key(), it.values().first().map_or("", String::as_str)));
+        let fewest = runs.min_by_key(|it| it.map_or(0, BTreeSet::len));
+        let matches = |object: &&Arc<Object>| selects(selector, object);
+        match fewest {
+            Some(None) => Vec::new(),
+            Some(Some(keys)) => keys
+                .iter()
+                .filter_map(|key| table.objects.get(key))
+                .filter(matches)
+                .collect(),
+            None => self.within(resource, namespace).filter(matches).collect(),
+        }
+    }
+}
+
+/// Whether a selector selects an object by its labels.
+pub(crate) fn selects(selector: &LabelSelector, object: &Object) -> bool {
+    let labels = object_or_empty(object.metadata().unwrap_or(&object.0), "labels");
+    selector.matches(|key| labels.get(key).and_then(Value::as_str))
+}
+
+impl Table {
+    fn enter(&mut self, key: &Key, object: &Object, resource: Resource) {
+        match controller_of(object) {
+            Some((_, _, uid)) => self.owned.entry(uid.to_owned()).or_default().insert(key.clone()),
+            None => self
+                .orphans
+                .entry(key.namespace().to_owned())
+                .or_default()
+                .insert(key.clone()),
+        };
+        if matches!(resource, Resource::Pod | Resource::EndpointSlice) {
+            for (label, value) in object.labels() {
+                let entry = (key.namespace().to_owned(), label.to_owned(), value.to_owned());
+                self.labelled.entry(entry).or_default().insert(key.clone());
+            }
+        }
+    }
+
+    /// Takes the index entries of an object away that the present one at the key has not.
+    fn leave(&mut self, key: &Key, old: &Object) {
+        let now = self.objects.get(key).cloned();
+        let owner = |object: &Object| controller_of(object).map(|(_, _, uid)| uid.to_owned());
+        let (was, is) = (owner(old), now.as_ref().map(|it| owner(it)));
+        if is.as_ref() != Some(&was) {
+            match was {
+                Some(uid) => drop_entry(&mut self.owned, &uid, key),
+                None => drop_entry(&mut self.orphans, key.namespace(), key),
+            }
+        }
+        if self.labelled.is_empty() {
+            return;
+        }
+        for (label, value) in old.labels() {
+            let stays = now
+                .as_ref()
+                .is_some_and(|now| now.labels().any(|it| it == (label, value)));
+            if stays {
+                continue;
+            }
+            let entry = (key.namespace().to_owned(), label.to_owned(), value.to_owned());
+            if let Some(keys) = self.labelled.get_mut(&entry) {
+                keys.remove(key);
+                if keys.is_empty() {
+                    self.labelled.remove(&entry);
+                }
+            }
+        }
+    }
+}
+
+fn drop_entry(index: &mut HashMap<String, BTreeSet<Key>>, name: &str, key: &Key) {
+    if let Some(keys) = index.get_mut(name) {
+        keys.remove(key);
+        if keys.is_empty() {
+            index.remove(name);
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! CronJobs: a Job each time the schedule says so.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::plan::{Plan, Regarding, Told, Write, controller_reference};
+use super::pods::{created, plus, spec, status, time};
+use super::resource::{Resource, Target};
+use super::schedule::Schedule;
+use super::sees::{Sees, find_condition};
+use crate::api::object::Object;
+use crate::api::options::PropagationPolicy;
+use crate::entropy;
+use crate::registry::kinds::view::{JsonMap, flag, integer, items, object_or_empty, text};
+
+const COMPONENT: &str = "cronjob-controller";
+const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
+
+/// Missed times that are looked at; of more than these a CronJob is told that its clock may be wrong.
+const MISSED_MOST: usize = 100;
+
+/// What is to be done for a CronJob.
+pub(crate) fn sync(cron: &Object, sees: &Sees<'_>) -> Plan {
+    let mut plan = Plan::default();
+    let jobs: Vec<&Arc<Object>> = sees.cluster.owned_by(Resource::Job, cron.uid()).collect();
+    let mut next = status(cron).clone();
+    note_finished(cron, &jobs, &mut next, &mut plan);
+    let mut active: Vec<&Arc<Object>> = jobs.iter().copied().filter(|it| outcome(it).is_none()).collect();
+    active.sort_by_key(|it| (created(it), it.name().to_owned()));
+    put_active(&active, &mut next);
+    if !cron.is_terminating() {
+        clean_up(cron, &jobs, &mut plan);
+        if flag(spec(cron), "suspend") != Some(true) {
+            schedule(cron, &active, &mut next, sees, &mut plan);
+        }
+    }
+    plan.status(Resource::CronJob, cron, next);
+    plan
+}
+
+/// `Complete` or `Failed`, once the Job is.
+fn outcome(job: &Object) -> Option<&'static str> {
+    ["Complete", "Failed"]
+        .into_iter()
+        .find(|kind| find_condition(status(job), kind).is_some_and(|it| text(it, "status") == "True"))
+}
+
+/// Tells of Jobs that ended since the last look.
+fn note_finished(cron: &Object, jobs: &[&Arc<Object>], next: &mut JsonMap, plan: &mut Plan) {
+    for job in jobs {
+        let Some(outcome) = outcome(job) else { continue };
+        let was_active = items(status(cron), "active").any(|(_, it)| text(it, "uid") == job.uid());
+        if was_active {
+            let message = format!("Saw completed job: {}, condition: {outcome}", job.name());
+            plan.note((Resource::CronJob, cron), COMPONENT, "SawCompletedJob", message);
+        }
+        let at = text(status(job), "completionTime");
+        if outcome == "Complete" && at > text(next, "lastSuccessfulTime") {
+            next.insert("lastSuccessfulTime".into(), at.into());
+        }
+    }
+}
+
+fn put_active(active: &[&Arc<Object>], next: &mut JsonMap) {
+    let reference = |job: &&Arc<Object>| {
+        json!({
+            "apiVersion": "batch/v1", "kind": "Job", "name": job.name(), "namespace": job.namespace(),
+            "uid": job.uid(), "resourceVersion": known_version(job),
+        })
+    };
+    // A reference stays as it was first written.
+    let old = next
+        .remove("active")
+        .and_then(|it| it.as_array().cloned())
+        .unwrap_or_default();
+    let list: Vec<Value> = active
+        .iter()
+        .map(|job| {
+            old.iter()
+                .find(|it| it["uid"] == job.uid())
+                .cloned()
+                .unwrap_or_else(|| reference(job))
+        })
+        .collect();
+    if !list.is_empty() {
+        next.insert("active".into(), list.into());
+    }
+}
+
+fn known_version(job: &Object) -> &str {
+    job.meta_str("resourceVersion")
+}
+
+/// Deletes the oldest of the Jobs that ended, but for as many as the history keeps.
+fn clean_up(cron: &Object, jobs: &[&Arc<Object>], plan: &mut Plan) {
+    for (kind, field, default) in [
+        ("Complete", "successfulJobsHistoryLimit", 3),
+        ("Failed", "failedJobsHistoryLimit", 1),
+    ] {
+        let limit = usize::try_from(integer(spec(cron), field).unwrap_or(default)).unwrap_or(0);
+        let mut ended: Vec<_> = jobs
+            .iter()
+            .filter(|it| outcome(it) == Some(kind) && !it.is_terminating())
+            .collect();
+        ended.sort_by_key(|it| (text(status(it), "startTime").to_owned(), it.name().to_owned()));
+        let surplus = ended.len().saturating_sub(limit);
+        for job in ended.into_iter().take(surplus) {
+            delete(cron, job, plan);
+        }
+    }
+}
+
+fn delete(cron: &Object, job: &Object, plan: &mut Plan) {
+    let told = Told {
+        about: Regarding::of(Resource::CronJob, cron),
+        component: COMPONENT,
+        success: ("SuccessfulDelete", "Deleted job {}".to_owned()),
+        failure: ("FailedDelete", "Deleted job: {}".to_owned()),
+    };
+    plan.writes.push(Write::Delete {
+        at: Target::of(Resource::Job, job),
+        grace: None,
+        propagation: Some(PropagationPolicy::Background),
+        told: Some(told),
+    });
+}
+
+/// Makes a Job if one is due, and looks again when the next one is.
+fn schedule(cron: &Object, active: &[&Arc<Object>], next: &mut JsonMap, sees: &Sees<'_>, plan: &mut Plan) {
+    let about = (Resource::CronJob, cron);
+    let zone = spec(cron).get("timeZone").and_then(Value::as_str);
+    let Some(schedule) = Schedule::parse(text(spec(cron), "schedule"), zone) else {
+        let message = format!("unparseable schedule: {:?}", text(spec(cron), "schedule"));
+        return plan.warn(about, COMPONENT, "UnparseableSchedule", message);
+    };
+    if let Some(at) = schedule.next(sees.now) {
+        plan.look_again(at);
+    }
+    let last = time(text(status(cron), "lastScheduleTime"));
+    let deadline = integer(spec(cron), "startingDeadlineSeconds");
+    let mut earliest = last.unwrap_or(created(cron));
+    if let Some(seconds) = deadline {
+        earliest = earliest.max(plus(sees.now, -seconds));
+    }
+    let Some(due) = latest_missed(cron, &schedule, earliest, sees, plan) else {
+        return;
+    };
+    if deadline.is_some_and(|seconds| plus(due, seconds) < sees.now) {
+        let message = format!("Missed scheduled time to start a job: {}", rfc1123(due));
+        return plan.warn(about, COMPONENT, "MissSchedule", message);
+    }
+    let name = format!("{}-{}", cron.name(), due.as_second() / 60);
+    if last == Some(due) || sees.cluster.find(Resource::Job, cron.namespace(), &name).is_some() {
+        next.insert("lastScheduleTime".into(), entropy::seconds(due).into());
+        return;
+    }
+    match text(spec(cron), "concurrencyPolicy") {
+        "Forbid" if !active.is_empty() => {
+            let message = "Not starting job because prior execution is running and concurrency policy is Forbid";
+            return plan.note(about, COMPONENT, "JobAlreadyActive", message.to_owned());
+        }
+        "Replace" => {
+            for job in active.iter().filter(|it| !it.is_terminating()) {
+                delete(cron, job, plan);
+            }
+        }
+        _ => {}
+    }
+    create(cron, &name, due, plan);
+    next.insert("lastScheduleTime".into(), entropy::seconds(due).into());
+}
+
+/// The last time that has come since `earliest`.
+fn latest_missed(
+    cron: &Object,
+    schedule: &Schedule,
+    earliest: Timestamp,
+    sees: &Sees<'_>,
+    plan: &mut Plan,
+) -> Option<Timestamp> {
+    let mut latest = None;
+    let mut at = earliest;
+    for _ in 0..=MISSED_MOST {
+        match schedule.next(at).filter(|it| *it <= sees.now) {
+            Some(next) => {
+                latest = Some(next);
+                at = next;
+            }
+            None => return latest,
+        }
+    }
+    let message = "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew";
+    plan.warn(
+        (Resource::CronJob, cron),
+        COMPONENT,
+        "TooManyMissedTimes",
+        message.to_owned(),
+    );
+    // Of so many only the last one counts: it lies within two of the last distances.
+    let mut step = sees.now.duration_since(at);
+    while step.as_secs() > 60 {
+        step /= 2;
+        let from = sees.now.checked_sub(step).unwrap_or(at);
+        if schedule.next(from).is_none_or(|it| it > sees.now) {
+            break;
+        }
+        at = from;
+    }
+    while let Some(next) = schedule.next(at).filter(|it| *it <= sees.now) {
+        latest = Some(next);
+        at = next;
+    }
+    latest
+}
+
+fn create(cron: &Object, name: &str, due: Timestamp, plan: &mut Plan) {
+    let template = object_or_empty(spec(cron), "jobTemplate");
+    let meta = object_or_empty(template, "metadata");
+    let mut metadata = json!({
+        "name": name, "namespace": cron.namespace(),
+        "labels": object_or_empty(meta, "labels"), "annotations": object_or_empty(meta, "annotations"),
+        "ownerReferences": [controller_reference(Resource::CronJob, cron)],
+    });
+    metadata["annotations"][SCHEDULED] = entropy::seconds(due).into();
+    let told = Told {
+        about: Regarding::of(Resource::CronJob, cron),
+        component: COMPONENT,
+        success: ("SuccessfulCreate", "Created job {}".to_owned()),
+        failure: ("FailedCreate", "Error creating job: {}".to_owned()),
+    };
+    let job = json!({"metadata": metadata, "spec": object_or_empty(template, "spec")});
+    plan.create_and_tell(Resource::Job, job, Some(told));
+}
+
+/// A time as Go's RFC1123Z has it.
+fn rfc1123(at: Timestamp) -> String {
+    at.strftime("%a, %d %b %Y %H:%M:%S +0000").to_string()
+}

@@ -1,0 +1,208 @@
+//! The revisions of a Deployment: which ReplicaSet is of which, their numbers, and how many old ones are kept.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::{DESIRED, HASH_LABEL, MAXIMUM, REVISION, REVISION_HISTORY, Rollout, annotations, replicas};
+use crate::api::object::Object;
+use crate::registry::kinds::view::{JsonMap, copy_field, integer, object_or_empty, same};
+use crate::workers::workloads::hash::{safe_text, template_hash};
+use crate::workers::workloads::plan::{Plan, controller_reference};
+use crate::workers::workloads::pods::{annotation, generation, spec, status};
+use crate::workers::workloads::resource::Resource;
+
+/// Annotations of a Deployment that its sets do not take over.
+const OWN: [&str; 6] = [
+    "kubectl.kubernetes.io/last-applied-configuration",
+    REVISION,
+    REVISION_HISTORY,
+    DESIRED,
+    MAXIMUM,
+    "deprecated.deployment.rollback.to",
+];
+
+/// The longest text of old revisions that a set remembers.
+const HISTORY_CHARS: usize = 2000;
+
+/// Whether two templates are the same but for the label that tells them apart.
+pub(super) fn same_template(one: &JsonMap, other: &JsonMap) -> bool {
+    let labels = |template: &JsonMap| {
+        let mut labels = object_or_empty(object_or_empty(template, "metadata"), "labels").clone();
+        labels.remove(HASH_LABEL);
+        labels
+    };
+    let rest = |template: &JsonMap| object_or_empty(object_or_empty(template, "metadata"), "annotations").clone();
+    same(one, other, "spec") && labels(one) == labels(other) && rest(one) == rest(other)
+}
+
+/// The number of a set's revision.
+pub(super) fn revision(set: &Object) -> i64 {
+    annotation(set, REVISION).and_then(|it| it.parse().ok()).unwrap_or(0)
+}
+
+impl<'a> Rollout<'a> {
+    /// Numbers the revisions, and makes the set of the present template if `create` says so. Whether something is to
+    /// be waited for before the roll-out goes on.
+    pub(super) fn keep_history(&self, create: bool, plan: &mut Plan) -> bool {
+        let newest = self.old().iter().map(|it| revision(it)).max().unwrap_or(0);
+        let wanted = newest.saturating_add(1);
+        match self.new {
+            Some(new) => self.update_new(new, wanted, plan),
+            None if create => {
+                self.create_new(wanted, plan);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Brings the annotations of the new set up to date; whether that has to be seen first.
+    fn update_new(&self, new: &Object, wanted: i64, plan: &mut Plan) -> bool {
+        let had = annotations(new);
+        let next = self.set_annotations(had.clone(), wanted);
+        let minimum = integer(spec(self.deployment), "minReadySeconds").unwrap_or(0);
+        let ready_differs = integer(spec(new), "minReadySeconds").unwrap_or(0) != minimum;
+        if next != had || ready_differs {
+            let patch =
+                json!({"metadata": {"annotations": difference(&had, &next)}, "spec": {"minReadySeconds": minimum}});
+            plan.merge(Resource::ReplicaSet, new, patch);
+            return true;
+        }
+        self.number_deployment(revision(new), self.conditions_found(new), plan)
+    }
+
+    /// Writes the number of the present revision and conditions that came with it; whether there was something to
+    /// write.
+    fn number_deployment(&self, number: i64, conditions: Option<Vec<Value>>, plan: &mut Plan) -> bool {
+        let number = number.to_string();
+        let is_numbered = annotation(self.deployment, REVISION) == Some(&number);
+        let mut patch = json!({});
+        if !is_numbered {
+            patch["metadata"] = json!({"annotations": {REVISION: number}});
+        }
+        let has_conditions = conditions.is_some();
+        if let Some(conditions) = conditions {
+            patch["status"] = json!({"conditions": conditions});
+        }
+        if !is_numbered || has_conditions {
+            plan.merge_status(Resource::Deployment, self.deployment, patch);
+        }
+        !is_numbered || has_conditions
+    }
+
+    /// The annotations of the new set: the Deployment's, and its own revision.
+    fn set_annotations(&self, mut next: JsonMap, wanted: i64) -> JsonMap {
+        for (key, value) in annotations(self.deployment) {
+            if !OWN.contains(&key.as_str()) {
+                next.insert(key, value);
+            }
+        }
+        let old = next
+            .get(REVISION)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned();
+        let number = old.parse::<i64>().unwrap_or(0);
+        if number < wanted {
+            next.insert(REVISION.into(), wanted.to_string().into());
+            if number > 0 {
+                // A set that comes back remembers what it was.
+                let history = next.get(REVISION_HISTORY).and_then(Value::as_str).unwrap_or_default();
+                let mut parts: Vec<&str> = history.split(',').filter(|it| !it.is_empty()).collect();
+                parts.push(&old);
+                while parts.len() > 1 && parts.join(",").len() > HISTORY_CHARS {
+                    parts.remove(0);
+                }
+                let history = parts.join(",");
+                next.insert(REVISION_HISTORY.into(), history.into());
+            }
+        }
+        next
+    }
+
+    fn create_new(&self, wanted: i64, plan: &mut Plan) {
+        let deployment = self.deployment;
+        let mut template = object_or_empty(spec(deployment), "template").clone();
+        let collisions = integer(status(deployment), "collisionCount");
+        let hash = safe_text(template_hash(&template, collisions));
+        let name = format!("{}-{hash}", deployment.name());
+        if self
+            .sees
+            .cluster
+            .find(Resource::ReplicaSet, deployment.namespace(), &name)
+            .is_some()
+        {
+            // Another template has this hash: the next try has another one.
+            let mut next = status(deployment).clone();
+            next.insert("collisionCount".into(), (collisions.unwrap_or(0) + 1).into());
+            return plan.status(Resource::Deployment, deployment, next);
+        }
+        let labels = with_hash(object_or_empty(object_or_empty(&template, "metadata"), "labels"), &hash);
+        let mut metadata = object_or_empty(&template, "metadata").clone();
+        metadata.insert("labels".into(), labels.clone().into());
+        template.insert("metadata".into(), metadata.into());
+        let mut selector = object_or_empty(spec(deployment), "selector").clone();
+        let matched = with_hash(object_or_empty(&selector, "matchLabels"), &hash);
+        selector.insert("matchLabels".into(), matched.into());
+        let count = self.size_of_new(0);
+        let mut notes = self.set_annotations(Map::new(), wanted);
+        notes.insert(DESIRED.into(), replicas(deployment).to_string().into());
+        notes.insert(
+            MAXIMUM.into(),
+            (replicas(deployment) + self.max_surge()).to_string().into(),
+        );
+        let mut set_spec = json!({"replicas": count, "selector": selector, "template": template});
+        if let Some(map) = set_spec.as_object_mut() {
+            copy_field(spec(deployment), map, "minReadySeconds");
+        }
+        let set = json!({
+            "metadata": {
+                "name": name, "namespace": deployment.namespace(), "labels": labels, "annotations": notes,
+                "ownerReferences": [controller_reference(Resource::Deployment, deployment)],
+            },
+            "spec": set_spec,
+        });
+        plan.create(Resource::ReplicaSet, set);
+        if count > 0 {
+            self.tell_scaling(&name, 0, count, plan);
+        }
+        self.number_deployment(wanted, self.conditions_created(&name), plan);
+    }
+
+    /// Deletes the oldest of the sets that are scaled down, but keeps as many as the history is to have.
+    pub(super) fn clean_up(&self, plan: &mut Plan) {
+        let Some(limit) = integer(spec(self.deployment), "revisionHistoryLimit") else {
+            return;
+        };
+        let mut old: Vec<&Arc<Object>> = self.old().into_iter().filter(|it| !it.is_terminating()).collect();
+        old.sort_by_key(|it| revision(it));
+        let surplus = old.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
+        for set in old.into_iter().take(surplus) {
+            let observed = integer(status(set), "observedGeneration").unwrap_or(0);
+            let is_empty = integer(status(set), "replicas").unwrap_or(0) == 0 && replicas(set) == 0;
+            if is_empty && generation(set) <= observed {
+                plan.delete(Resource::ReplicaSet, set);
+            }
+        }
+    }
+}
+
+fn with_hash(labels: &JsonMap, hash: &str) -> JsonMap {
+    let mut labels = labels.clone();
+    labels.insert(HASH_LABEL.into(), hash.into());
+    labels
+}
+
+/// A merge patch from one map of texts to another.
+fn difference(from: &JsonMap, to: &JsonMap) -> Value {
+    let gone = from
+        .keys()
+        .filter(|key| !to.contains_key(*key))
+        .map(|key| (key.clone(), Value::Null));
+    let new = to.iter().filter(|(key, value)| from.get(*key) != Some(*value));
+    Value::Object(
+        gone.chain(new.map(|(key, value)| (key.clone(), value.clone())))
+            .collect(),
+    )
+}

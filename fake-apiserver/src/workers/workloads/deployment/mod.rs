@@ -1,0 +1,162 @@
+//! Deployments: one ReplicaSet a revision of the template, and the way from the old ones to the new one.
+
+mod history;
+mod progress;
+mod rollout;
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::plan::Plan;
+use super::pods::{self, created, scaled, spec};
+use super::resource::Resource;
+use super::sees::{Sees, selector_of};
+use crate::api::object::Object;
+use crate::registry::kinds::view::{JsonMap, flag, integer, object_or_empty, text};
+
+/// The label that tells the Pods of one template from those of another.
+pub(crate) const HASH_LABEL: &str = "pod-template-hash";
+
+const COMPONENT: &str = "deployment-controller";
+const REVISION: &str = "deployment.kubernetes.io/revision";
+const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
+const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";
+const MAXIMUM: &str = "deployment.kubernetes.io/max-replicas";
+
+/// A Deployment and its ReplicaSets, oldest first.
+struct Rollout<'a> {
+    deployment: &'a Object,
+    sets: Vec<&'a Arc<Object>>,
+    /// The set of the present template.
+    new: Option<&'a Arc<Object>>,
+    sees: &'a Sees<'a>,
+}
+
+/// What is to be done for a Deployment.
+pub(crate) fn sync(deployment: &Object, sees: &Sees<'_>) -> Plan {
+    let mut plan = Plan::default();
+    let Some(selector) = selector_of(spec(deployment), "selector") else {
+        return plan;
+    };
+    let owner = (Resource::Deployment, deployment);
+    let mut sets = sees.claimed(Resource::ReplicaSet, owner, &selector, &mut plan);
+    sets.sort_by(|one, other| {
+        created(one)
+            .cmp(&created(other))
+            .then_with(|| one.name().cmp(other.name()))
+    });
+    let template = object_or_empty(spec(deployment), "template");
+    let new = sets
+        .iter()
+        .copied()
+        .find(|set| history::same_template(object_or_empty(spec(set), "template"), template));
+    let rollout = Rollout {
+        deployment,
+        sets,
+        new,
+        sees,
+    };
+    if deployment.is_terminating() {
+        rollout.write_plain_status(&mut plan);
+        return plan;
+    }
+    if rollout.note_pause(&mut plan) {
+        return plan;
+    }
+    let is_paused = flag(spec(deployment), "paused") == Some(true);
+    if is_paused || rollout.was_scaled() {
+        if rollout.keep_history(false, &mut plan) {
+            return plan;
+        }
+        rollout.scale(&mut plan);
+        if is_paused {
+            rollout.clean_up(&mut plan);
+        }
+        rollout.write_plain_status(&mut plan);
+        return plan;
+    }
+    match text(object_or_empty(spec(deployment), "strategy"), "type") {
+        "Recreate" => rollout.recreate(&mut plan),
+        _ => rollout.roll(&mut plan),
+    }
+    plan
+}
+
+/// `spec.replicas` of a Deployment or a ReplicaSet.
+fn replicas(object: &Object) -> i64 {
+    integer(spec(object), "replicas").unwrap_or(1)
+}
+
+/// A number of the status of a ReplicaSet.
+fn counted(set: &Object, field: &str) -> i64 {
+    integer(pods::status(set), field).unwrap_or(0)
+}
+
+impl<'a> Rollout<'a> {
+    fn old(&self) -> Vec<&'a Arc<Object>> {
+        let new = self.new.map(|it| it.uid());
+        self.sets.iter().copied().filter(|it| Some(it.uid()) != new).collect()
+    }
+
+    fn is_rolling(&self) -> bool {
+        text(object_or_empty(spec(self.deployment), "strategy"), "type") != "Recreate"
+    }
+
+    /// The most Pods above the wanted number.
+    fn max_surge(&self) -> i64 {
+        if !self.is_rolling() {
+            return 0;
+        }
+        scaled(self.rolling().get("maxSurge"), replicas(self.deployment), true)
+    }
+
+    /// The most Pods that may be missing.
+    fn max_unavailable(&self) -> i64 {
+        let wanted = replicas(self.deployment);
+        if !self.is_rolling() || wanted == 0 {
+            return 0;
+        }
+        let most = scaled(self.rolling().get("maxUnavailable"), wanted, false);
+        // Both zero would never get anywhere.
+        let most = if most == 0 && self.max_surge() == 0 { 1 } else { most };
+        most.min(wanted)
+    }
+
+    fn rolling(&self) -> &'a JsonMap {
+        object_or_empty(object_or_empty(spec(self.deployment), "strategy"), "rollingUpdate")
+    }
+
+    /// Scales a set, and says so.
+    fn scale_set(&self, set: &Object, wanted: i64, plan: &mut Plan) -> bool {
+        let had = replicas(set);
+        let (desired, most) = (replicas(self.deployment), replicas(self.deployment) + self.max_surge());
+        let is_annotated = |name: &str, number: i64| pods::annotation(set, name) == Some(&*number.to_string());
+        if had == wanted && is_annotated(DESIRED, desired) && is_annotated(MAXIMUM, most) {
+            return false;
+        }
+        let annotations = json!({DESIRED: desired.to_string(), MAXIMUM: most.to_string()});
+        plan.merge(
+            Resource::ReplicaSet,
+            set,
+            json!({"metadata": {"annotations": annotations}, "spec": {"replicas": wanted}}),
+        );
+        if had != wanted {
+            self.tell_scaling(set.name(), had, wanted, plan);
+        }
+        had != wanted
+    }
+
+    fn tell_scaling(&self, set: &str, had: i64, wanted: i64, plan: &mut Plan) {
+        let way = if wanted > had { "up" } else { "down" };
+        let about = (Resource::Deployment, self.deployment);
+        let message = format!("Scaled {way} replica set {set} from {had} to {wanted}");
+        plan.note(about, COMPONENT, "ScalingReplicaSet", message);
+    }
+}
+
+/// The value of an annotation, to be put into a patch.
+fn annotations(object: &Object) -> JsonMap {
+    let annotations = object.metadata().and_then(|meta| meta.get("annotations"));
+    annotations.and_then(Value::as_object).cloned().unwrap_or_default()
+}

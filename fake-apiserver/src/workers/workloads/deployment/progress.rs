@@ -1,0 +1,243 @@
+//! The status of a Deployment: counts, and the conditions Available, Progressing and ReplicaFailure.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{Rollout, counted, replicas};
+use crate::api::object::Object;
+use crate::registry::kinds::view::{JsonMap, flag, integer, text};
+use crate::workers::workloads::plan::Plan;
+use crate::workers::workloads::pods::{generation, plus, spec, status, time};
+use crate::workers::workloads::resource::Resource;
+use crate::workers::workloads::sees::{conditions, drop_condition, find_condition, new_condition, put_condition};
+
+/// A deadline of this many seconds or more is none.
+const NO_DEADLINE: i64 = i32::MAX as i64;
+
+/// The reason of a roll-out that is done.
+const DONE: &str = "NewReplicaSetAvailable";
+/// The reason of one that takes too long.
+const TOO_LATE: &str = "ProgressDeadlineExceeded";
+
+/// What a Deployment's sets have together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    replicas: i64,
+    updated: i64,
+    ready: i64,
+    available: i64,
+    terminating: i64,
+}
+
+impl Counts {
+    fn of(deployment: &Object) -> Self {
+        let number = |field| integer(status(deployment), field).unwrap_or(0);
+        Self {
+            replicas: number("replicas"),
+            updated: number("updatedReplicas"),
+            ready: number("readyReplicas"),
+            available: number("availableReplicas"),
+            terminating: number("terminatingReplicas"),
+        }
+    }
+}
+
+impl Rollout<'_> {
+    pub(super) fn next_counts(&self) -> Counts {
+        let sum = |field| self.sets.iter().map(|set| counted(set, field)).sum::<i64>();
+        Counts {
+            replicas: sum("replicas"),
+            updated: self.new.map_or(0, |new| counted(new, "replicas")),
+            ready: sum("readyReplicas"),
+            available: sum("availableReplicas"),
+            terminating: sum("terminatingReplicas"),
+        }
+    }
+
+    /// Whether nothing is left to roll out.
+    pub(super) fn is_complete(&self, counts: &Counts) -> bool {
+        let wanted = replicas(self.deployment);
+        counts.updated == wanted && counts.replicas == wanted && counts.available == wanted
+    }
+
+    fn is_progress(&self, counts: &Counts) -> bool {
+        let before = Counts::of(self.deployment);
+        counts.updated > before.updated
+            || counts.replicas - counts.updated < before.replicas - before.updated
+            || counts.ready > before.ready
+            || counts.available > before.available
+    }
+
+    fn deadline(&self) -> Option<i64> {
+        integer(spec(self.deployment), "progressDeadlineSeconds").filter(|it| *it < NO_DEADLINE)
+    }
+
+    fn progressing(&self) -> Option<&JsonMap> {
+        find_condition(status(self.deployment), "Progressing")
+    }
+
+    fn condition(&self, kind: &str, status: &str, reason: &str, message: &str) -> JsonMap {
+        let now = self.sees.stamp();
+        let mut condition = new_condition(kind, status, reason, message, &now);
+        condition.insert("lastUpdateTime".into(), now.into());
+        condition
+    }
+
+    /// The conditions with one put in its place.
+    fn with(&self, condition: JsonMap) -> Vec<Value> {
+        let mut list = conditions(status(self.deployment));
+        put_condition(&mut list, condition);
+        list
+    }
+
+    /// The conditions after the new set was made.
+    pub(super) fn conditions_created(&self, set: &str) -> Option<Vec<Value>> {
+        self.deadline()?;
+        let message = format!("Created new replica set \"{set}\"");
+        Some(self.with(self.condition("Progressing", "True", "NewReplicaSetCreated", &message)))
+    }
+
+    /// The conditions after a set of the template was found where none was known of.
+    pub(super) fn conditions_found(&self, set: &Object) -> Option<Vec<Value>> {
+        if self.deadline().is_none() || self.progressing().is_some() {
+            return None;
+        }
+        let message = format!("Found new replica set \"{}\"", set.name());
+        Some(self.with(self.condition("Progressing", "True", "FoundNewReplicaSet", &message)))
+    }
+
+    /// Says that the roll-out was paused or resumed; whether there was something to say.
+    pub(super) fn note_pause(&self, plan: &mut Plan) -> bool {
+        let reason = self.progressing().map_or("", |it| text(it, "reason"));
+        if self.deadline().is_none() || reason == TOO_LATE {
+            return false;
+        }
+        let is_paused = flag(spec(self.deployment), "paused") == Some(true);
+        let (reason, message) = match (is_paused, reason == "DeploymentPaused") {
+            (true, false) => ("DeploymentPaused", "Deployment is paused"),
+            (false, true) => ("DeploymentResumed", "Deployment is resumed"),
+            (true, true) | (false, false) => return false,
+        };
+        let mut next = status(self.deployment).clone();
+        let list = self.with(self.condition("Progressing", "Unknown", reason, message));
+        next.insert("conditions".into(), list.into());
+        plan.status(Resource::Deployment, self.deployment, next);
+        true
+    }
+
+    /// The counts and Available.
+    fn base_status(&self, counts: &Counts) -> (JsonMap, Vec<Value>) {
+        let deployment = self.deployment;
+        let mut next = status(deployment).clone();
+        let asked: i64 = self.sets.iter().map(|it| replicas(it)).sum();
+        let unavailable = (asked - counts.available).max(0);
+        for (field, number) in [
+            ("replicas", counts.replicas),
+            ("updatedReplicas", counts.updated),
+            ("readyReplicas", counts.ready),
+            ("availableReplicas", counts.available),
+            ("unavailableReplicas", unavailable),
+        ] {
+            match number {
+                0 => next.remove(field),
+                _ => next.insert(field.into(), number.into()),
+            };
+        }
+        next.insert("terminatingReplicas".into(), counts.terminating.into());
+        next.insert("observedGeneration".into(), generation(deployment).into());
+        let mut list = conditions(&next);
+        let condition = if counts.available >= replicas(deployment) - self.max_unavailable() {
+            let message = "Deployment has minimum availability.";
+            self.condition("Available", "True", "MinimumReplicasAvailable", message)
+        } else {
+            let message = "Deployment does not have minimum availability.";
+            self.condition("Available", "False", "MinimumReplicasUnavailable", message)
+        };
+        put_condition(&mut list, condition);
+        (next, list)
+    }
+
+    /// The status without a word about progress.
+    pub(super) fn write_plain_status(&self, plan: &mut Plan) {
+        let (mut next, list) = self.base_status(&self.next_counts());
+        next.insert("conditions".into(), list.into());
+        plan.status(Resource::Deployment, self.deployment, next);
+    }
+
+    /// The status with what has come of the roll-out.
+    pub(super) fn write_rollout_status(&self, plan: &mut Plan) {
+        let counts = self.next_counts();
+        let (mut next, mut list) = self.base_status(&counts);
+        let was_done = self.progressing().is_some_and(|it| text(it, "reason") == DONE);
+        match self.deadline() {
+            None => drop_condition(&mut list, "Progressing"),
+            Some(_) if counts.replicas == counts.updated && was_done => {}
+            Some(deadline) => self.put_progress(&counts, deadline, &mut list),
+        }
+        let failing = |set: &Arc<Object>| find_condition(status(set), "ReplicaFailure").cloned();
+        let failure = self
+            .new
+            .and_then(failing)
+            .or_else(|| self.old().into_iter().find_map(failing));
+        match failure {
+            Some(failure) => {
+                let [reason, message] = ["reason", "message"].map(|field| text(&failure, field));
+                put_condition(&mut list, self.condition("ReplicaFailure", "True", reason, message));
+            }
+            None => drop_condition(&mut list, "ReplicaFailure"),
+        }
+        next.insert("conditions".into(), list.into());
+        self.ask_again(&counts, &next, plan);
+        plan.status(Resource::Deployment, self.deployment, next);
+    }
+
+    fn put_progress(&self, counts: &Counts, deadline: i64, list: &mut Vec<Value>) {
+        let subject = match self.new {
+            Some(set) => format!("ReplicaSet \"{}\"", set.name()),
+            None => format!("Deployment \"{}\"", self.deployment.name()),
+        };
+        if self.is_complete(counts) {
+            let message = format!("{subject} has successfully progressed.");
+            put_condition(list, self.condition("Progressing", "True", DONE, &message));
+        } else if self.is_progress(counts) {
+            let message = format!("{subject} is progressing.");
+            let mut condition = self.condition("Progressing", "True", "ReplicaSetUpdated", &message);
+            if let Some(current) = self.progressing()
+                && text(current, "status") == "True"
+            {
+                condition.insert("lastTransitionTime".into(), text(current, "lastTransitionTime").into());
+            }
+            // Each progress is a new time of update, by which the deadline is told.
+            drop_condition(list, "Progressing");
+            put_condition(list, condition);
+        } else if self.is_late(deadline) {
+            let message = format!("{subject} has timed out progressing.");
+            put_condition(list, self.condition("Progressing", "False", TOO_LATE, &message));
+        }
+    }
+
+    fn is_late(&self, deadline: i64) -> bool {
+        let Some(condition) = self.progressing() else {
+            return false;
+        };
+        match text(condition, "reason") {
+            DONE => false,
+            TOO_LATE => true,
+            _ => time(text(condition, "lastUpdateTime")).is_some_and(|since| plus(since, deadline) < self.sees.now),
+        }
+    }
+
+    /// Looks again when the deadline will have passed.
+    fn ask_again(&self, counts: &Counts, next: &JsonMap, plan: &mut Plan) {
+        let (Some(deadline), Some(condition)) = (self.deadline(), find_condition(next, "Progressing")) else {
+            return;
+        };
+        if self.is_complete(counts) || matches!(text(condition, "reason"), DONE | TOO_LATE) {
+            return;
+        }
+        if let Some(since) = time(text(condition, "lastUpdateTime")) {
+            plan.look_again(plus(since, deadline.saturating_add(1)));
+        }
+    }
+}

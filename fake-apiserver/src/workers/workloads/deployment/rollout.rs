@@ -1,0 +1,213 @@
+//! How a Deployment gets from its old ReplicaSets to the new one, and how it is scaled.
+
+use std::sync::Arc;
+
+use super::{DESIRED, MAXIMUM, Rollout, counted, replicas};
+use crate::api::object::Object;
+use crate::workers::workloads::plan::Plan;
+use crate::workers::workloads::pods::{annotation, is_finished};
+use crate::workers::workloads::resource::Resource;
+
+impl<'a> Rollout<'a> {
+    /// Pods of the new set are added within `maxSurge` and those of old ones taken away within `maxUnavailable`.
+    pub(super) fn roll(&self, plan: &mut Plan) {
+        if self.keep_history(true, plan) {
+            return;
+        }
+        let Some(new) = self.new else { return };
+        if self.resize_new(new, plan) || self.shrink_old(new, plan) {
+            return self.write_rollout_status(plan);
+        }
+        if self.is_complete(&self.next_counts()) {
+            self.clean_up(plan);
+        }
+        self.write_rollout_status(plan);
+    }
+
+    /// All old Pods go before the first new one comes.
+    pub(super) fn recreate(&self, plan: &mut Plan) {
+        if self.new.is_some() && self.keep_history(false, plan) {
+            return;
+        }
+        let mut scaled = false;
+        for set in self.old() {
+            if replicas(set) > 0 {
+                scaled |= self.scale_set(set, 0, plan);
+            }
+        }
+        if scaled || self.has_old_pods() {
+            return self.write_rollout_status(plan);
+        }
+        if self.new.is_none() {
+            self.keep_history(true, plan);
+            return;
+        }
+        if let Some(new) = self.new {
+            self.scale_set(new, replicas(self.deployment), plan);
+        }
+        if self.is_complete(&self.next_counts()) {
+            self.clean_up(plan);
+        }
+        self.write_rollout_status(plan);
+    }
+
+    fn has_old_pods(&self) -> bool {
+        let old = self.old();
+        let pods = old
+            .iter()
+            .flat_map(|set| self.sees.cluster.owned_by(Resource::Pod, set.uid()));
+        pods.into_iter().any(|pod| !is_finished(pod))
+    }
+
+    /// How many Pods the new set is to have now; it has `has`.
+    pub(super) fn size_of_new(&self, has: i64) -> i64 {
+        let wanted = replicas(self.deployment);
+        if !self.is_rolling() {
+            return wanted;
+        }
+        let most = wanted + self.max_surge();
+        let present: i64 = self.sets.iter().map(|it| replicas(it)).sum();
+        if present >= most {
+            return has;
+        }
+        has + (most - present).min(wanted - has)
+    }
+
+    fn resize_new(&self, new: &Object, plan: &mut Plan) -> bool {
+        let (has, wanted) = (replicas(new), replicas(self.deployment));
+        if has == wanted {
+            return false;
+        }
+        let next = if has > wanted { wanted } else { self.size_of_new(has) };
+        self.scale_set(new, next, plan)
+    }
+
+    fn shrink_old(&self, new: &Object, plan: &mut Plan) -> bool {
+        let old = self.old();
+        let old_pods: i64 = old.iter().map(|it| replicas(it)).sum();
+        if old_pods == 0 {
+            return false;
+        }
+        let least = replicas(self.deployment) - self.max_unavailable();
+        let new_unavailable = replicas(new) - counted(new, "availableReplicas");
+        let room = old_pods + replicas(new) - least - new_unavailable;
+        if room <= 0 {
+            return false;
+        }
+        // What does not serve goes first, of the oldest sets first.
+        let mut sizes: Vec<(&Arc<Object>, i64)> = old.iter().map(|it| (*it, replicas(it))).collect();
+        let mut left = room;
+        for (set, size) in &mut sizes {
+            let unhealthy = (*size - counted(set, "availableReplicas")).clamp(0, left);
+            *size -= unhealthy;
+            left -= unhealthy;
+        }
+        let available: i64 = self.sets.iter().map(|it| counted(it, "availableReplicas")).sum();
+        let mut surplus = (available - least).max(0);
+        for (_, size) in &mut sizes {
+            let taken = surplus.min(*size);
+            *size -= taken;
+            surplus -= taken;
+        }
+        let mut scaled = false;
+        for (set, size) in sizes.into_iter().filter(|(set, size)| replicas(set) != *size) {
+            scaled |= self.scale_set(set, size, plan);
+        }
+        scaled
+    }
+
+    /// Whether the wanted number changed since the sets were last scaled.
+    pub(super) fn was_scaled(&self) -> bool {
+        let wanted = replicas(self.deployment).to_string();
+        let active = self.sets.iter().filter(|it| replicas(it) > 0);
+        let mut noted = active.filter_map(|set| annotation(set, DESIRED));
+        noted.any(|it| it != wanted)
+    }
+
+    /// Scales without rolling out: the one set that is active, or all of them in proportion.
+    pub(super) fn scale(&self, plan: &mut Plan) {
+        let wanted = replicas(self.deployment);
+        let active: Vec<_> = self.sets.iter().copied().filter(|it| replicas(it) > 0).collect();
+        let one = match active.as_slice() {
+            [] => self.new.or(self.sets.last().copied()),
+            [one] => Some(*one),
+            [_, _, ..] => None,
+        };
+        if let Some(one) = one {
+            self.scale_set(one, wanted, plan);
+            return;
+        }
+        let is_saturated = self.new.is_some_and(|new| {
+            replicas(new) == wanted
+                && counted(new, "availableReplicas") == wanted
+                && annotation(new, DESIRED) == Some(&*wanted.to_string())
+        });
+        if is_saturated {
+            for set in self.old().into_iter().filter(|it| replicas(it) > 0) {
+                self.scale_set(set, 0, plan);
+            }
+        } else if self.is_rolling() {
+            self.scale_in_proportion(active, plan);
+        }
+    }
+
+    /// Each set takes its part of what is added or taken away; the largest takes what rounding leaves.
+    fn scale_in_proportion(&self, mut active: Vec<&'a Arc<Object>>, plan: &mut Plan) {
+        let wanted = replicas(self.deployment);
+        let present: i64 = active.iter().map(|it| replicas(it)).sum();
+        let most = if wanted > 0 { wanted + self.max_surge() } else { 0 };
+        let to_add = most - present;
+        // Scaling up favours newer sets of one size, scaling down older ones.
+        match to_add > 0 {
+            true => active.reverse(),
+            false => {}
+        }
+        active.sort_by_key(|it| std::cmp::Reverse(replicas(it)));
+        let mut sizes = Vec::with_capacity(active.len());
+        let mut added = 0;
+        for set in &active {
+            let mut size = replicas(set);
+            if to_add != 0 {
+                let part = self.proportion(set, to_add, added);
+                size += part;
+                added += part;
+            }
+            sizes.push(size);
+        }
+        if let Some(first) = sizes.first_mut()
+            && to_add != 0
+        {
+            *first = (*first + to_add - added).max(0);
+        }
+        for (set, size) in active.into_iter().zip(sizes) {
+            self.scale_set(set, size, plan);
+        }
+    }
+
+    fn proportion(&self, set: &Object, to_add: i64, added: i64) -> i64 {
+        let (wanted, has) = (replicas(self.deployment), replicas(set));
+        let most = wanted + self.max_surge();
+        let before = annotation(set, MAXIMUM)
+            .and_then(|it| it.parse::<i64>().ok())
+            .filter(|it| *it > 0);
+        let base = before.unwrap_or(counted(self.deployment, "replicas"));
+        if has == 0 || to_add == added || base == 0 {
+            return 0;
+        }
+        let fraction = match wanted {
+            0 => -has,
+            _ => round_half_away(has * most, base) - has,
+        };
+        let left = to_add - added;
+        if to_add > 0 {
+            fraction.min(left)
+        } else {
+            fraction.max(left)
+        }
+    }
+}
+
+/// A quotient of numbers that are not negative, rounded as Go's `math.Round` does.
+fn round_half_away(number: i64, by: i64) -> i64 {
+    (2 * number + by) / (2 * by)
+}

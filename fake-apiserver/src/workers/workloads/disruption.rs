@@ -1,0 +1,134 @@
+//! PodDisruptionBudgets: how many Pods may be evicted.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::cluster::controller_of;
+use super::plan::Plan;
+use super::pods::{generation, is_finished, is_ready, plus, scaled, spec, status, time};
+use super::resource::Resource;
+use super::sees::{Sees, conditions, new_condition, put_condition, selector_of};
+use crate::api::object::Object;
+use crate::registry::kinds::view::{JsonMap, integer, is_set, object_or_empty};
+
+/// How long an eviction may take until the Pod is gone; after that it counts as failed.
+const DELETION_TIMEOUT: i64 = 120;
+
+/// What is to be done for a PodDisruptionBudget.
+pub(crate) fn sync(budget: &Object, sees: &Sees<'_>) -> Plan {
+    let mut plan = Plan::default();
+    let Some(selector) = selector_of(spec(budget), "selector") else {
+        return plan;
+    };
+    let pods = sees.cluster.selected(Resource::Pod, budget.namespace(), &selector);
+    let pods: Vec<&Object> = pods.into_iter().map(|it| &**it).filter(|it| !is_finished(it)).collect();
+    let (expected, desired) = wanted(budget, &pods, sees);
+    let disrupted = still_disrupted(budget, &pods, sees, &mut plan);
+    let healthy = pods
+        .iter()
+        .filter(|it| !it.is_terminating() && !disrupted.contains_key(it.name()) && is_ready(it))
+        .count();
+    let healthy = i64::try_from(healthy).unwrap_or(i64::MAX);
+    let allowed = if expected <= 0 { 0 } else { (healthy - desired).max(0) };
+    let mut next = JsonMap::new();
+    next.insert("observedGeneration".into(), generation(budget).into());
+    if !disrupted.is_empty() {
+        let map: JsonMap = disrupted.into_iter().map(|(name, at)| (name, at)).collect();
+        next.insert("disruptedPods".into(), map.into());
+    }
+    for (field, number) in [
+        ("disruptionsAllowed", allowed),
+        ("currentHealthy", healthy),
+        ("desiredHealthy", desired),
+        ("expectedPods", expected),
+    ] {
+        next.insert(field.into(), number.into());
+    }
+    let (word, reason) = if allowed > 0 {
+        ("True", "SufficientPods")
+    } else {
+        ("False", "InsufficientPods")
+    };
+    let mut condition = new_condition("DisruptionAllowed", word, reason, "", &sees.stamp());
+    condition.insert("observedGeneration".into(), generation(budget).into());
+    let mut list = conditions(status(budget));
+    put_condition(&mut list, condition);
+    for it in list.iter_mut().filter(|it| it["type"] == "DisruptionAllowed") {
+        it["observedGeneration"] = generation(budget).into();
+    }
+    next.insert("conditions".into(), list.into());
+    plan.status(Resource::PodDisruptionBudget, budget, next);
+    plan
+}
+
+/// How many Pods there should be, and how many of them must stay healthy.
+fn wanted(budget: &Object, pods: &[&Object], sees: &Sees<'_>) -> (i64, i64) {
+    let count = i64::try_from(pods.len()).unwrap_or(i64::MAX);
+    let rules = spec(budget);
+    if is_set(rules, "maxUnavailable") {
+        let expected = expected(pods, sees);
+        let most = scaled(rules.get("maxUnavailable"), expected, true);
+        return (expected, (expected - most).max(0));
+    }
+    match rules.get("minAvailable") {
+        Some(Value::String(percentage)) => {
+            let expected = expected(pods, sees);
+            (expected, scaled(Some(&percentage.as_str().into()), expected, true))
+        }
+        Some(number) => (count, number.as_i64().unwrap_or(0)),
+        None => (count, 0),
+    }
+}
+
+/// How many Pods the controllers of these want together; a Pod nobody controls counts for none.
+fn expected(pods: &[&Object], sees: &Sees<'_>) -> i64 {
+    let mut sizes: BTreeMap<String, i64> = BTreeMap::new();
+    for pod in pods {
+        let Some((kind, name, uid)) = controller_of(pod) else {
+            continue;
+        };
+        if let Some((uid, size)) = size_of(kind, pod.namespace(), name, uid, sees) {
+            sizes.insert(uid, size);
+        }
+    }
+    sizes.values().sum()
+}
+
+fn size_of(kind: &str, namespace: &str, name: &str, uid: &str, sees: &Sees<'_>) -> Option<(String, i64)> {
+    let resource = Resource::of_kind(kind)?;
+    let set = sees
+        .cluster
+        .find(resource, namespace, name)
+        .filter(|it| it.uid() == uid)?;
+    let size = |set: &Object| (set.uid().to_owned(), integer(spec(set), "replicas").unwrap_or(1));
+    match (resource, controller_of(set)) {
+        (Resource::ReplicaSet, Some(("Deployment", owner, owner_uid))) => {
+            let deployment = sees.cluster.find(Resource::Deployment, namespace, owner);
+            Some(
+                deployment
+                    .filter(|it| it.uid() == owner_uid)
+                    .map_or_else(|| size(set), |it| size(it)),
+            )
+        }
+        (Resource::ReplicaSet | Resource::ReplicationController | Resource::StatefulSet, _) => Some(size(set)),
+        _ => None,
+    }
+}
+
+/// The evictions that have not been seen to end, by the name of the Pod.
+fn still_disrupted(budget: &Object, pods: &[&Object], sees: &Sees<'_>, plan: &mut Plan) -> BTreeMap<String, Value> {
+    let known = object_or_empty(status(budget), "disruptedPods");
+    let mut left = BTreeMap::new();
+    for pod in pods.iter().filter(|it| !it.is_terminating()) {
+        let Some(at) = known.get(pod.name()) else { continue };
+        let since: Option<Timestamp> = at.as_str().and_then(time);
+        let ends = since.map_or(sees.now, |it| plus(it, DELETION_TIMEOUT));
+        if ends > sees.now {
+            plan.look_again(ends);
+            left.insert(pod.name().to_owned(), at.clone());
+        }
+    }
+    left
+}

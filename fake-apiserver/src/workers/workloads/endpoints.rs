@@ -1,0 +1,307 @@
+//! EndpointSlices and Endpoints: the Pods behind a Service with a selector.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::concerns::service_selector;
+use super::plan::{Plan, controller_reference};
+use super::pods::{is_finished, is_ready, label, spec, status};
+use super::resource::Resource;
+use super::sees::Sees;
+use crate::api::object::Object;
+use crate::api::selector::LabelSelector;
+use crate::registry::kinds::view::{JsonMap, flag, integer, items, list, text};
+use crate::storage::Key;
+
+/// Endpoints in one slice.
+const SLICE_MOST: usize = 100;
+/// Addresses in one Endpoints object; with more of them it is marked as cut.
+const ENDPOINTS_MOST: usize = 1000;
+
+const SERVICE_NAME: &str = "kubernetes.io/service-name";
+const SLICE_MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+const SLICE_MANAGER: &str = "endpointslice-controller.k8s.io";
+const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
+const MANAGER: &str = "endpoint-controller";
+const TRIGGER: &str = "endpoints.kubernetes.io/last-change-trigger-time";
+const HEADLESS: &str = "service.kubernetes.io/headless";
+
+/// What is to be done for a Service.
+pub(crate) fn sync(service: &Object, sees: &Sees<'_>) -> Plan {
+    let mut plan = Plan::default();
+    let Some(selector) = service_selector(service) else {
+        return plan;
+    };
+    if service.is_terminating() || text(spec(service), "type") == "ExternalName" {
+        return plan;
+    }
+    let pods = sees.cluster.selected(Resource::Pod, service.namespace(), &selector);
+    let pods: Vec<_> = pods
+        .into_iter()
+        .filter(|it| !is_finished(it) && !text(status(it), "podIP").is_empty())
+        .collect();
+    write_slices(service, &pods, sees, &mut plan);
+    write_endpoints(service, &pods, sees, &mut plan);
+    plan
+}
+
+/// What is to be done for a Service that is gone: its Endpoints go, too. Its slices are the garbage collector's.
+pub(crate) fn gone(service: &Key, sees: &Sees<'_>) -> Plan {
+    let mut plan = Plan::default();
+    if let Some(endpoints) = sees.cluster.get(Resource::Endpoints, service)
+        && label(endpoints, MANAGED_BY) == Some(MANAGER)
+    {
+        plan.delete(Resource::Endpoints, endpoints);
+    }
+    plan
+}
+
+fn is_headless(service: &Object) -> bool {
+    text(spec(service), "clusterIP") == "None"
+}
+
+fn publishes_unready(service: &Object) -> bool {
+    flag(spec(service), "publishNotReadyAddresses") == Some(true)
+}
+
+/// The labels of a Service, for what is made of it.
+fn labels_of(service: &Object) -> JsonMap {
+    let labels = service.labels().map(|(key, value)| (key.to_owned(), value.into()));
+    let mut labels: JsonMap = labels.filter(|(key, _)| key != HEADLESS).collect();
+    if is_headless(service) {
+        labels.insert(HEADLESS.into(), "".into());
+    }
+    labels
+}
+
+/// The ports of a Service on one Pod; a port the Pod does not name is left out.
+fn ports(service: &Object, pod: &Object) -> Vec<Value> {
+    let ports = items(spec(service), "ports").filter_map(|(_, port)| {
+        let number = match port.get("targetPort") {
+            Some(Value::Number(number)) => number.as_i64().filter(|it| *it > 0),
+            Some(Value::String(name)) => named_port(pod, name, text(port, "protocol")),
+            _ => None,
+        };
+        let number = match port.get("targetPort") {
+            Some(Value::String(_)) => number?,
+            _ => number.or(integer(port, "port"))?,
+        };
+        let mut value = json!({"name": text(port, "name"), "port": number, "protocol": text(port, "protocol")});
+        if let Some(protocol) = port.get("appProtocol") {
+            value["appProtocol"] = protocol.clone();
+        }
+        Some(value)
+    });
+    ports.collect()
+}
+
+fn named_port(pod: &Object, name: &str, protocol: &str) -> Option<i64> {
+    let lists = ["containers", "initContainers"].into_iter();
+    let mut ports = lists
+        .flat_map(|list| items(spec(pod), list))
+        .flat_map(|(_, it)| items(it, "ports"));
+    let found = ports.find(|(_, it)| text(it, "name") == name && text(it, "protocol") == protocol);
+    found.and_then(|(_, it)| integer(it, "containerPort"))
+}
+
+fn reference(pod: &Object) -> Value {
+    json!({"kind": "Pod", "name": pod.name(), "namespace": pod.namespace(), "uid": pod.uid()})
+}
+
+fn endpoint(service: &Object, pod: &Object, sees: &Sees<'_>) -> Value {
+    let (serving, terminating) = (is_ready(pod), pod.is_terminating());
+    let ready = (serving && !terminating) || publishes_unready(service);
+    let mut endpoint = json!({
+        "addresses": [text(status(pod), "podIP")],
+        "conditions": {"ready": ready, "serving": serving, "terminating": terminating},
+        "nodeName": text(spec(pod), "nodeName"), "targetRef": reference(pod),
+    });
+    let node = sees.cluster.find(Resource::Node, "", text(spec(pod), "nodeName"));
+    if let Some(zone) = node.and_then(|node| label(node, "topology.kubernetes.io/zone")) {
+        endpoint["zone"] = zone.into();
+    }
+    let named = text(spec(pod), "subdomain") == service.name() && !text(spec(pod), "hostname").is_empty();
+    if named && is_headless(service) {
+        endpoint["hostname"] = text(spec(pod), "hostname").into();
+    }
+    endpoint
+}
+
+/// The endpoints of Pods with the same ports, by the Pod's uid, and the ports.
+type Group = (Vec<Value>, BTreeMap<String, Value>);
+
+fn write_slices(service: &Object, pods: &[&Arc<Object>], sees: &Sees<'_>, plan: &mut Plan) {
+    let mut groups: BTreeMap<String, Group> = BTreeMap::new();
+    for pod in pods {
+        let ports = ports(service, pod);
+        let group = groups
+            .entry(Value::from(ports.clone()).to_string())
+            .or_insert_with(|| (ports, BTreeMap::new()));
+        group.1.insert(pod.uid().to_owned(), endpoint(service, pod, sees));
+    }
+    if groups.is_empty() {
+        // There is always one slice, so that who waits for the Service sees that it has none yet.
+        groups.insert(String::new(), (Vec::new(), BTreeMap::new()));
+    }
+    let mine = json!({"matchLabels": {SERVICE_NAME: service.name(), SLICE_MANAGED_BY: SLICE_MANAGER}});
+    let Ok(Some(selector)) = LabelSelector::from_object(&mine) else {
+        return;
+    };
+    let mut slices = sees
+        .cluster
+        .selected(Resource::EndpointSlice, service.namespace(), &selector);
+    let mut labels = labels_of(service);
+    labels.insert(SERVICE_NAME.into(), service.name().into());
+    labels.insert(SLICE_MANAGED_BY.into(), SLICE_MANAGER.into());
+    for (ports, endpoints) in groups.into_values() {
+        let same =
+            |slice: &&Arc<Object>| list(slice, "ports") == ports || slice.get("ports").is_none_or(Value::is_null);
+        let (own, others): (Vec<_>, Vec<_>) = slices.into_iter().partition(same);
+        slices = others;
+        fill_slices(service, &own, (&labels, &ports), endpoints, sees, plan);
+    }
+    for slice in slices {
+        plan.delete(Resource::EndpointSlice, slice);
+    }
+}
+
+/// Leaves endpoints in the slice they are in, puts new ones where there is room, and makes slices for the rest.
+fn fill_slices(
+    service: &Object,
+    slices: &[&Arc<Object>],
+    (labels, ports): (&JsonMap, &[Value]),
+    mut endpoints: BTreeMap<String, Value>,
+    sees: &Sees<'_>,
+    plan: &mut Plan,
+) {
+    let uid_of = |it: &Value| it["targetRef"]["uid"].as_str().unwrap_or_default().to_owned();
+    let mut kept: Vec<Vec<Value>> = Vec::new();
+    for slice in slices {
+        let stay = list(slice, "endpoints")
+            .iter()
+            .filter_map(|it| endpoints.remove(&uid_of(it)));
+        kept.push(stay.collect());
+    }
+    let mut new = endpoints.into_values();
+    for stay in &mut kept {
+        let room = SLICE_MOST.saturating_sub(stay.len());
+        stay.extend(new.by_ref().take(room));
+    }
+    let rest: Vec<Value> = new.collect();
+    let is_all_empty = rest.is_empty() && kept.iter().all(Vec::is_empty);
+    let mut has_placeholder = false;
+    for (slice, stay) in slices.iter().zip(kept) {
+        if stay.is_empty() && (!is_all_empty || has_placeholder) {
+            plan.delete(Resource::EndpointSlice, slice);
+            continue;
+        }
+        has_placeholder = true;
+        let known: JsonMap = slice
+            .labels()
+            .map(|(key, value)| (key.to_owned(), value.into()))
+            .collect();
+        if list(slice, "endpoints") != stay || (list(slice, "ports") != ports && !stay.is_empty()) || known != *labels {
+            let mut patch =
+                json!({"metadata": {"annotations": {TRIGGER: sees.stamp()}}, "endpoints": stay, "ports": ports});
+            let gone = known
+                .keys()
+                .filter(|key| !labels.contains_key(*key))
+                .map(|key| (key.clone(), Value::Null));
+            let labels: JsonMap = labels.clone().into_iter().chain(gone).collect();
+            patch["metadata"]["labels"] = labels.into();
+            plan.merge(Resource::EndpointSlice, slice, patch);
+        }
+    }
+    let chunks: Vec<&[Value]> = match (rest.is_empty(), slices.is_empty()) {
+        (true, true) => vec![&[]],
+        _ => rest.chunks(SLICE_MOST).collect(),
+    };
+    for chunk in chunks {
+        let slice = json!({
+            "metadata": {
+                "generateName": format!("{}-", service.name()), "namespace": service.namespace(), "labels": labels,
+                "annotations": {TRIGGER: sees.stamp()},
+                "ownerReferences": [controller_reference(Resource::Service, service)],
+            },
+            "addressType": "IPv4", "endpoints": chunk, "ports": ports,
+        });
+        plan.create(Resource::EndpointSlice, slice);
+    }
+}
+
+fn write_endpoints(service: &Object, pods: &[&Arc<Object>], sees: &Sees<'_>, plan: &mut Plan) {
+    let mut subsets: BTreeMap<String, (Vec<Value>, Vec<Value>, Vec<Value>)> = BTreeMap::new();
+    let unready_too = publishes_unready(service);
+    for pod in pods
+        .iter()
+        .filter(|it| unready_too || !it.is_terminating())
+        .take(ENDPOINTS_MOST)
+    {
+        let mut ports = ports(service, pod);
+        for port in ports
+            .iter_mut()
+            .filter(|it| it["name"] == "")
+            .filter_map(Value::as_object_mut)
+        {
+            port.remove("name");
+        }
+        let mut address = json!({
+            "ip": text(status(pod), "podIP"), "nodeName": text(spec(pod), "nodeName"), "targetRef": reference(pod),
+        });
+        if text(spec(pod), "subdomain") == service.name() && is_headless(service) {
+            address["hostname"] = text(spec(pod), "hostname").into();
+        }
+        let subset = subsets.entry(Value::from(ports.clone()).to_string());
+        let (_, ready, unready) = subset.or_insert_with(|| (ports, Vec::new(), Vec::new()));
+        if is_ready(pod) || unready_too {
+            ready.push(address)
+        } else {
+            unready.push(address)
+        }
+    }
+    let subsets: Vec<Value> = subsets
+        .into_values()
+        .map(|(ports, ready, unready)| {
+            let mut subset = JsonMap::new();
+            for (field, list) in [("addresses", ready), ("notReadyAddresses", unready), ("ports", ports)] {
+                if !list.is_empty() {
+                    subset.insert(field.into(), list.into());
+                }
+            }
+            Value::Object(subset)
+        })
+        .collect();
+    let mut labels = labels_of(service);
+    labels.insert(MANAGED_BY.into(), MANAGER.into());
+    let current = sees
+        .cluster
+        .find(Resource::Endpoints, service.namespace(), service.name());
+    let mut metadata = json!({"labels": labels, "annotations": {TRIGGER: sees.stamp()}});
+    match current {
+        None => {
+            metadata["name"] = service.name().into();
+            metadata["namespace"] = service.namespace().into();
+            plan.create(Resource::Endpoints, json!({"metadata": metadata, "subsets": subsets}));
+        }
+        Some(current) => {
+            let known: JsonMap = current
+                .labels()
+                .map(|(key, value)| (key.to_owned(), value.into()))
+                .collect();
+            if list(current, "subsets") != subsets || known != labels {
+                let subsets = if subsets.is_empty() {
+                    Value::Null
+                } else {
+                    subsets.into()
+                };
+                plan.merge(
+                    Resource::Endpoints,
+                    current,
+                    json!({"metadata": metadata, "subsets": subsets}),
+                );
+            }
+        }
+    }
+}

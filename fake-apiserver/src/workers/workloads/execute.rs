@@ -1,0 +1,278 @@
+//! How a plan is carried out: its writes become requests of the controller whose plan it is.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::plan::{Note, Told, Write};
+use super::recorder::{Recorded, Recorder};
+use super::resource::{Resource, Target};
+use crate::api::object::Object;
+use crate::api::options::{DeleteOptions, PatchKind, PropagationPolicy};
+use crate::workers::{Api, Failure};
+
+/// Carries out one plan after the other.
+pub(super) struct Executor<'a> {
+    pub(super) api: Api<'a>,
+    pub(super) recorder: &'a mut Recorder,
+    /// The object the plan was made for, as it was last read or written.
+    pub(super) latest: Option<(Target, Object)>,
+    /// Whether something could not be created or deleted for a reason its owner should tell of.
+    pub(super) refused: Option<String>,
+}
+
+impl Executor<'_> {
+    /// Carries out the writes in their order. The first that fails ends it.
+    pub(super) async fn run(
+        &mut self,
+        writes: Vec<Write>,
+        read: &impl Fn(&Target) -> Option<Arc<Object>>,
+    ) -> Result<(), Failure> {
+        for write in writes {
+            match write {
+                Write::Create { resource, object, told } => self.create(resource, object, told).await?,
+                Write::Merge { at, subresource, patch } => {
+                    let done = self.merge(&at, subresource, &patch, read).await;
+                    tolerate(done)?;
+                }
+                Write::Status { at, status } => tolerate(self.status(&at, status, read).await)?,
+                Write::Delete {
+                    at,
+                    grace,
+                    propagation,
+                    told,
+                } => self.delete(&at, grace, propagation, told).await?,
+                Write::Bind { pod, node } => tolerate(self.bind(&pod, &node).await)?,
+                Write::Note(note) => self.note(&note).await,
+            }
+        }
+        Ok(())
+    }
+
+    async fn create(&mut self, resource: Resource, object: Object, told: Option<Told>) -> Result<(), Failure> {
+        let namespace = object.namespace().to_owned();
+        match self
+            .api
+            .create(resource.storage(), &namespace, &Value::Object(object.0))
+            .await
+        {
+            Ok(made) => {
+                if let Some(told) = told {
+                    self.note(&succeeded(told, made.name())).await;
+                }
+                Ok(())
+            }
+            // Its namespace is on its way out, and so is what wants it.
+            Err(failure) if failure.is_namespace_terminating() => Ok(()),
+            Err(failure) => {
+                if let Some(told) = told {
+                    self.refused = Some(failure.message.clone());
+                    self.note(&failed(told, &failure.message)).await;
+                }
+                if failure.is_already_exists() {
+                    Ok(())
+                } else {
+                    Err(failure)
+                }
+            }
+        }
+    }
+
+    async fn delete(
+        &mut self,
+        at: &Target,
+        grace: Option<i64>,
+        propagation: Option<PropagationPolicy>,
+        told: Option<Told>,
+    ) -> Result<(), Failure> {
+        let options = DeleteOptions {
+            grace_period_seconds: grace,
+            uid: Some(at.uid.clone()),
+            propagation_policy: propagation,
+            ..DeleteOptions::default()
+        };
+        match self.api.delete(at.resource.storage(), &at.key, &options).await {
+            Ok(()) => {
+                if let Some(told) = told {
+                    self.note(&succeeded(told, at.key.name())).await;
+                }
+                Ok(())
+            }
+            Err(failure) if failure.is_not_found() || failure.is_conflict() => Ok(()),
+            Err(failure) => {
+                if let Some(told) = told {
+                    self.refused = Some(failure.message.clone());
+                    self.note(&failed(told, &failure.message)).await;
+                }
+                Err(failure)
+            }
+        }
+    }
+
+    /// Patches Pods and owners, as kube-controller-manager does, and replaces everything else.
+    async fn merge(
+        &mut self,
+        at: &Target,
+        subresource: &str,
+        patch: &Value,
+        read: &impl Fn(&Target) -> Option<Arc<Object>>,
+    ) -> Result<(), Failure> {
+        let owners = patch.pointer("/metadata/ownerReferences").is_some();
+        if at.resource == Resource::Pod || owners {
+            self.api
+                .patch(at.resource.storage(), subresource, &at.key, PatchKind::Merge, patch)
+                .await?;
+            return Ok(());
+        }
+        let Some(object) = self.current(at, read) else {
+            return Ok(());
+        };
+        let mut next = Value::Object(object.0);
+        merge_into(&mut next, patch);
+        self.replace(at, subresource, next).await
+    }
+
+    async fn status(
+        &mut self,
+        at: &Target,
+        status: Value,
+        read: &impl Fn(&Target) -> Option<Arc<Object>>,
+    ) -> Result<(), Failure> {
+        let Some(mut object) = self.current(at, read) else {
+            return Ok(());
+        };
+        if at.resource == Resource::Pod {
+            let old = object.get("status").cloned().unwrap_or_default();
+            let patch = json!({"status": difference(&old, &status)});
+            self.api
+                .patch(at.resource.storage(), "status", &at.key, PatchKind::Merge, &patch)
+                .await?;
+            return Ok(());
+        }
+        object.insert("status".into(), status);
+        self.replace(at, "status", Value::Object(object.0)).await
+    }
+
+    async fn replace(&mut self, at: &Target, subresource: &str, object: Value) -> Result<(), Failure> {
+        let Value::Object(map) = object else { return Ok(()) };
+        let mut written = self
+            .api
+            .update(at.resource.storage(), subresource, &Object(map))
+            .await?;
+        written.metadata_mut().remove("managedFields");
+        self.latest = Some((at.clone(), written));
+        Ok(())
+    }
+
+    /// An object as this plan left it, or as it was seen.
+    fn current(&self, at: &Target, read: &impl Fn(&Target) -> Option<Arc<Object>>) -> Option<Object> {
+        match &self.latest {
+            Some((target, object)) if target == at => Some(object.clone()),
+            Some(_) | None => read(at).map(|it| (*it).clone()),
+        }
+    }
+
+    async fn bind(&self, pod: &Target, node: &str) -> Result<(), Failure> {
+        let binding = json!({
+            "apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod.key.name(), "namespace": pod.key.namespace()},
+            "target": {"kind": "Node", "name": node},
+        });
+        let path = format!(
+            "/api/v1/namespaces/{}/pods/{}/binding",
+            pod.key.namespace(),
+            pod.key.name()
+        );
+        self.api
+            .request(http::Method::POST, &path, Some("application/json"), &binding)
+            .await?;
+        Ok(())
+    }
+
+    /// Writes an Event. That it cannot be written stops nobody, as in client-go.
+    async fn note(&mut self, note: &Note) {
+        let done = match self.recorder.record(note, self.api.now()) {
+            None => return,
+            Some(Recorded::New { namespace, event }) => {
+                self.api.create(Resource::Event.storage(), &namespace, &event).await
+            }
+            Some(Recorded::Again { namespace, name, patch }) => {
+                let key = crate::storage::Key::new(&namespace, &name);
+                self.api
+                    .patch(Resource::Event.storage(), "", &key, PatchKind::Merge, &patch)
+                    .await
+            }
+        };
+        if let Err(failure) = done {
+            tracing::debug!(reason = note.reason, %failure, "an Event was not written");
+        }
+    }
+}
+
+/// What was meant is gone: there is nothing left to do.
+fn tolerate(done: Result<(), Failure>) -> Result<(), Failure> {
+    match done {
+        Err(failure) if failure.is_not_found() => Ok(()),
+        other => other,
+    }
+}
+
+fn succeeded(told: Told, name: &str) -> Note {
+    let (reason, message) = told.success;
+    Note {
+        about: told.about,
+        component: told.component,
+        host: String::new(),
+        is_warning: false,
+        reason,
+        message: message.replace("{}", name),
+    }
+}
+
+fn failed(told: Told, why: &str) -> Note {
+    let (reason, message) = told.failure;
+    Note {
+        about: told.about,
+        component: told.component,
+        host: String::new(),
+        is_warning: true,
+        reason,
+        message: message.replace("{}", why),
+    }
+}
+
+/// Applies a JSON merge patch.
+fn merge_into(value: &mut Value, patch: &Value) {
+    let Some(fields) = patch.as_object() else {
+        *value = patch.clone();
+        return;
+    };
+    if !value.is_object() {
+        *value = Value::Object(Map::new());
+    }
+    let Some(map) = value.as_object_mut() else { return };
+    for (key, change) in fields {
+        match change {
+            Value::Null => drop(map.remove(key)),
+            change => merge_into(map.entry(key).or_insert(Value::Null), change),
+        }
+    }
+}
+
+/// The JSON merge patch that makes `to` of `from`.
+fn difference(from: &Value, to: &Value) -> Value {
+    let (Some(from), Some(to)) = (from.as_object(), to.as_object()) else {
+        return to.clone();
+    };
+    let gone = from
+        .iter()
+        .filter(|(key, value)| !to.contains_key(*key) && !value.is_null());
+    let mut patch: Map<String, Value> = gone.map(|(key, _)| (key.clone(), Value::Null)).collect();
+    for (key, value) in to {
+        match from.get(key) {
+            Some(old) if old == value => {}
+            Some(old) if old.is_object() => drop(patch.insert(key.clone(), difference(old, value))),
+            Some(_) | None => drop(patch.insert(key.clone(), value.clone())),
+        }
+    }
+    Value::Object(patch)
+}

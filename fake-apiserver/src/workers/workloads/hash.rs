@@ -1,0 +1,83 @@
+//! Hashes that name what is made of a template. Their form is that of Kubernetes; their values differ, because the real
+//! ones are taken of a Go struct's print.
+
+use serde_json::Value;
+
+use crate::registry::kinds::view::JsonMap;
+
+/// The letters of names that cannot spell a word.
+const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+
+/// FNV-1a over 32 bits.
+struct Fnv(u32);
+
+impl Fnv {
+    fn new() -> Self {
+        Self(0x811c_9dc5)
+    }
+
+    fn eat(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
+        }
+    }
+
+    /// A value, whatever the order of its fields.
+    fn eat_value(&mut self, value: &Value) {
+        match value {
+            Value::Object(map) => self.eat_map(map),
+            Value::Array(list) => {
+                self.eat(b"[");
+                for item in list {
+                    self.eat_value(item);
+                    self.eat(b",");
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+                self.eat(value.to_string().as_bytes());
+            }
+        }
+    }
+
+    fn eat_map(&mut self, map: &JsonMap) {
+        let mut fields: Vec<_> = map.iter().filter(|(_, value)| !value.is_null()).collect();
+        fields.sort_by_key(|(key, _)| key.as_str());
+        self.eat(b"{");
+        for (key, value) in fields {
+            self.eat(key.as_bytes());
+            self.eat(b":");
+            self.eat_value(value);
+        }
+    }
+}
+
+/// The hash of a template; `collisions` tells two apart that would have the same.
+pub(crate) fn template_hash(template: &JsonMap, collisions: Option<i64>) -> u32 {
+    let mut hash = Fnv::new();
+    hash.eat_map(template);
+    if let Some(count) = collisions {
+        hash.eat(&count.to_le_bytes());
+    }
+    hash.0
+}
+
+/// A number as part of a name, as Kubernetes writes one: each digit as a harmless letter.
+pub(crate) fn safe_text(number: u32) -> String {
+    let digits = number.to_string();
+    digits
+        .bytes()
+        .map(|digit| char::from(ALPHABET[usize::from(digit) % ALPHABET.len()]))
+        .collect()
+}
+
+/// A long hexadecimal text made of a short one, such as the id of a container.
+pub(crate) fn long_hex(parts: &[&str]) -> String {
+    use sha2::{Digest as _, Sha256};
+    let digest = Sha256::digest(parts.join("\n").as_bytes());
+    digest.iter().fold(String::with_capacity(64), |mut text, byte| {
+        let digit = |it: u8| char::from_digit(u32::from(it), 16).unwrap_or('0');
+        text.push(digit(byte >> 4));
+        text.push(digit(byte & 15));
+        text
+    })
+}

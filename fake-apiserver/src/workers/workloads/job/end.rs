@@ -1,0 +1,168 @@
+//! How a Job ends: with enough successes, or with too many failures, or too late.
+
+use jiff::Timestamp;
+
+use super::track::Counted;
+use super::{COMPONENT, Run, indexes};
+use crate::api::object::Object;
+use crate::registry::kinds::view::{JsonMap, integer, items, list, object_or_empty, text};
+use crate::workers::workloads::plan::Plan;
+use crate::workers::workloads::pods::{status, time};
+use crate::workers::workloads::resource::Resource;
+use crate::workers::workloads::sees::find_condition;
+
+/// The end of a Job.
+pub(super) struct Ending {
+    is_success: bool,
+    reason: String,
+    message: String,
+}
+
+/// When a Job finished.
+pub(super) fn finished_at(job: &Object) -> Option<Timestamp> {
+    let ends = ["Complete", "Failed"]
+        .into_iter()
+        .filter_map(|kind| find_condition(status(job), kind));
+    let mut ends = ends.filter(|it| text(it, "status") == "True");
+    ends.next().and_then(|it| time(text(it, "lastTransitionTime")))
+}
+
+impl Run<'_> {
+    /// Whether the Job ends now, or is about to since it was looked at last.
+    pub(super) fn ending(&self, next: &JsonMap, counted: &Counted<'_>) -> Option<Ending> {
+        for (kind, is_success) in [("FailureTarget", false), ("SuccessCriteriaMet", true)] {
+            if let Some(known) = find_condition(next, kind).filter(|it| text(it, "status") == "True") {
+                let [reason, message] = ["reason", "message"].map(|field| text(known, field).to_owned());
+                return Some(Ending {
+                    is_success,
+                    reason,
+                    message,
+                });
+            }
+        }
+        self.failure(counted).or_else(|| self.success(counted))
+    }
+
+    fn failure(&self, counted: &Counted<'_>) -> Option<Ending> {
+        let failed = |reason: &str, message: &str| {
+            Some(Ending {
+                is_success: false,
+                reason: reason.to_owned(),
+                message: message.to_owned(),
+            })
+        };
+        if let Some(why) = &counted.failed_by_rule {
+            return failed("PodFailurePolicy", why);
+        }
+        let limit = integer(self.spec(), "backoffLimit").unwrap_or(6);
+        if counted.failed > limit || self.restarts_too_often(limit) {
+            return failed("BackoffLimitExceeded", "Job has reached the specified backoff limit");
+        }
+        let is_late = self.deadline().is_some_and(|at| at <= self.sees.now) && !self.is_suspended();
+        if is_late {
+            return failed("DeadlineExceeded", "Job was active longer than specified deadline");
+        }
+        let failures = i64::try_from(counted.failed_indexes.len()).unwrap_or(i64::MAX);
+        if integer(self.spec(), "maxFailedIndexes").is_some_and(|most| failures > most) {
+            let why = "Job has exceeded the specified maximal number of failed indexes";
+            return failed("MaxFailedIndexesExceeded", why);
+        }
+        let done = i64::try_from(counted.completed.len()).unwrap_or(0) + failures;
+        if failures > 0 && self.completions().is_some_and(|all| done >= all) {
+            return failed("FailedIndexes", "Job has failed indexes");
+        }
+        None
+    }
+
+    /// Whether containers that are started again in their Pods have failed too often together.
+    fn restarts_too_often(&self, limit: i64) -> bool {
+        let pod_spec = object_or_empty(object_or_empty(self.spec(), "template"), "spec");
+        if text(pod_spec, "restartPolicy") != "OnFailure" {
+            return false;
+        }
+        let active = self.active();
+        let lists = ["containerStatuses", "initContainerStatuses"];
+        let statuses = active
+            .iter()
+            .flat_map(|pod| lists.into_iter().flat_map(|list| items(status(pod), list)));
+        let restarts: i64 = statuses.filter_map(|(_, it)| integer(it, "restartCount")).sum();
+        if limit == 0 { restarts > 0 } else { restarts >= limit }
+    }
+
+    fn success(&self, counted: &Counted<'_>) -> Option<Ending> {
+        let done = |reason: &str, message: String| {
+            Some(Ending {
+                is_success: true,
+                reason: reason.to_owned(),
+                message,
+            })
+        };
+        if let Some(rule) = self.matched_rule(counted) {
+            return done("SuccessPolicy", format!("Matched rules at index {rule}"));
+        }
+        let is_complete = match self.completions() {
+            None => counted.succeeded > 0 && self.active().is_empty(),
+            Some(all) => counted.succeeded >= all && (!self.is_suspended() || all > 0),
+        };
+        if is_complete {
+            return done(
+                "CompletionsReached",
+                "Reached expected number of succeeded pods".to_owned(),
+            );
+        }
+        None
+    }
+
+    /// The first rule of the success policy that holds.
+    fn matched_rule(&self, counted: &Counted<'_>) -> Option<usize> {
+        let policy = object_or_empty(self.spec(), "successPolicy");
+        let mut rules = items(policy, "rules");
+        let holds = |rule: &JsonMap| {
+            let named = indexes::parse(text(rule, "succeededIndexes"));
+            let count = match named.is_empty() {
+                true => counted.completed.len(),
+                false => named.intersection(&counted.completed).count(),
+            };
+            let least = integer(rule, "succeededCount").and_then(|it| usize::try_from(it).ok());
+            let least = least.or((!named.is_empty()).then_some(named.len()));
+            least.is_some_and(|least| count >= least)
+        };
+        let found = rules.find(|(_, rule)| holds(rule)).map(|(index, _)| index);
+        found.filter(|_| !list(policy, "rules").is_empty())
+    }
+
+    /// Says that the Job is about to end, and that it has ended once no Pod is left.
+    pub(super) fn put_ending(&self, next: &mut JsonMap, ending: &Ending, is_over: bool, plan: &mut Plan) {
+        let Ending {
+            is_success,
+            reason,
+            message,
+        } = ending;
+        let (target, end) = if *is_success {
+            ("SuccessCriteriaMet", "Complete")
+        } else {
+            ("FailureTarget", "Failed")
+        };
+        if find_condition(next, target).is_none() {
+            self.put_condition(next, target, "True", reason, message);
+        }
+        if !is_over {
+            return;
+        }
+        self.put_condition(next, end, "True", reason, message);
+        let about = (Resource::Job, self.job);
+        if *is_success {
+            next.insert("completionTime".into(), self.sees.stamp().into());
+            plan.note(about, COMPONENT, "Completed", "Job completed".to_owned());
+        } else {
+            let reason = match reason.as_str() {
+                "BackoffLimitExceeded" => "BackoffLimitExceeded",
+                "DeadlineExceeded" => "DeadlineExceeded",
+                "PodFailurePolicy" => "PodFailurePolicy",
+                "MaxFailedIndexesExceeded" => "MaxFailedIndexesExceeded",
+                _ => "FailedIndexes",
+            };
+            plan.warn(about, COMPONENT, reason, message.clone());
+        }
+    }
+}

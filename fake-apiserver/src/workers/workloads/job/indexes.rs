@@ -1,0 +1,67 @@
+//! Sets of indexes as the status of a Job writes them: `0-2,5`.
+
+use std::collections::BTreeSet;
+
+use crate::api::object::Object;
+use crate::workers::workloads::pods::annotation;
+
+/// Indexes a text stands for at most; a Job has no more of them.
+const MOST: i64 = 100_000;
+
+/// Reads a text; what is no number in it is left out.
+pub(super) fn parse(text: &str) -> BTreeSet<i64> {
+    let mut set = BTreeSet::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        if let (Ok(first), Ok(last)) = (first.parse::<i64>(), last.parse::<i64>()) {
+            set.extend(first.max(0)..=last.min(MOST));
+        }
+    }
+    set
+}
+
+/// Writes runs of indexes with a hyphen; a run of two, too.
+pub(super) fn print(set: &BTreeSet<i64>) -> String {
+    let mut runs: Vec<(i64, i64)> = Vec::new();
+    for index in set {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 == *index => *last = *index,
+            Some(_) | None => runs.push((*index, *index)),
+        }
+    }
+    let texts: Vec<String> = runs
+        .into_iter()
+        .map(|(first, last)| {
+            if first == last {
+                first.to_string()
+            } else {
+                format!("{first}-{last}")
+            }
+        })
+        .collect();
+    texts.join(",")
+}
+
+/// How often Pods of the same index failed before this one.
+pub(super) fn failures(pod: &Object) -> i64 {
+    annotation(pod, super::INDEX_FAILURES)
+        .and_then(|it| it.parse().ok())
+        .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("", "")]
+    #[case("0", "0")]
+    #[case("0,1", "0-1")]
+    #[case("5,0-2", "0-2,5")]
+    #[case("1,3-4,7-9", "1,3-4,7-9")]
+    fn runs_are_joined(#[case] text: &str, #[case] want: &str) {
+        assert_eq!(print(&parse(text)), want);
+    }
+}

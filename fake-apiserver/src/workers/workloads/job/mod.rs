@@ -1,0 +1,121 @@
+//! Jobs: Pods until so many have succeeded, or too many failed.
+
+mod end;
+mod indexes;
+mod run;
+mod track;
+mod work;
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::plan::{Plan, Write};
+use super::pods::{self, is_finished, phase, plus, spec};
+use super::resource::{Resource, Target};
+use super::sees::{Sees, selector_of};
+use crate::api::object::Object;
+use crate::api::options::PropagationPolicy;
+use crate::registry::kinds::view::{JsonMap, flag, integer, text};
+
+const COMPONENT: &str = "job-controller";
+/// The finalizer by which a Pod stays until it has been counted.
+const TRACKED: &str = "batch.kubernetes.io/job-tracking";
+/// The annotation and label with a Pod's index.
+const INDEX: &str = "batch.kubernetes.io/job-completion-index";
+/// How often Pods of an index failed before this one.
+const INDEX_FAILURES: &str = "batch.kubernetes.io/job-index-failure-count";
+
+/// A Job with its Pods.
+struct Run<'a> {
+    job: &'a Object,
+    sees: &'a Sees<'a>,
+    pods: Vec<&'a Arc<Object>>,
+}
+
+/// What is to be done for a Job.
+pub(crate) fn sync(job: &Object, sees: &Sees<'_>) -> Plan {
+    let mut plan = Plan::default();
+    if let Some(finished) = end::finished_at(job) {
+        expire(job, finished, sees, &mut plan);
+        release(job, sees, &mut plan);
+        return plan;
+    }
+    let Some(selector) = selector_of(spec(job), "selector") else {
+        return plan;
+    };
+    let pods = sees.claimed(Resource::Pod, (Resource::Job, job), &selector, &mut plan);
+    let run = Run { job, sees, pods };
+    if job.is_terminating() {
+        release(job, sees, &mut plan);
+        return plan;
+    }
+    run.work(&mut plan);
+    plan
+}
+
+/// Deletes a Job a time after it finished.
+fn expire(job: &Object, finished: Timestamp, sees: &Sees<'_>, plan: &mut Plan) {
+    let Some(seconds) = integer(spec(job), "ttlSecondsAfterFinished").filter(|_| !job.is_terminating()) else {
+        return;
+    };
+    let due = plus(finished, seconds);
+    if due > sees.now {
+        return plan.look_again(due);
+    }
+    plan.writes.push(Write::Delete {
+        at: Target::of(Resource::Job, job),
+        grace: None,
+        propagation: Some(PropagationPolicy::Foreground),
+        told: None,
+    });
+}
+
+/// Lets go of the Pods of a Job that will not be counted any more.
+fn release(job: &Object, sees: &Sees<'_>, plan: &mut Plan) {
+    for pod in sees.cluster.owned_by(Resource::Pod, job.uid()) {
+        if pod.finalizers().any(|it| it == TRACKED) {
+            track::release(pod, plan);
+        }
+    }
+}
+
+impl<'a> Run<'a> {
+    fn spec(&self) -> &'a JsonMap {
+        spec(self.job)
+    }
+
+    fn is_suspended(&self) -> bool {
+        flag(self.spec(), "suspend") == Some(true)
+    }
+
+    fn is_indexed(&self) -> bool {
+        text(self.spec(), "completionMode") == "Indexed"
+    }
+
+    fn completions(&self) -> Option<i64> {
+        integer(self.spec(), "completions")
+    }
+
+    /// The Pods that work.
+    fn active(&self) -> Vec<&'a Arc<Object>> {
+        self.pods.iter().copied().filter(|it| pods::is_active(it)).collect()
+    }
+
+    /// The Pods that have been told to stop and have not yet.
+    fn terminating(&self) -> usize {
+        self.pods
+            .iter()
+            .filter(|it| it.is_terminating() && !is_finished(it))
+            .count()
+    }
+
+    /// Whether a Pod counts as failed: one that was deleted before it ended does, once it may not come back.
+    fn has_failed(&self, pod: &Object) -> bool {
+        if phase(pod) == "Failed" {
+            return true;
+        }
+        let replaced_only_failed = text(self.spec(), "podReplacementPolicy") == "Failed";
+        pod.is_terminating() && phase(pod) != "Succeeded" && !replaced_only_failed
+    }
+}

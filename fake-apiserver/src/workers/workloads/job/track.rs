@@ -1,0 +1,217 @@
+//! How Pods that ended are counted once: first their uids are written down, then their finalizer goes, then the count is
+//! raised.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{INDEX, Run, TRACKED, indexes};
+use crate::api::object::Object;
+use crate::registry::kinds::view::{JsonMap, integer, items, list, object_or_empty, text, texts};
+use crate::workers::workloads::plan::Plan;
+use crate::workers::workloads::pods::{annotation, is_finished, phase, status};
+use crate::workers::workloads::resource::Resource;
+
+/// Pods that are noted in one write of the status at most; the rest comes with the next.
+const NOTED_MAX: usize = 500;
+
+/// What has come of the Pods of a Job so far.
+#[derive(Default)]
+pub(super) struct Counted<'a> {
+    pub(super) succeeded: i64,
+    pub(super) failed: i64,
+    /// The Pods that are noted and may go.
+    pub(super) pending: Vec<&'a Arc<Object>>,
+    pub(super) completed: BTreeSet<i64>,
+    pub(super) failed_indexes: BTreeSet<i64>,
+    /// Why a rule of the failure policy ends the Job.
+    pub(super) failed_by_rule: Option<String>,
+}
+
+/// Takes the finalizer off a Pod.
+pub(super) fn release(pod: &Object, plan: &mut Plan) {
+    let left: Vec<&str> = pod.finalizers().filter(|it| *it != TRACKED).collect();
+    let finalizers = if left.is_empty() { Value::Null } else { json!(left) };
+    plan.merge(Resource::Pod, pod, json!({"metadata": {"finalizers": finalizers}}));
+}
+
+/// What a rule of the failure policy makes of a Pod that failed.
+enum Verdict {
+    Count,
+    Ignore,
+    FailIndex,
+    FailJob(String),
+}
+
+impl<'a> Run<'a> {
+    /// Brings the counts of a status up to date with the Pods.
+    pub(super) fn count(&self, next: &mut JsonMap) -> Counted<'a> {
+        let mut it = Counted {
+            succeeded: integer(next, "succeeded").unwrap_or(0),
+            failed: integer(next, "failed").unwrap_or(0),
+            completed: indexes::parse(text(next, "completedIndexes")),
+            failed_indexes: indexes::parse(text(next, "failedIndexes")),
+            ..Counted::default()
+        };
+        let tracked = |pod: &Object| pod.finalizers().any(|it| it == TRACKED);
+        let held: BTreeSet<&str> = self
+            .pods
+            .iter()
+            .filter(|pod| tracked(pod))
+            .map(|pod| pod.uid())
+            .collect();
+        let uncounted = object_or_empty(next, "uncountedTerminatedPods").clone();
+        let noted = |field: &str| -> Vec<String> { texts(&uncounted, field).map(|(_, uid)| uid.to_owned()).collect() };
+        let (mut good, mut bad) = (noted("succeeded"), noted("failed"));
+        // Those that have been let go are counted for good.
+        for (list, count) in [(&mut good, &mut it.succeeded), (&mut bad, &mut it.failed)] {
+            let before = list.len();
+            list.retain(|uid| held.contains(uid.as_str()));
+            *count += i64::try_from(before - list.len()).unwrap_or(0);
+        }
+        for pod in self.pods.iter().copied().filter(|pod| tracked(pod)) {
+            if good.len() + bad.len() >= NOTED_MAX {
+                break;
+            }
+            let is_noted = good.iter().chain(&bad).any(|uid| uid == pod.uid());
+            if is_noted {
+                it.pending.push(pod);
+            } else if phase(pod) == "Succeeded" {
+                let index = index_of(pod);
+                if self.is_indexed() && index.is_none_or(|index| it.completed.contains(&index)) {
+                    it.pending.push(pod);
+                    continue;
+                }
+                it.completed.extend(index);
+                good.push(pod.uid().to_owned());
+                it.pending.push(pod);
+            } else if self.has_failed(pod) && (is_finished(pod) || pod.is_terminating()) {
+                self.count_failure(pod, &mut it, &mut bad);
+            }
+        }
+        self.write(next, &it, &good, &bad);
+        it.succeeded += i64::try_from(good.len()).unwrap_or(0);
+        it.failed += i64::try_from(bad.len()).unwrap_or(0);
+        if self.is_indexed() {
+            it.succeeded = i64::try_from(it.completed.len()).unwrap_or(0);
+        }
+        it
+    }
+
+    fn count_failure(&self, pod: &'a Arc<Object>, it: &mut Counted<'a>, bad: &mut Vec<String>) {
+        it.pending.push(pod);
+        match self.verdict(pod) {
+            Verdict::Ignore => return,
+            Verdict::FailJob(why) => it.failed_by_rule = Some(why),
+            Verdict::FailIndex => it.failed_indexes.extend(index_of(pod)),
+            Verdict::Count => {
+                if let (Some(limit), Some(index)) = (integer(self.spec(), "backoffLimitPerIndex"), index_of(pod))
+                    && indexes::failures(pod) >= limit
+                {
+                    it.failed_indexes.insert(index);
+                }
+            }
+        }
+        bad.push(pod.uid().to_owned());
+    }
+
+    fn write(&self, next: &mut JsonMap, it: &Counted<'_>, good: &[String], bad: &[String]) {
+        let mut uncounted = JsonMap::new();
+        for (field, uids) in [("succeeded", good), ("failed", bad)] {
+            if !uids.is_empty() {
+                uncounted.insert(field.into(), uids.to_vec().into());
+            }
+        }
+        next.insert("uncountedTerminatedPods".into(), uncounted.into());
+        let succeeded = match self.is_indexed() {
+            true => i64::try_from(it.completed.len()).unwrap_or(0) - i64::try_from(good.len()).unwrap_or(0),
+            false => it.succeeded,
+        };
+        for (field, count) in [("succeeded", succeeded), ("failed", it.failed)] {
+            if count > 0 {
+                next.insert(field.into(), count.into());
+            }
+        }
+        if self.is_indexed() {
+            let text = indexes::print(&it.completed);
+            if !text.is_empty() {
+                next.insert("completedIndexes".into(), text.into());
+            }
+            if integer(self.spec(), "backoffLimitPerIndex").is_some() {
+                next.insert("failedIndexes".into(), indexes::print(&it.failed_indexes).into());
+            }
+        }
+    }
+
+    /// The first rule of the failure policy that applies decides.
+    fn verdict(&self, pod: &Object) -> Verdict {
+        let policy = object_or_empty(self.spec(), "podFailurePolicy");
+        for (index, rule) in items(policy, "rules") {
+            let Some(why) = applies(rule, pod) else { continue };
+            return match text(rule, "action") {
+                "Ignore" => Verdict::Ignore,
+                "FailIndex" => Verdict::FailIndex,
+                "FailJob" => Verdict::FailJob(format!("{why} matching FailJob rule at index {index}")),
+                _ => Verdict::Count,
+            };
+        }
+        Verdict::Count
+    }
+}
+
+/// Whether a rule applies to a Pod, and by what.
+fn applies(rule: &JsonMap, pod: &Object) -> Option<String> {
+    let named = format!("pod {}/{}", pod.namespace(), pod.name());
+    if let Some(codes) = rule.get("onExitCodes").and_then(Value::as_object) {
+        let wanted = text(codes, "containerName");
+        let values: Vec<i64> = list(codes, "values").iter().filter_map(Value::as_i64).collect();
+        let statuses = ["containerStatuses", "initContainerStatuses"];
+        for container in statuses
+            .into_iter()
+            .flat_map(|list| items(status(pod), list))
+            .map(|(_, it)| it)
+        {
+            let end = object_or_empty(object_or_empty(container, "state"), "terminated");
+            let Some(code) = integer(end, "exitCode").filter(|code| *code != 0) else {
+                continue;
+            };
+            let name = text(container, "name");
+            let is_listed = values.contains(&code) == (text(codes, "operator") == "In");
+            if is_listed && (wanted.is_empty() || wanted == name) {
+                return Some(format!("Container {name} for {named} failed with exit code {code}"));
+            }
+        }
+    }
+    for (_, pattern) in items(rule, "onPodConditions") {
+        let kind = text(pattern, "type");
+        let word = if text(pattern, "status").is_empty() {
+            "True"
+        } else {
+            text(pattern, "status")
+        };
+        let condition = crate::workers::workloads::pods::condition(pod, kind);
+        if condition.is_some_and(|it| text(it, "status") == word) {
+            let capital = named.replacen('p', "P", 1);
+            return Some(format!("{capital} has condition {kind}"));
+        }
+    }
+    None
+}
+
+/// The index of a Pod.
+pub(super) fn index_of(pod: &Object) -> Option<i64> {
+    annotation(pod, INDEX)?.parse().ok()
+}
+
+/// When a Pod ended.
+pub(super) fn ended_at(pod: &Object) -> Option<jiff::Timestamp> {
+    let end = |container: &JsonMap| {
+        let end = object_or_empty(object_or_empty(container, "state"), "terminated");
+        crate::workers::workloads::pods::time(text(end, "finishedAt"))
+    };
+    let last = items(status(pod), "containerStatuses")
+        .filter_map(|(_, it)| end(it))
+        .max();
+    last
+}

@@ -1,0 +1,116 @@
+//! One look at a Job: what ended is counted, then the Job ends or goes on.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::{COMPONENT, Run, track};
+use crate::api::object::Object;
+use crate::registry::kinds::view::{JsonMap, integer, text};
+use crate::workers::workloads::plan::Plan;
+use crate::workers::workloads::pods::{self, plus, status, time};
+use crate::workers::workloads::resource::Resource;
+use crate::workers::workloads::sees::{conditions, find_condition, new_condition};
+
+impl Run<'_> {
+    /// One look: count what ended, then end the Job or go on with it.
+    pub(super) fn work(&self, plan: &mut Plan) {
+        let mut next = status(self.job).clone();
+        self.start_or_suspend(&mut next, plan);
+        let counted = self.count(&mut next);
+        let ending = self.ending(&next, &counted);
+        let active = self.active();
+        let mut active_left = active.len();
+        match &ending {
+            Some(_) => {
+                for pod in &active {
+                    self.delete_pod(pod, plan);
+                }
+                active_left = 0;
+            }
+            None if self.is_suspended() => {
+                for pod in &active {
+                    self.delete_pod(pod, plan);
+                }
+                active_left = 0;
+            }
+            None => self.manage(&counted, &active, plan),
+        }
+        let stopping = self.terminating() + active.len() - active_left;
+        self.write_counts(&mut next, active_left, stopping);
+        if let Some(ending) = ending {
+            self.put_ending(
+                &mut next,
+                &ending,
+                active_left + stopping == 0 && counted.pending.is_empty(),
+                plan,
+            );
+        }
+        // The status is written first, so that nothing is lost should the rest fail.
+        let mut writes = std::mem::take(&mut plan.writes);
+        plan.status(Resource::Job, self.job, next);
+        plan.writes.append(&mut writes);
+        for pod in &counted.pending {
+            track::release(pod, plan);
+        }
+        self.watch_deadline(plan);
+    }
+
+    pub(super) fn write_counts(&self, next: &mut JsonMap, active: usize, terminating: usize) {
+        let ready = self.active().iter().filter(|it| pods::is_ready(it)).count();
+        match active {
+            0 => next.remove("active"),
+            count => next.insert("active".into(), count.into()),
+        };
+        next.insert("ready".into(), if active == 0 { 0 } else { ready }.into());
+        next.insert("terminating".into(), terminating.into());
+    }
+
+    pub(super) fn delete_pod(&self, pod: &Object, plan: &mut Plan) {
+        let told = crate::workers::workloads::replica_set::told_of_deletion(Resource::Job, self.job, COMPONENT);
+        plan.delete_and_tell(Resource::Pod, pod, Some(told));
+    }
+
+    /// Looks again when the time of the whole Job is over.
+    pub(super) fn watch_deadline(&self, plan: &mut Plan) {
+        if let Some(at) = self.deadline().filter(|at| *at > self.sees.now) {
+            plan.look_again(at);
+        }
+    }
+
+    pub(super) fn deadline(&self) -> Option<Timestamp> {
+        let limit = integer(self.spec(), "activeDeadlineSeconds")?;
+        Some(plus(time(text(status(self.job), "startTime"))?, limit))
+    }
+
+    /// Begins the Job, stops it for a while, or takes it up again.
+    pub(super) fn start_or_suspend(&self, next: &mut JsonMap, plan: &mut Plan) {
+        let suspended = find_condition(next, "Suspended").map(|it| text(it, "status") == "True");
+        let about = (Resource::Job, self.job);
+        match (self.is_suspended(), suspended) {
+            (true, Some(true)) => {}
+            (true, _) => {
+                self.put_condition(next, "Suspended", "True", "JobSuspended", "Job suspended");
+                next.remove("startTime");
+                plan.note(about, COMPONENT, "Suspended", "Job suspended".to_owned());
+            }
+            (false, Some(true)) => {
+                self.put_condition(next, "Suspended", "False", "JobResumed", "Job resumed");
+                next.insert("startTime".into(), self.sees.stamp().into());
+                plan.note(about, COMPONENT, "Resumed", "Job resumed".to_owned());
+            }
+            (false, _) => {
+                next.entry("startTime").or_insert_with(|| self.sees.stamp().into());
+            }
+        }
+    }
+
+    pub(super) fn put_condition(&self, next: &mut JsonMap, kind: &str, word: &str, reason: &str, message: &str) {
+        let now = self.sees.stamp();
+        let mut list = conditions(next);
+        list.retain(|it| it.get("type").and_then(Value::as_str) != Some(kind));
+        let mut condition = new_condition(kind, word, reason, message, &now);
+        condition.insert("lastProbeTime".into(), now.into());
+        list.push(Value::Object(condition));
+        next.insert("conditions".into(), list.into());
+    }
+}

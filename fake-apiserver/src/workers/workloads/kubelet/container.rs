@@ -1,0 +1,310 @@
+//! One container: waiting, running, terminated, and again.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::script::Runs;
+use super::{Look, later};
+use crate::registry::kinds::view::{JsonMap, integer, object, object_or_empty, text};
+use crate::workers::workloads::hash::long_hex;
+use crate::workers::workloads::pods::{self, spec};
+
+/// The first wait of a container that fails again; each further failure doubles it.
+const BACK_OFF_FIRST: u64 = 10;
+/// The longest wait.
+const BACK_OFF_MOST: u64 = 300;
+
+/// A container of a Pod, and in which list of the spec it is.
+#[derive(Clone, Copy)]
+pub(super) struct Container<'a> {
+    pub(super) list: &'static str,
+    pub(super) spec: &'a JsonMap,
+    /// What the state is called before it may start.
+    pub(super) waits_for: &'static str,
+    /// How long it runs, and with which code it ends.
+    pub(super) runs_for: Option<Duration>,
+    pub(super) exit_code: i32,
+}
+
+/// How a container stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    Waiting,
+    Running,
+    /// Ended with this code, and will not run again.
+    Ended(i64),
+}
+
+/// How a container stands by its status; one that will be started again is waiting.
+pub(super) fn stage(status: &JsonMap) -> Stage {
+    let state = object_or_empty(status, "state");
+    match (object(state, "running"), object(state, "terminated")) {
+        (Some(_), _) => Stage::Running,
+        (_, Some(end)) => Stage::Ended(integer(end, "exitCode").unwrap_or(0)),
+        (None, None) => Stage::Waiting,
+    }
+}
+
+impl Look<'_> {
+    /// Whether a container that ended with `code` is started again.
+    fn restarts(&self, container: &Container<'_>, code: i64) -> bool {
+        let own = text(container.spec, "restartPolicy");
+        let policy = match (own, text(spec(self.pod), "restartPolicy")) {
+            ("", "Always") if container.list == "initContainers" => "OnFailure",
+            ("", policy) => policy,
+            (own, _) => own,
+        };
+        match policy {
+            "Never" => false,
+            "OnFailure" => code != 0,
+            _ => true,
+        }
+    }
+
+    /// How long the containers of the Pod run.
+    pub(super) fn run_time(&self) -> Option<Duration> {
+        match (self.script.runs, text(spec(self.pod), "restartPolicy")) {
+            (Runs::For(time), _) => Some(time),
+            (Runs::Forever, _) | (Runs::ByRestartPolicy, "Always" | "") => None,
+            (Runs::ByRestartPolicy, _) => Some(Duration::from_secs(1)),
+        }
+    }
+
+    /// A container that has not been started.
+    pub(super) fn fresh(&self, container: &Container<'_>) -> JsonMap {
+        to_map(json!({
+            "name": text(container.spec, "name"), "image": text(container.spec, "image"), "imageID": "",
+            "lastState": {}, "ready": false, "restartCount": 0, "started": false,
+            "state": {"waiting": {"reason": container.waits_for}},
+        }))
+    }
+
+    /// The next status of a container. `may_start` is when its turn came, if it did.
+    pub(super) fn step(&mut self, container: &Container<'_>, old: &JsonMap, may_start: Option<Timestamp>) -> JsonMap {
+        let name = text(container.spec, "name").to_owned();
+        let state = object_or_empty(old, "state");
+        if let Some(running) = object(state, "running") {
+            return self.step_running(container, &name, old, pods::time(text(running, "startedAt")));
+        }
+        if let Some(end) = object(state, "terminated") {
+            return self.step_ended(container, &name, old, end);
+        }
+        let Some(turn) = may_start else { return old.clone() };
+        let waiting = object_or_empty(state, "waiting");
+        if text(waiting, "reason") == "CrashLoopBackOff" {
+            let ended = object_or_empty(object_or_empty(old, "lastState"), "terminated");
+            let since = self.since(&name, pods::time(text(ended, "finishedAt")));
+            if !self.has_passed(since, back_off(old)) {
+                return old.clone();
+            }
+            return self.run(container, &name, old);
+        }
+        if self.has_passed(turn, Duration::ZERO) {
+            return if self.script.pull_fails {
+                self.fail_pull(container, &name, old)
+            } else {
+                self.run(container, &name, old)
+            };
+        }
+        old.clone()
+    }
+
+    fn fail_pull(&mut self, container: &Container<'_>, name: &str, old: &JsonMap) -> JsonMap {
+        let image = text(container.spec, "image").to_owned();
+        let reason = text(object_or_empty(object_or_empty(old, "state"), "waiting"), "reason");
+        let trouble =
+            format!("failed to pull and unpack image \"{image}\": failed to resolve reference \"{image}\": not found");
+        let (reason, message) = match reason {
+            "ImagePullBackOff" => return old.clone(),
+            "ErrImagePull" => {
+                let since = self.since(name, None);
+                if !self.has_passed(since, Duration::from_secs(BACK_OFF_FIRST)) {
+                    return old.clone();
+                }
+                let text = format!("Back-off pulling image \"{image}\"");
+                self.note(container.list, name, "BackOff", text.clone(), false);
+                (
+                    "ImagePullBackOff",
+                    format!("{text}: ErrImagePull: rpc error: code = NotFound desc = {trouble}"),
+                )
+            }
+            _ => {
+                let text = format!("rpc error: code = NotFound desc = {trouble}");
+                self.note(
+                    container.list,
+                    name,
+                    "Pulling",
+                    format!("Pulling image \"{image}\""),
+                    false,
+                );
+                self.note(
+                    container.list,
+                    name,
+                    "Failed",
+                    format!("Failed to pull image \"{image}\": {text}"),
+                    true,
+                );
+                self.look_again(later(self.now, Duration::from_secs(BACK_OFF_FIRST)));
+                ("ErrImagePull", text)
+            }
+        };
+        self.mark(name);
+        let mut next = old.clone();
+        next.insert(
+            "state".into(),
+            json!({"waiting": {"reason": reason, "message": message}}),
+        );
+        next
+    }
+
+    /// Starts a container.
+    fn run(&mut self, container: &Container<'_>, name: &str, old: &JsonMap) -> JsonMap {
+        let mut next = old.clone();
+        let has_run = object(object_or_empty(old, "lastState"), "terminated").is_some()
+            || object(object_or_empty(old, "state"), "terminated").is_some();
+        let restarts = integer(old, "restartCount").unwrap_or(0) + i64::from(has_run);
+        if let Some(end) = object_or_empty(old, "state").get("terminated") {
+            next.insert("lastState".into(), json!({"terminated": end}));
+        }
+        let image = text(container.spec, "image");
+        let id = long_hex(&[self.pod.uid(), name, &restarts.to_string()]);
+        next.insert("restartCount".into(), restarts.into());
+        next.insert("containerID".into(), format!("containerd://{id}").into());
+        next.insert("image".into(), image.into());
+        next.insert(
+            "imageID".into(),
+            format!("{image}@sha256:{}", long_hex(&[image])).into(),
+        );
+        next.insert("state".into(), json!({"running": {"startedAt": self.stamp}}));
+        next.insert("started".into(), true.into());
+        self.mark(name);
+        let pulled = format!("Container image \"{image}\" already present on machine");
+        self.note(container.list, name, "Pulled", pulled, false);
+        self.note(
+            container.list,
+            name,
+            "Created",
+            format!("Container created: {name}"),
+            false,
+        );
+        self.note(
+            container.list,
+            name,
+            "Started",
+            format!("Container started: {name}"),
+            false,
+        );
+        let ready = self.is_ready_by(container, self.now);
+        next.insert("ready".into(), ready.into());
+        if let Some(time) = container.runs_for {
+            self.look_again(later(self.now, time));
+        }
+        next
+    }
+
+    fn is_ready_by(&mut self, container: &Container<'_>, since: Timestamp) -> bool {
+        if container.list == "initContainers" && text(container.spec, "restartPolicy") != "Always" {
+            return false;
+        }
+        self.script
+            .ready_after
+            .is_some_and(|delay| self.has_passed(since, delay))
+    }
+
+    fn step_running(
+        &mut self,
+        container: &Container<'_>,
+        name: &str,
+        old: &JsonMap,
+        recorded: Option<Timestamp>,
+    ) -> JsonMap {
+        let since = self.since(name, recorded);
+        let mut next = old.clone();
+        if let Some(time) = container.runs_for
+            && self.has_passed(since, time)
+        {
+            let started = text(object_or_empty(object_or_empty(old, "state"), "running"), "startedAt");
+            self.mark(name);
+            let end = ended(container.exit_code, started, &self.stamp, text(old, "containerID"));
+            next.insert("state".into(), json!({"terminated": end}));
+            next.insert(
+                "ready".into(),
+                (container.list == "initContainers" && container.exit_code == 0).into(),
+            );
+            next.insert("started".into(), false.into());
+            if self.restarts(container, i64::from(container.exit_code)) {
+                self.look_again(self.now);
+            }
+            return next;
+        }
+        let ready = self.is_ready_by(container, since);
+        next.insert("ready".into(), ready.into());
+        next
+    }
+
+    fn step_ended(&mut self, container: &Container<'_>, name: &str, old: &JsonMap, end: &JsonMap) -> JsonMap {
+        let code = integer(end, "exitCode").unwrap_or(0);
+        if !self.restarts(container, code) {
+            return old.clone();
+        }
+        let wait = back_off(old);
+        if wait.is_zero() {
+            return self.run(container, name, old);
+        }
+        let pod = self.pod;
+        let mut next = old.clone();
+        let (namespace, pod_name, uid) = (pod.namespace(), pod.name(), pod.uid());
+        let message = format!(
+            "back-off {} restarting failed container={name} pod={pod_name}_{namespace}({uid})",
+            go_duration(wait)
+        );
+        let text = format!("Back-off restarting failed container {name} in pod {pod_name}_{namespace}({uid})");
+        self.note(container.list, name, "BackOff", text, true);
+        next.insert("lastState".into(), json!({"terminated": end}));
+        next.insert(
+            "state".into(),
+            json!({"waiting": {"reason": "CrashLoopBackOff", "message": message}}),
+        );
+        let since = self.since(name, pods::time(super::text(end, "finishedAt")));
+        self.look_again(later(since, wait));
+        next
+    }
+}
+
+/// How long a container that has ended waits: the first time not at all.
+fn back_off(status: &JsonMap) -> Duration {
+    let restarts = u32::try_from(integer(status, "restartCount").unwrap_or(0)).unwrap_or(0);
+    match restarts.checked_sub(1) {
+        None => Duration::ZERO,
+        Some(times) => {
+            let seconds = BACK_OFF_FIRST.saturating_mul(2_u64.saturating_pow(times));
+            Duration::from_secs(seconds.min(BACK_OFF_MOST))
+        }
+    }
+}
+
+/// Whole seconds as Go prints a duration.
+fn go_duration(time: Duration) -> String {
+    match (time.as_secs() / 60, time.as_secs() % 60) {
+        (0, seconds) => format!("{seconds}s"),
+        (minutes, seconds) => format!("{minutes}m{seconds}s"),
+    }
+}
+
+/// The state of a container that has ended.
+pub(super) fn ended(code: i32, started: &str, finished: &str, id: &str) -> Value {
+    let reason = if code == 0 { "Completed" } else { "Error" };
+    let started = if started.is_empty() { finished } else { started };
+    json!({
+        "exitCode": code, "reason": reason, "startedAt": started, "finishedAt": finished, "containerID": id,
+    })
+}
+
+fn to_map(value: Value) -> JsonMap {
+    match value {
+        Value::Object(map) => map,
+        _ => JsonMap::new(),
+    }
+}

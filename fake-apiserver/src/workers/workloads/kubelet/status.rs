@@ -1,0 +1,313 @@
+//! The status of a Pod: what its containers make of its phase and conditions.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::container::{Container, Stage, stage};
+use super::{Look, later, started};
+use crate::registry::kinds::view::{JsonMap, flag, integer, items, object, object_or_empty, text};
+use crate::workers::workloads::pods::{generation, plus, spec, status};
+use crate::workers::workloads::sees::{conditions, find_condition};
+
+/// The conditions a kubelet writes, in the order in which it does.
+const CONDITIONS: [&str; 4] = ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady"];
+
+/// The containers of a Pod as they stand after a look.
+struct Standing {
+    init: Vec<JsonMap>,
+    main: Vec<JsonMap>,
+    /// Whether all init containers are done.
+    is_initialized: bool,
+}
+
+impl Look<'_> {
+    /// The next status of a Pod that is not being deleted.
+    pub(super) fn advance(&mut self) -> JsonMap {
+        let mut next = status(self.pod).clone();
+        let begun = started(&next).map(|it| self.since("", Some(it)));
+        let begun = begun.unwrap_or_else(|| {
+            self.mark("");
+            self.now
+        });
+        next.entry("startTime").or_insert_with(|| self.stamp.clone().into());
+        next.insert("hostIP".into(), self.memory.host.clone().into());
+        next.insert("hostIPs".into(), json!([{"ip": self.memory.host}]));
+        let due = later(begun, self.script.starts_after);
+        if due > self.now {
+            self.look_again(due);
+        }
+        let standing = self.containers(due);
+        if due <= self.now && !self.script.pull_fails {
+            let uses_host = flag(spec(self.pod), "hostNetwork") == Some(true);
+            let address = if uses_host {
+                &self.memory.host
+            } else {
+                &self.memory.address
+            };
+            next.insert("podIP".into(), address.clone().into());
+            next.insert("podIPs".into(), json!([{"ip": address}]));
+        }
+        if self.is_over(&next) {
+            return self.exceeded(next);
+        }
+        self.fill(&mut next, standing);
+        next
+    }
+
+    /// Moves the containers on; the first may start at `due`.
+    fn containers(&mut self, due: Timestamp) -> Standing {
+        let pod = self.pod;
+        let old = status(pod);
+        let known = |list: &str, name: &str| items(old, list).map(|(_, it)| it).find(|it| text(it, "name") == name);
+        let has_init = items(spec(pod), "initContainers").next().is_some();
+        let mut turn = Some(due);
+        let mut init = Vec::new();
+        for (_, container_spec) in items(spec(pod), "initContainers") {
+            let is_sidecar = text(container_spec, "restartPolicy") == "Always";
+            let container = Container {
+                list: "initContainers",
+                spec: container_spec,
+                waits_for: "PodInitializing",
+                runs_for: (!is_sidecar).then_some(self.script.init_runs_for),
+                exit_code: self.script.init_exit_code,
+            };
+            let fresh = self.fresh(&container);
+            let before = known("initContainerStatuses", text(container_spec, "name")).unwrap_or(&fresh);
+            let after = self.step(&container, before, turn);
+            let is_done = match stage(&after) {
+                Stage::Running => is_sidecar,
+                Stage::Ended(code) => code == 0,
+                Stage::Waiting => false,
+            };
+            turn = turn.filter(|_| is_done);
+            init.push(after);
+        }
+        let runs_for = self.run_time();
+        let mut main = Vec::new();
+        for (_, container_spec) in items(spec(pod), "containers") {
+            let container = Container {
+                list: "containers",
+                spec: container_spec,
+                waits_for: if has_init {
+                    "PodInitializing"
+                } else {
+                    "ContainerCreating"
+                },
+                runs_for,
+                exit_code: self.script.exit_code,
+            };
+            let fresh = self.fresh(&container);
+            let before = known("containerStatuses", text(container_spec, "name")).unwrap_or(&fresh);
+            main.push(self.step(&container, before, turn));
+        }
+        Standing {
+            init,
+            main,
+            is_initialized: turn.is_some(),
+        }
+    }
+
+    /// Whether the Pod has run for longer than it may.
+    fn is_over(&mut self, next: &JsonMap) -> bool {
+        let limit = integer(spec(self.pod), "activeDeadlineSeconds");
+        let (Some(limit), Some(begun)) = (limit, started(next)) else {
+            return false;
+        };
+        let due = plus(begun, limit);
+        if due > self.now {
+            self.look_again(due);
+        }
+        due <= self.now
+    }
+
+    fn exceeded(&mut self, mut next: JsonMap) -> JsonMap {
+        let old = status(self.pod);
+        let main = items(old, "containerStatuses")
+            .map(|(_, it)| super::stop::stopped(it, 137, &self.stamp))
+            .collect();
+        let init = items(old, "initContainerStatuses").map(|(_, it)| it.clone()).collect();
+        self.fill(
+            &mut next,
+            Standing {
+                init,
+                main,
+                is_initialized: true,
+            },
+        );
+        next.insert("phase".into(), "Failed".into());
+        next.insert("reason".into(), "DeadlineExceeded".into());
+        next.insert(
+            "message".into(),
+            "Pod was active on the node longer than the specified deadline".into(),
+        );
+        self.again = None;
+        next
+    }
+
+    /// Writes containers, phase and conditions into a status.
+    fn fill(&self, next: &mut JsonMap, standing: Standing) {
+        let phase = self.phase(&standing);
+        next.insert("phase".into(), phase.into());
+        self.put_conditions(next, &standing, phase);
+        if generation(self.pod) > 0 {
+            next.insert("observedGeneration".into(), generation(self.pod).into());
+        }
+        if !standing.init.is_empty() {
+            next.insert("initContainerStatuses".into(), to_list(standing.init));
+        }
+        next.insert("containerStatuses".into(), to_list(standing.main));
+    }
+
+    fn phase(&self, standing: &Standing) -> &'static str {
+        let policy = text(spec(self.pod), "restartPolicy");
+        if !standing.is_initialized {
+            let failed = standing
+                .init
+                .iter()
+                .any(|it| matches!(stage(it), Stage::Ended(code) if code != 0));
+            return if failed && policy == "Never" {
+                "Failed"
+            } else {
+                "Pending"
+            };
+        }
+        let has_run = |it: &JsonMap| object(object_or_empty(it, "lastState"), "terminated").is_some();
+        let stages: Vec<Stage> = standing.main.iter().map(stage).collect();
+        let never_ran = standing
+            .main
+            .iter()
+            .any(|it| stage(it) == Stage::Waiting && !has_run(it));
+        if never_ran {
+            return "Pending";
+        }
+        let all_ended = stages.iter().all(|it| matches!(it, Stage::Ended(_)));
+        if !all_ended || policy == "Always" || policy.is_empty() {
+            return "Running";
+        }
+        let failed = stages.iter().any(|it| matches!(it, Stage::Ended(code) if *code != 0));
+        match (failed, policy) {
+            (false, _) => "Succeeded",
+            (true, "Never") => "Failed",
+            (true, _) => "Running",
+        }
+    }
+
+    fn put_conditions(&self, next: &mut JsonMap, standing: &Standing, phase: &str) {
+        let ended = |reason: &'static str| Some((reason, String::new()));
+        let unready: Vec<&str> = standing
+            .main
+            .iter()
+            .filter(|it| flag(it, "ready") != Some(true))
+            .map(|it| text(it, "name"))
+            .collect();
+        let of_containers = match phase {
+            "Succeeded" => ended("PodCompleted"),
+            "Failed" => ended("PodFailed"),
+            _ if !unready.is_empty() => Some((
+                "ContainersNotReady",
+                format!("containers with unready status: [{}]", unready.join(" ")),
+            )),
+            _ => None,
+        };
+        let incomplete: Vec<&str> = standing
+            .init
+            .iter()
+            .filter(|it| match stage(it) {
+                Stage::Ended(code) => code != 0,
+                Stage::Running => flag(it, "started") != Some(true) || flag(it, "ready") != Some(true),
+                Stage::Waiting => true,
+            })
+            .map(|it| text(it, "name"))
+            .collect();
+        let of_init = match phase {
+            "Succeeded" => ended("PodCompleted").filter(|_| false),
+            _ if !standing.is_initialized => {
+                let why = format!("containers with incomplete status: [{}]", incomplete.join(" "));
+                Some(("ContainersNotInitialized", why))
+            }
+            _ => None,
+        };
+        let has_sandbox = next.contains_key("podIP") && !matches!(phase, "Succeeded" | "Failed");
+        let of_pod = of_containers.clone().or_else(|| self.closed_gate());
+        let mut list = conditions(next);
+        for kind in CONDITIONS {
+            let (is_true, why) = match kind {
+                "PodReadyToStartContainers" => (has_sandbox, None),
+                "Initialized" => (of_init.is_none(), of_init.clone()),
+                "Ready" => (of_pod.is_none(), of_pod.clone()),
+                _ => (of_containers.is_none(), of_containers.clone()),
+            };
+            self.put_condition(next, &mut list, kind, is_true, why);
+        }
+        if find_condition(next, "PodScheduled").is_none() {
+            self.put_condition(next, &mut list, "PodScheduled", true, None);
+        }
+        next.insert("conditions".into(), list.into());
+    }
+
+    fn put_condition(
+        &self,
+        before: &JsonMap,
+        list: &mut Vec<Value>,
+        kind: &str,
+        is_true: bool,
+        why: Option<(&str, String)>,
+    ) {
+        let status = if is_true { "True" } else { "False" };
+        let old = find_condition(before, kind);
+        let since = old
+            .filter(|it| text(it, "status") == status)
+            .map(|it| text(it, "lastTransitionTime").to_owned());
+        let mut condition = json!({
+            "type": kind, "status": status, "lastProbeTime": null,
+            "lastTransitionTime": since.unwrap_or_else(|| self.stamp.clone()),
+        });
+        if generation(self.pod) > 0 {
+            condition["observedGeneration"] = generation(self.pod).into();
+        }
+        if let Some((reason, message)) = why {
+            condition["reason"] = reason.into();
+            if !message.is_empty() {
+                condition["message"] = message.into();
+            }
+        }
+        let place = list
+            .iter()
+            .position(|it| it.get("type").and_then(Value::as_str) == Some(kind));
+        match place {
+            Some(place) => list[place] = condition,
+            None => {
+                // A kubelet writes its own before the scheduler's.
+                let end = list
+                    .iter()
+                    .position(|it| it.get("type").and_then(Value::as_str) == Some("PodScheduled"));
+                list.insert(end.unwrap_or(list.len()), condition);
+            }
+        }
+    }
+
+    /// The first readiness gate that is not open.
+    fn closed_gate(&self) -> Option<(&'static str, String)> {
+        let gates = items(spec(self.pod), "readinessGates").map(|(_, it)| text(it, "conditionType"));
+        let mut trouble = Vec::new();
+        for gate in gates {
+            match find_condition(status(self.pod), gate) {
+                None => trouble.push(format!(
+                    "corresponding condition of pod readiness gate \"{gate}\" does not exist."
+                )),
+                Some(it) if text(it, "status") != "True" => {
+                    let says = text(it, "status");
+                    trouble.push(format!(
+                        "the status of pod readiness gate \"{gate}\" is not \"True\", but {says}"
+                    ));
+                }
+                Some(_) => {}
+            }
+        }
+        (!trouble.is_empty()).then(|| ("ReadinessGatesNotReady", trouble.join(", ")))
+    }
+}
+
+fn to_list(maps: Vec<JsonMap>) -> Value {
+    maps.into_iter().map(Value::Object).collect()
+}

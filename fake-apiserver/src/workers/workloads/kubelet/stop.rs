@@ -1,0 +1,111 @@
+//! The end of a Pod: its containers are stopped within the grace period, then it is deleted for good.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::container::ended;
+use super::{Look, grace, later};
+use crate::registry::kinds::view::{JsonMap, items, object, object_or_empty, text};
+use crate::workers::workloads::plan::{Plan, Write};
+use crate::workers::workloads::pods::{is_finished, status};
+use crate::workers::workloads::resource::{Resource, Target};
+
+/// The exit code of a container that is killed.
+const KILLED: i32 = 137;
+
+impl Look<'_> {
+    /// What comes next for a Pod that is being deleted.
+    pub(super) fn stop(&mut self) -> Plan {
+        let mut plan = Plan::default();
+        let pod = self.pod;
+        let grace = grace(pod);
+        if grace == Some(0) {
+            // What holds it now is a finalizer.
+            return plan;
+        }
+        let is_running = |it: &JsonMap| object(object_or_empty(it, "state"), "running").is_some();
+        let runs = items(status(pod), "containerStatuses").any(|(_, it)| is_running(it));
+        let now = self.now;
+        let since = *self.memory.stopping.get_or_insert(now);
+        let limit = Duration::from_secs(u64::try_from(grace.unwrap_or(0)).unwrap_or(0));
+        let takes = self.script.stops_after.min(limit);
+        let due = later(since, takes);
+        if runs && due > now {
+            plan.look_again(due);
+            return plan;
+        }
+        if !is_finished(pod) {
+            let code = if self.script.stops_after > limit { KILLED } else { 0 };
+            plan.status(Resource::Pod, pod, self.stopped_status(code));
+        }
+        plan.writes.push(Write::Delete {
+            at: Target::of(Resource::Pod, pod),
+            grace: Some(0),
+            propagation: None,
+            told: None,
+        });
+        plan
+    }
+
+    /// The last status of a Pod.
+    fn stopped_status(&self, code: i32) -> JsonMap {
+        let mut next = status(self.pod).clone();
+        let mut all_fine = true;
+        for list in ["containerStatuses", "initContainerStatuses"] {
+            let stopped: Vec<JsonMap> = items(&next, list)
+                .map(|(_, it)| stopped(it, code, &self.stamp))
+                .collect();
+            if list == "containerStatuses" {
+                let end = |it: &JsonMap| {
+                    object_or_empty(object_or_empty(it, "state"), "terminated")
+                        .get("exitCode")
+                        .cloned()
+                };
+                all_fine = stopped.iter().all(|it| end(it) == Some(json!(0)));
+            }
+            if !stopped.is_empty() {
+                next.insert(
+                    list.into(),
+                    stopped.into_iter().map(serde_json::Value::Object).collect(),
+                );
+            }
+        }
+        next.insert("phase".into(), if all_fine { "Succeeded" } else { "Failed" }.into());
+        let reason = if all_fine { "PodCompleted" } else { "PodFailed" };
+        let mut list = crate::workers::workloads::sees::conditions(&next);
+        for condition in list.iter_mut().filter_map(|it| it.as_object_mut()) {
+            let kind = text(condition, "type").to_owned();
+            if !matches!(&*kind, "Ready" | "ContainersReady" | "PodReadyToStartContainers") {
+                continue;
+            }
+            if text(condition, "status") != "False" {
+                condition.insert("lastTransitionTime".into(), self.stamp.clone().into());
+            }
+            condition.insert("status".into(), "False".into());
+            condition.remove("message");
+            if kind != "PodReadyToStartContainers" {
+                condition.insert("reason".into(), reason.into());
+            }
+        }
+        next.insert("conditions".into(), list.into());
+        next
+    }
+}
+
+/// A container that was stopped; one that never ran counts as killed.
+pub(super) fn stopped(container: &JsonMap, code: i32, now: &str) -> JsonMap {
+    let mut next = container.clone();
+    let state = object_or_empty(container, "state");
+    next.insert("ready".into(), false.into());
+    next.insert("started".into(), false.into());
+    if object(state, "terminated").is_some() {
+        return next;
+    }
+    let running = object(state, "running");
+    let code = if running.is_some() { code } else { KILLED };
+    let started = running.map_or("", |it| text(it, "startedAt"));
+    let end = ended(code, started, now, text(container, "containerID"));
+    next.insert("state".into(), json!({"terminated": end}));
+    next
+}

@@ -1,0 +1,212 @@
+//! What all controllers ask about Pods: whether they live, are ready, are available; which goes first; how one is made.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::plan::controller_reference;
+use super::resource::Resource;
+use crate::api::object::Object;
+use crate::registry::kinds::view::{JsonMap, integer, items, object_or_empty, text};
+
+/// Reads `spec`.
+pub(crate) fn spec(object: &Object) -> &JsonMap {
+    object_or_empty(object, "spec")
+}
+
+/// Reads `status`.
+pub(crate) fn status(object: &Object) -> &JsonMap {
+    object_or_empty(object, "status")
+}
+
+/// Reads `metadata.annotations`.
+pub(crate) fn annotation<'a>(object: &'a Object, name: &str) -> Option<&'a str> {
+    object
+        .metadata()
+        .and_then(|meta| object_or_empty(meta, "annotations").get(name)?.as_str())
+}
+
+/// Reads `metadata.labels`.
+pub(crate) fn label<'a>(object: &'a Object, name: &str) -> Option<&'a str> {
+    object
+        .metadata()
+        .and_then(|meta| object_or_empty(meta, "labels").get(name)?.as_str())
+}
+
+/// `metadata.generation`
+pub(crate) fn generation(object: &Object) -> i64 {
+    object
+        .metadata()
+        .and_then(|meta| integer(meta, "generation"))
+        .unwrap_or(0)
+}
+
+/// A time of metadata or a condition.
+pub(crate) fn time(text: &str) -> Option<Timestamp> {
+    text.parse().ok()
+}
+
+/// `metadata.creationTimestamp`
+pub(crate) fn created(object: &Object) -> Timestamp {
+    time(object.meta_str("creationTimestamp")).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+/// `at` and so many seconds.
+pub(crate) fn plus(at: Timestamp, seconds: i64) -> Timestamp {
+    at.saturating_add(SignedDuration::from_secs(seconds))
+        .unwrap_or(Timestamp::MAX)
+}
+
+/// `status.phase`
+pub(crate) fn phase(pod: &Object) -> &str {
+    text(status(pod), "phase")
+}
+
+/// Whether a Pod has ended.
+pub(crate) fn is_finished(pod: &Object) -> bool {
+    matches!(phase(pod), "Succeeded" | "Failed")
+}
+
+/// Whether a Pod counts as one that serves: neither ended nor on its way out.
+pub(crate) fn is_active(pod: &Object) -> bool {
+    !is_finished(pod) && !pod.is_terminating()
+}
+
+/// A condition of a status.
+pub(crate) fn condition<'a>(object: &'a Object, kind: &str) -> Option<&'a JsonMap> {
+    items(status(object), "conditions")
+        .map(|(_, it)| it)
+        .find(|it| text(it, "type") == kind)
+}
+
+/// Whether a condition is `True`.
+pub(crate) fn is_true(object: &Object, kind: &str) -> bool {
+    condition(object, kind).is_some_and(|it| text(it, "status") == "True")
+}
+
+/// Whether a Pod is ready.
+pub(crate) fn is_ready(pod: &Object) -> bool {
+    is_true(pod, "Ready")
+}
+
+/// When a Pod that is ready has been so for `seconds`.
+pub(crate) fn available_at(pod: &Object, seconds: i64) -> Option<Timestamp> {
+    let ready = condition(pod, "Ready").filter(|it| text(it, "status") == "True")?;
+    let since = time(text(ready, "lastTransitionTime"));
+    match (seconds, since) {
+        (..=0, _) => Some(Timestamp::MIN),
+        (_, since) => since.map(|since| plus(since, seconds)),
+    }
+}
+
+/// Whether a Pod has been ready for so many seconds.
+pub(crate) fn is_available(pod: &Object, seconds: i64, now: Timestamp) -> bool {
+    available_at(pod, seconds).is_some_and(|at| at <= now)
+}
+
+/// A new Pod of a template, owned by its controller.
+pub(crate) fn from_template(resource: Resource, owner: &Object, template: &JsonMap) -> Value {
+    let meta = object_or_empty(template, "metadata");
+    let mut metadata = json!({
+        "generateName": format!("{}-", owner.name()),
+        "namespace": owner.namespace(),
+        "ownerReferences": [controller_reference(resource, owner)],
+    });
+    for field in ["labels", "annotations", "finalizers"] {
+        if let Some(value) = meta.get(field).filter(|it| !it.is_null()) {
+            metadata[field] = value.clone();
+        }
+    }
+    json!({"metadata": metadata, "spec": object_or_empty(template, "spec")})
+}
+
+/// How many restarts the most restarted container of a Pod has.
+fn restarts(pod: &Object) -> i64 {
+    let of = |list| items(status(pod), list).filter_map(|(_, it)| integer(it, "restartCount"));
+    of("containerStatuses").max().unwrap_or(0)
+}
+
+/// `controller.kubernetes.io/pod-deletion-cost`, 0 where it is absent or no number.
+fn deletion_cost(pod: &Object) -> i64 {
+    let cost = annotation(pod, "controller.kubernetes.io/pod-deletion-cost");
+    cost.and_then(|it| it.parse::<i32>().ok()).map_or(0, i64::from)
+}
+
+/// Which of two Pods goes first when a set is scaled down: without a node; pending, unknown, running; not ready; a lower
+/// deletion cost; more siblings on its node; ready for a shorter time; restarted more often; younger.
+pub(crate) fn goes_before(one: &Object, other: &Object, siblings: impl Fn(&Object) -> usize) -> Ordering {
+    let has_node = |pod: &Object| !text(spec(pod), "nodeName").is_empty();
+    let progress = |pod: &Object| match phase(pod) {
+        "Pending" => 0,
+        "Unknown" => 1,
+        _ => 2,
+    };
+    // A logarithm, so that Pods started within a rollout count as one age.
+    let rank = |at: Timestamp, now: Timestamp| {
+        let age = now.duration_since(at).as_secs().max(0);
+        u64::try_from(age).unwrap_or(0).checked_ilog2().map_or(-1, i64::from)
+    };
+    let ready_since = |pod: &Object| {
+        let condition = condition(pod, "Ready").filter(|it| text(it, "status") == "True");
+        condition.and_then(|it| time(text(it, "lastTransitionTime")))
+    };
+    let youth = |one: Option<Timestamp>, other: Option<Timestamp>| {
+        let newest = one.max(other).unwrap_or(Timestamp::UNIX_EPOCH);
+        match (one, other) {
+            (Some(one), Some(other)) => rank(one, newest).cmp(&rank(other, newest)),
+            // An unknown time is the youngest.
+            (None, Some(_)) => Ordering::Less,
+            (Some(_), None) => Ordering::Greater,
+            (None, None) => Ordering::Equal,
+        }
+    };
+    has_node(one)
+        .cmp(&has_node(other))
+        .then_with(|| progress(one).cmp(&progress(other)))
+        .then_with(|| is_ready(one).cmp(&is_ready(other)))
+        .then_with(|| deletion_cost(one).cmp(&deletion_cost(other)))
+        .then_with(|| siblings(other).cmp(&siblings(one)))
+        .then_with(|| match is_ready(one) && is_ready(other) {
+            true => youth(ready_since(one), ready_since(other)),
+            false => Ordering::Equal,
+        })
+        .then_with(|| restarts(other).cmp(&restarts(one)))
+        .then_with(|| youth(Some(created(one)), Some(created(other))))
+        .then_with(|| one.uid().cmp(other.uid()))
+}
+
+/// The first `count` Pods to go.
+pub(crate) fn first_to_go<'a>(
+    pods: &[&'a Arc<Object>],
+    siblings: impl Fn(&str) -> usize,
+    count: usize,
+) -> Vec<&'a Arc<Object>> {
+    let mut sorted = pods.to_vec();
+    if count < sorted.len() {
+        sorted.sort_by(|one, other| goes_before(one, other, |pod| siblings(text(spec(pod), "nodeName"))));
+    }
+    sorted.truncate(count);
+    sorted
+}
+
+/// The number or percentage `value` of `total`.
+pub(crate) fn scaled(value: Option<&Value>, total: i64, round_up: bool) -> i64 {
+    match value {
+        Some(Value::Number(number)) => number.as_i64().unwrap_or(0),
+        Some(Value::String(text)) => {
+            let percent = text
+                .strip_suffix('%')
+                .and_then(|it| it.parse::<i64>().ok())
+                .unwrap_or(0);
+            let hundredfold = total.saturating_mul(percent);
+            if round_up {
+                hundredfold.saturating_add(99) / 100
+            } else {
+                hundredfold / 100
+            }
+        }
+        _ => 0,
+    }
+}

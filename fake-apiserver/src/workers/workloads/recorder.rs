@@ -1,0 +1,171 @@
+//! `Recorder`: which Event a note becomes: a new one, another count of one there is, or none, because an object that
+//! makes too much noise is not listened to. As client-go's recorder does it.
+
+use std::collections::{HashMap, VecDeque};
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::plan::{Note, Regarding};
+use crate::entropy;
+
+/// Events and sources that are remembered; the oldest goes when another comes. As in client-go.
+const REMEMBERED: usize = 4096;
+
+/// Events about one object from one source at once; after these one comes in five minutes. As in client-go.
+const BURST: u32 = 25;
+const REFILL_SECONDS: i64 = 300;
+
+/// What becomes of a note.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Recorded {
+    /// A new Event.
+    New { namespace: String, event: Value },
+    /// Another count of this one.
+    Again {
+        namespace: String,
+        name: String,
+        patch: Value,
+    },
+}
+
+/// What is known of an Event that was written.
+#[derive(Debug)]
+struct Known {
+    name: String,
+    count: i64,
+}
+
+#[derive(Debug)]
+struct Tokens {
+    left: u32,
+    since: Timestamp,
+}
+
+type EventKey = (Regarding, &'static str, &'static str, String);
+
+/// The Events of all controllers.
+#[derive(Debug, Default)]
+pub(crate) struct Recorder {
+    known: Bounded<EventKey, Known>,
+    sources: Bounded<(&'static str, String), Tokens>,
+    /// Counts the Events, so that two at one time have different names.
+    count: u64,
+}
+
+impl Recorder {
+    pub(crate) fn record(&mut self, note: &Note, now: Timestamp) -> Option<Recorded> {
+        if !self.is_heard(note, now) {
+            return None;
+        }
+        let about = &note.about;
+        let namespace = if about.namespace.is_empty() {
+            "default"
+        } else {
+            &about.namespace
+        };
+        let stamp = entropy::seconds(now);
+        let versionless = Regarding {
+            resource_version: String::new(),
+            ..about.clone()
+        };
+        let key = (versionless, note.component, note.reason, note.message.clone());
+        if let Some(known) = self.known.get(&key) {
+            known.count += 1;
+            return Some(Recorded::Again {
+                namespace: namespace.to_owned(),
+                name: known.name.clone(),
+                patch: json!({"count": known.count, "lastTimestamp": stamp}),
+            });
+        }
+        let nanos = u128::try_from(now.as_nanosecond()).unwrap_or(0) + u128::from(self.count);
+        self.count += 1;
+        let name = format!("{}.{nanos:x}", about.name);
+        self.known.put(
+            key,
+            Known {
+                name: name.clone(),
+                count: 1,
+            },
+        );
+        let mut object = json!({
+            "kind": about.kind, "namespace": about.namespace, "name": about.name, "uid": about.uid,
+            "apiVersion": about.api_version, "resourceVersion": about.resource_version,
+        });
+        if !about.field_path.is_empty() {
+            object["fieldPath"] = about.field_path.as_str().into();
+        }
+        let mut source = json!({"component": note.component});
+        if !note.host.is_empty() {
+            source["host"] = note.host.as_str().into();
+        }
+        let event = json!({
+            "metadata": {"name": name, "namespace": namespace},
+            "involvedObject": object, "reason": note.reason, "message": note.message, "source": source,
+            "firstTimestamp": stamp, "lastTimestamp": stamp, "count": 1,
+            "type": if note.is_warning { "Warning" } else { "Normal" },
+            "reportingComponent": note.component, "reportingInstance": note.host,
+        });
+        Some(Recorded::New {
+            namespace: namespace.to_owned(),
+            event,
+        })
+    }
+
+    /// Whether the source may say something about the object once more.
+    fn is_heard(&mut self, note: &Note, now: Timestamp) -> bool {
+        let key = (note.component, note.about.uid.clone());
+        let Some(tokens) = self.sources.get(&key) else {
+            self.sources.put(
+                key,
+                Tokens {
+                    left: BURST - 1,
+                    since: now,
+                },
+            );
+            return true;
+        };
+        let passed = now.duration_since(tokens.since).as_secs() / REFILL_SECONDS;
+        if passed > 0 {
+            let gained = u32::try_from(passed).unwrap_or(u32::MAX);
+            tokens.left = tokens.left.saturating_add(gained).min(BURST);
+            tokens.since = super::pods::plus(tokens.since, passed * REFILL_SECONDS);
+        }
+        let is_heard = tokens.left > 0;
+        tokens.left = tokens.left.saturating_sub(1);
+        is_heard
+    }
+}
+
+/// A map that forgets its oldest entries.
+#[derive(Debug)]
+struct Bounded<K, V> {
+    entries: HashMap<K, V>,
+    order: VecDeque<K>,
+}
+
+impl<K, V> Default for Bounded<K, V> {
+    fn default() -> Self {
+        Self {
+            entries: HashMap::new(),
+            order: VecDeque::new(),
+        }
+    }
+}
+
+impl<K: Clone + Eq + std::hash::Hash, V> Bounded<K, V> {
+    fn get(&mut self, key: &K) -> Option<&mut V> {
+        self.entries.get_mut(key)
+    }
+
+    /// Adds an entry that is not there.
+    fn put(&mut self, key: K, value: V) {
+        if self.order.len() == REMEMBERED
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.entries.remove(&oldest);
+        }
+        self.order.push_back(key.clone());
+        self.entries.insert(key, value);
+    }
+}

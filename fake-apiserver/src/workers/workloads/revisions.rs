@@ -1,0 +1,123 @@
+//! ControllerRevisions: the history of the templates of StatefulSets and DaemonSets.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::hash::{safe_text, template_hash};
+use super::plan::{Plan, controller_reference};
+use super::pods::{label, spec};
+use super::resource::Resource;
+use super::sees::Sees;
+use crate::api::object::Object;
+use crate::registry::kinds::view::{JsonMap, integer, object_or_empty};
+
+/// The label by which a Pod names its revision.
+pub(crate) const HASH_LABEL: &str = "controller-revision-hash";
+
+/// The revisions of a set, oldest first.
+pub(crate) struct Revisions<'a> {
+    pub(crate) all: Vec<&'a Arc<Object>>,
+    /// The one of the present template; `None` until it is there.
+    pub(crate) update: Option<&'a Arc<Object>>,
+}
+
+/// What a revision keeps of a template.
+fn data(template: &JsonMap) -> Value {
+    let mut template = template.clone();
+    template.insert("$patch".into(), "replace".into());
+    json!({"spec": {"template": template}})
+}
+
+/// Finds the revisions of a set. The present one is made, or numbered anew where the set went back to an older one;
+/// then there is none until the change has been seen.
+pub(crate) fn of<'a>(resource: Resource, set: &Object, sees: &Sees<'a>, plan: &mut Plan) -> Revisions<'a> {
+    let mut all: Vec<_> = sees.cluster.owned_by(Resource::ControllerRevision, set.uid()).collect();
+    all.sort_by_key(|it| (number(it), it.name().to_owned()));
+    let template = object_or_empty(spec(set), "template");
+    let wanted = data(template);
+    let found = all.iter().copied().rfind(|it| it.get("data") == Some(&wanted));
+    let next = all.last().map_or(1, |it| number(it) + 1);
+    match found {
+        Some(found) if number(found) + 1 == next => Revisions {
+            all,
+            update: Some(found),
+        },
+        Some(found) => {
+            plan.merge(Resource::ControllerRevision, found, json!({"revision": next}));
+            Revisions { all, update: None }
+        }
+        None => {
+            create(resource, set, template, next, sees, plan);
+            Revisions { all, update: None }
+        }
+    }
+}
+
+fn create(resource: Resource, set: &Object, template: &JsonMap, number: i64, sees: &Sees<'_>, plan: &mut Plan) {
+    // The first hash that no other revision has.
+    let names = (0..).map(|collisions| {
+        let hash = safe_text(template_hash(template, (collisions > 0).then_some(collisions)));
+        (format!("{}-{hash}", set.name()), hash)
+    });
+    let is_free = |name: &str| {
+        sees.cluster
+            .find(Resource::ControllerRevision, set.namespace(), name)
+            .is_none()
+    };
+    let Some((name, hash)) = names.take(1000).find(|(name, _)| is_free(name)) else {
+        return;
+    };
+    let mut labels = object_or_empty(object_or_empty(template, "metadata"), "labels").clone();
+    labels.insert(HASH_LABEL.into(), hash_of(resource, &name, &hash).into());
+    plan.create(
+        Resource::ControllerRevision,
+        json!({
+            "metadata": {
+                "name": name, "namespace": set.namespace(), "labels": labels,
+                "ownerReferences": [controller_reference(resource, set)],
+            },
+            "data": data(template), "revision": number,
+        }),
+    );
+}
+
+/// A StatefulSet names a revision by its whole name, a DaemonSet by the hash.
+fn hash_of(resource: Resource, name: &str, hash: &str) -> String {
+    if resource == Resource::StatefulSet {
+        name.to_owned()
+    } else {
+        hash.to_owned()
+    }
+}
+
+/// `revision`
+pub(crate) fn number(revision: &Object) -> i64 {
+    integer(revision, "revision").unwrap_or(0)
+}
+
+/// What Pods of a revision bear as their label.
+pub(crate) fn label_of(revision: &Object) -> &str {
+    label(revision, HASH_LABEL).unwrap_or_default()
+}
+
+/// The template of a revision.
+pub(crate) fn template(revision: &Object) -> JsonMap {
+    let data = object_or_empty(object_or_empty(revision, "data"), "spec");
+    let mut template = object_or_empty(data, "template").clone();
+    template.remove("$patch");
+    template
+}
+
+/// Deletes the oldest revisions that no Pod bears and that are not in `live`, but for as many as the history keeps.
+pub(crate) fn clean_up(set: &Object, revisions: &Revisions<'_>, live: &[&str], plan: &mut Plan) {
+    let limit = integer(spec(set), "revisionHistoryLimit").unwrap_or(10);
+    let unused = revisions.all.iter().filter(|it| !live.contains(&label_of(it)));
+    let unused: Vec<_> = unused
+        .filter(|it| revisions.update.is_none_or(|update| update.uid() != it.uid()))
+        .collect();
+    let surplus = unused.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
+    for revision in unused.into_iter().take(surplus) {
+        plan.delete(Resource::ControllerRevision, revision);
+    }
+}

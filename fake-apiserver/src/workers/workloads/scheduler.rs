@@ -1,0 +1,239 @@
+//! The scheduler: puts Pods on nodes. It knows names, selectors, taints, required node affinity and claims; it counts
+//! no resources. Of the nodes that fit, the one with the fewest Pods is taken, then the first by name.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::plan::{Note, Plan, Regarding, Write};
+use super::pods::{annotation, condition, is_finished, spec};
+use super::resource::{Resource, Target};
+use super::sees::{Sees, conditions};
+use crate::api::object::Object;
+use crate::registry::kinds::view::{JsonMap, flag, integer, items, list, object, object_or_empty, text};
+
+/// The node where the test made none. No object of this name is made.
+pub(crate) const DEFAULT_NODE: &str = "node-0";
+
+/// The annotation by which a claim that waits for its first consumer learns the node.
+pub(crate) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+
+const COMPONENT: &str = "default-scheduler";
+
+/// What is to be done for a Pod without a node. `load` is how many Pods each node has.
+pub(crate) fn sync(pod: &Object, load: &BTreeMap<String, usize>, sees: &Sees<'_>) -> Plan {
+    let mut plan = Plan::default();
+    let pod_spec = spec(pod);
+    let is_ours = matches!(text(pod_spec, "schedulerName"), "" | "default-scheduler");
+    let is_gated = !list(pod_spec, "schedulingGates").is_empty();
+    if !text(pod_spec, "nodeName").is_empty() || pod.is_terminating() || is_finished(pod) || !is_ours || is_gated {
+        return plan;
+    }
+    let node = match choose_node(pod, load, sees) {
+        Ok(node) => node,
+        Err(why) => {
+            refuse(pod, &why, sees, &mut plan);
+            return plan;
+        }
+    };
+    match claims_are_bound(pod, &node, sees, &mut plan) {
+        Ok(true) => {}
+        Ok(false) => return plan,
+        Err(why) => {
+            refuse(pod, &why, sees, &mut plan);
+            return plan;
+        }
+    }
+    plan.writes.push(Write::Bind {
+        pod: Target::of(Resource::Pod, pod),
+        node: node.clone(),
+    });
+    let message = format!("Successfully assigned {}/{} to {node}", pod.namespace(), pod.name());
+    plan.note((Resource::Pod, pod), COMPONENT, "Scheduled", message);
+    plan
+}
+
+fn choose_node(pod: &Object, load: &BTreeMap<String, usize>, sees: &Sees<'_>) -> Result<String, String> {
+    let nodes: Vec<&Arc<Object>> = sees.cluster.all(Resource::Node).collect();
+    if nodes.is_empty() {
+        return Ok(DEFAULT_NODE.to_owned());
+    }
+    let mut refusals: BTreeMap<String, usize> = BTreeMap::new();
+    let mut fitting = Vec::new();
+    for node in &nodes {
+        match refusal(pod, node) {
+            None => fitting.push(node.name()),
+            Some(why) => *refusals.entry(why).or_default() += 1,
+        }
+    }
+    let fewest = fitting
+        .into_iter()
+        .min_by_key(|name| (load.get(*name).copied().unwrap_or(0), (*name).to_owned()));
+    fewest.map(str::to_owned).ok_or_else(|| {
+        let reasons: Vec<String> = refusals.iter().map(|(why, count)| format!("{count} {why}")).collect();
+        let total = nodes.len();
+        format!(
+            "0/{total} nodes are available: {}. preemption: 0/{total} nodes are available: {total} Preemption is not \
+             helpful for scheduling.",
+            reasons.join(", ")
+        )
+    })
+}
+
+/// Why a node does not take a Pod.
+fn refusal(pod: &Object, node: &Object) -> Option<String> {
+    let cordoned = flag(spec(node), "unschedulable") == Some(true);
+    let tolerates_cordon = tolerates(
+        pod,
+        &json!({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}),
+    );
+    if cordoned && !tolerates_cordon {
+        return Some("node(s) were unschedulable".to_owned());
+    }
+    if !fits_affinity(pod, node) {
+        return Some("node(s) didn't match Pod's node affinity/selector".to_owned());
+    }
+    for taint in list(spec(node), "taints") {
+        let field = |name: &str| taint.get(name).and_then(Value::as_str).unwrap_or_default();
+        let keeps_out = matches!(field("effect"), "NoSchedule" | "NoExecute");
+        if keeps_out && !tolerates(pod, taint) {
+            if cordoned && field("key") == "node.kubernetes.io/unschedulable" {
+                continue;
+            }
+            return Some(format!(
+                "node(s) had untolerated taint(s) {{{}: {}}}",
+                field("key"),
+                field("value")
+            ));
+        }
+    }
+    None
+}
+
+/// Whether a Pod bears a taint.
+pub(crate) fn tolerates(pod: &Object, taint: &Value) -> bool {
+    let of_taint = |name: &str| taint.get(name).and_then(Value::as_str).unwrap_or_default();
+    items(spec(pod), "tolerations").any(|(_, it)| {
+        let (key, effect) = (text(it, "key"), text(it, "effect"));
+        let key_fits = key.is_empty() || key == of_taint("key");
+        let effect_fits = effect.is_empty() || effect == of_taint("effect");
+        let value_fits = match text(it, "operator") {
+            "Exists" => true,
+            _ => !key.is_empty() && text(it, "value") == of_taint("value"),
+        };
+        key_fits && effect_fits && value_fits
+    })
+}
+
+/// Whether a node has what `nodeSelector` and the required node affinity of a Pod ask for.
+pub(crate) fn fits_affinity(pod: &Object, node: &Object) -> bool {
+    let empty = JsonMap::new();
+    let labels = node.metadata().map_or(&empty, |meta| object_or_empty(meta, "labels"));
+    let selector = object_or_empty(spec(pod), "nodeSelector");
+    if !selector.iter().all(|(key, value)| labels.get(key) == Some(value)) {
+        return false;
+    }
+    let affinity = object_or_empty(object_or_empty(spec(pod), "affinity"), "nodeAffinity");
+    let Some(required) = object(affinity, "requiredDuringSchedulingIgnoredDuringExecution") else {
+        return true;
+    };
+    items(required, "nodeSelectorTerms").any(|(_, term)| {
+        let by_label = items(term, "matchExpressions")
+            .all(|(_, it)| expression_holds(it, labels.get(text(it, "key")).and_then(Value::as_str)));
+        let by_field = items(term, "matchFields").all(|(_, it)| expression_holds(it, Some(node.name())));
+        let is_empty = list(term, "matchExpressions").is_empty() && list(term, "matchFields").is_empty();
+        by_label && by_field && !is_empty
+    })
+}
+
+fn expression_holds(expression: &JsonMap, value: Option<&str>) -> bool {
+    let values = list(expression, "values");
+    let is_in = value.is_some_and(|value| values.iter().any(|it| it.as_str() == Some(value)));
+    let compare = || {
+        let limit = values
+            .first()
+            .and_then(Value::as_str)
+            .and_then(|it| it.parse::<i64>().ok());
+        value.and_then(|it| it.parse::<i64>().ok()).zip(limit)
+    };
+    match text(expression, "operator") {
+        "In" => is_in,
+        "NotIn" => !is_in,
+        "Exists" => value.is_some(),
+        "DoesNotExist" => value.is_none(),
+        "Gt" => compare().is_some_and(|(value, limit)| value > limit),
+        "Lt" => compare().is_some_and(|(value, limit)| value < limit),
+        _ => false,
+    }
+}
+
+/// Whether all claims of a Pod are bound; those that wait for a consumer are told the node.
+fn claims_are_bound(pod: &Object, node: &str, sees: &Sees<'_>, plan: &mut Plan) -> Result<bool, String> {
+    let mut bound = true;
+    for name in claims(pod) {
+        let Some(claim) = sees
+            .cluster
+            .find(Resource::PersistentVolumeClaim, pod.namespace(), &name)
+        else {
+            return Err(format!("persistentvolumeclaim \"{name}\" not found"));
+        };
+        if claim.is_terminating() {
+            return Err(format!("persistentvolumeclaim \"{name}\" is being deleted"));
+        }
+        if text(super::pods::status(claim), "phase") == "Bound" {
+            continue;
+        }
+        bound = false;
+        if super::volumes::waits_for_consumer(claim, sees) {
+            if annotation(claim, SELECTED_NODE).is_none() {
+                let patch = json!({"metadata": {"annotations": {SELECTED_NODE: node}}});
+                plan.merge(Resource::PersistentVolumeClaim, claim, patch);
+            }
+        } else {
+            return Err("pod has unbound immediate PersistentVolumeClaims".to_owned());
+        }
+    }
+    Ok(bound)
+}
+
+/// The names of the claims a Pod uses.
+pub(crate) fn claims(pod: &Object) -> Vec<String> {
+    let volumes = items(spec(pod), "volumes").map(|(_, it)| it);
+    let claim = |volume: &JsonMap| {
+        let claimed = object(volume, "persistentVolumeClaim").map(|it| text(it, "claimName").to_owned());
+        let own = || object(volume, "ephemeral").map(|_| format!("{}-{}", pod.name(), text(volume, "name")));
+        claimed.or_else(own)
+    };
+    volumes.filter_map(claim).collect()
+}
+
+/// Says in the Pod's status why it has no node.
+fn refuse(pod: &Object, why: &str, sees: &Sees<'_>, plan: &mut Plan) {
+    let current = condition(pod, "PodScheduled");
+    if current.is_some_and(|it| text(it, "message") == why && text(it, "reason") == "Unschedulable") {
+        return;
+    }
+    let since = current
+        .filter(|it| text(it, "status") == "False")
+        .map(|it| text(it, "lastTransitionTime").to_owned());
+    let mut scheduled = json!({
+        "type": "PodScheduled", "status": "False", "lastProbeTime": null, "reason": "Unschedulable", "message": why,
+        "lastTransitionTime": since.unwrap_or_else(|| sees.stamp()),
+    });
+    if let Some(generation) = pod.metadata().and_then(|meta| integer(meta, "generation")) {
+        scheduled["observedGeneration"] = generation.into();
+    }
+    let mut list = conditions(super::pods::status(pod));
+    list.retain(|it| it.get("type").and_then(Value::as_str) != Some("PodScheduled"));
+    list.push(scheduled);
+    plan.merge_status(Resource::Pod, pod, json!({"status": {"conditions": list}}));
+    plan.writes.push(Write::Note(Note {
+        about: Regarding::of(Resource::Pod, pod),
+        component: COMPONENT,
+        host: String::new(),
+        is_warning: true,
+        reason: "FailedScheduling",
+        message: why.to_owned(),
+    }));
+}

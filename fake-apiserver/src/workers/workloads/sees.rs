@@ -1,0 +1,149 @@
+//! `Sees`: what a controller is given to decide by.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::cluster::{Cluster, selects};
+use super::plan::{Plan, controller_reference};
+use super::resource::Resource;
+use crate::api::object::Object;
+use crate::api::selector::LabelSelector;
+use crate::entropy;
+use crate::registry::kinds::view::{JsonMap, items, list, text};
+
+/// What a controller decides by, beside the object it looks at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sees<'a> {
+    pub(crate) cluster: &'a Cluster,
+    pub(crate) now: Timestamp,
+    /// Why the last try to create something for this object failed.
+    pub(crate) failure: Option<&'a str>,
+}
+
+impl<'a> Sees<'a> {
+    /// Now as metadata writes it.
+    pub(crate) fn stamp(&self) -> String {
+        entropy::seconds(self.now)
+    }
+
+    /// The objects that a controller owns, in key order. Orphans that its selector selects are adopted, and what it
+    /// owns but no longer selects is released; both are added to the plan.
+    pub(crate) fn claimed(
+        &self,
+        child: Resource,
+        owner: (Resource, &Object),
+        selector: &LabelSelector,
+        plan: &mut Plan,
+    ) -> Vec<&'a Arc<Object>> {
+        let (resource, owner) = owner;
+        let mut claimed = Vec::new();
+        for object in self.cluster.owned_by(child, owner.uid()) {
+            if object.namespace() != owner.namespace() {
+                continue;
+            }
+            if selects(selector, object) {
+                claimed.push(object);
+            } else if !owner.is_terminating() {
+                plan.merge(
+                    child,
+                    object,
+                    json!({"metadata": {"uid": object.uid(), "ownerReferences": without(object, owner)}}),
+                );
+            }
+        }
+        if owner.is_terminating() || selector.is_empty() {
+            return claimed;
+        }
+        for object in self.cluster.orphans(child, owner.namespace()) {
+            if object.is_terminating() || !selects(selector, object) {
+                continue;
+            }
+            if child == Resource::Pod && !super::pods::is_active(object) {
+                continue;
+            }
+            let mut owners = references(object);
+            owners.push(controller_reference(resource, owner));
+            plan.merge(
+                child,
+                object,
+                json!({"metadata": {"uid": object.uid(), "ownerReferences": owners}}),
+            );
+            claimed.push(object);
+        }
+        claimed.sort_by_key(|it| it.name());
+        claimed
+    }
+}
+
+fn references(object: &Object) -> Vec<Value> {
+    object
+        .metadata()
+        .map_or(Vec::new(), |meta| list(meta, "ownerReferences").to_vec())
+}
+
+/// The owners of an object but one; null where none is left, which a merge patch takes away.
+fn without(object: &Object, owner: &Object) -> Value {
+    let others: Vec<Value> = references(object)
+        .into_iter()
+        .filter(|it| it.get("uid").and_then(Value::as_str) != Some(owner.uid()))
+        .collect();
+    if others.is_empty() { Value::Null } else { others.into() }
+}
+
+/// A selector in a field; `None` selects nothing.
+pub(crate) fn selector_of(map: &JsonMap, field: &str) -> Option<LabelSelector> {
+    LabelSelector::from_object(map.get(field)?).ok().flatten()
+}
+
+/// A condition as controllers write it.
+pub(crate) fn new_condition(kind: &str, status: &str, reason: &str, message: &str, at: &str) -> JsonMap {
+    let value = json!({
+        "type": kind, "status": status, "lastTransitionTime": at, "reason": reason, "message": message,
+    });
+    match value {
+        Value::Object(map) => map,
+        _ => JsonMap::new(),
+    }
+}
+
+/// Puts a condition into a list: in its place where the status changes; not at all where status and reason stay.
+/// The time of transition stays with the status.
+pub(crate) fn put_condition(conditions: &mut Vec<Value>, mut condition: JsonMap) {
+    let kind = text(&condition, "type").to_owned();
+    let place = conditions
+        .iter()
+        .position(|it| it.get("type").and_then(Value::as_str) == Some(&kind));
+    let Some(place) = place else {
+        return conditions.push(Value::Object(condition));
+    };
+    let current = conditions.remove(place);
+    let same = |field: &str| current.get(field) == condition.get(field);
+    if same("status") && same("reason") {
+        return conditions.insert(place, current);
+    }
+    if same("status")
+        && let Some(since) = current.get("lastTransitionTime")
+    {
+        condition.insert("lastTransitionTime".into(), since.clone());
+    }
+    conditions.push(Value::Object(condition));
+}
+
+/// Takes a condition out of a list.
+pub(crate) fn drop_condition(conditions: &mut Vec<Value>, kind: &str) {
+    conditions.retain(|it| it.get("type").and_then(Value::as_str) != Some(kind));
+}
+
+/// The conditions of a status.
+pub(crate) fn conditions(status: &JsonMap) -> Vec<Value> {
+    list(status, "conditions").to_vec()
+}
+
+/// A condition of a list.
+pub(crate) fn find_condition<'a>(status: &'a JsonMap, kind: &str) -> Option<&'a JsonMap> {
+    items(status, "conditions")
+        .map(|(_, it)| it)
+        .find(|it| text(it, "type") == kind)
+}

@@ -1,0 +1,367 @@
+//! StatefulSets: Pods with names that stay, one after the other, each with its claims.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::plan::{Plan, Regarding, Told, controller_reference};
+use super::pods::{
+    available_at, from_template, generation, is_available, is_finished, is_ready, label, scaled, spec, status,
+};
+use super::resource::Resource;
+use super::revisions::{self, Revisions};
+use super::sees::{Sees, selector_of};
+use crate::api::object::Object;
+use crate::registry::kinds::view::{JsonMap, integer, items, object, object_or_empty, text};
+
+const COMPONENT: &str = "statefulset-controller";
+const NAME_LABEL: &str = "statefulset.kubernetes.io/pod-name";
+const INDEX_LABEL: &str = "apps.kubernetes.io/pod-index";
+
+/// A StatefulSet with its Pods by ordinal.
+struct Set<'a> {
+    set: &'a Object,
+    sees: &'a Sees<'a>,
+    pods: BTreeMap<i64, &'a Arc<Object>>,
+    /// The label of the revision that all Pods had before the present roll-out, and its template.
+    current: String,
+    current_template: JsonMap,
+    update: &'a Object,
+    first: i64,
+    replicas: i64,
+}
+
+/// What is to be done for a StatefulSet.
+pub(crate) fn sync(set: &Object, sees: &Sees<'_>) -> Plan {
+    let mut plan = Plan::default();
+    let Some(selector) = selector_of(spec(set), "selector") else {
+        return plan;
+    };
+    let claimed = sees.claimed(Resource::Pod, (Resource::StatefulSet, set), &selector, &mut plan);
+    let revisions = revisions::of(Resource::StatefulSet, set, sees, &mut plan);
+    let Some(update) = revisions.update else {
+        return plan;
+    };
+    let pods = claimed
+        .iter()
+        .filter_map(|pod| Some((ordinal(set, pod)?, *pod)))
+        .collect();
+    let known = text(status(set), "currentRevision");
+    let current = revisions.all.iter().find(|it| it.name() == known).unwrap_or(&update);
+    let it = Set {
+        set,
+        sees,
+        pods,
+        current: current.name().to_owned(),
+        current_template: revisions::template(current),
+        update,
+        first: integer(object_or_empty(spec(set), "ordinals"), "start").unwrap_or(0),
+        replicas: integer(spec(set), "replicas").unwrap_or(1),
+    };
+    if !set.is_terminating() {
+        it.work(&mut plan);
+    }
+    it.finish(&revisions, &mut plan);
+    plan
+}
+
+/// The number in a Pod's name; `None` if the set would not name it so.
+fn ordinal(set: &Object, pod: &Object) -> Option<i64> {
+    let number = pod.name().strip_prefix(set.name())?.strip_prefix('-')?;
+    number.parse().ok().filter(|it: &i64| it.to_string() == number)
+}
+
+impl Set<'_> {
+    fn is_parallel(&self) -> bool {
+        text(spec(self.set), "podManagementPolicy") == "Parallel"
+    }
+
+    fn strategy(&self) -> &JsonMap {
+        object_or_empty(spec(self.set), "updateStrategy")
+    }
+
+    /// Pods below this ordinal keep the revision they have.
+    fn partition(&self) -> i64 {
+        integer(object_or_empty(self.strategy(), "rollingUpdate"), "partition").unwrap_or(0)
+    }
+
+    fn minimum(&self) -> i64 {
+        integer(spec(self.set), "minReadySeconds").unwrap_or(0)
+    }
+
+    fn is_available(&self, pod: &Object) -> bool {
+        is_available(pod, self.minimum(), self.sees.now)
+    }
+
+    fn is_updated(&self, pod: &Object) -> bool {
+        label(pod, revisions::HASH_LABEL) == Some(self.update.name())
+    }
+
+    /// One step: what may be done before something is seen.
+    fn work(&self, plan: &mut Plan) {
+        let last = self.first + self.replicas;
+        for ordinal in self.first..last {
+            match self.pods.get(&ordinal) {
+                None => {
+                    self.create(ordinal, plan);
+                    if !self.is_parallel() {
+                        return;
+                    }
+                }
+                Some(pod) if is_finished(pod) && !pod.is_terminating() => {
+                    // A Pod that ended is made anew.
+                    self.delete(pod, plan);
+                    if !self.is_parallel() {
+                        return;
+                    }
+                }
+                Some(pod) => {
+                    self.keep_claims(pod, ordinal, plan);
+                    let waits = pod.is_terminating() || !self.is_available(pod);
+                    if waits && !self.is_parallel() {
+                        return;
+                    }
+                }
+            }
+        }
+        let condemned: Vec<_> = self
+            .pods
+            .iter()
+            .rev()
+            .filter(|(it, _)| **it < self.first || **it >= last)
+            .collect();
+        for (_, pod) in &condemned {
+            if pod.is_terminating() {
+                if self.is_parallel() {
+                    continue;
+                }
+                return;
+            }
+            self.delete(pod, plan);
+            if !self.is_parallel() {
+                return;
+            }
+        }
+        if condemned.is_empty() || self.is_parallel() {
+            self.update_pods(plan);
+        }
+    }
+
+    /// Replaces Pods of older revisions, the highest ordinal first, as many at once as may be missing.
+    fn update_pods(&self, plan: &mut Plan) {
+        if text(self.strategy(), "type") == "OnDelete" {
+            return;
+        }
+        let rolling = object_or_empty(self.strategy(), "rollingUpdate");
+        let most = match rolling.get("maxUnavailable") {
+            None | Some(Value::Null) => 1,
+            value => scaled(value, self.replicas, true).max(1),
+        };
+        let last = self.first + self.replicas;
+        let inside = self.pods.range(self.first..last.max(self.first));
+        let mut missing = inside
+            .filter(|(_, pod)| pod.is_terminating() || !self.is_available(pod))
+            .count();
+        let least = self.first.max(self.partition());
+        for (_, pod) in self.pods.range(least..last.max(least)).rev() {
+            let is_healthy = !pod.is_terminating() && self.is_available(pod);
+            if !self.is_updated(pod) && !pod.is_terminating() {
+                // One that is missing anyway costs nothing.
+                if is_healthy {
+                    missing += 1;
+                }
+                if i64::try_from(missing).unwrap_or(i64::MAX) > most {
+                    return;
+                }
+                self.delete(pod, plan);
+            }
+            if i64::try_from(missing).unwrap_or(i64::MAX) >= most {
+                return;
+            }
+        }
+    }
+
+    /// The revision of a Pod that is made now: the old one below the partition.
+    fn revision_for(&self, ordinal: i64) -> (String, JsonMap) {
+        let is_rolling = text(self.strategy(), "type") != "OnDelete";
+        if is_rolling && ordinal < self.first + self.partition() {
+            return (self.current.clone(), self.current_template.clone());
+        }
+        (self.update.name().to_owned(), revisions::template(self.update))
+    }
+
+    fn create(&self, ordinal: i64, plan: &mut Plan) {
+        let name = format!("{}-{ordinal}", self.set.name());
+        self.create_claims(ordinal, plan);
+        let (revision, template) = self.revision_for(ordinal);
+        let mut pod = from_template(Resource::StatefulSet, self.set, &template);
+        if let Some(metadata) = pod["metadata"].as_object_mut() {
+            metadata.remove("generateName");
+        }
+        pod["metadata"]["name"] = name.clone().into();
+        pod["metadata"]["labels"][NAME_LABEL] = name.clone().into();
+        pod["metadata"]["labels"][INDEX_LABEL] = ordinal.to_string().into();
+        pod["metadata"]["labels"][revisions::HASH_LABEL] = revision.into();
+        pod["spec"]["hostname"] = name.clone().into();
+        if let Some(service) = spec(self.set).get("serviceName").filter(|it| it.as_str() != Some("")) {
+            pod["spec"]["subdomain"] = service.clone();
+        }
+        let mut volumes: Vec<Value> = Vec::new();
+        let mut own = Vec::new();
+        for (_, claim) in self.claim_templates() {
+            let volume = text(object_or_empty(claim, "metadata"), "name");
+            own.push(volume);
+            let claim_name = self.claim_name(volume, ordinal);
+            volumes.push(json!({"name": volume, "persistentVolumeClaim": {"claimName": claim_name}}));
+        }
+        let others = pod["spec"]["volumes"].as_array().cloned().unwrap_or_default();
+        volumes.extend(
+            others
+                .into_iter()
+                .filter(|it| !own.iter().any(|name| it["name"] == *name)),
+        );
+        if !volumes.is_empty() {
+            pod["spec"]["volumes"] = volumes.into();
+        }
+        plan.create_and_tell(Resource::Pod, pod, Some(self.told("create", "Pod", &name)));
+    }
+
+    fn claim_templates(&self) -> impl Iterator<Item = (usize, &JsonMap)> {
+        items(spec(self.set), "volumeClaimTemplates")
+    }
+
+    fn claim_name(&self, volume: &str, ordinal: i64) -> String {
+        format!("{volume}-{}-{ordinal}", self.set.name())
+    }
+
+    /// Which owner a claim has: the set or its Pod where they take it with them.
+    fn create_claims(&self, ordinal: i64, plan: &mut Plan) {
+        let labels = object(object_or_empty(spec(self.set), "selector"), "matchLabels");
+        for (_, template) in self.claim_templates() {
+            let meta = object_or_empty(template, "metadata");
+            let name = self.claim_name(text(meta, "name"), ordinal);
+            if self
+                .sees
+                .cluster
+                .find(Resource::PersistentVolumeClaim, self.set.namespace(), &name)
+                .is_some()
+            {
+                continue;
+            }
+            let mut all = object_or_empty(meta, "labels").clone();
+            all.extend(
+                labels
+                    .into_iter()
+                    .flatten()
+                    .map(|(key, value)| (key.clone(), value.clone())),
+            );
+            let mut claim = json!({
+                "metadata": {"name": name, "namespace": self.set.namespace(), "labels": all},
+                "spec": object_or_empty(template, "spec"),
+            });
+            if let Some(annotations) = meta.get("annotations") {
+                claim["metadata"]["annotations"] = annotations.clone();
+            }
+            let policy = object_or_empty(spec(self.set), "persistentVolumeClaimRetentionPolicy");
+            if text(policy, "whenDeleted") == "Delete" {
+                let mut owner = controller_reference(Resource::StatefulSet, self.set);
+                owner["blockOwnerDeletion"] = false.into();
+                claim["metadata"]["ownerReferences"] = json!([owner]);
+            }
+            plan.create_and_tell(
+                Resource::PersistentVolumeClaim,
+                claim,
+                Some(self.told_of_claim(&name, ordinal)),
+            );
+        }
+    }
+
+    /// Makes the claims anew that a Pod lost.
+    fn keep_claims(&self, pod: &Object, ordinal: i64, plan: &mut Plan) {
+        if !pod.is_terminating() && text(spec(pod), "nodeName").is_empty() {
+            self.create_claims(ordinal, plan);
+        }
+    }
+
+    fn delete(&self, pod: &Object, plan: &mut Plan) {
+        plan.delete_and_tell(Resource::Pod, pod, Some(self.told("delete", "Pod", pod.name())));
+    }
+
+    fn told(&self, verb: &'static str, what: &str, name: &str) -> Told {
+        let set = self.set.name();
+        let (good, bad) = match verb {
+            "create" => ("SuccessfulCreate", "FailedCreate"),
+            _ => ("SuccessfulDelete", "FailedDelete"),
+        };
+        Told {
+            about: Regarding::of(Resource::StatefulSet, self.set),
+            component: COMPONENT,
+            success: (good, format!("{verb} {what} {name} in StatefulSet {set} successful")),
+            failure: (
+                bad,
+                format!("{verb} {what} {name} in StatefulSet {set} failed error: {{}}"),
+            ),
+        }
+    }
+
+    fn told_of_claim(&self, claim: &str, ordinal: i64) -> Told {
+        let set = self.set.name();
+        let subject = format!("create Claim {claim} Pod {set}-{ordinal} in StatefulSet {set}");
+        Told {
+            about: Regarding::of(Resource::StatefulSet, self.set),
+            component: COMPONENT,
+            success: ("SuccessfulCreate", format!("{subject} success")),
+            failure: ("FailedCreate", format!("{subject} failed error: {{}}")),
+        }
+    }
+
+    /// Status, and the end of a roll-out.
+    fn finish(&self, revisions: &Revisions<'_>, plan: &mut Plan) {
+        let all = || self.pods.values().copied();
+        let live = || all().filter(|it| !it.is_terminating());
+        let of = |revision: &str| {
+            let revision = revision.to_owned();
+            live()
+                .filter(move |it| label(it, revisions::HASH_LABEL) == Some(&revision))
+                .count()
+        };
+        let updated = of(self.update.name());
+        let ready = all().filter(|it| is_ready(it)).count();
+        let mut current = self.current.clone();
+        let mut current_count = of(&current);
+        let wanted = usize::try_from(self.replicas).unwrap_or(0);
+        let has_all = updated == wanted && self.pods.len() == wanted && ready == wanted;
+        let is_rolling = text(self.strategy(), "type") != "OnDelete";
+        if is_rolling && has_all && current != self.update.name() {
+            current = self.update.name().to_owned();
+            current_count = updated;
+        }
+        let mut next = status(self.set).clone();
+        for (field, count) in [
+            ("readyReplicas", ready),
+            ("currentReplicas", current_count),
+            ("updatedReplicas", updated),
+        ] {
+            match count {
+                0 => next.remove(field),
+                count => next.insert(field.into(), count.into()),
+            };
+        }
+        let available = all().filter(|it| self.is_available(it)).count();
+        next.insert("replicas".into(), self.pods.len().into());
+        next.insert("availableReplicas".into(), available.into());
+        next.insert("currentRevision".into(), current.clone().into());
+        next.insert("updateRevision".into(), self.update.name().into());
+        next.insert("observedGeneration".into(), generation(self.set).into());
+        next.entry("collisionCount").or_insert_with(|| 0.into());
+        plan.status(Resource::StatefulSet, self.set, next);
+        let waiting = all().filter(|it| !self.is_available(it));
+        if let Some(at) = waiting.filter_map(|it| available_at(it, self.minimum())).min() {
+            plan.look_again(at);
+        }
+        let mut live: Vec<&str> = all().filter_map(|it| label(it, revisions::HASH_LABEL)).collect();
+        live.push(&current);
+        revisions::clean_up(self.set, revisions, &live, plan);
+    }
+}

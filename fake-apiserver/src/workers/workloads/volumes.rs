@@ -1,0 +1,302 @@
+//! PersistentVolumeClaims and PersistentVolumes: a claim is bound to a volume that fits, or to one that is made for it.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::cluster::selects;
+use super::plan::{Plan, Write};
+use super::pods::{annotation, spec, status};
+use super::resource::{Resource, Target};
+use super::scheduler::{SELECTED_NODE, claims};
+use super::sees::{Sees, selector_of};
+use crate::api::object::Object;
+use crate::registry::kinds::view::{JsonMap, is_set, list, object, object_or_empty, text};
+use crate::registry::quantity::Quantity;
+
+const COMPONENT: &str = "persistentvolume-controller";
+const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
+const BOUND_BY: &str = "pv.kubernetes.io/bound-by-controller";
+const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
+const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
+const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
+const CLAIM_FINALIZER: &str = "kubernetes.io/pvc-protection";
+const VOLUME_FINALIZER: &str = "kubernetes.io/pv-protection";
+/// What a class that only binds names as its provisioner.
+const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
+
+/// What is to be done for a claim or a volume.
+pub(crate) fn sync(resource: Resource, object: &Object, sees: &Sees<'_>) -> Plan {
+    let mut plan = Plan::default();
+    match resource {
+        Resource::PersistentVolume => sync_volume(object, sees, &mut plan),
+        _ => sync_claim(object, sees, &mut plan),
+    }
+    plan
+}
+
+/// The class of a claim or a volume; empty where it has none.
+fn class_of(object: &Object) -> &str {
+    text(spec(object), "storageClassName")
+}
+
+fn class<'a>(claim: &Object, sees: &Sees<'a>) -> Option<&'a Arc<Object>> {
+    sees.cluster.find(Resource::StorageClass, "", class_of(claim))
+}
+
+/// Whether a claim is to be bound once a Pod that uses it has a node.
+pub(crate) fn waits_for_consumer(claim: &Object, sees: &Sees<'_>) -> bool {
+    class(claim, sees).is_some_and(|class| text(class, "volumeBindingMode") == "WaitForFirstConsumer")
+}
+
+/// Takes a finalizer off an object.
+fn release(resource: Resource, object: &Object, finalizer: &str, plan: &mut Plan) {
+    if object.finalizers().any(|it| it == finalizer) {
+        let left: Vec<&str> = object.finalizers().filter(|it| *it != finalizer).collect();
+        let left = if left.is_empty() { Value::Null } else { json!(left) };
+        plan.merge(resource, object, json!({"metadata": {"finalizers": left}}));
+    }
+}
+
+fn sync_claim(claim: &Object, sees: &Sees<'_>, plan: &mut Plan) {
+    let resource = Resource::PersistentVolumeClaim;
+    if claim.is_terminating() {
+        let uses = |pod: &Object| claims(pod).iter().any(|it| it == claim.name()) && !super::pods::is_finished(pod);
+        let is_used = sees
+            .cluster
+            .within(Resource::Pod, claim.namespace())
+            .any(|pod| uses(pod));
+        if !is_used {
+            release(resource, claim, CLAIM_FINALIZER, plan);
+        }
+        return;
+    }
+    let volume = text(spec(claim), "volumeName");
+    if volume.is_empty() {
+        return bind(claim, sees, plan);
+    }
+    let Some(volume) = sees.cluster.find(Resource::PersistentVolume, "", volume) else {
+        let was_bound = annotation(claim, BIND_COMPLETED).is_some();
+        if was_bound && text(status(claim), "phase") != "Lost" {
+            let mut next = status(claim).clone();
+            next.insert("phase".into(), "Lost".into());
+            plan.status(resource, claim, next);
+            let message = "Bound claim has lost its PersistentVolume. Data on the volume is lost!";
+            plan.warn((resource, claim), COMPONENT, "ClaimLost", message.to_owned());
+        }
+        return;
+    };
+    let reference = object_or_empty(spec(volume), "claimRef");
+    if !is_for(reference, claim) {
+        if reference.is_empty() {
+            refer(volume, claim, plan);
+        }
+        return;
+    }
+    if annotation(claim, BIND_COMPLETED).is_none() {
+        let patch = json!({"metadata": {"annotations": {BIND_COMPLETED: "yes"}}});
+        plan.merge(resource, claim, patch);
+    }
+    let mut next = status(claim).clone();
+    next.insert("phase".into(), "Bound".into());
+    for field in ["accessModes", "capacity"] {
+        if let Some(value) = spec(volume).get(field) {
+            next.insert(field.into(), value.clone());
+        }
+    }
+    plan.status(resource, claim, next);
+}
+
+/// Whether a volume is reserved for a claim.
+fn is_for(reference: &JsonMap, claim: &Object) -> bool {
+    let uid = text(reference, "uid");
+    text(reference, "name") == claim.name()
+        && text(reference, "namespace") == claim.namespace()
+        && (uid.is_empty() || uid == claim.uid())
+}
+
+/// Reserves a volume for a claim.
+fn refer(volume: &Object, claim: &Object, plan: &mut Plan) {
+    let reference = reference_to(claim);
+    let patch = json!({"metadata": {"annotations": {BOUND_BY: "yes"}}, "spec": {"claimRef": reference}});
+    plan.merge(Resource::PersistentVolume, volume, patch);
+}
+
+fn reference_to(claim: &Object) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": claim.namespace(), "name": claim.name(),
+        "uid": claim.uid(), "resourceVersion": claim.meta_str("resourceVersion"),
+    })
+}
+
+/// Finds or makes a volume for a claim that names none.
+fn bind(claim: &Object, sees: &Sees<'_>, plan: &mut Plan) {
+    let resource = Resource::PersistentVolumeClaim;
+    if !is_set(spec(claim), "storageClassName")
+        && let Some(name) = default_class(sees)
+    {
+        return plan.merge(resource, claim, json!({"spec": {"storageClassName": name}}));
+    }
+    let waits = waits_for_consumer(claim, sees) && annotation(claim, SELECTED_NODE).is_none();
+    let fitting = fitting_volume(claim, sees);
+    if let Some(volume) = fitting.filter(|it| !waits || is_for(object_or_empty(spec(it), "claimRef"), claim)) {
+        if text(object_or_empty(spec(volume), "claimRef"), "uid") != claim.uid() {
+            refer(volume, claim, plan);
+        }
+        let annotations = json!({BIND_COMPLETED: "yes", BOUND_BY: "yes"});
+        let patch = json!({"metadata": {"annotations": annotations}, "spec": {"volumeName": volume.name()}});
+        return plan.merge(resource, claim, patch);
+    }
+    if text(status(claim), "phase") != "Pending" {
+        let mut next = status(claim).clone();
+        next.insert("phase".into(), "Pending".into());
+        plan.status(resource, claim, next);
+    }
+    let about = (resource, claim);
+    if waits {
+        let message = "waiting for first consumer to be created before binding".to_owned();
+        return plan.note(about, COMPONENT, "WaitForFirstConsumer", message);
+    }
+    match (class_of(claim), class(claim, sees)) {
+        ("", _) => {
+            let message = "no persistent volumes available for this claim and no storage class is set".to_owned();
+            plan.note(about, COMPONENT, "FailedBinding", message);
+        }
+        (name, None) => {
+            let message = format!("storageclass.storage.k8s.io \"{name}\" not found");
+            plan.warn(about, COMPONENT, "ProvisioningFailed", message);
+        }
+        (_, Some(class)) if text(class, "provisioner") == NO_PROVISIONER => {
+            let message = format!("no volume plugin matched name: {NO_PROVISIONER}");
+            plan.warn(about, COMPONENT, "ProvisioningFailed", message);
+        }
+        (_, Some(class)) => provision(claim, class, sees, plan),
+    }
+}
+
+/// The newest class that says it is the default.
+fn default_class(sees: &Sees<'_>) -> Option<String> {
+    let classes = sees.cluster.all(Resource::StorageClass);
+    let defaults = classes.filter(|it| annotation(it, DEFAULT_CLASS) == Some("true"));
+    defaults
+        .max_by_key(|it| (super::pods::created(it), std::cmp::Reverse(it.name().to_owned())))
+        .map(|it| it.name().to_owned())
+}
+
+fn requested(claim: &Object) -> Option<Quantity> {
+    let requests = object_or_empty(object_or_empty(spec(claim), "resources"), "requests");
+    Quantity::parse(text(requests, "storage")).ok()
+}
+
+/// The volume reserved for a claim, else the smallest free one that fits.
+fn fitting_volume<'a>(claim: &Object, sees: &Sees<'a>) -> Option<&'a Arc<Object>> {
+    let volumes = || {
+        sees.cluster
+            .all(Resource::PersistentVolume)
+            .filter(|it| !it.is_terminating())
+    };
+    let reserved = volumes().find(|it| object(spec(it), "claimRef").is_some_and(|reference| is_for(reference, claim)));
+    if reserved.is_some() {
+        return reserved;
+    }
+    let wanted = requested(claim)?.value();
+    let size = |volume: &Object| {
+        Quantity::parse(text(object_or_empty(spec(volume), "capacity"), "storage"))
+            .ok()
+            .map(|it| it.value())
+    };
+    let modes = list(spec(claim), "accessModes");
+    let mode = |object: &Object| match text(spec(object), "volumeMode") {
+        "" => "Filesystem".to_owned(),
+        mode => mode.to_owned(),
+    };
+    let selector = selector_of(spec(claim), "selector");
+    let fits = |volume: &&Arc<Object>| {
+        let has = list(spec(volume), "accessModes");
+        object(spec(volume), "claimRef").is_none()
+            && class_of(volume) == class_of(claim)
+            && mode(volume) == mode(claim)
+            && modes.iter().all(|it| has.contains(it))
+            && size(volume).is_some_and(|it| it >= wanted)
+            && selector.as_ref().is_none_or(|it| selects(it, volume))
+    };
+    volumes().filter(fits).min_by_key(|it| (size(it), it.name().to_owned()))
+}
+
+/// Makes a volume as a provisioner would.
+fn provision(claim: &Object, class: &Object, sees: &Sees<'_>, plan: &mut Plan) {
+    let provisioner = text(class, "provisioner");
+    let name = format!("pvc-{}", claim.uid());
+    if sees.cluster.find(Resource::PersistentVolume, "", &name).is_some() {
+        return;
+    }
+    let requests = object_or_empty(object_or_empty(spec(claim), "resources"), "requests");
+    let reclaim = match text(class, "reclaimPolicy") {
+        "" => "Delete",
+        policy => policy,
+    };
+    let volume = json!({
+        "metadata": {
+            "name": name, "annotations": {PROVISIONED_BY: provisioner}, "finalizers": [VOLUME_FINALIZER],
+        },
+        "spec": {
+            "capacity": {"storage": text(requests, "storage")}, "accessModes": list(spec(claim), "accessModes"),
+            "claimRef": reference_to(claim), "persistentVolumeReclaimPolicy": reclaim,
+            "storageClassName": class.name(), "volumeMode": spec(claim).get("volumeMode").cloned().unwrap_or("Filesystem".into()),
+            "csi": {"driver": provisioner, "volumeHandle": name},
+        },
+    });
+    let patch = json!({"metadata": {"annotations": {PROVISIONER: provisioner}}});
+    if annotation(claim, PROVISIONER).is_none() {
+        plan.merge(Resource::PersistentVolumeClaim, claim, patch);
+    }
+    plan.create(Resource::PersistentVolume, volume);
+    let message = format!("Successfully provisioned volume {name}");
+    plan.note(
+        (Resource::PersistentVolumeClaim, claim),
+        COMPONENT,
+        "ProvisioningSucceeded",
+        message,
+    );
+}
+
+fn sync_volume(volume: &Object, sees: &Sees<'_>, plan: &mut Plan) {
+    let resource = Resource::PersistentVolume;
+    let reference = object_or_empty(spec(volume), "claimRef");
+    let claim = sees.cluster.find(
+        Resource::PersistentVolumeClaim,
+        text(reference, "namespace"),
+        text(reference, "name"),
+    );
+    let claim = claim.filter(|it| is_for(reference, it));
+    if volume.is_terminating() {
+        if claim.is_none_or(|it| text(spec(it), "volumeName") != volume.name()) {
+            release(resource, volume, VOLUME_FINALIZER, plan);
+        }
+        return;
+    }
+    let is_reserved = !text(reference, "uid").is_empty();
+    let phase = match (claim, is_reserved) {
+        _ if reference.is_empty() => "Available",
+        (Some(claim), _) if text(spec(claim), "volumeName") == volume.name() => "Bound",
+        (None, true) => "Released",
+        // One that was made for a claim is free to nobody else.
+        (Some(_), true) => "Pending",
+        (Some(_) | None, false) => "Available",
+    };
+    let had = text(status(volume), "phase");
+    if had != phase {
+        let mut next = status(volume).clone();
+        next.insert("phase".into(), phase.into());
+        next.insert("lastPhaseTransitionTime".into(), sees.stamp().into());
+        plan.status(resource, volume, next);
+    }
+    if phase == "Released" && text(spec(volume), "persistentVolumeReclaimPolicy") == "Delete" {
+        plan.writes.push(Write::Delete {
+            at: Target::of(resource, volume),
+            grace: None,
+            propagation: None,
+            told: None,
+        });
+    }
+}

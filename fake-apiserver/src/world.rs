@@ -1,0 +1,297 @@
+//! Worlds: the whole state as objects, as YAML, and as a difference to another; and changes to it without a request.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde_json::Value;
+
+use crate::api::object::Object;
+use crate::endpoints::yaml;
+use crate::faults::WatchEventKind;
+use crate::load::Manifest;
+use crate::registry::codec;
+use crate::server::{ApiServer, LoadError, Snapshot};
+use crate::storage::{Key, Range};
+
+/// The longest value a difference shows; what is longer is cut.
+const VALUE_CHARS: usize = 120;
+
+/// What became of a dump; from [`ApiServer::load_dump`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LoadReport {
+    /// How many objects were stored.
+    pub stored: usize,
+    /// What was not, a line each: where it was written and why.
+    pub skipped: Vec<String>,
+}
+
+/// What differs between two worlds; from [`ApiServer::diff`]. Its text reads as a patch does: `+` and `-` objects, `~`
+/// objects with their changed fields. `metadata.resourceVersion` and `metadata.managedFields` do not count.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WorldDiff {
+    /// Objects only the second has, in the order of kinds and names.
+    pub added: Vec<Value>,
+    /// Objects only the first has.
+    pub removed: Vec<Value>,
+    /// Objects both have under one name, with the lines that tell how they differ.
+    pub changed: Vec<(String, Vec<String>)>,
+}
+
+impl ApiServer {
+    /// All objects of a state: CustomResourceDefinitions first, then Namespaces, then the rest by group and resource,
+    /// in the order of keys. They can be [loaded](ApiServer::load) again.
+    ///
+    /// ```
+    /// use fake_apiserver::ApiServer;
+    /// use serde_json::json;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # let _in = runtime.enter();
+    /// let server = ApiServer::start();
+    /// let before = server.snapshot();
+    /// server.load([json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}})])?;
+    /// assert_eq!(server.objects(&before).len(), 4, "the namespaces");
+    ///
+    /// let after = server.snapshot();
+    /// assert_eq!(server.diff(&before, &after).to_string(), "+ ConfigMap default/a\n");
+    /// assert!(server.to_yaml(&after).contains("kind: ConfigMap\n"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn objects(&self, snapshot: &Snapshot) -> Vec<Value> {
+        // A server of that state knows the resources that its CRDs serve.
+        let world = self.of_snapshot(snapshot);
+        let registry = &world.endpoints.registry;
+        let scheme = registry.scheme();
+        let mut rows = BTreeMap::new();
+        for row in scheme.rows().filter(|row| row.is_storage_version && row.is_stored()) {
+            let rank = match row.info.kind.as_ref() {
+                "CustomResourceDefinition" => 0,
+                "Namespace" => 1,
+                _ => 2,
+            };
+            rows.entry((
+                rank,
+                row.info.group.to_string(),
+                row.info.resource.to_string(),
+                row.storage.clone(),
+            ))
+            .or_insert(row);
+        }
+        let everything = Range::of(None);
+        let mut seen = std::collections::BTreeSet::new();
+        let mut objects = Vec::new();
+        for row in rows.into_values() {
+            // Some resources are served by two groups from one place.
+            if seen.insert(row.storage.clone()) {
+                let snapshot = registry.store.snapshot(&row.storage);
+                let decoded = snapshot.range(&everything).map(|stored| codec::decode(row, stored));
+                objects.extend(decoded.map(|it| Value::Object(it.0)));
+            }
+        }
+        objects
+    }
+
+    /// All objects of a state as a stream of YAML documents, in the order of [`ApiServer::objects`].
+    pub fn to_yaml(&self, snapshot: &Snapshot) -> String {
+        let documents = self.objects(snapshot);
+        documents
+            .iter()
+            .map(|it| format!("---\n{}", yaml::to_string(it)))
+            .collect()
+    }
+
+    /// What differs between two states.
+    pub fn diff(&self, before: &Snapshot, after: &Snapshot) -> WorldDiff {
+        let by_id = |snapshot| -> BTreeMap<(String, String), Value> {
+            let objects: Vec<Value> = self.objects(snapshot);
+            objects
+                .into_iter()
+                .map(|it| ((text(&it["apiVersion"]), title(&it)), it))
+                .collect()
+        };
+        let (mut before, after) = (by_id(before), by_id(after));
+        let mut diff = WorldDiff::default();
+        for (id, new) in after {
+            match before.remove(&id) {
+                None => diff.added.push(new),
+                Some(old) => {
+                    let mut lines = Vec::new();
+                    compare("", Some(&bare(old)), Some(&bare(new)), &mut lines);
+                    if !lines.is_empty() {
+                        diff.changed.push((id.1, lines));
+                    }
+                }
+            }
+        }
+        diff.removed = before.into_values().collect();
+        diff
+    }
+
+    /// Changes the state as a watch event says, whatever rules there are: ADDED and MODIFIED store the object as it is,
+    /// DELETED removes it. Watchers are told; nothing is written into the journal but that. Fails if the kind is not
+    /// served, and for BOOKMARK and ERROR, which change nothing.
+    pub fn apply_event(&self, kind: WatchEventKind, object: Value) -> Result<(), LoadError> {
+        let (named, name) = (text(&object["kind"]), text(&object["metadata"]["name"]));
+        let fail = |reason: String| LoadError::new(&named, &name, &reason);
+        match kind {
+            WatchEventKind::Added | WatchEventKind::Modified => self.load([object]).map(drop),
+            WatchEventKind::Deleted => {
+                let registry = &self.endpoints.registry;
+                let row = registry.scheme().lookup_kind(&text(&object["apiVersion"]), &named);
+                let row = row.ok_or_else(|| fail("no resource of this kind is served".to_owned()))?;
+                let mut namespace = text(&object["metadata"]["namespace"]);
+                if row.info.is_namespaced() && namespace.is_empty() {
+                    namespace = "default".to_owned();
+                }
+                let key = Key::new(&namespace, &name);
+                registry.take_out(&row, &key).map_err(|status| fail(status.message))
+            }
+            WatchEventKind::Bookmark | WatchEventKind::Error => Err(fail(format!("{} changes nothing", kind.as_str()))),
+        }
+    }
+
+    /// Loads a dump of a cluster, such as `oc adm must-gather` writes: objects whose kind is not served are left out,
+    /// and named in the report. Read it with [`load::read_dump`](crate::load::read_dump).
+    pub fn load_dump(&self, manifests: impl IntoIterator<Item = Manifest>) -> LoadReport {
+        let mut report = LoadReport::default();
+        for Manifest { place, object } in manifests {
+            match self.load([object]) {
+                Ok(stored) => report.stored += stored,
+                Err(err) => report.skipped.push(format!("{place}: {err}")),
+            }
+        }
+        report
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// `Pod shop/web-0`
+fn title(object: &Value) -> String {
+    let metadata = &object["metadata"];
+    let (kind, name) = (text(&object["kind"]), text(&metadata["name"]));
+    match metadata["namespace"].as_str() {
+        Some(namespace) if !namespace.is_empty() => format!("{kind} {namespace}/{name}"),
+        _ => format!("{kind} {name}"),
+    }
+}
+
+/// Without what changes with every write.
+fn bare(object: Value) -> Value {
+    let Value::Object(map) = object else { return object };
+    let mut object = Object(map);
+    let metadata = object.metadata_mut();
+    metadata.remove("resourceVersion");
+    metadata.remove("managedFields");
+    Value::Object(object.0)
+}
+
+/// A line for each field that differs: `spec.replicas: 2 -> 3`.
+fn compare(path: &str, old: Option<&Value>, new: Option<&Value>, lines: &mut Vec<String>) {
+    match (old, new) {
+        (old, new) if old == new => {}
+        (Some(Value::Object(old)), Some(Value::Object(new))) => {
+            let keys: std::collections::BTreeSet<_> = old.keys().chain(new.keys()).collect();
+            for key in keys {
+                let step = match (path.is_empty(), key.contains(['.', '/'])) {
+                    (_, true) => format!("{path}[{key}]"),
+                    (true, false) => key.clone(),
+                    (false, false) => format!("{path}.{key}"),
+                };
+                compare(&step, old.get(key), new.get(key), lines);
+            }
+        }
+        (Some(Value::Array(old)), Some(Value::Array(new))) => match (named(old), named(new)) {
+            (Some(old), Some(new)) => {
+                let names: std::collections::BTreeSet<_> = old.keys().chain(new.keys()).collect();
+                for name in names {
+                    compare(
+                        &format!("{path}[{name}]"),
+                        old.get(name).copied(),
+                        new.get(name).copied(),
+                        lines,
+                    );
+                }
+            }
+            _ => {
+                for index in 0..old.len().max(new.len()) {
+                    compare(&format!("{path}[{index}]"), old.get(index), new.get(index), lines);
+                }
+            }
+        },
+        (old, new) => lines.push(format!("{path}: {} -> {}", show(old), show(new))),
+    }
+}
+
+/// The items by what tells them apart, if all have it: containers by name, conditions by type.
+fn named(items: &[Value]) -> Option<BTreeMap<&str, &Value>> {
+    let by = |field: &str| -> Option<BTreeMap<&str, &Value>> {
+        let named: Option<BTreeMap<_, _>> = items.iter().map(|it| Some((it.get(field)?.as_str()?, it))).collect();
+        named.filter(|it| it.len() == items.len() && !it.is_empty())
+    };
+    by("name").or_else(|| by("type"))
+}
+
+fn show(value: Option<&Value>) -> String {
+    let Some(value) = value else {
+        return "nothing".to_owned();
+    };
+    let text = value.to_string();
+    match text.char_indices().nth(VALUE_CHARS) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text,
+    }
+}
+
+impl WorldDiff {
+    /// Whether nothing differs.
+    pub fn is_empty(&self) -> bool {
+        self.added.is_empty() && self.removed.is_empty() && self.changed.is_empty()
+    }
+}
+
+impl fmt::Display for WorldDiff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for object in &self.removed {
+            writeln!(f, "- {}", title(object))?;
+        }
+        for object in &self.added {
+            writeln!(f, "+ {}", title(object))?;
+        }
+        for (id, lines) in &self.changed {
+            writeln!(f, "~ {id}")?;
+            for line in lines {
+                writeln!(f, "    {line}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    #[rstest]
+    #[case::same(json!({"a": 1}), json!({"a": 1}), &[])]
+    #[case::value(json!({"a": {"b": 1}}), json!({"a": {"b": 2}}), &["a.b: 1 -> 2"])]
+    #[case::absent(json!({"a": {"x.io/y": "z"}}), json!({"a": {}}), &["a[x.io/y]: \"z\" -> nothing"])]
+    #[case::item(json!({"l": [1, 2]}), json!({"l": [1, 3, 4]}), &["l[1]: 2 -> 3", "l[2]: nothing -> 4"])]
+    #[case::named(
+        json!({"c": [{"name": "a", "v": 1}, {"name": "b"}]}),
+        json!({"c": [{"name": "b"}, {"name": "a", "v": 2}]}),
+        &["c[a].v: 1 -> 2"]
+    )]
+    fn a_field_that_differs_is_a_line(#[case] old: Value, #[case] new: Value, #[case] expected: &[&str]) {
+        let mut lines = Vec::new();
+        compare("", Some(&old), Some(&new), &mut lines);
+        assert_eq!(lines, expected);
+    }
+}

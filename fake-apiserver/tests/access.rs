@@ -1,0 +1,433 @@
+//! Who may do what, at the HTTP boundary: tokens, impersonation, RBAC, reviews and the tokens of ServiceAccounts.
+
+use std::time::Duration;
+
+use fake_apiserver::{Anonymous, ApiServer, ApiServerBuilder, Authorization, UserInfo};
+use http::Request;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+/// A request under way to an answer.
+struct Ask<'a> {
+    server: &'a ApiServer,
+    headers: Vec<(&'a str, String)>,
+}
+
+impl<'a> Ask<'a> {
+    fn of(server: &'a ApiServer) -> Self {
+        let headers = vec![("content-type", "application/json".to_owned())];
+        Self { server, headers }
+    }
+
+    fn token(self, token: &str) -> Self {
+        self.header("authorization", &format!("Bearer {token}"))
+    }
+
+    fn header(mut self, name: &'a str, value: &str) -> Self {
+        self.headers.push((name, value.to_owned()));
+        self
+    }
+
+    async fn send(&self, method: &str, path: &str, body: Value) -> (u16, Value) {
+        let mut request = Request::builder().method(method).uri(path);
+        for (name, value) in &self.headers {
+            request = request.header(*name, value);
+        }
+        let body = if body.is_null() {
+            String::new()
+        } else {
+            body.to_string()
+        };
+        let answer = self
+            .server
+            .call(request.body(body).expect("the request is whole"))
+            .await;
+        let code = answer.status().as_u16();
+        (code, serde_json::from_slice(answer.body()).unwrap_or(Value::Null))
+    }
+
+    async fn get(&self, path: &str) -> (u16, Value) {
+        self.send("GET", path, Value::Null).await
+    }
+}
+
+fn rbac() -> ApiServerBuilder {
+    ApiServer::builder()
+        .authorization(Authorization::Rbac)
+        .token("dev-token", "dev", ["devs"])
+}
+
+fn role(rules: Value) -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+        "metadata": {"name": "r", "namespace": "default"}, "rules": rules,
+    })
+}
+
+fn binding(kind: &str, subject: Value) -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind,
+        "metadata": {"name": "r", "namespace": if kind == "RoleBinding" { "default" } else { "" }},
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io", "name": if kind == "RoleBinding" { "r" } else { "view" },
+            "kind": if kind == "RoleBinding" { "Role" } else { "ClusterRole" },
+        },
+        "subjects": [subject],
+    })
+}
+
+const SECRETS: &str = "/api/v1/namespaces/default/secrets";
+
+#[rstest]
+#[case::off(ApiServer::builder().anonymous(Anonymous::Refused), None, 200)]
+#[case::off_and_a_token_nobody_knows(ApiServer::builder(), Some("x"), 200)]
+#[case::admin(rbac(), None, 200)]
+#[case::anonymous(rbac().anonymous(Anonymous::Allowed), None, 403)]
+#[case::refused(rbac().anonymous(Anonymous::Refused), None, 401)]
+#[case::a_token_nobody_knows(rbac(), Some("x"), 401)]
+#[case::a_user_without_rights(rbac(), Some("dev-token"), 403)]
+#[case::a_master(rbac().token("m", "root", ["system:masters"]), Some("m"), 200)]
+#[tokio::test(start_paused = true)]
+async fn who_may_read_secrets(#[case] server: ApiServerBuilder, #[case] token: Option<&str>, #[case] code: u16) {
+    let server = server.start();
+    let ask = Ask::of(&server);
+    let ask = match token {
+        Some(token) => ask.token(token),
+        None => ask,
+    };
+    assert_eq!(ask.get(SECRETS).await.0, code);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bad_token_is_the_real_401() {
+    let server = rbac().start();
+    let expected = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": "Unauthorized",
+        "reason": "Unauthorized", "code": 401,
+    });
+    assert_eq!(Ask::of(&server).token("x").get(SECRETS).await, (401, expected));
+}
+
+#[rstest]
+#[case::a_name(
+    "/api/v1/namespaces/a/pods/p",
+    r#"pods "p" is forbidden: User "dev" cannot get resource "pods" in API group "" in the namespace "a""#
+)]
+#[case::a_subresource(
+    "/api/v1/namespaces/a/pods/p/log",
+    r#"pods "p" is forbidden: User "dev" cannot get resource "pods/log" in API group "" in the namespace "a""#
+)]
+#[case::the_cluster("/apis/apps/v1/deployments", r#"deployments.apps is forbidden: User "dev" cannot list resource "deployments" in API group "apps" at the cluster scope"#)]
+#[case::a_watch(
+    "/api/v1/pods?watch=true",
+    r#"pods is forbidden: User "dev" cannot watch resource "pods" in API group "" at the cluster scope"#
+)]
+#[case::a_namespace(
+    "/api/v1/namespaces/a",
+    r#"namespaces "a" is forbidden: User "dev" cannot get resource "namespaces" in API group "" in the namespace "a""#
+)]
+#[case::what_is_not_served(
+    "/apis/x.io/v1/things",
+    r#"things.x.io is forbidden: User "dev" cannot list resource "things" in API group "x.io" at the cluster scope"#
+)]
+#[case::a_selected_name(
+    "/api/v1/nodes?fieldSelector=metadata.name%3Dn",
+    r#"nodes "n" is forbidden: User "dev" cannot list resource "nodes" in API group "" at the cluster scope"#
+)]
+#[case::a_path("/metrics", r#"forbidden: User "dev" cannot get path "/metrics""#)]
+#[tokio::test(start_paused = true)]
+async fn a23_refusals_name_what_was_asked(#[case] path: &str, #[case] message: &str) {
+    let server = rbac().start();
+    let (code, status) = Ask::of(&server).token("dev-token").get(path).await;
+    assert_eq!((code, status["message"].as_str()), (403, Some(message)));
+}
+
+#[rstest]
+#[case::the_user(json!({"kind": "User", "name": "dev"}), 200)]
+#[case::his_group(json!({"kind": "Group", "name": "devs"}), 200)]
+#[case::everyone(json!({"kind": "Group", "name": "system:authenticated"}), 200)]
+#[case::another(json!({"kind": "User", "name": "devs"}), 403)]
+#[tokio::test(start_paused = true)]
+async fn a_binding_counts_from_its_write_to_its_deletion(#[case] subject: Value, #[case] code: u16) {
+    let server = rbac().start();
+    let dev = Ask::of(&server).token("dev-token");
+    let rules = json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": ["list"]}]);
+    let bindings = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings";
+    let admin = Ask::of(&server);
+    let roles = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles";
+    assert_eq!(admin.send("POST", roles, role(rules)).await.0, 201);
+    assert_eq!(dev.get(SECRETS).await.0, 403);
+    assert_eq!(
+        admin.send("POST", bindings, binding("RoleBinding", subject)).await.0,
+        201
+    );
+    assert_eq!(dev.get(SECRETS).await.0, code);
+    assert_eq!(dev.get("/api/v1/secrets").await.0, 403, "a Role is of its namespace");
+    assert_eq!(admin.send("DELETE", &format!("{bindings}/r"), Value::Null).await.0, 200);
+    assert_eq!(dev.get(SECRETS).await.0, 403);
+}
+
+#[tokio::test(start_paused = true)]
+async fn view_gathers_what_is_labelled_for_it() {
+    let server = rbac().start();
+    let user = json!({"kind": "User", "name": "dev"});
+    let path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+    let mut viewer = binding("ClusterRoleBinding", user);
+    viewer["metadata"] = json!({"name": "viewer"});
+    let admin = Ask::of(&server);
+    assert_eq!(admin.send("POST", path, viewer).await.0, 201);
+    let dev = Ask::of(&server).token("dev-token");
+    assert_eq!(dev.get("/api/v1/pods").await.0, 200);
+    assert_eq!(dev.get("/api/v1/secrets").await.0, 403);
+
+    let lamps = "/apis/example.com/v1/lamps";
+    assert_eq!(dev.get(lamps).await.0, 403);
+    let more = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": {"name": "lamps", "labels": {"rbac.authorization.k8s.io/aggregate-to-view": "true"}},
+        "rules": [{"apiGroups": ["example.com"], "resources": ["lamps"], "verbs": ["list"]}],
+    });
+    let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+    assert_eq!(admin.send("POST", roles, more).await.0, 201);
+    assert_eq!(dev.get(lamps).await.0, 404, "he may; there is none");
+    let (_, edit) = admin.get(&format!("{roles}/edit")).await;
+    let has_lamps = |role: &Value| role["rules"].to_string().contains("lamps");
+    assert!(has_lamps(&edit), "edit gathers view");
+    assert_eq!(
+        admin.send("DELETE", &format!("{roles}/lamps"), Value::Null).await.0,
+        200
+    );
+    let (_, edit) = admin.get(&format!("{roles}/edit")).await;
+    assert!(!has_lamps(&edit));
+}
+
+#[rstest]
+#[case::user_mode(&[("impersonate-user", "jane")], r#"cannot impersonate-on:user-info:list resource "secrets""#)]
+#[case::account_mode(&[("impersonate-user", "system:serviceaccount:a:b")], r#"cannot impersonate-on:serviceaccount:list resource "secrets""#)]
+#[case::an_account_with_groups(&[("impersonate-user", "system:serviceaccount:a:b"), ("impersonate-group", "g")], r#"cannot impersonate resource "serviceaccounts" in API group "" in the namespace "a""#)]
+#[case::a_node(&[("impersonate-user", "system:node:n")], r#"cannot impersonate-on:arbitrary-node:list resource "secrets""#)]
+#[tokio::test(start_paused = true)]
+async fn q1_who_may_not_impersonate_is_told_which_right_is_missing(
+    #[case] headers: &[(&str, &str)],
+    #[case] expected: &str,
+) {
+    let server = rbac().start();
+    let mut ask = Ask::of(&server).token("dev-token");
+    for (name, value) in headers {
+        ask = ask.header(name, value);
+    }
+    let (code, status) = ask.get(SECRETS).await;
+    let message = status["message"].as_str().unwrap_or_default();
+    assert!(code == 403 && message.contains(expected), "{code} {message}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn q1_the_old_right_to_impersonate_suffices() {
+    let server = rbac().start();
+    let objects = [
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "i"},
+            "rules": [{"apiGroups": [""], "resources": ["users", "groups"], "verbs": ["impersonate"], "resourceNames": ["jane", "system:masters"]}],
+        }),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "i"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "i"},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "dev"}],
+        }),
+    ];
+    server.load(objects).expect("they are valid");
+    let jane = || Ask::of(&server).token("dev-token").header("impersonate-user", "jane");
+    assert_eq!(jane().get(SECRETS).await.0, 403);
+    let master = jane().header("impersonate-group", "system:masters");
+    assert_eq!(master.get(SECRETS).await.0, 200);
+    let joe = Ask::of(&server).token("dev-token").header("impersonate-user", "joe");
+    let (_, status) = joe.get(SECRETS).await;
+    assert!(
+        status["message"]
+            .as_str()
+            .is_some_and(|it| it.contains("\"dev\" cannot impersonate-on")),
+        "{status}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn groups_without_a_user_are_400() {
+    let server = ApiServer::start();
+    let ask = Ask::of(&server).header("impersonate-group", "g");
+    assert_eq!(ask.get(SECRETS).await.0, 400);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_asked_is_told_by_user() {
+    let server = ApiServer::start();
+    Ask::of(&server).header("impersonate-user", "jane").get(SECRETS).await;
+    let users: Vec<String> = server
+        .journal()
+        .entries()
+        .into_iter()
+        .filter_map(|entry| match entry {
+            fake_apiserver::Entry::Request(request) => Some(request.user.name.clone()),
+            fake_apiserver::Entry::Event(_) => None,
+        })
+        .collect();
+    assert_eq!(users, ["jane"]);
+}
+
+const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
+
+async fn token(server: &ApiServer, spec: Value) -> (String, Value) {
+    let admin = Ask::of(server);
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot"}});
+    admin.send("POST", ACCOUNTS, account).await;
+    let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec});
+    let (code, answer) = admin.send("POST", &format!("{ACCOUNTS}/robot/token"), request).await;
+    assert_eq!(code, 201, "{answer}");
+    let token = answer["status"]["token"].as_str().unwrap_or_default().to_owned();
+    (token, answer)
+}
+
+async fn whoami(server: &ApiServer, token: &str) -> (u16, Value) {
+    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+    let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+    let (code, answer) = Ask::of(server).token(token).send("POST", path, review).await;
+    (code, answer["status"]["userInfo"].clone())
+}
+
+#[tokio::test(start_paused = true)]
+async fn i5_a_token_is_its_accounts_until_it_expires() {
+    let server = rbac().start();
+    let (token, answer) = token(&server, json!({"expirationSeconds": 600})).await;
+    assert_eq!(
+        answer["spec"]["audiences"],
+        json!(["https://kubernetes.default.svc.cluster.local"])
+    );
+    let (code, user) = whoami(&server, &token).await;
+    assert_eq!(code, 201);
+    assert_eq!(user["username"], "system:serviceaccount:default:robot");
+    let groups = json!([
+        "system:serviceaccounts",
+        "system:serviceaccounts:default",
+        "system:authenticated"
+    ]);
+    assert_eq!(user["groups"], groups);
+
+    tokio::time::advance(Duration::from_secs(600)).await;
+    assert_eq!(whoami(&server, &token).await.0, 201, "clocks may differ by a minute");
+    tokio::time::advance(Duration::from_secs(62)).await;
+    assert_eq!(whoami(&server, &token).await.0, 401);
+}
+
+#[tokio::test(start_paused = true)]
+async fn i5_a_token_ends_with_its_account() {
+    let server = rbac().start();
+    let (token, _) = token(&server, json!({})).await;
+    assert_eq!(
+        Ask::of(&server)
+            .send("DELETE", &format!("{ACCOUNTS}/robot"), Value::Null)
+            .await
+            .0,
+        200
+    );
+    assert_eq!(whoami(&server, &token).await.0, 401);
+    self::token(&server, json!({})).await;
+    assert_eq!(whoami(&server, &token).await.0, 401, "another account of the same name");
+}
+
+#[tokio::test(start_paused = true)]
+async fn i5_a_token_for_another_audience_is_not_the_servers() {
+    let server = rbac().start();
+    let (token, _) = token(&server, json!({"audiences": ["vault"]})).await;
+    assert_eq!(whoami(&server, &token).await.0, 401);
+    let path = "/apis/authentication.k8s.io/v1/tokenreviews";
+    let review = |audiences: Value| {
+        json!({
+            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview",
+            "spec": {"token": token, "audiences": audiences},
+        })
+    };
+    let (_, answer) = Ask::of(&server).send("POST", path, review(json!(["vault"]))).await;
+    assert_eq!(answer["status"]["audiences"], json!(["vault"]));
+    let (_, answer) = Ask::of(&server).send("POST", path, review(json!([]))).await;
+    assert_eq!(answer["status"]["authenticated"], Value::Null, "{answer}");
+    let why = answer["status"]["error"].as_str().unwrap_or_default();
+    assert!(why.contains(r#"token audiences ["vault"] is invalid"#), "{why}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn i5_a_bound_token_names_its_pod_and_ends_with_it() {
+    let server = rbac().start();
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"},
+        "spec": {"serviceAccountName": "robot", "nodeName": "n", "containers": [{"name": "c", "image": "i"}]},
+    });
+    server.load([pod]).expect("it is valid");
+    let bound = json!({"boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": "p"}});
+    let (token, _) = token(&server, bound).await;
+    let (_, user) = whoami(&server, &token).await;
+    assert_eq!(user["extra"]["authentication.kubernetes.io/pod-name"], json!(["p"]));
+    assert_eq!(user["extra"]["authentication.kubernetes.io/node-name"], json!(["n"]));
+    let path = "/api/v1/namespaces/default/pods/p?gracePeriodSeconds=0";
+    assert_eq!(Ask::of(&server).send("DELETE", path, Value::Null).await.0, 200);
+    assert_eq!(whoami(&server, &token).await.0, 401);
+}
+
+#[rstest]
+#[case::a_role_one_does_not_hold("roles", role(json!([{"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get", "list"]}])),
+    "user \"dev\" (groups=[\"devs\" \"system:authenticated\"]) is attempting to grant RBAC permissions not currently held:\n{APIGroups:[\"apps\"], Resources:[\"deployments\"], Verbs:[\"get\" \"list\"]}")]
+#[case::a_binding_to_a_role_that_is_gone("rolebindings", binding("RoleBinding", json!({"kind": "User", "name": "dev"})),
+    "role.rbac.authorization.k8s.io \"r\" not found")]
+#[tokio::test(start_paused = true)]
+async fn q2_nobody_grants_what_he_does_not_hold(#[case] resource: &str, #[case] object: Value, #[case] message: &str) {
+    let server = rbac().start();
+    let admin = binding("ClusterRoleBinding", json!({"kind": "User", "name": "dev"}));
+    let rules = json!([{"apiGroups": ["*"], "resources": ["roles", "rolebindings"], "verbs": ["create"]}]);
+    let mut held = role(rules);
+    held["kind"] = "ClusterRole".into();
+    held["metadata"] = json!({"name": "view"});
+    server.load([held, admin]).expect("they are valid");
+    let path = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/default/{resource}");
+    let (_, status) = Ask::of(&server).token("dev-token").send("POST", &path, object).await;
+    let said = status["message"].as_str().unwrap_or_default();
+    assert!(said.ends_with(message), "{said}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_one_may_do_is_listed() {
+    let server = rbac().start();
+    let review = json!({
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", "spec": {"namespace": "default"},
+    });
+    let path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
+    let (code, answer) = Ask::of(&server).token("dev-token").send("POST", path, review).await;
+    assert_eq!(code, 201);
+    let status = &answer["status"];
+    assert_eq!(status["incomplete"], false);
+    let own = json!({"verbs": ["create"], "apiGroups": ["authentication.k8s.io"], "resources": ["selfsubjectreviews"]});
+    assert!(
+        status["resourceRules"]
+            .as_array()
+            .is_some_and(|rules| rules.contains(&own)),
+        "{status}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fork_has_users_and_roles_of_its_own() {
+    let server = rbac().start();
+    let fork = server.fork();
+    let rules = json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": ["list"]}]);
+    let subject = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "dev"});
+    fork.load([role(rules), binding("RoleBinding", subject)])
+        .expect("they are valid");
+    assert_eq!(Ask::of(&fork).token("dev-token").get(SECRETS).await.0, 200);
+    assert_eq!(Ask::of(&server).token("dev-token").get(SECRETS).await.0, 403);
+    server.restore(&fork.snapshot());
+    assert_eq!(Ask::of(&server).token("dev-token").get(SECRETS).await.0, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_account_is_told_apart_from_a_user_of_its_name() {
+    let account = UserInfo::service_account("a", "b");
+    assert_eq!(account.as_service_account(), Some(("a", "b")));
+    assert_eq!(UserInfo::new("b", [""; 0]).as_service_account(), None);
+}

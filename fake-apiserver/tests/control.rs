@@ -1,0 +1,316 @@
+//! The control API of the command, and faults as they look over a socket, to a client of any language.
+
+mod common;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use common::Server;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+/// What came of a request over a socket.
+#[derive(Debug)]
+struct Answer {
+    /// Status line and headers; empty if none came.
+    head: String,
+    body: String,
+}
+
+fn connect(server: &Server) -> TcpStream {
+    let stream = TcpStream::connect(server.url.trim_start_matches("http://")).expect("it listens");
+    stream
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .expect("a duration");
+    stream
+}
+
+fn send(server: &Server, method: &str, path: &str, body: &str) -> TcpStream {
+    let mut stream = connect(server);
+    let length = body.len();
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: x\r\nUser-Agent: socket\r\nConnection: close\r\n\
+         Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+    );
+    stream.write_all(format!("{head}{body}").as_bytes()).expect("it reads");
+    stream
+}
+
+fn ask(server: &Server, method: &str, path: &str, body: &str) -> Answer {
+    let mut stream = send(server, method, path, body);
+    let mut bytes = Vec::new();
+    // A connection that is reset has told all it will.
+    let _ = stream.read_to_end(&mut bytes);
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+    Answer {
+        head: head.to_owned(),
+        body: body.to_owned(),
+    }
+}
+
+/// Asks the control API and expects that it does it.
+fn control(server: &Server, method: &str, path: &str, body: Value) -> Value {
+    let body = if body.is_null() {
+        String::new()
+    } else {
+        body.to_string()
+    };
+    let answer = ask(server, method, path, &body);
+    assert!(answer.head.starts_with("HTTP/1.1 200"), "{answer:?}");
+    serde_json::from_str(&answer.body).unwrap_or(Value::String(answer.body))
+}
+
+fn controlled() -> Server {
+    Server::start(&["--control"])
+}
+
+fn config_map(name: &str) -> String {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}).to_string()
+}
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+#[test]
+fn it_is_off_unless_it_is_asked_for() {
+    let server = Server::start(&[]);
+    let answer = ask(&server, "GET", "/_fake", "");
+    assert!(answer.head.starts_with("HTTP/1.1 404"), "{answer:?}");
+    let answer = ask(&controlled(), "GET", "/_fake", "");
+    assert!(answer.body.contains("POST   /_fake/faults"), "{answer:?}");
+}
+
+#[rstest]
+#[case::status(json!({"status": {"code": 429, "retryAfterSeconds": 7}}), "HTTP/1.1 429 Too Many Requests", "", true)]
+#[case::reset(json!({"reset": "before"}), "", "", true)]
+#[case::reset_though_done(json!({"reset": "after"}), "", "", false)]
+#[case::refuse(json!("refuse"), "", "", true)]
+#[case::truncate(json!({"truncate": 10}), "HTTP/1.1 201 Created", "{\"kind\":\"C", false)]
+#[case::delay(json!({"delayMs": 20}), "HTTP/1.1 201 Created", "{\"kind\":\"ConfigMap\"", false)]
+fn a_fault_strikes_a_socket_once(#[case] effect: Value, #[case] head: &str, #[case] body: &str, #[case] is_free: bool) {
+    let server = controlled();
+    let rule = json!({"effect": effect, "on": {"verbs": ["create"], "client": "socket"}, "times": 1});
+    let id = control(&server, "POST", "/_fake/faults", rule)["id"].clone();
+    let answer = ask(&server, "POST", MAPS, &config_map("a"));
+    assert!(
+        answer.head.starts_with(head) && answer.body.starts_with(body),
+        "{answer:?}"
+    );
+    assert_eq!(answer.head.is_empty(), head.is_empty(), "{answer:?}");
+    if head.contains("429") {
+        assert!(answer.head.to_lowercase().contains("retry-after: 7"), "{answer:?}");
+    }
+    let again = ask(&server, "POST", MAPS, &config_map("a"));
+    let expected = if is_free { "HTTP/1.1 201" } else { "HTTP/1.1 409" };
+    assert!(again.head.starts_with(expected), "{again:?}");
+    assert_eq!(control(&server, "GET", "/_fake/faults", Value::Null)[0]["hits"], 1);
+    control(&server, "DELETE", &format!("/_fake/faults/{id}"), Value::Null);
+    assert_eq!(control(&server, "GET", "/_fake/faults", Value::Null), json!([]));
+}
+
+#[test]
+fn a_request_that_is_never_answered_ends_with_the_restart() {
+    let server = controlled();
+    control(
+        &server,
+        "POST",
+        "/_fake/faults",
+        json!({"effect": {"hang": "after"}, "times": 1}),
+    );
+    let mut stream = send(&server, "POST", MAPS, &config_map("a"));
+    stream
+        .set_read_timeout(Some(Duration::from_millis(200)))
+        .expect("a duration");
+    let silence = stream.read(&mut [0]).expect_err("nothing comes");
+    assert!(
+        matches!(
+            silence.kind(),
+            std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut
+        ),
+        "{silence}"
+    );
+    assert!(
+        ask(&server, "GET", &format!("{MAPS}/a"), "")
+            .head
+            .starts_with("HTTP/1.1 200")
+    );
+
+    control(
+        &server,
+        "POST",
+        "/_fake/restart",
+        json!({"log": "lost", "downMs": 60_000}),
+    );
+    stream
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .expect("a duration");
+    assert!(matches!(stream.read(&mut [0]), Ok(0) | Err(_)));
+    assert_eq!(ask(&server, "GET", MAPS, "").head, "", "nobody is there");
+}
+
+/// The lines of a watch, as they come.
+struct Lines(BufReader<TcpStream>);
+
+impl Lines {
+    fn open(server: &Server) -> Self {
+        let mut reader = BufReader::new(send(server, "GET", &format!("{MAPS}?watch=true&resourceVersion=0"), ""));
+        let mut line = String::new();
+        while line != "\r\n" {
+            line.clear();
+            reader.read_line(&mut line).expect("a head");
+        }
+        Self(reader)
+    }
+
+    /// The next event's type and name; `None` at the end or where the connection breaks.
+    fn next(&mut self) -> Option<(String, String)> {
+        loop {
+            let mut line = String::new();
+            if self.0.read_line(&mut line).ok()? == 0 {
+                return None;
+            }
+            // Between the sizes of chunks.
+            if let Ok(event @ Value::Object(_)) = serde_json::from_str::<Value>(&line) {
+                let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+                return Some((text(&event["type"]), text(&event["object"]["metadata"]["name"])));
+            }
+        }
+    }
+
+    fn next_named(&mut self) -> Option<String> {
+        loop {
+            match self.next()? {
+                (kind, _) if kind == "BOOKMARK" => {}
+                (_, name) if name == "kube-root-ca.crt" => {}
+                (kind, name) => return Some(format!("{kind} {name}")),
+            }
+        }
+    }
+}
+
+#[test]
+fn watches_are_held_released_and_cut_over_a_socket() {
+    let server = controlled();
+    let mut lines = Lines::open(&server);
+    let on_maps = |action: Value| json!({"on": {"resource": "configmaps"}, "do": action});
+    control(&server, "POST", "/_fake/watches", on_maps(json!("hold")));
+    for name in ["a", "b"] {
+        ask(&server, "POST", MAPS, &config_map(name));
+    }
+    let held = || {
+        let watches = control(&server, "GET", "/_fake/watches", Value::Null);
+        watches[0]["held"].as_array().map_or(0, Vec::len)
+    };
+    while held() < 2 {
+        std::thread::yield_now();
+    }
+    control(&server, "POST", "/_fake/watches", on_maps(json!({"release": 1})));
+    assert_eq!(lines.next_named().as_deref(), Some("ADDED a"));
+    let told = json!({"type": "DELETED", "object": {"metadata": {"name": "ghost"}}});
+    control(&server, "POST", "/_fake/watches", on_maps(json!({"send": told})));
+    assert_eq!(lines.next_named().as_deref(), Some("DELETED ghost"));
+    control(&server, "POST", "/_fake/watches", on_maps(json!({"cutInside": 12})));
+    control(&server, "POST", "/_fake/watches", on_maps(json!("resume")));
+    assert_eq!(lines.next_named(), None);
+}
+
+#[test]
+fn a_state_is_kept_compared_written_out_and_put_back() {
+    let server = controlled();
+    let kept = control(&server, "POST", "/_fake/snapshot", Value::Null)["snapshot"].clone();
+    ask(&server, "POST", MAPS, &config_map("a"));
+    let event = json!({"type": "DELETED", "object": {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-public"}}});
+    control(&server, "POST", "/_fake/events", event);
+    let diff = control(&server, "GET", &format!("/_fake/diff?from={kept}"), Value::Null);
+    assert_eq!(diff, "- Namespace kube-public\n+ ConfigMap default/a\n");
+
+    let world = ask(&server, "GET", "/_fake/world", "").body;
+    let other = controlled();
+    assert!(
+        ask(&other, "POST", "/_fake/objects", &world)
+            .head
+            .starts_with("HTTP/1.1 200")
+    );
+    assert!(
+        ask(&other, "GET", &format!("{MAPS}/a"), "")
+            .head
+            .starts_with("HTTP/1.1 200")
+    );
+
+    control(&server, "POST", "/_fake/restore", json!({"snapshot": kept}));
+    assert!(
+        ask(&server, "GET", &format!("{MAPS}/a"), "")
+            .head
+            .starts_with("HTTP/1.1 404")
+    );
+}
+
+#[test]
+fn a_client_is_left_behind_and_the_journal_tells_of_it() {
+    let server = controlled();
+    let sees = control(
+        &server,
+        "POST",
+        "/_fake/replicas",
+        json!({"client": "socket", "sees": "nothingMore"}),
+    );
+    assert_eq!(sees["sees"], sees["newest"]);
+    ask(&server, "POST", MAPS, &config_map("a"));
+    assert!(
+        ask(&server, "GET", &format!("{MAPS}/a?resourceVersion=0"), "")
+            .head
+            .starts_with("HTTP/1.1 404")
+    );
+    assert!(
+        ask(&server, "GET", &format!("{MAPS}/a"), "")
+            .head
+            .starts_with("HTTP/1.1 200")
+    );
+
+    let journal = control(&server, "GET", "/_fake/journal", Value::Null);
+    let codes: Vec<_> = journal["entries"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|it| &it["request"]["code"])
+        .collect();
+    assert_eq!(codes, [201, 404, 200]);
+    let rest = control(
+        &server,
+        "GET",
+        &format!("/_fake/journal?since={}", journal["next"]),
+        Value::Null,
+    );
+    assert_eq!(rest["entries"], json!([]));
+}
+
+#[rstest]
+#[case("POST", "/_fake/faults", r#"{"effect": "explode"}"#, "HTTP/1.1 400", "explode")]
+#[case(
+    "POST",
+    "/_fake/faults",
+    r#"{"effect": "refuse", "often": 1}"#,
+    "HTTP/1.1 400",
+    "often"
+)]
+#[case("POST", "/_fake/restart", r#"{"log": "some"}"#, "HTTP/1.1 400", "some")]
+#[case(
+    "POST",
+    "/_fake/restore",
+    r#"{"snapshot": 9}"#,
+    "HTTP/1.1 404",
+    "there is no snapshot 9"
+)]
+#[case("GET", "/_fake/nothing", "", "HTTP/1.1 404", "there is no GET /_fake/nothing")]
+#[case("PUT", "/_fake/faults", "", "HTTP/1.1 405", "PUT is not for faults")]
+fn what_cannot_be_is_refused_by_name(
+    #[case] method: &str,
+    #[case] path: &str,
+    #[case] body: &str,
+    #[case] head: &str,
+    #[case] why: &str,
+) {
+    let answer = ask(&controlled(), method, path, body);
+    assert!(answer.head.starts_with(head) && answer.body.contains(why), "{answer:?}");
+}

@@ -1,0 +1,695 @@
+//! The garbage collector and the namespace controller at work: random ownership against a naive model, and rules that
+//! the recorded answers do not show. `HOSTILE_TIMES=50` tries 50 times as much.
+
+#[path = "hostile/trial.rs"]
+mod trial;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use fake_apiserver::{Anonymous, ApiServer, Authorization, Worker};
+use http::Request;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use trial::try_all;
+
+/// The kinds of the model: whether they are namespaced, and where they are. The last is a custom resource.
+const KINDS: [(&str, &str, bool, &str); 4] = [
+    ("v1", "ConfigMap", true, "configmaps"),
+    ("v1", "Secret", true, "secrets"),
+    ("rbac.authorization.k8s.io/v1", "ClusterRole", false, "clusterroles"),
+    ("example.com/v1", "Widget", true, "widgets"),
+];
+
+const NAMESPACES: [&str; 2] = ["default", "kube-public"];
+
+/// One thing that a client does.
+#[derive(Clone, Debug)]
+enum Op {
+    /// Creates an object with these of the earlier ones as owners, existing or not.
+    Create {
+        kind: usize,
+        namespace: usize,
+        owners: Vec<prop::sample::Index>,
+        blocks: bool,
+    },
+    /// Deletes an object.
+    Delete {
+        object: prop::sample::Index,
+        policy: &'static str,
+    },
+    /// Makes one earlier object the only owner of another.
+    Adopt {
+        object: prop::sample::Index,
+        owner: prop::sample::Index,
+    },
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let index = any::<prop::sample::Index>;
+    prop_oneof![
+        6 => (0..KINDS.len(), prop_oneof![4 => Just(0_usize), 1 => Just(1_usize)], prop::collection::vec(index(), 0..3), any::<bool>())
+            .prop_map(|(kind, namespace, owners, blocks)| Op::Create { kind, namespace, owners, blocks }),
+        3 => (index(), prop::sample::select(vec!["Background", "Foreground", "Orphan"]))
+            .prop_map(|(object, policy)| Op::Delete { object, policy }),
+        1 => (index(), index()).prop_map(|(object, owner)| Op::Adopt { object, owner }),
+    ]
+}
+
+/// An object of the model. Its number is its name.
+#[derive(Clone, Debug, PartialEq)]
+struct Thing {
+    kind: usize,
+    namespace: &'static str,
+    uid: String,
+    owners: Vec<usize>,
+    blocks: bool,
+    exists: bool,
+}
+
+impl Thing {
+    fn is_namespaced(&self) -> bool {
+        KINDS[self.kind].2
+    }
+}
+
+/// All objects there ever were.
+#[derive(Debug, Default)]
+struct Model(Vec<Thing>);
+
+impl Model {
+    /// Collects until nothing changes: the rules of garbage, without queues, events and order.
+    fn collect(&mut self) {
+        loop {
+            let before = self.0.clone();
+            for (number, thing) in before.iter().enumerate().filter(|(_, it)| it.exists) {
+                let owner_in_namespace = thing.owners.iter().any(|it| before[*it].is_namespaced());
+                if thing.owners.is_empty() || (!thing.is_namespaced() && owner_in_namespace) {
+                    continue;
+                }
+                let is_solid = |owner: &&usize| {
+                    let owner = &before[**owner];
+                    owner.exists && (!owner.is_namespaced() || owner.namespace == thing.namespace)
+                };
+                let solid: Vec<usize> = thing.owners.iter().filter(is_solid).copied().collect();
+                self.0[number].exists = !solid.is_empty();
+                self.0[number].owners = if solid.is_empty() { thing.owners.clone() } else { solid };
+            }
+            if self.0 == before {
+                return;
+            }
+        }
+    }
+
+    fn delete(&mut self, number: usize, policy: &str) {
+        self.0[number].exists = false;
+        if policy == "Orphan" {
+            for thing in &mut self.0 {
+                thing.owners.retain(|owner| *owner != number);
+            }
+        }
+        self.collect();
+    }
+
+    fn references(&self, owners: &[usize], blocks: bool) -> Vec<Value> {
+        let reference = |number: &usize| {
+            let (api_version, kind, ..) = KINDS[self.0[*number].kind];
+            let (name, uid) = (format!("o{number}"), &self.0[*number].uid);
+            json!({"apiVersion": api_version, "kind": kind, "name": name, "uid": uid, "blockOwnerDeletion": blocks})
+        };
+        owners.iter().map(reference).collect()
+    }
+}
+
+fn path(kind: usize, namespace: &str, name: &str) -> String {
+    let (api_version, _, is_namespaced, resource) = KINDS[kind];
+    let group = if api_version == "v1" { "/api" } else { "/apis" };
+    let within = if is_namespaced {
+        format!("/namespaces/{namespace}")
+    } else {
+        String::new()
+    };
+    format!("{group}/{api_version}{within}/{resource}/{name}")
+        .trim_end_matches('/')
+        .to_owned()
+}
+
+/// Sends a request; the answer must be a success.
+async fn ask(server: &ApiServer, method: &str, path: &str, body: &Value) -> Result<Value, String> {
+    let media_type = match method {
+        "PATCH" => "application/merge-patch+json",
+        _ => "application/json",
+    };
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("content-type", media_type);
+    let answer = server
+        .call(request.body(body.to_string()).map_err(|why| why.to_string())?)
+        .await;
+    let text = String::from_utf8_lossy(answer.body()).into_owned();
+    if !answer.status().is_success() {
+        return Err(format!("{method} {path}: {text}"));
+    }
+    serde_json::from_str(&text).map_err(|why| why.to_string())
+}
+
+/// Lets the workers finish.
+async fn rest() {
+    tokio::time::sleep(Duration::from_secs(3)).await;
+}
+
+fn widgets() -> Value {
+    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced", "names": {"plural": "widgets", "kind": "Widget"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}],
+        },
+    })
+}
+
+const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+async fn start(workers: &[Worker]) -> Result<ApiServer, String> {
+    let server = ApiServer::builder().workers(workers).start();
+    ask(&server, "POST", CRDS, &widgets()).await?;
+    rest().await;
+    Ok(server)
+}
+
+async fn apply(server: &ApiServer, model: &mut Model, op: Op) -> Result<(), String> {
+    let count = model.0.len();
+    match op {
+        Op::Create {
+            kind,
+            namespace,
+            owners,
+            blocks,
+        } => {
+            let owners: BTreeSet<usize> = owners.iter().filter(|_| count > 0).map(|it| it.index(count)).collect();
+            let owners: Vec<usize> = owners.into_iter().collect();
+            // An object that cannot be collected would hold its owner for ever.
+            let blocks = blocks && KINDS[kind].2;
+            let namespace = NAMESPACES[namespace];
+            let (api_version, kind_name, ..) = KINDS[kind];
+            let object = json!({
+                "apiVersion": api_version, "kind": kind_name,
+                "metadata": {"name": format!("o{count}"), "ownerReferences": model.references(&owners, blocks)},
+            });
+            let created = ask(server, "POST", &path(kind, namespace, ""), &object).await?;
+            let uid = created["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+            model.0.push(Thing {
+                kind,
+                namespace,
+                uid,
+                owners,
+                blocks,
+                exists: true,
+            });
+            model.collect();
+        }
+        Op::Delete { object, policy } if count > 0 => {
+            let number = object.index(count);
+            let thing = &model.0[number];
+            if thing.exists {
+                let path = path(thing.kind, thing.namespace, &format!("o{number}"));
+                ask(server, "DELETE", &path, &json!({"propagationPolicy": policy})).await?;
+                model.delete(number, policy);
+            }
+        }
+        Op::Adopt { object, owner } if count > 0 => {
+            let (number, owner) = (object.index(count), owner.index(count));
+            let thing = model.0[number].clone();
+            if thing.exists && number != owner {
+                let references = model.references(&[owner], thing.blocks);
+                let patch = json!({"metadata": {"ownerReferences": references}});
+                ask(
+                    server,
+                    "PATCH",
+                    &path(thing.kind, thing.namespace, &format!("o{number}")),
+                    &patch,
+                )
+                .await?;
+                model.0[number].owners = vec![owner];
+                model.collect();
+            }
+        }
+        Op::Delete { .. } | Op::Adopt { .. } => {}
+    }
+    rest().await;
+    Ok(())
+}
+
+/// The names of what exists, with the uids of the owners.
+async fn existing(server: &ApiServer) -> Result<BTreeMap<String, BTreeSet<String>>, String> {
+    let mut found = BTreeMap::new();
+    for (api_version, kind, ..) in KINDS {
+        for object in server
+            .list(api_version, kind, "")
+            .await
+            .map_err(|status| status.message)?
+        {
+            let meta = &object["metadata"];
+            let Some(name) = meta["name"].as_str().filter(|it| it.starts_with('o')) else {
+                continue;
+            };
+            let owners = meta["ownerReferences"].as_array().into_iter().flatten();
+            let uids = owners.filter_map(|it| it["uid"].as_str().map(str::to_owned));
+            found.insert(name.to_owned(), uids.collect());
+        }
+    }
+    Ok(found)
+}
+
+#[test]
+fn what_is_left_is_what_a_naive_model_leaves() {
+    try_all(48, &prop::collection::vec(op(), 1..24), |_, ops| async move {
+        let server = start(&[Worker::GarbageCollector]).await?;
+        let mut model = Model::default();
+        for op in ops {
+            let what = format!("{op:?}");
+            apply(&server, &mut model, op).await?;
+            let uid = |number: &usize| model.0[*number].uid.clone();
+            let things = model.0.iter().enumerate().filter(|(_, it)| it.exists);
+            let wanted: BTreeMap<String, BTreeSet<String>> = things
+                .map(|(number, it)| (format!("o{number}"), it.owners.iter().map(uid).collect()))
+                .collect();
+            let found = existing(&server).await?;
+            if found != wanted {
+                return Err(format!(
+                    "after {what}\nfound  {found:?}\nwanted {wanted:?}\n{}",
+                    server.journal().tail(20)
+                ));
+            }
+        }
+        Ok(())
+    });
+}
+
+/// An object that these own.
+fn owned(kind: usize, name: &str, owners: &[&Value]) -> Value {
+    let (api_version, kind, ..) = KINDS[kind];
+    json!({
+        "apiVersion": api_version, "kind": kind, "metadata": {"name": name, "ownerReferences": owners},
+    })
+}
+
+/// A reference to an object that was created.
+fn owner(object: &Value, blocks: bool) -> Value {
+    let meta = &object["metadata"];
+    json!({
+        "apiVersion": object["apiVersion"], "kind": object["kind"], "name": meta["name"], "uid": meta["uid"],
+        "controller": true, "blockOwnerDeletion": blocks,
+    })
+}
+
+async fn create(server: &ApiServer, kind: usize, namespace: &str, object: &Value) -> Value {
+    ask(server, "POST", &path(kind, namespace, ""), object)
+        .await
+        .expect("it is valid")
+}
+
+/// The kinds of what was asked by workers, with the last part of the path and the body.
+fn requests_of_workers(server: &ApiServer) -> Vec<(String, Value)> {
+    let requests = server.journal().requests().into_iter().filter(|it| it.worker.is_some());
+    requests
+        .map(|it| {
+            let name = it.path.rsplit('/').next().unwrap_or_default();
+            let body = serde_json::from_slice(&it.request_body).unwrap_or_default();
+            (format!("{} {name}", it.method), body)
+        })
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn s1_a_dependent_is_deleted_as_it_was_judged() {
+    let server = start(&[Worker::GarbageCollector]).await.expect("it starts");
+    let parent = create(&server, 0, "default", &owned(0, "parent", &[])).await;
+    let child = create(&server, 1, "default", &owned(1, "child", &[&owner(&parent, false)])).await;
+    ask(&server, "DELETE", &path(0, "default", "parent"), &json!({}))
+        .await
+        .expect("it exists");
+    rest().await;
+
+    let meta = &child["metadata"];
+    let preconditions = json!({"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]});
+    let body = json!({
+        "kind": "DeleteOptions", "apiVersion": "v1", "preconditions": preconditions, "propagationPolicy": "Background",
+    });
+    assert_eq!(requests_of_workers(&server), [("DELETE child".to_owned(), body)]);
+    let request = server.journal().requests().pop().expect("there was one");
+    assert_eq!(request.worker, Some("generic-garbage-collector"));
+    let agent = "system:serviceaccount:kube-system:generic-garbage-collector";
+    assert!(request.user_agent.ends_with(agent), "{}", request.user_agent);
+}
+
+#[tokio::test(start_paused = true)]
+async fn s2_an_owner_that_is_gone_is_taken_back_from_what_another_keeps() {
+    let server = start(&[Worker::GarbageCollector]).await.expect("it starts");
+    let gone = create(&server, 0, "default", &owned(0, "gone", &[])).await;
+    let kept = create(&server, 0, "default", &owned(0, "kept", &[])).await;
+    let mut other = owner(&kept, false);
+    other["controller"] = false.into();
+    let owners = [&owner(&gone, true), &other];
+    let secret = create(&server, 1, "default", &owned(1, "secret", &owners)).await;
+    create(&server, 3, "default", &owned(3, "widget", &owners)).await;
+    ask(&server, "DELETE", &path(0, "default", "gone"), &json!({}))
+        .await
+        .expect("it exists");
+    rest().await;
+
+    let widget = server
+        .get("example.com/v1", "Widget", "default", "widget")
+        .await
+        .expect("it is kept");
+    assert_eq!(widget["metadata"]["ownerReferences"], json!([other]));
+    let requests = requests_of_workers(&server);
+    let uids = [&gone["metadata"]["uid"], &secret["metadata"]["uid"]];
+    let strategic = json!({"metadata": {"ownerReferences": [{"$patch": "delete", "uid": uids[0]}], "uid": uids[1]}});
+    assert_eq!(requests[0], ("PATCH secret".to_owned(), strategic));
+    assert_eq!(requests[1].0, "PATCH widget");
+    assert_eq!(requests[1].1["metadata"]["ownerReferences"], json!([other]));
+    assert!(requests[1].1["metadata"]["resourceVersion"].is_string());
+}
+
+#[tokio::test(start_paused = true)]
+async fn s3_a_circle_does_not_hold_itself() {
+    let server = start(&[Worker::GarbageCollector]).await.expect("it starts");
+    let first = create(&server, 0, "default", &owned(0, "first", &[])).await;
+    let second = create(&server, 3, "default", &owned(3, "second", &[&owner(&first, true)])).await;
+    let patch = json!({"metadata": {"ownerReferences": [owner(&second, true)]}});
+    ask(&server, "PATCH", &path(0, "default", "first"), &patch)
+        .await
+        .expect("it exists");
+    rest().await;
+    let foreground = json!({"propagationPolicy": "Foreground"});
+    ask(&server, "DELETE", &path(0, "default", "first"), &foreground)
+        .await
+        .expect("it exists");
+    rest().await;
+
+    assert!(existing(&server).await.expect("both kinds are served").is_empty());
+    assert!(server.get("v1", "ConfigMap", "default", "first").await.is_err());
+    assert!(
+        server
+            .get("example.com/v1", "Widget", "default", "second")
+            .await
+            .is_err()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn s5_an_owner_in_another_namespace_does_not_count_and_is_told_of() {
+    let server = start(&[Worker::GarbageCollector]).await.expect("it starts");
+    let parent = create(&server, 0, "default", &owned(0, "parent", &[])).await;
+    create(
+        &server,
+        1,
+        "kube-public",
+        &owned(1, "stranger", &[&owner(&parent, false)]),
+    )
+    .await;
+    create(&server, 2, "", &owned(2, "above", &[&owner(&parent, false)])).await;
+    rest().await;
+
+    assert!(server.get("v1", "Secret", "kube-public", "stranger").await.is_err());
+    let role = server
+        .get("rbac.authorization.k8s.io/v1", "ClusterRole", "", "above")
+        .await;
+    assert!(role.is_ok(), "nobody can say that its owner is gone");
+    let events = server.list("v1", "Event", "").await.expect("events are served");
+    let uid = parent["metadata"]["uid"].as_str().unwrap_or_default();
+    let message = |namespace: &str| {
+        format!(
+            "ownerRef [v1/ConfigMap, namespace: {namespace}, name: parent, uid: {uid}] does not exist in namespace \
+             {namespace:?}"
+        )
+    };
+    let told: Vec<_> = events
+        .iter()
+        .map(|it| (&it["metadata"]["namespace"], &it["reason"], &it["message"]))
+        .collect();
+    let reason = json!("OwnerRefInvalidNamespace");
+    assert_eq!(
+        told,
+        [
+            (&json!("default"), &reason, &json!(message(""))),
+            (&json!("kube-public"), &reason, &json!(message("kube-public"))),
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn s5_an_owner_of_unknown_kind_is_waited_for_without_asking_again() {
+    let server = ApiServer::builder().workers([Worker::GarbageCollector]).start();
+    let absent = json!({"apiVersion": "example.com/v1", "kind": "Widget", "name": "w", "uid": "no-such-uid"});
+    create(&server, 0, "default", &owned(0, "child", &[&absent])).await;
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert!(server.get("v1", "ConfigMap", "default", "child").await.is_ok());
+    assert!(requests_of_workers(&server).is_empty());
+
+    ask(&server, "POST", CRDS, &widgets()).await.expect("it is valid");
+    rest().await;
+    assert!(server.get("v1", "ConfigMap", "default", "child").await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_definition_takes_what_its_objects_own() {
+    let server = start(&[Worker::GarbageCollector]).await.expect("it starts");
+    let widget = create(&server, 3, "default", &owned(3, "widget", &[])).await;
+    create(&server, 0, "default", &owned(0, "child", &[&owner(&widget, true)])).await;
+    ask(&server, "DELETE", &format!("{CRDS}/widgets.example.com"), &json!({}))
+        .await
+        .expect("it exists");
+    rest().await;
+    assert!(server.get("v1", "ConfigMap", "default", "child").await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fork_and_a_restored_world_have_workers_of_their_own() {
+    let server = start(&[Worker::GarbageCollector]).await.expect("it starts");
+    let parent = create(&server, 0, "default", &owned(0, "parent", &[])).await;
+    create(&server, 1, "default", &owned(1, "child", &[&owner(&parent, false)])).await;
+    rest().await;
+    let (before, fork) = (server.snapshot(), server.fork());
+
+    ask(&fork, "DELETE", &path(0, "default", "parent"), &json!({}))
+        .await
+        .expect("it exists");
+    rest().await;
+    assert!(fork.get("v1", "Secret", "default", "child").await.is_err());
+    assert!(server.get("v1", "Secret", "default", "child").await.is_ok());
+
+    for _ in 0..2 {
+        ask(&server, "DELETE", &path(0, "default", "parent"), &json!({}))
+            .await
+            .expect("it exists");
+        rest().await;
+        assert!(server.get("v1", "Secret", "default", "child").await.is_err());
+        server.restore(&before);
+        assert!(server.get("v1", "Secret", "default", "child").await.is_ok());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn workers_may_do_their_part_where_others_need_roles() {
+    let server = ApiServer::builder()
+        .workers(Worker::ALL)
+        .authorization(Authorization::Rbac)
+        .anonymous(Anonymous::Refused)
+        .start();
+    let absent = json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "no-such-uid"});
+    let mut child = owned(0, "child", &[&absent]);
+    child["metadata"]["namespace"] = json!("default");
+    server.load([child]).expect("it is valid");
+    rest().await;
+    assert!(server.get("v1", "ConfigMap", "default", "child").await.is_err());
+}
+
+/// Pods of ReplicaSets of Deployments, as loaded from a dump.
+fn tree(deployments: usize, replica_sets: usize, pods: usize) -> Vec<Value> {
+    let object = |api_version: &str, kind: &str, name: &str, owner: Option<&Value>| {
+        let template = json!({
+            "metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "c", "image": "img:1"}]},
+        });
+        let spec = match kind {
+            "Pod" => template["spec"].clone(),
+            _ => json!({"replicas": 1, "selector": {"matchLabels": {"app": name}}, "template": template}),
+        };
+        json!({
+            "apiVersion": api_version, "kind": kind, "spec": spec,
+            "metadata": {
+                "name": name, "namespace": "default", "uid": format!("uid-{name}"), "labels": {"app": name},
+                "ownerReferences": owner.map(|it| self::owner(it, true)).into_iter().collect::<Vec<_>>(),
+            },
+        })
+    };
+    let mut objects = Vec::new();
+    for d in 0..deployments {
+        let deployment = object("apps/v1", "Deployment", &format!("d{d}"), None);
+        for r in 0..replica_sets {
+            let set = object("apps/v1", "ReplicaSet", &format!("d{d}-r{r}"), Some(&deployment));
+            objects.extend((0..pods).map(|p| object("v1", "Pod", &format!("d{d}-r{r}-p{p}"), Some(&set))));
+            objects.push(set);
+        }
+        objects.push(deployment);
+    }
+    objects
+}
+
+#[rstest::rstest]
+#[case("Background")]
+#[case("Foreground")]
+#[tokio::test(start_paused = true)]
+async fn a_large_tree_goes_to_its_last_leaf(#[case] policy: &str) {
+    let scale: usize = std::env::var("HOSTILE_TIMES")
+        .ok()
+        .and_then(|it| it.parse().ok())
+        .unwrap_or(1);
+    let server = ApiServer::builder().workers([Worker::GarbageCollector]).start();
+    server.load(tree(5 * scale, 10, 10)).expect("they are valid");
+    rest().await;
+    let path = "/apis/apps/v1/namespaces/default/deployments";
+    ask(&server, "DELETE", path, &json!({"propagationPolicy": policy}))
+        .await
+        .expect("they exist");
+    rest().await;
+
+    for (api_version, kind) in [("apps/v1", "Deployment"), ("apps/v1", "ReplicaSet"), ("v1", "Pod")] {
+        let left = server.list(api_version, kind, "").await.expect("it is served");
+        assert_eq!(left.len(), 0, "{kind}");
+    }
+}
+
+async fn namespace(server: &ApiServer, name: &str) -> Option<Value> {
+    server.get("v1", "Namespace", "", name).await.ok()
+}
+
+/// The status and the message of each condition of a namespace.
+fn conditions(namespace: &Value) -> Vec<(&str, &str)> {
+    let conditions = namespace["status"]["conditions"].as_array().into_iter().flatten();
+    conditions
+        .map(|it| {
+            (
+                it["status"].as_str().unwrap_or_default(),
+                it["message"].as_str().unwrap_or_default(),
+            )
+        })
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn r5_a_namespace_goes_with_all_that_is_in_it() {
+    let server = start(&[Worker::Namespace]).await.expect("it starts");
+    let shop = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
+    ask(&server, "POST", "/api/v1/namespaces", &shop)
+        .await
+        .expect("it is free");
+    for kind in [0, 1, 3] {
+        create(&server, kind, "shop", &owned(kind, "o1", &[])).await;
+        create(&server, kind, "default", &owned(kind, "o1", &[])).await;
+    }
+    ask(&server, "DELETE", "/api/v1/namespaces/shop", &json!({}))
+        .await
+        .expect("it exists");
+    rest().await;
+
+    assert!(namespace(&server, "shop").await.is_none());
+    for (api_version, kind, ..) in [KINDS[0], KINDS[1], KINDS[3]] {
+        let left = server.list(api_version, kind, "").await.expect("it is served");
+        assert_eq!(left.len(), 1, "{kind} of other namespaces stay");
+    }
+    // Only what is there is deleted, then the namespace is told and let go.
+    let asked: Vec<String> = requests_of_workers(&server).into_iter().map(|(what, _)| what).collect();
+    assert_eq!(
+        asked,
+        [
+            "DELETE configmaps",
+            "DELETE widgets",
+            "DELETE secrets",
+            "PUT status",
+            "PUT finalize"
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn r5_pods_that_do_not_stop_in_time_are_told_of() {
+    let server = start(&[Worker::Namespace]).await.expect("it starts");
+    let shop = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
+    ask(&server, "POST", "/api/v1/namespaces", &shop)
+        .await
+        .expect("it is free");
+    let pods = "/api/v1/namespaces/shop/pods";
+    let spec = json!({"nodeName": "node-1", "containers": [{"name": "c", "image": "img:1"}]});
+    ask(
+        &server,
+        "POST",
+        pods,
+        &json!({"metadata": {"name": "stuck"}, "spec": spec}),
+    )
+    .await
+    .expect("it is valid");
+    ask(&server, "DELETE", "/api/v1/namespaces/shop", &json!({}))
+        .await
+        .expect("it exists");
+    rest().await;
+    let shown = namespace(&server, "shop").await.expect("a Pod is left");
+    let failing = |namespace: &Value| {
+        conditions(namespace)
+            .iter()
+            .filter(|(status, _)| *status == "True")
+            .count()
+    };
+    assert_eq!(failing(&shown), 0, "it has thirty seconds");
+
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let shown = namespace(&server, "shop").await.expect("a Pod is left");
+    let why = "Failed to delete all resource types, 1 remaining: unexpected items still remain in namespace: shop for \
+               gvr: /v1, Resource=pods";
+    assert!(conditions(&shown).contains(&("True", why)), "{shown}");
+
+    let now = json!({"gracePeriodSeconds": 0});
+    ask(&server, "DELETE", &format!("{pods}/stuck"), &now)
+        .await
+        .expect("it is still there");
+    rest().await;
+    assert!(namespace(&server, "shop").await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn r5_conditions_follow_what_is_left() {
+    let server = start(&[Worker::Namespace, Worker::GarbageCollector])
+        .await
+        .expect("it starts");
+    let shop = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
+    ask(&server, "POST", "/api/v1/namespaces", &shop)
+        .await
+        .expect("it is free");
+    for name in ["a", "b"] {
+        let mut held = owned(0, name, &[]);
+        held["metadata"]["finalizers"] = json!(["example.com/hold"]);
+        create(&server, 0, "shop", &held).await;
+    }
+    ask(&server, "DELETE", "/api/v1/namespaces/shop", &json!({}))
+        .await
+        .expect("it exists");
+    rest().await;
+    for (name, left) in [("a", 2), ("b", 1)] {
+        let shown = namespace(&server, "shop").await.expect("something is left");
+        let remaining = format!("Some resources are remaining: configmaps. has {left} resource instances");
+        let held = format!(
+            "Some content in the namespace has finalizers remaining: example.com/hold in {left} resource instances"
+        );
+        assert_eq!(conditions(&shown)[3..], [("True", &*remaining), ("True", &*held)]);
+        let release = json!({"metadata": {"finalizers": null}});
+        ask(&server, "PATCH", &path(0, "shop", name), &release)
+            .await
+            .expect("it is held");
+        rest().await;
+    }
+    assert!(namespace(&server, "shop").await.is_none());
+}

@@ -1,0 +1,144 @@
+//! A server with workers under a paused clock, and the few words the tests speak.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use fake_apiserver::{ApiServer, Worker};
+use http::Request;
+use serde_json::{Value, json};
+
+/// A server whose workers run in virtual time.
+pub(crate) struct Cluster(pub(crate) ApiServer);
+
+impl Cluster {
+    /// With every worker there is.
+    pub(crate) fn start() -> Self {
+        Self::with(Worker::ALL)
+    }
+
+    pub(crate) fn with(workers: &[Worker]) -> Self {
+        Self(ApiServer::builder().workers(workers).start())
+    }
+
+    /// Lets so many seconds pass.
+    pub(crate) async fn pass(&self, seconds: f64) {
+        tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
+    }
+
+    /// Sends a request and reads the answer.
+    pub(crate) async fn send(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
+        let media_type = match method {
+            "PATCH" => "application/merge-patch+json",
+            _ => "application/json",
+        };
+        let body = if body.is_null() {
+            Bytes::new()
+        } else {
+            body.to_string().into()
+        };
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("content-type", media_type);
+        let answer = self.0.call(request.body(body).expect("a request")).await;
+        let status = answer.status().as_u16();
+        (status, serde_json::from_slice(answer.body()).unwrap_or_default())
+    }
+
+    /// POST of an object; its namespace is `default`.
+    pub(crate) async fn create(&self, object: Value) -> Value {
+        let (api, kind) = (
+            object["apiVersion"].as_str().expect("a version"),
+            object["kind"].as_str().expect("a kind"),
+        );
+        let resource = self.0.resource(api, kind).expect("a served kind");
+        let namespace = object["metadata"]["namespace"].as_str().unwrap_or("default");
+        let group = if api.contains('/') { "apis" } else { "api" };
+        let path = match resource.is_namespaced() {
+            true => format!("/{group}/{api}/namespaces/{namespace}/{}", resource.resource),
+            false => format!("/{group}/{api}/{}", resource.resource),
+        };
+        let (status, answer) = self.send("POST", &path, &object).await;
+        assert_eq!(status, 201, "{answer:#}");
+        answer
+    }
+
+    /// Merge patch of an object in `default`.
+    pub(crate) async fn patch(&self, api: &str, kind: &str, name: &str, patch: Value) -> Value {
+        let (status, answer) = self.send("PATCH", &self.path(api, kind, name), &patch).await;
+        assert_eq!(status, 200, "{answer:#}");
+        answer
+    }
+
+    /// DELETE of an object in `default`.
+    pub(crate) async fn delete(&self, api: &str, kind: &str, name: &str) {
+        let (status, answer) = self.send("DELETE", &self.path(api, kind, name), &Value::Null).await;
+        assert_eq!(status, 200, "{answer:#}");
+    }
+
+    fn path(&self, api: &str, kind: &str, name: &str) -> String {
+        let resource = self.0.resource(api, kind).expect("a served kind");
+        let group = if api.contains('/') { "apis" } else { "api" };
+        match resource.is_namespaced() {
+            true => format!("/{group}/{api}/namespaces/default/{}/{name}", resource.resource),
+            false => format!("/{group}/{api}/{}/{name}", resource.resource),
+        }
+    }
+
+    /// An object of `default`; null if there is none.
+    pub(crate) async fn get(&self, api: &str, kind: &str, name: &str) -> Value {
+        let namespaced = self.0.resource(api, kind).expect("a served kind").is_namespaced();
+        let namespace = if namespaced { "default" } else { "" };
+        self.0.get(api, kind, namespace, name).await.unwrap_or_default()
+    }
+
+    /// The objects of a kind in `default`.
+    pub(crate) async fn list(&self, api: &str, kind: &str) -> Vec<Value> {
+        let namespaced = self.0.resource(api, kind).expect("a served kind").is_namespaced();
+        self.0
+            .list(api, kind, if namespaced { "default" } else { "" })
+            .await
+            .expect("a served kind")
+    }
+
+    /// The Pods in `default`.
+    pub(crate) async fn pods(&self) -> Vec<Value> {
+        self.list("v1", "Pod").await
+    }
+
+    /// The messages of Events with a reason, in the order in which they were written.
+    pub(crate) async fn events(&self, reason: &str) -> Vec<String> {
+        let mut events = self.list("v1", "Event").await;
+        events.retain(|it| it["reason"] == reason);
+        events.sort_by_key(|it| it["metadata"]["name"].as_str().map(str::to_owned));
+        events
+            .iter()
+            .map(|it| it["message"].as_str().unwrap_or_default().to_owned())
+            .collect()
+    }
+}
+
+/// A Pod template with one container, labelled `app: NAME`.
+pub(crate) fn template(app: &str) -> Value {
+    json!({
+        "metadata": {"labels": {"app": app}},
+        "spec": {"containers": [{"name": "main", "image": "nginx:1"}]},
+    })
+}
+
+/// A Deployment.
+pub(crate) fn deployment(name: &str, replicas: u32) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template(name)},
+    })
+}
+
+/// Status, reason and message of a condition.
+pub(crate) fn condition<'a>(object: &'a Value, kind: &str) -> [&'a str; 3] {
+    let list = object["status"]["conditions"]
+        .as_array()
+        .map_or(&[] as &[Value], Vec::as_slice);
+    let condition = list.iter().find(|it| it["type"] == kind).unwrap_or(&Value::Null);
+    ["status", "reason", "message"].map(|field| condition[field].as_str().unwrap_or_default())
+}

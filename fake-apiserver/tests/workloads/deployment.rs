@@ -1,0 +1,217 @@
+//! Deployments: roll-out, history, scale, conditions.
+
+use fake_apiserver::{PodScript, PodSelector};
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, condition, deployment};
+
+const APPS: &str = "apps/v1";
+
+async fn web(cluster: &Cluster) -> Value {
+    cluster.get(APPS, "Deployment", "web").await
+}
+
+/// Revision and size of each set, oldest revision first.
+async fn sets(cluster: &Cluster) -> Vec<(u64, u64)> {
+    let revision = |set: &Value| {
+        let text = set["metadata"]["annotations"]["deployment.kubernetes.io/revision"].as_str();
+        text.and_then(|it| it.parse().ok()).unwrap_or_default()
+    };
+    let all = cluster.list(APPS, "ReplicaSet").await;
+    let mut sets: Vec<(u64, u64)> = all
+        .iter()
+        .map(|set| (revision(set), set["spec"]["replicas"].as_u64().unwrap_or_default()))
+        .collect();
+    sets.sort_unstable();
+    sets
+}
+
+fn image(image: &str) -> Value {
+    json!({"spec": {"template": {"spec": {"containers": [{"name": "main", "image": image}]}}}})
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_roll_out_ends_with_the_real_conditions() {
+    let cluster = Cluster::start();
+    cluster.create(deployment("web", 3)).await;
+    cluster.pass(0.5).await;
+    let early = web(&cluster).await;
+    let set = cluster.list(APPS, "ReplicaSet").await.remove(0);
+    let name = set["metadata"]["name"].as_str().expect("a name");
+    assert_eq!(
+        condition(&early, "Available"),
+        [
+            "False",
+            "MinimumReplicasUnavailable",
+            "Deployment does not have minimum availability."
+        ]
+    );
+    let progressing = format!("ReplicaSet \"{name}\" is progressing.");
+    assert_eq!(
+        condition(&early, "Progressing"),
+        ["True", "ReplicaSetUpdated", &progressing]
+    );
+    cluster.pass(1.5).await;
+    let late = web(&cluster).await;
+    assert_eq!(
+        condition(&late, "Available"),
+        [
+            "True",
+            "MinimumReplicasAvailable",
+            "Deployment has minimum availability."
+        ]
+    );
+    let done = format!("ReplicaSet \"{name}\" has successfully progressed.");
+    assert_eq!(
+        condition(&late, "Progressing"),
+        ["True", "NewReplicaSetAvailable", &done]
+    );
+    let status = &late["status"];
+    for field in ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas"] {
+        assert_eq!(status[field], 3, "{field}");
+    }
+    assert_eq!(status["observedGeneration"], late["metadata"]["generation"]);
+    assert_eq!(
+        late["metadata"]["annotations"]["deployment.kubernetes.io/revision"],
+        "1"
+    );
+    assert_eq!(
+        cluster.events("ScalingReplicaSet").await,
+        [format!("Scaled up replica set {name} from 0 to 3")]
+    );
+    assert_eq!(
+        set["metadata"]["labels"]["pod-template-hash"],
+        set["spec"]["selector"]["matchLabels"]["pod-template-hash"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_update_stays_within_surge_and_unavailability() {
+    let cluster = Cluster::start();
+    cluster.create(deployment("web", 4)).await;
+    cluster.pass(3.0).await;
+    cluster.patch(APPS, "Deployment", "web", image("nginx:2")).await;
+    let mut steps = 0;
+    while sets(&cluster).await != [(1, 0), (2, 4)] || web(&cluster).await["status"]["availableReplicas"] != 4 {
+        let ready = cluster
+            .pods()
+            .await
+            .iter()
+            .filter(|it| condition(it, "Ready")[0] == "True")
+            .count();
+        assert!(ready >= 3, "at most one of four may be missing, {ready} are ready");
+        let asked: u64 = sets(&cluster).await.iter().map(|(_, size)| size).sum();
+        assert!(asked <= 5, "one more than four at the most, not {asked}");
+        cluster.pass(0.25).await;
+        steps += 1;
+        assert!(steps < 100, "the roll-out never ends");
+    }
+    cluster.pass(2.0).await;
+    assert_eq!(cluster.pods().await.len(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn going_back_numbers_the_old_set_anew() {
+    let cluster = Cluster::start();
+    cluster.create(deployment("web", 1)).await;
+    cluster.pass(3.0).await;
+    cluster.patch(APPS, "Deployment", "web", image("nginx:2")).await;
+    cluster.pass(5.0).await;
+    cluster.patch(APPS, "Deployment", "web", image("nginx:1")).await;
+    cluster.pass(5.0).await;
+    assert_eq!(sets(&cluster).await, [(2, 0), (3, 1)]);
+    let all = cluster.list(APPS, "ReplicaSet").await;
+    let back = all.iter().find(|it| it["spec"]["replicas"] == 1).expect("a set");
+    assert_eq!(
+        back["metadata"]["annotations"]["deployment.kubernetes.io/revision-history"],
+        "1"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn old_sets_beyond_the_limit_are_deleted() {
+    let cluster = Cluster::start();
+    let mut it = deployment("web", 1);
+    it["spec"]["revisionHistoryLimit"] = json!(1);
+    cluster.create(it).await;
+    for version in 1..5 {
+        cluster
+            .patch(APPS, "Deployment", "web", image(&format!("nginx:1.{version}")))
+            .await;
+        cluster.pass(5.0).await;
+    }
+    assert_eq!(
+        sets(&cluster).await,
+        [(4, 0), (5, 1)].map(|(revision, size)| (revision - 1, size))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn recreate_waits_until_the_old_pods_are_gone() {
+    let cluster = Cluster::start();
+    cluster.0.kubelet().script(
+        PodSelector::all(),
+        PodScript::default().stops_after(std::time::Duration::from_secs(5)),
+    );
+    let mut it = deployment("web", 2);
+    it["spec"]["strategy"] = json!({"type": "Recreate"});
+    cluster.create(it).await;
+    cluster.pass(3.0).await;
+    cluster.patch(APPS, "Deployment", "web", image("nginx:2")).await;
+    cluster.pass(3.0).await;
+    assert_eq!(sets(&cluster).await, [(1, 0)]);
+    cluster.pass(5.0).await;
+    assert_eq!(sets(&cluster).await, [(1, 0), (2, 2)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paused_deployment_scales_but_does_not_roll_out() {
+    let cluster = Cluster::start();
+    cluster.create(deployment("web", 1)).await;
+    cluster.pass(3.0).await;
+    cluster
+        .patch(APPS, "Deployment", "web", json!({"spec": {"paused": true}}))
+        .await;
+    cluster.patch(APPS, "Deployment", "web", image("nginx:2")).await;
+    cluster
+        .patch(APPS, "Deployment", "web", json!({"spec": {"replicas": 3}}))
+        .await;
+    cluster.pass(3.0).await;
+    assert_eq!(sets(&cluster).await, [(1, 3)]);
+    assert_eq!(
+        condition(&web(&cluster).await, "Progressing"),
+        ["Unknown", "DeploymentPaused", "Deployment is paused"]
+    );
+    cluster
+        .patch(APPS, "Deployment", "web", json!({"spec": {"paused": false}}))
+        .await;
+    cluster.pass(10.0).await;
+    assert_eq!(sets(&cluster).await, [(1, 0), (2, 3)]);
+    assert_eq!(
+        condition(&web(&cluster).await, "Progressing")[1],
+        "NewReplicaSetAvailable"
+    );
+}
+
+#[rstest]
+#[case::never_ready(PodScript::default().never_ready())]
+#[case::no_image(PodScript::default().image_pull_error())]
+#[tokio::test(start_paused = true)]
+async fn a_roll_out_that_gets_nowhere_exceeds_its_deadline(#[case] script: PodScript) {
+    let cluster = Cluster::start();
+    cluster
+        .0
+        .kubelet()
+        .script(PodSelector::labelled("app=web").expect("a selector"), script);
+    let mut it = deployment("web", 1);
+    it["spec"]["progressDeadlineSeconds"] = json!(30);
+    cluster.create(it).await;
+    cluster.pass(29.0).await;
+    assert_eq!(condition(&web(&cluster).await, "Progressing")[1], "ReplicaSetUpdated");
+    cluster.pass(4.0).await;
+    let web = web(&cluster).await;
+    let [status, reason, message] = condition(&web, "Progressing");
+    assert_eq!([status, reason], ["False", "ProgressDeadlineExceeded"]);
+    assert!(message.ends_with("has timed out progressing."), "{message}");
+}

@@ -1,0 +1,134 @@
+//! Jobs: completions, failures, indexes, suspension, and what is left of them.
+
+use std::time::Duration;
+
+use fake_apiserver::{PodScript, PodSelector};
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, condition};
+
+fn job(spec: Value) -> Value {
+    let mut job = json!({
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "work"},
+        "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "busybox:1"}]}}},
+    });
+    for (field, value) in spec.as_object().expect("a spec") {
+        job["spec"][field] = value.clone();
+    }
+    job
+}
+
+async fn work(cluster: &Cluster) -> Value {
+    cluster.get("batch/v1", "Job", "work").await
+}
+
+#[rstest]
+#[case::one(json!({}), 5.0, json!({"succeeded": 1}))]
+#[case::three_at_once(json!({"completions": 3, "parallelism": 3}), 5.0, json!({"succeeded": 3}))]
+#[case::one_after_the_other(json!({"completions": 3}), 10.0, json!({"succeeded": 3}))]
+#[case::queue(json!({"parallelism": 2}), 5.0, json!({"succeeded": 2}))]
+#[case::indexed(
+    json!({"completions": 4, "parallelism": 2, "completionMode": "Indexed"}), 10.0,
+    json!({"succeeded": 4, "completedIndexes": "0-3"}),
+)]
+#[tokio::test(start_paused = true)]
+async fn a_job_completes(#[case] spec: Value, #[case] after: f64, #[case] want: Value) {
+    let cluster = Cluster::start();
+    cluster.create(job(spec)).await;
+    cluster.pass(after).await;
+    let work = work(&cluster).await;
+    let reached = [
+        "True",
+        "CompletionsReached",
+        "Reached expected number of succeeded pods",
+    ];
+    assert_eq!(condition(&work, "Complete"), reached, "{:#}", work["status"]);
+    assert_eq!(condition(&work, "SuccessCriteriaMet"), reached);
+    for (field, value) in want.as_object().expect("fields") {
+        assert_eq!(&work["status"][field], value, "{field}");
+    }
+    assert_eq!(work["status"]["uncountedTerminatedPods"], json!({}));
+    assert!(work["status"]["completionTime"].is_string());
+    let held = cluster
+        .pods()
+        .await
+        .into_iter()
+        .filter(|it| it["metadata"].get("finalizers").is_some())
+        .count();
+    assert_eq!(held, 0, "Pods that are counted are let go");
+    assert_eq!(cluster.events("Completed").await, ["Job completed"]);
+}
+
+#[rstest]
+#[case::limit(json!({"backoffLimit": 1}), 1, 60.0, "BackoffLimitExceeded", "Job has reached the specified backoff limit")]
+#[case::none(json!({"backoffLimit": 0}), 1, 10.0, "BackoffLimitExceeded", "Job has reached the specified backoff limit")]
+#[case::late(json!({"activeDeadlineSeconds": 5, "backoffLimit": 9}), 1, 8.0, "DeadlineExceeded", "Job was active longer than specified deadline")]
+#[case::policy(
+    json!({"podFailurePolicy": {"rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}]}}), 42,
+    10.0, "PodFailurePolicy", "matching FailJob rule at index 0",
+)]
+#[case::indexes(
+    json!({"completions": 2, "parallelism": 2, "completionMode": "Indexed", "backoffLimitPerIndex": 0}), 1, 10.0,
+    "FailedIndexes", "Job has failed indexes",
+)]
+#[tokio::test(start_paused = true)]
+async fn a_job_fails(
+    #[case] spec: Value,
+    #[case] code: i32,
+    #[case] after: f64,
+    #[case] reason: &str,
+    #[case] message: &str,
+) {
+    let cluster = Cluster::start();
+    cluster
+        .0
+        .kubelet()
+        .script(PodSelector::all(), PodScript::default().exits_with(code));
+    cluster.create(job(spec)).await;
+    cluster.pass(after).await;
+    let work = work(&cluster).await;
+    for kind in ["FailureTarget", "Failed"] {
+        let [status, got, text] = condition(&work, kind);
+        assert_eq!([status, got], ["True", reason], "{:#}", work["status"]);
+        assert!(text.ends_with(message), "{text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_suspended_job_has_no_pods() {
+    let cluster = Cluster::start();
+    let long = PodScript::default().runs_for(Duration::from_secs(60));
+    cluster.0.kubelet().script(PodSelector::all(), long);
+    cluster.create(job(json!({"suspend": true}))).await;
+    cluster.pass(3.0).await;
+    assert_eq!(cluster.pods().await.len(), 0);
+    assert_eq!(
+        condition(&work(&cluster).await, "Suspended"),
+        ["True", "JobSuspended", "Job suspended"]
+    );
+    cluster
+        .patch("batch/v1", "Job", "work", json!({"spec": {"suspend": false}}))
+        .await;
+    cluster.pass(3.0).await;
+    assert_eq!(cluster.pods().await.len(), 1);
+    assert_eq!(
+        condition(&work(&cluster).await, "Suspended"),
+        ["False", "JobResumed", "Job resumed"]
+    );
+    assert_eq!(work(&cluster).await["status"]["active"], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finished_job_goes_after_its_time() {
+    let cluster = Cluster::start();
+    cluster.create(job(json!({"ttlSecondsAfterFinished": 30}))).await;
+    cluster.pass(20.0).await;
+    assert_eq!(condition(&work(&cluster).await, "Complete")[0], "True");
+    cluster.pass(30.0).await;
+    let work = work(&cluster).await;
+    assert!(
+        work.is_null() || work["metadata"]["deletionTimestamp"].is_string(),
+        "{work:#}"
+    );
+}

@@ -1,0 +1,176 @@
+//! Scheduler and kubelet: what becomes of one Pod.
+
+use std::time::Duration;
+
+use fake_apiserver::{PodScript, PodSelector};
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, condition};
+
+fn pod(policy: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one"},
+        "spec": {"restartPolicy": policy, "containers": [{"name": "main", "image": "busybox:1"}]},
+    })
+}
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// Phase, the state of the container and its reason, and how often it was started again.
+fn stand(pod: &Value) -> String {
+    let container = &pod["status"]["containerStatuses"][0];
+    let state = container["state"].as_object().and_then(|it| it.iter().next());
+    let (state, inner) = state.map_or(("none", Value::Null), |(name, inner)| (name.as_str(), inner.clone()));
+    let phase = pod["status"]["phase"].as_str().unwrap_or("gone");
+    let reason = inner["reason"].as_str().unwrap_or_default();
+    format!("{phase} {state} {reason} {}", container["restartCount"]).replace("  ", " ")
+}
+
+#[rstest]
+#[case::creating(PodScript::default(), "Always", 0.5, "Pending waiting ContainerCreating 0")]
+#[case::running(PodScript::default(), "Always", 1.5, "Running running 0")]
+#[case::for_ever(PodScript::default(), "Always", 5000.0, "Running running 0")]
+#[case::done(PodScript::default(), "Never", 2.5, "Succeeded terminated Completed 0")]
+#[case::failed(PodScript::default().exits_with(3), "Never", 2.5, "Failed terminated Error 0")]
+#[case::again(PodScript::default().exits_with(3), "OnFailure", 2.5, "Running running 1")]
+#[case::slow(PodScript::default().starts_after(seconds(9)), "Always", 8.5, "Pending waiting ContainerCreating 0")]
+#[case::crash_loop(PodScript::default().crash_loop(), "Always", 5.0, "Running waiting CrashLoopBackOff 1")]
+#[case::crash_again(PodScript::default().crash_loop(), "Always", 12.0, "Running waiting CrashLoopBackOff 2")]
+#[case::no_image(PodScript::default().image_pull_error(), "Always", 2.0, "Pending waiting ErrImagePull 0")]
+#[case::still_none(PodScript::default().image_pull_error(), "Always", 20.0, "Pending waiting ImagePullBackOff 0")]
+#[tokio::test(start_paused = true)]
+async fn a_script_says_what_happens(
+    #[case] script: PodScript,
+    #[case] policy: &str,
+    #[case] after: f64,
+    #[case] want: &str,
+) {
+    let cluster = Cluster::start();
+    cluster.0.kubelet().script(PodSelector::named("default", "one"), script);
+    cluster.create(pod(policy)).await;
+    cluster.pass(after).await;
+    assert_eq!(stand(&cluster.get("v1", "Pod", "one").await), want);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_script_may_change_at_any_time() {
+    let cluster = Cluster::start();
+    cluster
+        .0
+        .kubelet()
+        .script(PodSelector::all(), PodScript::default().never_ready());
+    cluster.create(pod("Always")).await;
+    cluster.pass(100.0).await;
+    let one = cluster.get("v1", "Pod", "one").await;
+    let unready = ["False", "ContainersNotReady", "containers with unready status: [main]"];
+    assert_eq!(condition(&one, "Ready"), unready);
+    cluster.0.kubelet().clear();
+    cluster.pass(0.1).await;
+    let one = cluster.get("v1", "Pod", "one").await;
+    assert_eq!(condition(&one, "Ready")[0], "True");
+    assert_eq!(one["status"]["conditions"].as_array().map(Vec::len), Some(5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn init_containers_come_first() {
+    let cluster = Cluster::start();
+    let mut it = pod("Always");
+    it["spec"]["initContainers"] = json!([{"name": "a", "image": "i"}, {"name": "b", "image": "i"}]);
+    cluster.create(it).await;
+    let mut seen = Vec::new();
+    for _ in 0..8 {
+        cluster.pass(0.5).await;
+        let one = cluster.get("v1", "Pod", "one").await;
+        let stand = format!(
+            "{} {}",
+            one["status"]["phase"].as_str().unwrap_or_default(),
+            condition(&one, "Initialized")[0]
+        );
+        if seen.last() != Some(&stand) {
+            seen.push(stand);
+        }
+    }
+    assert_eq!(seen, ["Pending False", "Running True"]);
+}
+
+#[rstest]
+#[case::at_once(PodScript::default(), 0.1)]
+#[case::within_the_grace(PodScript::default().stops_after(seconds(5)), 5.1)]
+#[case::killed_after_it(PodScript::default().stops_after(seconds(500)), 30.1)]
+#[tokio::test(start_paused = true)]
+async fn a_deleted_pod_stops_within_its_grace(#[case] script: PodScript, #[case] gone_after: f64) {
+    let cluster = Cluster::start();
+    cluster.0.kubelet().script(PodSelector::all(), script);
+    cluster.create(pod("Always")).await;
+    cluster.pass(2.0).await;
+    cluster.delete("v1", "Pod", "one").await;
+    if gone_after > 1.0 {
+        cluster.pass(gone_after - 0.2).await;
+        assert_ne!(cluster.get("v1", "Pod", "one").await, Value::Null);
+        cluster.pass(0.2).await;
+    }
+    cluster.pass(0.1).await;
+    assert_eq!(cluster.get("v1", "Pod", "one").await, Value::Null);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_are_chosen_by_what_a_pod_asks_for() {
+    let cluster = Cluster::start();
+    for (name, spec) in [
+        ("a", json!({"unschedulable": true})),
+        ("b", json!({})),
+        ("c", json!({})),
+    ] {
+        let labels = json!({"disk": if name == "c" { "ssd" } else { "hdd" }});
+        cluster
+            .create(
+                json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}, "spec": spec}),
+            )
+            .await;
+    }
+    let mut picky = pod("Always");
+    picky["spec"]["nodeSelector"] = json!({"disk": "ssd"});
+    cluster.create(picky).await;
+    let mut hopeless = pod("Always");
+    hopeless["metadata"]["name"] = json!("two");
+    hopeless["spec"]["nodeSelector"] = json!({"disk": "tape"});
+    cluster.create(hopeless).await;
+    cluster.pass(2.0).await;
+    assert_eq!(cluster.get("v1", "Pod", "one").await["spec"]["nodeName"], "c");
+    let two = cluster.get("v1", "Pod", "two").await;
+    let [status, reason, message] = condition(&two, "PodScheduled");
+    assert_eq!([status, reason], ["False", "Unschedulable"]);
+    assert!(message.starts_with("0/3 nodes are available: "), "{message}");
+    cluster
+        .patch("v1", "Node", "b", json!({"metadata": {"labels": {"disk": "tape"}}}))
+        .await;
+    cluster.pass(2.0).await;
+    assert_eq!(stand(&cluster.get("v1", "Pod", "two").await), "Running running 0");
+}
+
+#[tokio::test(start_paused = true)]
+async fn logs_are_what_the_script_says() {
+    let cluster = Cluster::start();
+    cluster
+        .0
+        .kubelet()
+        .script(PodSelector::all(), PodScript::default().logs("one\ntwo\nthree\n"));
+    cluster.create(pod("Always")).await;
+    let log = |query: &str| http::Request::get(format!("/api/v1/namespaces/default/pods/one/log{query}"));
+    let ask = async |query: &str| {
+        let answer = cluster.0.call(log(query).body("").expect("a request")).await;
+        (
+            answer.status().as_u16(),
+            String::from_utf8_lossy(answer.body()).into_owned(),
+        )
+    };
+    cluster.pass(0.5).await;
+    let (code, message) = ask("").await;
+    assert_eq!(code, 400, "{message}");
+    cluster.pass(1.0).await;
+    assert_eq!(ask("").await, (200, "one\ntwo\nthree\n".to_owned()));
+    assert_eq!(ask("?tailLines=1").await, (200, "three\n".to_owned()));
+}

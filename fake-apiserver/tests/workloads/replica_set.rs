@@ -1,0 +1,112 @@
+//! ReplicaSets: scale, adoption, and which Pod goes first.
+
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, template};
+
+fn set(replicas: u32) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web"},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": "web"}}, "template": template("web")},
+    })
+}
+
+fn pod(name: &str) -> Value {
+    let template = template("web");
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "web"}},
+        "spec": template["spec"],
+    })
+}
+
+#[rstest]
+#[case("apps/v1", "ReplicaSet")]
+#[case("v1", "ReplicationController")]
+#[tokio::test(start_paused = true)]
+async fn it_keeps_its_number(#[case] api: &str, #[case] kind: &str) {
+    let cluster = Cluster::start();
+    let mut it = set(3);
+    (it["apiVersion"], it["kind"]) = (api.into(), kind.into());
+    if kind == "ReplicationController" {
+        it["spec"]["selector"] = json!({"app": "web"});
+    }
+    cluster.create(it).await;
+    cluster.pass(2.0).await;
+    let status = &cluster.get(api, kind, "web").await["status"];
+    for field in ["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas"] {
+        assert_eq!(status[field], 3, "{field} of {status}");
+    }
+    let first = cluster.pods().await[0]["metadata"]["name"]
+        .as_str()
+        .expect("a name")
+        .to_owned();
+    cluster.delete("v1", "Pod", &first).await;
+    cluster.pass(2.0).await;
+    assert_eq!(cluster.pods().await.len(), 3);
+    cluster.patch(api, kind, "web", json!({"spec": {"replicas": 1}})).await;
+    cluster.pass(2.0).await;
+    assert_eq!(cluster.pods().await.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn orphans_are_adopted_and_strangers_released() {
+    let cluster = Cluster::start();
+    cluster.create(pod("mine")).await;
+    cluster.create(set(1)).await;
+    cluster.pass(2.0).await;
+    let mine = cluster.get("v1", "Pod", "mine").await;
+    assert_eq!(mine["metadata"]["ownerReferences"][0]["kind"], "ReplicaSet");
+    assert_eq!(cluster.pods().await.len(), 1);
+    cluster
+        .patch("v1", "Pod", "mine", json!({"metadata": {"labels": {"app": "other"}}}))
+        .await;
+    cluster.pass(2.0).await;
+    assert_eq!(
+        cluster.get("v1", "Pod", "mine").await["metadata"]["ownerReferences"],
+        Value::Null
+    );
+    assert_eq!(cluster.pods().await.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_costs_less_goes_first() {
+    let cluster = Cluster::start();
+    for (name, cost) in [("a", "10"), ("b", "-5"), ("c", "0")] {
+        let mut it = pod(name);
+        it["metadata"]["annotations"] = json!({"controller.kubernetes.io/pod-deletion-cost": cost});
+        cluster.create(it).await;
+    }
+    cluster.create(set(3)).await;
+    cluster.pass(2.0).await;
+    cluster
+        .patch("apps/v1", "ReplicaSet", "web", json!({"spec": {"replicas": 1}}))
+        .await;
+    cluster.pass(2.0).await;
+    let left: Vec<Value> = cluster
+        .pods()
+        .await
+        .into_iter()
+        .map(|it| it["metadata"]["name"].clone())
+        .collect();
+    assert_eq!(left, ["a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn available_counts_after_the_least_time() {
+    let cluster = Cluster::start();
+    let mut it = set(1);
+    it["spec"]["minReadySeconds"] = json!(10);
+    cluster.create(it).await;
+    cluster.pass(5.0).await;
+    let status = cluster.get("apps/v1", "ReplicaSet", "web").await["status"].clone();
+    assert_eq!(
+        (&status["readyReplicas"], &status["availableReplicas"]),
+        (&json!(1), &Value::Null)
+    );
+    cluster.pass(7.0).await;
+    assert_eq!(
+        cluster.get("apps/v1", "ReplicaSet", "web").await["status"]["availableReplicas"],
+        1
+    );
+}

@@ -1,0 +1,141 @@
+//! StatefulSets: order, names, claims, updates.
+
+use fake_apiserver::{PodScript, PodSelector};
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, template};
+
+fn set(spec: Value) -> Value {
+    let mut set = json!({
+        "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db"},
+        "spec": {
+            "replicas": 3, "serviceName": "db", "selector": {"matchLabels": {"app": "db"}}, "template": template("db"),
+        },
+    });
+    for (field, value) in spec.as_object().expect("a spec") {
+        set["spec"][field] = value.clone();
+    }
+    set
+}
+
+async fn names(cluster: &Cluster) -> Vec<String> {
+    let name = |it: &Value| it["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    cluster.pods().await.iter().map(name).collect()
+}
+
+async fn images(cluster: &Cluster) -> Vec<String> {
+    let image = |it: &Value| {
+        it["spec"]["containers"][0]["image"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    cluster.pods().await.iter().map(image).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_come_in_order_and_go_in_the_reverse() {
+    let cluster = Cluster::start();
+    cluster.create(set(json!({}))).await;
+    cluster.pass(0.5).await;
+    assert_eq!(names(&cluster).await, ["db-0"]);
+    cluster.pass(1.0).await;
+    assert_eq!(names(&cluster).await, ["db-0", "db-1"]);
+    cluster.pass(3.0).await;
+    let db = cluster.get("apps/v1", "StatefulSet", "db").await;
+    for field in [
+        "replicas",
+        "readyReplicas",
+        "currentReplicas",
+        "updatedReplicas",
+        "availableReplicas",
+    ] {
+        assert_eq!(db["status"][field], 3, "{field} of {:#}", db["status"]);
+    }
+    assert_eq!(db["status"]["currentRevision"], db["status"]["updateRevision"]);
+    let first = cluster.get("v1", "Pod", "db-0").await;
+    let labels = &first["metadata"]["labels"];
+    assert_eq!(labels["statefulset.kubernetes.io/pod-name"], "db-0");
+    assert_eq!(labels["apps.kubernetes.io/pod-index"], "0");
+    assert_eq!(labels["controller-revision-hash"], db["status"]["currentRevision"]);
+    assert_eq!(
+        (&first["spec"]["hostname"], &first["spec"]["subdomain"]),
+        (&json!("db-0"), &json!("db"))
+    );
+    cluster
+        .patch("apps/v1", "StatefulSet", "db", json!({"spec": {"replicas": 1}}))
+        .await;
+    cluster.pass(5.0).await;
+    assert_eq!(names(&cluster).await, ["db-0"]);
+    assert_eq!(cluster.list("apps/v1", "ControllerRevision").await.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn parallel_pods_come_at_once() {
+    let cluster = Cluster::start();
+    cluster
+        .0
+        .kubelet()
+        .script(PodSelector::all(), PodScript::default().never_ready());
+    cluster
+        .create(set(
+            json!({"podManagementPolicy": "Parallel", "ordinals": {"start": 5}}),
+        ))
+        .await;
+    cluster.pass(0.5).await;
+    assert_eq!(names(&cluster).await, ["db-5", "db-6", "db-7"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_pod_has_its_claims_and_they_stay() {
+    let cluster = Cluster::start();
+    cluster.create(json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"}, "provisioner": "example.com/disk"})).await;
+    let claim = json!({
+        "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "fast", "resources": {"requests": {"storage": "1Gi"}}},
+    });
+    cluster
+        .create(set(json!({"replicas": 2, "volumeClaimTemplates": [claim]})))
+        .await;
+    cluster.pass(5.0).await;
+    assert_eq!(names(&cluster).await, ["db-0", "db-1"]);
+    cluster
+        .patch("apps/v1", "StatefulSet", "db", json!({"spec": {"replicas": 0}}))
+        .await;
+    cluster.pass(5.0).await;
+    let claims = cluster.list("v1", "PersistentVolumeClaim").await;
+    let stand: Vec<String> = claims
+        .iter()
+        .map(|it| format!("{} {}", it["metadata"]["name"], it["status"]["phase"]))
+        .collect();
+    assert_eq!(stand, ["\"data-db-0\" \"Bound\"", "\"data-db-1\" \"Bound\""]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_update_stops_at_the_partition() {
+    let cluster = Cluster::start();
+    cluster
+        .create(set(
+            json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}}),
+        ))
+        .await;
+    cluster.pass(10.0).await;
+    let container = json!([{"name": "main", "image": "nginx:2"}]);
+    cluster
+        .patch(
+            "apps/v1",
+            "StatefulSet",
+            "db",
+            json!({"spec": {"template": {"spec": {"containers": container}}}}),
+        )
+        .await;
+    cluster.pass(10.0).await;
+    assert_eq!(images(&cluster).await, ["nginx:1", "nginx:1", "nginx:2"]);
+    let all = json!({"spec": {"updateStrategy": {"rollingUpdate": {"partition": 0}}}});
+    cluster.patch("apps/v1", "StatefulSet", "db", all).await;
+    cluster.pass(20.0).await;
+    assert_eq!(images(&cluster).await, ["nginx:2"; 3]);
+    let db = cluster.get("apps/v1", "StatefulSet", "db").await;
+    assert_eq!(db["status"]["currentRevision"], db["status"]["updateRevision"]);
+    assert_eq!(cluster.list("apps/v1", "ControllerRevision").await.len(), 2);
+}

@@ -1,0 +1,98 @@
+//! `Clock`: the time of day that is written into objects.
+
+use std::fmt;
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
+use k8s_openapi::jiff::Timestamp;
+use tokio::time::Instant;
+
+/// The time of day: the machine's, or one that moves with tokio's clock.
+///
+/// Nothing is decided by it: what waits, waits on tokio's clock. It is what is written into Leases, events and
+/// conditions for others to read. A test gives its own, so that what is written is the same each time:
+///
+/// ```
+/// use std::time::Duration;
+/// use informer::Clock;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// tokio::time::pause();
+/// let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
+/// tokio::time::advance(Duration::from_secs(90)).await;
+/// assert_eq!(clock.now().to_string(), "2026-01-01T00:01:30Z");
+/// # }
+/// ```
+#[derive(Clone, Copy, Default)]
+pub struct Clock(Source);
+
+#[derive(Clone, Copy, Default)]
+enum Source {
+    #[default]
+    Machine,
+    Runtime {
+        epoch: Timestamp,
+        started: Instant,
+    },
+}
+
+impl Clock {
+    /// The machine's.
+    pub fn system() -> Self {
+        Self(Source::Machine)
+    }
+
+    /// It is `epoch` now, and from now on time passes as it does for tokio: a paused runtime stops it.
+    pub fn starting_at(epoch: Timestamp) -> Self {
+        let started = Instant::now();
+        Self(Source::Runtime { epoch, started })
+    }
+
+    /// This clock, ahead by `duration` (as the clock of another machine may be).
+    #[must_use]
+    pub fn ahead_by(self, duration: Duration) -> Self {
+        match self.0 {
+            Source::Machine => self,
+            Source::Runtime { epoch, started } => {
+                let epoch = epoch.saturating_add(duration).unwrap_or(Timestamp::MAX);
+                Self(Source::Runtime { epoch, started })
+            }
+        }
+    }
+
+    /// The time of day.
+    pub fn now(&self) -> Timestamp {
+        match self.0 {
+            Source::Machine => machine_time(),
+            Source::Runtime { epoch, started } => epoch.saturating_add(started.elapsed()).unwrap_or(Timestamp::MAX),
+        }
+    }
+
+    /// Now as most fields have it: in seconds.
+    pub fn time(&self) -> Time {
+        let seconds = Timestamp::from_second(self.now().as_second());
+        Time(seconds.unwrap_or(Timestamp::MAX))
+    }
+
+    /// Now as Leases and events have it: in microseconds.
+    pub fn micro_time(&self) -> MicroTime {
+        let micros = Timestamp::from_microsecond(self.now().as_microsecond());
+        MicroTime(micros.unwrap_or(Timestamp::MAX))
+    }
+}
+
+/// The one place that reads the machine's clock. What it says is written down for others and decides nothing.
+#[expect(clippy::disallowed_methods, reason = "others read these times on their clocks")]
+fn machine_time() -> Timestamp {
+    Timestamp::now()
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Source::Machine => f.write_str("Clock::system()"),
+            Source::Runtime { .. } => write!(f, "Clock({})", self.now()),
+        }
+    }
+}

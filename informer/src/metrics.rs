@@ -1,0 +1,247 @@
+//! `Metrics`: what a process tells about itself, in the text format of Prometheus.
+//!
+//! Nothing is counted by name on a hot path: who has figures keeps them as plain numbers, and writes them into
+//! [`Samples`] when they are asked for.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use informer::metrics::{Collect, Metrics, Samples};
+//!
+//! struct Backlog(u64);
+//!
+//! impl Collect for Backlog {
+//!     fn collect(&self, samples: &mut Samples) {
+//!         samples.gauge("shop_backlog", "Orders that wait.", &[("shop", "north")], self.0 as f64);
+//!     }
+//! }
+//!
+//! let metrics = Metrics::new();
+//! let backlog: Arc<dyn Collect> = Arc::new(Backlog(3));
+//! metrics.register(&backlog);
+//! assert_eq!(
+//!     metrics.render(),
+//!     "# HELP shop_backlog Orders that wait.\n# TYPE shop_backlog gauge\nshop_backlog{shop=\"north\"} 3\n"
+//! );
+//! ```
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+/// Who has figures to tell.
+pub trait Collect: Send + Sync {
+    /// Writes the figures as they are now.
+    fn collect(&self, samples: &mut Samples);
+}
+
+/// All figures of a process, or of a test. Copies are the same registry.
+#[derive(Clone, Default)]
+pub struct Metrics {
+    /// Guards the list of those who have figures; they leave it by being dropped.
+    collectors: Arc<Mutex<Vec<Weak<dyn Collect>>>>,
+}
+
+impl Metrics {
+    /// A registry without figures.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds figures, for as long as the collector lives.
+    pub fn register(&self, collector: &Arc<dyn Collect>) {
+        let mut collectors = self.collectors.lock().unwrap_or_else(PoisonError::into_inner);
+        collectors.retain(|it| it.strong_count() > 0);
+        collectors.push(Arc::downgrade(collector));
+    }
+
+    /// All figures in the text format of Prometheus, version 0.0.4: families by name, series by labels.
+    pub fn render(&self) -> String {
+        let collectors = self.collectors.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut samples = Samples::default();
+        for collector in collectors.iter().filter_map(Weak::upgrade) {
+            collector.collect(&mut samples);
+        }
+        samples.to_string()
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+/// Figures as they are at one time.
+#[derive(Debug, Default)]
+pub struct Samples(BTreeMap<&'static str, Family>);
+
+#[derive(Debug)]
+struct Family {
+    help: &'static str,
+    kind: &'static str,
+    /// The lines, each behind the family's name, by labels.
+    series: BTreeMap<String, Vec<(String, f64)>>,
+}
+
+impl Samples {
+    /// A number that only grows.
+    pub fn counter(&mut self, name: &'static str, help: &'static str, labels: &[(&str, &str)], value: f64) {
+        self.add(name, help, "counter", labels, |labels| vec![(braced(labels), value)]);
+    }
+
+    /// A number that is what it is.
+    pub fn gauge(&mut self, name: &'static str, help: &'static str, labels: &[(&str, &str)], value: f64) {
+        self.add(name, help, "gauge", labels, |labels| vec![(braced(labels), value)]);
+    }
+
+    /// How values are spread.
+    pub fn histogram(
+        &mut self,
+        name: &'static str,
+        help: &'static str,
+        labels: &[(&str, &str)],
+        histogram: &Histogram,
+    ) {
+        self.add(name, help, "histogram", labels, |labels| {
+            let comma = if labels.is_empty() { "" } else { "," };
+            let mut lines = Vec::with_capacity(histogram.counts.len() + 2);
+            let mut sum = 0;
+            let bounds = histogram.bounds.iter().copied().chain([f64::INFINITY]);
+            for (bound, count) in bounds.zip(&histogram.counts) {
+                sum += count;
+                let bound = number(bound);
+                lines.push((format!("_bucket{{{labels}{comma}le=\"{bound}\"}}"), sum as f64));
+            }
+            lines.push((format!("_sum{}", braced(labels)), histogram.sum));
+            lines.push((format!("_count{}", braced(labels)), sum as f64));
+            lines
+        });
+    }
+
+    fn add(
+        &mut self,
+        name: &'static str,
+        help: &'static str,
+        kind: &'static str,
+        labels: &[(&str, &str)],
+        lines: impl FnOnce(&str) -> Vec<(String, f64)>,
+    ) {
+        let family = self.0.entry(name).or_insert_with(|| Family {
+            help,
+            kind,
+            series: BTreeMap::new(),
+        });
+        let labels: Vec<_> = labels
+            .iter()
+            .map(|(key, value)| format!("{key}=\"{}\"", escaped(value)))
+            .collect();
+        let labels = labels.join(",");
+        let lines = lines(&labels);
+        family.series.insert(labels, lines);
+    }
+}
+
+impl fmt::Display for Samples {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, family) in &self.0 {
+            writeln!(f, "# HELP {name} {}\n# TYPE {name} {}", family.help, family.kind)?;
+            for (suffix, value) in family.series.values().flatten() {
+                writeln!(f, "{name}{suffix} {}", number(*value))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn braced(labels: &str) -> String {
+    if labels.is_empty() {
+        String::new()
+    } else {
+        format!("{{{labels}}}")
+    }
+}
+
+fn number(value: f64) -> String {
+    if value == f64::INFINITY {
+        "+Inf".to_owned()
+    } else {
+        value.to_string()
+    }
+}
+
+fn escaped(value: &str) -> String {
+    let mut text = String::with_capacity(value.len());
+    for char in value.chars() {
+        match char {
+            '\\' => text.push_str("\\\\"),
+            '"' => text.push_str("\\\""),
+            '\n' => text.push_str("\\n"),
+            char => {
+                let _ = text.write_char(char);
+            }
+        }
+    }
+    text
+}
+
+/// How values are spread over fixed bounds.
+#[derive(Clone, Debug)]
+pub struct Histogram {
+    bounds: &'static [f64],
+    /// One for each bound and one for what lies above all of them.
+    counts: Vec<u64>,
+    sum: f64,
+}
+
+impl Histogram {
+    /// An empty one; the bounds are upper ones, inclusive, in ascending order.
+    pub fn new(bounds: &'static [f64]) -> Self {
+        Self {
+            bounds,
+            counts: vec![0; bounds.len() + 1],
+            sum: 0.0,
+        }
+    }
+
+    /// Counts a value.
+    pub fn observe(&mut self, value: f64) {
+        let at = self.bounds.partition_point(|bound| *bound < value);
+        self.counts[at] += 1;
+        self.sum += value;
+    }
+
+    /// Counts a time, in seconds.
+    pub fn observe_time(&mut self, time: Duration) {
+        self.observe(time.as_secs_f64());
+    }
+
+    /// How many values there were.
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_histogram_is_written_as_prometheus_reads_it() {
+        let mut histogram = Histogram::new(&[0.1, 1.0]);
+        for value in [0.05, 0.1, 0.5, 7.0] {
+            histogram.observe(value);
+        }
+        let mut samples = Samples::default();
+        samples.histogram("took_seconds", "Time.", &[("name", "a\"b")], &histogram);
+        assert_eq!(
+            samples.to_string(),
+            "# HELP took_seconds Time.\n# TYPE took_seconds histogram\n\
+             took_seconds_bucket{name=\"a\\\"b\",le=\"0.1\"} 2\n\
+             took_seconds_bucket{name=\"a\\\"b\",le=\"1\"} 3\n\
+             took_seconds_bucket{name=\"a\\\"b\",le=\"+Inf\"} 4\n\
+             took_seconds_sum{name=\"a\\\"b\"} 7.65\n\
+             took_seconds_count{name=\"a\\\"b\"} 4\n"
+        );
+    }
+}

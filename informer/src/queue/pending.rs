@@ -1,0 +1,371 @@
+//! `Pending`: what a work queue knows of its keys. Synchronous and pure; time is told to it.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use foldhash::fast::RandomState;
+use tokio::time::Instant;
+
+use super::delay_queue::{DelayQueue, Due};
+use super::metrics::Stats;
+use super::ready::{Entry, Ready, SlotId, Ticket};
+
+/// Slots of keys that are nowhere are kept for their next turn, up to this number and half of all.
+const IDLE_SLOTS: usize = 4096;
+
+/// No ticket: the key is not in line.
+const NONE: Ticket = 0;
+
+/// In what order keys come out, and what it means to add one that is there already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Discipline {
+    /// client-go's: first come, first served.
+    Fifo,
+    /// controller-runtime's: the higher priority first.
+    Priority,
+}
+
+/// The keys of a queue and where each of them is.
+///
+/// A key is in line at most once and with a worker at most once. One that is added while a worker has it is handed out
+/// again afterwards, once, however often it was added.
+#[derive(Debug)]
+pub(super) struct Pending<T> {
+    discipline: Discipline,
+    ids: HashMap<T, SlotId, RandomState>,
+    slots: Vec<Slot<T>>,
+    free: Vec<SlotId>,
+    ready: Ready,
+    delayed: DelayQueue,
+    /// The last ticket and the last number of a delay.
+    last: u64,
+    /// Keys that are in line or will be when their worker is done.
+    in_line: usize,
+    /// Those of them that wait for their worker to be done.
+    locked: usize,
+    processing: usize,
+    pub(super) stats: Option<Box<Stats>>,
+}
+
+#[derive(Debug)]
+struct Slot<T> {
+    /// `None` if the slot is free.
+    key: Option<T>,
+    /// Not [`NONE`] if the key waits for a worker: in line, or for its worker to be done.
+    ticket: Ticket,
+    /// Of the key in line, or of its delay.
+    priority: i32,
+    /// Its turn came while a worker had it.
+    is_passed: bool,
+    is_processing: bool,
+    /// When it is to be put in line.
+    due: Option<Due>,
+    /// For metrics: when it was put in line, and when a worker took it.
+    added: Option<Instant>,
+    taken: Option<Instant>,
+}
+
+/// A key handed to a worker.
+#[derive(Debug)]
+pub(super) struct Taken<T> {
+    pub(super) key: T,
+    pub(super) slot: SlotId,
+    pub(super) priority: i32,
+}
+
+impl<T: Clone + Eq + Hash> Pending<T> {
+    pub(super) fn new(discipline: Discipline, stats: Option<Box<Stats>>) -> Self {
+        Self {
+            discipline,
+            ids: HashMap::default(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            ready: Ready::default(),
+            delayed: DelayQueue::default(),
+            last: NONE,
+            in_line: 0,
+            locked: 0,
+            processing: 0,
+            stats,
+        }
+    }
+
+    /// Keys that may be handed out, or will be when their worker is done.
+    pub(super) fn in_line(&self) -> usize {
+        self.in_line
+    }
+
+    /// Keys that may be handed out now.
+    pub(super) fn available(&self) -> usize {
+        self.in_line - self.locked
+    }
+
+    /// Keys that workers have.
+    pub(super) fn processing(&self) -> usize {
+        self.processing
+    }
+
+    /// Keys that wait for an instant.
+    pub(super) fn delayed(&self) -> usize {
+        self.delayed.len()
+    }
+
+    /// When to call [`promote`](Self::promote) at the latest.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.delayed.next()
+    }
+
+    pub(super) fn has_delayed(&self) -> bool {
+        !self.delayed.is_empty()
+    }
+
+    /// Puts a key in line. `now` is needed for metrics only.
+    pub(super) fn add(&mut self, key: T, priority: i32, now: Option<Instant>) {
+        let slot = self.slot_of(key);
+        if let Some(stats) = &mut self.stats {
+            stats.adds += 1;
+        }
+        self.enter(slot, priority, now);
+    }
+
+    /// Has a key put in line at `at`; if it waits already, at the earlier of the two instants.
+    ///
+    /// In the discipline of priorities a key is in line or waits, never both: what is in line stays there.
+    pub(super) fn add_at(&mut self, key: T, priority: i32, at: Instant) {
+        let id = self.slot_of(key);
+        if let Some(stats) = &mut self.stats {
+            stats.retries += 1;
+        }
+        let slot = &self.slots[id as usize];
+        if self.discipline == Discipline::Priority && slot.ticket != NONE {
+            return self.enter(id, priority, None);
+        }
+        let is_waiting = slot.due.is_some();
+        let rank = if is_waiting {
+            slot.priority.max(priority)
+        } else {
+            priority
+        };
+        let is_raised = self.discipline == Discipline::Priority && rank > slot.priority;
+        let first = slot.due.map_or(at, |(before, _)| before.min(at));
+        if slot.due.is_none_or(|(before, _)| at < before) || is_raised {
+            self.last += 1;
+            let due = (first, self.last);
+            self.slots[id as usize].due = Some(due);
+            self.delayed.push(due, id);
+            if is_waiting {
+                self.delayed
+                    .abandon(|due, slot| self.slots[slot as usize].due == Some(due));
+            }
+        }
+        if self.discipline == Discipline::Priority {
+            self.slots[id as usize].priority = rank;
+        }
+    }
+
+    /// Puts the keys in line that are due at `now`.
+    pub(super) fn promote(&mut self, now: Instant) {
+        loop {
+            let slots = &self.slots;
+            let Some(id) = self.delayed.pop(now, |due, slot| slots[slot as usize].due == Some(due)) else {
+                return;
+            };
+            let slot = &mut self.slots[id as usize];
+            slot.due = None;
+            let priority = slot.priority;
+            if let Some(stats) = &mut self.stats {
+                stats.adds += 1;
+            }
+            self.enter(id, priority, Some(now));
+        }
+    }
+
+    /// Hands out the next key.
+    pub(super) fn pop(&mut self, now: Option<Instant>) -> Option<Taken<T>> {
+        let slots = &mut self.slots;
+        let id = self.ready.pop(|ticket, slot| {
+            let slot = &mut slots[slot as usize];
+            let entry = slot.look(ticket);
+            slot.is_passed |= entry == Entry::Locked;
+            entry
+        })?;
+        let slot = &mut self.slots[id as usize];
+        slot.ticket = NONE;
+        slot.is_passed = false;
+        slot.is_processing = true;
+        self.in_line -= 1;
+        self.processing += 1;
+        if let (Some(stats), Some(now)) = (&mut self.stats, now) {
+            stats.took(now, slot.added.take());
+            slot.taken = Some(now);
+        }
+        Some(Taken {
+            key: slot.key.clone()?,
+            slot: id,
+            priority: slot.priority,
+        })
+    }
+
+    /// Takes a key back from its worker.
+    pub(super) fn done(&mut self, id: SlotId, now: Option<Instant>) {
+        self.processing -= 1;
+        let slot = &mut self.slots[id as usize];
+        slot.is_processing = false;
+        if let (Some(stats), Some(now)) = (&mut self.stats, now) {
+            stats.finished(now, slot.taken.take());
+        }
+        if slot.ticket == NONE {
+            if slot.due.is_none() {
+                self.sweep();
+            }
+            return;
+        }
+        self.locked -= 1;
+        match self.discipline {
+            Discipline::Fifo => {
+                let ticket = slot.ticket;
+                self.ready.push(0, ticket, id);
+            }
+            Discipline::Priority if slot.is_passed => {
+                slot.is_passed = false;
+                let (priority, ticket) = (slot.priority, slot.ticket);
+                self.ready.push_passed(priority, ticket, id);
+            }
+            Discipline::Priority => {}
+        }
+    }
+
+    /// Forgets the keys that wait for an instant.
+    pub(super) fn clear_delayed(&mut self) {
+        self.delayed.clear();
+        for slot in &mut self.slots {
+            slot.due = None;
+        }
+    }
+
+    /// How many seconds the keys under work have been with their workers: of all together, and of the oldest.
+    pub(super) fn under_work(&self, now: Instant) -> (f64, f64) {
+        let all = self.slots.iter().filter_map(|slot| slot.taken);
+        let ages = all.map(|taken| now.saturating_duration_since(taken).as_secs_f64());
+        ages.fold((0.0, 0.0), |(sum, oldest), age| (sum + age, f64::max(oldest, age)))
+    }
+
+    /// Keys in line by priority.
+    pub(super) fn depths(&self) -> std::collections::BTreeMap<i32, usize> {
+        let mut depths = std::collections::BTreeMap::from([(0, 0)]);
+        for slot in self.slots.iter().filter(|slot| slot.ticket != NONE) {
+            *depths.entry(slot.priority).or_default() += 1;
+        }
+        depths
+    }
+
+    /// Puts a key in line, or finds that it is there.
+    fn enter(&mut self, id: SlotId, priority: i32, now: Option<Instant>) {
+        let slot = &mut self.slots[id as usize];
+        match self.discipline {
+            Discipline::Fifo if slot.ticket != NONE => {}
+            Discipline::Fifo => {
+                self.last += 1;
+                slot.ticket = self.last;
+                slot.added = now;
+                self.in_line += 1;
+                if slot.is_processing {
+                    self.locked += 1;
+                } else {
+                    self.ready.push(0, self.last, id);
+                }
+            }
+            Discipline::Priority => self.enter_by_priority(id, priority, now),
+        }
+    }
+
+    fn enter_by_priority(&mut self, id: SlotId, priority: i32, now: Option<Instant>) {
+        let slot = &mut self.slots[id as usize];
+        let mut rank = priority;
+        if slot.ticket != NONE {
+            if priority <= slot.priority {
+                return;
+            }
+            let (before, ticket) = (slot.priority, slot.ticket);
+            let was_passed = std::mem::take(&mut slot.is_passed);
+            slot.ticket = NONE;
+            if !was_passed {
+                let slots = &self.slots;
+                self.ready
+                    .abandon(before, ticket, |ticket, slot| slots[slot as usize].look(ticket));
+            }
+        } else {
+            slot.added = now;
+            self.in_line += 1;
+            self.locked += usize::from(slot.is_processing);
+            // It stops waiting: one delivery answers both.
+            if slot.due.take().is_some() {
+                rank = rank.max(slot.priority);
+                let slots = &self.slots;
+                self.delayed.abandon(|due, slot| slots[slot as usize].due == Some(due));
+            }
+        }
+        self.last += 1;
+        let slot = &mut self.slots[id as usize];
+        slot.priority = rank;
+        slot.ticket = self.last;
+        self.ready.push(rank, self.last, id);
+    }
+
+    fn slot_of(&mut self, key: T) -> SlotId {
+        if let Some(id) = self.ids.get(&key) {
+            return *id;
+        }
+        let slot = Slot {
+            key: Some(key.clone()),
+            ticket: NONE,
+            priority: 0,
+            is_passed: false,
+            is_processing: false,
+            due: None,
+            added: None,
+            taken: None,
+        };
+        let id = if let Some(id) = self.free.pop() {
+            self.slots[id as usize] = slot;
+            id
+        } else {
+            self.slots.push(slot);
+            SlotId::try_from(self.slots.len() - 1).expect("four billion keys do not fit into memory")
+        };
+        self.ids.insert(key, id);
+        id
+    }
+
+    /// Frees the slots of keys that are nowhere, if they are many.
+    fn sweep(&mut self) {
+        let busy = self.in_line + self.processing + self.delayed.len();
+        if self.ids.len() <= IDLE_SLOTS.max(busy * 2) {
+            return;
+        }
+        let Self { ids, slots, free, .. } = self;
+        ids.retain(|_, id| {
+            let slot = &mut slots[*id as usize];
+            let is_idle = slot.ticket == NONE && slot.due.is_none() && !slot.is_processing;
+            if is_idle {
+                slot.key = None;
+                free.push(*id);
+            }
+            !is_idle
+        });
+        // The order in which slots are used again must not depend on the order of the map.
+        free.sort_unstable_by(|a, b| b.cmp(a));
+    }
+}
+
+impl<T> Slot<T> {
+    fn look(&self, ticket: Ticket) -> Entry {
+        if self.ticket != ticket {
+            Entry::Void
+        } else if self.is_processing {
+            Entry::Locked
+        } else {
+            Entry::Valid
+        }
+    }
+}

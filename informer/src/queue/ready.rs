@@ -1,0 +1,116 @@
+//! `Ready`: which key is next. One line for each priority, the highest first; in a line who came first is first.
+
+use std::collections::{BTreeMap, VecDeque};
+
+/// The place of a slot in [`Pending`](super::pending::Pending).
+pub(super) type SlotId = u32;
+
+/// When a key entered its line; never used twice. A slot holds the ticket that counts: older ones are void.
+pub(super) type Ticket = u64;
+
+/// The lines. Keys that left a line for a better one stay behind as void entries, at most as many as there are valid
+/// ones in that line and [`VOID`] more: then the line is cleared of them.
+#[derive(Debug, Default)]
+pub(super) struct Ready {
+    /// The line of priority 0, where most of all keys stand.
+    normal: Line,
+    others: BTreeMap<i32, Line>,
+}
+
+#[derive(Debug, Default)]
+struct Line {
+    entries: VecDeque<(Ticket, SlotId)>,
+    /// Keys whose turn came while a worker had them; they go first when it is done. All their tickets are older than
+    /// those of `entries`.
+    passed: BTreeMap<Ticket, SlotId>,
+    void: usize,
+}
+
+/// How many void entries a line may always hold.
+const VOID: usize = 64;
+
+/// What the owner of the slots says about an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Entry {
+    /// It may be handed out.
+    Valid,
+    /// It left this line.
+    Void,
+    /// A worker has the key. The entry is taken out, and comes back by [`Ready::push_passed`].
+    Locked,
+}
+
+impl Ready {
+    /// Puts a key at the end of its line.
+    pub(super) fn push(&mut self, priority: i32, ticket: Ticket, slot: SlotId) {
+        self.line(priority).entries.push_back((ticket, slot));
+    }
+
+    /// Puts a key before all others of its line but those that passed with an older ticket.
+    pub(super) fn push_passed(&mut self, priority: i32, ticket: Ticket, slot: SlotId) {
+        self.line(priority).passed.insert(ticket, slot);
+    }
+
+    /// Says that the entry of `ticket` in this line is void from now on; `look` tells which others are.
+    pub(super) fn abandon(&mut self, priority: i32, ticket: Ticket, look: impl Fn(Ticket, SlotId) -> Entry) {
+        let line = self.line(priority);
+        if line.passed.remove(&ticket).is_some() {
+            return;
+        }
+        line.void += 1;
+        if line.void > VOID && line.void * 2 > line.entries.len() {
+            line.entries.retain(|&(ticket, slot)| look(ticket, slot) != Entry::Void);
+            line.void = 0;
+        }
+    }
+
+    /// Takes the next key that `look` calls valid.
+    pub(super) fn pop(&mut self, mut look: impl FnMut(Ticket, SlotId) -> Entry) -> Option<SlotId> {
+        if self.others.is_empty() {
+            return self.normal.pop(&mut look);
+        }
+        self.pop_by_priority(&mut look)
+    }
+
+    #[cold]
+    fn pop_by_priority(&mut self, look: &mut impl FnMut(Ticket, SlotId) -> Entry) -> Option<SlotId> {
+        let mut found = None;
+        let higher = self.others.iter_mut().rev().take_while(|(priority, _)| **priority > 0);
+        for (_, line) in higher {
+            found = found.or_else(|| line.pop(look));
+        }
+        found = found.or_else(|| self.normal.pop(look));
+        for (_, line) in self.others.range_mut(..0).rev() {
+            found = found.or_else(|| line.pop(look));
+        }
+        self.others.retain(|_, line| !line.is_empty());
+        found
+    }
+
+    fn line(&mut self, priority: i32) -> &mut Line {
+        match priority {
+            0 => &mut self.normal,
+            _ => self.others.entry(priority).or_default(),
+        }
+    }
+}
+
+impl Line {
+    fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.passed.is_empty()
+    }
+
+    fn pop(&mut self, look: &mut impl FnMut(Ticket, SlotId) -> Entry) -> Option<SlotId> {
+        if let Some((_, slot)) = self.passed.pop_first() {
+            return Some(slot);
+        }
+        while let Some((ticket, slot)) = self.entries.pop_front() {
+            match look(ticket, slot) {
+                Entry::Valid => return Some(slot),
+                Entry::Void => self.void = self.void.saturating_sub(1),
+                Entry::Locked => {}
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,15 @@
+//! Work on one key: what a reconciler is, what it answers, and the loop that calls it.
+//!
+//! It knows keys and queues, and neither objects nor where events come from.
+
+mod reconciler;
+mod writes;
+mod gate;
+mod stats;
+mod worker;
+
+pub use gate::CacheState;
+pub(crate) use gate::Gate;
+pub use reconciler::{Action, BoxError, ReconcileError, Reconciler, Request};
+pub(crate) use worker::{Workers, WorkersConfig};
+pub use writes::Writes;

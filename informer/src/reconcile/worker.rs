@@ -1,0 +1,196 @@
+//! `Workers`: the loop. Get a key, reconcile it, then forget it, requeue it or back off.
+
+use std::any::Any;
+use std::fmt;
+use std::hash::Hash;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures::FutureExt;
+use tokio::time::{Instant, timeout};
+
+use super::gate::{Gate, Passage};
+use super::reconciler::{Action, ReconcileError, Reconciler, Request, Then};
+use super::stats::{Ending, Stats};
+use super::writes::Writes;
+use crate::metrics::{Collect, Metrics};
+use crate::queue::{AddOptions, Work, WorkQueue};
+use crate::tasks::TaskGroup;
+
+/// How keys are worked on.
+#[derive(Clone, Debug)]
+pub(crate) struct WorkersConfig {
+    /// The controller's, in messages and metrics.
+    pub(crate) name: String,
+    /// How many keys at a time; at least 1.
+    pub(crate) concurrency: usize,
+    /// How long one reconcile may take.
+    pub(crate) timeout: Option<Duration>,
+    /// Whether a panic is an error of its key; otherwise it ends the controller.
+    pub(crate) recovers_panics: bool,
+}
+
+/// Works on the keys of a queue until it is shut down.
+pub(crate) struct Workers<R: Clone + Eq + Hash, C> {
+    queue: WorkQueue<R>,
+    reconciler: C,
+    config: WorkersConfig,
+    stats: Arc<Stats>,
+    gate: Option<Gate<R>>,
+    calls: AtomicU64,
+}
+
+impl<R, C> Workers<R, C>
+where
+    R: Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static,
+    C: Reconciler<R>,
+{
+    pub(crate) fn new(
+        queue: WorkQueue<R>,
+        reconciler: C,
+        mut config: WorkersConfig,
+        gate: Option<Gate<R>>,
+        metrics: &Metrics,
+    ) -> Self {
+        config.concurrency = config.concurrency.max(1);
+        let stats = Arc::new(Stats::new(&config.name, config.concurrency));
+        let collector: Arc<dyn Collect> = stats.clone();
+        metrics.register(&collector);
+        Self {
+            queue,
+            reconciler,
+            config,
+            stats,
+            gate,
+            calls: AtomicU64::new(0),
+        }
+    }
+
+    /// Returns when the queue is shut down and every worker is done. Dropping it drops the reconciles under way.
+    ///
+    /// A panic of a reconcile goes on here, if panics are not recovered.
+    pub(crate) async fn run(self) {
+        let this = Arc::new(self);
+        let tasks = TaskGroup::default();
+        for _ in 0..this.config.concurrency {
+            let this = Arc::clone(&this);
+            tasks.spawn(async move {
+                while let Some(work) = this.queue.get().await {
+                    this.process(work).await;
+                }
+            });
+        }
+        tasks.joined().await;
+    }
+
+    async fn process(&self, work: Work<R>) {
+        if let Some(gate) = &self.gate {
+            match gate.look(&work) {
+                Passage::Open => {}
+                Passage::Held(pause) => return self.add(work, pause, None),
+                Passage::Stuck(why) => return self.finish(work, Err(ReconcileError::from(why)), None),
+            }
+        }
+        self.stats.started();
+        let started = Instant::now();
+        let request = Request {
+            key: work.key().clone(),
+            failures: self.queue.num_requeues(&work),
+            priority: work.priority(),
+            id: self.calls.fetch_add(1, Ordering::Relaxed) + 1,
+        };
+        let id = request.id;
+        let result = match &self.gate {
+            None => self.call(request).await,
+            Some(gate) => {
+                let (result, writes) = Writes::of(self.call(request)).await;
+                gate.remember(&work, writes);
+                result
+            }
+        };
+        self.finish(work, result, Some((started, id)));
+    }
+
+    /// Calls the reconciler. Its panic and its taking too long are errors.
+    async fn call(&self, request: Request<R>) -> Result<Action, ReconcileError> {
+        let call = async { self.reconciler.reconcile(request).await };
+        let call = async {
+            if !self.config.recovers_panics {
+                return call.await;
+            }
+            AssertUnwindSafe(call).catch_unwind().await.unwrap_or_else(|panic| {
+                self.stats.panicked();
+                Err(format!("panic: {} [recovered]", text_of(&*panic)).into())
+            })
+        };
+        let Some(limit) = self.config.timeout else {
+            return call.await;
+        };
+        timeout(limit, call).await.unwrap_or_else(|_| {
+            self.stats.timed_out();
+            Err(format!("the reconcile took longer than {limit:?}").into())
+        })
+    }
+
+    /// Gives the key back, to be worked on again as the result says.
+    fn finish(&self, work: Work<R>, result: Result<Action, ReconcileError>, call: Option<(Instant, u64)>) {
+        let ending = match &result {
+            Ok(action) => match action.then {
+                Then::Await => Ending::Success,
+                Then::After(_) => Ending::RequeueAfter,
+                Then::BackOff => Ending::Requeue,
+            },
+            Err(err) if err.is_terminal() => Ending::TerminalError,
+            Err(_) => Ending::Error,
+        };
+        if let Some((started, _)) = call {
+            self.stats.ended(started.elapsed(), ending);
+        }
+        match result {
+            Ok(action) => {
+                if action.then != Then::BackOff {
+                    self.queue.forget(&work);
+                }
+                match action.then {
+                    Then::Await => {}
+                    Then::After(after) => self.add(work, after, action.priority),
+                    Then::BackOff => self.back_off(work, action.priority),
+                }
+            }
+            Err(error) => {
+                let (controller, key, id) = (&self.config.name, work.key(), call.map(|(_, id)| id));
+                tracing::error!(controller, ?key, reconcile_id = id, %error, "reconciler error");
+                if !error.is_terminal() {
+                    self.back_off(work, None);
+                }
+            }
+        }
+    }
+
+    fn add(&self, work: Work<R>, after: Duration, priority: Option<i32>) {
+        let options = AddOptions {
+            priority: priority.unwrap_or(work.priority()),
+            after,
+            is_rate_limited: false,
+        };
+        self.queue.add_with(work.key().clone(), options);
+    }
+
+    fn back_off(&self, work: Work<R>, priority: Option<i32>) {
+        let options = AddOptions {
+            priority: priority.unwrap_or(work.priority()),
+            after: Duration::ZERO,
+            is_rate_limited: true,
+        };
+        self.queue.add_with(work.key().clone(), options);
+    }
+}
+
+/// The text of a panic.
+fn text_of(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("without a message")
+}

@@ -1,0 +1,95 @@
+//! Conditions: what a status says about an object, one of each type.
+//!
+//! ```
+//! use informer::Clock;
+//! use informer::runtime::conditions::{self, Status};
+//!
+//! let clock = Clock::system();
+//! let mut all = Vec::new();
+//! assert!(conditions::set(&mut all, "Ready", Status::False, "Starting", "0 of 3 replicas", Some(1), &clock));
+//! assert!(conditions::set(&mut all, "Ready", Status::True, "Started", "3 of 3 replicas", Some(1), &clock));
+//! assert!(!conditions::set(&mut all, "Ready", Status::True, "Started", "3 of 3 replicas", Some(1), &clock));
+//! assert!(conditions::is_true(&all, "Ready"));
+//! ```
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+
+use crate::Clock;
+
+/// What is known about a condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// It holds.
+    True,
+    /// It does not.
+    False,
+    /// Nobody can tell.
+    Unknown,
+}
+
+impl Status {
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::True => "True",
+            Self::False => "False",
+            Self::Unknown => "Unknown",
+        }
+    }
+}
+
+impl From<bool> for Status {
+    fn from(holds: bool) -> Self {
+        if holds { Self::True } else { Self::False }
+    }
+}
+
+/// Sets the condition of a type; whether that changed anything (apimachinery's `SetStatusCondition`).
+///
+/// `lastTransitionTime` is the time at which the status changed last: another reason or message does not move it.
+pub fn set(
+    conditions: &mut Vec<Condition>,
+    type_: &str,
+    status: Status,
+    reason: &str,
+    message: &str,
+    observed_generation: Option<i64>,
+    clock: &Clock,
+) -> bool {
+    let before = find(conditions, type_).cloned();
+    let has_turned = before.as_ref().is_none_or(|it| it.status != status.as_str());
+    let condition = Condition {
+        type_: type_.to_owned(),
+        status: status.as_str().to_owned(),
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+        observed_generation,
+        last_transition_time: match &before {
+            Some(before) if !has_turned => before.last_transition_time.clone(),
+            Some(_) | None => clock.time(),
+        },
+    };
+    let is_new = before.as_ref() != Some(&condition);
+    match conditions.iter_mut().find(|it| it.type_ == type_) {
+        Some(place) => *place = condition,
+        None => conditions.push(condition),
+    }
+    is_new
+}
+
+/// The condition of a type.
+pub fn find<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
+    conditions.iter().find(|it| it.type_ == type_)
+}
+
+/// Whether the condition of a type is there and holds.
+pub fn is_true(conditions: &[Condition], type_: &str) -> bool {
+    find(conditions, type_).is_some_and(|it| it.status == Status::True.as_str())
+}
+
+/// Removes the condition of a type; whether it was there.
+pub fn remove(conditions: &mut Vec<Condition>, type_: &str) -> bool {
+    let before = conditions.len();
+    conditions.retain(|it| it.type_ != type_);
+    conditions.len() != before
+}

@@ -1,0 +1,208 @@
+//! `Controller`: caches → handlers → queue → workers.
+
+use std::fmt;
+use std::time::Duration;
+
+use futures::future::{BoxFuture, Either, join_all, select};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::controller_builder::{ControllerBuilder, Source, Watch};
+use super::runnable::{Group, Runnable};
+use crate::cache::SharedInformerFactory;
+use crate::queue::WorkQueue;
+use crate::reconcile::BoxError;
+use crate::tasks::TaskGroup;
+use crate::{Error, ObjectKey};
+
+/// Calls a [`Reconciler`](crate::reconcile::Reconciler) for each key that something happened to.
+///
+/// ```
+/// use std::time::Duration;
+/// use informer::cache::SharedInformerFactory;
+/// use informer::reconcile::{Action, ReconcileError, Request};
+/// use informer::runtime::Controller;
+/// use k8s_openapi::api::apps::v1::ReplicaSet;
+/// use k8s_openapi::api::core::v1::Pod;
+/// use tokio_util::sync::CancellationToken;
+///
+/// # async fn run(client: kube::Client, stop: CancellationToken) -> Result<(), informer::Error> {
+/// let factory = SharedInformerFactory::new(client);
+/// let sets = factory.informer::<ReplicaSet>().lister();
+/// let controller = Controller::builder("counter", &factory)
+///     .for_::<ReplicaSet>()
+///     .owns::<Pod>()
+///     .concurrency(4)
+///     .build(move |request: Request| {
+///         let sets = sets.clone();
+///         async move {
+///             let Some(set) = sets.get(&request.key) else {
+///                 return Ok(Action::await_change()); // it is gone
+///             };
+///             println!("{} is at {}", request.key, set.resource_version());
+///             Ok::<_, ReconcileError>(Action::requeue(Duration::from_secs(300)))
+///         }
+///     })?;
+/// controller.run(stop).await
+/// # }
+/// ```
+///
+/// It works on a key when all its caches have synced, in no more than one place at a time, and again after a failure,
+/// each time after a longer pause. The objects themselves are read from the caches.
+pub struct Controller {
+    parts: Parts,
+    /// What runs once the sources have begun; `None` before.
+    running: Option<Running>,
+}
+
+/// What a builder puts together.
+pub(super) struct Parts {
+    pub(super) name: String,
+    pub(super) factory: SharedInformerFactory,
+    pub(super) queue: WorkQueue<ObjectKey>,
+    pub(super) watches: Vec<Watch>,
+    pub(super) sources: Vec<Source>,
+    pub(super) workers: BoxFuture<'static, ()>,
+    pub(super) cache_sync_timeout: Duration,
+    pub(super) needs_leader_election: bool,
+    pub(super) is_warmed_up: bool,
+}
+
+/// A watch that has begun.
+pub(super) struct Registered {
+    pub(super) synced: BoxFuture<'static, Result<(), Error>>,
+    pub(super) remove: Box<dyn FnOnce() + Send>,
+}
+
+/// The sources that have begun. When this is dropped they end.
+struct Running {
+    removals: Vec<Box<dyn FnOnce() + Send>>,
+    stop: CancellationToken,
+    tasks: TaskGroup,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        for remove in self.removals.drain(..) {
+            remove();
+        }
+    }
+}
+
+impl Controller {
+    /// A controller of this name, with the informers of a factory.
+    pub fn builder(name: &str, factory: &SharedInformerFactory) -> ControllerBuilder {
+        ControllerBuilder::new(name, factory)
+    }
+
+    pub(super) fn new(parts: Parts) -> Self {
+        Self { parts, running: None }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.parts.name
+    }
+
+    /// The queue, to add keys by hand.
+    pub fn queue(&self) -> WorkQueue<ObjectKey> {
+        self.parts.queue.clone()
+    }
+
+    /// Runs until `stop` is cancelled; then it finishes what it is working on. It starts those informers of its factory
+    /// that are not started.
+    ///
+    /// # Errors
+    ///
+    /// If the caches do not sync in time, or an informer was stopped.
+    pub async fn run(mut self, stop: CancellationToken) -> Result<(), Error> {
+        match stop.run_until_cancelled(self.begin()).await {
+            None => return Ok(()),
+            Some(begun) => begun?,
+        }
+        let Parts { queue, workers, .. } = self.parts;
+        if let Either::Right(((), workers)) = select(workers, std::pin::pin!(stop.cancelled())).await {
+            queue.shut_down();
+            workers.await;
+        }
+        if let Some(mut running) = self.running.take() {
+            running.stop.cancel();
+            let tasks = std::mem::take(&mut running.tasks);
+            drop(running);
+            tasks.finished().await;
+        }
+        Ok(())
+    }
+
+    /// Begins the watches and sources, and waits until all caches and handlers have synced. Without effect if it has
+    /// begun.
+    async fn begin(&mut self) -> Result<(), Error> {
+        if self.running.is_some() {
+            return Ok(());
+        }
+        let parts = &mut self.parts;
+        let mut running = Running {
+            removals: Vec::new(),
+            stop: CancellationToken::new(),
+            tasks: TaskGroup::default(),
+        };
+        let mut syncing = Vec::new();
+        for watch in parts.watches.drain(..) {
+            let Registered { synced, remove } = watch(&parts.queue)?;
+            running.removals.push(remove);
+            syncing.push(synced);
+        }
+        for source in parts.sources.drain(..) {
+            running.tasks.spawn(source(parts.queue.clone(), running.stop.clone()));
+        }
+        parts.factory.start();
+        let all = timeout(parts.cache_sync_timeout, join_all(syncing))
+            .await
+            .map_err(|_| {
+                let (name, limit) = (&parts.name, parts.cache_sync_timeout);
+                Error::refused(format!(
+                    "controller {name:?}: timed out after {limit:?} waiting for caches to sync"
+                ))
+            })?;
+        all.into_iter().collect::<Result<(), Error>>()?;
+        self.running = Some(running);
+        Ok(())
+    }
+}
+
+impl Runnable for Controller {
+    fn name(&self) -> String {
+        self.parts.name.clone()
+    }
+
+    fn group(&self) -> Group {
+        if self.parts.needs_leader_election {
+            Group::Leader
+        } else {
+            Group::Always
+        }
+    }
+
+    fn warm_up(&mut self) -> BoxFuture<'_, Result<(), BoxError>> {
+        Box::pin(async {
+            if self.parts.is_warmed_up {
+                self.begin().await?;
+            }
+            Ok(())
+        })
+    }
+
+    fn run(self: Box<Self>, stop: CancellationToken) -> BoxFuture<'static, Result<(), BoxError>> {
+        Box::pin(async move { Ok((*self).run(stop).await?) })
+    }
+}
+
+impl fmt::Debug for Controller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Controller")
+            .field("name", &self.parts.name)
+            .field("queue", &self.parts.queue)
+            .finish_non_exhaustive()
+    }
+}

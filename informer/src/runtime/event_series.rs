@@ -1,0 +1,127 @@
+//! `Correlator`: which events are written, which are counted, and which are too many. Pure; time is told to it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// A series is over after so much silence.
+pub(super) const SERIES_ENDS: Duration = Duration::from_secs(6 * 60);
+
+/// How many series and sources are remembered; then the one that was silent longest is forgotten.
+const REMEMBERED: usize = 4096;
+
+/// How many events of one source about one object there may be at once, and after what time there may be one more.
+const BURST: u32 = 25;
+const REFILL: Duration = Duration::from_secs(300);
+
+/// What makes events one series: everything but the note and the time.
+pub(super) type SeriesKey = [String; 7];
+
+/// What is to be done about an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Write a new event of this name.
+    Create,
+    /// Write into the event of this name that it came so often.
+    Count { name: String, count: i32 },
+    /// It is counted; that is written later.
+    Later,
+    /// It is one of too many.
+    Drop,
+}
+
+/// What was seen lately.
+#[derive(Debug, Default)]
+pub(super) struct Correlator {
+    series: BTreeMap<SeriesKey, Series>,
+    sources: BTreeMap<String, Source>,
+}
+
+#[derive(Debug)]
+struct Series {
+    /// Of the event it is written in.
+    name: String,
+    count: i32,
+    written: i32,
+    last: Instant,
+}
+
+/// The spam filter: a bucket of tokens for each source and object.
+#[derive(Debug)]
+struct Source {
+    tokens: u32,
+    refilled: Instant,
+}
+
+impl Correlator {
+    /// An event comes; it will be called `name` if it is the first of its series.
+    pub(super) fn observe(&mut self, key: &SeriesKey, source: &str, name: &str, now: Instant) -> Verdict {
+        if !self.may_pass(source, now) {
+            return Verdict::Drop;
+        }
+        if let Some(series) = self.series.get_mut(key)
+            && now - series.last < SERIES_ENDS
+        {
+            series.count = series.count.saturating_add(1);
+            series.last = now;
+            if series.written > 1 {
+                return Verdict::Later;
+            }
+            series.written = series.count;
+            return Verdict::Count {
+                name: series.name.clone(),
+                count: series.count,
+            };
+        }
+        let series = Series {
+            name: name.to_owned(),
+            count: 1,
+            written: 1,
+            last: now,
+        };
+        self.series.insert(key.clone(), series);
+        forget_oldest(&mut self.series, |it| it.last);
+        Verdict::Create
+    }
+
+    /// The series of which more is known than was written, and forgets those that are over.
+    pub(super) fn refresh(&mut self, now: Instant) -> Vec<(SeriesKey, String, i32)> {
+        let mut found = Vec::new();
+        self.series.retain(|key, series| {
+            if series.count > series.written {
+                series.written = series.count;
+                found.push((key.clone(), series.name.clone(), series.count));
+            }
+            now - series.last < SERIES_ENDS
+        });
+        found
+    }
+
+    fn may_pass(&mut self, source: &str, now: Instant) -> bool {
+        let bucket = self.sources.entry(source.to_owned()).or_insert(Source {
+            tokens: BURST,
+            refilled: now,
+        });
+        while bucket.tokens < BURST && now - bucket.refilled >= REFILL {
+            bucket.tokens += 1;
+            bucket.refilled += REFILL;
+        }
+        if bucket.tokens == BURST {
+            bucket.refilled = now;
+        }
+        let may_pass = bucket.tokens > 0;
+        bucket.tokens = bucket.tokens.saturating_sub(1);
+        forget_oldest(&mut self.sources, |it| it.refilled);
+        may_pass
+    }
+}
+
+fn forget_oldest<K: Clone + Ord, V>(all: &mut BTreeMap<K, V>, age: impl Fn(&V) -> Instant) {
+    if all.len() > REMEMBERED {
+        let oldest = all.iter().min_by_key(|(_, it)| age(it)).map(|(key, _)| key.clone());
+        if let Some(oldest) = oldest {
+            all.remove(&oldest);
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Finalizers: an object that is deleted stays until everything outside of it is cleaned up.
+
+use std::fmt;
+use std::sync::Arc;
+
+use kube::api::{Api, Patch, PatchParams};
+use kube::{Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+use crate::Error;
+use crate::reconcile::{Action, ReconcileError};
+
+/// What is to be done about an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Deletion<K> {
+    /// It lives, and has the finalizer.
+    No(Arc<K>),
+    /// It is to be deleted: when this was cleaned up after, it goes.
+    Pending(Arc<K>),
+}
+
+/// Reconciles an object that needs cleaning up after (controller-runtime's `pkg/finalizer`).
+///
+/// While the object lives, it gets the finalizer and then `work` is called with [`Deletion::No`]. Once it is deleted and
+/// has the finalizer still, `work` is called with [`Deletion::Pending`], and if that goes well the finalizer is removed.
+/// One that is deleted and has it no longer is left alone.
+///
+/// ```
+/// use std::sync::Arc;
+/// use informer::reconcile::{Action, ReconcileError};
+/// use informer::runtime::{Deletion, finalize};
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use kube::Api;
+///
+/// # async fn reconcile(maps: Api<ConfigMap>, map: Arc<ConfigMap>) -> Result<Action, ReconcileError> {
+/// finalize(&maps, "example.com/bucket", map, async |map| match map {
+///     Deletion::No(_map) => Ok(Action::await_change()),      // make the bucket
+///     Deletion::Pending(_map) => Ok(Action::await_change()), // remove the bucket
+/// })
+/// .await
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// What `work` returns, and requests that fail. A conflict is one of them: the object was not the newest, and its next
+/// event comes.
+pub async fn finalize<K>(
+    api: &Api<K>,
+    name: &str,
+    object: Arc<K>,
+    work: impl AsyncFnOnce(Deletion<K>) -> Result<Action, ReconcileError>,
+) -> Result<Action, ReconcileError>
+where
+    K: Resource + Clone + DeserializeOwned + fmt::Debug,
+{
+    let is_deleted = object.meta().deletion_timestamp.is_some();
+    match (is_deleted, has_finalizer(&*object, name)) {
+        (false, true) => work(Deletion::No(object)).await,
+        (false, false) => {
+            let object = add_finalizer(api, name, &*object).await?;
+            work(Deletion::No(Arc::new(object))).await
+        }
+        (true, true) => {
+            let action = work(Deletion::Pending(Arc::clone(&object))).await?;
+            remove_finalizer(api, name, &*object).await?;
+            Ok(action)
+        }
+        (true, false) => Ok(Action::await_change()),
+    }
+}
+
+/// Whether the object has this finalizer.
+pub fn has_finalizer(object: &impl Resource, name: &str) -> bool {
+    object.finalizers().iter().any(|it| it == name)
+}
+
+/// Adds a finalizer, if the object is still as given; answers with what it is now.
+///
+/// # Errors
+///
+/// If the request fails, a conflict among others.
+pub async fn add_finalizer<K>(api: &Api<K>, name: &str, object: &K) -> Result<K, Error>
+where
+    K: Resource + Clone + DeserializeOwned + fmt::Debug,
+{
+    let mut finalizers = object.finalizers().to_vec();
+    finalizers.push(name.to_owned());
+    write(api, object, &finalizers).await
+}
+
+/// Removes a finalizer, if the object is still as given. One that is gone meanwhile is well.
+///
+/// # Errors
+///
+/// If the request fails, a conflict among others.
+pub async fn remove_finalizer<K>(api: &Api<K>, name: &str, object: &K) -> Result<(), Error>
+where
+    K: Resource + Clone + DeserializeOwned + fmt::Debug,
+{
+    let mut finalizers = object.finalizers().to_vec();
+    finalizers.retain(|it| it != name);
+    match write(api, object, &finalizers).await {
+        Ok(_) => Ok(()),
+        Err(err) if err.is_not_found() => Ok(()),
+        Err(err) => Err(err),
+    }
+}
+
+/// A merge patch takes a list as a whole: the version makes sure that nobody else changed it meanwhile.
+async fn write<K>(api: &Api<K>, object: &K, finalizers: &[String]) -> Result<K, Error>
+where
+    K: Resource + Clone + DeserializeOwned + fmt::Debug,
+{
+    let patch = json!({"metadata": {"finalizers": finalizers, "resourceVersion": object.resource_version()}});
+    Ok(api
+        .patch(&object.name_any(), &PatchParams::default(), &Patch::Merge(patch))
+        .await?)
+}

@@ -1,0 +1,175 @@
+//! `Endpoints`: what a process answers about itself. Without HTTP: a path goes in, a status and a text come out.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::metrics::Metrics;
+use crate::reconcile::BoxError;
+
+/// Whether something is well. Any `Fn() -> Result<(), BoxError>` is one.
+pub trait Check: Send + Sync + 'static {
+    /// Fails if it is not.
+    fn check(&self) -> Result<(), BoxError>;
+}
+
+impl<F: Fn() -> Result<(), BoxError> + Send + Sync + 'static> Check for F {
+    fn check(&self) -> Result<(), BoxError> {
+        self()
+    }
+}
+
+/// A check that always passes: that the process answers.
+pub fn ping() -> Result<(), BoxError> {
+    Ok(())
+}
+
+type Checks = BTreeMap<String, Arc<dyn Check>>;
+
+/// `/healthz`, `/readyz` and `/metrics`, as controller-runtime answers them. Copies are the same.
+///
+/// ```
+/// use informer::metrics::Metrics;
+/// use informer::runtime::{Endpoints, ping};
+///
+/// let endpoints = Endpoints::new(&Metrics::new());
+/// endpoints.add_healthz("ping", ping);
+/// endpoints.add_readyz("database", || Err("it is down".into()));
+/// assert_eq!(endpoints.answer("/healthz", "").code, 200);
+/// assert_eq!(endpoints.answer("/readyz", "").code, 500);
+/// assert_eq!(endpoints.answer("/readyz", "exclude=database").code, 200);
+/// assert!(endpoints.answer("/healthz", "verbose").body.contains("[+]ping ok"));
+/// ```
+#[derive(Clone)]
+pub struct Endpoints {
+    metrics: Metrics,
+    /// Guards the checks.
+    checks: Arc<Mutex<BothChecks>>,
+}
+
+#[derive(Default)]
+struct BothChecks {
+    healthz: Checks,
+    readyz: Checks,
+}
+
+/// What is answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The HTTP status.
+    pub code: u16,
+    /// The Content-Type.
+    pub content_type: &'static str,
+    /// The body.
+    pub body: String,
+}
+
+impl Endpoints {
+    /// No checks, which is healthy and ready.
+    pub fn new(metrics: &Metrics) -> Self {
+        Self {
+            metrics: metrics.clone(),
+            checks: Arc::default(),
+        }
+    }
+
+    /// Adds a check to `/healthz`, or replaces the one of that name.
+    pub fn add_healthz(&self, name: &str, check: impl Check) {
+        self.with(|checks| checks.healthz.insert(name.to_owned(), Arc::new(check)));
+    }
+
+    /// Adds a check to `/readyz`, or replaces the one of that name.
+    pub fn add_readyz(&self, name: &str, check: impl Check) {
+        self.with(|checks| checks.readyz.insert(name.to_owned(), Arc::new(check)));
+    }
+
+    /// Answers a GET of this path with this query (`verbose`, `exclude=name&exclude=…`).
+    pub fn answer(&self, path: &str, query: &str) -> Answer {
+        let parts: Vec<_> = path.trim_matches('/').split('/').collect();
+        let checks = match parts[..] {
+            ["metrics"] => return self.render(),
+            ["healthz", ..] => self.with(|checks| checks.healthz.clone()),
+            ["readyz", ..] => self.with(|checks| checks.readyz.clone()),
+            _ => return text(404, "404 page not found\n"),
+        };
+        match parts[1..] {
+            [] => all(parts[0], &checks, query),
+            [name] => match checks.get(name) {
+                None => text(404, "404 page not found\n"),
+                Some(check) => match check.check() {
+                    Ok(()) => text(200, "ok"),
+                    Err(err) => text(500, &format!("internal server error: {err}\n")),
+                },
+            },
+            _ => text(404, "404 page not found\n"),
+        }
+    }
+
+    fn render(&self) -> Answer {
+        Answer {
+            code: 200,
+            content_type: "text/plain; version=0.0.4; charset=utf-8",
+            body: self.metrics.render(),
+        }
+    }
+
+    fn with<T>(&self, look: impl FnOnce(&mut BothChecks) -> T) -> T {
+        look(&mut self.checks.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// All checks of a path. The reason of a failure is told to the log only.
+fn all(path: &str, checks: &Checks, query: &str) -> Answer {
+    let pairs = || query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    let is_verbose = pairs().any(|(key, _)| key == "verbose");
+    let excluded: Vec<_> = pairs()
+        .filter(|(key, _)| *key == "exclude")
+        .map(|(_, name)| name)
+        .collect();
+    let (mut body, mut has_failed) = (String::new(), false);
+    for (name, check) in checks {
+        if excluded.contains(&name.as_str()) {
+            let _ = writeln!(body, "[+]{name} excluded: ok");
+        } else if let Err(error) = check.check() {
+            tracing::warn!(path, check = name, %error, "health check failed");
+            has_failed = true;
+            let _ = writeln!(body, "[-]{name} failed: reason withheld");
+        } else {
+            let _ = writeln!(body, "[+]{name} ok");
+        }
+    }
+    for name in excluded.into_iter().filter(|it| !checks.contains_key(*it)) {
+        let _ = writeln!(
+            body,
+            "warn: some health checks cannot be excluded: no matches for {name:?}"
+        );
+    }
+    if has_failed {
+        let _ = writeln!(body, "{path} check failed");
+        return text(500, &body);
+    }
+    if is_verbose {
+        let _ = writeln!(body, "{path} check passed");
+        return text(200, &body);
+    }
+    text(200, "ok")
+}
+
+fn text(code: u16, body: &str) -> Answer {
+    Answer {
+        code,
+        content_type: "text/plain; charset=utf-8",
+        body: body.to_owned(),
+    }
+}
+
+impl fmt::Debug for Endpoints {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.with(|checks| {
+            f.debug_struct("Endpoints")
+                .field("healthz", &checks.healthz.keys())
+                .field("readyz", &checks.readyz.keys())
+                .finish()
+        })
+    }
+}

@@ -1,0 +1,472 @@
+//! `Manager`: starts what a process runs, in order, and stops it in order.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::future::{Either, select};
+use kube::Client;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::health::{Check, Endpoints};
+use super::leader_election::{LeaderElectionConfig, LeaderElector, Outcome};
+use super::lease_lock::LeaseLock;
+use super::runnable::{Group, Runnable};
+use crate::cache::SharedInformerFactory;
+use crate::metrics::Metrics;
+use crate::reconcile::{BoxError, Writes};
+use crate::tasks::TaskGroup;
+use crate::{Clock, Error};
+
+/// Runs controllers and whatever else a process consists of (controller-runtime's `Manager`). Copies are the same one.
+///
+/// It starts servers, then the caches, which it waits for, then what always runs, and last, when this process leads,
+/// what only the leader runs. A standby has warm caches. It stops in the order `Always`, `Leader`, caches, `Server`,
+/// and gives up the lease at the very end.
+///
+/// ```
+/// use informer::reconcile::{Action, ReconcileError, Request};
+/// use informer::runtime::{Controller, LeaderElectionConfig, LeaseLock, Manager};
+/// use k8s_openapi::api::core::v1::Pod;
+///
+/// # async fn run(client: kube::Client, shutdown: impl Future<Output = ()>) -> Result<(), informer::Error> {
+/// let manager = Manager::builder(client.clone())
+///     .leader_election(LeaseLock::new(client, "shop", "watcher"), LeaderElectionConfig::new("pod-0"))
+///     .build()?;
+/// let pods = Controller::builder("pods", &manager.factory())
+///     .for_::<Pod>()
+///     .metrics(&manager.metrics())
+///     .build(|request: Request| async move {
+///         println!("{}", request.key);
+///         Ok::<_, ReconcileError>(Action::await_change())
+///     })?;
+/// manager.add(pods)?;
+/// manager.run(shutdown).await
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Manager(Arc<Inner>);
+
+struct Inner {
+    client: Client,
+    factory: SharedInformerFactory,
+    metrics: Metrics,
+    clock: Clock,
+    endpoints: Endpoints,
+    elector: Option<LeaderElector>,
+    elected: CancellationToken,
+    grace: Option<Duration>,
+    /// Guards what is to be run.
+    state: Mutex<State>,
+}
+
+struct State {
+    names: BTreeSet<String>,
+    phase: Phase,
+}
+
+enum Phase {
+    /// What was added so far.
+    New(Vec<Box<dyn Runnable>>),
+    /// What is added goes here, and starts at once if its group has.
+    Running(mpsc::UnboundedSender<Box<dyn Runnable>>),
+    Stopped,
+}
+
+/// How a [`Manager`] is to be.
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct ManagerBuilder {
+    client: Client,
+    factory: Option<SharedInformerFactory>,
+    metrics: Metrics,
+    clock: Clock,
+    election: Option<(LeaseLock, LeaderElectionConfig)>,
+    grace: Option<Duration>,
+}
+
+impl ManagerBuilder {
+    /// Only one of several processes runs the controllers. Default: this one does.
+    pub fn leader_election(mut self, lock: LeaseLock, config: LeaderElectionConfig) -> Self {
+        self.election = Some((lock, config));
+        self
+    }
+
+    /// The informers. Default: a factory of all namespaces.
+    pub fn factory(mut self, factory: SharedInformerFactory) -> Self {
+        self.factory = Some(factory);
+        self
+    }
+
+    /// How long everything together may take to stop; then it is dropped where it waits, which is an error. Default
+    /// 30 s; `None` is for ever.
+    pub fn graceful_shutdown_timeout(mut self, timeout: Option<Duration>) -> Self {
+        self.grace = timeout;
+        self
+    }
+
+    /// The time of day that is written into objects.
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// The manager.
+    ///
+    /// # Errors
+    ///
+    /// If the times of the leader election do not fit together.
+    pub fn build(self) -> Result<Manager, Error> {
+        let client = Writes::new().observe(&self.client);
+        let elector = match self.election {
+            Some((lock, config)) => Some(LeaderElector::new(lock, config)?),
+            None => None,
+        };
+        let endpoints = Endpoints::new(&self.metrics);
+        if let Some(elector) = &elector {
+            elector.register_metrics(&self.metrics);
+            let elector = elector.clone();
+            let tolerance = Duration::from_secs(20);
+            endpoints.add_healthz("leaderElection", move || Ok(elector.check(tolerance)?));
+        }
+        Ok(Manager(Arc::new(Inner {
+            factory: self.factory.unwrap_or_else(|| SharedInformerFactory::new(self.client)),
+            client,
+            metrics: self.metrics,
+            clock: self.clock,
+            endpoints,
+            elector,
+            elected: CancellationToken::new(),
+            grace: self.grace,
+            state: Mutex::new(State {
+                names: BTreeSet::new(),
+                phase: Phase::New(Vec::new()),
+            }),
+        })))
+    }
+}
+
+impl Manager {
+    /// A manager that may be configured.
+    pub fn builder(client: Client) -> ManagerBuilder {
+        ManagerBuilder {
+            client,
+            factory: None,
+            metrics: Metrics::new(),
+            clock: Clock::system(),
+            election: None,
+            grace: Some(Duration::from_secs(30)),
+        }
+    }
+
+    /// The client for reconcilers: their writes are seen, so that no key is worked on with a cache older than them.
+    pub fn client(&self) -> Client {
+        self.0.client.clone()
+    }
+
+    /// The informers. They start with the manager.
+    pub fn factory(&self) -> SharedInformerFactory {
+        self.0.factory.clone()
+    }
+
+    /// Where everything counts.
+    pub fn metrics(&self) -> Metrics {
+        self.0.metrics.clone()
+    }
+
+    /// The time of day that is written into objects.
+    pub fn clock(&self) -> Clock {
+        self.0.clock
+    }
+
+    /// What is answered over HTTP: health, readiness, metrics. The feature `serve` has a server for it.
+    pub fn endpoints(&self) -> Endpoints {
+        self.0.endpoints.clone()
+    }
+
+    /// Adds a check to `/healthz`: whether the process is to be restarted.
+    pub fn add_healthz(&self, name: &str, check: impl Check) {
+        self.0.endpoints.add_healthz(name, check);
+    }
+
+    /// Adds a check to `/readyz`: whether the process is ready for requests.
+    pub fn add_readyz(&self, name: &str, check: impl Check) {
+        self.0.endpoints.add_readyz(name, check);
+    }
+
+    /// Adds something to be run. While the manager runs, it starts at once if its group has started.
+    ///
+    /// # Errors
+    ///
+    /// If something has its name already, and after the manager has stopped.
+    pub fn add(&self, runnable: impl Runnable) -> Result<(), Error> {
+        let name = runnable.name();
+        let mut state = self.state();
+        if state.names.contains(&name) {
+            return Err(Error::refused(format!("manager: something is called {name:?} already")));
+        }
+        let refused = || Error::refused(format!("manager: {name:?} comes too late, it has stopped"));
+        match &mut state.phase {
+            Phase::New(runnables) => runnables.push(Box::new(runnable)),
+            Phase::Running(added) => added.send(Box::new(runnable)).map_err(|_| refused())?,
+            Phase::Stopped => return Err(refused()),
+        }
+        state.names.insert(name);
+        Ok(())
+    }
+
+    /// Returns when this process leads; without leader election, when everything has started.
+    pub async fn elected(&self) {
+        self.0.elected.cancelled().await;
+    }
+
+    /// Whether this process leads.
+    pub fn is_leader(&self) -> bool {
+        match &self.0.elector {
+            Some(elector) => elector.is_leader(),
+            None => self.0.elected.is_cancelled(),
+        }
+    }
+
+    /// Runs everything until `shutdown` is ready, then stops it.
+    ///
+    /// # Errors
+    ///
+    /// The first error of what it runs; that the lease was lost, and then nothing is waited for; that it did not stop in
+    /// time; that it was run before.
+    pub async fn run(&self, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
+        let (added, adding) = mpsc::unbounded_channel();
+        let runnables = match std::mem::replace(&mut self.state().phase, Phase::Running(added)) {
+            Phase::New(runnables) => runnables,
+            Phase::Running(_) | Phase::Stopped => {
+                self.state().phase = Phase::Stopped;
+                return Err(Error::refused("manager: it was run before"));
+            }
+        };
+        let mut engine = Engine::new(self, adding);
+        let outcome = {
+            let shutdown = std::pin::pin!(shutdown);
+            match select(shutdown, std::pin::pin!(engine.run(runnables))).await {
+                Either::Left(((), _)) => Ok(()),
+                Either::Right((result, _)) => result,
+            }
+        };
+        self.state().phase = Phase::Stopped;
+        if engine.is_lost {
+            // Another may lead by now: whatever still runs is dropped where it waits.
+            return outcome;
+        }
+        let stopped = match self.0.grace {
+            None => Ok(engine.stop().await),
+            Some(grace) => timeout(grace, engine.stop()).await,
+        };
+        outcome.and(stopped.map_err(|_| {
+            let grace = self.0.grace.unwrap_or_default();
+            Error::refused(format!("manager: not everything has stopped within {grace:?}"))
+        }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What runs. When it is dropped, everything ends where it waits.
+struct Engine<'a> {
+    manager: &'a Manager,
+    adding: mpsc::UnboundedReceiver<Box<dyn Runnable>>,
+    failed: mpsc::UnboundedReceiver<Error>,
+    failures: mpsc::UnboundedSender<Error>,
+    servers: Crew,
+    always: Crew,
+    leader: Crew,
+    /// What waits for this process to lead.
+    standby: Vec<Box<dyn Runnable>>,
+    election: TaskGroup,
+    end_election: CancellationToken,
+    is_lost: bool,
+}
+
+/// Runnables of one group.
+#[derive(Default)]
+struct Crew {
+    stop: CancellationToken,
+    tasks: TaskGroup,
+}
+
+impl Crew {
+    fn start(&self, runnable: Box<dyn Runnable>, failures: &mpsc::UnboundedSender<Error>) {
+        let (stop, failures, name) = (self.stop.clone(), failures.clone(), runnable.name());
+        self.tasks.spawn(async move {
+            if let Err(err) = runnable.run(stop).await {
+                let _ = failures.send(failed(&name, &err));
+            }
+        });
+    }
+
+    async fn stop(&self) {
+        self.stop.cancel();
+        self.tasks.finished().await;
+    }
+}
+
+fn failed(name: &str, err: &BoxError) -> Error {
+    Error::refused(format!("{name}: {err}"))
+}
+
+impl<'a> Engine<'a> {
+    fn new(manager: &'a Manager, adding: mpsc::UnboundedReceiver<Box<dyn Runnable>>) -> Self {
+        let (failures, failed) = mpsc::unbounded_channel();
+        Self {
+            manager,
+            adding,
+            failed,
+            failures,
+            servers: Crew::default(),
+            always: Crew::default(),
+            leader: Crew::default(),
+            standby: Vec::new(),
+            election: TaskGroup::default(),
+            end_election: CancellationToken::new(),
+            is_lost: false,
+        }
+    }
+
+    /// Returns at the first failure.
+    async fn run(&mut self, runnables: Vec<Box<dyn Runnable>>) -> Result<(), Error> {
+        let inner = &self.manager.0;
+        let mut always = Vec::new();
+        for runnable in runnables {
+            match runnable.group() {
+                Group::Server => self.servers.start(runnable, &self.failures),
+                Group::Always => always.push(runnable),
+                Group::Leader => self.standby.push(runnable),
+            }
+        }
+        inner.factory.start();
+        inner.factory.wait_for_cache_sync().await?;
+        for runnable in always {
+            self.always.start(runnable, &self.failures);
+        }
+        for runnable in &mut self.standby {
+            let name = runnable.name();
+            runnable.warm_up().await.map_err(|err| failed(&name, &err))?;
+        }
+        let mut lost = self.stand_for_election();
+        let mut is_leader = false;
+        loop {
+            let elected = inner.elected.clone();
+            let event = {
+                let added = std::pin::pin!(self.adding.recv());
+                let failure = std::pin::pin!(self.failed.recv());
+                let lost = std::pin::pin!(lost.recv());
+                let elected = std::pin::pin!(async move {
+                    match is_leader {
+                        false => elected.cancelled().await,
+                        true => futures::future::pending().await,
+                    }
+                });
+                match select(select(failure, lost), select(elected, added)).await {
+                    Either::Left((Either::Left((failure, _)), _)) => Happening::Failure(failure),
+                    Either::Left((Either::Right((outcome, _)), _)) => Happening::Lost(outcome),
+                    Either::Right((Either::Left(((), _)), _)) => Happening::Elected,
+                    Either::Right((Either::Right((added, _)), _)) => Happening::Added(added),
+                }
+            };
+            match event {
+                Happening::Failure(Some(err)) => return Err(err),
+                Happening::Lost(outcome) => {
+                    self.is_lost = outcome == Some(Outcome::Lost);
+                    return Err(Error::refused("manager: leader election lost"));
+                }
+                Happening::Elected => {
+                    is_leader = true;
+                    for runnable in self.standby.drain(..) {
+                        self.leader.start(runnable, &self.failures);
+                    }
+                }
+                Happening::Added(Some(runnable)) => {
+                    inner.factory.start();
+                    match runnable.group() {
+                        Group::Server => self.servers.start(runnable, &self.failures),
+                        Group::Always => self.always.start(runnable, &self.failures),
+                        Group::Leader if is_leader => self.leader.start(runnable, &self.failures),
+                        Group::Leader => self.standby.push(runnable),
+                    }
+                }
+                // We hold both senders: this does not happen.
+                Happening::Failure(None) | Happening::Added(None) => return Ok(()),
+            }
+        }
+    }
+
+    /// Begins the election. What is received says that it is over.
+    fn stand_for_election(&self) -> mpsc::UnboundedReceiver<Outcome> {
+        let (over, lost) = mpsc::unbounded_channel();
+        let elected = self.manager.0.elected.clone();
+        let end = self.end_election.clone();
+        let elector = self.manager.0.elector.clone();
+        self.election.spawn(async move {
+            let Some(elector) = elector else {
+                elected.cancel();
+                end.cancelled().await;
+                return;
+            };
+            let leading = |end: CancellationToken| async move {
+                elected.cancel();
+                end.cancelled().await;
+            };
+            let outcome = elector.run(end, leading).await;
+            let _ = over.send(outcome);
+        });
+        // Without an elector the channel would close at once, which is no loss: keep it open.
+        if self.manager.0.elector.is_none() {
+            let (open, never) = mpsc::unbounded_channel();
+            let end = self.end_election.clone();
+            self.election.spawn(async move {
+                end.cancelled().await;
+                drop(open);
+            });
+            return never;
+        }
+        lost
+    }
+
+    async fn stop(&mut self) {
+        self.adding.close();
+        self.always.stop().await;
+        self.leader.stop().await;
+        self.manager.0.factory.shutdown().await;
+        self.servers.stop().await;
+        self.end_election.cancel();
+        self.election.finished().await;
+    }
+}
+
+/// What the manager waits for.
+enum Happening {
+    Failure(Option<Error>),
+    Lost(Option<Outcome>),
+    Elected,
+    Added(Option<Box<dyn Runnable>>),
+}
+
+impl fmt::Debug for Manager {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Manager")
+            .field("names", &self.state().names)
+            .field("is_leader", &self.is_leader())
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for ManagerBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ManagerBuilder")
+            .field("election", &self.election)
+            .field("grace", &self.grace)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,41 @@
+//! What a process needs around its reconcilers: controllers that start and stop together, the election of a leader,
+//! events, and the small helpers that every controller writes.
+//!
+//! It knows all other layers, and nothing knows it.
+
+mod controller;
+mod controller_builder;
+mod runnable;
+mod manager;
+mod health;
+#[cfg(feature = "serve")]
+mod serve;
+#[cfg(feature = "signals")]
+mod signals;
+mod leader_election;
+mod lease_lock;
+mod recorder;
+mod event_series;
+mod finalizer;
+mod create_or_update;
+pub mod owner_references;
+pub mod conditions;
+mod expectations;
+mod retry;
+
+pub use controller::Controller;
+pub use controller_builder::ControllerBuilder;
+pub use create_or_update::{OperationResult, create_or_update};
+pub use expectations::Expectations;
+pub use finalizer::{Deletion, add_finalizer, finalize, has_finalizer, remove_finalizer};
+pub use health::{Answer, Check, Endpoints, ping};
+pub use leader_election::{LeaderElectionConfig, LeaderElector, Outcome};
+pub use lease_lock::LeaseLock;
+pub use manager::{Manager, ManagerBuilder};
+pub use recorder::{EventRecorder, EventType, EventWriter, Note, RecorderConfig};
+pub use retry::{Backoff, retry_on_conflict};
+pub use runnable::{Group, Runnable, Task, run_always, run_when_leader};
+#[cfg(feature = "serve")]
+pub use serve::Server;
+#[cfg(feature = "signals")]
+pub use signals::shutdown_signal;

@@ -1,0 +1,371 @@
+//! `EventRecorder`: what happened to an object, for people to read (`kubectl describe`).
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, Either, select};
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
+use kube::{Client, Resource};
+use serde_json::json;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::event_series::{Correlator, SeriesKey, Verdict};
+use super::runnable::{Group, Runnable};
+use crate::jitter::Jitter;
+use crate::reconcile::BoxError;
+use crate::{Clock, Error};
+
+/// Events that wait to be written; more are dropped.
+const QUEUE: usize = 1000;
+
+/// How often a write is tried, and how long is waited between, prolonged by up to a quarter. What the server refuses is
+/// not tried again.
+const TRIES: (u32, Duration) = (12, Duration::from_secs(10));
+
+/// How often the counts of series are written.
+const REFRESH: Duration = Duration::from_secs(30 * 60);
+
+/// The longest note the server takes, in bytes.
+const NOTE: usize = 1024;
+
+/// Normal, or something to look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventType {
+    /// It is as it should be.
+    Normal,
+    /// Somebody should look.
+    Warning,
+}
+
+/// What happened.
+#[derive(Clone, Debug)]
+pub struct Note {
+    /// Whether it is as it should be.
+    pub event_type: EventType,
+    /// Why, in one word for machines: `Created`. At most 128 bytes.
+    pub reason: String,
+    /// What was being done, in one word for machines: `CreateDeployment`. At most 128 bytes.
+    pub action: String,
+    /// For people. What is beyond 1,024 bytes is cut.
+    pub note: String,
+    /// Another object that it concerns.
+    pub related: Option<ObjectReference>,
+}
+
+impl Note {
+    /// It is as it should be.
+    pub fn normal(reason: &str, action: &str, note: impl Into<String>) -> Self {
+        Self {
+            event_type: EventType::Normal,
+            reason: reason.to_owned(),
+            action: action.to_owned(),
+            note: note.into(),
+            related: None,
+        }
+    }
+
+    /// Somebody should look.
+    pub fn warning(reason: &str, action: &str, note: impl Into<String>) -> Self {
+        Self {
+            event_type: EventType::Warning,
+            ..Self::normal(reason, action, note)
+        }
+    }
+}
+
+/// Who reports.
+#[derive(Clone, Debug)]
+pub struct RecorderConfig {
+    /// The controller: `example.com/web-operator`.
+    pub controller: String,
+    /// The process, at most 128 bytes: the name of its Pod.
+    pub instance: String,
+    /// What is written into events.
+    pub clock: Clock,
+    /// The seed of waits between tries.
+    pub seed: u64,
+}
+
+impl RecorderConfig {
+    /// With the machine's clock.
+    pub fn new(controller: &str, instance: &str) -> Self {
+        Self {
+            controller: controller.to_owned(),
+            instance: instance.to_owned(),
+            clock: Clock::system(),
+            seed: 0,
+        }
+    }
+}
+
+/// Records events of `events.k8s.io/v1`. Copies are the same recorder.
+///
+/// Recording waits for nothing and cannot fail: an [`EventWriter`] writes, which a [`Manager`](super::Manager) runs.
+/// Events that differ in the note only are a series: the second adds a count to the first, and what follows is counted
+/// and written every half hour, until there is silence for six minutes. Of one controller about one object there are 25
+/// at once and one more every five minutes; others are dropped, as are those beyond 1,000 that wait to be written.
+///
+/// ```
+/// use informer::runtime::{EventRecorder, Manager, Note, RecorderConfig};
+/// use k8s_openapi::api::core::v1::Pod;
+///
+/// # fn record(manager: &Manager, pod: &Pod) -> Result<(), informer::Error> {
+/// let (recorder, writer) = EventRecorder::new(manager.client(), RecorderConfig::new("example.com/web", "web-0"));
+/// manager.add(writer)?;
+/// recorder.record(pod, Note::normal("Created", "CreatePod", "it is there"));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct EventRecorder {
+    config: Arc<RecorderConfig>,
+    events: mpsc::Sender<(Event, Instant)>,
+    /// The last name's number: no two are equal.
+    last: Arc<AtomicU64>,
+}
+
+/// Writes what an [`EventRecorder`] records.
+pub struct EventWriter {
+    client: Client,
+    config: Arc<RecorderConfig>,
+    events: mpsc::Receiver<(Event, Instant)>,
+    correlator: Correlator,
+    jitter: Jitter,
+}
+
+impl EventRecorder {
+    /// A recorder, and what writes its events.
+    pub fn new(client: Client, config: RecorderConfig) -> (Self, EventWriter) {
+        let (sender, events) = mpsc::channel(QUEUE);
+        let jitter = Jitter::new(config.seed, &config.instance);
+        let config = Arc::new(config);
+        let recorder = Self {
+            config: Arc::clone(&config),
+            events: sender,
+            last: Arc::default(),
+        };
+        let writer = EventWriter {
+            client,
+            config,
+            events,
+            correlator: Correlator::default(),
+            jitter,
+        };
+        (recorder, writer)
+    }
+
+    /// Records what happened to an object.
+    pub fn record<K: Resource<DynamicType = ()>>(&self, regarding: &K, note: Note) {
+        self.record_about(regarding.object_ref(&()), note);
+    }
+
+    /// The same for an object that is known by a reference.
+    pub fn record_about(&self, regarding: ObjectReference, note: Note) {
+        let Note {
+            event_type,
+            reason,
+            action,
+            mut note,
+            related,
+        } = note;
+        note.truncate(note.floor_char_boundary(NOTE));
+        let namespace = regarding.namespace.clone().filter(|it| !it.is_empty());
+        let name = format!("{}.{:x}", regarding.name.as_deref().unwrap_or_default(), self.number());
+        let event = Event {
+            metadata: ObjectMeta {
+                name: Some(name),
+                namespace: Some(namespace.unwrap_or_else(|| "default".to_owned())),
+                ..ObjectMeta::default()
+            },
+            event_time: Some(self.config.clock.micro_time()),
+            type_: Some(
+                match event_type {
+                    EventType::Normal => "Normal",
+                    EventType::Warning => "Warning",
+                }
+                .to_owned(),
+            ),
+            reason: Some(reason),
+            action: Some(action),
+            note: Some(note),
+            regarding: Some(regarding),
+            related,
+            reporting_controller: Some(self.config.controller.clone()),
+            reporting_instance: Some(self.config.instance.clone()),
+            ..Event::default()
+        };
+        if self.events.try_send((event, Instant::now())).is_err() {
+            tracing::warn!(
+                controller = self.config.controller,
+                "an event was dropped: too many wait, or nobody writes"
+            );
+        }
+    }
+
+    /// The time in nanoseconds, or one more than the last: no two events of a recorder have one name.
+    fn number(&self) -> u64 {
+        let now = u64::try_from(self.config.clock.now().as_nanosecond()).unwrap_or_default();
+        let last = self
+            .last
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(now.max(last + 1)));
+        let (Ok(last) | Err(last)) = last;
+        now.max(last + 1)
+    }
+}
+
+impl EventWriter {
+    /// Writes until `stop` is cancelled, then what waits still, each once.
+    pub async fn run(mut self, stop: CancellationToken) {
+        let mut refresh = Instant::now() + REFRESH;
+        loop {
+            let next = {
+                let event = std::pin::pin!(self.events.recv());
+                let timer = std::pin::pin!(sleep_until(refresh));
+                match stop.run_until_cancelled(select(event, timer)).await {
+                    None => break,
+                    Some(Either::Left((None, _))) => return,
+                    Some(Either::Left((Some(event), _))) => Some(event),
+                    Some(Either::Right(_)) => None,
+                }
+            };
+            match next {
+                Some((event, at)) => {
+                    stop.run_until_cancelled(self.take(event, at, TRIES.0)).await;
+                }
+                None => {
+                    refresh = Instant::now() + REFRESH;
+                    stop.run_until_cancelled(self.refresh()).await;
+                }
+            }
+        }
+        while let Ok((event, at)) = self.events.try_recv() {
+            self.take(event, at, 1).await;
+        }
+    }
+
+    async fn take(&mut self, event: Event, at: Instant, tries: u32) {
+        let key = series_key(&event);
+        let source = format!("{}/{}", key[3], key[5]);
+        let name = event.metadata.name.clone().unwrap_or_default();
+        match self.correlator.observe(&key, &source, &name, at) {
+            Verdict::Create => self.write(&event, None, tries).await,
+            Verdict::Count { name, count } => self.write(&event, Some((name, count)), tries).await,
+            Verdict::Later => {}
+            Verdict::Drop => tracing::debug!(source, "an event was dropped by the spam filter"),
+        }
+    }
+
+    /// Writes the counts of series that went on.
+    async fn refresh(&mut self) {
+        for (key, name, count) in self.correlator.refresh(Instant::now()) {
+            let namespace = key[6].clone();
+            let event = Event {
+                metadata: ObjectMeta {
+                    namespace: Some(namespace),
+                    ..ObjectMeta::default()
+                },
+                ..Event::default()
+            };
+            self.write(&event, Some((name, count)), TRIES.0).await;
+        }
+    }
+
+    async fn write(&mut self, event: &Event, count: Option<(String, i32)>, tries: u32) {
+        let namespace = event.metadata.namespace.as_deref().unwrap_or("default");
+        let api: Api<Event> = Api::namespaced(self.client.clone(), namespace);
+        for tried in 1..=tries {
+            let Err(err) = self.try_write(&api, event, count.as_ref()).await else {
+                return;
+            };
+            let is_refused = err.code().is_some();
+            if is_refused || tried == tries {
+                return tracing::warn!(error = %err, "an event could not be written");
+            }
+            sleep(self.jitter.prolong(TRIES.1, 0.25)).await;
+        }
+    }
+
+    async fn try_write(&self, api: &Api<Event>, event: &Event, count: Option<&(String, i32)>) -> Result<(), Error> {
+        if let Some((name, count)) = count {
+            let series = json!({"series": {"count": count, "lastObservedTime": self.config.clock.micro_time()}});
+            match api
+                .patch(name, &PatchParams::default(), &Patch::Merge(series))
+                .await
+                .map_err(Error::from)
+            {
+                // It has expired: the series begins anew. What is known by its count alone is not written again.
+                Err(err) if err.is_not_found() && event.reason.is_some() => {}
+                Err(err) => return Err(err),
+                Ok(_) => return Ok(()),
+            }
+        }
+        match api.create(&PostParams::default(), event).await.map_err(Error::from) {
+            Err(err) if !err.is_already_exists() => Err(err),
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+}
+
+/// What makes a series; the last two are what is regarded and the namespace.
+fn series_key(event: &Event) -> SeriesKey {
+    let text = |it: &Option<String>| it.clone().unwrap_or_default();
+    let reference = |it: &Option<ObjectReference>| match it {
+        Some(it) => [
+            &it.api_version,
+            &it.kind,
+            &it.namespace,
+            &it.name,
+            &it.uid,
+            &it.field_path,
+        ]
+        .map(|it| it.as_deref().unwrap_or_default())
+        .join("/"),
+        None => String::new(),
+    };
+    [
+        text(&event.type_),
+        text(&event.action),
+        text(&event.reason),
+        format!(
+            "{}@{}",
+            text(&event.reporting_controller),
+            text(&event.reporting_instance)
+        ),
+        reference(&event.related),
+        reference(&event.regarding),
+        text(&event.metadata.namespace),
+    ]
+}
+
+impl Runnable for EventWriter {
+    fn name(&self) -> String {
+        format!("events of {}", self.config.controller)
+    }
+
+    fn group(&self) -> Group {
+        Group::Always
+    }
+
+    fn run(self: Box<Self>, stop: CancellationToken) -> BoxFuture<'static, Result<(), BoxError>> {
+        (*self).run(stop).map(Ok).boxed()
+    }
+}
+
+impl fmt::Debug for EventRecorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.config.fmt(f)
+    }
+}
+
+impl fmt::Debug for EventWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.config.fmt(f)
+    }
+}

@@ -1,0 +1,94 @@
+//! `Runnable`: what a manager starts and stops.
+
+use std::fmt;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
+
+use crate::reconcile::BoxError;
+
+/// When a runnable runs. Groups start in this order; they stop in the order `Always`, `Leader`, `Server`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Group {
+    /// Before the caches and after them: what answers from outside.
+    Server,
+    /// As long as the manager runs.
+    Always,
+    /// As long as this process leads.
+    Leader,
+}
+
+/// What a [`Manager`](super::Manager) starts and stops.
+pub trait Runnable: Send + 'static {
+    /// Its name in messages; no two of one manager may have one name.
+    fn name(&self) -> String;
+
+    /// When it runs. Default: as long as this process leads.
+    fn group(&self) -> Group {
+        Group::Leader
+    }
+
+    /// What it does before this process leads. Default: nothing.
+    fn warm_up(&mut self) -> BoxFuture<'_, Result<(), BoxError>> {
+        futures::future::ready(Ok(())).boxed()
+    }
+
+    /// Runs until it has ended, or `stop` is cancelled. An error stops the manager.
+    fn run(self: Box<Self>, stop: CancellationToken) -> BoxFuture<'static, Result<(), BoxError>>;
+}
+
+/// A function as a [`Runnable`]; see [`run_when_leader`] and [`run_always`].
+pub struct Task {
+    name: String,
+    group: Group,
+    run: Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static, Result<(), BoxError>> + Send>,
+}
+
+/// Runs a function as long as this process leads.
+pub fn run_when_leader<F, Fut>(name: &str, run: F) -> Task
+where
+    F: FnOnce(CancellationToken) -> Fut + Send + 'static,
+    Fut: Future<Output = Result<(), BoxError>> + Send + 'static,
+{
+    Task {
+        name: name.to_owned(),
+        group: Group::Leader,
+        run: Box::new(move |stop| run(stop).boxed()),
+    }
+}
+
+/// Runs a function as long as the manager runs.
+pub fn run_always<F, Fut>(name: &str, run: F) -> Task
+where
+    F: FnOnce(CancellationToken) -> Fut + Send + 'static,
+    Fut: Future<Output = Result<(), BoxError>> + Send + 'static,
+{
+    Task {
+        group: Group::Always,
+        ..run_when_leader(name, run)
+    }
+}
+
+impl Runnable for Task {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn group(&self) -> Group {
+        self.group
+    }
+
+    fn run(self: Box<Self>, stop: CancellationToken) -> BoxFuture<'static, Result<(), BoxError>> {
+        (self.run)(stop)
+    }
+}
+
+impl fmt::Debug for Task {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Task")
+            .field("name", &self.name)
+            .field("group", &self.group)
+            .finish_non_exhaustive()
+    }
+}

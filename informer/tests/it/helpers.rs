@@ -1,0 +1,251 @@
+//! What every controller does: finalizers, owners, conditions, retries, expectations, health.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use informer::metrics::Metrics;
+use informer::reconcile::{Action, ReconcileError};
+use informer::runtime::conditions::{self, Status};
+use informer::runtime::{
+    Backoff, Deletion, Endpoints, Expectations, OperationResult, create_or_update, finalize, owner_references, ping,
+    retry_on_conflict,
+};
+use informer::{Clock, Error, ObjectKey};
+use k8s_openapi::api::apps::v1::ReplicaSet;
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use kube::{Api, Resource};
+use rstest::rstest;
+use testkit::objects::config_map;
+use testkit::{TestCluster, Verb, faults};
+
+const FINALIZER: &str = "example.com/bucket";
+
+fn maps(cluster: &TestCluster) -> Api<ConfigMap> {
+    Api::default_namespaced(cluster.client())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_is_added_first_and_removed_after_the_work() {
+    let cluster = TestCluster::start();
+    let api = maps(&cluster);
+    cluster.create(config_map("m")).await;
+    let seen = finalize(&api, FINALIZER, Arc::new(cluster.get("m")), async |it| match it {
+        Deletion::No(map) if map.metadata.finalizers.is_some() => Ok(Action::await_change()),
+        other => Err(ReconcileError::from(format!("{other:?}"))),
+    })
+    .await;
+    assert!(seen.is_ok(), "{seen:?}");
+
+    cluster.delete::<ConfigMap>("m").await;
+    let fails = finalize(&api, FINALIZER, Arc::new(cluster.get("m")), async |it| match it {
+        Deletion::Pending(_) => Err(ReconcileError::from("not yet")),
+        Deletion::No(_) => Ok(Action::await_change()),
+    })
+    .await;
+    assert_eq!(fails.expect_err("the work failed").to_string(), "not yet");
+    assert!(cluster.exists::<ConfigMap>("m"), "it stays until the work is done");
+
+    let done = finalize(&api, FINALIZER, Arc::new(cluster.get("m")), async |_| {
+        Ok(Action::await_change())
+    })
+    .await;
+    assert!(done.is_ok(), "{done:?}");
+    cluster.assert_gone::<ConfigMap>("m");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_is_written_on_the_newest_version_only() {
+    let cluster = TestCluster::start();
+    cluster.create(config_map("m")).await;
+    let old: ConfigMap = cluster.get("m");
+    cluster
+        .edit("m", |map: &mut ConfigMap| {
+            map.metadata.finalizers = Some(vec!["example.com/other".into()])
+        })
+        .await;
+    let result = informer::runtime::add_finalizer(&maps(&cluster), FINALIZER, &old).await;
+    assert!(result.expect_err("it is old").is_conflict());
+}
+
+fn red(name: &str) -> ConfigMap {
+    let mut map = ConfigMap::default();
+    map.meta_mut().name = Some(name.to_owned());
+    map
+}
+
+fn paint(map: &mut ConfigMap) -> Result<(), Error> {
+    map.data.get_or_insert_default().insert("color".into(), "red".into());
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_is_created_updated_or_left_alone() {
+    let cluster = TestCluster::start();
+    let api = maps(&cluster);
+    let mut results = Vec::new();
+    for round in 0..4 {
+        if round == 2 {
+            cluster
+                .patch::<ConfigMap>("m", serde_json::json!({"data": {"color": "blue", "size": "big"}}))
+                .await;
+        }
+        results.push(create_or_update(&api, red("m"), paint).await.expect("it works").1);
+    }
+    use OperationResult::{Created, Unchanged, Updated};
+    assert_eq!(results, [Created, Unchanged, Updated, Unchanged]);
+    cluster.assert_has(config_map("m").data("color", "red").data("size", "big"));
+    assert_eq!(cluster.requests().on(Verb::Update, "configmaps").count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_may_not_make_it_another_object() {
+    let cluster = TestCluster::start();
+    let rename = |map: &mut ConfigMap| {
+        map.meta_mut().name = Some("other".into());
+        Ok(())
+    };
+    let err = create_or_update(&maps(&cluster), red("m"), rename)
+        .await
+        .expect_err("it renames");
+    assert!(err.to_string().contains("may not make m other"), "{err}");
+    assert_eq!(cluster.requests().writes().count(), 0);
+}
+
+#[rstest]
+#[case(3, true, 4)]
+#[case(9, false, 5)]
+#[tokio::test(start_paused = true)]
+async fn conflicts_are_tried_again_five_times(#[case] conflicts: u64, #[case] works: bool, #[case] tries: usize) {
+    let cluster = TestCluster::start();
+    cluster.create(config_map("m")).await;
+    cluster
+        .inject(faults::conflict().on(Verb::Update, "configmaps").times(conflicts))
+        .forget();
+    let api = maps(&cluster);
+    let result = retry_on_conflict(Backoff::DEFAULT_RETRY, || async {
+        let map = api.get("m").await?;
+        api.replace("m", &Default::default(), &map).await
+    })
+    .await;
+    assert_eq!(result.is_ok(), works, "{result:?}");
+    assert_eq!(cluster.requests().on(Verb::Get, "configmaps").count(), tries);
+}
+
+fn set(namespace: Option<&str>, name: &str) -> ReplicaSet {
+    let mut set = ReplicaSet::default();
+    set.metadata.namespace = namespace.map(str::to_owned);
+    (set.metadata.name, set.metadata.uid) = (Some(name.to_owned()), Some(format!("uid-{name}")));
+    set
+}
+
+fn pod_in(namespace: Option<&str>) -> Pod {
+    let mut pod = Pod::default();
+    (pod.metadata.namespace, pod.metadata.name) = (namespace.map(str::to_owned), Some("p".to_owned()));
+    pod
+}
+
+#[test]
+fn an_object_has_one_controller() {
+    let (one, other) = (set(Some("shop"), "one"), set(Some("shop"), "other"));
+    let mut pod = pod_in(Some("shop"));
+    owner_references::set_controller(&mut pod, &one).expect("it has none");
+    owner_references::set_controller(&mut pod, &one).expect("it is the same");
+    owner_references::set_owner(&mut pod, &other).expect("there may be many owners");
+    let err = owner_references::set_controller(&mut pod, &other).expect_err("it has one");
+    assert_eq!(
+        err.to_string(),
+        "object shop/p is already owned by another ReplicaSet controller one"
+    );
+    let reference = owner_references::controller_of(&pod).expect("it has one");
+    assert_eq!(
+        (reference.controller, reference.block_owner_deletion),
+        (Some(true), Some(true))
+    );
+    assert!(owner_references::is_controlled_by(&pod, &one) && !owner_references::is_controlled_by(&pod, &other));
+    assert!(owner_references::has_owner(&pod, &other));
+    owner_references::remove_owner(&mut pod, &other).expect("it is one");
+    assert!(owner_references::remove_owner(&mut pod, &other).is_err());
+    assert_eq!(pod.metadata.owner_references.map(|it| it.len()), Some(1));
+}
+
+#[rstest]
+#[case(Some("shop"), Some("other"), "cross-namespace")]
+#[case(None, Some("shop"), "cluster-scoped resource")]
+fn an_owner_must_be_where_its_object_is(#[case] own: Option<&str>, #[case] owners: Option<&str>, #[case] why: &str) {
+    let err = owner_references::set_controller(&mut pod_in(own), &set(owners, "one")).expect_err(why);
+    assert!(err.to_string().contains(why), "{err}");
+}
+
+#[test]
+fn an_owner_of_the_cluster_may_own_anything() {
+    let mut node = Node::default();
+    (node.metadata.name, node.metadata.uid) = (Some("n".into()), Some("1".into()));
+    owner_references::set_owner(&mut pod_in(Some("shop")), &node).expect("a Node is of the cluster");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_condition_keeps_its_time_until_it_turns() {
+    let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().expect("a time"));
+    let mut all = Vec::new();
+    let mut steps = Vec::new();
+    for (status, message) in [
+        (Status::False, "a"),
+        (Status::False, "b"),
+        (Status::True, "b"),
+        (Status::True, "b"),
+    ] {
+        let is_new = conditions::set(&mut all, "Ready", status, "Reason", message, Some(1), &clock);
+        let time = &conditions::find(&all, "Ready")
+            .expect("it was set")
+            .last_transition_time;
+        steps.push((is_new, time.0.as_second() % 60));
+        tokio::time::advance(Duration::from_secs(10)).await;
+    }
+    assert_eq!(steps, [(true, 0), (true, 0), (true, 20), (false, 20)]);
+    assert!(conditions::is_true(&all, "Ready") && conditions::remove(&mut all, "Ready") && all.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn expectations_are_met_by_what_is_seen_or_by_time() {
+    let (expectations, key) = (Expectations::new(), ObjectKey::new("shop", "web"));
+    expectations.expect_deletions(&key, ["a".to_owned(), "b".to_owned()]);
+    expectations.deletion_observed(&key, "a");
+    expectations.deletion_observed(&key, "a");
+    assert!(!expectations.are_met(&key), "one deletion seen twice is one");
+    expectations.deletion_observed(&key, "b");
+    assert!(expectations.are_met(&key));
+    expectations.expect_creations(&key, 1);
+    tokio::time::advance(Duration::from_secs(299)).await;
+    assert!(!expectations.are_met(&key));
+    tokio::time::advance(Duration::from_secs(2)).await;
+    assert!(expectations.are_met(&key));
+}
+
+#[rstest]
+#[case("/healthz", "", 200, "ok")]
+#[case("/healthz", "verbose", 200, "[+]ping ok\nhealthz check passed\n")]
+#[case("/healthz/ping", "", 200, "ok")]
+#[case("/healthz/other", "", 404, "404 page not found\n")]
+#[case(
+    "/readyz",
+    "",
+    500,
+    "[-]db failed: reason withheld\n[+]ping ok\nreadyz check failed\n"
+)]
+#[case("/readyz", "exclude=db", 200, "ok")]
+#[case("/readyz/db", "", 500, "internal server error: it is down\n")]
+#[case("/metrics", "", 200, "")]
+#[case("/", "", 404, "404 page not found\n")]
+fn health_is_answered_as_by_controller_runtime(
+    #[case] path: &str,
+    #[case] query: &str,
+    #[case] code: u16,
+    #[case] body: &str,
+) {
+    let endpoints = Endpoints::new(&Metrics::new());
+    endpoints.add_healthz("ping", ping);
+    endpoints.add_readyz("ping", ping);
+    endpoints.add_readyz("db", || Err("it is down".into()));
+    let answer = endpoints.answer(path, query);
+    assert_eq!((answer.code, answer.body.as_str()), (code, body));
+}

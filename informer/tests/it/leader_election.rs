@@ -1,0 +1,380 @@
+//! Leader election: of several replicas one acts, and another takes over.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use informer::Clock;
+use informer::metrics::Metrics;
+use informer::runtime::{LeaderElectionConfig, LeaderElector, LeaseLock, Outcome};
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use rstest::rstest;
+use testkit::{Running, TestCluster, Verb, faults};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+/// A process that takes part.
+struct Replica {
+    elector: LeaderElector,
+    cancel: CancellationToken,
+    running: Running,
+    outcome: Arc<Mutex<Option<Outcome>>>,
+}
+
+/// Who acted when, as all replicas tell it: `+a` when `a` begins, `-a` when it ends.
+#[derive(Clone, Default)]
+struct Acts(Arc<Mutex<Vec<(Instant, String)>>>);
+
+impl Acts {
+    fn say(&self, what: &str) {
+        self.0.lock().expect("no panic").push((Instant::now(), what.to_owned()));
+    }
+
+    fn all(&self) -> Vec<String> {
+        self.0
+            .lock()
+            .expect("no panic")
+            .iter()
+            .map(|(_, what)| what.clone())
+            .collect()
+    }
+
+    fn at(&self, what: &str) -> Instant {
+        let all = self.0.lock().expect("no panic");
+        all.iter()
+            .find(|it| it.1 == what)
+            .map(|it| it.0)
+            .unwrap_or_else(|| panic!("no {what} in {all:?}"))
+    }
+}
+
+fn config(cluster: &TestCluster, identity: &str) -> LeaderElectionConfig {
+    LeaderElectionConfig {
+        clock: Clock::starting_at(cluster.server().now()),
+        ..LeaderElectionConfig::new(identity)
+    }
+}
+
+fn join(cluster: &TestCluster, config: LeaderElectionConfig, acts: &Acts) -> Replica {
+    let identity = config.identity.clone();
+    let lock = LeaseLock::new(cluster.client_named(&identity), "default", "lock");
+    let elector = LeaderElector::new(lock, config).expect("the times fit");
+    let (cancel, outcome) = (CancellationToken::new(), Arc::default());
+    let running = cluster.run({
+        let (elector, cancel, acts, outcome) = (elector.clone(), cancel.clone(), acts.clone(), Arc::clone(&outcome));
+        async move {
+            let ended = elector
+                .run(cancel, |stop| async move {
+                    acts.say(&format!("+{identity}"));
+                    let _guard = Farewell(acts, identity);
+                    stop.cancelled().await;
+                })
+                .await;
+            *outcome.lock().expect("no panic") = Some(ended);
+        }
+    });
+    Replica {
+        elector,
+        cancel,
+        running,
+        outcome,
+    }
+}
+
+struct Farewell(Acts, String);
+
+impl Drop for Farewell {
+    fn drop(&mut self) {
+        self.0.say(&format!("-{}", self.1));
+    }
+}
+
+impl Replica {
+    fn outcome(&self) -> Option<Outcome> {
+        *self.outcome.lock().expect("no panic")
+    }
+}
+
+fn lease(cluster: &TestCluster) -> LeaseSpec {
+    cluster.get::<Lease>("lock").spec.expect("a Lease says something")
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_replicas_one_acts_and_the_other_takes_over_when_it_ends() {
+    let (cluster, acts) = (TestCluster::start(), Acts::default());
+    let a = join(&cluster, config(&cluster, "a"), &acts);
+    cluster.advance(seconds(1)).await;
+    let b = join(&cluster, config(&cluster, "b"), &acts);
+    cluster.advance(seconds(60)).await;
+    assert_eq!(acts.all(), ["+a"]);
+    assert!(a.elector.is_leader() && !b.elector.is_leader());
+    assert_eq!(b.elector.leader().as_deref(), Some("a"));
+    assert_eq!(lease(&cluster).lease_transitions, Some(0));
+
+    let cancelled = Instant::now();
+    a.cancel.cancel();
+    cluster.advance(seconds(10)).await;
+    assert_eq!(acts.all(), ["+a", "-a", "+b"]);
+    // The lease was given up: b waits for its next look, and not for the lease to end.
+    assert!(
+        acts.at("+b") - cancelled < Duration::from_millis(4_500),
+        "{:?}",
+        acts.at("+b") - cancelled
+    );
+    assert_eq!(a.outcome(), Some(Outcome::Cancelled));
+    assert_eq!(lease(&cluster).holder_identity.as_deref(), Some("b"));
+    assert_eq!(lease(&cluster).lease_transitions, Some(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_renewed_keeps_who_took_it_and_when() {
+    let (cluster, acts) = (TestCluster::start(), Acts::default());
+    let _a = join(&cluster, config(&cluster, "a"), &acts);
+    cluster.advance(seconds(1)).await;
+    let before = lease(&cluster);
+    cluster.advance(seconds(30)).await;
+    let after = lease(&cluster);
+    assert_eq!(after.acquire_time, before.acquire_time);
+    assert!(after.renew_time > before.renew_time);
+    assert_eq!(after.lease_duration_seconds, Some(15));
+    // Whoever holds it need not read it.
+    assert_eq!(
+        cluster
+            .requests()
+            .client("a")
+            .on(Verb::Get, "leases.coordination.k8s.io")
+            .count(),
+        1
+    );
+}
+
+#[rstest]
+#[case::in_step(Duration::ZERO)]
+#[case::an_hour_ahead(seconds(3600))]
+#[tokio::test(start_paused = true)]
+async fn a_crashed_leader_is_followed_after_its_lease_whatever_the_clocks_say(#[case] skew: Duration) {
+    let (cluster, acts) = (TestCluster::start(), Acts::default());
+    let a = join(&cluster, config(&cluster, "a"), &acts);
+    cluster.advance(seconds(1)).await;
+    let mut other = config(&cluster, "b");
+    other.clock = other.clock.ahead_by(skew);
+    let _b = join(&cluster, other, &acts);
+    cluster.advance(seconds(20)).await;
+    assert_eq!(acts.all(), ["+a"], "nobody takes what is renewed");
+
+    let crashed = Instant::now();
+    a.running.crash();
+    cluster.advance(seconds(40)).await;
+    assert_eq!(acts.all(), ["+a", "-a", "+b"]);
+    let waited = acts.at("+b") - crashed;
+    // No sooner than the lease after the last renewal, no later than one look (2 s × 2.2) after it.
+    assert!(waited > seconds(13) && waited < seconds(20), "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_cannot_renew_stops_before_another_begins() {
+    let (cluster, acts) = (TestCluster::start(), Acts::default());
+    let a = join(&cluster, config(&cluster, "a"), &acts);
+    cluster.advance(seconds(1)).await;
+    let _b = join(&cluster, config(&cluster, "b"), &acts);
+    cluster.advance(seconds(10)).await;
+    let broken = cluster.inject(faults::server_error().client("a"));
+    cluster.advance(seconds(60)).await;
+    assert!(broken.hits() > 1, "it was tried again");
+    assert_eq!(acts.all(), ["+a", "-a", "+b"]);
+    assert_eq!(a.outcome(), Some(Outcome::Lost));
+    assert!(acts.at("+b") > acts.at("-a"));
+}
+
+#[rstest]
+#[case::server_errors(faults::server_error().times(3))]
+#[case::too_many_requests(faults::too_many_requests(1).times(3))]
+#[case::conflict(faults::conflict().once())]
+#[case::applied_but_lost(faults::timeout().but_applied().once())]
+#[tokio::test(start_paused = true)]
+async fn a_leader_survives_errors_within_its_deadline(#[case] fault: testkit::FaultBuilder) {
+    let (cluster, acts) = (TestCluster::start(), Acts::default());
+    let a = join(&cluster, config(&cluster, "a"), &acts);
+    cluster.advance(seconds(1)).await;
+    let _b = join(&cluster, config(&cluster, "b"), &acts);
+    cluster.advance(seconds(5)).await;
+    let fault = cluster.inject(fault.client("a").on(Verb::Update, "leases.coordination.k8s.io"));
+    cluster.advance(seconds(60)).await;
+    assert!(fault.hits() > 0);
+    assert_eq!(acts.all(), ["+a"]);
+    assert!(a.elector.is_leader());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_another_took_is_lost() {
+    let (cluster, acts) = (TestCluster::start(), Acts::default());
+    let a = join(&cluster, config(&cluster, "a"), &acts);
+    cluster.advance(seconds(1)).await;
+    let thief = |lease: &mut Lease| {
+        let spec = lease.spec.get_or_insert_default();
+        spec.holder_identity = Some("thief".to_owned());
+    };
+    cluster.edit("lock", thief).await;
+    cluster.advance(seconds(5)).await;
+    assert_eq!(acts.all(), ["+a", "-a"]);
+    assert_eq!(a.outcome(), Some(Outcome::Lost));
+    assert_eq!(a.elector.leader().as_deref(), Some("thief"));
+    assert_eq!(
+        lease(&cluster).holder_identity.as_deref(),
+        Some("thief"),
+        "what is lost is not given up"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_was_deleted_is_made_again() {
+    let (cluster, acts) = (TestCluster::start(), Acts::default());
+    let a = join(&cluster, config(&cluster, "a"), &acts);
+    cluster.advance(seconds(1)).await;
+    cluster.delete::<Lease>("lock").await;
+    cluster.advance(seconds(5)).await;
+    assert!(a.elector.is_leader());
+    assert_eq!(acts.all(), ["+a"]);
+    assert_eq!(lease(&cluster).holder_identity.as_deref(), Some("a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_never_led_is_cancelled_without_a_trace() {
+    let (cluster, acts) = (TestCluster::start(), Acts::default());
+    let _a = join(&cluster, config(&cluster, "a"), &acts);
+    cluster.advance(seconds(1)).await;
+    let b = join(&cluster, config(&cluster, "b"), &acts);
+    cluster.advance(seconds(5)).await;
+    b.cancel.cancel();
+    cluster.advance(seconds(5)).await;
+    assert_eq!(b.outcome(), Some(Outcome::NeverLed));
+    assert_eq!(cluster.requests().client("b").writes().count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_release_the_others_wait_for_the_end_of_the_lease() {
+    let (cluster, acts) = (TestCluster::start(), Acts::default());
+    let keeping = LeaderElectionConfig {
+        release_on_cancel: false,
+        ..config(&cluster, "a")
+    };
+    let a = join(&cluster, keeping, &acts);
+    cluster.advance(seconds(1)).await;
+    let _b = join(&cluster, config(&cluster, "b"), &acts);
+    cluster.advance(seconds(2)).await;
+    a.cancel.cancel();
+    cluster.advance(seconds(10)).await;
+    assert_eq!(acts.all(), ["+a", "-a"]);
+    cluster.advance(seconds(15)).await;
+    assert_eq!(acts.all(), ["+a", "-a", "+b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_new_leader_is_told_once() {
+    let (cluster, acts) = (TestCluster::start(), Acts::default());
+    let a = join(&cluster, config(&cluster, "a"), &acts);
+    let mut leaders = a.elector.subscribe();
+    cluster.advance(seconds(30)).await;
+    assert_eq!(leaders.borrow_and_update().as_deref(), Some("a"));
+    cluster.advance(seconds(30)).await;
+    assert!(!leaders.has_changed().expect("it is there"), "renewals are no news");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_metrics_say_who_leads_and_the_check_who_hangs() {
+    let (cluster, acts, metrics) = (TestCluster::start(), Acts::default(), Metrics::new());
+    let a = join(&cluster, config(&cluster, "a"), &acts);
+    a.elector.register_metrics(&metrics);
+    assert!(
+        metrics
+            .render()
+            .contains("leader_election_master_status{name=\"lock\"} 0")
+    );
+    cluster.advance(seconds(1)).await;
+    assert!(
+        metrics
+            .render()
+            .contains("leader_election_master_status{name=\"lock\"} 1")
+    );
+    assert!(a.elector.check(Duration::ZERO).is_ok());
+    a.running.crash();
+    cluster.advance(seconds(16)).await;
+    let err = a.elector.check(Duration::ZERO).expect_err("its lease is over");
+    assert!(err.to_string().contains("default/lock"), "{err}");
+    assert!(a.elector.check(seconds(20)).is_ok());
+}
+
+#[rstest]
+#[case(15, 15, 2, "longer than the renew deadline")]
+#[case(15, 2, 2, "1.2 times the retry period")]
+#[case(15, 10, 0, "retry period is zero")]
+#[tokio::test(start_paused = true)]
+async fn times_that_do_not_fit_are_refused(
+    #[case] lease: u64,
+    #[case] renew: u64,
+    #[case] retry: u64,
+    #[case] why: &str,
+) {
+    let cluster = TestCluster::start();
+    let config = LeaderElectionConfig {
+        lease_duration: seconds(lease),
+        renew_deadline: seconds(renew),
+        retry_period: seconds(retry),
+        ..LeaderElectionConfig::new("a")
+    };
+    let refused = LeaderElector::new(LeaseLock::new(cluster.client(), "default", "lock"), config);
+    let err = refused.expect_err("it does not fit").to_string();
+    assert!(err.contains(why), "{err}");
+}
+
+/// Many replicas, many faults: at no time do two act, and somebody acts in the end.
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn at_no_time_do_two_act(#[values(1, 2, 3, 4, 5, 6, 7, 8)] seed: u64) {
+    let (cluster, acts) = (TestCluster::builder().seed(seed).start(), Acts::default());
+    let mut replicas = Vec::new();
+    let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mut draw = |below: u64| {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) % below
+    };
+    for round in 0..40 {
+        let identity = format!("r{round}");
+        match draw(6) {
+            0 | 1 => {
+                let config = LeaderElectionConfig {
+                    seed: seed * 100 + round,
+                    ..config(&cluster, &identity)
+                };
+                replicas.push(join(&cluster, config, &acts));
+            }
+            2 if !replicas.is_empty() => {
+                let at = draw(replicas.len() as u64) as usize;
+                replicas.swap_remove(at).running.crash();
+            }
+            3 if !replicas.is_empty() => {
+                let at = draw(replicas.len() as u64) as usize;
+                replicas.swap_remove(at).cancel.cancel();
+            }
+            4 => cluster.inject(faults::server_error().times(1 + draw(9))).forget(),
+            _ => cluster
+                .inject(faults::delay(Duration::from_millis(draw(3_000))).times(3))
+                .forget(),
+        }
+        cluster.advance(Duration::from_millis(500 + draw(20_000))).await;
+    }
+    let mut acting: Vec<String> = Vec::new();
+    for act in acts.all() {
+        match act.split_at(1) {
+            ("+", who) => acting.push(who.to_owned()),
+            (_, who) => acting.retain(|it| it != who),
+        }
+        assert!(acting.len() <= 1, "{acting:?} act at one time: {:?}", acts.all());
+    }
+    assert!(acts.all().len() > 2, "somebody acted: {:?}", acts.all());
+}

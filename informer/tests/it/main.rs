@@ -1,0 +1,9 @@
+//! The library at its public boundary; what needs a server meets the fake one by way of `testkit`.
+
+mod work_queue;
+mod work_queue_model;
+mod leader_election;
+mod helpers;
+mod recorder;
+mod controller;
+mod manager;

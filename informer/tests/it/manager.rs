@@ -1,0 +1,222 @@
+//! Managers: what starts when, what stops when, and who may act.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use informer::Clock;
+use informer::reconcile::{Action, ReconcileError, Request};
+use informer::runtime::{Controller, LeaderElectionConfig, LeaseLock, Manager, Task, run_always, run_when_leader};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::ConfigMap;
+use testkit::objects::config_map;
+use testkit::{Running, TestCluster, faults};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<String>>>);
+
+impl Log {
+    fn say(&self, what: impl Into<String>) {
+        self.0.lock().expect("no panic").push(what.into());
+    }
+
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.0.lock().expect("no panic"))
+    }
+
+    fn task(&self, make: fn(&str, Steps) -> Task, name: &str) -> Task {
+        make(name, Steps(self.clone(), name.to_owned()))
+    }
+}
+
+struct Steps(Log, String);
+
+impl Steps {
+    async fn walk(self, stop: CancellationToken) -> Result<(), informer::reconcile::BoxError> {
+        self.0.say(format!("+{}", self.1));
+        stop.cancelled().await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        self.0.say(format!("-{}", self.1));
+        Ok(())
+    }
+}
+
+fn always(name: &str, steps: Steps) -> Task {
+    run_always(name, |stop| steps.walk(stop))
+}
+
+fn leading(name: &str, steps: Steps) -> Task {
+    run_when_leader(name, |stop| steps.walk(stop))
+}
+
+fn electing(cluster: &TestCluster, identity: &str) -> Manager {
+    let lock = LeaseLock::new(cluster.client_named(identity), "default", "lock");
+    let config = LeaderElectionConfig {
+        clock: Clock::starting_at(cluster.server().now()),
+        ..LeaderElectionConfig::new(identity)
+    };
+    let manager = Manager::builder(cluster.client_named(identity))
+        .leader_election(lock, config)
+        .build();
+    manager.expect("the times fit")
+}
+
+/// Runs a manager; what it returns goes into the log.
+fn start(cluster: &TestCluster, manager: &Manager, log: &Log) -> (Running, CancellationToken) {
+    let (stop, manager, log) = (CancellationToken::new(), manager.clone(), log.clone());
+    let shutdown = stop.clone();
+    let running = cluster.run(async move {
+        match manager.run(shutdown.cancelled_owned()).await {
+            Ok(()) => log.say("ended"),
+            Err(err) => log.say(err.to_string()),
+        }
+    });
+    (running, stop)
+}
+
+fn counting(manager: &Manager, log: &Log) -> Controller {
+    let log = log.clone();
+    let controller = Controller::builder("maps", &manager.factory())
+        .for_::<ConfigMap>()
+        .metrics(&manager.metrics())
+        .build(move |request: Request| {
+            log.say(request.key.name());
+            async { Ok::<_, ReconcileError>(Action::await_change()) }
+        });
+    controller.expect("it is complete")
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_always_runs_stops_before_what_the_leader_runs_and_the_lease_goes_last() {
+    let (cluster, log) = (TestCluster::start(), Log::default());
+    let manager = electing(&cluster, "a");
+    manager.add(log.task(leading, "leader")).expect("it is new");
+    manager.add(log.task(always, "always")).expect("it is new");
+    let (_running, stop) = start(&cluster, &manager, &log);
+    cluster.advance(Duration::from_secs(5)).await;
+    assert_eq!(log.take(), ["+always", "+leader"]);
+    assert!(manager.is_leader());
+    stop.cancel();
+    cluster.advance(Duration::from_millis(1_500)).await;
+    assert_eq!(log.take(), ["-always"]);
+    let held = |cluster: &TestCluster| cluster.get::<Lease>("lock").spec.and_then(|it| it.holder_identity);
+    assert_eq!(
+        held(&cluster).as_deref(),
+        Some("a"),
+        "it leads as long as anything of the leader runs"
+    );
+    cluster.advance(Duration::from_secs(5)).await;
+    assert_eq!(log.take(), ["-leader", "ended"]);
+    assert_eq!(held(&cluster).as_deref(), Some(""));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_has_warm_caches_and_acts_only_as_leader() {
+    let (cluster, log, standby_log) = (TestCluster::start(), Log::default(), Log::default());
+    cluster.create(config_map("m")).await;
+    let (first, second) = (electing(&cluster, "a"), electing(&cluster, "b"));
+    first.add(counting(&first, &log)).expect("it is new");
+    second.add(counting(&second, &standby_log)).expect("it is new");
+    let (_first, stop) = start(&cluster, &first, &log);
+    cluster.advance(Duration::from_secs(1)).await;
+    start(&cluster, &second, &standby_log);
+    cluster.advance(Duration::from_secs(30)).await;
+    assert_eq!((log.take(), standby_log.take()), (vec!["m".to_owned()], vec![]));
+    assert_eq!(second.factory().informer::<ConfigMap>().lister().len(), 1, "it is warm");
+    assert!(!second.is_leader());
+    stop.cancel();
+    cluster.advance(Duration::from_secs(10)).await;
+    assert_eq!(
+        (log.take(), standby_log.take()),
+        (vec!["ended".to_owned()], vec!["m".to_owned()])
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_loses_the_lease_ends_at_once() {
+    let (cluster, log) = (TestCluster::start(), Log::default());
+    let manager = electing(&cluster, "a");
+    manager.add(log.task(leading, "leader")).expect("it is new");
+    start(&cluster, &manager, &log);
+    cluster.advance(Duration::from_secs(5)).await;
+    cluster.inject(faults::server_error().client("a")).forget();
+    cluster.advance(Duration::from_secs(30)).await;
+    assert_eq!(log.take(), ["+leader", "manager: leader election lost"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_stops_everything() {
+    let (cluster, log) = (TestCluster::start(), Log::default());
+    let manager = Manager::builder(cluster.client())
+        .build()
+        .expect("nothing is configured");
+    manager.add(log.task(always, "always")).expect("it is new");
+    let fails = run_when_leader("fails", |_| async {
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        Err("it broke".into())
+    });
+    manager.add(fails).expect("it is new");
+    start(&cluster, &manager, &log);
+    cluster.advance(Duration::from_secs(10)).await;
+    assert_eq!(log.take(), ["+always", "-always", "fails: it broke"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_waits_thirty_seconds_and_no_longer() {
+    let (cluster, log) = (TestCluster::start(), Log::default());
+    let manager = Manager::builder(cluster.client())
+        .build()
+        .expect("nothing is configured");
+    let hangs = run_always("hangs", |_| futures::future::pending());
+    manager.add(hangs).expect("it is new");
+    let (running, stop) = start(&cluster, &manager, &log);
+    cluster.advance(Duration::from_secs(1)).await;
+    stop.cancel();
+    let cancelled = Instant::now();
+    cluster.eventually(|_| !running.is_running()).await;
+    assert!(cancelled.elapsed() >= Duration::from_secs(30) && cancelled.elapsed() < Duration::from_secs(32));
+    assert_eq!(log.take(), ["manager: not everything has stopped within 30s"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_added_later_starts_at_once_and_after_the_end_it_is_refused() {
+    let (cluster, log) = (TestCluster::start(), Log::default());
+    let manager = Manager::builder(cluster.client())
+        .build()
+        .expect("nothing is configured");
+    let (_running, stop) = start(&cluster, &manager, &log);
+    cluster.advance(Duration::from_secs(1)).await;
+    cluster.create(config_map("m")).await;
+    manager.add(counting(&manager, &log)).expect("it is new");
+    let err = manager.add(counting(&manager, &log)).expect_err("it has the same name");
+    assert!(err.to_string().contains("called \"maps\" already"), "{err}");
+    manager.add(log.task(always, "always")).expect("it is new");
+    cluster.advance(Duration::from_secs(1)).await;
+    let mut said = log.take();
+    said.sort();
+    assert_eq!(said, ["+always", "m"]);
+    assert!(
+        manager
+            .endpoints()
+            .answer("/metrics", "")
+            .body
+            .contains("controller_runtime_reconcile_total")
+    );
+    stop.cancel();
+    cluster.advance(Duration::from_secs(5)).await;
+    assert_eq!(log.take(), ["-always", "ended"]);
+    assert!(manager.add(log.task(always, "late")).is_err());
+    assert!(manager.run(async {}).await.is_err(), "it runs once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_election_is_a_health_check() {
+    let cluster = TestCluster::start();
+    let manager = electing(&cluster, "a");
+    let answer = manager.endpoints().answer("/healthz", "verbose");
+    assert_eq!(
+        (answer.code, answer.body.as_str()),
+        (200, "[+]leaderElection ok\nhealthz check passed\n")
+    );
+}

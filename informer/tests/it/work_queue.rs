@@ -1,0 +1,393 @@
+//! The rules of the work queue: client-go's, and controller-runtime's where keys have priorities.
+
+use std::time::Duration;
+
+use futures::FutureExt;
+use informer::metrics::Metrics;
+use informer::queue::{
+    AddOptions, ExponentialBackoff, FastSlow, LOW_PRIORITY, MaxOf, RateLimiter, TokenBucket, WithMaxWait, Work,
+    WorkQueue, default_controller_rate_limiter, default_item_based_rate_limiter,
+};
+use rstest::rstest;
+use tokio::time::{Instant, advance};
+
+fn fifo() -> WorkQueue<&'static str> {
+    WorkQueue::new()
+}
+
+fn by_priority() -> WorkQueue<&'static str> {
+    WorkQueue::builder().by_priority().build()
+}
+
+fn at(priority: i32) -> AddOptions {
+    AddOptions {
+        priority,
+        ..AddOptions::default()
+    }
+}
+
+fn millis(count: u64) -> Duration {
+    Duration::from_millis(count)
+}
+
+/// All that is handed out now, each done before the next.
+fn drain<T: Clone + Eq + std::hash::Hash>(queue: &WorkQueue<T>) -> Vec<T> {
+    std::iter::from_fn(|| queue.try_get().map(|work| work.key().clone())).collect()
+}
+
+#[rstest]
+#[case(fifo())]
+#[case(by_priority())]
+#[tokio::test(start_paused = true)]
+async fn keys_come_out_in_the_order_in_which_they_came(#[case] queue: WorkQueue<&'static str>) {
+    ["c", "a", "b", "a"].into_iter().for_each(|key| queue.add(key));
+    assert_eq!(queue.len(), 3);
+    assert_eq!(drain(&queue), ["c", "a", "b"]);
+    assert!(queue.is_empty());
+}
+
+#[rstest]
+#[case(fifo())]
+#[case(by_priority())]
+#[tokio::test(start_paused = true)]
+async fn a_key_added_while_a_worker_has_it_comes_once_more(#[case] queue: WorkQueue<&'static str>) {
+    queue.add("a");
+    let work = queue.get().await.expect("it is open");
+    ["a", "a", "a"].into_iter().for_each(|key| queue.add(key));
+    assert!(queue.try_get().is_none(), "a worker has it");
+    assert_eq!(queue.processing(), 1);
+    drop(work);
+    assert_eq!(drain(&queue), ["a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiting_worker_is_woken_and_two_keys_wake_two() {
+    let queue = fifo();
+    let workers: Vec<_> = (0..3)
+        .map(|_| {
+            let queue = queue.clone();
+            tokio::spawn(async move {
+                queue
+                    .get()
+                    .await
+                    .map(|work| std::mem::ManuallyDrop::new(work).key().to_string())
+            })
+        })
+        .collect();
+    tokio::task::yield_now().await;
+    queue.add("a");
+    queue.add("b");
+    queue.add("c");
+    let mut got: Vec<_> = futures::future::join_all(workers)
+        .await
+        .into_iter()
+        .map(|it| it.expect("no panic").expect("a key"))
+        .collect();
+    got.sort();
+    assert_eq!(got, ["a", "b", "c"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_gives_up_waiting_passes_its_call_on() {
+    let queue = fifo();
+    let mut first = Box::pin(queue.get());
+    assert!(first.as_mut().now_or_never().is_none());
+    let other = tokio::spawn({
+        let queue = queue.clone();
+        async move { queue.get().await.as_deref().copied() }
+    });
+    tokio::task::yield_now().await;
+    queue.add("a"); // calls the first
+    drop(first);
+    assert_eq!(other.await.expect("no panic"), Some("a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delayed_key_comes_when_it_is_due_and_the_earlier_of_two_instants_counts() {
+    let queue = fifo();
+    let began = Instant::now();
+    queue.add_after("a", millis(300));
+    queue.add_after("a", millis(100));
+    queue.add_after("a", millis(200));
+    queue.add_after("b", millis(50));
+    assert_eq!((queue.len(), queue.delayed()), (0, 2));
+    assert_eq!(queue.get().await.as_deref(), Some(&"b"));
+    assert_eq!(began.elapsed(), millis(50));
+    assert_eq!(queue.get().await.as_deref(), Some(&"a"));
+    assert_eq!(began.elapsed(), millis(100));
+    advance(millis(1000)).await;
+    assert!(queue.try_get().is_none(), "it waited once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_becomes_due_sooner_wakes_who_keeps_the_time() {
+    let queue = fifo();
+    let began = Instant::now();
+    queue.add_after("late", Duration::from_secs(3600));
+    let workers = [0, 1].map(|_| {
+        let queue = queue.clone();
+        tokio::spawn(async move {
+            let work = queue.get().await.expect("open");
+            (*work.key(), Instant::now())
+        })
+    });
+    tokio::time::sleep(millis(5)).await;
+    queue.add_after("soon", millis(10));
+    let [one, other] = workers;
+    let (one, other) = (one.await.expect("no panic"), other.await.expect("no panic"));
+    let mut got = [(one.0, one.1 - began), (other.0, other.1 - began)];
+    got.sort();
+    assert_eq!(got, [("late", Duration::from_secs(3600)), ("soon", millis(15))]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_delay_a_key_is_added_at_once() {
+    let queue = fifo();
+    queue.add_after("a", Duration::ZERO);
+    assert_eq!(drain(&queue), ["a"]);
+}
+
+#[rstest]
+#[case::twice(fifo(), 2)]
+#[case::once(by_priority(), 1)]
+#[tokio::test(start_paused = true)]
+async fn an_immediate_add_absorbs_a_waiting_one_only_by_priority(
+    #[case] queue: WorkQueue<&'static str>,
+    #[case] deliveries: usize,
+) {
+    queue.add_after("a", millis(100));
+    queue.add("a");
+    let first = drain(&queue).len();
+    advance(millis(200)).await;
+    assert_eq!(first + drain(&queue).len(), deliveries);
+}
+
+#[tokio::test(start_paused = true)]
+async fn failed_keys_wait_longer_each_time_until_they_are_forgotten() {
+    let queue = fifo();
+    let mut waits = Vec::new();
+    for _ in 0..4 {
+        let began = Instant::now();
+        queue.add_rate_limited("a");
+        assert_eq!(queue.get().await.as_deref(), Some(&"a"));
+        waits.push(began.elapsed().as_millis());
+    }
+    assert_eq!(waits, [5, 10, 20, 40]);
+    assert_eq!(queue.num_requeues(&"a"), 4);
+    queue.forget(&"a");
+    assert_eq!(queue.num_requeues(&"a"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_higher_priority_goes_first_and_a_raised_key_goes_to_the_end_of_its_line() {
+    let queue = by_priority();
+    queue.add_with("low", at(LOW_PRIORITY));
+    queue.add("one");
+    queue.add_with("high", at(7));
+    queue.add_with("raised", at(LOW_PRIORITY));
+    queue.add("two");
+    queue.add_with("raised", at(0));
+    queue.add_with("one", at(LOW_PRIORITY)); // is not lowered
+    let work: Vec<_> = std::iter::from_fn(|| queue.try_get()).collect();
+    let got: Vec<_> = work.iter().map(|it| (*it.key(), it.priority())).collect();
+    assert_eq!(
+        got,
+        [
+            ("high", 7),
+            ("one", 0),
+            ("two", 0),
+            ("raised", 0),
+            ("low", LOW_PRIORITY)
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_whose_turn_came_while_a_worker_had_it_goes_first_afterwards() {
+    let queue = by_priority();
+    queue.add("a");
+    let work = queue.try_get();
+    queue.add("a");
+    queue.add("b");
+    queue.add("c");
+    assert_eq!(queue.try_get().as_deref(), Some(&"b"));
+    drop(work);
+    assert_eq!(drain(&queue), ["a", "c"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_delays_of_a_key_with_priorities_the_shorter_and_the_higher_count() {
+    let queue = by_priority();
+    let delayed = |priority, after| AddOptions {
+        priority,
+        after: millis(after),
+        ..AddOptions::default()
+    };
+    queue.add_with("a", delayed(5, 200));
+    queue.add_with("a", delayed(1, 100));
+    queue.add_with("b", delayed(3, 100));
+    advance(millis(100)).await;
+    let got: Vec<_> = std::iter::from_fn(|| queue.try_get().map(|it| (*it.key(), it.priority()))).collect();
+    assert_eq!(got, [("a", 5), ("b", 3)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_a_delay_and_a_rate_limit_the_shorter_wait_counts() {
+    let queue = by_priority();
+    let began = Instant::now();
+    queue.add_with(
+        "a",
+        AddOptions {
+            after: Duration::from_secs(60),
+            is_rate_limited: true,
+            ..AddOptions::default()
+        },
+    );
+    assert_eq!(queue.get().await.as_deref(), Some(&"a"));
+    assert_eq!(began.elapsed(), millis(5));
+    assert_eq!(queue.num_requeues(&"a"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_shutdown_what_is_left_comes_out_and_nothing_is_added() {
+    let queue = fifo();
+    queue.add("a");
+    let work = queue.try_get();
+    queue.add("a");
+    queue.add("b");
+    queue.add_after("delayed", millis(1));
+    queue.shut_down();
+    queue.add("c");
+    assert!(queue.is_shutting_down());
+    assert_eq!(queue.get().await.as_deref(), Some(&"b"));
+    assert!(queue.get().await.is_none());
+    drop(work);
+    assert_eq!(
+        queue.get().await.as_deref(),
+        Some(&"a"),
+        "it was added again before the shutdown"
+    );
+    advance(millis(100)).await;
+    assert!(queue.get().await.is_none(), "delayed keys are dropped");
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_shutdown_nothing_comes_out_by_priority() {
+    let queue = by_priority();
+    queue.add("a");
+    queue.shut_down();
+    assert!(queue.get().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_wakes_all_who_wait() {
+    let queue = fifo();
+    let waiting = futures::future::join3(queue.get(), queue.get(), queue.get());
+    let shut_down = async {
+        tokio::task::yield_now().await;
+        queue.shut_down();
+    };
+    let ((one, two, three), ()) = futures::join!(waiting, shut_down);
+    assert!(one.is_none() && two.is_none() && three.is_none());
+}
+
+#[rstest]
+#[case(fifo())]
+#[case(by_priority())]
+#[tokio::test(start_paused = true)]
+async fn a_drain_waits_for_the_workers(#[case] queue: WorkQueue<&'static str>) {
+    queue.add("a");
+    let work = queue.try_get();
+    let mut drain = Box::pin(queue.shut_down_with_drain());
+    assert!(drain.as_mut().now_or_never().is_none());
+    drop(work);
+    drain.await;
+    assert_eq!(queue.processing(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_ends_the_wait_of_a_drain() {
+    let queue = fifo();
+    queue.add("a");
+    let work = queue.try_get();
+    let mut drain = Box::pin(queue.shut_down_with_drain());
+    assert!(drain.as_mut().now_or_never().is_none());
+    queue.shut_down();
+    drain.await;
+    assert!(work.is_some());
+}
+
+#[rstest]
+#[case::exponential(Box::new(ExponentialBackoff::new(millis(1), millis(20))), &[1, 2, 4, 8, 16, 20, 20])]
+#[case::item_based(Box::new(default_item_based_rate_limiter()), &[1, 2, 4, 8])]
+#[case::fast_slow(Box::new(FastSlow::new(millis(5), millis(90), 2)), &[5, 5, 90, 90])]
+#[case::bucket(Box::new(TokenBucket::new(10.0, 2)), &[0, 0, 100, 200])]
+#[case::max_of(Box::new(MaxOf::new(vec![
+    Box::new(FastSlow::new(millis(5), millis(7), 1)),
+    Box::new(ExponentialBackoff::new(millis(2), millis(1000))),
+])), &[5, 7, 8, 16])]
+#[case::max_wait(Box::new(WithMaxWait::new(ExponentialBackoff::default(), millis(12))), &[5, 10, 12, 12])]
+#[tokio::test(start_paused = true)]
+async fn a_limiter_says_these_waits(#[case] mut limiter: Box<dyn RateLimiter<&'static str>>, #[case] waits: &[u128]) {
+    let got: Vec<_> = waits.iter().map(|_| limiter.when(&"a").as_millis()).collect();
+    assert_eq!(got, waits);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_exponential_limiter_knows_each_key_alone_and_never_overflows() {
+    let mut limiter = ExponentialBackoff::<u32>::default();
+    for _ in 0..200 {
+        limiter.when(&1);
+    }
+    assert_eq!(limiter.when(&1), Duration::from_secs(1000));
+    assert_eq!(limiter.when(&2), millis(5));
+    assert_eq!((limiter.num_requeues(&1), limiter.num_requeues(&2)), (201, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bucket_fills_with_time_and_the_default_limiter_has_one() {
+    let mut limiter = default_controller_rate_limiter();
+    let waits: Vec<_> = (0..102).map(|key| limiter.when(&key).as_millis()).collect();
+    assert_eq!((waits[99], waits[100], waits[101]), (5, 100, 200));
+    advance(Duration::from_secs(3600)).await;
+    let again: Vec<_> = (200..301).map(|key| limiter.when(&key).as_millis()).collect();
+    assert_eq!((again[99], again[100]), (5, 100), "it holds no more than 100");
+}
+
+#[rstest]
+#[case(WorkQueue::builder(), "")]
+#[case(WorkQueue::builder().by_priority(), "0")]
+#[tokio::test(start_paused = true)]
+async fn a_named_queue_counts(
+    #[case] builder: informer::queue::WorkQueueBuilder<&'static str>,
+    #[case] priority: &str,
+) {
+    let metrics = Metrics::new();
+    let queue = builder.named("q", &metrics).build();
+    ["a", "b", "a"].into_iter().for_each(|key| queue.add(key));
+    advance(millis(20)).await;
+    let work: Vec<Work<_>> = queue.get().await.into_iter().collect();
+    advance(Duration::from_secs(3)).await;
+    queue.add_rate_limited("c");
+    let text = metrics.render();
+    for line in [
+        &format!("workqueue_depth{{name=\"q\",controller=\"q\",priority=\"{priority}\"}} 1"),
+        "workqueue_adds_total{name=\"q\",controller=\"q\"} 3",
+        "workqueue_retries_total{name=\"q\",controller=\"q\"} 1",
+        "workqueue_queue_duration_seconds_count{name=\"q\",controller=\"q\"} 1",
+        "workqueue_queue_duration_seconds_sum{name=\"q\",controller=\"q\"} 0.02",
+        "workqueue_work_duration_seconds_count{name=\"q\",controller=\"q\"} 0",
+        "workqueue_unfinished_work_seconds{name=\"q\",controller=\"q\"} 3",
+        "workqueue_longest_running_processor_seconds{name=\"q\",controller=\"q\"} 3",
+    ] {
+        assert!(text.lines().any(|it| it == line), "{line} is not in\n{text}");
+    }
+    drop(work);
+    assert!(
+        metrics
+            .render()
+            .contains("workqueue_work_duration_seconds_count{name=\"q\",controller=\"q\"} 1")
+    );
+    drop(queue);
+    assert_eq!(metrics.render(), "", "a queue that is gone tells nothing");
+}

@@ -1,0 +1,350 @@
+//! Checks of what controllers leave behind: conditions, Events, owners; and of what they ask: requests.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::panic::Location;
+use std::time::Duration;
+
+use fake_apiserver::{Entry, RecordedRequest};
+use serde_json::Value;
+
+use crate::filter::Requests;
+use crate::report::fail_at;
+use crate::target::{ObjectId, Target};
+use crate::test_cluster::{TEST_CLIENT, TestCluster};
+
+/// An object and all that it owns, from [`TestCluster::owner_tree`]. Its text has an object a line, indented by two
+/// spaces for each owner above it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnerTree {
+    /// `Pod shop/web-0`
+    pub object: String,
+    /// What names it as an owner, in the order of kinds and names.
+    pub owned: Vec<OwnerTree>,
+}
+
+/// What controllers leave behind.
+impl TestCluster {
+    /// Sees to it that an object has a condition with this status in `status.conditions`.
+    ///
+    /// ```
+    /// # use testkit::{TestCluster, objects::pod};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let cluster = TestCluster::start();
+    /// let status = serde_json::json!({"conditions": [{"type": "Ready", "status": "True"}]});
+    /// cluster.create(pod("web-0").status(status)).await;
+    /// cluster.assert_condition(pod("web-0"), "Ready", "True");
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If there is no such object, if it has no such condition, or another status; with all conditions it has.
+    #[track_caller]
+    pub fn assert_condition<K>(&self, target: impl Target<K>, condition: &str, status: &str) {
+        let id = self.located(&target.id());
+        let Some(found) = self.find(&id) else {
+            self.fail(&format!("there is no {id}"));
+        };
+        let conditions = found["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let named = conditions.iter().find(|it| it["type"] == condition);
+        if named.is_some_and(|it| it["status"] == status) {
+            return;
+        }
+        let lines: Vec<_> = conditions.iter().map(condition_line).collect();
+        let has = match lines.is_empty() {
+            true => "it has no conditions".to_owned(),
+            false => format!("it has\n  {}", lines.join("\n  ")),
+        };
+        self.fail(&format!("{id} has not the condition {condition}={status}; {has}"));
+    }
+
+    /// Sees to it that an Event tells this reason of an object, in the core group or in `events.k8s.io`.
+    ///
+    /// # Panics
+    ///
+    /// If there is none; with the Events there are about the object.
+    #[track_caller]
+    pub fn assert_event<K>(&self, target: impl Target<K>, reason: &str) {
+        let id = self.located(&target.id());
+        let mut told = Vec::new();
+        for event in self.list_all("v1", "Event") {
+            let event = event.value();
+            let about = &event["involvedObject"];
+            let is_about = about["kind"] == *id.kind
+                && about["name"] == *id.name
+                && about["namespace"].as_str().unwrap_or_default() == id.namespace.as_deref().unwrap_or_default();
+            if is_about && event["reason"] == reason {
+                return;
+            }
+            if is_about {
+                let text = |field: &str| event[field].as_str().unwrap_or_default().to_owned();
+                told.push(format!("{} {}: {}", text("type"), text("reason"), text("message")));
+            }
+        }
+        let others = match told.is_empty() {
+            true => "there are none about it".to_owned(),
+            false => format!("there are\n  {}", told.join("\n  ")),
+        };
+        self.fail(&format!("no Event tells {reason} of {id}; {others}"));
+    }
+
+    /// An object and all that it owns, by `metadata.ownerReferences`.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such object.
+    #[track_caller]
+    pub fn owner_tree<K>(&self, target: impl Target<K>) -> OwnerTree {
+        let id = self.located(&target.id());
+        let Some(root) = self.find(&id) else {
+            self.fail(&format!("there is no {id}"));
+        };
+        let mut owned: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+        for object in self.server.objects(&self.server.snapshot()) {
+            for uid in owners(&object) {
+                owned.entry(uid).or_default().push(object.clone());
+            }
+        }
+        tree(&root, &owned, &mut BTreeSet::new())
+    }
+
+    /// Sees to it that an object owns exactly this, written as [`OwnerTree`] is; indentation before the first line does
+    /// not count.
+    ///
+    /// ```
+    /// # use testkit::{TestCluster, objects::{config_map, pod}};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let cluster = TestCluster::start();
+    /// let web = cluster.create(pod("web-0")).await;
+    /// let owner = serde_json::json!([{"apiVersion": "v1", "kind": "Pod", "name": "web-0", "uid": web.uid()}]);
+    /// cluster.create(config_map("web-0").set("metadata.ownerReferences", owner)).await;
+    /// cluster.assert_owner_tree(pod("web-0"), "
+    ///     Pod default/web-0
+    ///       ConfigMap default/web-0
+    /// ");
+    /// cluster.assert_no_orphans();
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// With both trees, if they differ.
+    #[track_caller]
+    pub fn assert_owner_tree<K>(&self, target: impl Target<K>, expected: &str) {
+        let found = self.owner_tree(target).to_string();
+        let lines: Vec<_> = expected.lines().filter(|it| !it.trim().is_empty()).collect();
+        let indent = lines.first().map_or(0, |it| it.len() - it.trim_start().len());
+        let expected: String = lines
+            .iter()
+            .map(|it| format!("{}\n", it.get(indent..).unwrap_or(it.trim_start()).trim_end()))
+            .collect();
+        if found != expected {
+            self.fail(&format!(
+                "the tree of owners is not as expected:\n{expected}but\n{found}"
+            ));
+        }
+    }
+
+    /// Sees to it that every owner that is named exists: nothing is left behind that garbage collection would remove.
+    ///
+    /// # Panics
+    ///
+    /// With each object whose owners are all gone.
+    #[track_caller]
+    pub fn assert_no_orphans(&self) {
+        let objects = self.server.objects(&self.server.snapshot());
+        let uids: BTreeSet<_> = objects.iter().filter_map(|it| it["metadata"]["uid"].as_str()).collect();
+        let is_orphan = |object: &&Value| {
+            let owners = owners(object);
+            !owners.is_empty() && owners.iter().all(|uid| !uids.contains(uid.as_str()))
+        };
+        let orphans: Vec<_> = objects
+            .iter()
+            .filter(is_orphan)
+            .map(|it| ObjectId::of(it).to_string())
+            .collect();
+        if !orphans.is_empty() {
+            self.fail(&format!("the owners are gone of {}", orphans.join(", ")));
+        }
+    }
+
+    /// Settles, and then sees to it that for this much virtual time no controller changes anything, and none of its
+    /// writes fails: it has converged. Leases and writes that change nothing do not count.
+    ///
+    /// # Panics
+    ///
+    /// With the writes that come.
+    #[track_caller]
+    pub fn assert_idle(&self, time: Duration) -> impl Future<Output = ()> {
+        let (place, settled) = (Location::caller(), self.settle());
+        async move {
+            settled.await;
+            let (total, revision) = (self.journal().total(), self.server.resource_version());
+            self.pass(place, tokio::time::Instant::now() + time).await;
+            let entries = self.journal().since(total);
+            let writes = entries.iter().filter_map(|entry| match entry {
+                Entry::Request(request) if counts(request, revision) => Some(format!("\n  {request}")),
+                Entry::Request(_) | Entry::Event(_) => None,
+            });
+            let lines: String = writes.collect();
+            if !lines.is_empty() {
+                fail_at(place, &format!("writes come after all has settled:{lines}"));
+            }
+        }
+    }
+}
+
+/// Whether a request of a controller did something, or tried to, when the state had come to `revision`.
+fn counts(request: &RecordedRequest, revision: u64) -> bool {
+    if !request.is_write() || *request.client == *TEST_CLIENT || request.is_for("leases") {
+        return false;
+    }
+    let answer: Value = serde_json::from_slice(&request.answer_bytes()).unwrap_or_default();
+    let version = answer["metadata"]["resourceVersion"]
+        .as_str()
+        .and_then(|it| it.parse::<u64>().ok());
+    // A delete is answered with a Status, which has none.
+    version.is_none_or(|it| it > revision)
+}
+
+/// What controllers ask.
+impl Requests {
+    /// Sees to it that there are so many.
+    ///
+    /// ```
+    /// # use testkit::{TestCluster, Verb};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let cluster = TestCluster::start();
+    /// cluster.requests().on(Verb::List, "pods").assert_count(0);
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If there are more or fewer; with what they are.
+    #[track_caller]
+    pub fn assert_count(&self, expected: usize) {
+        if self.count() != expected {
+            let what = format!("expected {expected} requests, found {}", self.count());
+            fail_at(Location::caller(), &format!("{what}{}", self.listed()));
+        }
+    }
+
+    /// Sees to it that these writes were done, in this order, and no others: each as verb, resource and object, such as
+    /// `patch pods/status shop/web-0`. Those that failed do not count.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # use kube::Api;
+    /// # use testkit::{TestCluster, objects::config_map};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// # let cluster = TestCluster::start();
+    /// # cluster.create(config_map("old")).await;
+    /// # let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client());
+    /// # let mut new = ConfigMap::default();
+    /// # new.metadata.name = Some("new".into());
+    /// # maps.create(&Default::default(), &new).await.unwrap();
+    /// # maps.delete("old", &Default::default()).await.unwrap();
+    /// cluster.requests().assert_writes(&["create configmaps default/new", "delete configmaps default/old"]);
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If they differ; with both, and the requests as they were.
+    #[track_caller]
+    pub fn assert_writes(&self, expected: &[&str]) {
+        let found: Vec<_> = self
+            .iter()
+            .filter(|it| it.is_write() && (200..300).contains(&it.code))
+            .filter_map(write_line)
+            .collect();
+        if found != expected {
+            let both = format!("expected\n  {}\nfound\n  {}", expected.join("\n  "), found.join("\n  "));
+            fail_at(
+                Location::caller(),
+                &format!("the writes are not as expected: {both}{}", self.listed()),
+            );
+        }
+    }
+
+    /// The requests, for a message.
+    fn listed(&self) -> String {
+        const SHOWN: usize = 20;
+        let skipped = self.count().saturating_sub(SHOWN);
+        let mut text = match skipped {
+            0 => ":".to_owned(),
+            more => format!("; without the first {more}:"),
+        };
+        for request in self.iter().skip(skipped) {
+            text += &format!("\n  {:?} {}", &*request.client, request.to_string().trim_start());
+        }
+        if self.count() == 0 { String::new() } else { text }
+    }
+}
+
+/// `create pods shop/web-0`
+fn write_line(request: &RecordedRequest) -> Option<String> {
+    let info = request.info.as_ref()?;
+    let mut name = info.name.clone();
+    if name.is_empty() {
+        let answer: Value = serde_json::from_slice(&request.answer_bytes()).unwrap_or_default();
+        name = answer["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    }
+    let mut resource = info.resource.to_string();
+    if !info.subresource.is_empty() {
+        resource = format!("{resource}/{}", info.subresource);
+    }
+    let place = match info.namespace.as_str() {
+        "" => name,
+        namespace => format!("{namespace}/{name}"),
+    };
+    Some(format!("{} {resource} {place}", info.verb))
+}
+
+fn condition_line(condition: &Value) -> String {
+    let text = |field: &str| condition[field].as_str().unwrap_or_default();
+    let why = [text("reason"), text("message")].join(" ");
+    format!("{}={} {}", text("type"), text("status"), why.trim())
+        .trim_end()
+        .to_owned()
+}
+
+fn owners(object: &Value) -> Vec<String> {
+    let references = object["metadata"]["ownerReferences"].as_array();
+    let uids = references.into_iter().flatten().filter_map(|it| it["uid"].as_str());
+    uids.map(str::to_owned).collect()
+}
+
+/// The tree below an object. An object that owns itself, by whatever way, is shown once on it.
+fn tree(object: &Value, owned: &BTreeMap<String, Vec<Value>>, above: &mut BTreeSet<String>) -> OwnerTree {
+    let uid = object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+    let mut children = Vec::new();
+    if above.insert(uid.clone()) {
+        children.extend(owned.get(&uid).into_iter().flatten().map(|it| tree(it, owned, above)));
+        above.remove(&uid);
+    }
+    children.sort_by(|a, b| a.object.cmp(&b.object));
+    OwnerTree {
+        object: ObjectId::of(object).to_string(),
+        owned: children,
+    }
+}
+
+impl OwnerTree {
+    fn write(&self, depth: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{:width$}{}", "", self.object, width = 2 * depth)?;
+        self.owned.iter().try_for_each(|it| it.write(depth + 1, f))
+    }
+}
+
+impl fmt::Display for OwnerTree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(0, f)
+    }
+}

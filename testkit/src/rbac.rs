@@ -1,0 +1,458 @@
+//! RBAC: clients that are somebody, and the role a controller needs, read off its requests.
+//!
+//! A test runs the controller as the user it is shipped for, and then compares the shipped role with what was done:
+//!
+//! ```
+//! use k8s_openapi::api::core::v1::ConfigMap;
+//! use kube::api::{Api, ListParams};
+//! use testkit::{TestCluster, UserInfo};
+//!
+//! const SHIPPED: &str = r#"
+//! apiVersion: rbac.authorization.k8s.io/v1
+//! kind: Role
+//! metadata: {name: reader, namespace: default}
+//! rules:
+//! - {apiGroups: [""], resources: [configmaps], verbs: [list]}
+//! ---
+//! apiVersion: rbac.authorization.k8s.io/v1
+//! kind: RoleBinding
+//! metadata: {name: reader, namespace: default}
+//! roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: reader}
+//! subjects: [{kind: ServiceAccount, name: operator, namespace: default}]
+//! "#;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! let cluster = TestCluster::builder().rbac().yaml(SHIPPED).start();
+//! let client = cluster.client_as("operator", UserInfo::service_account("default", "operator"));
+//! let maps = Api::<ConfigMap>::default_namespaced(client);
+//! maps.list(&ListParams::default()).await.unwrap();
+//! assert!(maps.get("settings").await.unwrap_err().to_string().contains("forbidden"));
+//!
+//! let observed = cluster.requests().client("operator").observed_rbac();
+//! let report = observed.compare(SHIPPED);
+//! assert!(report.missing().iter().any(|rule| rule.verbs == ["get"]));
+//! assert!(report.unused().is_empty());
+//! # }
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use fake_apiserver::api::rbac::{Attributes, PolicyRule};
+use fake_apiserver::{RecordedRequest, UserInfo, Verb, load};
+use serde_json::{Value, json};
+
+use crate::filter::Requests;
+use crate::test_cluster::TestCluster;
+
+/// The verbs in the order in which people write them.
+const VERBS: [&str; 8] = [
+    "get",
+    "list",
+    "watch",
+    "create",
+    "update",
+    "patch",
+    "delete",
+    "deletecollection",
+];
+
+impl TestCluster {
+    /// A client of a user, such as the ServiceAccount the controller is shipped with. `name` is as for
+    /// [`client_named`](Self::client_named). The user is kept from things only where
+    /// [`rbac`](crate::TestClusterBuilder::rbac) is on.
+    #[must_use]
+    pub fn client_as(&self, name: &str, user: UserInfo) -> kube::Client {
+        self.server.client_as(name, user)
+    }
+
+    /// What the controllers needed so far: all requests but the test's own. For one of them, see
+    /// [`Requests::observed_rbac`].
+    pub fn observed_rbac(&self) -> ObservedRbac {
+        self.requests().observed_rbac()
+    }
+}
+
+impl Requests {
+    /// Those of the user of this name, such as `system:serviceaccount:shop:operator`.
+    #[must_use]
+    pub fn user(self, name: &str) -> Self {
+        self.filtered(|it| it.user.name == name)
+    }
+
+    /// The rights that these requests needed, those that were refused included. What every user may do anyway, such as
+    /// discovery, is left out.
+    pub fn observed_rbac(&self) -> ObservedRbac {
+        let needs = self.iter().filter_map(Need::of).flat_map(Need::with_create).collect();
+        ObservedRbac { needs }
+    }
+}
+
+/// The rights that requests needed, from [`TestCluster::observed_rbac`]. As text it is the smallest ClusterRole, in
+/// YAML.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ObservedRbac {
+    needs: BTreeSet<Need>,
+}
+
+/// One right that was needed.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Need {
+    namespace: String,
+    group: String,
+    resource: String,
+    subresource: String,
+    verb: &'static str,
+    name: String,
+    /// Whether a PATCH or PUT made the object, which needs the right to create, too.
+    creates: bool,
+}
+
+impl Need {
+    fn of(request: &RecordedRequest) -> Option<Self> {
+        let info = request.info.as_ref()?;
+        let is_anyones = matches!(&*info.group, "authorization.k8s.io" | "authentication.k8s.io")
+            && info.resource.starts_with("selfsubject");
+        (!is_anyones).then(|| Self {
+            namespace: info.namespace.clone(),
+            group: info.group.to_string(),
+            resource: info.resource.to_string(),
+            subresource: info.subresource.split('/').next().unwrap_or_default().to_owned(),
+            verb: info.verb.as_str(),
+            name: info.name.clone(),
+            creates: request.code == 201 && matches!(info.verb, Verb::Patch | Verb::Update),
+        })
+    }
+
+    fn with_create(mut self) -> impl Iterator<Item = Self> {
+        let creates = std::mem::take(&mut self.creates);
+        let create = Self {
+            verb: Verb::Create.as_str(),
+            ..self.clone()
+        };
+        [Some(self), creates.then_some(create)].into_iter().flatten()
+    }
+
+    fn attributes(&self) -> Attributes<'_> {
+        Attributes {
+            verb: self.verb,
+            group: &self.group,
+            resource: &self.resource,
+            subresource: &self.subresource,
+            namespace: &self.namespace,
+            name: &self.name,
+            path: "",
+        }
+    }
+
+    /// `pods/log`
+    fn full_resource(&self) -> String {
+        match self.subresource.as_str() {
+            "" => self.resource.clone(),
+            subresource => format!("{}/{subresource}", self.resource),
+        }
+    }
+
+    fn rule(&self) -> PolicyRule {
+        PolicyRule::resources([self.verb], [self.group.as_str()], [self.full_resource().as_str()])
+    }
+}
+
+impl ObservedRbac {
+    /// Whether nothing was needed.
+    pub fn is_empty(&self) -> bool {
+        self.needs.is_empty()
+    }
+
+    /// The smallest rules that allow all of it, whatever the namespaces and names: by group and resource, those with
+    /// the same verbs together.
+    pub fn rules(&self) -> Vec<PolicyRule> {
+        smallest(self.needs.iter())
+    }
+
+    /// The smallest ClusterRole.
+    pub fn cluster_role(&self, name: &str) -> Value {
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name},
+            "rules": values(&self.rules()),
+        })
+    }
+
+    /// The smallest Role in a namespace: what was needed there, and nothing of what was needed elsewhere or in the
+    /// cluster.
+    pub fn role(&self, namespace: &str, name: &str) -> Value {
+        let here = self.needs.iter().filter(|need| need.namespace == namespace);
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+            "metadata": {"name": name, "namespace": namespace}, "rules": values(&smallest(here)),
+        })
+    }
+
+    /// Compares it with the roles of a manifest. A binding in the manifest says where its role counts; a ClusterRole
+    /// without one counts everywhere, a Role in its namespace, or in every namespace if it names none. Other objects
+    /// are left aside.
+    ///
+    /// # Panics
+    ///
+    /// If the text cannot be read, or has no role.
+    #[track_caller]
+    pub fn compare(&self, manifest: &str) -> RbacComparison {
+        let grants = Grant::read(manifest);
+        assert!(!grants.is_empty(), "the manifest has no Role and no ClusterRole");
+        let missing = self
+            .needs
+            .iter()
+            .filter(|need| !grants.iter().any(|grant| grant.allows(need)));
+        let (mut unused, mut too_wide) = (Vec::new(), Vec::new());
+        for grant in &grants {
+            for part in grant.rules.iter().flat_map(PolicyRule::parts) {
+                let used: Vec<&Need> = self
+                    .needs
+                    .iter()
+                    .filter(|need| grant.counts_in(&need.namespace) && part.allows(&need.attributes()))
+                    .collect();
+                if part.non_resource_urls.is_empty() && used.is_empty() {
+                    unused.push(part);
+                } else if is_wide(&part) {
+                    too_wide.push((part, smallest(used.into_iter())));
+                }
+            }
+        }
+        RbacComparison {
+            missing: smallest(missing),
+            unused: PolicyRule::compact(unused),
+            too_wide,
+        }
+    }
+
+    /// Sees to it that the roles of a manifest suffice: nothing was needed that they do not allow.
+    ///
+    /// # Panics
+    ///
+    /// With the rules that are missing, and as [`compare`](Self::compare).
+    #[track_caller]
+    pub fn assert_granted_by(&self, manifest: &str) {
+        let mut comparison = self.compare(manifest);
+        (comparison.unused, comparison.too_wide) = (Vec::new(), Vec::new());
+        assert!(comparison.is_exact(), "{comparison}");
+    }
+
+    /// Sees to it that the roles of a manifest suffice and allow nothing that was not needed; a `*` is more than any
+    /// controller does.
+    ///
+    /// # Panics
+    ///
+    /// With the rules that are missing and those that are too many, and as [`compare`](Self::compare):
+    ///
+    /// ```text
+    /// the shipped roles are not what was needed
+    /// missing:
+    /// - {apiGroups: [""], resources: ["pods"], verbs: ["delete"]}
+    /// unused:
+    /// - {apiGroups: [""], resources: ["secrets"], verbs: ["get", "list"]}
+    /// ```
+    #[track_caller]
+    pub fn assert_is_exactly(&self, manifest: &str) {
+        let comparison = self.compare(manifest);
+        assert!(comparison.is_exact(), "{comparison}");
+    }
+}
+
+impl fmt::Display for ObservedRbac {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata:\n  name: observed\nrules:",
+        )?;
+        let rules = self.rules();
+        if rules.is_empty() {
+            return f.write_str(" []\n");
+        }
+        f.write_str("\n")?;
+        for rule in &rules {
+            writeln!(f, "- apiGroups: {}", list(&rule.api_groups))?;
+            writeln!(f, "  resources: {}", list(&rule.resources))?;
+            writeln!(f, "  verbs: {}", list(&rule.verbs))?;
+        }
+        Ok(())
+    }
+}
+
+/// What [`ObservedRbac::compare`] found. As text it is what a failing test says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RbacComparison {
+    missing: Vec<PolicyRule>,
+    unused: Vec<PolicyRule>,
+    /// Rules with a `*`, and what was used of them.
+    too_wide: Vec<(PolicyRule, Vec<PolicyRule>)>,
+}
+
+impl RbacComparison {
+    /// What was needed and is not allowed.
+    pub fn missing(&self) -> &[PolicyRule] {
+        &self.missing
+    }
+
+    /// What is allowed and was not needed.
+    pub fn unused(&self) -> &[PolicyRule] {
+        &self.unused
+    }
+
+    /// Whether the roles allow what was needed and no more.
+    pub fn is_exact(&self) -> bool {
+        self.missing.is_empty() && self.unused.is_empty() && self.too_wide.is_empty()
+    }
+}
+
+impl fmt::Display for RbacComparison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_exact() {
+            return f.write_str("the shipped roles are what was needed");
+        }
+        f.write_str("the shipped roles are not what was needed")?;
+        for (title, rules) in [("missing", &self.missing), ("unused", &self.unused)] {
+            if !rules.is_empty() {
+                write!(f, "\n{title}:")?;
+            }
+            for rule in rules {
+                write!(f, "\n- {}", line(rule))?;
+            }
+        }
+        if !self.too_wide.is_empty() {
+            f.write_str("\ntoo wide:")?;
+        }
+        for (rule, used) in &self.too_wide {
+            write!(f, "\n- {}", line(rule))?;
+            let used: Vec<String> = used.iter().map(line).collect();
+            if !used.is_empty() {
+                write!(f, "\n  of which was used: {}", used.join(", "))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A role of a manifest, and where it counts.
+struct Grant {
+    rules: Vec<PolicyRule>,
+    place: Place,
+}
+
+/// Where a role counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
+    Everywhere,
+    /// In all namespaces, but not for objects of the cluster.
+    Namespaces,
+    Namespace(String),
+}
+
+impl Grant {
+    #[track_caller]
+    fn read(manifest: &str) -> Vec<Self> {
+        let objects = load::from_text(manifest).unwrap_or_else(|err| panic!("the manifest of the roles: {err}"));
+        let objects: Vec<Value> = objects.into_iter().map(|manifest| manifest.object).collect();
+        let mut grants = Vec::new();
+        for role in &objects {
+            let kind = role["kind"].as_str().unwrap_or_default();
+            let Some(fields) = role.as_object().filter(|_| matches!(kind, "Role" | "ClusterRole")) else {
+                continue;
+            };
+            let rules = PolicyRule::all_of(fields);
+            let mut places: Vec<Place> = objects.iter().filter_map(|it| place_of_binding(it, role)).collect();
+            if places.is_empty() {
+                places.push(match (kind, role["metadata"]["namespace"].as_str()) {
+                    ("ClusterRole", _) => Place::Everywhere,
+                    (_, None) => Place::Namespaces,
+                    (_, Some(namespace)) => Place::Namespace(namespace.to_owned()),
+                });
+            }
+            grants.extend(places.into_iter().map(|place| Self {
+                rules: rules.clone(),
+                place,
+            }));
+        }
+        grants
+    }
+
+    fn counts_in(&self, namespace: &str) -> bool {
+        match &self.place {
+            Place::Everywhere => true,
+            Place::Namespaces => !namespace.is_empty(),
+            Place::Namespace(own) => own == namespace,
+        }
+    }
+
+    fn allows(&self, need: &Need) -> bool {
+        self.counts_in(&need.namespace) && self.rules.iter().any(|rule| rule.allows(&need.attributes()))
+    }
+}
+
+/// Where a binding makes a role count; `None` if it is no binding of that role.
+fn place_of_binding(binding: &Value, role: &Value) -> Option<Place> {
+    let namespace = &binding["metadata"]["namespace"];
+    let refers = binding["roleRef"]["kind"] == role["kind"] && binding["roleRef"]["name"] == role["metadata"]["name"];
+    match binding["kind"].as_str()? {
+        "ClusterRoleBinding" if refers => Some(Place::Everywhere),
+        "RoleBinding" if refers && (role["kind"] == "ClusterRole" || *namespace == role["metadata"]["namespace"]) => {
+            Some(
+                namespace
+                    .as_str()
+                    .map_or(Place::Namespaces, |it| Place::Namespace(it.to_owned())),
+            )
+        }
+        _ => None,
+    }
+}
+
+fn is_wide(rule: &PolicyRule) -> bool {
+    let lists = [&rule.verbs, &rule.api_groups, &rule.resources];
+    lists.iter().any(|list| list.iter().any(|it| it.contains('*')))
+}
+
+/// The smallest rules for these needs.
+fn smallest<'a>(needs: impl Iterator<Item = &'a Need>) -> Vec<PolicyRule> {
+    let rules = needs.map(Need::rule).collect::<BTreeSet<_>>().into_iter().collect();
+    let mut together: BTreeMap<(Vec<String>, Vec<String>), Vec<String>> = BTreeMap::new();
+    for mut rule in PolicyRule::compact(rules) {
+        let place = |verb: &String| VERBS.iter().position(|it| it == verb);
+        rule.verbs.sort_by_key(place);
+        together
+            .entry((rule.api_groups, rule.verbs))
+            .or_default()
+            .extend(rule.resources);
+    }
+    let rule = |((api_groups, verbs), resources)| PolicyRule {
+        verbs,
+        api_groups,
+        resources,
+        ..PolicyRule::default()
+    };
+    let mut rules: Vec<PolicyRule> = together.into_iter().map(rule).collect();
+    rules.sort_by(|a, b| (&a.api_groups, &a.resources).cmp(&(&b.api_groups, &b.resources)));
+    rules
+}
+
+fn values(rules: &[PolicyRule]) -> Vec<Value> {
+    rules.iter().map(PolicyRule::to_value).collect()
+}
+
+/// `["a", "b"]`, which is YAML, too.
+fn list(items: &[String]) -> String {
+    let items: Vec<String> = items.iter().map(|it| format!("{it:?}")).collect();
+    format!("[{}]", items.join(", "))
+}
+
+/// A rule in one line of YAML.
+fn line(rule: &PolicyRule) -> String {
+    let fields = [
+        ("apiGroups", &rule.api_groups),
+        ("resources", &rule.resources),
+        ("resourceNames", &rule.resource_names),
+        ("nonResourceURLs", &rule.non_resource_urls),
+        ("verbs", &rule.verbs),
+    ];
+    let filled = fields.into_iter().filter(|(_, items)| !items.is_empty());
+    let fields: Vec<String> = filled.map(|(name, items)| format!("{name}: {}", list(items))).collect();
+    format!("{{{}}}", fields.join(", "))
+}

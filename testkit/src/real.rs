@@ -1,0 +1,237 @@
+//! A real API server behind a [`TestCluster`]: the same test, where a real server can do what it asks for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use fake_apiserver::{ApiServer, WatchEventKind};
+use http::Request;
+use kube::Client;
+use serde_json::Value;
+
+use crate::settle::Bounds;
+use crate::target::ObjectId;
+use crate::test_cluster::{TEST_CLIENT, TestCluster, lock};
+
+/// How long a real server must be quiet for `settle` to be content.
+const QUIET: Duration = Duration::from_secs(1);
+
+/// Resources that are not looked at: they change without end, or show what others show.
+const PASSED_OVER: [&str; 3] = ["leases", "componentstatuses", "events.events.k8s.io"];
+
+/// The connection to a real server, and what is known of its state.
+#[derive(Debug)]
+pub(crate) struct Real {
+    pub(crate) client: DebugClient,
+    /// Guards what is known.
+    known: Mutex<Known>,
+}
+
+/// A client, which does not show itself.
+pub(crate) struct DebugClient(Client);
+
+impl std::fmt::Debug for DebugClient {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Client")
+    }
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// The objects by uid: the resourceVersion, and which they are.
+    objects: BTreeMap<String, (String, Value)>,
+    /// The powers a test asked for in vain.
+    skipped: BTreeSet<&'static str>,
+    /// What the test created, oldest first.
+    created: Vec<ObjectId>,
+}
+
+impl TestCluster {
+    /// The cluster behind a client of a real API server: envtest, kind, or a `fake-apiserver` in another process. Use a
+    /// cluster that nobody needs: tests create and delete as they like.
+    ///
+    /// Time is real time there, and `settle` waits for one second without a change. The state is read by listing every
+    /// resource that the server and this crate know, Leases aside, after each step of the test, so the cluster should
+    /// be small. Requests of controllers that use [`TestCluster::client`] are recorded, and faults strike them on their
+    /// way. What a real server cannot do is skipped, and named: see [`TestCluster::skipped`]. Leave the test's runtime
+    /// as `#[tokio::test]` makes it; a clock that is paused is set going.
+    ///
+    /// ```no_run
+    /// # async fn my_controller(_: kube::Client) {}
+    /// # async fn test(client: kube::Client) {
+    /// use testkit::{TestCluster, objects::pod};
+    ///
+    /// let cluster = TestCluster::connect(client).await; // of kube::Client::try_default(), which reads KUBECONFIG
+    /// cluster.run(my_controller(cluster.client()));
+    /// cluster.create(pod("web-0")).await;
+    /// cluster.settle().await;
+    /// cluster.clean_up().await;
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If the server does not answer, and outside of a `current_thread` tokio runtime.
+    pub async fn connect(client: Client) -> Self {
+        let bounds = Bounds {
+            quiet: QUIET,
+            ..Bounds::default()
+        };
+        let mut cluster = Self::over(ApiServer::start(), bounds);
+        cluster.real = Some(Real {
+            client: DebugClient(client),
+            known: Mutex::default(),
+        });
+        // What this crate's own server begins with is not there.
+        let empty = cluster.server.objects(&cluster.server.snapshot());
+        for object in empty {
+            let _ = cluster.server.apply_event(WatchEventKind::Deleted, object);
+        }
+        cluster.refresh().await;
+        cluster
+    }
+
+    /// Whether a real API server answers.
+    pub fn is_real(&self) -> bool {
+        self.real.is_some()
+    }
+
+    /// The powers that the test asked for and the real server does not have, by name, such as `restart`. Empty where
+    /// the server is this crate's own.
+    pub fn skipped(&self) -> Vec<&'static str> {
+        let known = self.real.as_ref().map(|real| lock(&real.known));
+        known.map(|it| it.skipped.iter().copied().collect()).unwrap_or_default()
+    }
+
+    /// Deletes what the test created on a real server, the newest first. Of this crate's own nothing needs to be.
+    pub async fn clean_up(&self) {
+        let Some(real) = &self.real else { return };
+        let created = std::mem::take(&mut lock(&real.known).created);
+        for id in created.iter().rev() {
+            // It may be gone already.
+            let _ = self.remove(id).await;
+        }
+        self.refresh().await;
+    }
+
+    /// Whether a power is to be skipped, because a real server has it not. It is said once.
+    #[expect(clippy::print_stderr, reason = "a test that does less than it says must be seen to")]
+    pub(crate) fn skips(&self, power: &'static str) -> bool {
+        let Some(real) = &self.real else { return false };
+        if lock(&real.known).skipped.insert(power) {
+            eprintln!("test cluster: skipped `{power}`: a real API server cannot be made to");
+        }
+        true
+    }
+
+    /// Notes what `clean_up` has to delete.
+    pub(crate) fn note_created(&self, id: &ObjectId) {
+        if let Some(real) = &self.real {
+            lock(&real.known).created.push(id.clone());
+        }
+    }
+
+    /// The resourceVersion an object has on the real server; the mirror counts its own.
+    pub(crate) fn with_real_version(&self, mut object: Value) -> Value {
+        if let (Some(real), Some(uid)) = (&self.real, object["metadata"]["uid"].as_str())
+            && let Some((version, _)) = lock(&real.known).objects.get(uid)
+        {
+            object["metadata"]["resourceVersion"] = version.as_str().into();
+        }
+        object
+    }
+
+    /// Brings what is known of a real server up to date.
+    pub(crate) async fn refresh(&self) {
+        let Some(real) = &self.real else { return };
+        let mut present = BTreeMap::new();
+        for path in real.collections().await {
+            let Some(list) = real.read(&path).await else { continue };
+            let (kind, version) = (list["kind"].as_str().unwrap_or_default(), list["apiVersion"].clone());
+            let kind = kind.strip_suffix("List").unwrap_or(kind).to_owned();
+            for mut item in list["items"].as_array().cloned().unwrap_or_default() {
+                (item["kind"], item["apiVersion"]) = (kind.as_str().into(), version.clone());
+                let text = |field: &str| item["metadata"][field].as_str().unwrap_or_default().to_owned();
+                present.insert(text("uid"), (text("resourceVersion"), item));
+            }
+        }
+        let rank = |item: &Value| match item["kind"].as_str() {
+            Some("CustomResourceDefinition") => 0,
+            Some("Namespace") => 1,
+            _ => 2,
+        };
+        let mut known = lock(&real.known);
+        let gone: Vec<_> = known
+            .objects
+            .keys()
+            .filter(|uid| !present.contains_key(*uid))
+            .cloned()
+            .collect();
+        for uid in gone {
+            if let Some((_, object)) = known.objects.remove(&uid) {
+                let _ = self.server.apply_event(WatchEventKind::Deleted, object);
+            }
+        }
+        let is_new = |uid: &String, version: &String| known.objects.get(uid).is_none_or(|(old, _)| old != version);
+        let mut changed: Vec<_> = present
+            .into_iter()
+            .filter(|(uid, (version, _))| is_new(uid, version))
+            .collect();
+        changed.sort_by_key(|(_, (_, item))| rank(item));
+        for (uid, (version, item)) in changed {
+            // A kind that this crate does not know cannot be asked for either.
+            if self.server.load([item.clone()]).is_ok() {
+                known.objects.insert(uid, (version, item));
+            }
+        }
+    }
+}
+
+impl Real {
+    /// Sends a request as the test's own client.
+    pub(crate) async fn send(&self, request: Request<Vec<u8>>) -> Result<Value, kube::Error> {
+        let DebugClient(client) = &self.client;
+        client.request::<Value>(request).await
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        let DebugClient(client) = &self.client;
+        client
+    }
+
+    async fn read(&self, path: &str) -> Option<Value> {
+        let request = Request::get(path)
+            .header(http::header::USER_AGENT, TEST_CLIENT)
+            .body(Vec::new());
+        self.send(request.ok()?).await.ok()
+    }
+
+    /// The paths of all that can be listed, in the order of discovery.
+    async fn collections(&self) -> Vec<String> {
+        let mut versions = vec!["/api/v1".to_owned()];
+        let groups = self.read("/apis").await.unwrap_or_default();
+        for group in groups["groups"].as_array().into_iter().flatten() {
+            if let Some(version) = group["preferredVersion"]["groupVersion"].as_str() {
+                versions.push(format!("/apis/{version}"));
+            }
+        }
+        let mut paths = Vec::new();
+        for version in versions {
+            let Some(resources) = self.read(&version).await else {
+                continue;
+            };
+            let group = version.strip_prefix("/apis/").and_then(|it| it.split_once('/'));
+            for resource in resources["resources"].as_array().into_iter().flatten() {
+                let name = resource["name"].as_str().unwrap_or_default();
+                let full = group.map_or_else(|| name.to_owned(), |(group, _)| format!("{name}.{group}"));
+                let is_listed = resource["verbs"]
+                    .as_array()
+                    .is_some_and(|it| it.iter().any(|verb| verb == "list"));
+                if is_listed && !PASSED_OVER.contains(&name) && !PASSED_OVER.contains(&full.as_str()) {
+                    paths.push(format!("{version}/{name}"));
+                }
+            }
+        }
+        paths
+    }
+}

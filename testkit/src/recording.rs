@@ -1,0 +1,298 @@
+//! Recorded streams of events, replayed into a cluster or into watches: what a real cluster once went through.
+//!
+//! ```
+//! use testkit::{Pace, Recording, TestCluster};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! // kubectl get configmaps -A -w -o json --output-watch-events > stream.json
+//! let stream = r#"
+//!     {"type": "ADDED", "object": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}}
+//!     {"type": "DELETED", "object": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}}
+//! "#;
+//! let recording = Recording::from_kubectl(stream).unwrap();
+//! assert_eq!(recording.len(), 2);
+//! let cluster = TestCluster::start();
+//! cluster.replay(&recording, Pace::Original).await;
+//! # }
+//! ```
+
+use std::collections::BTreeSet;
+use std::panic::Location;
+use std::time::Duration;
+
+use fake_apiserver::{Journal, WatchEventKind};
+use serde_json::{Value, json};
+
+use crate::report::fail_at;
+use crate::test_cluster::TestCluster;
+use crate::watches::Watches;
+
+/// A stream of events that was recorded.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Recording {
+    events: Vec<RecordedChange>,
+}
+
+/// One event of a [`Recording`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct RecordedChange {
+    /// When it came, from the first event on. Where the stream tells no time it is that of the object's last change, to
+    /// the second.
+    pub at: Duration,
+    /// Its type.
+    pub kind: WatchEventKind,
+    /// The object.
+    pub object: Value,
+}
+
+/// How fast a recording is replayed, in the cluster's time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// As it came.
+    Original,
+    /// All at one instant, in order.
+    AtOnce,
+    /// An event after each such time.
+    Every(Duration),
+}
+
+/// A stream that cannot be read; the text says where and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecordingError(String);
+
+impl std::fmt::Display for RecordingError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for RecordingError {}
+
+impl Recording {
+    /// Reads what `kubectl get -w -o json` writes, best with `--output-watch-events`. Without it kubectl does not tell
+    /// deletions from changes: an object is ADDED when it is first seen and MODIFIED from there on.
+    pub fn from_kubectl(text: &str) -> Result<Self, RecordingError> {
+        let mut seen = BTreeSet::new();
+        let mut timed = Vec::new();
+        for (index, value) in serde_json::Deserializer::from_str(text)
+            .into_iter::<Value>()
+            .enumerate()
+        {
+            let number = index + 1;
+            let value = value.map_err(|err| RecordingError(format!("event {number}: {err}")))?;
+            let (kind, object) = match value["type"].as_str() {
+                Some(kind) if value["object"].is_object() => {
+                    let known = WatchEventKind::parse(kind)
+                        .ok_or_else(|| RecordingError(format!("event {number}: {kind:?} is no type of an event")))?;
+                    (known, value["object"].clone())
+                }
+                _ if value["kind"].is_string() => {
+                    let metadata = &value["metadata"];
+                    let id = (
+                        value["kind"].to_string(),
+                        metadata["namespace"].to_string(),
+                        metadata["name"].to_string(),
+                    );
+                    let kind = match seen.insert(id) {
+                        true => WatchEventKind::Added,
+                        false => WatchEventKind::Modified,
+                    };
+                    (kind, value)
+                }
+                _ => {
+                    return Err(RecordingError(format!(
+                        "event {number}: it is neither an event nor an object"
+                    )));
+                }
+            };
+            timed.push((changed_at(&object), kind, object));
+        }
+        Ok(Self::timed(timed))
+    }
+
+    /// Reads an audit log of an API server, an event a line, of level `RequestResponse`: the writes that succeeded,
+    /// with the object they were answered with.
+    pub fn from_audit_log(text: &str) -> Result<Self, RecordingError> {
+        let mut timed = Vec::new();
+        for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+            let event: Value =
+                serde_json::from_str(line).map_err(|err| RecordingError(format!("line {}: {err}", index + 1)))?;
+            let is_done = event["stage"] == "ResponseComplete"
+                && event["responseStatus"]["code"]
+                    .as_u64()
+                    .is_some_and(|code| (200..300).contains(&code));
+            let subresource = event["objectRef"]["subresource"].as_str().unwrap_or_default();
+            if !is_done || !matches!(subresource, "" | "status") {
+                continue;
+            }
+            let answer = &event["responseObject"];
+            let is_object = answer["metadata"]["uid"].is_string();
+            let (kind, object) = match event["verb"].as_str() {
+                Some("create") if is_object => (WatchEventKind::Added, answer.clone()),
+                Some("update" | "patch") if is_object => (WatchEventKind::Modified, answer.clone()),
+                // With finalizers or a grace period the object stays for a while.
+                Some("delete") if is_object && answer["metadata"]["finalizers"].is_array() => {
+                    (WatchEventKind::Modified, answer.clone())
+                }
+                Some("delete") => (WatchEventKind::Deleted, referred(&event["objectRef"])),
+                _ => continue,
+            };
+            timed.push((event["stageTimestamp"].as_str().map(str::to_owned), kind, object));
+        }
+        Ok(Self::timed(timed))
+    }
+
+    /// What watchers of a cluster were told of changes, once each: a run to be replayed elsewhere. Bookmarks, errors
+    /// and events that were injected are left out.
+    pub fn from_journal(journal: &Journal) -> Self {
+        let (mut seen, mut events) = (BTreeSet::new(), Vec::new());
+        let mut first = None;
+        for event in journal.events() {
+            let Some(kind) = WatchEventKind::parse(event.kind) else {
+                continue;
+            };
+            if event.revision == 0 || event.name.is_empty() || !seen.insert(event.revision) {
+                continue;
+            }
+            let line: Value = serde_json::from_slice(&event.line).unwrap_or_default();
+            let at = event.at - *first.get_or_insert(event.at);
+            let object = line["object"].clone();
+            events.push(RecordedChange { at, kind, object });
+        }
+        Self { events }
+    }
+
+    /// The events, by the times they tell.
+    fn timed(events: Vec<(Option<String>, WatchEventKind, Value)>) -> Self {
+        let seconds = |time: &str| time.parse::<jiff::Timestamp>().ok();
+        let mut first = None;
+        let mut last = Duration::ZERO;
+        let events = events.into_iter().map(|(time, kind, object)| {
+            if let Some(time) = time.as_deref().and_then(seconds) {
+                let since = time.duration_since(*first.get_or_insert(time));
+                // Order counts more than clocks, which differ between writers.
+                last = last.max(Duration::try_from(since).unwrap_or_default());
+            }
+            RecordedChange { at: last, kind, object }
+        });
+        Self {
+            events: events.collect(),
+        }
+    }
+
+    /// How many events there are.
+    pub fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
+    /// The events, in order.
+    pub fn events(&self) -> &[RecordedChange] {
+        &self.events
+    }
+}
+
+/// When an object says it was changed last: by its creation, its deletion or its field owners.
+fn changed_at(object: &Value) -> Option<String> {
+    let metadata = &object["metadata"];
+    let owners = metadata["managedFields"].as_array();
+    let times = owners.into_iter().flatten().map(|it| &it["time"]);
+    times
+        .chain([&metadata["creationTimestamp"], &metadata["deletionTimestamp"]])
+        .filter_map(Value::as_str)
+        .max()
+        .map(str::to_owned)
+}
+
+/// What an audit event says of an object it does not show; its kind is found out when it is replayed.
+fn referred(reference: &Value) -> Value {
+    let text = |field: &str| reference[field].as_str().unwrap_or_default();
+    let api_version = match text("apiGroup") {
+        "" => text("apiVersion").to_owned(),
+        group => format!("{group}/{}", text("apiVersion")),
+    };
+    json!({
+        "apiVersion": api_version, "resource": text("resource"),
+        "metadata": {"namespace": text("namespace"), "name": text("name")},
+    })
+}
+
+impl TestCluster {
+    /// Changes the state as a recording tells, event by event, whatever rules there are; controllers see it through
+    /// their watches. Bookmarks and errors in it are passed over.
+    ///
+    /// # Panics
+    ///
+    /// If a kind is not served; serve custom resources first.
+    #[track_caller]
+    pub fn replay(&self, recording: &Recording, pace: Pace) -> impl Future<Output = ()> {
+        let place = Location::caller();
+        async move {
+            if self.skips("replay") {
+                return;
+            }
+            let began = tokio::time::Instant::now();
+            for (index, event) in recording.events.iter().enumerate() {
+                self.pass(place, began + due(event, index, pace)).await;
+                if matches!(event.kind, WatchEventKind::Bookmark | WatchEventKind::Error) {
+                    continue;
+                }
+                let object = self.with_kind(&event.object);
+                match self.server.apply_event(event.kind, object) {
+                    Err(err) if event.kind != WatchEventKind::Deleted => {
+                        fail_at(place, &format!("event {} of the recording: {err}", index + 1))
+                    }
+                    // What is deleted already stays so.
+                    Ok(()) | Err(_) => {}
+                }
+            }
+        }
+    }
+
+    /// Tells these watches what a recording tells, event by event. The state does not change; each event carries the
+    /// cluster's newest resourceVersion, from which clients can go on.
+    #[track_caller]
+    pub fn replay_to(&self, watches: &Watches, recording: &Recording, pace: Pace) -> impl Future<Output = ()> {
+        let place = Location::caller();
+        async move {
+            let began = tokio::time::Instant::now();
+            for (index, event) in recording.events.iter().enumerate() {
+                self.pass(place, began + due(event, index, pace)).await;
+                let mut object = self.with_kind(&event.object);
+                // A version of another cluster would be one that this one has not come to, or forgotten.
+                object["metadata"]["resourceVersion"] = self.server.resource_version().to_string().into();
+                watches
+                    .handles()
+                    .iter()
+                    .for_each(|it| it.send(event.kind, object.clone()));
+            }
+        }
+    }
+
+    /// The object with its kind, where a recording names the resource alone.
+    fn with_kind(&self, object: &Value) -> Value {
+        let mut object = object.clone();
+        let (version, resource) = (object["apiVersion"].as_str(), object["resource"].as_str());
+        if let (Some(version), Some(resource)) = (version, resource)
+            && object["kind"].is_null()
+        {
+            let kind = self.server.kind_of(version, resource).unwrap_or_default();
+            object["kind"] = kind.into();
+            object.as_object_mut().map(|it| it.remove("resource"));
+        }
+        object
+    }
+}
+
+fn due(event: &RecordedChange, index: usize, pace: Pace) -> Duration {
+    match pace {
+        Pace::Original => event.at,
+        Pace::AtOnce => Duration::ZERO,
+        Pace::Every(time) => time * u32::try_from(index).unwrap_or(u32::MAX),
+    }
+}

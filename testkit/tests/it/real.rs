@@ -1,0 +1,109 @@
+//! The same test on a server of its own and on one behind sockets, which plays the real one.
+
+use std::time::Duration;
+
+use fake_apiserver::ApiServer;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{Client, Config};
+use rstest::rstest;
+use testkit::objects::{config_map, pod};
+use testkit::{RestartLog, TestCluster, Verb, faults};
+
+use crate::support::{failure_of, label_pods, own_config_maps};
+
+/// What holds wherever the test runs.
+async fn a_pod_gets_its_config_map_though_the_first_write_fails(cluster: &TestCluster) {
+    let fault = cluster.inject(faults::server_error().on(Verb::Patch, "configmaps").once());
+    cluster.run(own_config_maps(cluster.client_named("operator")));
+    cluster.create(pod("web-0").namespace("shop")).await;
+    cluster
+        .eventually(|c| c.exists(config_map("web-0").namespace("shop").data("pod", "web-0")))
+        .await;
+    assert_eq!(fault.hits(), 1);
+    cluster.settle().await;
+    cluster.assert_owner_tree(pod("web-0").namespace("shop"), "Pod shop/web-0\n  ConfigMap shop/web-0");
+    cluster.edit::<ConfigMap>("shop/web-0", |map| map.data = None).await;
+    cluster
+        .eventually(|c| c.get(config_map("web-0").namespace("shop")).data("pod") == Some("web-0"))
+        .await;
+    assert!(
+        cluster
+            .requests()
+            .client("operator")
+            .on(Verb::Patch, "configmaps")
+            .count()
+            >= 3
+    );
+    cluster.clean_up().await;
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn the_same_test_runs_on_its_own_server() {
+    a_pod_gets_its_config_map_though_the_first_write_fails(&TestCluster::start()).await;
+}
+
+/// A server behind a socket, in a runtime of its own, and a client of it.
+async fn behind_a_socket<T>(test: impl AsyncFnOnce(Client) -> T) -> T {
+    let (tell, told) = std::sync::mpsc::channel();
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the other server lives in real time, in a runtime of its own"
+    )]
+    let other = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        runtime.block_on(async {
+            let serving = ApiServer::start()
+                .serve(([127, 0, 0, 1], 0).into())
+                .await
+                .expect("a free port");
+            tell.send(serving.url()).expect("the test waits");
+            let _ = stopped.await;
+        });
+    });
+    let url = told.recv().expect("it listens");
+    let mut config = Config::new(url.parse().expect("a URL"));
+    config.default_namespace = "default".to_owned();
+    let result = test(Client::try_from(config).expect("a client")).await;
+    let _ = stop.send(());
+    other.join().expect("it ends");
+    result
+}
+
+#[tokio::test]
+async fn the_same_test_runs_on_a_real_server() {
+    behind_a_socket(async |client| {
+        let cluster = TestCluster::connect(client).await;
+        a_pod_gets_its_config_map_though_the_first_write_fails(&cluster).await;
+        assert!(cluster.skipped().is_empty());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn powers_that_a_real_server_lacks_are_skipped_by_name() {
+    behind_a_socket(async |client| {
+        let cluster = TestCluster::connect(client).await;
+        cluster.run(label_pods(cluster.client()));
+        cluster.create(pod("a")).await;
+        cluster.restart(RestartLog::Lost, Duration::from_secs(3600));
+        cluster.compact();
+        cluster.expire_watches();
+        assert_eq!(cluster.watches().count(), 0);
+        assert_eq!(cluster.skipped(), ["compact", "expire_watches", "restart", "watches"]);
+        cluster
+            .eventually(|c| c.get(pod("a")).label("seen") == Some("true"))
+            .await;
+        let twin = cluster.fork();
+        assert_eq!(twin.get(pod("a")).uid(), cluster.get(pod("a")).uid());
+        let message = failure_of(|| cluster.assert_gone(pod("a")));
+        assert!(message.contains("Pod default/a is still there"), "{message}");
+        cluster.clean_up().await;
+        cluster.assert_gone(pod("a"));
+    })
+    .await;
+}
