@@ -370,9 +370,14 @@ impl ApiServer {
                 "pods that must not be moved from their current node.",
             ),
         ] {
+            let owned = json!({
+                "manager": "kube-apiserver", "operation": "Update", "apiVersion": "scheduling.k8s.io/v1",
+                "time": self.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(), "fieldsType": "FieldsV1",
+                "fieldsV1": {"f:description": {}, "f:preemptionPolicy": {}, "f:value": {}},
+            });
             let class = json!({
                 "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
-                "metadata": {"name": name, "generation": 1}, "value": value,
+                "metadata": {"name": name, "generation": 1, "managedFields": [owned]}, "value": value,
                 "description": format!("Used for system critical {whom}"),
                 "preemptionPolicy": "PreemptLowerPriority",
             });

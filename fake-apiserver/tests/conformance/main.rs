@@ -16,7 +16,8 @@ use replay::Replay;
 use rstest::rstest;
 use scenario::Scenario;
 
-const AREAS: [&str; 23] = [
+const AREAS: [&str; 24] = [
+    "admission",
     "apply",
     "builtin_validation",
     "crd",
@@ -87,8 +88,8 @@ impl Tally {
 
 /// The scenarios of an area, or those of them that `CONFORMANCE_ONLY` names by a part of their names.
 fn chosen(area: &str) -> Vec<Scenario> {
-    if area == "crd_cel" && !cfg!(feature = "cel") {
-        say("skipped: crd_cel needs the feature cel");
+    if matches!(area, "admission" | "crd_cel") && !cfg!(feature = "cel") {
+        say(&format!("skipped: {area} needs the feature cel"));
         return Vec::new();
     }
     let only = std::env::var("CONFORMANCE_ONLY").unwrap_or_default();
@@ -143,6 +144,7 @@ fn builder() -> ApiServerBuilder {
 #[tokio::test(start_paused = true)]
 async fn answers_are_those_recorded(
     #[values(
+        "admission",
         "apply",
         "builtin_validation",
         "crd",
@@ -182,6 +184,7 @@ async fn answers_are_those_recorded(
 #[tokio::test]
 async fn kubectl_sees_what_was_recorded(
     #[values(
+        "admission",
         "apply",
         "builtin_validation",
         "crd",
