@@ -134,8 +134,8 @@ fn deletion_cost(pod: &Object) -> i64 {
     cost.and_then(|it| it.parse::<i32>().ok()).map_or(0, i64::from)
 }
 
-/// Which of two Pods goes first when a set is scaled down: without a node; pending, unknown, running; not ready; a lower
-/// deletion cost; more siblings on its node; ready for a shorter time; restarted more often; younger.
+/// Which of two Pods goes first when a set is scaled down: without a node; pending, unknown, running; not ready; a
+/// lower deletion cost; more siblings on its node; ready for a shorter time; restarted more often; younger.
 pub(crate) fn goes_before(one: &Object, other: &Object, siblings: impl Fn(&Object) -> usize) -> Ordering {
     let has_node = |pod: &Object| !text(spec(pod), "nodeName").is_empty();
     let progress = |pod: &Object| match phase(pod) {

@@ -1,5 +1,5 @@
-//! How Pods that ended are counted once: first their uids are written down, then their finalizer goes, then the count is
-//! raised.
+//! How Pods that ended are counted once: first their uids are written down, then their finalizer goes, then the count
+//! is raised.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
