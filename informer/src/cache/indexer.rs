@@ -24,7 +24,7 @@ use crate::{Error, ObjectKey, ResourceVersion};
 /// let maps = Indexer::<ConfigMap>::new();
 /// maps.insert(Object::decode(r#"{"metadata": {"name": "a"}, "data": {"color": "red"}}"#)?);
 /// // An index that is added later has what is there already.
-/// maps.add_index(IndexFn::new("color", |map| map.typed().ok()?.data.as_ref()?.get("color").cloned()))?;
+/// maps.add_index(IndexFn::new("color", |map: &Object<ConfigMap>| map.typed().ok()?.data.as_ref()?.get("color").cloned()))?;
 ///
 /// let lister = maps.lister();
 /// assert_eq!(lister.index_keys("color", "red")?, [ObjectKey::cluster("a")]);
