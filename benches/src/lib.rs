@@ -7,3 +7,4 @@ pub mod requests;
 pub mod reads;
 pub mod fanout;
 pub mod controllers;
+pub mod reconciles;
