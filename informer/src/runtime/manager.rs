@@ -261,7 +261,10 @@ impl Manager {
             return outcome;
         }
         let stopped = match self.0.grace {
-            None => Ok(engine.stop().await),
+            None => {
+                engine.stop().await;
+                Ok(())
+            }
             Some(grace) => timeout(grace, engine.stop()).await,
         };
         outcome.and(stopped.map_err(|_| {
