@@ -43,7 +43,7 @@
 //!
 //! - Predicates for all watches of a controller (`WithEventFilter`): predicates have the type of their object; a generic
 //!   function gives the same one to each watch.
-//! - Controllers of other keys than [`ObjectKey`] (`TypedBuilder`): [`queue::WorkQueue`] and [`reconcile::Reconciler`]
+//! - Controllers of other keys than [`ObjectKey`] (`TypedBuilder`): [`queue::WorkQueue`], [`reconcile::Reconciler`]
 //!   take any, the builder does not yet.
 //! - `CreateOrPatch`: server-side apply does it in one request.
 //! - The recorder of `core/v1` events, and recorders that only log: servers since 1.19 have `events.k8s.io/v1`.
