@@ -9,3 +9,4 @@ pub mod fanout;
 pub mod controllers;
 pub mod mirror;
 pub mod informers;
+pub mod reconciles;

@@ -1,4 +1,14 @@
-//! The operator of `web.rs` on kube-runtime: the same objects, the same status, for comparison.
+//! The operator of `web.rs` on kube-runtime: the same objects, the same status, for comparison. Both pass the tests in
+//! `tests/web.rs`.
+//!
+//! | | on `informer` | on kube-runtime |
+//! |---|---|---|
+//! | lines of code from `run` on | 117 | 67 |
+//! | how objects are made as they should be | read, compare, write what differs | server-side apply each time |
+//! | requests of a reconcile that has nothing to do | 2 reads | 2 writes that change nothing |
+//! | children are read from | the cache, never older than the last write | the answer to the apply |
+//! | keys at a time | 1, by default | without bound, by default |
+//! | a key that fails | waits 5 ms, then twice as long each time | waits 5 s each time |
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -169,15 +169,6 @@ async fn run(args: &Args) -> Result<(), String> {
             Nobody::Allow => Anonymous::Allowed,
             Nobody::Deny => Anonymous::Refused,
         });
-    for plugin in &args.admission {
-        builder = match plugin.as_str() {
-            "service-account" => builder.service_account_admission(),
-            _ => builder.resource_quota_controller(),
-        };
-    }
-    for (host, address) in &args.webhook_address {
-        builder = builder.webhook_address(host, *address);
-    }
     let tokens = args.token.iter();
     let server = tokens
         .fold(builder, |builder, it| builder.token(&it.token, &it.user, &it.groups))

@@ -61,14 +61,14 @@
 //!
 //! Of client-go and controller-runtime, with the reason:
 //!
-//! - Predicates for all watches of a controller (`WithEventFilter`): predicates have the type of their object; a generic
-//!   function gives the same one to each watch.
-//! - Controllers of other keys than [`ObjectKey`] (`TypedBuilder`): [`queue::WorkQueue`] and [`reconcile::Reconciler`]
+//! - Predicates for all watches of a controller (`WithEventFilter`): predicates have the type of their object; a
+//!   generic function gives the same one to each watch.
+//! - Controllers of other keys than [`ObjectKey`] (`TypedBuilder`): [`queue::WorkQueue`], [`reconcile::Reconciler`]
 //!   take any, the builder does not yet.
 //! - `CreateOrPatch`: server-side apply does it in one request.
 //! - The recorder of `core/v1` events, and recorders that only log: servers since 1.19 have `events.k8s.io/v1`.
-//! - Leader election by coordination (`LeaseCandidate`, `preferredHolder`), and by other locks than Leases: the former is
-//!   not on by default in any server, the latter are gone from client-go.
+//! - Leader election by coordination (`LeaseCandidate`, `preferredHolder`), and by other locks than Leases: the former
+//!   is not on by default in any server, the latter are gone from client-go.
 //! - Webhooks, conversion and certificates: they are a server of their own. pprof: it is Go's.
 //! - `MutationCache` and expectations in controllers: versions of writes do it ([`reconcile::Writes`]);
 //!   [`runtime::Expectations`] are there for those who want them.

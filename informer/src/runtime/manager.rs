@@ -234,7 +234,8 @@ impl Manager {
     ///
     /// # Errors
     ///
-    /// The first error of what it runs; that the lease was lost, and then nothing is waited for; that it did not stop in
+    /// The first error of what it runs; that the lease was lost, and then nothing is waited for; that it did not stop
+    /// in
     /// time; that it was run before.
     pub async fn run(&self, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
         let (added, adding) = mpsc::unbounded_channel();
@@ -261,7 +262,10 @@ impl Manager {
             return outcome;
         }
         let stopped = match self.0.grace {
-            None => Ok(engine.stop().await),
+            None => {
+                engine.stop().await;
+                Ok(())
+            }
             Some(grace) => timeout(grace, engine.stop()).await,
         };
         outcome.and(stopped.map_err(|_| {

@@ -175,7 +175,8 @@ impl EventRecorder {
             mut note,
             related,
         } = note;
-        note.truncate(note.floor_char_boundary(NOTE));
+        let end = (0..=NOTE.min(note.len())).rev().find(|end| note.is_char_boundary(*end));
+        note.truncate(end.unwrap_or_default());
         let namespace = regarding.namespace.clone().filter(|it| !it.is_empty());
         let name = format!("{}.{:x}", regarding.name.as_deref().unwrap_or_default(), self.number());
         let event = Event {
