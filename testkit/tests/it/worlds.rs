@@ -186,8 +186,10 @@ async fn a_restart_breaks_watches_and_costs_a_list_where_the_log_is_lost(
     cluster.create(pod("b")).await;
     let refused = Api::<Pod>::all(cluster.client()).list(&ListParams::default()).await;
     assert!(matches!(refused, Err(kube::Error::Service(_))), "{refused:?}");
-    cluster.settle().await;
-    assert_eq!(cluster.get(pod("b")).label("seen"), Some("true"));
+    // How long kube-runtime waits between tries is drawn anew in each run, and may be longer than `settle` does.
+    cluster
+        .eventually(|c| c.get(pod("b")).label("seen") == Some("true"))
+        .await;
     cluster
         .requests()
         .on(Verb::List, "pods")
