@@ -174,8 +174,9 @@ impl Explore {
     ///
     /// # Panics
     ///
-    /// If a run violates an oracle or a check, with the smallest plan that does, in words; if the scenario fails without
-    /// any fault; if what is to be so sometimes never is; and if a run takes more than half a minute of real time.
+    /// If a run violates an oracle or a check, with the smallest plan that does, in words; if the scenario fails
+    /// without any fault; if what is to be so sometimes never is; and if a run takes more than half a minute of
+    /// real time.
     #[track_caller]
     pub fn run(self) -> Report {
         let report = self.report();

@@ -1,4 +1,5 @@
-//! `Gate`: stands between the clients of a run and its server, sees every message, and lets go wrong what the plan says.
+//! `Gate`: stands between the clients of a run and its server, sees every message, and lets go wrong what the plan
+//! says.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -80,21 +80,21 @@ fn table(page: &mut String, timeline: &Timeline) {
     page.push_str("</thead><tbody>");
     for row in &timeline.rows {
         let class = match (&row.reference, &row.failing) {
-            (Some(_), Some(_)) => "",
+            _ if row.is_same() => "",
             (_, Some(cell)) if cell.is_note => " class=fault",
             _ => " class=differs",
         };
         let _ = write!(page, "<tr{class}>");
-        columns(page, row.reference.as_ref());
-        columns(page, row.failing.as_ref());
+        columns(page, row.reference.as_ref(), "left");
+        columns(page, row.failing.as_ref(), "right");
         page.push_str("</tr>");
     }
     page.push_str("</tbody></table>");
 }
 
-fn columns(page: &mut String, cell: Option<&Cell>) {
+fn columns(page: &mut String, cell: Option<&Cell>, side: &str) {
     let Some(cell) = cell else {
-        page.push_str("<td colspan=5 class=none>");
+        let _ = write!(page, "<td colspan=5 class={side}>");
         return;
     };
     let lag = match cell.lag {
@@ -105,7 +105,7 @@ fn columns(page: &mut String, cell: Option<&Cell>) {
     let write = if cell.is_write { " class=write" } else { "" };
     let _ = write!(
         page,
-        "<td class=time>{:.3}<td>{}<td{write}>{}<td>{lag}<td>{}",
+        "<td class='time {side}'>{:.3}<td>{}<td{write}>{}<td>{lag}<td>{}",
         cell.at.as_secs_f64(),
         escaped(&cell.who),
         escaped(&cell.what),
@@ -123,7 +123,11 @@ fn life_lines(page: &mut String, timeline: &Timeline) {
         .flat_map(|row| [&row.reference, &row.failing])
         .flatten()
     {
-        if let Some(object) = cell.object.as_deref().filter(|it| !it.ends_with('/')) {
+        if let Some(object) = cell
+            .object
+            .as_deref()
+            .filter(|it| it.contains(' ') && !it.ends_with('/'))
+        {
             *writes.entry(object).or_default() += usize::from(cell.is_write);
         }
     }

@@ -33,8 +33,8 @@ pub const fn delays() -> Faults {
     Faults(8)
 }
 
-/// A controller is cut off for twelve or forty seconds while it goes on, as by a partition: the one of two replicas that
-/// leads meets the other when it comes back.
+/// A controller is cut off for twelve or forty seconds while it goes on, as by a partition: the one of two replicas
+/// that leads meets the other when it comes back.
 pub const fn pauses() -> Faults {
     Faults(16)
 }

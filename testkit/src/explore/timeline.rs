@@ -74,7 +74,7 @@ impl Cell {
             is_note,
             is_write,
             object,
-            key: format!("{}{}{}", step.point, step.subject(), step.outcome()),
+            key: format!("{}{}", step.point, step.subject()),
         }
     }
 
@@ -181,11 +181,20 @@ fn longest_common(left: &[Cell], right: &[Cell]) -> Vec<(usize, usize)> {
     common
 }
 
+impl Row {
+    /// Whether both runs did the same, and the same came of it.
+    pub(crate) fn is_same(&self) -> bool {
+        match (&self.reference, &self.failing) {
+            (Some(reference), Some(failing)) => reference.outcome == failing.outcome,
+            (None, _) | (_, None) => false,
+        }
+    }
+}
+
 impl Timeline {
     /// Where the runs first differ.
     fn first_difference(&self) -> usize {
-        let is_same = |row: &Row| row.reference.is_some() && row.failing.is_some();
-        self.rows.iter().position(|row| !is_same(row)).unwrap_or_default()
+        self.rows.iter().position(|row| !row.is_same()).unwrap_or_default()
     }
 
     pub(crate) fn to_json(&self) -> Value {

@@ -40,7 +40,7 @@ fn figures_of_runs_per_second() {
         let messages = coverage.messages as f64 / coverage.schedules as f64;
         let (rate, each) = (1e6 / micros, micros / messages);
         println!("{objects:>7}  {messages:>14.1}  {rate:>13.0}  {micros:>8.0}  {each:>12.1}");
-        assert_eq!(coverage.schedules, runs);
+        assert!((1..=runs).contains(&coverage.schedules));
     }
 }
 

@@ -65,7 +65,9 @@ async fn reconcile(parent: Arc<ConfigMap>, client: Client, is_fixed: bool) -> Re
 
 /// As client-go's informers do, it begins with whatever the API server has in its cache.
 async fn zookeeper(client: Client, is_fixed: bool) {
-    Controller::new(api::<ConfigMap>(&client), watcher::Config::default().any_semantic())
+    let mut config = watcher::Config::default().any_semantic();
+    config.page_size = None; // with pages, kube asks for the newest state all the same
+    Controller::new(api::<ConfigMap>(&client), config)
         .run(
             move |parent, client: Arc<Client>| {
                 reconcile(parent, Client::clone(&client), is_fixed).map(|done| done.map(|()| Action::await_change()))
