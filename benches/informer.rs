@@ -80,7 +80,6 @@ fn main() {
     );
     row("typed, managedFields cut", case(Storage::Typed, true, 0, false));
     row("typed, managedFields kept", case(Storage::Typed, false, 0, false));
-    #[cfg(feature = "compression")]
     row(
         "compressed, managedFields cut",
         case(Storage::Compressed, true, 0, false),

@@ -76,7 +76,6 @@ fn main() {
         held(&mirror, case(Storage::Typed, true))
     });
     row("typed", pods, || held(&mirror, case(Storage::Typed, false)));
-    #[cfg(feature = "compression")]
     row("compressed, managedFields cut", pods, || {
         held(&mirror, case(Storage::Compressed, true))
     });
