@@ -92,8 +92,15 @@ impl Endpoints {
             return Ok(broken::no_answer(Broken::Refused));
         }
         filters::check_timeout(call)?;
-        authentication::admit(self, call)?;
+        let admitted = authentication::admit(self, call);
         let scheme = self.registry.scheme();
+        if let Err(refused) = admitted {
+            // The journal knows what was refused.
+            if let Ok(Target::Resource(_, info)) = route::find(&scheme, call) {
+                call.info = Some(info);
+            }
+            return Err(refused);
+        }
         match route::find(&scheme, call)? {
             Target::NotFound => Ok(encode::not_found_text()),
             Target::Document => documents::answer(&self.registry, &scheme, call),

@@ -83,7 +83,17 @@ fn check(case: &JsonMap, object: &Object, errors: &FieldErrors) -> Result<(), St
     if !errors.is_empty() {
         return Err(format!("refused: {message}"));
     }
-    let expected = self::object(&case["result"]);
+    let mut expected = self::object(&case["result"]);
+    let mut own = object.clone();
+    let object = &mut own;
+    if expected.kind() == "Pod" {
+        // Plugins of admission set these; `tests/conformance` replays the same answers with them.
+        for spec in [&mut *object, &mut expected] {
+            if let Some(Value::Object(spec)) = spec.get_mut("spec") {
+                spec.retain(|field, _| !matches!(field.as_str(), "priority" | "preemptionPolicy" | "tolerations"));
+            }
+        }
+    }
     for field in ["spec", "status", "template"] {
         let (own, wanted) = (value_of(object, field), value_of(&expected, field));
         if own != wanted {

@@ -153,7 +153,14 @@ impl ListReader {
                 }
             }
             (Place::Value(Field::Items), b'[') => (Place::Items, 1),
-            (Place::Value(field), _) => (Place::AfterValue, self.field(field)?),
+            (Place::Value(field), _) => {
+                let length = self.field(field)?;
+                if length == self.buffer.rest().len() {
+                    // Of a number there may be more to come; something always follows.
+                    return Ok(false);
+                }
+                (Place::AfterValue, length)
+            }
             (Place::Items, b',') => (Place::Items, 1),
             (Place::Items, b']') => (Place::AfterValue, 1),
             (Place::Items, _) => {
