@@ -192,9 +192,8 @@ impl Target {
             None => ObjectKey::cluster(&name),
         };
         let is_status = kind == "Status";
-        // A deleted object stays as long as it has finalizers or a grace period. The answer to who ends that, or
-        // deletes
-        // what nothing holds, is its last state.
+        // A deleted object stays as long as it has finalizers or a grace period. The answer to the request that ends
+        // that, or that deletes what nothing holds, is its last state.
         let is_held = !metadata.finalizers.is_empty() || metadata.deletion_grace_period_seconds.unwrap_or(0) > 0;
         let is_gone = match metadata.deletion_timestamp {
             Some(_) => !is_held,

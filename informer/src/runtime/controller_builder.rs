@@ -138,8 +138,8 @@ impl ControllerBuilder {
         self.informer(&informer, &(), to_keys, |_: &Event<PartialObjectMeta<K>>| true)
     }
 
-    /// An informer made elsewhere: of a dynamic type, a part of the objects, or another cluster. Whoever made it runs
-    /// it.
+    /// An informer made elsewhere: of a dynamic type, a part of the objects, or another cluster. It is run by whoever
+    /// made it.
     pub fn informer<K: Cacheable>(
         mut self,
         informer: &SharedInformer<K>,
@@ -204,8 +204,8 @@ impl ControllerBuilder {
         self
     }
 
-    /// Without priorities. With them, which is the default, what a new list or a resync brings comes after what
-    /// changed.
+    /// Without priorities. With them, which is the default, what changed comes before what a new list or a resync
+    /// brings.
     pub fn first_come_first_served(mut self) -> Self {
         self.is_by_priority = false;
         self
@@ -214,10 +214,9 @@ impl ControllerBuilder {
     /// Keys are worked on although the caches have not seen what was written for them last.
     ///
     /// Without this, a key is held back until the caches of the controller are at least as new as all that its last
-    /// reconcile wrote, if it wrote by a client that is observed
-    /// ([`Writes::observe`](crate::reconcile::Writes::observe);
-    /// [`Manager::client`](super::Manager::client) is). One that is held for more than 150 s fails, and is tried again
-    /// with growing pauses.
+    /// reconcile wrote by an observed client: [`Manager::client`](super::Manager::client), or one made with
+    /// [`Writes::observe`](crate::reconcile::Writes::observe). A key that is held for more than 150 s fails, and is
+    /// tried again with growing pauses.
     pub fn without_read_your_writes(mut self) -> Self {
         self.is_gated = false;
         self

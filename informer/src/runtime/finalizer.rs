@@ -22,11 +22,9 @@ pub enum Deletion<K> {
 
 /// Reconciles an object that needs cleaning up after (controller-runtime's `pkg/finalizer`).
 ///
-/// While the object lives, it gets the finalizer and then `work` is called with [`Deletion::No`]. Once it is deleted
-/// and
-/// has the finalizer still, `work` is called with [`Deletion::Pending`], and if that goes well the finalizer is
-/// removed.
-/// One that is deleted and has it no longer is left alone.
+/// While the object lives, it gets the finalizer, and then `work` is called with [`Deletion::No`]. Once it is deleted
+/// and still has the finalizer, `work` is called with [`Deletion::Pending`]; if that goes well, the finalizer is
+/// removed. An object that is deleted and no longer has it is left alone.
 ///
 /// ```
 /// use std::sync::Arc;

@@ -234,9 +234,8 @@ impl Manager {
     ///
     /// # Errors
     ///
-    /// The first error of what it runs; that the lease was lost, and then nothing is waited for; that it did not stop
-    /// in
-    /// time; that it was run before.
+    /// If something that it runs fails (the first error counts), the lease is lost (then nothing is waited for), it
+    /// does not stop in time, or it was run before.
     pub async fn run(&self, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
         let (added, adding) = mpsc::unbounded_channel();
         // Not within the match, which would keep the lock.
