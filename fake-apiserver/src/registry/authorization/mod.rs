@@ -104,7 +104,15 @@ impl Registry {
         };
         rbac.writes.fetch_add(1, Ordering::SeqCst);
         if *row.storage == *CLUSTER_ROLES {
-            self.aggregate_cluster_roles(rbac, row, key);
+            self.aggregate_cluster_roles(rbac, row, key.as_str());
+        }
+    }
+
+    /// Gathers the aggregated ClusterRoles of a state that was stored without RBAC.
+    pub(crate) fn aggregate_roles(&self) {
+        let row = self.scheme().lookup(GROUP, "v1", "clusterroles");
+        if let (Some(rbac), Some(row)) = (&self.access.rbac, row) {
+            self.aggregate_cluster_roles(rbac, &row, "the start");
         }
     }
 
