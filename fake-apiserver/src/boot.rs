@@ -127,3 +127,64 @@ fn node(number: usize) -> Value {
         "status": {"conditions": [ready], "capacity": room, "allocatable": room},
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn every_seed_has_the_same_boot_objects_and_uids_of_its_own_thereafter() {
+        let with = |seed| {
+            ApiServer::builder()
+                .seed(seed)
+                .nodes(1)
+                .authorization(Authorization::Rbac)
+                .start()
+        };
+        let (one, two, again) = (with(1), with(2), with(1));
+        for (api_version, kind) in [
+            ("v1", "Namespace"),
+            ("scheduling.k8s.io/v1", "PriorityClass"),
+            ("rbac.authorization.k8s.io/v1", "ClusterRole"),
+        ] {
+            let of_one = one.list(api_version, kind, "").await.unwrap();
+            assert!(!of_one.is_empty(), "no {kind}");
+            assert_eq!(of_one, two.list(api_version, kind, "").await.unwrap(), "{kind}");
+        }
+        let uid =
+            async |server: &ApiServer| server.get("v1", "Node", "", "node-0").await.unwrap()["metadata"]["uid"].clone();
+        assert_eq!(uid(&one).await, uid(&again).await);
+        assert_ne!(uid(&one).await, uid(&two).await);
+    }
+
+    #[tokio::test]
+    async fn what_one_server_writes_another_does_not_see() {
+        let (one, two) = (ApiServer::start(), ApiServer::start());
+        one.load([namespace("mine")]).unwrap();
+        assert!(two.get("v1", "Namespace", "", "mine").await.is_err());
+        assert_eq!(one.resource_version(), two.resource_version() + 1);
+    }
+
+    #[tokio::test]
+    async fn boot_objects_are_as_old_as_their_server() {
+        let start = Timestamp::from_second(1_000_000_000).unwrap();
+        let server = ApiServer::builder().start_time(start).start();
+        let namespace = server.get("v1", "Namespace", "", "default").await.unwrap();
+        assert_eq!(namespace["metadata"]["creationTimestamp"], "2001-09-09T01:46:40Z");
+    }
+
+    #[tokio::test]
+    async fn aggregated_roles_have_their_rules_from_the_start() {
+        let server = ApiServer::builder().authorization(Authorization::Rbac).start();
+        for name in ["admin", "edit", "view"] {
+            let role = server
+                .get("rbac.authorization.k8s.io/v1", "ClusterRole", "", name)
+                .await
+                .unwrap();
+            assert!(
+                role["rules"].as_array().is_some_and(|rules| rules.len() > 3),
+                "{name}: {role}"
+            );
+        }
+    }
+}
