@@ -1,4 +1,4 @@
-//! What a new server has before its first client comes (rule R1): namespaces, PriorityClasses, with RBAC its ClusterRoles.
+//! What a new server has before its first client comes (rule R1): namespaces, PriorityClasses, ClusterRoles with RBAC.
 //!
 //! They are the same for every server that starts at the same second, uids included, whatever the seed; so they are
 //! made once a process and shared until somebody writes to them.

@@ -207,7 +207,8 @@ impl ApiServerBuilder {
     }
 
     /// Starts the server. Without a [`world`](Self::world) it has the namespaces `default`, `kube-system`,
-    /// `kube-public` and `kube-node-lease`.
+    /// `kube-public` and `kube-node-lease`, the PriorityClasses of the system, and under RBAC its ClusterRoles. They
+    /// are made once a process and shared, so the first start takes longer than those after it.
     ///
     /// # Panics
     ///

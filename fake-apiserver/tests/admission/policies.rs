@@ -172,6 +172,29 @@ async fn p8_a_mutating_policy_changes_the_object(#[case] mutation: Value, #[case
     assert_eq!(answer.body["metadata"]["labels"], labels, "{}", answer.body);
 }
 
+#[rstest]
+#[case::path("authorizer.path(' ').check('get').allowed()", "path must not be empty")]
+#[case::resource(
+    "authorizer.group('').resource('').check('get').allowed()",
+    "resource must not be empty"
+)]
+#[case::account(
+    "authorizer.serviceAccount('default', 'A').path('/').check('get').allowed()",
+    "Invalid service account name"
+)]
+#[case::namespace(
+    "authorizer.serviceAccount('a.b', 'a').path('/').check('get').allowed()",
+    "Invalid service account namespace"
+)]
+#[tokio::test(start_paused = true)]
+async fn p7_the_authorizer_refuses_what_names_nothing(#[case] expression: &str, #[case] why: &str) {
+    let server = ApiServer::start();
+    policy(&server, json!({"validations": [{"expression": expression}]}), json!({})).await;
+    let answer = post(&server, MAPS, map("a")).await;
+    let said = answer.failure().1;
+    assert!(said.ends_with(&format!("resulted in error: {why}")), "{said}");
+}
+
 /// Jane may write ConfigMaps and get Pods of `default`; the ServiceAccount `default/ops` may read `/metrics`.
 fn rights() -> [Value; 4] {
     let metadata = |name: &str, namespace: &str| json!({"name": name, "namespace": namespace});

@@ -1,5 +1,5 @@
-//! The variable `authorizer` of policies: asks whether the user of a request, or a ServiceAccount, may do something; the
-//! functions of Kubernetes' CEL library `authz` (rule P7).
+//! The variable `authorizer` of policies: asks whether the user of a request, or a ServiceAccount, may do something;
+//! the functions of Kubernetes' CEL library `authz` (rule P7).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,8 +11,9 @@ use kube_cel::cel::{Context, ExecutionError, Value as CelValue};
 use super::free::Outcome;
 use crate::api::admission::AdmissionRequest;
 use crate::api::rbac::Attributes;
-use crate::api::user::UserInfo;
+use crate::api::user::{AUTHENTICATED, UserInfo};
 use crate::registry::authorization::{Authorizer, Decision};
+use crate::registry::kinds::names;
 
 /// The key by which a map is an authorizer, as no user writes it.
 const AUTHORIZER: &str = "\u{0}authorizer";
@@ -84,7 +85,9 @@ fn key(name: &str) -> Key {
 pub(super) fn add_functions(context: &mut Context<'_>) {
     context.add_function("path", |This(this): This<CelValue>, path: Arc<String>| {
         next(&this, |asked| match asked {
-            Asked::Nothing if path.is_empty() => Err(ExecutionError::function_error("path", "path must not be empty")),
+            Asked::Nothing if path.trim().is_empty() => {
+                Err(ExecutionError::function_error("path", "path must not be empty"))
+            }
             Asked::Nothing => Ok(Asked::Path(path.to_string())),
             _ => Err(ExecutionError::NoSuchOverload),
         })
@@ -97,6 +100,9 @@ pub(super) fn add_functions(context: &mut Context<'_>) {
     });
     context.add_function("resource", |This(this): This<CelValue>, resource: Arc<String>| {
         next(&this, |asked| match asked {
+            Asked::Group(_) if resource.trim().is_empty() => {
+                Err(ExecutionError::function_error("resource", "resource must not be empty"))
+            }
             Asked::Group(group) => Ok(Asked::Resource(Resource {
                 group: group.clone(),
                 resource: resource.to_string(),
@@ -155,8 +161,18 @@ fn service_account(
     if question.asked != Asked::Nothing {
         return Err(ExecutionError::NoSuchOverload);
     }
+    let fail = |why| Err(ExecutionError::function_error("serviceAccount", why));
+    if !names::dns1123_subdomain(&name, false).is_empty() {
+        return fail("Invalid service account name");
+    }
+    if !names::dns1123_label(&namespace, false).is_empty() {
+        return fail("Invalid service account namespace");
+    }
+    // Nobody has shown credentials.
+    let mut user = UserInfo::service_account(&namespace, &name);
+    user.groups.retain(|group| group != AUTHENTICATED);
     Ok(CelValue::Opaque(Arc::new(Question {
-        authorizer: question.authorizer.of(UserInfo::service_account(&namespace, &name)),
+        authorizer: question.authorizer.of(user),
         asked: Asked::Nothing,
     })))
 }
