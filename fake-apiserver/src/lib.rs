@@ -52,6 +52,8 @@ mod client;
 #[cfg(feature = "bench-internals")]
 #[doc(hidden)]
 pub mod bench;
+mod builder;
+mod boot;
 mod server;
 mod replica;
 mod serve;
@@ -66,12 +68,13 @@ mod tasks;
 
 pub use api::request_info::{RequestInfo, Verb};
 pub use api::user::{Anonymous, UserInfo};
+pub use builder::{ApiServerBuilder, Authorization};
 pub use endpoints::journal::{Entry, Journal, RecordedEvent, RecordedRequest};
 pub use faults::{
     Decision, Fault, FaultGuard, Held, HeldEvent, RestartLog, Seen, Verdict, WatchEventKind, WatchHandle, When,
 };
 pub use replica::Replica;
 pub use serve::Serving;
-pub use server::{ApiServer, ApiServerBuilder, Authorization, LoadError, Snapshot};
+pub use server::{ApiServer, LoadError, Snapshot};
 pub use workers::{Kubelet, PodScript, PodSelector, UnknownWorker, Worker};
 pub use world::{LoadReport, StoredObject, WorldDiff};

@@ -1,8 +1,5 @@
-//! `ApiServer` and its builder: own one of each layer, start, snapshot, fork.
+//! `ApiServer`: owns one of each layer; what a test asks of it beside HTTP: snapshot, fork, faults, load.
 
-mod admission;
-
-use std::borrow::Borrow;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
@@ -16,35 +13,27 @@ use futures::future::BoxFuture;
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Limited};
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::Notify;
 use tower::Service;
 
 use crate::api::object::Object;
 use crate::api::resource::ResourceInfo;
 use crate::api::status::Status;
-use crate::api::user::{Anonymous, UserInfo};
+use crate::builder::{ApiServerBuilder, Authorization, Options};
 use crate::control::{self, Control};
 use crate::endpoints::Endpoints;
-use crate::endpoints::journal::{self, Journal};
+use crate::endpoints::journal::Journal;
 use crate::entropy::Entropy;
 use crate::faults::{Described, Fault, FaultGuard, FaultRule, Faults, RestartLog, RuleError, WatchHandle};
 use crate::registry::admission::AdmissionSetup;
-use crate::registry::authentication::{Access, Authentication};
-use crate::registry::authorization::{self, Rbac};
+use crate::registry::authentication::Access;
+use crate::registry::authorization::Rbac;
 use crate::registry::{Registry, codec};
 use crate::serve::{Serving, Transport, serve};
 use crate::storage::World;
 use crate::tasks::TaskGroup;
-use crate::webhooks::Routes;
 use crate::workers::{self, Host, Kubelet, Worker};
-
-/// Changes a resource's log keeps if the builder does not say.
-const HISTORY_BOUND: usize = 16_384;
-
-/// The time of day at which a server starts if the builder does not say: 2026-01-01T00:00:00Z. It is fixed, so that
-/// two runs of a test see the same times.
-const START_SECOND: i64 = 1_767_225_600;
 
 /// A fake Kubernetes API server. Copies are the same server.
 ///
@@ -69,49 +58,14 @@ pub struct ApiServer {
     /// The tasks of the workers. They end when nobody can reach the server any more: those who can have a copy.
     tasks: TaskGroup,
     /// The control API, if it was asked for.
-    control: Option<Arc<Control>>,
+    pub(crate) control: Option<Arc<Control>>,
     kubelet: Kubelet,
-}
-
-/// What a fork has in common with its origin.
-#[derive(Clone, Debug)]
-struct Options {
-    history_bound: usize,
-    journal_capacity: usize,
-    workers: Vec<Worker>,
-    authorization: Authorization,
-    authentication: Authentication,
-    admission: AdmissionSetup,
-    routes: Routes,
-    nodes: usize,
-}
-
-/// How an [`ApiServer`] is to be. Everything has a default.
-#[derive(Clone, Debug)]
-#[must_use = "a builder does nothing until `start` is called"]
-pub struct ApiServerBuilder {
-    seed: u64,
-    start_time: Timestamp,
-    options: Options,
-    world: Option<Snapshot>,
-    control: Option<Arc<Control>>,
-}
-
-/// Who may do what; after the `--authorization-mode` of kube-apiserver.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Authorization {
-    /// Everybody everything. A token nobody knows is the administrator's.
-    #[default]
-    AlwaysAllow,
-    /// What Roles, ClusterRoles and their bindings say; `system:masters` everything. The ClusterRoles that people and
-    /// tests rely on are there from the start, such as `cluster-admin`, `admin`, `edit`, `view`, `system:discovery`.
-    Rbac,
 }
 
 /// The whole state of a server at one moment, from [`ApiServer::snapshot`]. Taking, keeping and restoring one costs a
 /// reference a resource, whatever the number of objects.
 #[derive(Clone, Debug)]
-pub struct Snapshot(World);
+pub struct Snapshot(pub(crate) World);
 
 /// An object that [`ApiServer::load`] could not store.
 #[derive(Debug, thiserror::Error)]
@@ -129,164 +83,6 @@ impl LoadError {
     }
 }
 
-impl Default for ApiServerBuilder {
-    fn default() -> Self {
-        Self {
-            seed: 0,
-            start_time: Timestamp::from_second(START_SECOND).unwrap_or(Timestamp::UNIX_EPOCH),
-            options: Options {
-                history_bound: HISTORY_BOUND,
-                journal_capacity: journal::CAPACITY,
-                workers: Vec::new(),
-                authorization: Authorization::default(),
-                authentication: Authentication::default(),
-                admission: AdmissionSetup::default(),
-                routes: Routes::default(),
-                nodes: 0,
-            },
-            world: None,
-            control: None,
-        }
-    }
-}
-
-impl ApiServerBuilder {
-    /// The seed of all random numbers: uids, generated names, the length of watches. Default 0.
-    pub fn seed(mut self, seed: u64) -> Self {
-        self.seed = seed;
-        self
-    }
-
-    /// The time of day at the start; from there the clock goes with tokio's. Default 2026-01-01T00:00:00Z.
-    pub fn start_time(mut self, time: Timestamp) -> Self {
-        self.start_time = time;
-        self
-    }
-
-    /// Changes that the log of each resource keeps. A watch or a continue token from before them is 410 Expired.
-    /// Default 16,384, at least 1.
-    pub fn history(mut self, changes: usize) -> Self {
-        self.options.history_bound = changes;
-        self
-    }
-
-    /// Entries that the journal keeps; the oldest are dropped first. Default 65,536, at least 1.
-    pub fn journal_capacity(mut self, entries: usize) -> Self {
-        self.options.journal_capacity = entries;
-        self
-    }
-
-    /// Nodes that are there from the start, `node-0` and so on, all ready. Default 0: then Pods are put on `node-0`,
-    /// of which there is no object, and DaemonSets want none.
-    pub fn nodes(mut self, count: usize) -> Self {
-        self.options.nodes = count;
-        self
-    }
-
-    /// Runs these parts of a cluster with the server, besides those asked for before. Default: none, as if the API
-    /// server ran alone.
-    ///
-    /// They act in virtual time, in a stated order, and at once: what a controller-manager does within some
-    /// milliseconds has happened when all tasks wait for something. What they ask is in the journal, marked as theirs
-    /// ([`RecordedRequest::worker`](crate::RecordedRequest)).
-    ///
-    /// ```
-    /// use fake_apiserver::{ApiServer, Worker};
-    /// use serde_json::json;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let server = ApiServer::builder().workers([Worker::GarbageCollector]).start();
-    /// let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "gone", "uid": "no-such-uid"});
-    /// server.load([json!({
-    ///     "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "orphan", "ownerReferences": [owner]},
-    /// })])?;
-    /// while server.get("v1", "ConfigMap", "default", "orphan").await.is_ok() {
-    ///     tokio::task::yield_now().await;
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn workers(mut self, workers: impl IntoIterator<Item: Borrow<Worker>>) -> Self {
-        self.options.workers.extend(workers.into_iter().map(|it| *it.borrow()));
-        self
-    }
-
-    /// Who may do what. Default: everybody everything.
-    ///
-    /// ```
-    /// use fake_apiserver::{ApiServer, Authorization};
-    /// use http::Request;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() {
-    /// let server = ApiServer::builder()
-    ///     .authorization(Authorization::Rbac)
-    ///     .token("s3cret", "jane", ["devs"])
-    ///     .start();
-    /// let ask = |path: &str| Request::get(path).header("authorization", "Bearer s3cret").body("").unwrap();
-    /// assert_eq!(server.call(ask("/version")).await.status(), 200);
-    /// assert_eq!(server.call(ask("/api/v1/nodes")).await.status(), 403);
-    /// # }
-    /// ```
-    pub fn authorization(mut self, authorization: Authorization) -> Self {
-        self.options.authorization = authorization;
-        self.options.authentication.is_strict = authorization != Authorization::AlwaysAllow;
-        self
-    }
-
-    /// A bearer token, and the user who shows it; everyone who has a token is in `system:authenticated`, too. The same
-    /// token again replaces the user.
-    pub fn token(
-        mut self,
-        token: impl Into<String>,
-        user: impl Into<String>,
-        groups: impl IntoIterator<Item = impl Into<String>>,
-    ) -> Self {
-        let user = Arc::new(UserInfo::new(user, groups));
-        self.options.authentication.tokens.insert(token.into(), user);
-        self
-    }
-
-    /// Who a request without credentials is under RBAC. Default: the administrator.
-    pub fn anonymous(mut self, anonymous: Anonymous) -> Self {
-        self.options.authentication.anonymous = anonymous;
-        self
-    }
-
-    /// Answers requests below `/_fake`, too, through which a test in another process injects faults and looks at the
-    /// server; see [`control`](crate::control). Whoever reaches the port may do all of it.
-    pub fn control_api(mut self) -> Self {
-        self.control = Some(Arc::default());
-        self
-    }
-
-    /// Begins with this state, and with a clock and random numbers of its own, where [`ApiServer::fork`] goes on with
-    /// those of another server.
-    pub fn world(mut self, world: &Snapshot) -> Self {
-        self.world = Some(world.clone());
-        self
-    }
-
-    /// Starts the server. Without a [`world`](Self::world) it has the namespaces `default`, `kube-system`,
-    /// `kube-public` and `kube-node-lease`.
-    ///
-    /// # Panics
-    ///
-    /// Outside of a tokio runtime, if it has [workers](Self::workers).
-    pub fn start(self) -> ApiServer {
-        let entropy = Entropy::new(self.seed, self.start_time);
-        let is_new = self.world.is_none();
-        let world = self.world.map_or_else(World::default, |snapshot| snapshot.0);
-        let mut server = ApiServer::assemble(world, entropy, self.options, Kubelet::new);
-        server.control = self.control;
-        if is_new {
-            server.create_boot_objects();
-        }
-        server
-    }
-}
-
 impl ApiServer {
     /// A server with all defaults.
     pub fn start() -> Self {
@@ -298,7 +94,7 @@ impl ApiServer {
         ApiServerBuilder::default()
     }
 
-    fn assemble(
+    pub(crate) fn assemble(
         world: World,
         entropy: Entropy,
         options: Options,
@@ -345,63 +141,6 @@ impl ApiServer {
             ..self.options.clone()
         };
         Self::assemble(snapshot.0.clone(), entropy, options, Kubelet::new)
-    }
-
-    /// What a real server has made before its first client comes (rule R1).
-    fn create_boot_objects(&self) {
-        for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
-            let namespace = json!({
-                "apiVersion": "v1", "kind": "Namespace",
-                "metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}},
-                "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"},
-            });
-            // The names are valid and free: nothing has been stored before.
-            let _ = self.load([namespace]);
-        }
-        for (name, value, whom) in [
-            (
-                "system-cluster-critical",
-                2_000_000_000,
-                "pods that must run in the cluster, but can be moved to another node if necessary.",
-            ),
-            (
-                "system-node-critical",
-                2_000_001_000,
-                "pods that must not be moved from their current node.",
-            ),
-        ] {
-            let owned = json!({
-                "manager": "kube-apiserver", "operation": "Update", "apiVersion": "scheduling.k8s.io/v1",
-                "time": self.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(), "fieldsType": "FieldsV1",
-                "fieldsV1": {"f:description": {}, "f:preemptionPolicy": {}, "f:value": {}},
-            });
-            let class = json!({
-                "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
-                "metadata": {"name": name, "generation": 1, "managedFields": [owned]}, "value": value,
-                "description": format!("Used for system critical {whom}"),
-                "preemptionPolicy": "PreemptLowerPriority",
-            });
-            // As above.
-            let _ = self.load([class]);
-        }
-        for number in 0..self.options.nodes {
-            let name = format!("node-{number}");
-            let labels =
-                json!({"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"});
-            let room = json!({"cpu": "8", "memory": "16Gi", "pods": "110"});
-            let ready = json!({
-                "type": "Ready", "status": "True", "reason": "KubeletReady",
-                "message": "kubelet is posting ready status",
-            });
-            let _ = self.load([json!({
-                "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels},
-                "status": {"conditions": [ready], "capacity": room, "allocatable": room},
-            })]);
-        }
-        if self.endpoints.registry.has_rbac() {
-            // The same holds here.
-            let _ = self.load(authorization::bootstrap_objects());
-        }
     }
 
     /// The seed of all random numbers.

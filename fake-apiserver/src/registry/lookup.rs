@@ -1,7 +1,10 @@
 //! Stored objects as they are now, for rules that look at other objects than the one that is written.
 
+use super::scheme::Row;
 use super::{Registry, codec};
 use crate::api::object::Object;
+use crate::api::resource::GroupResource;
+use crate::api::status::Status;
 use crate::storage::Key;
 
 impl Registry {
@@ -26,5 +29,29 @@ impl Registry {
         let row = self.scheme().lookup("", "v1", resource)?;
         let stored = self.store.get(&row.storage, &Key::new(namespace, name))?;
         Some(self.decode(&row, &stored))
+    }
+
+    /// Creating in a namespace needs the namespace, and one that is not being deleted (rules R2, R3).
+    pub(super) fn check_namespace(&self, row: &Row, namespace: &str, name: &str) -> Result<(), Status> {
+        if !row.info.is_namespaced() || namespace.is_empty() {
+            return Ok(());
+        }
+        let Some(stored) = self.store.get("namespaces", &Key::new("", namespace)) else {
+            let namespaces = GroupResource {
+                group: "".into(),
+                resource: "namespaces".into(),
+            };
+            return Err(Status::not_found(&namespaces, namespace));
+        };
+        if stored.field("status.phase") == "Terminating" {
+            let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
+            let gone = format!("namespace {namespace} is being terminated");
+            return Err(Status::forbidden(&row.info.group_resource(), name, why).with_cause(
+                "NamespaceTerminating",
+                gone,
+                "metadata.namespace",
+            ));
+        }
+        Ok(())
     }
 }

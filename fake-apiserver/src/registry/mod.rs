@@ -7,10 +7,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use tokio::sync::Notify;
 
 use crate::api::object::Object;
-use crate::api::resource::GroupResource;
-use crate::api::status::Status;
 use crate::entropy::Entropy;
-use crate::storage::{Body, Key, Revision, Store, StoreError, Stored, World};
+use crate::storage::{Store, World};
 use crate::watch::{Fanout, Replicas, WatchStart, Watcher};
 
 pub(crate) mod scheme;
@@ -28,6 +26,7 @@ pub(crate) mod custom;
 pub(crate) mod read;
 pub(crate) mod continue_token;
 pub(crate) mod write;
+mod commit;
 pub(crate) mod create;
 pub(crate) mod update;
 pub(crate) mod patch;
@@ -43,7 +42,7 @@ pub(crate) mod definitions;
 
 use admission::{Admission, AdmissionSetup};
 use authentication::Access;
-use scheme::{Row, Scheme};
+use scheme::Scheme;
 
 /// From a Pod to what its containers have written.
 struct PodLogs(Box<dyn Fn(&Object) -> String + Send + Sync>);
@@ -131,81 +130,6 @@ impl Registry {
     /// Starts a watcher.
     pub(crate) fn start_watch(&self, start: WatchStart) -> Watcher {
         Watcher::new(Arc::clone(&self.store), Arc::clone(&self.fanout), start)
-    }
-
-    /// Forgets history up to `revision`; watchers and pages below it get 410.
-    pub(crate) fn compact(&self, revision: Revision) {
-        self.store.compact(revision);
-        // A sleeping cursor lies at the newest revision or above: only those who lag can be hit, and they are awake.
-    }
-
-    /// Replaces all state: watches end, CRDs are read anew.
-    pub(crate) fn restore(&self, world: World) {
-        self.store.replace(world);
-        self.roles_replaced();
-        self.admission.invalidate();
-        self.load_definitions();
-        self.fanout.wake_all();
-        self.committed.notify_waiters();
-    }
-
-    fn insert(&self, row: &Row, key: Key, body: Body) -> Result<Arc<Stored>, StoreError> {
-        let stored = self.store.create(&row.storage, key, body)?;
-        self.signal(row, &stored.key);
-        Ok(stored)
-    }
-
-    fn replace(&self, row: &Row, old: &Stored, body: Body) -> Result<Arc<Stored>, StoreError> {
-        let stored = self.store.update(&row.storage, &old.key, old.revision, body)?;
-        self.signal(row, &stored.key);
-        Ok(stored)
-    }
-
-    fn remove(&self, row: &Row, old: &Stored) -> Result<Revision, StoreError> {
-        let revision = self.store.delete(&row.storage, &old.key, old.revision)?;
-        self.signal(row, &old.key);
-        if row.is_custom() {
-            self.instance_removed();
-        }
-        Ok(revision)
-    }
-
-    /// Tells everyone concerned of a commit.
-    fn signal(&self, row: &Row, key: &Key) {
-        match self.replicas.move_with_commits() {
-            true => self.fanout.wake_all(),
-            false => self.fanout.wake(&row.storage, key),
-        }
-        self.committed.notify_waiters();
-        if *row.storage == *scheme::CRDS {
-            self.definitions_written();
-        }
-        self.roles_written(row, key);
-        self.admission_written(row, key);
-    }
-
-    /// Creating in a namespace needs the namespace, and one that is not being deleted (rules R2, R3).
-    fn check_namespace(&self, row: &Row, namespace: &str, name: &str) -> Result<(), Status> {
-        if !row.info.is_namespaced() || namespace.is_empty() {
-            return Ok(());
-        }
-        let Some(stored) = self.store.get("namespaces", &Key::new("", namespace)) else {
-            let namespaces = GroupResource {
-                group: "".into(),
-                resource: "namespaces".into(),
-            };
-            return Err(Status::not_found(&namespaces, namespace));
-        };
-        if stored.field("status.phase") == "Terminating" {
-            let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
-            let gone = format!("namespace {namespace} is being terminated");
-            return Err(Status::forbidden(&row.info.group_resource(), name, why).with_cause(
-                "NamespaceTerminating",
-                gone,
-                "metadata.namespace",
-            ));
-        }
-        Ok(())
     }
 }
 

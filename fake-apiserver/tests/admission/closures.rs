@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use fake_apiserver::ApiServer;
-use fake_apiserver::api::admission::{AdmissionResponse, Operation};
+use fake_apiserver::api::admission::{AdmissionRequest, AdmissionResponse, Operation};
 use http::Method;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::ask::{MAPS, ask, map, post};
+use crate::ask::{MAPS, ask, made, map, post};
 
 #[rstest]
 #[case::text(AdmissionResponse::deny("no"), 400, "denied the request: no", "")]
@@ -197,4 +197,52 @@ async fn i3_an_eviction_and_a_scale_are_seen_as_what_they_are() {
         "UPDATE Scale scale",
     ];
     assert_eq!(*seen, expected);
+}
+
+#[rstest]
+#[case::an_eviction("pods/p/eviction", json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}))]
+#[case::a_binding("pods/p/binding", json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}}))]
+#[case::a_token("serviceaccounts/s/token", json!({"spec": {"audiences": ["a"]}}))]
+#[tokio::test(start_paused = true)]
+async fn i3_what_is_posted_to_a_subresource_may_be_warned_of_and_refused(#[case] path: &str, #[case] body: Value) {
+    let build = |denies: bool| {
+        let answer = move |request: &AdmissionRequest| match (request.sub_resource.as_str(), denies) {
+            ("", _) => AdmissionResponse::allow(),
+            (_, false) => AdmissionResponse::allow().warn(format!("a {}", request.kind.kind)),
+            (_, true) => AdmissionResponse::deny("not here"),
+        };
+        let server = ApiServer::builder().validate("v.example.com", answer).start();
+        let containers = json!({"containers": [{"name": "c", "image": "i"}]});
+        let loaded = server.load([
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": containers}),
+            json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "s"}}),
+        ]);
+        loaded.expect("valid objects");
+        server
+    };
+    let path = format!("/api/v1/namespaces/default/{path}");
+    let refused = post(&build(true), &path, body.clone()).await;
+    let said = "admission webhook \"v.example.com\" denied the request: not here";
+    assert_eq!(refused.failure(), (400, said));
+    let answer = post(&build(false), &path, body).await;
+    made(&answer);
+    assert_eq!(answer.warnings.len(), 1, "{:?}", answer.warnings);
+}
+
+#[tokio::test(start_paused = true)]
+async fn i5_a_token_is_made_of_what_mutation_made_of_the_request() {
+    let longer = |request: &AdmissionRequest| {
+        let mut object = request.object.clone();
+        if request.sub_resource == "token" {
+            object["spec"]["audiences"] = json!(["changed"]);
+        }
+        object
+    };
+    let server = ApiServer::builder().mutate("m.example.com", longer).start();
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "s"}});
+    server.load([account]).expect("a valid object");
+    let path = "/api/v1/namespaces/default/serviceaccounts/s/token";
+    let answer = post(&server, path, json!({"spec": {"audiences": ["a"]}})).await;
+    made(&answer);
+    assert_eq!(answer.body["spec"]["audiences"], json!(["changed"]));
 }

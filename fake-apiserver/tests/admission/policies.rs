@@ -1,6 +1,6 @@
 //! ValidatingAdmissionPolicies and MutatingAdmissionPolicies.
 
-use fake_apiserver::ApiServer;
+use fake_apiserver::{ApiServer, Authorization};
 use http::Method;
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -170,4 +170,88 @@ async fn p8_a_mutating_policy_changes_the_object(#[case] mutation: Value, #[case
     object["metadata"]["labels"] = json!({"own": "y"});
     let answer = post(&server, MAPS, object).await;
     assert_eq!(answer.body["metadata"]["labels"], labels, "{}", answer.body);
+}
+
+#[rstest]
+#[case::path("authorizer.path(' ').check('get').allowed()", "path must not be empty")]
+#[case::resource(
+    "authorizer.group('').resource('').check('get').allowed()",
+    "resource must not be empty"
+)]
+#[case::account(
+    "authorizer.serviceAccount('default', 'A').path('/').check('get').allowed()",
+    "Invalid service account name"
+)]
+#[case::namespace(
+    "authorizer.serviceAccount('a.b', 'a').path('/').check('get').allowed()",
+    "Invalid service account namespace"
+)]
+#[tokio::test(start_paused = true)]
+async fn p7_the_authorizer_refuses_what_names_nothing(#[case] expression: &str, #[case] why: &str) {
+    let server = ApiServer::start();
+    policy(&server, json!({"validations": [{"expression": expression}]}), json!({})).await;
+    let answer = post(&server, MAPS, map("a")).await;
+    let said = answer.failure().1;
+    assert!(said.ends_with(&format!("resulted in error: {why}")), "{said}");
+}
+
+/// Jane may write ConfigMaps and get Pods of `default`; the ServiceAccount `default/ops` may read `/metrics`.
+fn rights() -> [Value; 4] {
+    let metadata = |name: &str, namespace: &str| json!({"name": name, "namespace": namespace});
+    let rbac = "rbac.authorization.k8s.io/v1";
+    let group = "rbac.authorization.k8s.io";
+    [
+        json!({"apiVersion": rbac, "kind": "Role", "metadata": metadata("jane", "default"), "rules": [
+            {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create"]},
+            {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"], "resourceNames": ["web-0"]},
+            {"apiGroups": ["apps"], "resources": ["deployments/scale"], "verbs": ["update"]},
+        ]}),
+        json!({"apiVersion": rbac, "kind": "RoleBinding", "metadata": metadata("jane", "default"),
+            "roleRef": {"apiGroup": group, "kind": "Role", "name": "jane"},
+            "subjects": [{"apiGroup": group, "kind": "User", "name": "jane"}]}),
+        json!({"apiVersion": rbac, "kind": "ClusterRole", "metadata": {"name": "ops"}, "rules": [
+            {"nonResourceURLs": ["/metrics"], "verbs": ["get"]},
+        ]}),
+        json!({"apiVersion": rbac, "kind": "ClusterRoleBinding", "metadata": {"name": "ops"},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "ops"},
+            "subjects": [{"kind": "ServiceAccount", "name": "ops", "namespace": "default"}]}),
+    ]
+}
+
+#[rstest]
+#[case::a_name("authorizer.group('').resource('pods').namespace('default').name('web-0').check('get').allowed()")]
+#[case::another_name("!authorizer.group('').resource('pods').namespace('default').name('b').check('get').allowed()")]
+#[case::another_verb(
+    "!authorizer.group('').resource('pods').namespace('default').name('web-0').check('list').allowed()"
+)]
+#[case::a_subresource(
+    "authorizer.group('apps').resource('deployments').subresource('scale').namespace('default').check('update').allowed()"
+)]
+#[case::no_namespace("!authorizer.group('').resource('configmaps').check('create').allowed()")]
+#[case::what_is_asked("authorizer.requestResource.check('create').allowed()")]
+#[case::what_is_asked_otherwise("!authorizer.requestResource.check('delete').allowed()")]
+#[case::a_reason(
+    "authorizer.requestResource.check('create').reason() == \
+     'RBAC: allowed by RoleBinding \"jane/default\" of Role \"jane\" to User \"jane\"'"
+)]
+#[case::no_error("!authorizer.requestResource.check('delete').errored()")]
+#[case::a_path("!authorizer.path('/metrics').check('get').allowed()")]
+#[case::a_service_account("authorizer.serviceAccount('default', 'ops').path('/metrics').check('get').allowed()")]
+#[case::another_account("!authorizer.serviceAccount('default', 'dev').path('/metrics').check('get').allowed()")]
+#[tokio::test(start_paused = true)]
+async fn p7_the_authorizer_asks_rbac_about_the_user_of_the_request(#[case] expression: &str) {
+    let server = ApiServer::builder()
+        .authorization(Authorization::Rbac)
+        .token("jane's", "jane", ["devs"])
+        .start();
+    server.load(rights()).expect("valid objects");
+    let validation = json!({"expression": expression, "message": "the expression is false"});
+    policy(&server, json!({"validations": [validation]}), json!({})).await;
+    let request = http::Request::post(MAPS)
+        .header("content-type", "application/json")
+        .header("authorization", "Bearer jane's")
+        .body(map("a").to_string())
+        .expect("a request");
+    let response = server.call(request).await;
+    assert_eq!(response.status(), 201, "{:?}", response.body());
 }

@@ -5,7 +5,7 @@ use kube::Client;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use rstest::rstest;
 use serde_json::json;
-use testkit::{ObservedRbac, TestCluster, UserInfo, objects::pod};
+use testkit::{ObservedRbac, TestCluster, UserInfo, Worker, objects::pod};
 
 /// Applies a ConfigMap for each Pod; fails with what the server said.
 async fn copy_pods(client: Client) -> Result<(), kube::Error> {
@@ -100,4 +100,21 @@ async fn what_is_missing_and_what_is_too_much_is_told(#[case] from: &str, #[case
     for part in expected {
         assert!(said.contains(part), "{said}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_servers_own_workers_ask_needs_no_role() {
+    let cluster = TestCluster::builder()
+        .rbac()
+        .workers([Worker::GarbageCollector])
+        .start();
+    let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "gone", "uid": "no-such-uid"});
+    let orphan = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "orphan", "ownerReferences": [owner]},
+    });
+    cluster.server().load([orphan]).expect("a valid object");
+    cluster.settle().await;
+    let left = cluster.server().list("v1", "ConfigMap", "default").await;
+    assert_eq!(left.map(|it| it.len()), Ok(0), "the worker has written");
+    assert_eq!(cluster.observed_rbac(), ObservedRbac::default());
 }

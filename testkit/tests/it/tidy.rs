@@ -39,10 +39,29 @@ const SERVER_ARROWS: &[(&str, &[&str])] = &[
             "journal",
             "entropy",
             "tasks",
+            "builder",
             "serve",
             "client",
             "control",
         ],
+    ),
+    (
+        "builder",
+        &[
+            "api",
+            "boot",
+            "control",
+            "endpoints",
+            "entropy",
+            "registry",
+            "server",
+            "webhooks",
+            "workers",
+        ],
+    ),
+    (
+        "boot",
+        &["builder", "entropy", "registry", "server", "storage", "workers"],
     ),
     ("client", &["api", "server"]),
     ("replica", &["server", "watch"]),
@@ -60,7 +79,7 @@ const SERVER_ARROWS: &[(&str, &[&str])] = &[
 
 /// Who alone may name what, in `fake-apiserver/src`.
 const SERVER_WORDS: &[(&str, &[&str])] = &[
-    ("axum::", &["endpoints", "server", "client", "serve", "webhooks"]),
+    ("axum::", &["builder", "endpoints", "server", "client", "serve", "webhooks"]),
     ("hyper::", &["serve", "webhooks"]),
     ("kube::", &["client"]),
     ("k8s_openapi::", &["client"]),
@@ -87,6 +106,7 @@ const SERVER_WORDS: &[(&str, &[&str])] = &[
             "serve",
             "server",
             "tasks",
+            "webhooks",
             "bench",
         ],
     ),

@@ -99,6 +99,15 @@ impl<'a> Attributes<'a> {
         }
     }
 
+    /// An object that is posted to a subresource, of a kind that is its own.
+    pub(crate) fn of_posted(request: &WriteRequest<'a>, object: Object) -> Self {
+        let kind = kind_named(&object);
+        Self {
+            kind,
+            ..Self::of_write(request, Operation::Create, object, None)
+        }
+    }
+
     /// A delete of an object.
     pub(crate) fn of_delete(row: &'a Row, user: &'a UserInfo, options: &'a DeleteOptions, old: Object) -> Self {
         let name = old.name().to_owned();

@@ -1,6 +1,6 @@
 //! The order of admission (rule P1): what changes a request, and what validates it.
 
-use super::attributes::{Attributes, kind_named};
+use super::attributes::Attributes;
 use super::config::{Configured, GROUP};
 use super::hooks::Hook;
 use super::result::Owners;
@@ -155,13 +155,37 @@ impl Registry {
 
     /// Both phases for an object that is posted to a subresource and is not stored, such as an Eviction; answers it as
     /// mutation left it.
-    pub(crate) async fn admit_posted(&self, request: &WriteRequest<'_>, object: Object) -> Result<Object, Status> {
-        let kind = kind_named(&object);
-        let mut attributes = Attributes::of_write(request, Operation::Create, object, None);
-        attributes.kind = kind;
-        let mut warnings = Vec::new();
-        self.admit(&mut attributes, &mut warnings).await?;
-        self.check_admitted(&attributes, &mut warnings).await?;
+    pub(crate) async fn admit_posted(
+        &self,
+        request: &WriteRequest<'_>,
+        object: Object,
+        warnings: &mut Vec<String>,
+    ) -> Result<Object, Status> {
+        let object = self.mutate_posted(request, object, warnings).await?;
+        self.check_posted(request, object, warnings).await
+    }
+
+    /// The first phase of [`admit_posted`](Self::admit_posted).
+    pub(crate) async fn mutate_posted(
+        &self,
+        request: &WriteRequest<'_>,
+        object: Object,
+        warnings: &mut Vec<String>,
+    ) -> Result<Object, Status> {
+        let mut attributes = Attributes::of_posted(request, object);
+        self.admit(&mut attributes, warnings).await?;
+        Ok(attributes.object.take().unwrap_or_default())
+    }
+
+    /// The second phase of [`admit_posted`](Self::admit_posted); answers the object as it is.
+    pub(crate) async fn check_posted(
+        &self,
+        request: &WriteRequest<'_>,
+        object: Object,
+        warnings: &mut Vec<String>,
+    ) -> Result<Object, Status> {
+        let mut attributes = Attributes::of_posted(request, object);
+        self.check_admitted(&attributes, warnings).await?;
         Ok(attributes.object.take().unwrap_or_default())
     }
 

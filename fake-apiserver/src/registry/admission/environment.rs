@@ -8,6 +8,7 @@ use super::matching::Matched;
 use crate::api::admission::AdmissionRequest;
 use crate::api::status::Status;
 use crate::registry::Registry;
+use crate::registry::custom::authorizer;
 use crate::registry::custom::free::{Bindings, Outcome, Program};
 use crate::storage::Key;
 
@@ -20,6 +21,7 @@ pub(super) struct Environment {
     namespace: Value,
     pub(super) params: Value,
     variables: Vec<(String, Outcome)>,
+    authorizer: Outcome,
     /// Variables that could not be evaluated, with why.
     failed: Vec<(String, String)>,
 }
@@ -39,6 +41,7 @@ impl Environment {
             namespace: namespace_of(registry, &review.namespace),
             params: Value::Null,
             variables: Vec::new(),
+            authorizer: authorizer::variable(registry.authorizer(&review.user), review),
             failed: Vec::new(),
         }
     }
@@ -71,6 +74,7 @@ impl Environment {
                 ("namespaceObject", &self.namespace),
             ],
             variables: &self.variables,
+            authorizer: &self.authorizer,
         };
         program.evaluate(&bindings).map_err(|error| {
             let is_it = |name: &str| error == format!("no such key: {name}");

@@ -13,14 +13,14 @@ use crate::registry::kinds::access::{at, list};
 use crate::registry::managed_fields::{self, Manager, Types};
 use crate::registry::scheme::Row;
 use crate::registry::{Registry, codec};
-use crate::storage::{Key, Range, Stored};
+use crate::storage::{Range, Stored};
 
 /// The field manager of the real controller.
 const MANAGER: &str = "clusterrole-aggregation-controller";
 
 impl Registry {
-    /// Brings aggregated ClusterRoles up to date after a write to `key`, one write each.
-    pub(super) fn aggregate_cluster_roles(&self, rbac: &Rbac, row: &Row, key: &Key) {
+    /// Brings aggregated ClusterRoles up to date after a write, one write each; `cause` is what was written.
+    pub(super) fn aggregate_cluster_roles(&self, rbac: &Rbac, row: &Row, cause: &str) {
         let _guard = rbac.aggregating.lock().unwrap_or_else(PoisonError::into_inner);
         // One that is gathered from another comes after it: as many rounds as there are roles are enough.
         let count = self.store.snapshot(CLUSTER_ROLES).count(&Range::of(None));
@@ -29,10 +29,7 @@ impl Registry {
                 return;
             }
         }
-        tracing::debug!(
-            "aggregated ClusterRoles do not come to rest after a write of {}",
-            key.as_str()
-        );
+        tracing::debug!("aggregated ClusterRoles do not come to rest after a write of {cause}");
     }
 
     /// One round; whether something changed.

@@ -5,6 +5,8 @@ mod policy;
 mod escalation;
 mod aggregation;
 mod bootstrap;
+#[cfg(feature = "cel")]
+mod authorizer;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -16,6 +18,8 @@ use crate::api::status::Status;
 use crate::api::user::{MASTERS, UserInfo};
 use crate::storage::Key;
 
+#[cfg(feature = "cel")]
+pub(crate) use authorizer::Authorizer;
 pub(crate) use bootstrap::objects as bootstrap_objects;
 use policy::Policy;
 
@@ -45,6 +49,19 @@ pub(crate) struct Decision {
     pub(crate) reason: String,
 }
 
+/// Whether a user may do something under a policy, and why; without one everybody may do everything.
+fn decision(policy: Option<&Policy>, user: &UserInfo, request: &Attributes<'_>) -> Decision {
+    let (is_allowed, reason) = match policy {
+        None => (true, String::new()),
+        Some(_) if user.is_in(MASTERS) => (true, String::new()),
+        Some(policy) => match policy.find(user, request) {
+            Some(grant) => (true, format!("RBAC: allowed by {grant}")),
+            None => (false, policy.reason(user, request.namespace)),
+        },
+    };
+    Decision { is_allowed, reason }
+}
+
 impl Registry {
     /// Whether RBAC is on.
     pub(crate) fn has_rbac(&self) -> bool {
@@ -70,18 +87,8 @@ impl Registry {
 
     /// Whether the user may do this, and why.
     pub(crate) fn decide(&self, user: &UserInfo, request: &Attributes<'_>) -> Decision {
-        let (is_allowed, reason) = match &self.access.rbac {
-            None => (true, String::new()),
-            Some(_) if user.is_in(MASTERS) => (true, String::new()),
-            Some(rbac) => {
-                let policy = self.policy(rbac);
-                match policy.find(user, request) {
-                    Some(grant) => (true, format!("RBAC: allowed by {grant}")),
-                    None => (false, policy.reason(user, request.namespace)),
-                }
-            }
-        };
-        Decision { is_allowed, reason }
+        let policy = self.access.rbac.as_ref().map(|rbac| self.policy(rbac));
+        decision(policy.as_deref(), user, request)
     }
 
     /// Every rule a user has in a namespace and in the cluster, and what is wrong with the bindings.
@@ -104,7 +111,15 @@ impl Registry {
         };
         rbac.writes.fetch_add(1, Ordering::SeqCst);
         if *row.storage == *CLUSTER_ROLES {
-            self.aggregate_cluster_roles(rbac, row, key);
+            self.aggregate_cluster_roles(rbac, row, key.as_str());
+        }
+    }
+
+    /// Gathers the aggregated ClusterRoles of a state that was stored without RBAC.
+    pub(crate) fn aggregate_roles(&self) {
+        let row = self.scheme().lookup(GROUP, "v1", "clusterroles");
+        if let (Some(rbac), Some(row)) = (&self.access.rbac, row) {
+            self.aggregate_cluster_roles(rbac, &row, "the start");
         }
     }
 

@@ -225,6 +225,7 @@ pub(super) fn execute(program: &Expression, context: &Context<'_>) -> Result<Cel
         Some(Err(ExecutionError::DivisionByZero(_))) => Err("division by zero".into()),
         Some(Err(ExecutionError::NoSuchKey(key))) => Err(format!("no such key: {key}")),
         Some(Err(ExecutionError::NoSuchOverload)) => Err("no such overload".into()),
+        Some(Err(ExecutionError::FunctionError { message, .. })) => Err(message),
         Some(Err(error)) => Err(error.to_string()),
         None => Err("the expression cannot be evaluated".into()),
     }

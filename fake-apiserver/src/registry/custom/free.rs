@@ -1,17 +1,16 @@
 //! Expressions on objects of no schema, as policies and match conditions have them: every field has its own name, and
 //! types are found out at run time. Objects of `Object{…}` and `JSONPatch{…}` are maps.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use kube_cel::KubeCelExt as _;
 use kube_cel::cel::common::ast::{EntryExpr, Expr, LiteralValue, MapEntryExpr, MapExpr};
-use kube_cel::cel::extractors::This;
 use kube_cel::cel::objects::{Key, Map as CelMap, OptionalValue};
 use kube_cel::cel::parser::Expression;
-use kube_cel::cel::{Context, ExecutionError, Value as CelValue};
+use kube_cel::cel::{Context, Value as CelValue};
 use serde_json::{Map, Value};
 
+use super::authorizer;
 use super::engine::{add_missing_functions, execute, parse, to_cel};
 
 /// An expression, parsed.
@@ -20,7 +19,7 @@ pub(crate) struct Program(Expression);
 
 /// A value of an expression, with its type.
 #[derive(Clone, Debug)]
-pub(crate) struct Outcome(CelValue);
+pub(crate) struct Outcome(pub(super) CelValue);
 
 /// What an expression sees.
 #[derive(Debug)]
@@ -29,6 +28,8 @@ pub(crate) struct Bindings<'a> {
     pub(crate) values: &'a [(&'a str, &'a Value)],
     /// The fields of `variables`.
     pub(crate) variables: &'a [(String, Outcome)],
+    /// What `authorizer` is.
+    pub(crate) authorizer: &'a Outcome,
 }
 
 thread_local! {
@@ -36,64 +37,15 @@ thread_local! {
     static FUNCTIONS: Context<'static> = functions();
 }
 
-/// The key by which a map is an authorizer or one of its checks.
-const AUTHORIZER: &str = "\u{0}authorizer";
-
 fn functions() -> Context<'static> {
     let mut context = Context::default().with_all();
     add_missing_functions(&mut context);
-    // Who may do what is not known here: everybody may do everything while authorisation is off.
-    for name in [
-        "group",
-        "resource",
-        "subresource",
-        "namespace",
-        "name",
-        "path",
-        "check",
-        "fieldSelector",
-        "labelSelector",
-    ] {
-        context.add_function(name, |This(this): This<CelValue>, _: Arc<String>| checked(this));
-    }
-    context.add_function(
-        "serviceAccount",
-        |This(this): This<CelValue>, _: Arc<String>, _: Arc<String>| checked(this),
-    );
-    context.add_function("allowed", |This(this): This<CelValue>| {
-        checked(this).map(|_| CelValue::Bool(true))
-    });
-    context.add_function("errored", |This(this): This<CelValue>| {
-        checked(this).map(|_| CelValue::Bool(false))
-    });
-    for name in ["reason", "error"] {
-        context.add_function(name, |This(this): This<CelValue>| {
-            checked(this).map(|_| CelValue::String(Arc::default()))
-        });
-    }
+    authorizer::add_functions(&mut context);
     context
-}
-
-/// An authorizer as it is; nothing else has these functions.
-fn checked(this: CelValue) -> Result<CelValue, ExecutionError> {
-    match &this {
-        CelValue::Map(map) if map.map.contains_key(&key(AUTHORIZER)) => Ok(this),
-        _ => Err(ExecutionError::NoSuchOverload),
-    }
 }
 
 fn key(name: &str) -> Key {
     Key::String(Arc::new(name.to_owned()))
-}
-
-fn authorizer() -> CelValue {
-    let mark = |more: Option<CelValue>| {
-        let mut map = HashMap::new();
-        map.insert(key(AUTHORIZER), CelValue::Bool(true));
-        map.extend(more.map(|it| (key("requestResource"), it)));
-        CelValue::Map(CelMap { map: Arc::new(map) })
-    };
-    mark(Some(mark(None)))
 }
 
 impl Program {
@@ -114,7 +66,7 @@ impl Program {
             let fields = bindings.variables.iter();
             let fields = fields.map(|(name, value)| (key(name), value.0.clone())).collect();
             context.add_variable_from_value("variables", CelValue::Map(CelMap { map: Arc::new(fields) }));
-            context.add_variable_from_value("authorizer", authorizer());
+            context.add_variable_from_value("authorizer", bindings.authorizer.0.clone());
             execute(&self.0, &context).map(Outcome)
         })
     }

@@ -17,6 +17,8 @@ mod embedded;
 mod engine;
 #[cfg(feature = "cel")]
 pub(crate) mod free;
+#[cfg(feature = "cel")]
+pub(crate) mod authorizer;
 mod formats;
 mod metadata;
 mod number;

@@ -20,11 +20,12 @@ impl Registry {
         binding.insert("apiVersion".into(), "v1".into());
         metadata::fill_namespace(&mut binding, &request.info.namespace)?;
         let write = request.write(&options);
-        let binding = self.admit_posted(&write, binding).await?;
+        let mut warnings = Vec::new();
+        let binding = self.admit_posted(&write, binding, &mut warnings).await?;
         let node = text_at(&binding, &["target", "name"]);
         let now = self.entropy.now_seconds();
         self.change(&write, None, &Bound { node, now: &now }).await?;
-        Ok(created())
+        Ok(created(warnings))
     }
 }
 

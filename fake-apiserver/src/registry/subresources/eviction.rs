@@ -36,7 +36,9 @@ impl Registry {
                 "name in URL does not match name in Eviction object",
             ));
         }
-        let eviction = self.admit_posted(&request.write(&write_options), eviction).await?;
+        let mut warnings = Vec::new();
+        let write = request.write(&write_options);
+        let eviction = self.admit_posted(&write, eviction, &mut warnings).await?;
         let mut options = match eviction.get("deleteOptions") {
             Some(options) => DeleteOptions::from_body(options)?,
             None => DeleteOptions::default(),
@@ -61,7 +63,7 @@ impl Registry {
             .await?;
         }
         self.delete_as(request.row, request.info, None, &options).await?;
-        Ok(created())
+        Ok(created(warnings))
     }
 
     /// Takes an eviction out of the budget that covers a pod, if there is one.

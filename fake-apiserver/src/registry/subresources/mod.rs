@@ -133,7 +133,7 @@ impl Registry {
 }
 
 /// `{"kind":"Status",…,"status":"Success","code":201}`
-fn created() -> Written {
+fn created(warnings: Vec<String>) -> Written {
     let status = SuccessStatus {
         details: None,
         code: 201,
@@ -141,7 +141,7 @@ fn created() -> Written {
     Written {
         answer: Answer::Status(Box::new(status)),
         created: true,
-        warnings: Vec::new(),
+        warnings,
     }
 }
 

@@ -11,7 +11,8 @@ use crate::api::status::Status;
 use crate::entropy;
 use crate::registry::decode::Wanted;
 use crate::registry::managed_fields::{self, Manager, Types};
-use crate::registry::schema::{SchemaRef, builtin};
+use crate::registry::schema::SchemaRef;
+use crate::registry::schema::builtin::{self, Shape};
 use crate::registry::tokens::ISSUER;
 use crate::registry::write::{Answer, Written};
 use crate::registry::{Registry, metadata};
@@ -41,23 +42,14 @@ impl Registry {
         let account = self.decode(request.row, &stored);
         let asked = &mut decoded.object;
         metadata::fill_namespace(asked, &request.info.namespace)?;
-        let schema = shape.map_or(SchemaRef::Deduced, SchemaRef::Builtin);
-        let types = Types {
-            schema,
-            other: &managed_fields::single_version,
-        };
         let now = self.entropy.now_seconds();
-        let name = request.write(&options).manager_name();
-        let manager = Manager {
-            name: &name,
-            api_version: API_VERSION,
-            subresource: "token",
-            time: &now,
-            reset: &[],
-        };
-        managed_fields::track_update(&types, None, asked, &manager);
+        let write = request.write(&options);
+        track(asked, shape, &write.manager_name(), &now);
+        let warnings = &mut decoded.warnings;
+        *asked = self.mutate_posted(&write, std::mem::take(asked), warnings).await?;
         complete(asked, &account, &now)?;
         let lifetime = check(asked)?;
+        *asked = self.check_posted(&write, std::mem::take(asked), warnings).await?;
         let bound = self.bound_object(asked, &account)?;
 
         let end = self.entropy.now().saturating_add(SignedDuration::from_secs(lifetime));
@@ -142,6 +134,22 @@ impl Registry {
         }
         Ok(bound)
     }
+}
+
+/// Writes down who asks, as the server does for whatever is created.
+fn track(asked: &mut Object, shape: Option<&'static Shape>, manager: &str, now: &str) {
+    let types = Types {
+        schema: shape.map_or(SchemaRef::Deduced, SchemaRef::Builtin),
+        other: &managed_fields::single_version,
+    };
+    let manager = Manager {
+        name: manager,
+        api_version: API_VERSION,
+        subresource: "token",
+        time: now,
+        reset: &[],
+    };
+    managed_fields::track_update(&types, None, asked, &manager);
 }
 
 /// Fills in what the request leaves to the server.

@@ -1,0 +1,190 @@
+//! What a new server has before its first client comes (rule R1): namespaces, PriorityClasses, ClusterRoles with RBAC.
+//!
+//! They are the same for every server that starts at the same second, uids included, whatever the seed; so they are
+//! made once a process and shared until somebody writes to them.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::builder::{Authorization, Options};
+use crate::entropy::{self, Entropy};
+use crate::registry::authorization;
+use crate::server::ApiServer;
+use crate::storage::World;
+use crate::workers::Kubelet;
+
+/// The seed of the uids of boot objects: fixed, so that a server of any seed can share them, and no number that
+/// somebody takes for a seed of his own, so that the server does not draw the same uids again.
+const SEED: u64 = 0x6472_7964_6f63_6b5f;
+
+/// Boot worlds that a process keeps; one more and all are forgotten.
+const WORLDS_MAX: usize = 16;
+
+/// What boot worlds differ by: whether RBAC is on, and the second of the start.
+type Kind = (bool, i64);
+
+static WORLDS: Mutex<BTreeMap<Kind, World>> = Mutex::new(BTreeMap::new());
+
+/// The state of a server that starts at this time.
+pub(crate) fn world(authorization: Authorization, start: Timestamp) -> World {
+    let kind = (authorization == Authorization::Rbac, start.as_second());
+    let known = WORLDS
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .get(&kind)
+        .cloned();
+    if let Some(world) = known {
+        return world;
+    }
+    // Outside of the lock: two who come at once make the same.
+    let world = make(authorization, start);
+    let mut worlds = WORLDS.lock().unwrap_or_else(PoisonError::into_inner);
+    if worlds.len() >= WORLDS_MAX {
+        worlds.clear();
+    }
+    worlds.insert(kind, world.clone());
+    world
+}
+
+/// Stores `count` nodes, `node-0` and so on, all ready.
+pub(crate) fn load_nodes(server: &ApiServer, count: usize) {
+    // The names are valid and free, and the kind is served.
+    let _ = server.load((0..count).map(node));
+}
+
+fn make(authorization: Authorization, start: Timestamp) -> World {
+    let second = Timestamp::from_second(start.as_second()).unwrap_or(start);
+    let options = |authorization| Options {
+        authorization,
+        ..Options::default()
+    };
+    let plain = options(Authorization::AlwaysAllow);
+    let server = ApiServer::assemble(World::default(), Entropy::new(SEED, second), plain, Kubelet::new);
+    // The names are valid and free: nothing has been stored before.
+    let _ = server.load(["default", "kube-node-lease", "kube-public", "kube-system"].map(namespace));
+    let _ = server.load(PRIORITY_CLASSES.map(|class| priority_class(class, second)));
+    let world = server.snapshot().0;
+    if authorization == Authorization::AlwaysAllow {
+        return world;
+    }
+    // Without RBAC no write of a ClusterRole gathers those that are aggregated: they are gathered once, at the end.
+    let _ = server.load(authorization::bootstrap_objects());
+    let (world, entropy) = (server.snapshot().0, server.endpoints.registry.entropy.fork());
+    let server = ApiServer::assemble(world, entropy, options(authorization), Kubelet::new);
+    server.endpoints.registry.aggregate_roles();
+    server.snapshot().0
+}
+
+fn namespace(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Namespace",
+        "metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}},
+        "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"},
+    })
+}
+
+/// The name, the value and for whom it is.
+const PRIORITY_CLASSES: [(&str, i64, &str); 2] = [
+    (
+        "system-cluster-critical",
+        2_000_000_000,
+        "pods that must run in the cluster, but can be moved to another node if necessary.",
+    ),
+    (
+        "system-node-critical",
+        2_000_001_000,
+        "pods that must not be moved from their current node.",
+    ),
+];
+
+fn priority_class((name, value, whom): (&str, i64, &str), now: Timestamp) -> Value {
+    let owned = json!({
+        "manager": "kube-apiserver", "operation": "Update", "apiVersion": "scheduling.k8s.io/v1",
+        "time": entropy::seconds(now), "fieldsType": "FieldsV1",
+        "fieldsV1": {"f:description": {}, "f:preemptionPolicy": {}, "f:value": {}},
+    });
+    json!({
+        "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+        "metadata": {"name": name, "generation": 1, "managedFields": [owned]}, "value": value,
+        "description": format!("Used for system critical {whom}"),
+        "preemptionPolicy": "PreemptLowerPriority",
+    })
+}
+
+fn node(number: usize) -> Value {
+    let name = format!("node-{number}");
+    let labels = json!({"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"});
+    let room = json!({"cpu": "8", "memory": "16Gi", "pods": "110"});
+    let ready = json!({
+        "type": "Ready", "status": "True", "reason": "KubeletReady",
+        "message": "kubelet is posting ready status",
+    });
+    json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels},
+        "status": {"conditions": [ready], "capacity": room, "allocatable": room},
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn every_seed_has_the_same_boot_objects_and_uids_of_its_own_thereafter() {
+        let with = |seed| {
+            ApiServer::builder()
+                .seed(seed)
+                .nodes(1)
+                .authorization(Authorization::Rbac)
+                .start()
+        };
+        let (one, two, again) = (with(1), with(2), with(1));
+        for (api_version, kind) in [
+            ("v1", "Namespace"),
+            ("scheduling.k8s.io/v1", "PriorityClass"),
+            ("rbac.authorization.k8s.io/v1", "ClusterRole"),
+        ] {
+            let of_one = one.list(api_version, kind, "").await.unwrap();
+            assert!(!of_one.is_empty(), "no {kind}");
+            assert_eq!(of_one, two.list(api_version, kind, "").await.unwrap(), "{kind}");
+        }
+        let uid =
+            async |server: &ApiServer| server.get("v1", "Node", "", "node-0").await.unwrap()["metadata"]["uid"].clone();
+        assert_eq!(uid(&one).await, uid(&again).await);
+        assert_ne!(uid(&one).await, uid(&two).await);
+    }
+
+    #[tokio::test]
+    async fn what_one_server_writes_another_does_not_see() {
+        let (one, two) = (ApiServer::start(), ApiServer::start());
+        one.load([namespace("mine")]).unwrap();
+        assert!(two.get("v1", "Namespace", "", "mine").await.is_err());
+        assert_eq!(one.resource_version(), two.resource_version() + 1);
+    }
+
+    #[tokio::test]
+    async fn boot_objects_are_as_old_as_their_server() {
+        let start = Timestamp::from_second(1_000_000_000).unwrap();
+        let server = ApiServer::builder().start_time(start).start();
+        let namespace = server.get("v1", "Namespace", "", "default").await.unwrap();
+        assert_eq!(namespace["metadata"]["creationTimestamp"], "2001-09-09T01:46:40Z");
+    }
+
+    #[tokio::test]
+    async fn aggregated_roles_have_their_rules_from_the_start() {
+        let server = ApiServer::builder().authorization(Authorization::Rbac).start();
+        for name in ["admin", "edit", "view"] {
+            let role = server
+                .get("rbac.authorization.k8s.io/v1", "ClusterRole", "", name)
+                .await
+                .unwrap();
+            assert!(
+                role["rules"].as_array().is_some_and(|rules| rules.len() > 3),
+                "{name}: {role}"
+            );
+        }
+    }
+}

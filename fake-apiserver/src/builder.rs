@@ -1,0 +1,228 @@
+//! `ApiServerBuilder`: how a server is to be, before it is.
+
+mod admission;
+
+use std::borrow::Borrow;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::api::user::{Anonymous, UserInfo};
+use crate::boot;
+use crate::control::Control;
+use crate::endpoints::journal;
+use crate::entropy::Entropy;
+use crate::registry::admission::AdmissionSetup;
+use crate::registry::authentication::Authentication;
+use crate::server::{ApiServer, Snapshot};
+use crate::webhooks::Routes;
+use crate::workers::{Kubelet, Worker};
+
+/// Changes a resource's log keeps if the builder does not say.
+const HISTORY_BOUND: usize = 16_384;
+
+/// The time of day at which a server starts if the builder does not say: 2026-01-01T00:00:00Z. It is fixed, so that
+/// two runs of a test see the same times.
+const START_SECOND: i64 = 1_767_225_600;
+
+/// What a fork has in common with its origin.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    pub(crate) history_bound: usize,
+    pub(crate) journal_capacity: usize,
+    pub(crate) workers: Vec<Worker>,
+    pub(crate) authorization: Authorization,
+    pub(crate) authentication: Authentication,
+    pub(crate) admission: AdmissionSetup,
+    pub(crate) routes: Routes,
+    pub(crate) nodes: usize,
+}
+
+/// How an [`ApiServer`] is to be. Everything has a default.
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until `start` is called"]
+pub struct ApiServerBuilder {
+    seed: u64,
+    start_time: Timestamp,
+    options: Options,
+    world: Option<Snapshot>,
+    control: Option<Arc<Control>>,
+}
+
+/// Who may do what; after the `--authorization-mode` of kube-apiserver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Authorization {
+    /// Everybody everything. A token nobody knows is the administrator's.
+    #[default]
+    AlwaysAllow,
+    /// What Roles, ClusterRoles and their bindings say; `system:masters` everything. The ClusterRoles that people and
+    /// tests rely on are there from the start, such as `cluster-admin`, `admin`, `edit`, `view`, `system:discovery`.
+    Rbac,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            history_bound: HISTORY_BOUND,
+            journal_capacity: journal::CAPACITY,
+            workers: Vec::new(),
+            authorization: Authorization::default(),
+            authentication: Authentication::default(),
+            admission: AdmissionSetup::default(),
+            routes: Routes::default(),
+            nodes: 0,
+        }
+    }
+}
+
+impl Default for ApiServerBuilder {
+    fn default() -> Self {
+        Self {
+            seed: 0,
+            start_time: Timestamp::from_second(START_SECOND).unwrap_or(Timestamp::UNIX_EPOCH),
+            options: Options::default(),
+            world: None,
+            control: None,
+        }
+    }
+}
+
+impl ApiServerBuilder {
+    /// The seed of all random numbers: uids, generated names, the length of watches. Default 0. What is there from the
+    /// start has the same uids with every seed, but for [nodes](Self::nodes).
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// The time of day at the start; from there the clock goes with tokio's. Default 2026-01-01T00:00:00Z.
+    pub fn start_time(mut self, time: Timestamp) -> Self {
+        self.start_time = time;
+        self
+    }
+
+    /// Changes that the log of each resource keeps. A watch or a continue token from before them is 410 Expired.
+    /// Default 16,384, at least 1.
+    pub fn history(mut self, changes: usize) -> Self {
+        self.options.history_bound = changes;
+        self
+    }
+
+    /// Entries that the journal keeps; the oldest are dropped first. Default 65,536, at least 1.
+    pub fn journal_capacity(mut self, entries: usize) -> Self {
+        self.options.journal_capacity = entries;
+        self
+    }
+
+    /// Nodes that are there from the start, `node-0` and so on, all ready. Default 0: then Pods are put on `node-0`,
+    /// of which there is no object, and DaemonSets want none.
+    pub fn nodes(mut self, count: usize) -> Self {
+        self.options.nodes = count;
+        self
+    }
+
+    /// Runs these parts of a cluster with the server, besides those asked for before. Default: none, as if the API
+    /// server ran alone.
+    ///
+    /// They act in virtual time, in a stated order, and at once: what a controller-manager does within some
+    /// milliseconds has happened when all tasks wait for something. What they ask is in the journal, marked as theirs
+    /// ([`RecordedRequest::worker`](crate::RecordedRequest)).
+    ///
+    /// ```
+    /// use fake_apiserver::{ApiServer, Worker};
+    /// use serde_json::json;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let server = ApiServer::builder().workers([Worker::GarbageCollector]).start();
+    /// let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "gone", "uid": "no-such-uid"});
+    /// server.load([json!({
+    ///     "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "orphan", "ownerReferences": [owner]},
+    /// })])?;
+    /// while server.get("v1", "ConfigMap", "default", "orphan").await.is_ok() {
+    ///     tokio::task::yield_now().await;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn workers(mut self, workers: impl IntoIterator<Item: Borrow<Worker>>) -> Self {
+        self.options.workers.extend(workers.into_iter().map(|it| *it.borrow()));
+        self
+    }
+
+    /// Who may do what. Default: everybody everything.
+    ///
+    /// ```
+    /// use fake_apiserver::{ApiServer, Authorization};
+    /// use http::Request;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let server = ApiServer::builder()
+    ///     .authorization(Authorization::Rbac)
+    ///     .token("s3cret", "jane", ["devs"])
+    ///     .start();
+    /// let ask = |path: &str| Request::get(path).header("authorization", "Bearer s3cret").body("").unwrap();
+    /// assert_eq!(server.call(ask("/version")).await.status(), 200);
+    /// assert_eq!(server.call(ask("/api/v1/nodes")).await.status(), 403);
+    /// # }
+    /// ```
+    pub fn authorization(mut self, authorization: Authorization) -> Self {
+        self.options.authorization = authorization;
+        self.options.authentication.is_strict = authorization != Authorization::AlwaysAllow;
+        self
+    }
+
+    /// A bearer token, and the user who shows it; everyone who has a token is in `system:authenticated`, too. The same
+    /// token again replaces the user.
+    pub fn token(
+        mut self,
+        token: impl Into<String>,
+        user: impl Into<String>,
+        groups: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Self {
+        let user = Arc::new(UserInfo::new(user, groups));
+        self.options.authentication.tokens.insert(token.into(), user);
+        self
+    }
+
+    /// Who a request without credentials is under RBAC. Default: the administrator.
+    pub fn anonymous(mut self, anonymous: Anonymous) -> Self {
+        self.options.authentication.anonymous = anonymous;
+        self
+    }
+
+    /// Answers requests below `/_fake`, too, through which a test in another process injects faults and looks at the
+    /// server; see [`control`](crate::control). Whoever reaches the port may do all of it.
+    pub fn control_api(mut self) -> Self {
+        self.control = Some(Arc::default());
+        self
+    }
+
+    /// Begins with this state, and with a clock and random numbers of its own, where [`ApiServer::fork`] goes on with
+    /// those of another server.
+    pub fn world(mut self, world: &Snapshot) -> Self {
+        self.world = Some(world.clone());
+        self
+    }
+
+    /// Starts the server. Without a [`world`](Self::world) it has the namespaces `default`, `kube-system`,
+    /// `kube-public` and `kube-node-lease`, the PriorityClasses of the system, and under RBAC its ClusterRoles. They
+    /// are made once a process and shared, so the first start takes longer than those after it.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime, if it has [workers](Self::workers).
+    pub fn start(self) -> ApiServer {
+        let entropy = Entropy::new(self.seed, self.start_time);
+        let nodes = if self.world.is_none() { self.options.nodes } else { 0 };
+        let world = match self.world {
+            Some(snapshot) => snapshot.0,
+            None => boot::world(self.options.authorization, self.start_time),
+        };
+        let mut server = ApiServer::assemble(world, entropy, self.options, Kubelet::new);
+        server.control = self.control;
+        boot::load_nodes(&server, nodes);
+        server
+    }
+}

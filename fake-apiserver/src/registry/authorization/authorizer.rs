@@ -1,0 +1,54 @@
+//! `Authorizer`: what a user may do at one moment, to be asked where no registry is at hand, as in expressions.
+
+use std::sync::Arc;
+
+use super::{Decision, Policy, decision};
+use crate::api::rbac::Attributes;
+use crate::api::user::UserInfo;
+use crate::registry::Registry;
+
+/// A user, and what Roles and bindings said when he asked.
+#[derive(Clone, Debug)]
+pub(crate) struct Authorizer {
+    user: Arc<UserInfo>,
+    /// `None` without RBAC.
+    policy: Option<Arc<Policy>>,
+}
+
+impl Authorizer {
+    /// The same for another user.
+    pub(crate) fn of(&self, user: UserInfo) -> Self {
+        Self {
+            user: Arc::new(user),
+            policy: self.policy.clone(),
+        }
+    }
+
+    /// Whether the user may do this, and why.
+    pub(crate) fn decide(&self, request: &Attributes<'_>) -> Decision {
+        decision(self.policy.as_deref(), &self.user, request)
+    }
+}
+
+impl PartialEq for Authorizer {
+    fn eq(&self, other: &Self) -> bool {
+        let is_same = match (&self.policy, &other.policy) {
+            (None, None) => true,
+            (Some(one), Some(two)) => Arc::ptr_eq(one, two),
+            (None, Some(_)) | (Some(_), None) => false,
+        };
+        is_same && self.user == other.user
+    }
+}
+
+impl Eq for Authorizer {}
+
+impl Registry {
+    /// What a user may do as of now.
+    pub(crate) fn authorizer(&self, user: &UserInfo) -> Authorizer {
+        Authorizer {
+            user: Arc::new(user.clone()),
+            policy: self.access.rbac.as_ref().map(|rbac| self.policy(rbac)),
+        }
+    }
+}

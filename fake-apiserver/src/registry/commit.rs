@@ -1,0 +1,63 @@
+//! Commits: the doors to storage, each of which tells everyone concerned.
+
+use std::sync::Arc;
+
+use super::Registry;
+use super::scheme::{CRDS, Row};
+use crate::storage::{Body, Key, Revision, StoreError, Stored, World};
+
+impl Registry {
+    /// Forgets history up to `revision`; watchers and pages below it get 410.
+    pub(crate) fn compact(&self, revision: Revision) {
+        self.store.compact(revision);
+        // A sleeping cursor lies at the newest revision or above: only those who lag can be hit, and they are awake.
+    }
+
+    /// Replaces all state: watches end, CRDs are read anew.
+    pub(crate) fn restore(&self, world: World) {
+        self.store.replace(world);
+        self.roles_replaced();
+        self.admission.invalidate();
+        self.load_definitions();
+        self.fanout.wake_all();
+        self.committed.notify_waiters();
+    }
+
+    /// Stores a new object.
+    pub(super) fn insert(&self, row: &Row, key: Key, body: Body) -> Result<Arc<Stored>, StoreError> {
+        let stored = self.store.create(&row.storage, key, body)?;
+        self.signal(row, &stored.key);
+        Ok(stored)
+    }
+
+    /// Stores an object in place of `old`, if that is still the one.
+    pub(super) fn replace(&self, row: &Row, old: &Stored, body: Body) -> Result<Arc<Stored>, StoreError> {
+        let stored = self.store.update(&row.storage, &old.key, old.revision, body)?;
+        self.signal(row, &stored.key);
+        Ok(stored)
+    }
+
+    /// Removes `old`, if it is still the one.
+    pub(super) fn remove(&self, row: &Row, old: &Stored) -> Result<Revision, StoreError> {
+        let revision = self.store.delete(&row.storage, &old.key, old.revision)?;
+        self.signal(row, &old.key);
+        if row.is_custom() {
+            self.instance_removed();
+        }
+        Ok(revision)
+    }
+
+    /// Tells everyone concerned of a commit.
+    fn signal(&self, row: &Row, key: &Key) {
+        match self.replicas.move_with_commits() {
+            true => self.fanout.wake_all(),
+            false => self.fanout.wake(&row.storage, key),
+        }
+        self.committed.notify_waiters();
+        if *row.storage == *CRDS {
+            self.definitions_written();
+        }
+        self.roles_written(row, key);
+        self.admission_written(row, key);
+    }
+}
