@@ -35,7 +35,7 @@ pub(crate) fn sync(budget: &Object, sees: &Sees<'_>) -> Plan {
     let mut next = JsonMap::new();
     next.insert("observedGeneration".into(), generation(budget).into());
     if !disrupted.is_empty() {
-        let map: JsonMap = disrupted.into_iter().map(|(name, at)| (name, at)).collect();
+        let map: JsonMap = disrupted.into_iter().collect();
         next.insert("disruptedPods".into(), map.into());
     }
     for (field, number) in [

@@ -231,8 +231,17 @@ fn fill_slices(
     }
 }
 
-fn write_endpoints(service: &Object, pods: &[&Arc<Object>], sees: &Sees<'_>, plan: &mut Plan) {
-    let mut subsets: BTreeMap<String, (Vec<Value>, Vec<Value>, Vec<Value>)> = BTreeMap::new();
+/// The addresses of Pods that have the same ports.
+#[derive(Default)]
+struct Subset {
+    ports: Vec<Value>,
+    ready: Vec<Value>,
+    unready: Vec<Value>,
+}
+
+/// The subsets of a service's Endpoints, in the order of their ports.
+fn subsets_of(service: &Object, pods: &[&Arc<Object>]) -> Vec<Value> {
+    let mut subsets: BTreeMap<String, Subset> = BTreeMap::new();
     let unready_too = publishes_unready(service);
     for pod in pods
         .iter()
@@ -254,25 +263,30 @@ fn write_endpoints(service: &Object, pods: &[&Arc<Object>], sees: &Sees<'_>, pla
             address["hostname"] = text(spec(pod), "hostname").into();
         }
         let subset = subsets.entry(Value::from(ports.clone()).to_string());
-        let (_, ready, unready) = subset.or_insert_with(|| (ports, Vec::new(), Vec::new()));
+        let subset = subset.or_insert_with(|| Subset {
+            ports,
+            ..Subset::default()
+        });
         if is_ready(pod) || unready_too {
-            ready.push(address)
+            subset.ready.push(address);
         } else {
-            unready.push(address)
+            subset.unready.push(address);
         }
     }
-    let subsets: Vec<Value> = subsets
-        .into_values()
-        .map(|(ports, ready, unready)| {
-            let mut subset = JsonMap::new();
-            for (field, list) in [("addresses", ready), ("notReadyAddresses", unready), ("ports", ports)] {
-                if !list.is_empty() {
-                    subset.insert(field.into(), list.into());
-                }
+    let json = |Subset { ports, ready, unready }| {
+        let mut subset = JsonMap::new();
+        for (field, list) in [("addresses", ready), ("notReadyAddresses", unready), ("ports", ports)] {
+            if !list.is_empty() {
+                subset.insert(field.into(), list.into());
             }
-            Value::Object(subset)
-        })
-        .collect();
+        }
+        Value::Object(subset)
+    };
+    subsets.into_values().map(json).collect()
+}
+
+fn write_endpoints(service: &Object, pods: &[&Arc<Object>], sees: &Sees<'_>, plan: &mut Plan) {
+    let subsets = subsets_of(service, pods);
     let mut labels = labels_of(service);
     labels.insert(MANAGED_BY.into(), MANAGER.into());
     let current = sees

@@ -28,10 +28,8 @@ pub(super) fn set_overhead(registry: &Registry, pod: &mut Object) -> Result<(), 
     let class = classes.iter().find(|it| it.name() == name);
     let class = class.ok_or_else(|| format!("pod rejected: RuntimeClass \"{name}\" not found"))?;
     match at(class, "overhead.podFixed") {
-        Some(fixed) if has_overhead(pod) => {
-            if at(pod, "spec.overhead") != Some(fixed) {
-                return Err("pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead".to_owned());
-            }
+        Some(fixed) if has_overhead(pod) && at(pod, "spec.overhead") != Some(fixed) => {
+            return Err("pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead".to_owned());
         }
         Some(fixed) => {
             ensure_object(pod, "spec").insert("overhead".into(), fixed.clone());

@@ -42,12 +42,12 @@ struct Charge<'a> {
 pub(super) async fn charge(registry: &Registry, attributes: &Attributes<'_>) -> Result<(), Status> {
     let row = attributes.row;
     let (group, resource) = (&*row.info.group, &*row.info.resource);
-    let is_counted = match (attributes.operation, group, resource, attributes.subresource) {
-        (Operation::Create, _, _, "") => true,
-        (Operation::Update, "", "services" | "persistentvolumeclaims", "") => true,
-        (Operation::Update, "", "pods", "resize") => true,
-        _ => false,
-    };
+    let is_counted = matches!(
+        (attributes.operation, group, resource, attributes.subresource),
+        (Operation::Create, _, _, "")
+            | (Operation::Update, "", "services" | "persistentvolumeclaims", "")
+            | (Operation::Update, "", "pods", "resize")
+    );
     let Some(object) = attributes.object.as_ref().filter(|_| is_counted) else {
         return Ok(());
     };

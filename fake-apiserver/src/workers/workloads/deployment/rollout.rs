@@ -158,9 +158,8 @@ impl<'a> Rollout<'a> {
         let most = if wanted > 0 { wanted + self.max_surge() } else { 0 };
         let to_add = most - present;
         // Scaling up favours newer sets of one size, scaling down older ones.
-        match to_add > 0 {
-            true => active.reverse(),
-            false => {}
+        if to_add > 0 {
+            active.reverse();
         }
         active.sort_by_key(|it| std::cmp::Reverse(replicas(it)));
         let mut sizes = Vec::with_capacity(active.len());

@@ -210,8 +210,7 @@ pub(super) fn ended_at(pod: &Object) -> Option<jiff::Timestamp> {
         let end = object_or_empty(object_or_empty(container, "state"), "terminated");
         crate::workers::workloads::pods::time(text(end, "finishedAt"))
     };
-    let last = items(status(pod), "containerStatuses")
+    items(status(pod), "containerStatuses")
         .filter_map(|(_, it)| end(it))
-        .max();
-    last
+        .max()
 }
