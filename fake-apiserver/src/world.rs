@@ -118,7 +118,7 @@ impl ApiServer {
     /// let server = ApiServer::start();
     /// let before = server.snapshot();
     /// server.load([json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}})])?;
-    /// assert_eq!(server.objects(&before).len(), 4, "the namespaces");
+    /// assert_eq!(server.objects(&before).len(), 6, "the namespaces and the PriorityClasses");
     ///
     /// let after = server.snapshot();
     /// assert_eq!(server.diff(&before, &after).to_string(), "+ ConfigMap default/a\n");

@@ -11,9 +11,9 @@ use crate::api::request_info::{RequestInfo, Verb};
 /// ```
 /// use fake_apiserver::{Verb, faults::RequestFilter};
 ///
-/// let filter: RequestFilter = serde_json::from_str(r#"{"verbs": ["update"], "resource":
-/// "deployments.apps"}"#).unwrap(); assert_eq!(filter.verbs, [Verb::Update]); assert_eq!(filter.to_string(), "on update
-/// deployments.apps");
+/// let filter: RequestFilter = serde_json::from_str(r#"{"verbs": ["update"], "resource": "deployments.apps"}"#).unwrap();
+/// assert_eq!(filter.verbs, [Verb::Update]);
+/// assert_eq!(filter.to_string(), "on update deployments.apps");
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]

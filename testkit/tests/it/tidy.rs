@@ -79,7 +79,10 @@ const SERVER_ARROWS: &[(&str, &[&str])] = &[
 
 /// Who alone may name what, in `fake-apiserver/src`.
 const SERVER_WORDS: &[(&str, &[&str])] = &[
-    ("axum::", &["builder", "endpoints", "server", "client", "serve", "webhooks"]),
+    (
+        "axum::",
+        &["builder", "endpoints", "server", "client", "serve", "webhooks"],
+    ),
     ("hyper::", &["serve", "webhooks"]),
     ("kube::", &["client"]),
     ("k8s_openapi::", &["client"]),
