@@ -30,6 +30,32 @@
 //! Beside the path lie [`api`], the vocabulary; `workers`, what a cluster does by itself; `entropy`, the only clock and
 //! the only random numbers; `serve` and `client`, the ways in.
 //!
+//! # Where to go on
+//!
+//! | you want | look at |
+//! |---|---|
+//! | to test a controller | the crate `drydock-testkit`, which is made of this one and a clock that jumps |
+//! | a `kube::Client` of it | `ApiServer::client`, with the feature `client` |
+//! | a port, and a kubeconfig | [`ApiServer::serve`], or the command `fake-apiserver --kubeconfig FILE` |
+//! | users, rights, admission, workers, a seed | [`ApiServer::builder`] |
+//! | faults and watches in your hand | [`faults`]; from other processes [`control`] |
+//! | what was asked | [`ApiServer::journal`] |
+//! | states to load, keep and compare | [`load`], [`ApiServer::snapshot`], [`ApiServer::fork`] |
+//!
+//! # What is left out
+//!
+//! What is not supported is refused by name, with 404, 405, 415 or 501. The whole list stands in ARCHITECTURE.md, "What
+//! the fake leaves out"; what is missed first is this:
+//!
+//! - The controllers of a cluster run on request alone ([`Worker`]). Without them Deployments make no Pods, Pods do not
+//!   run, owned objects are not collected, and a deleted Namespace stays Terminating, as in envtest. Autoscalers,
+//!   heartbeats of Nodes and preemption are not simulated.
+//! - `exec`, `attach`, `port-forward` and `proxy` lead nowhere.
+//! - Rights are off until asked for ([`Authorization`]): every client is an administrator.
+//! - Answers are protobuf only for clients that take nothing else; CBOR is not spoken; `/openapi/v2` is refused.
+//! - CEL has no cost limits; deep checks of rarely written fields of built-in kinds are left out.
+//! - Aggregated API servers are not called.
+//!
 //! # Features
 //!
 //! | feature | what it adds |

@@ -1,15 +1,46 @@
-//! Informers and controllers for Kubernetes.
+//! Controllers for Kubernetes: the machinery of client-go and controller-runtime, on a [`kube::Client`].
+//!
+//! ```
+//! use informer::reconcile::{Action, ReconcileError, Request};
+//! use informer::runtime::{Controller, Manager};
+//! use k8s_openapi::api::core::v1::ConfigMap;
+//!
+//! /// What `main` runs with a client of its cluster.
+//! async fn run(client: kube::Client) -> Result<(), informer::Error> {
+//!     let manager = Manager::builder(client).build()?;
+//!     let maps = manager.factory().informer::<ConfigMap>().lister();
+//!     let controller = Controller::builder("maps", &manager.factory())
+//!         .for_::<ConfigMap>()
+//!         .build(move |request: Request| {
+//!             let map = maps.get(&request.key); // from the cache; `None` if it is gone
+//!             async move {
+//!                 println!("{}: {:?}", request.key, map.and_then(|map| map.label("app")));
+//!                 Ok::<_, ReconcileError>(Action::await_change())
+//!             }
+//!         })?;
+//!     manager.add(controller)?;
+//!     manager.run(std::future::pending()).await // until this is ready; then everything stops in order
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() {
+//! # let cluster = testkit::TestCluster::builder().object(testkit::objects::config_map("settings")).start();
+//! # let running = cluster.run(run(cluster.client()));
+//! # cluster.settle().await;
+//! # assert!(running.is_running());
+//! # }
+//! ```
 //!
 //! A controller sees the cluster through a copy of it: what changes arrives as events, is kept in a cache, and becomes
 //! keys that wait to be worked on. This crate is that path, in the words of client-go:
 //!
 //! | stage | what happens |
 //! |---|---|
-//! | cache | a reflector lists and watches one type; the indexer keeps its objects; listers read them |
-//! | handler | a change becomes the keys of the objects it concerns |
-//! | queue | keys wait for work: each once, never two workers at one key, those that failed after a pause |
-//! | reconcile | a worker takes a key, compares what is with what should be, and acts |
-//! | runtime | what a process needs around it: controllers that start and stop together, leader election, events |
+//! | [`cache`] | a reflector lists and watches one type; the indexer keeps its objects; listers read them |
+//! | [`handler`] | a change becomes the keys of the objects it concerns |
+//! | [`queue`] | keys wait for work: each once, never two workers at one key, those that failed after a pause |
+//! | [`reconcile`] | a worker takes a key, compares what is with what should be, and acts |
+//! | [`runtime`] | what a process needs around it: controllers that start and stop together, leader election, events |
 //!
 //! All layers share two words: an [`ObjectKey`] names an object, and an [`Error`] is what may go wrong.
 //!
@@ -17,30 +48,23 @@
 //!
 //! A cache holds an object as the text in which it came, with `managedFields` cut out if that is asked for, and decodes
 //! it for who wants it ([`Object::typed`]). That is the default ([`Storage::Encoded`]) because it was measured: see
-//! `benches/README.md`. Keys, versions, labels and owners are read without decoding.
+//! `benches/README.md` in the repository. Keys, versions, labels and owners are read without decoding.
 //!
-//! # What the cache leaves out
-//!
-//! | of client-go | why |
-//! |---|---|
-//! | one check period that all resyncs share | each handler has its own period, kept to exactly |
-//! | the watch list that waits without end for a bookmark | after a minute of silence the source is listed instead |
-//! | a deletion of what the cache never had | nobody was told of the object, so nobody is told that it is gone |
-//! | the detector of mutated caches | an [`Object`] cannot be changed |
-//! | the detector of inconsistent watch lists | the random tests compare the cache with the server |
-//! | `UndeltaStore`, `Heap`, the reflector's metrics | nothing here needs them |
-//! | `MutationCache` | [`cache::Lister::reached`] waits for one's own writes |
-//! | `RetryWatcher`, `Until` | a [`cache::SharedInformer`] and a handler do the same |
-//! | CBOR and protobuf | the text of JSON is what is kept |
-//!
-//! The library takes a `kube::Client` and knows nothing of the server behind it. It iterates in a stated order
+//! The library knows nothing of the server behind its client. It iterates in a stated order
 //! everywhere, takes its jitter from a seed and its time from tokio's clock, so that two runs with one seed make the
 //! same requests in the same order.
 //!
-//! # A controller
+//! # Where to go on
 //!
-//! [`runtime::Controller`] has one in ten lines, [`runtime::Manager`] runs several of them with leader election, health
-//! and metrics, and [`runtime`] has what stands around them: events, finalizers, owners, conditions, retries.
+//! | you want | look at |
+//! |---|---|
+//! | a controller: which changes concern which keys | [`runtime::Controller`], [`runtime::ControllerBuilder`] |
+//! | several, with leader election, health and metrics | [`runtime::Manager`] |
+//! | what a reconcile may answer, and what an error does | [`reconcile::Action`], [`reconcile::ReconcileError`] |
+//! | finalizers, owners, conditions, events, retries | [`runtime`] |
+//! | a cache without a controller | [`cache`] |
+//! | a work queue without a cache | [`queue::WorkQueue`] |
+//! | to test all that | the crate `drydock-testkit`, or [`cache::FakeSource`] without a server |
 //!
 //! No reconcile acts on a cache that is older than what its key's last reconcile wrote, if it wrote by
 //! [`runtime::Manager::client`]; see [`reconcile::Writes`].
@@ -56,6 +80,14 @@
 //! | events that wait to be written | 1,000 | more are dropped |
 //! | series of events that are remembered | 4,096 | the one that was silent longest is forgotten |
 //! | tries to write an event | 12, 10 s apart | it is dropped |
+//!
+//! # Features
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | `serve` | `runtime::Server`: health, readiness and metrics over HTTP |
+//! | `signals` | `runtime::shutdown_signal`: SIGTERM and SIGINT |
+//! | `compression` | `Storage::Compressed`: objects held as compressed text |
 //!
 //! # What is left out
 //!
@@ -74,6 +106,20 @@
 //!   [`runtime::Expectations`] are there for those who want them.
 //! - Metrics of requests (`rest_client_…`): a layer around the client counts them better.
 //! - A TLS server for metrics, with authentication: a proxy beside the process has them.
+//!
+//! # What the cache leaves out
+//!
+//! | of client-go | why |
+//! |---|---|
+//! | one check period that all resyncs share | each handler has its own period, kept to exactly |
+//! | the watch list that waits without end for a bookmark | after a minute of silence the source is listed instead |
+//! | a deletion of what the cache never had | nobody was told of the object, so nobody is told that it is gone |
+//! | the detector of mutated caches | an [`Object`] cannot be changed |
+//! | the detector of inconsistent watch lists | the random tests compare the cache with the server |
+//! | `UndeltaStore`, `Heap`, the reflector's metrics | nothing here needs them |
+//! | `MutationCache` | [`cache::Lister::reached`] waits for one's own writes |
+//! | `RetryWatcher`, `Until` | a [`cache::SharedInformer`] and a handler do the same |
+//! | CBOR and protobuf | the text of JSON is what is kept |
 
 // the path of an object
 pub mod cache;

@@ -44,14 +44,19 @@ impl fmt::Debug for Starting {
 #[derive(Debug)]
 enum State {
     Running,
-    /// By itself, or crashed by the test.
+    /// By itself.
     Ended,
+    /// By the test.
+    Crashed,
     /// With this message; not yet reported.
     Panicked(String),
 }
 
 impl TestCluster {
     /// Runs a controller, or any other future, beside the test. It begins when the test next waits.
+    ///
+    /// What it returns is dropped: a controller that is to run for ever and does not should say so, by `expect` for
+    /// instance. A failing test names those that have returned.
     ///
     /// If it panics, the next [`settle`](Self::settle), [`eventually`](Self::eventually),
     /// [`consistently`](Self::consistently) or [`advance`](Self::advance) fails and tells the message.
@@ -170,7 +175,7 @@ impl Running {
             task.abort();
         }
         if matches!(*state, State::Running) {
-            *state = State::Ended;
+            *state = State::Crashed;
         }
     }
 }
@@ -180,7 +185,7 @@ impl Controllers {
     pub(crate) fn panicked(&self) -> Option<String> {
         lock(&self.0).iter().find_map(|running| {
             let mut state = lock(&running.shared.state);
-            match std::mem::replace(&mut *state, State::Ended) {
+            match std::mem::replace(&mut *state, State::Crashed) {
                 State::Panicked(message) => Some(format!("the controller started at {running} panicked: {message}")),
                 other => {
                     *state = other;
@@ -188,6 +193,16 @@ impl Controllers {
                 }
             }
         })
+    }
+
+    /// Those that returned, a line each: what such a controller should have done is missing, and no request says why.
+    pub(crate) fn ended(&self) -> String {
+        let has_ended = |running: &&Running| matches!(*lock(&running.shared.state), State::Ended);
+        let controllers = lock(&self.0);
+        let lines = controllers.iter().filter(has_ended).map(|running| {
+            format!("the controller started at {running} has returned; if that was an error, nobody has seen it\n")
+        });
+        lines.collect()
     }
 
     /// Ends all of them.

@@ -72,6 +72,15 @@
 //! next timer. It must therefore run in a `current_thread` runtime, as `#[tokio::test]` makes it; the cluster pauses
 //! the clock if it is not yet. What a test does is then a function of its seed, which a failing test prints together
 //! with the last requests. Sockets live in real time: do not use them beside a cluster.
+//!
+//! # What is left out
+//!
+//! - The server leaves out what [`fake_apiserver`] lists. Parts of a cluster run if they are asked for:
+//!   `TestCluster::builder().workers(Worker::ALL)`; RBAC by [`TestClusterBuilder::rbac`].
+//! - Controllers on another runtime, on threads of their own or behind sockets are not in virtual time.
+//! - The time of day that a controller reads from the system is the real one. That of the cluster is
+//!   `cluster.server().now()`; give it to a controller that lets its clock be chosen.
+//! - Exploration does not skew clocks, and crashes only what [`TestCluster::controller`] started.
 
 mod test_cluster;
 mod controller;

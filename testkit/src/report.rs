@@ -30,15 +30,16 @@ pub(crate) fn fail_at(place: &Location<'_>, what: &str) -> ! {
     panic!("{}:{}: {what}", place.file(), place.line())
 }
 
-/// What a test that fails on its own cannot know: the seed, the faults that were injected and the last requests.
+/// What a test that fails on its own cannot know: the seed, the controllers that have ended, the faults that were
+/// injected and the last requests.
 #[expect(
     clippy::print_stderr,
     reason = "a failing test is read there; the test runner captures it"
 )]
-pub(crate) fn print_after_failure(cluster: &TestCluster) {
+pub(crate) fn print_after_failure(cluster: &TestCluster, ended: &str) {
     let seed = cluster.seed();
     eprintln!("\ntest cluster: the seed was {seed}; SEED={seed} makes the same run");
-    eprint!("{}", cluster.injections);
+    eprint!("{ended}{}", cluster.injections);
     eprintln!("{}", last_requests(cluster));
 }
 

@@ -403,12 +403,13 @@ impl TestCluster {
 
 impl Drop for TestCluster {
     fn drop(&mut self) {
+        let ended = self.controllers.ended();
         self.controllers.abort();
         if let Some(gate) = &self.gate {
             gate.leave();
         }
         if std::thread::panicking() {
-            report::print_after_failure(self);
+            report::print_after_failure(self, &ended);
         }
     }
 }

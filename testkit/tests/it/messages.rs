@@ -119,7 +119,9 @@ async fn fails_on_purpose(cluster: TestCluster) {
     cluster
         .inject(faults::conflict().on(Verb::Update, "configmaps").once())
         .forget();
+    cluster.run(async { Err::<(), _>("it has no configuration") });
     cluster.create(config_map("a")).await;
+    cluster.settle().await;
     panic!("on purpose");
 }
 
@@ -137,6 +139,7 @@ fn a_failing_test_prints_the_seed_the_faults_and_the_last_requests() {
     assert!(!output.status.success());
     for part in [
         "the seed was 7; SEED=7 makes the same run",
+        "has returned; if that was an error, nobody has seen it",
         "injected 409 Conflict on update configmaps, once: struck 0 requests",
         "POST   /api/v1/namespaces/default/configmaps  201",
     ] {
