@@ -54,6 +54,9 @@ func newCluster(t *testing.T) *cluster {
 	namespace, err := client.CoreV1().Namespaces().Create(ctx,
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "go-"}}, metav1.CreateOptions{})
 	must(t, err)
+	t.Cleanup(func() {
+		must(t, client.CoreV1().Namespaces().Delete(context.Background(), namespace.Name, metav1.DeleteOptions{}))
+	})
 	return &cluster{ctx: ctx, stop: cancel, config: config, client: client, namespace: namespace.Name, wire: seen}
 }
 

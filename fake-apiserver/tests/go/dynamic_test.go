@@ -2,6 +2,7 @@ package goclients
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/errors"
@@ -36,10 +37,9 @@ func TestDiscovery(t *testing.T) {
 	equal(t, "preferred", len(preferred) > 5, true)
 	paths, err := client.OpenAPIV3().Paths()
 	must(t, err)
-	_, err = paths["apis/apps/v1"].Schema("application/com.github.proto-openapi.spec.v3.v1.0+protobuf")
-	t.Logf("OpenAPI v3 as protobuf: %v", err)
-	_, err = paths["apis/apps/v1"].Schema("application/json")
+	document, err := paths["apis/apps/v1"].Schema("application/json")
 	must(t, err)
+	equal(t, "the schema of Deployments", strings.Contains(string(document), "io.k8s.api.apps.v1.DeploymentSpec"), true)
 
 	cached := memory.NewMemCacheClient(client)
 	mapper := restmapper.NewShortcutExpander(restmapper.NewDeferredDiscoveryRESTMapper(cached), cached, nil)

@@ -13,9 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
@@ -27,7 +29,7 @@ const finalizer = "goclients.drydock.example.com/finalizer"
 // A manager reconciles a custom resource: finalizer, owned ConfigMap, status; and the garbage collector of the server
 // takes the ConfigMap when its owner is gone.
 func TestManager(t *testing.T) {
-	logf.SetLogger(zap.New(zap.WriteTo(testWriter{t})))
+	logf.SetLogger(zap.New())
 	c := newCluster(t)
 	establish(t, c)
 	cl, finalized, stop := startManager(t, c)
@@ -85,6 +87,7 @@ func establish(t *testing.T, c *cluster) {
 	crds := clientset.ApiextensionsV1().CustomResourceDefinitions()
 	_, err = crds.Create(c.ctx, documentCRD(), metav1.CreateOptions{})
 	must(t, err)
+	t.Cleanup(func() { must(t, crds.Delete(context.Background(), documentCRD().Name, metav1.DeleteOptions{})) })
 	c.eventually(t, "the established CRD", func() bool {
 		crd, err := crds.Get(c.ctx, documentCRD().Name, metav1.GetOptions{})
 		must(t, err)
@@ -114,7 +117,10 @@ func startManager(t *testing.T, c *cluster) (client.Client, <-chan string, func(
 	})
 	must(t, err)
 	reconciler := &documentReconciler{Client: manager.GetClient(), scheme: scheme, finalized: make(chan string, 10)}
-	must(t, ctrl.NewControllerManagedBy(manager).For(&Document{}).Owns(&corev1.ConfigMap{}).Complete(reconciler))
+	builder := ctrl.NewControllerManagedBy(manager).For(&Document{}).Owns(&corev1.ConfigMap{})
+	// The test may run more than once in a process, with -count.
+	builder.WithOptions(controller.Options{SkipNameValidation: ptr.To(true)})
+	must(t, builder.Complete(reconciler))
 	direct, err := client.New(c.config, client.Options{Scheme: scheme})
 	must(t, err)
 
@@ -167,12 +173,4 @@ func (r *documentReconciler) Reconcile(ctx context.Context, request ctrl.Request
 		Type: "Ready", Status: metav1.ConditionTrue, Reason: "Written", ObservedGeneration: document.Generation,
 	})
 	return ctrl.Result{}, r.Status().Update(ctx, document)
-}
-
-// testWriter is where the manager's log goes: shown if the test fails.
-type testWriter struct{ t *testing.T }
-
-func (w testWriter) Write(line []byte) (int, error) {
-	w.t.Log(string(line))
-	return len(line), nil
 }

@@ -247,6 +247,10 @@ fn read_list(shape: &'static Shape, wire: Wire<'_>, before: Option<Value>, level
                     items.push(read_value(item, wire, None, level)?);
                 }
             }
+            // The message cannot say whether the list is empty or absent; Go reads it as absent.
+            if items.is_empty() {
+                return Ok(Value::Null);
+            }
         }
         // Numbers may come packed.
         (Wire::Bytes(bytes), Kind::Int32 | Kind::Int64 | Kind::Bool) => {

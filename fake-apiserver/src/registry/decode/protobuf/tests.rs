@@ -24,6 +24,10 @@ use rstest::rstest;
     r#"{"kind":"SubjectAccessReview","apiVersion":"authorization.k8s.io/v1","metadata":{},"spec":{"user":"u","extra":{"k":["a","b"]}},"status":{"allowed":false}}"#,
     "azhzAAouChdhdXRob3JpemF0aW9uLms4cy5pby92MRITU3ViamVjdEFjY2Vzc1JldmlldxIwChAKABIAGgAiACoAMgA4AEIAEhIaAXUqCwoBaxIGCgFhCgFiMgAaCAgAEgAaACAAGgAiAA=="
 )]
+#[case::a_named_list_of_nothing_is_null(
+    r#"{"kind":"SubjectAccessReview","apiVersion":"authorization.k8s.io/v1","metadata":{},"spec":{"user":"u","extra":{"k":null}},"status":{"allowed":false}}"#,
+    "azhzAAouChdhdXRob3JpemF0aW9uLms4cy5pby92MRITU3ViamVjdEFjY2Vzc1JldmlldxIqChAKABIAGgAiACoAMgA4AEIAEgwaAXUqBQoBaxIAMgAaCAgAEgAaACAAGgAiAA=="
+)]
 #[case::schemas_have_alternatives(
     r#"{"kind":"CustomResourceDefinition","apiVersion":"apiextensions.k8s.io/v1","metadata":{"name":"as.b.c"},"spec":{"group":"b.c","names":{"plural":"as","kind":"A"},"scope":"Cluster","versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","properties":{"l":{"type":"array","default":["x"],"items":{"type":"string"}},"m":{"maximum":1.5,"additionalProperties":true}}}}}]},"status":{"conditions":null,"acceptedNames":{"plural":"","kind":""},"storedVersions":null}}"#,
     "azhzAAozChdhcGlleHRlbnNpb25zLms4cy5pby92MRIYQ3VzdG9tUmVzb3VyY2VEZWZpbml0aW9uEo4CChYKBmFzLmIuYxIAGgAiACoAMgA4AEIAEuUBCgNiLmMaCwoCYXMSACIBQSoAIgdDbHVzdGVyOsUBCgJ2MRABGAEiuAEKtQEKABIAIgAqBm9iamVjdDIAOgBQAGAAegCQAQDqAVoKAWwSVQoAEgAiACoFYXJyYXkyADoAQgcKBVsieCJdUABgAHoAkAEAwgEmCiQKABIAIgAqBnN0cmluZzIAOgBQAGAAegCQAQCoAgC4AgDAAgCoAgC4AgDAAgDqATEKAW0SLAoAEgAiACoAMgA6AEkAAAAAAAD4P1AAYAB6AJABAPIBAggBqAIAuAIAwAIAqAIAuAIAwAIAOABQABoMEggKABIAIgAqACAAGgAiAA=="
