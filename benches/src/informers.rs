@@ -156,7 +156,6 @@ pub fn held_by_kube_runtime(mirror: &Mirror, strips: bool) -> reflector::Store<P
                 break;
             }
         }
-        drop(events);
         store
     })
 }

@@ -33,7 +33,7 @@ pub async fn run(client: Client, clock: Clock) {
         .owns(Api::<Deployment>::all(client.clone()), config())
         .owns(Api::<Service>::all(client.clone()), config())
         .run(
-            |web, context| reconcile(web, context),
+            reconcile,
             |_, _, _| Action::requeue(Duration::from_secs(5)),
             Arc::new((client, clock)),
         )

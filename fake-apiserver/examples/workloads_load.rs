@@ -29,6 +29,7 @@ fn main() -> Anything {
     runtime.block_on(measure(deployments))
 }
 
+#[expect(clippy::disallowed_methods, reason = "wall time is what it measures")]
 async fn measure(deployments: usize) -> Anything {
     let server = ApiServer::builder().workers(Worker::ALL).start();
     sleep(Duration::from_secs(1)).await;
