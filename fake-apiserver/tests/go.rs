@@ -3,6 +3,8 @@
 //! The tests themselves are the Go module in `tests/go`. It fetches its modules, so it runs only if `DRYDOCK_GO=1` is set
 //! and there is a `go` on the path; else the test says that it is skipped.
 
+#![expect(clippy::print_stderr, reason = "a test that is left out has to say so")]
+
 mod common;
 
 use std::path::Path;
@@ -14,7 +16,6 @@ use rstest::rstest;
 #[rstest]
 #[case::over_http(&[])]
 #[case::over_https_and_http2(&["--tls"])]
-#[expect(clippy::print_stderr, reason = "a test that is left out has to say so")]
 fn go_clients_take_it_for_an_api_server(#[case] more: &[&str]) {
     if std::env::var_os("DRYDOCK_GO").is_none_or(|it| it != "1") {
         eprintln!("skipped: go_clients_take_it_for_an_api_server fetches Go modules, so it runs with DRYDOCK_GO=1");
