@@ -86,6 +86,7 @@ impl Kubectl {
             .env("KUBECONFIG", self.folder.join("config"))
             .env("KUBECACHEDIR", self.folder.join("cache"))
             .env("HOME", &self.folder)
+            .env("KUBE_EDITOR", "sed -i -e s/left/right/")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
@@ -743,6 +744,103 @@ $ get pods --field-selector=spec.nodeName=left --ignore-not-found
 $ rollout status deployment/web --timeout=20s
 ~ deployment \"web\" successfully rolled out
 ",
+    );
+}
+
+#[rstest]
+fn a_kind_whose_crd_is_missing(#[values(Over::Http)] over: Over) {
+    let Some(kubectl) = Kubectl::start("a_kind_whose_crd_is_missing", over) else {
+        return;
+    };
+    kubectl.run(
+        r#"
+$ create -f -
+< {kind: Lamp, apiVersion: example.com/v1, metadata: {name: desk}}
+! error: resource mapping not found for name: "desk" namespace: "" from "STDIN": no matches for kind "Lamp" in version "example.com/v1"
+! ensure CRDs are installed first
+"#,
+    );
+}
+
+#[rstest]
+fn edits_prunes_and_kustomizations(#[values(Over::Http)] over: Over) {
+    let Some(kubectl) = Kubectl::start("edits_prunes_and_kustomizations", over) else {
+        return;
+    };
+    let kustomization = kubectl.folder.join("kustomization.yaml");
+    let text = "namePrefix: k-\nconfigMapGenerator: [{name: gen, literals: [a=b]}]\n";
+    std::fs::write(kustomization, text).expect("the target folder can be written");
+    let folder = kubectl.folder.display();
+    kubectl.run(&format!(
+        r#"
+$ create -k {folder}
+configmap/k-gen-* created
+$ apply -f -
+< {{kind: ConfigMap, apiVersion: v1, metadata: {{name: one, labels: {{set: a}}}}, data: {{key: left}}}}
+< ---
+< {{kind: ConfigMap, apiVersion: v1, metadata: {{name: two, labels: {{set: a}}}}}}
+configmap/one created
+configmap/two created
+$ edit configmap one
+configmap/one edited
+$ get configmap one -o jsonpath={{.data.key}}
+right
+$ apply --prune -l set=a --prune-allowlist=core/v1/ConfigMap -f - --dry-run=server
+< {{kind: ConfigMap, apiVersion: v1, metadata: {{name: one, labels: {{set: a}}}}, data: {{key: left}}}}
+configmap/one configured (server dry run)
+configmap/two pruned (server dry run)
+$ apply --prune -l set=a --prune-allowlist=core/v1/ConfigMap -f -
+< {{kind: ConfigMap, apiVersion: v1, metadata: {{name: one, labels: {{set: a}}}}, data: {{key: left}}}}
+configmap/one configured
+configmap/two pruned
+$ replace -f -
+< {{kind: ConfigMap, apiVersion: v1, metadata: {{name: one}}, data: {{other: x}}}}
+configmap/one replaced
+$ get configmap one -o jsonpath={{.data}}
+{{"other":"x"}}
+$ top pods
+! error: Metrics API not available
+"#
+    ));
+}
+
+#[rstest]
+fn taints_and_rules(#[values(Over::Http)] over: Over) {
+    let Some(kubectl) = Kubectl::start("taints_and_rules", over) else {
+        return;
+    };
+    kubectl.run(
+        r#"
+$ create -f -
+< {kind: Node, apiVersion: v1, metadata: {name: left}}
+node/left created
+$ taint node left a=b:NoSchedule
+node/left tainted
+$ taint node left a=c:NoSchedule
+! error: node left already has a taint(s) with same effect(s) and --overwrite is false
+$ taint node left a=c:NoSchedule --overwrite
+node/left modified
+$ taint node left a-
+node/left untainted
+$ auth reconcile -f -
+< apiVersion: rbac.authorization.k8s.io/v1
+< kind: ClusterRole
+< metadata: {name: reader}
+< rules: [{apiGroups: [""], resources: [pods], verbs: [get]}]
+~ clusterrole.rbac.authorization.k8s.io/reader reconciled
+? *reconciliation required create
+? ...
+$ auth reconcile --remove-extra-permissions -f -
+< apiVersion: rbac.authorization.k8s.io/v1
+< kind: ClusterRole
+< metadata: {name: reader}
+< rules: [{apiGroups: [""], resources: [pods], verbs: [list]}]
+~ clusterrole.rbac.authorization.k8s.io/reader reconciled
+? *reconciliation required update
+? ...
+$ get clusterrole reader -o jsonpath={.rules[*].verbs}
+["list"]
+"#,
     );
 }
 

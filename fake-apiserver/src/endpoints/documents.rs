@@ -8,12 +8,16 @@ use serde_json::Value;
 
 use super::filters::Call;
 use super::negotiation::{self, Discovery, Encoding, Served};
-use super::openapi::{Asked, CustomSchema, OpenApi, v2_refused};
+use super::openapi::{Asked, CustomSchema, OpenApi, v2_empty, v2_refused};
 use super::{discovery, discovery_protobuf, encode, yaml};
 use crate::api::resource::ResourceInfo;
 use crate::api::status::Status;
 use crate::registry::Registry;
 use crate::registry::scheme::Scheme;
+
+/// The media type of OpenAPI v2 in protobuf, as it is asked for and as it is answered.
+const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+const V2_CONTENT_TYPE: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 /// The address that `/api` says clients may use; nobody does.
 const SERVER_ADDRESS: &str = "127.0.0.1:443";
@@ -33,6 +37,9 @@ pub(crate) fn answer(registry: &Registry, scheme: &Scheme, call: &Call) -> Resul
     let (value, aggregated) = match path {
         "" => (Some(discovery::paths(&rows)), false),
         "/version" => (Some(discovery::version()), false),
+        "/openapi/v2" if is_get && call.accept().is_some_and(|it| it.contains(V2_PROTOBUF)) => {
+            return Ok(encode::respond_whole(200, V2_CONTENT_TYPE, v2_empty().into()));
+        }
         "/openapi/v2" => return Err(v2_refused()),
         "/api" => (Some(discovery::core_versions(SERVER_ADDRESS)), true),
         "/apis" => (Some(discovery::group_list(&rows)), true),

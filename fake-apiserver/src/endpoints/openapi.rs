@@ -1,6 +1,7 @@
 //! OpenAPI v3: the index, a document for each group and version, and the rules of their hashes (rules N6, N8).
 //!
-//! Documents are JSON. The protobuf form and `/openapi/v2` are not served; clients that ask for them are told so.
+//! Documents are JSON. Their protobuf form is not served, nor is `/openapi/v2` as JSON; clients that ask for them are
+//! told so.
 
 mod operations;
 
@@ -14,6 +15,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::discovery;
+use super::status_protobuf::{bytes, text};
 use crate::api::resource::ResourceInfo;
 use crate::api::status::Status;
 
@@ -87,7 +89,20 @@ pub(crate) fn description(definition: &str, field: &str) -> Option<String> {
     owner["description"].as_str().map(str::to_owned)
 }
 
-/// `/openapi/v2` is not served: kubectl asks for it only where there is no v3.
+/// `/openapi/v2` in protobuf, without paths and definitions. kubectl and helm ask for it when no v3 document has a kind,
+/// and have to find that it is not there, either, to say that its CRD is missing.
+pub(crate) fn v2_empty() -> Vec<u8> {
+    let mut info = Vec::new();
+    text(&mut info, 1, "Kubernetes");
+    text(&mut info, 2, "v1.36.2");
+    let mut document = Vec::new();
+    text(&mut document, 1, "2.0");
+    bytes(&mut document, 2, &info);
+    bytes(&mut document, 8, &[]);
+    document
+}
+
+/// `/openapi/v2` as JSON is not served: clients since 1.27 read v3.
 pub(crate) fn v2_refused() -> Status {
     Status::new(
         406,
