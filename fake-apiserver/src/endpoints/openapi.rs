@@ -89,8 +89,8 @@ pub(crate) fn description(definition: &str, field: &str) -> Option<String> {
     owner["description"].as_str().map(str::to_owned)
 }
 
-/// `/openapi/v2` in protobuf, without paths and definitions. kubectl and helm ask for it when no v3 document has a kind,
-/// and have to find that it is not there, either, to say that its CRD is missing.
+/// `/openapi/v2` in protobuf, without paths and definitions. kubectl and helm ask for it when no v3 document has a
+/// kind, and have to find that it is not there, either, to say that its CRD is missing.
 pub(crate) fn v2_empty() -> Vec<u8> {
     let mut info = Vec::new();
     text(&mut info, 1, "Kubernetes");
