@@ -155,6 +155,24 @@ fn pods(lines: &mut Vec<Line>) {
         "",
         nanos_per_operation(9, 200, |n| bench.apply_pod(n)),
     );
+    add(
+        "server-side apply Pod of 5 managers",
+        f64::NAN,
+        "",
+        nanos_per_operation(9, 200, |n| bench.apply_pod_of_five(n)),
+    );
+    add(
+        "strategic patch Pod 5 KB",
+        f64::NAN,
+        "",
+        nanos_per_operation(9, 200, |n| bench.strategic_pod(n)),
+    );
+    add(
+        "create CRD, 300 lines and 10 CEL rules",
+        f64::NAN,
+        "",
+        nanos_per_operation(9, 20, |n| bench.create_definitions(n)),
+    );
 }
 
 fn reads(lines: &mut Vec<Line>) {

@@ -13,7 +13,7 @@ fn requests(criterion: &mut Criterion<Cpu>) {
         b.iter_custom(|n| start_and_answer(n as usize))
     });
     let mut bench = Bench::new();
-    let cases: [(&str, Case); 11] = [
+    let cases: [(&str, Case); 14] = [
         ("create ConfigMap", Bench::create_maps),
         ("create ConfigMap and see its event", Bench::create_maps_and_watch),
         ("get ConfigMap", Bench::get_map),
@@ -25,6 +25,12 @@ fn requests(criterion: &mut Criterion<Cpu>) {
         ("get Pod, server alone", Bench::get_pod_bytes),
         ("replace Pod", Bench::replace_pod),
         ("apply Pod", Bench::apply_pod),
+        ("strategic patch Pod", Bench::strategic_pod),
+        ("apply Pod of five managers", Bench::apply_pod_of_five),
+        (
+            "create CustomResourceDefinition with ten CEL rules",
+            Bench::create_definitions,
+        ),
     ];
     for (name, case) in cases {
         group.bench_function(name, |b| b.iter_custom(|n| case(&mut bench, n as usize)));

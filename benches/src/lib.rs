@@ -4,6 +4,7 @@ pub mod measure;
 pub mod cpu;
 pub mod objects;
 pub mod requests;
+pub mod writes;
 pub mod reads;
 pub mod fanout;
 pub mod controllers;

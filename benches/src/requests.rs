@@ -34,7 +34,7 @@ pub struct Bench {
     /// The server.
     pub server: ApiServer,
     maps: Api<ConfigMap>,
-    pods: Api<Pod>,
+    pub(crate) pods: Api<Pod>,
     made: usize,
 }
 
@@ -289,6 +289,6 @@ pub fn get(path: &str) -> Request<Body> {
         .expect("a valid request")
 }
 
-fn typed<K: for<'de> serde::Deserialize<'de>>(object: serde_json::Value) -> K {
+pub(crate) fn typed<K: for<'de> serde::Deserialize<'de>>(object: serde_json::Value) -> K {
     serde_json::from_value(object).expect("the object is of its type")
 }

@@ -1,0 +1,118 @@
+//! Writes that make the server think: strategic patches, fields of many owners, CustomResourceDefinitions.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use serde_json::{Map, Value, json};
+
+use crate::measure::cpu_time;
+use crate::objects;
+use crate::requests::{Bench, typed};
+
+/// Managers of the object that has several.
+const MANAGERS: usize = 5;
+/// CEL rules of the CustomResourceDefinition.
+const RULES: usize = 10;
+/// Fields of its schema: with four lines each, about 300 lines of YAML.
+const FIELDS: usize = 70;
+
+impl Bench {
+    /// A strategic merge patch that changes the image of a Pod's container and an annotation.
+    pub fn strategic_pod(&mut self, count: usize) -> Duration {
+        let pod = objects::pod("patched");
+        self.server.load([pod]).expect("load");
+        let patches: Vec<_> = (0..count)
+            .map(|at| {
+                Patch::Strategic(json!({
+                    "metadata": {"annotations": {"at": at.to_string()}},
+                    "spec": {"containers": [{"name": "nginx", "image": format!("registry.example.com/shop/web:{at}")}]},
+                }))
+            })
+            .collect();
+        self.patch_pod("patched", &PatchParams::default(), &patches)
+    }
+
+    /// A server-side apply of a Pod of which five managers have applied something each.
+    pub fn apply_pod_of_five(&mut self, count: usize) -> Duration {
+        let apply = |manager: usize, count: usize| -> Vec<_> {
+            let patch = |at: usize| {
+                let mut pod = objects::pod("shared");
+                pod["metadata"]["annotations"] = json!({format!("of-{manager}"): at.to_string()});
+                Patch::Apply(pod)
+            };
+            (0..count).map(patch).collect()
+        };
+        for manager in 1..MANAGERS {
+            let params = PatchParams::apply(&format!("bench-{manager}"));
+            self.patch_pod("shared", &params, &apply(manager, 1));
+        }
+        self.patch_pod("shared", &PatchParams::apply("bench"), &apply(0, count))
+    }
+
+    fn patch_pod(&mut self, name: &str, params: &PatchParams, patches: &[Patch<Value>]) -> Duration {
+        self.runtime.block_on(async {
+            let start = cpu_time();
+            for patch in patches {
+                self.pods.patch(name, params, patch).await.expect("patch");
+            }
+            cpu_time() - start
+        })
+    }
+
+    /// POST of a CustomResourceDefinition with a schema of about 300 lines and ten CEL rules.
+    pub fn create_definitions(&mut self, count: usize) -> Duration {
+        let definitions: Api<CustomResourceDefinition> = Api::all(self.server.client());
+        let definition = typed::<CustomResourceDefinition>(definition());
+        self.runtime.block_on(async {
+            let mut spent = Duration::ZERO;
+            for _ in 0..count {
+                let start = cpu_time();
+                definitions
+                    .create(&PostParams::default(), &definition)
+                    .await
+                    .expect("create");
+                spent += cpu_time() - start;
+                let name = definition.metadata.name.as_deref().unwrap_or_default();
+                let _ = definitions
+                    .delete(name, &DeleteParams::default())
+                    .await
+                    .expect("delete");
+            }
+            spent
+        })
+    }
+}
+
+fn definition() -> Value {
+    let field = |at: usize| {
+        let schema = json!({"type": "integer", "minimum": 0, "description": format!("how much of the kind {at}")});
+        (format!("field{at}"), schema)
+    };
+    let fields: Map<String, Value> = (0..FIELDS).map(field).collect();
+    let rule = |at: usize| {
+        let mut message = String::new();
+        // Writing into a String cannot fail.
+        let _ = write!(message, "field{at} must not be more than field{}", at + 1);
+        json!({
+            "rule": format!("!has(self.field{at}) || !has(self.field{0}) || self.field{at} <= self.field{0}", at + 1),
+            "message": message,
+        })
+    };
+    let rules: Vec<Value> = (0..RULES).map(rule).collect();
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "measures.bench.example.com"},
+        "spec": {
+            "group": "bench.example.com", "scope": "Namespaced",
+            "names": {"plural": "measures", "singular": "measure", "kind": "Measure", "listKind": "MeasureList"},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {
+                    "spec": {"type": "object", "properties": fields, "x-kubernetes-validations": rules},
+                }}},
+            }],
+        },
+    })
+}
