@@ -104,13 +104,20 @@ pub(super) fn parse(expression: &str) -> Result<Expression, String> {
 
 /// Turns `a.?b` and `a[?b]` into calls of a function of ours: the library parses them, but fails where `b` is absent.
 fn rewrite_optional(expression: &mut Expression) {
+    if let Expr::Call(call) = &mut expression.expr
+        && matches!(call.func_name.as_str(), "_?._" | "_[?_]")
+    {
+        OPTIONAL_SELECT.clone_into(&mut call.func_name);
+    }
+    visit_parts(expression, &mut rewrite_optional);
+}
+
+/// Calls `visit` with each part of an expression but those of a struct, which no expression of ours makes.
+pub(super) fn visit_parts(expression: &mut Expression, visit: &mut dyn FnMut(&mut Expression)) {
     match &mut expression.expr {
         Expr::Call(call) => {
-            if matches!(call.func_name.as_str(), "_?._" | "_[?_]") {
-                OPTIONAL_SELECT.clone_into(&mut call.func_name);
-            }
             let target = call.target.as_deref_mut().into_iter();
-            target.chain(&mut call.args).for_each(rewrite_optional);
+            target.chain(&mut call.args).for_each(visit);
         }
         Expr::Comprehension(it) => {
             let it = &mut **it;
@@ -121,16 +128,16 @@ fn rewrite_optional(expression: &mut Expression) {
                 &mut it.loop_step,
                 &mut it.result,
             ] {
-                rewrite_optional(part);
+                visit(part);
             }
         }
-        Expr::List(list) => list.elements.iter_mut().for_each(rewrite_optional),
-        Expr::Select(select) => rewrite_optional(&mut select.operand),
+        Expr::List(list) => list.elements.iter_mut().for_each(visit),
+        Expr::Select(select) => visit(&mut select.operand),
         Expr::Map(map) => {
             for entry in &mut map.entries {
                 if let EntryExpr::MapEntry(entry) = &mut entry.expr {
-                    rewrite_optional(&mut entry.key);
-                    rewrite_optional(&mut entry.value);
+                    visit(&mut entry.key);
+                    visit(&mut entry.value);
                 }
             }
         }

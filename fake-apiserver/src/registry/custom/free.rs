@@ -11,7 +11,7 @@ use kube_cel::cel::{Context, Value as CelValue};
 use serde_json::{Map, Value};
 
 use super::authorizer;
-use super::engine::{add_missing_functions, execute, parse, to_cel};
+use super::engine::{add_missing_functions, execute, parse, to_cel, visit_parts};
 
 /// An expression, parsed.
 #[derive(Debug)]
@@ -172,53 +172,24 @@ fn static_type(expression: &Expression) -> Option<&'static str> {
 
 /// The library evaluates no structs; policies write their results with them.
 fn structs_to_maps(expression: &mut Expression) {
-    match &mut expression.expr {
-        Expr::Struct(made) => {
-            let entries = std::mem::take(&mut made.entries).into_iter().map(|mut entry| {
-                if let EntryExpr::StructField(field) = &mut entry.expr {
-                    let id = entry.id;
-                    let key = Expression {
-                        id,
-                        expr: Expr::Literal(LiteralValue::String(std::mem::take(&mut field.field).into())),
-                    };
-                    let value = std::mem::take(&mut field.value);
-                    let optional = field.optional;
-                    entry.expr = EntryExpr::MapEntry(MapEntryExpr { key, value, optional });
-                }
-                entry
-            });
-            let entries = entries.collect();
-            expression.expr = Expr::Map(MapExpr { entries });
-            structs_to_maps(expression);
-        }
-        Expr::Call(call) => {
-            let target = call.target.as_deref_mut().into_iter();
-            target.chain(&mut call.args).for_each(structs_to_maps);
-        }
-        Expr::Comprehension(it) => {
-            let it = &mut **it;
-            for part in [
-                &mut it.iter_range,
-                &mut it.accu_init,
-                &mut it.loop_cond,
-                &mut it.loop_step,
-                &mut it.result,
-            ] {
-                structs_to_maps(part);
+    if let Expr::Struct(made) = &mut expression.expr {
+        let entries = std::mem::take(&mut made.entries).into_iter().map(|mut entry| {
+            if let EntryExpr::StructField(field) = &mut entry.expr {
+                let id = entry.id;
+                let key = Expression {
+                    id,
+                    expr: Expr::Literal(LiteralValue::String(std::mem::take(&mut field.field).into())),
+                };
+                let value = std::mem::take(&mut field.value);
+                let optional = field.optional;
+                entry.expr = EntryExpr::MapEntry(MapEntryExpr { key, value, optional });
             }
-        }
-        Expr::List(list) => list.elements.iter_mut().for_each(structs_to_maps),
-        Expr::Select(select) => structs_to_maps(&mut select.operand),
-        Expr::Map(map) => {
-            for entry in &mut map.entries {
-                if let EntryExpr::MapEntry(entry) = &mut entry.expr {
-                    structs_to_maps(&mut entry.key);
-                    structs_to_maps(&mut entry.value);
-                }
-            }
-        }
-        Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) => {}
+            entry
+        });
+        let entries = entries.collect();
+        expression.expr = Expr::Map(MapExpr { entries });
     }
+    visit_parts(expression, &mut structs_to_maps);
 }
 
 impl Outcome {
