@@ -83,17 +83,27 @@ async fn watch(server: &Arc<Endpoints>, call: &Call, row: &Row, info: &RequestIn
     Ok(encode::stream(body))
 }
 
+/// A write as the registry takes it.
+fn write_request<'a>(
+    call: &'a Call,
+    row: &'a Row,
+    info: &'a RequestInfo,
+    options: &'a WriteOptions,
+) -> WriteRequest<'a> {
+    WriteRequest {
+        row,
+        info,
+        options,
+        user_agent: call.user_agent(),
+        user: &call.user,
+    }
+}
+
 async fn create(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -> Result<Response<Body>, Status> {
     let form = form(call, row, Route::Object)?;
     let options = WriteOptions::parse(&call.query, WriteKind::Create)?;
     let decoded = decode::object(row, call, options.field_validation)?;
-    let request = WriteRequest {
-        row,
-        info,
-        options: &options,
-        user_agent: call.user_agent(),
-        user: &call.user,
-    };
+    let request = write_request(call, row, info, &options);
     let told = decoded.warnings.clone();
     let written = server
         .registry
@@ -107,13 +117,7 @@ async fn update(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) 
     let form = form(call, row, Route::Object)?;
     let options = WriteOptions::parse(&call.query, WriteKind::Update)?;
     let decoded = decode::object(row, call, options.field_validation)?;
-    let request = WriteRequest {
-        row,
-        info,
-        options: &options,
-        user_agent: call.user_agent(),
-        user: &call.user,
-    };
+    let request = write_request(call, row, info, &options);
     let told = decoded.warnings.clone();
     let written = server
         .registry
@@ -132,13 +136,7 @@ async fn patch(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -
             apply: kind == PatchKind::Apply,
         },
     )?;
-    let request = WriteRequest {
-        row,
-        info,
-        options: &options,
-        user_agent: call.user_agent(),
-        user: &call.user,
-    };
+    let request = write_request(call, row, info, &options);
     let written = match kind {
         PatchKind::Apply => {
             let (configuration, warnings) = applied(call, options.field_validation)?;
@@ -245,13 +243,7 @@ async fn review(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) 
     let form = form(call, row, Route::Object)?;
     let options = WriteOptions::parse(&call.query, WriteKind::Create)?;
     let decoded = decode::object(row, call, options.field_validation)?;
-    let request = WriteRequest {
-        row,
-        info,
-        options: &options,
-        user_agent: call.user_agent(),
-        user: &call.user,
-    };
+    let request = write_request(call, row, info, &options);
     let written = server.registry.review(&request, decoded)?;
     answer(server, call, row, &form, written)
 }
