@@ -319,7 +319,7 @@ impl WatchHandle {
 /// When it is told.
 impl WatchHandle {
     /// Delivers nothing until [`release`](WatchHandle::release) or [`resume`](WatchHandle::resume), nor does the watch
-    /// end by itself: a slow network, or a server that is behind. Reads up to 256 changes ahead, which compaction does
+    /// end by itself: a slow network, or a server that is behind. Reads up to 512 changes ahead, which compaction does
     /// not take away.
     pub fn hold(&self) {
         self.change(|gate| gate.flow = Flow::Held(0));
