@@ -1,4 +1,5 @@
-//! What a new server has before its first client comes (rule R1): namespaces, PriorityClasses, ClusterRoles with RBAC.
+//! What a new server has before its first client comes (rule R1): namespaces, PriorityClasses, ClusterRoles with RBAC,
+//! and the Service `kubernetes` on request.
 //!
 //! They are the same for every server that starts at the same second, uids included, whatever the seed; so they are
 //! made once a process and shared until somebody writes to them.
@@ -12,6 +13,7 @@ use serde_json::{Value, json};
 use crate::builder::{Authorization, Options};
 use crate::entropy::{self, Entropy};
 use crate::registry::authorization;
+use crate::registry::kinds::service::FIRST_CLUSTER_IP;
 use crate::server::ApiServer;
 use crate::storage::World;
 use crate::workers::Kubelet;
@@ -23,14 +25,29 @@ const SEED: u64 = 0x6472_7964_6f63_6b5f;
 /// Boot worlds that a process keeps; one more and all are forgotten.
 const WORLDS_MAX: usize = 16;
 
-/// What boot worlds differ by: whether RBAC is on, and the second of the start.
-type Kind = (bool, i64);
+/// Where the Service `kubernetes` leads: an address of documentation (RFC 5737), at which nobody answers, and the port
+/// that kube-apiserver listens on unless it is told another.
+const ADDRESS: &str = "192.0.2.1";
+const PORT: u16 = 6443;
+
+/// What boot worlds differ by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Kind {
+    rbac: bool,
+    kubernetes_service: bool,
+    /// The second of the start.
+    second: i64,
+}
 
 static WORLDS: Mutex<BTreeMap<Kind, World>> = Mutex::new(BTreeMap::new());
 
-/// The state of a server that starts at this time.
-pub(crate) fn world(authorization: Authorization, start: Timestamp) -> World {
-    let kind = (authorization == Authorization::Rbac, start.as_second());
+/// The state of a server of these options that starts at this time.
+pub(crate) fn world(options: &Options, start: Timestamp) -> World {
+    let kind = Kind {
+        rbac: options.authorization == Authorization::Rbac,
+        kubernetes_service: options.kubernetes_service,
+        second: start.as_second(),
+    };
     let known = WORLDS
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
@@ -40,7 +57,7 @@ pub(crate) fn world(authorization: Authorization, start: Timestamp) -> World {
         return world;
     }
     // Outside of the lock: two who come at once make the same.
-    let world = make(authorization, start);
+    let world = make(kind);
     let mut worlds = WORLDS.lock().unwrap_or_else(PoisonError::into_inner);
     if worlds.len() >= WORLDS_MAX {
         worlds.clear();
@@ -55,8 +72,8 @@ pub(crate) fn load_nodes(server: &ApiServer, count: usize) {
     let _ = server.load((0..count).map(node));
 }
 
-fn make(authorization: Authorization, start: Timestamp) -> World {
-    let second = Timestamp::from_second(start.as_second()).unwrap_or(start);
+fn make(kind: Kind) -> World {
+    let second = Timestamp::from_second(kind.second).unwrap_or(Timestamp::UNIX_EPOCH);
     let options = |authorization| Options {
         authorization,
         ..Options::default()
@@ -66,14 +83,17 @@ fn make(authorization: Authorization, start: Timestamp) -> World {
     // The names are valid and free: nothing has been stored before.
     let _ = server.load(["default", "kube-node-lease", "kube-public", "kube-system"].map(namespace));
     let _ = server.load(PRIORITY_CLASSES.map(|class| priority_class(class, second)));
+    if kind.kubernetes_service {
+        let _ = server.load(kubernetes_service(second));
+    }
     let world = server.snapshot().0;
-    if authorization == Authorization::AlwaysAllow {
+    if !kind.rbac {
         return world;
     }
     // Without RBAC no write of a ClusterRole gathers those that are aggregated: they are gathered once, at the end.
     let _ = server.load(authorization::bootstrap_objects());
     let (world, entropy) = (server.snapshot().0, server.endpoints.registry.entropy.fork());
-    let server = ApiServer::assemble(world, entropy, options(authorization), Kubelet::new);
+    let server = ApiServer::assemble(world, entropy, options(Authorization::Rbac), Kubelet::new);
     server.endpoints.registry.aggregate_roles();
     server.snapshot().0
 }
@@ -101,17 +121,78 @@ const PRIORITY_CLASSES: [(&str, i64, &str); 2] = [
 ];
 
 fn priority_class((name, value, whom): (&str, i64, &str), now: Timestamp) -> Value {
-    let owned = json!({
-        "manager": "kube-apiserver", "operation": "Update", "apiVersion": "scheduling.k8s.io/v1",
-        "time": entropy::seconds(now), "fieldsType": "FieldsV1",
-        "fieldsV1": {"f:description": {}, "f:preemptionPolicy": {}, "f:value": {}},
-    });
+    let fields = json!({"f:description": {}, "f:preemptionPolicy": {}, "f:value": {}});
+    let owned = owned("scheduling.k8s.io/v1", now, &fields);
     json!({
         "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
-        "metadata": {"name": name, "generation": 1, "managedFields": [owned]}, "value": value,
+        "metadata": {"name": name, "generation": 1, "managedFields": owned}, "value": value,
         "description": format!("Used for system critical {whom}"),
         "preemptionPolicy": "PreemptLowerPriority",
     })
+}
+
+/// `managedFields` of what the server has written of itself.
+fn owned(api_version: &str, now: Timestamp, fields: &Value) -> Value {
+    json!([{
+        "manager": "kube-apiserver", "operation": "Update", "apiVersion": api_version,
+        "time": entropy::seconds(now), "fieldsType": "FieldsV1", "fieldsV1": fields,
+    }])
+}
+
+/// The Service by which Pods reach their API server, its Endpoints and its EndpointSlice, as kube-apiserver writes them
+/// when it starts.
+fn kubernetes_service(now: Timestamp) -> [Value; 3] {
+    let metadata = |labels: Value, api_version: &str, mut fields: Value| {
+        let mut labelled: serde_json::Map<String, Value> = serde_json::Map::new();
+        labelled.insert(".".into(), json!({}));
+        let names = labels.as_object().into_iter().flat_map(serde_json::Map::keys);
+        labelled.extend(names.map(|name| (format!("f:{name}"), json!({}))));
+        fields["f:metadata"] = json!({"f:labels": labelled});
+        json!({
+            "name": "kubernetes", "namespace": "default", "labels": labels,
+            "managedFields": owned(api_version, now, &fields),
+        })
+    };
+    let ip = FIRST_CLUSTER_IP.to_string();
+    let spec = json!({
+        "clusterIP": ip, "clusterIPs": [ip], "internalTrafficPolicy": "Cluster", "ipFamilies": ["IPv4"],
+        "ipFamilyPolicy": "SingleStack", "sessionAffinity": "None", "type": "ClusterIP",
+        "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": PORT}],
+    });
+    let of_spec = json!({
+        "f:clusterIP": {}, "f:internalTrafficPolicy": {}, "f:ipFamilyPolicy": {}, "f:sessionAffinity": {}, "f:type": {},
+        "f:ports": {".": {}, "k:{\"port\":443,\"protocol\":\"TCP\"}": {
+            ".": {}, "f:name": {}, "f:port": {}, "f:protocol": {}, "f:targetPort": {},
+        }},
+    });
+    let ports = json!([{"name": "https", "port": PORT, "protocol": "TCP"}]);
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service", "spec": spec, "status": {"loadBalancer": {}},
+        "metadata": metadata(
+            json!({"component": "apiserver", "provider": "kubernetes"}),
+            "v1",
+            json!({"f:spec": of_spec}),
+        ),
+    });
+    let endpoints = json!({
+        "apiVersion": "v1", "kind": "Endpoints", "subsets": [{"addresses": [{"ip": ADDRESS}], "ports": ports}],
+        "metadata": metadata(
+            json!({"endpointslice.kubernetes.io/skip-mirror": "true"}),
+            "v1",
+            json!({"f:subsets": {}}),
+        ),
+    });
+    let mut about_slice = metadata(
+        json!({"kubernetes.io/service-name": "kubernetes"}),
+        "discovery.k8s.io/v1",
+        json!({"f:addressType": {}, "f:endpoints": {}, "f:ports": {}}),
+    );
+    about_slice["generation"] = 1.into();
+    let slice = json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": about_slice, "addressType": "IPv4",
+        "endpoints": [{"addresses": [ADDRESS], "conditions": {"ready": true}}], "ports": ports,
+    });
+    [service, endpoints, slice]
 }
 
 fn node(number: usize) -> Value {
@@ -171,6 +252,54 @@ mod tests {
         let server = ApiServer::builder().start_time(start).start();
         let namespace = server.get("v1", "Namespace", "", "default").await.unwrap();
         assert_eq!(namespace["metadata"]["creationTimestamp"], "2001-09-09T01:46:40Z");
+    }
+
+    #[tokio::test]
+    async fn the_service_of_the_api_server_has_the_first_address_and_keeps_it() {
+        let server = ApiServer::builder().kubernetes_service(true).start();
+        let service = server.get("v1", "Service", "default", "kubernetes").await.unwrap();
+        assert_eq!(service["spec"]["clusterIP"], "10.0.0.1");
+        assert_eq!(service["metadata"]["labels"]["component"], "apiserver");
+        let body = r#"{"metadata":{"name":"mine"},"spec":{"clusterIP":"10.0.0.1","ports":[{"port":80}]}}"#;
+        let request = http::Request::post("/api/v1/namespaces/default/services")
+            .header("content-type", "application/json")
+            .body(body)
+            .unwrap();
+        let answer = server.call(request).await;
+        let text = String::from_utf8_lossy(answer.body());
+        assert!(
+            text.contains("failed to allocate IP 10.0.0.1: provided IP is already allocated"),
+            "{text}"
+        );
+    }
+
+    /// Written back unchanged, none of the objects changes: defaults, checks and owners are those of the server.
+    #[rstest::rstest]
+    #[case("/api/v1/namespaces/default/services/kubernetes")]
+    #[case("/api/v1/namespaces/default/endpoints/kubernetes")]
+    #[case("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes")]
+    #[tokio::test]
+    async fn what_the_api_server_writes_of_itself_is_as_it_would_store_it(#[case] path: &str) {
+        let server = ApiServer::builder().kubernetes_service(true).start();
+        let before = server.call(http::Request::get(path).body("").unwrap()).await;
+        assert_eq!(before.status(), 200);
+        let request = http::Request::put(path)
+            .header("content-type", "application/json")
+            .body(before.body().clone())
+            .unwrap();
+        let after = server.call(request).await;
+        assert_eq!(
+            String::from_utf8_lossy(before.body()),
+            String::from_utf8_lossy(after.body())
+        );
+    }
+
+    #[tokio::test]
+    async fn a_server_in_a_test_has_no_service_unless_it_is_asked_for() {
+        let server = ApiServer::start();
+        for (api_version, kind) in [("v1", "Service"), ("v1", "Endpoints"), ("discovery.k8s.io/v1", "EndpointSlice")] {
+            assert_eq!(server.list(api_version, kind, "").await.unwrap().len(), 0, "{kind}");
+        }
     }
 
     #[tokio::test]

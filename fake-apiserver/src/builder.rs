@@ -4,6 +4,7 @@ mod admission;
 
 use std::borrow::Borrow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 
@@ -21,6 +22,9 @@ use crate::workers::{Kubelet, Worker};
 /// Changes a resource's log keeps if the builder does not say.
 const HISTORY_BOUND: usize = 16_384;
 
+/// How long an Event lives if the builder does not say: the default of kube-apiserver's `--event-ttl`.
+const EVENT_TTL: Duration = Duration::from_secs(3600);
+
 /// The time of day at which a server starts if the builder does not say: 2026-01-01T00:00:00Z. It is fixed, so that
 /// two runs of a test see the same times.
 const START_SECOND: i64 = 1_767_225_600;
@@ -36,6 +40,8 @@ pub(crate) struct Options {
     pub(crate) admission: AdmissionSetup,
     pub(crate) routes: Routes,
     pub(crate) nodes: usize,
+    pub(crate) kubernetes_service: bool,
+    pub(crate) event_ttl: Option<Duration>,
 }
 
 /// How an [`ApiServer`] is to be. Everything has a default.
@@ -71,6 +77,8 @@ impl Default for Options {
             admission: AdmissionSetup::default(),
             routes: Routes::default(),
             nodes: 0,
+            kubernetes_service: false,
+            event_ttl: Some(EVENT_TTL),
         }
     }
 }
@@ -118,6 +126,25 @@ impl ApiServerBuilder {
     /// of which there is no object, and DaemonSets want none.
     pub fn nodes(mut self, count: usize) -> Self {
         self.options.nodes = count;
+        self
+    }
+
+    /// Whether the Service `default/kubernetes` is there from the start, with its Endpoints and its EndpointSlice, as
+    /// kube-apiserver writes them: cluster IP 10.0.0.1, port 443, at the address 192.0.2.1, where nobody answers. Off by
+    /// default, so that a test which lists Services finds its own; the command `fake-apiserver` has it. Nobody writes it
+    /// again when it is deleted.
+    pub fn kubernetes_service(mut self, is_there: bool) -> Self {
+        self.options.kubernetes_service = is_there;
+        self
+    }
+
+    /// How long after its last write an Event is removed, which its watchers are told as `DELETED`: the `--event-ttl` of
+    /// kube-apiserver, and like there one hour by default. So a controller meets in a test what it meets in a cluster; a
+    /// test that looks at Events after hours of virtual time says `None`: then they stay. While there is no Event
+    /// there is no timer. After [`ApiServer::restore`] and in a server that begins with a [`world`](Self::world) the time
+    /// of each Event begins anew, as it does when etcd restarts; a fork goes on with that of its origin.
+    pub fn event_ttl(mut self, ttl: impl Into<Option<Duration>>) -> Self {
+        self.options.event_ttl = ttl.into();
         self
     }
 
@@ -218,7 +245,7 @@ impl ApiServerBuilder {
         let nodes = if self.world.is_none() { self.options.nodes } else { 0 };
         let world = match self.world {
             Some(snapshot) => snapshot.0,
-            None => boot::world(self.options.authorization, self.start_time),
+            None => boot::world(&self.options, self.start_time),
         };
         let mut server = ApiServer::assemble(world, entropy, self.options, Kubelet::new);
         server.control = self.control;

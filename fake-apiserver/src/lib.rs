@@ -52,7 +52,7 @@
 //!   heartbeats of Nodes and preemption are not simulated.
 //! - `exec`, `attach`, `port-forward` and `proxy` lead nowhere.
 //! - Rights are off until asked for ([`Authorization`]): every client is an administrator.
-//! - Answers are protobuf only for clients that take nothing else; CBOR is not spoken; `/openapi/v2` is refused.
+//! - Answers are protobuf only for clients that take nothing else; CBOR is not spoken.
 //! - CEL has no cost limits; deep checks of rarely written fields of built-in kinds are left out.
 //! - Aggregated API servers are not called.
 //!

@@ -5,6 +5,7 @@ use std::io::{self, Write as _};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use fake_apiserver::{Anonymous, ApiServer, Authorization, Serving, UnknownWorker, Worker, load};
@@ -55,9 +56,14 @@ struct Args {
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 
+    /// How long Events live after their last write, such as `90m` or `1h30m`; 0s is for ever
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration)]
+    event_ttl: Duration,
+
     /// Run these parts of a cluster, separated by commas: gc, namespace, workloads (all of them), all
     #[arg(long, value_name = "NAMES", default_value = "", hide_default_value = true, value_parser = workers)]
     workers: Workers,
+
     /// Answer requests below /_fake, too: faults, watches, journal, snapshots (GET /_fake tells more)
     #[arg(long)]
     control: bool,
@@ -78,6 +84,7 @@ struct Args {
 /// What `--workers` names.
 #[derive(Clone, Debug)]
 struct Workers(Vec<Worker>);
+
 /// What `--authorization` takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Mode {
@@ -160,6 +167,8 @@ async fn run(args: &Args) -> Result<(), String> {
     }
     let builder = builder
         .workers(&args.workers.0)
+        .kubernetes_service(true)
+        .event_ttl(Some(args.event_ttl).filter(|it| !it.is_zero()))
         .authorization(match args.authorization {
             Mode::AlwaysAllow => Authorization::AlwaysAllow,
             Mode::Rbac => Authorization::Rbac,
@@ -304,6 +313,11 @@ fn token(text: &str) -> Result<Token, String> {
         user,
         groups: all,
     })
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let duration: jiff::SignedDuration = text.parse().map_err(|err: jiff::Error| err.to_string())?;
+    Duration::try_from(duration).map_err(|_| "a duration must not be negative".to_owned())
 }
 
 /// Signals are caught from the call on, not from the first poll.

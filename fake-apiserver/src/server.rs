@@ -29,7 +29,7 @@ use crate::faults::{Described, Fault, FaultGuard, FaultRule, Faults, RestartLog,
 use crate::registry::admission::AdmissionSetup;
 use crate::registry::authentication::Access;
 use crate::registry::authorization::Rbac;
-use crate::registry::{Registry, codec};
+use crate::registry::{Bounds, Registry, codec};
 use crate::serve::{Serving, Transport, serve};
 use crate::storage::World;
 use crate::tasks::TaskGroup;
@@ -109,8 +109,12 @@ impl ApiServer {
             ..options.admission.clone()
         };
         let access = Access::new(options.authentication.clone(), rbac, entropy.seed());
+        let bounds = Bounds {
+            history: options.history_bound,
+            event_ttl: options.event_ttl,
+        };
         let endpoints = Arc::new(Endpoints {
-            registry: Registry::new(world, options.history_bound, entropy, access, admission),
+            registry: Registry::new(world, bounds, entropy, access, admission),
             faults: Faults::default(),
             journal: Journal::new(options.journal_capacity),
             requests: AtomicU64::new(0),
@@ -123,6 +127,7 @@ impl ApiServer {
         let tasks = TaskGroup::default();
         let host: Arc<dyn Host> = endpoints.clone();
         workers::start(&host, &options.workers, &kubelet, &tasks);
+        workers::expire_events(&host, &tasks);
         Self {
             endpoints,
             options,
@@ -138,6 +143,7 @@ impl ApiServer {
         let options = Options {
             journal_capacity: 1,
             workers: Vec::new(),
+            event_ttl: None,
             ..self.options.clone()
         };
         Self::assemble(snapshot.0.clone(), entropy, options, Kubelet::new)
@@ -156,6 +162,12 @@ impl ApiServer {
     /// The newest resourceVersion.
     pub fn resource_version(&self) -> u64 {
         self.endpoints.registry.store.revision()
+    }
+
+    /// How many Events have been removed because their time was over; see
+    /// [`event_ttl`](ApiServerBuilder::event_ttl). Each has taken a resourceVersion, and no request was made.
+    pub fn expired_events(&self) -> u64 {
+        self.endpoints.registry.event_leases.expired()
     }
 
     /// The kubelet of all nodes, which a test tells what becomes of Pods. It acts where the server was started with
@@ -232,12 +244,14 @@ impl ApiServer {
     pub fn fork(&self) -> Self {
         let registry = &self.endpoints.registry;
         let kubelet = |committed| self.kubelet.fork(committed);
-        Self::assemble(
+        let fork = Self::assemble(
             registry.store.world(),
             registry.entropy.fork(),
             self.options.clone(),
             kubelet,
-        )
+        );
+        fork.endpoints.registry.event_leases.adopt(&registry.event_leases);
+        fork
     }
 
     /// The server at the other end of a connection: a tower service without a socket, which fails where a fault breaks

@@ -1,7 +1,7 @@
 //! `TaskGroup`: the one place that starts tasks. A task ends with its group.
 
 use std::future::{Future, poll_fn};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::Poll;
 
 use tokio::task::JoinSet;
@@ -15,7 +15,25 @@ pub(crate) struct TaskGroup {
     tasks: Arc<Mutex<JoinSet<()>>>,
 }
 
+/// A group that may have ended.
+#[derive(Clone, Debug)]
+pub(crate) struct WeakTaskGroup(Weak<Mutex<JoinSet<()>>>);
+
+impl WeakTaskGroup {
+    /// Starts a task, unless the group has ended. Must be called within a tokio runtime.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        if let Some(tasks) = self.0.upgrade() {
+            TaskGroup { tasks }.spawn(task);
+        }
+    }
+}
+
 impl TaskGroup {
+    /// The group for those who must not keep it alive.
+    pub(crate) fn downgrade(&self) -> WeakTaskGroup {
+        WeakTaskGroup(Arc::downgrade(&self.tasks))
+    }
+
     /// Starts a task. Must be called within a tokio runtime.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);

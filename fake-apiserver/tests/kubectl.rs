@@ -497,7 +497,12 @@ $ get service web -o jsonpath={.spec.ports[0].targetPort}/{.spec.type}
 80/ClusterIP
 $ get services
 ~ NAME   TYPE        CLUSTER-IP   EXTERNAL-IP   PORT(S)   AGE
+~ kubernetes  ClusterIP   10.0.0.1      <none>        443/TCP    *s
 ~ web  ClusterIP   *.*.*.*      <none>        80/TCP    *s
+$ get endpoints kubernetes -o jsonpath={.subsets[0].ports[0].name}
+https
+$ get endpointslices -l kubernetes.io/service-name=kubernetes -o name
+endpointslice.discovery.k8s.io/kubernetes
 $ run shell --image=sh:1
 pod/shell created
 "#,
@@ -802,6 +807,59 @@ $ top pods
 ! error: Metrics API not available
 "#
     ));
+}
+
+#[rstest]
+fn edits_of_custom_resources(#[values(Over::Http)] over: Over) {
+    let Some(kubectl) = Kubectl::start("edits_of_custom_resources", over) else {
+        return;
+    };
+    kubectl.run(
+        r#"
+$ create -f -
+< apiVersion: apiextensions.k8s.io/v1
+< kind: CustomResourceDefinition
+< metadata: {name: lamps.example.com}
+< spec:
+<   group: example.com
+<   scope: Namespaced
+<   names: {plural: lamps, singular: lamp, kind: Lamp, listKind: LampList}
+<   versions:
+<   - name: v1
+<     served: true
+<     storage: true
+<     schema:
+<       openAPIV3Schema:
+<         type: object
+<         properties:
+<           spec:
+<             type: object
+<             properties:
+<               place: {type: string}
+<               side: {type: string, enum: [left, top]}
+customresourcedefinition.apiextensions.k8s.io/lamps.example.com created
+$ wait --for=condition=established crd/lamps.example.com
+customresourcedefinition.apiextensions.k8s.io/lamps.example.com condition met
+$ create -f -
+< {kind: Lamp, apiVersion: example.com/v1, metadata: {name: one}, spec: {place: left, side: top}}
+< ---
+< {kind: Lamp, apiVersion: example.com/v1, metadata: {name: two}, spec: {side: left}}
+lamp.example.com/one created
+lamp.example.com/two created
+$ edit lamp one
+lamp.example.com/one edited
+$ get lamp one -o jsonpath={.spec}/{.metadata.generation}
+{"place":"right","side":"top"}/2
+$ edit lamp one
+? Edit cancelled, no changes made.
+$ edit lamp two
+! error: lamps.example.com "two" is invalid
+! A copy of your changes has been stored to "*.yaml"
+! error: Edit cancelled, no valid changes were saved.
+$ get lamp two -o jsonpath={.spec}/{.metadata.generation}
+{"side":"left"}/1
+"#,
+    );
 }
 
 #[rstest]

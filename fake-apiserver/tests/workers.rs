@@ -693,3 +693,94 @@ async fn r5_conditions_follow_what_is_left() {
     }
     assert!(namespace(&server, "shop").await.is_none());
 }
+
+/// An Event about nothing.
+async fn event(server: &ApiServer, name: &str) {
+    let about = json!({"kind": "Node", "apiVersion": "v1", "name": "n"});
+    let event = json!({
+        "apiVersion": "v1", "kind": "Event", "metadata": {"name": name}, "involvedObject": about, "reason": "R",
+        "type": "Normal",
+    });
+    ask(server, "POST", "/api/v1/namespaces/default/events", &event)
+        .await
+        .expect("it is valid");
+}
+
+/// The Events that are there.
+async fn events(server: &ApiServer) -> Vec<String> {
+    let events = server.list("v1", "Event", "").await.expect("they are served");
+    let names = events.iter().map(|it| it["metadata"]["name"].as_str().unwrap_or_default());
+    names.map(str::to_owned).collect()
+}
+
+async fn minutes(count: u64) {
+    tokio::time::sleep(Duration::from_secs(count * 60)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn f7_an_event_goes_an_hour_after_its_last_write_and_its_watchers_are_told() {
+    let server = ApiServer::start();
+    let version = server.resource_version();
+    let path = format!("/api/v1/events?watch=1&resourceVersion={version}&timeoutSeconds=7200");
+    let request = Request::get(path).body("").expect("a request");
+    let watching = server.call(request);
+    let writing = async {
+        event(&server, "counted").await;
+        minutes(10).await;
+        event(&server, "once").await;
+        minutes(20).await;
+        let path = "/api/v1/namespaces/default/events/counted";
+        ask(&server, "PATCH", path, &json!({"count": 2})).await.expect("it exists");
+        minutes(39).await;
+        assert_eq!(events(&server).await, ["counted", "once"]);
+        minutes(2).await;
+        assert_eq!(events(&server).await, ["counted"]);
+        minutes(20).await;
+        assert!(events(&server).await.is_empty());
+    };
+    futures::future::join(watching, writing).await;
+    let told: Vec<_> = server.journal().events().into_iter().filter(|it| it.kind == "DELETED").collect();
+    let told: Vec<_> = told.iter().map(|it| (it.name.as_str(), it.at.as_secs() / 60, it.revision)).collect();
+    assert_eq!(told, [("once", 70, version + 4), ("counted", 90, version + 5)]);
+    assert_eq!((server.expired_events(), server.resource_version()), (2, version + 5));
+    assert!(server.journal().requests().iter().all(|it| it.method != "DELETE"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn f7_events_stay_where_a_test_says_so_and_go_when_it_says() {
+    for (ttl, kept) in [(None, 1), (Some(Duration::from_secs(7200)), 1), (Some(Duration::from_secs(1800)), 0)] {
+        let server = ApiServer::builder().event_ttl(ttl).start();
+        event(&server, "a").await;
+        minutes(100).await;
+        assert_eq!(events(&server).await.len(), kept, "{ttl:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn f7_the_time_of_events_begins_anew_in_a_restored_world_and_goes_on_in_a_fork() {
+    let server = ApiServer::start();
+    event(&server, "a").await;
+    let state = server.snapshot();
+    minutes(40).await;
+    let (fork, anew) = (server.fork(), ApiServer::builder().world(&state).start());
+    server.restore(&state);
+    minutes(30).await;
+    assert!(events(&fork).await.is_empty());
+    assert_eq!((events(&server).await.len(), events(&anew).await.len()), (1, 1));
+    minutes(31).await;
+    assert!(events(&server).await.is_empty() && events(&anew).await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn f7_an_event_that_was_deleted_and_made_again_has_a_time_of_its_own() {
+    let server = ApiServer::start();
+    event(&server, "a").await;
+    minutes(30).await;
+    let path = "/api/v1/namespaces/default/events/a";
+    ask(&server, "DELETE", path, &json!({})).await.expect("it exists");
+    event(&server, "a").await;
+    minutes(45).await;
+    assert_eq!(events(&server).await, ["a"]);
+    minutes(16).await;
+    assert!(events(&server).await.is_empty());
+}

@@ -44,7 +44,8 @@ impl TestCluster {
     /// That is: until for 5.1 s of virtual time ([`quiet`](crate::TestClusterBuilder::quiet)) no object was changed, no
     /// watcher was told anything but bookmarks, and no request failed, other than reads that found nothing. So retries
     /// within that time are waited for, and long timers, such as a requeue after five minutes or the end of a watch,
-    /// are not. Renewals of Leases do not count, nor do reads and writes that change nothing: a controller may poll.
+    /// are not. Renewals of Leases do not count, nor do reads and writes that change nothing: a controller may poll. Nor
+    /// does it count that Events go when their time is over.
     ///
     /// It takes no real time to speak of.
     ///
@@ -59,11 +60,11 @@ impl TestCluster {
             let journal = self.server.journal();
             let (began, first) = (Instant::now(), journal.total());
             let mut last = began;
-            let (mut total, mut revision) = (first, self.server.resource_version());
+            let (mut total, mut revision) = (first, self.commits());
             loop {
                 self.pass(place, last + self.bounds.quiet).await;
                 let entries = journal.since(total);
-                let now_at = self.server.resource_version();
+                let now_at = self.commits();
                 let moved = self.last_activity(&entries, now_at.saturating_sub(revision));
                 (total, revision) = (total + entries.len() as u64, now_at);
                 let what = if total - first > self.bounds.requests {
@@ -131,6 +132,11 @@ impl TestCluster {
         }
     }
 
+    /// The commits there were, without those by which Events go when their time is over: that is nobody's work.
+    fn commits(&self) -> u64 {
+        self.server.resource_version().saturating_sub(self.server.expired_events())
+    }
+
     /// When something happened last, by these entries; `None` if nothing did.
     fn last_activity(&self, entries: &[Entry], commits: u64) -> Option<Instant> {
         let mut last = None;
@@ -146,6 +152,8 @@ impl TestCluster {
                 Entry::Request(request) if request.is_write() && request.code < 300 && commits > of_leases => {
                     request.answered
                 }
+                // Whoever deletes an Event is seen by the request.
+                Entry::Event(event) if event.resource == "events" && event.kind == "DELETED" => continue,
                 Entry::Event(event) if event.kind != "BOOKMARK" && event.resource != "leases" => event.at,
                 Entry::Request(_) | Entry::Event(_) => continue,
             };

@@ -8,16 +8,12 @@ use serde_json::Value;
 
 use super::filters::Call;
 use super::negotiation::{self, Discovery, Encoding, Served};
-use super::openapi::{Asked, CustomSchema, OpenApi, v2_empty, v2_refused};
+use super::openapi::{Asked, CustomSchema, OpenApi};
 use super::{discovery, discovery_protobuf, encode, yaml};
 use crate::api::resource::ResourceInfo;
 use crate::api::status::Status;
 use crate::registry::Registry;
 use crate::registry::scheme::Scheme;
-
-/// The media type of OpenAPI v2 in protobuf, as it is asked for and as it is answered.
-const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
-const V2_CONTENT_TYPE: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 /// The address that `/api` says clients may use; nobody does.
 const SERVER_ADDRESS: &str = "127.0.0.1:443";
@@ -31,16 +27,12 @@ pub(crate) fn answer(registry: &Registry, scheme: &Scheme, call: &Call) -> Resul
     }
     let is_get = call.parts.method == Method::GET;
     let rows: Vec<&ResourceInfo> = scheme.rows().map(|row| &row.info).collect();
-    if let Some(document) = path.strip_prefix("/openapi/v3") {
-        return Ok(openapi(registry, scheme, call, document));
+    if path == "/openapi/v2" || path.starts_with("/openapi/v3") {
+        return Ok(openapi(registry, scheme, call, path));
     }
     let (value, aggregated) = match path {
         "" => (Some(discovery::paths(&rows)), false),
         "/version" => (Some(discovery::version()), false),
-        "/openapi/v2" if is_get && call.accept().is_some_and(|it| it.contains(V2_PROTOBUF)) => {
-            return Ok(encode::respond_whole(200, V2_CONTENT_TYPE, v2_empty().into()));
-        }
-        "/openapi/v2" => return Err(v2_refused()),
         "/api" => (Some(discovery::core_versions(SERVER_ADDRESS)), true),
         "/apis" => (Some(discovery::group_list(&rows)), true),
         _ => (group_document(&rows, path), false),
@@ -138,8 +130,8 @@ fn health(path: &str, call: &Call) -> Option<Response<Body>> {
     Some(response)
 }
 
-/// `/openapi/v3` and the documents below it (rule N6).
-fn openapi(registry: &Registry, scheme: &Scheme, call: &Call, document: &str) -> Response<Body> {
+/// `/openapi/v2`, `/openapi/v3` and the documents below it (rule N6).
+fn openapi(registry: &Registry, scheme: &Scheme, call: &Call, path: &str) -> Response<Body> {
     let builtins: Vec<&ResourceInfo> = scheme
         .rows()
         .filter(|row| !row.is_custom())
@@ -156,20 +148,23 @@ fn openapi(registry: &Registry, scheme: &Scheme, call: &Call, document: &str) ->
         builtins: &builtins,
         custom: &custom,
     };
-    let path = document.trim_start_matches('/');
-    if path.is_empty() {
-        let bytes = format!("{}\n", documents.index());
-        return encode::respond_whole(200, "application/json", bytes.into());
-    }
     let accept = call.accept().unwrap_or_default();
-    let answer = documents.answer(Asked {
-        path,
-        hash: call.query.get("hash").unwrap_or_default(),
-        accept: &accept,
-        if_none_match: call.header(&header::IF_NONE_MATCH).unwrap_or_default(),
-        now: registry.entropy.now(),
-    });
-    let mut response = encode::respond_whole(answer.status, "text/plain; charset=utf-8", answer.body.into());
+    let if_none_match = call.header(&header::IF_NONE_MATCH).unwrap_or_default();
+    let answer = match path.strip_prefix("/openapi/v3").map(|it| it.trim_start_matches('/')) {
+        None => documents.v2(&accept, if_none_match),
+        Some("") => {
+            let bytes = format!("{}\n", documents.index());
+            return encode::respond_whole(200, "application/json", bytes.into());
+        }
+        Some(path) => documents.answer(Asked {
+            path,
+            hash: call.query.get("hash").unwrap_or_default(),
+            accept: &accept,
+            if_none_match,
+            now: registry.entropy.now(),
+        }),
+    };
+    let mut response = encode::respond_whole(answer.status, "text/plain; charset=utf-8", answer.body);
     for (name, value) in answer.headers {
         if let Ok(value) = HeaderValue::try_from(value) {
             response.headers_mut().insert(HeaderName::from_static(name), value);

@@ -1,23 +1,24 @@
-//! OpenAPI v3: the index, a document for each group and version, and the rules of their hashes (rules N6, N8).
+//! OpenAPI v3: the index, a document for each group and version, and the rules of their hashes (rules N6, N8); and v2,
+//! one document of everything.
 //!
-//! Documents are JSON. Their protobuf form is not served, nor is `/openapi/v2` as JSON; clients that ask for them are
-//! told so.
+//! Documents of v3 are JSON. Their protobuf form is not served; clients that ask for it are told so.
 
 mod operations;
+mod v2;
+mod v2_protobuf;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::sync::LazyLock;
 
+use bytes::Bytes;
 use flate2::read::GzDecoder;
 use jiff::Timestamp;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::discovery;
-use super::status_protobuf::{bytes, text};
 use crate::api::resource::ResourceInfo;
-use crate::api::status::Status;
 
 /// The definitions of the built-in types with their descriptions, generated.
 static PACKED: &[u8] = include_bytes!("../../data/openapi.json.gz");
@@ -74,7 +75,7 @@ pub(crate) struct Answer {
     /// Headers beside the usual ones; `Cache-Control` replaces the usual one.
     pub(crate) headers: Vec<(&'static str, String)>,
     /// The body.
-    pub(crate) body: Vec<u8>,
+    pub(crate) body: Bytes,
 }
 
 /// The description of a type, or of a field of it where `field` is not empty: `description("io.k8s.api.core.v1.Pod",
@@ -87,28 +88,6 @@ pub(crate) fn description(definition: &str, field: &str) -> Option<String> {
         &definition["properties"][field]
     };
     owner["description"].as_str().map(str::to_owned)
-}
-
-/// `/openapi/v2` in protobuf, without paths and definitions. kubectl and helm ask for it when no v3 document has a
-/// kind, and have to find that it is not there, either, to say that its CRD is missing.
-pub(crate) fn v2_empty() -> Vec<u8> {
-    let mut info = Vec::new();
-    text(&mut info, 1, "Kubernetes");
-    text(&mut info, 2, "v1.36.2");
-    let mut document = Vec::new();
-    text(&mut document, 1, "2.0");
-    bytes(&mut document, 2, &info);
-    bytes(&mut document, 8, &[]);
-    document
-}
-
-/// `/openapi/v2` as JSON is not served: clients since 1.27 read v3.
-pub(crate) fn v2_refused() -> Status {
-    Status::new(
-        406,
-        "NotAcceptable",
-        "openapi v2 is not served by this server, use /openapi/v3",
-    )
 }
 
 impl OpenApi<'_> {
@@ -144,7 +123,7 @@ impl OpenApi<'_> {
                 return Answer {
                     status: 301,
                     headers,
-                    body: Vec::new(),
+                    body: Bytes::new(),
                 };
             }
             let expires = asked
@@ -162,13 +141,13 @@ impl OpenApi<'_> {
             return Answer {
                 status: 304,
                 headers,
-                body: Vec::new(),
+                body: Bytes::new(),
             };
         }
         Answer {
             status: 200,
             headers,
-            body: self.document(asked.path),
+            body: self.document(asked.path).into(),
         }
     }
 
@@ -196,15 +175,33 @@ impl OpenApi<'_> {
     }
 
     fn document(&self, path: &str) -> Vec<u8> {
+        let (paths, schemas) = self.parts(&|row| path_of(row) == path);
+        let document = Document {
+            components: Components {
+                schemas,
+                security_schemes: json!({"BearerToken": {
+                    "description": "Bearer Token authentication", "in": "header", "name": "authorization",
+                    "type": "apiKey"}}),
+            },
+            info: json!({"title": "Kubernetes", "version": "v1.36.2"}),
+            openapi: "3.0.0",
+            paths,
+        };
+        // Maps of strings and JSON cannot fail to be written.
+        serde_json::to_vec(&document).unwrap_or_default()
+    }
+
+    /// The operations of some resources, and all definitions they lead to.
+    fn parts(&self, concerns: &dyn Fn(&ResourceInfo) -> bool) -> (Map<String, Value>, BTreeMap<String, Box<RawValue>>) {
         let mut paths = Map::new();
         let mut schemas: BTreeMap<String, Box<RawValue>> = BTreeMap::new();
         let mut wanted: Vec<String> = ["DeleteOptions", "Patch", "Status", "ObjectMeta", "ListMeta"]
             .map(|name| format!("{META}{name}"))
             .into();
-        for row in self.builtins.iter().filter(|row| path_of(row) == path) {
+        for row in self.builtins.iter().filter(|row| concerns(row)) {
             operations::add(&mut paths, row, &definition_of, &mut wanted);
         }
-        for it in self.custom.iter().filter(|it| path_of(it.row) == path) {
+        for it in self.custom.iter().filter(|it| concerns(it.row)) {
             let name = custom_definition(it.row);
             let of = |group: &str, version: &str, kind: &str| {
                 if group == it.row.group && kind == it.row.kind {
@@ -230,19 +227,7 @@ impl OpenApi<'_> {
                 schemas.insert(name, raw.clone());
             }
         }
-        let document = Document {
-            components: Components {
-                schemas,
-                security_schemes: json!({"BearerToken": {
-                    "description": "Bearer Token authentication", "in": "header", "name": "authorization",
-                    "type": "apiKey"}}),
-            },
-            info: json!({"title": "Kubernetes", "version": "v1.36.2"}),
-            openapi: "3.0.0",
-            paths,
-        };
-        // Maps of strings and JSON cannot fail to be written.
-        serde_json::to_vec(&document).unwrap_or_default()
+        (paths, schemas)
     }
 }
 
@@ -283,11 +268,11 @@ struct Components {
     security_schemes: Value,
 }
 
-fn plain(status: u16, text: &str) -> Answer {
+fn plain(status: u16, text: &'static str) -> Answer {
     Answer {
         status,
         headers: vec![("content-type", "text/plain; charset=utf-8".to_owned())],
-        body: text.as_bytes().to_vec(),
+        body: Bytes::from_static(text.as_bytes()),
     }
 }
 

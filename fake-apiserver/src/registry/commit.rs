@@ -19,6 +19,7 @@ impl Registry {
         self.roles_replaced();
         self.admission.invalidate();
         self.load_definitions();
+        self.events_replaced();
         self.fanout.wake_all();
         self.committed.notify_waiters();
     }
@@ -26,6 +27,7 @@ impl Registry {
     /// Stores a new object.
     pub(super) fn insert(&self, row: &Row, key: Key, body: Body) -> Result<Arc<Stored>, StoreError> {
         let stored = self.store.create(&row.storage, key, body)?;
+        self.event_written(row, &stored.key, stored.revision);
         self.signal(row, &stored.key);
         Ok(stored)
     }
@@ -33,6 +35,7 @@ impl Registry {
     /// Stores an object in place of `old`, if that is still the one.
     pub(super) fn replace(&self, row: &Row, old: &Stored, body: Body) -> Result<Arc<Stored>, StoreError> {
         let stored = self.store.update(&row.storage, &old.key, old.revision, body)?;
+        self.event_written(row, &stored.key, stored.revision);
         self.signal(row, &stored.key);
         Ok(stored)
     }
@@ -40,6 +43,7 @@ impl Registry {
     /// Removes `old`, if it is still the one.
     pub(super) fn remove(&self, row: &Row, old: &Stored) -> Result<Revision, StoreError> {
         let revision = self.store.delete(&row.storage, &old.key, old.revision)?;
+        self.event_removed(row, &old.key);
         self.signal(row, &old.key);
         if row.is_custom() {
             self.instance_removed();

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
@@ -27,6 +28,7 @@ pub(crate) mod read;
 pub(crate) mod continue_token;
 pub(crate) mod write;
 mod commit;
+mod expiry;
 pub(crate) mod create;
 pub(crate) mod update;
 pub(crate) mod patch;
@@ -42,6 +44,7 @@ pub(crate) mod definitions;
 
 use admission::{Admission, AdmissionSetup};
 use authentication::Access;
+use expiry::EventLeases;
 use scheme::Scheme;
 
 /// From a Pod to what its containers have written.
@@ -51,6 +54,15 @@ impl fmt::Debug for PodLogs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("PodLogs")
     }
+}
+
+/// How long what is stored is kept.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Changes a resource's log keeps.
+    pub(crate) history: usize,
+    /// How long an Event lives after its last write; `None`: for ever.
+    pub(crate) event_ttl: Option<Duration>,
 }
 
 /// All state and its rules.
@@ -70,6 +82,8 @@ pub(crate) struct Registry {
     pub(crate) definitions_changed: Arc<Notify>,
     /// What may change or refuse a write.
     pub(crate) admission: Admission,
+    /// When Events go.
+    pub(crate) event_leases: EventLeases,
     /// Held while the served resources are made from the stored CRDs, so that the newest state wins.
     definitions: Mutex<()>,
     /// What the containers of a Pod have written, where there is a kubelet.
@@ -84,13 +98,13 @@ impl Registry {
     /// A registry of `world`. CRDs in it are served.
     pub(crate) fn new(
         world: World,
-        history_bound: usize,
+        bounds: Bounds,
         entropy: Entropy,
         access: Access,
         admission: AdmissionSetup,
     ) -> Self {
         let registry = Self {
-            store: Arc::new(Store::new(world, history_bound)),
+            store: Arc::new(Store::new(world, bounds.history)),
             fanout: Arc::default(),
             access,
             replicas: Arc::default(),
@@ -98,11 +112,13 @@ impl Registry {
             committed: Arc::default(),
             definitions_changed: Arc::default(),
             admission: Admission::new(admission),
+            event_leases: EventLeases::new(bounds.event_ttl),
             definitions: Mutex::default(),
             pod_logs: OnceLock::new(),
             scheme: RwLock::default(),
         };
         registry.load_definitions();
+        registry.events_replaced();
         registry
     }
 

@@ -53,6 +53,7 @@
 
 mod api;
 mod controller;
+mod expiry;
 mod garbage_collector;
 mod meta;
 mod namespace;
@@ -67,6 +68,7 @@ mod workloads;
 
 pub(crate) use api::{Api, Failure, Host};
 pub(crate) use controller::{Context, Controller, Follows, Identity};
+pub(crate) use expiry::expire_events;
 pub(crate) use meta::{Meta, OwnerReference};
 pub(crate) use observed::Observed;
 pub(crate) use queue::WorkQueue;

@@ -69,20 +69,12 @@ impl Worker {
         Worker::Kubelet,
     ];
 
-    /// The controllers of workloads, and the nodes that run them.
-    pub const WORKLOADS: &'static [Worker] = &[
-        Worker::ServiceAccount,
-        Worker::Deployment,
-        Worker::ReplicaSet,
-        Worker::StatefulSet,
-        Worker::DaemonSet,
-        Worker::Job,
-        Worker::CronJob,
-        Worker::Endpoints,
-        Worker::Disruption,
-        Worker::Volumes,
-        Worker::Kubelet,
-    ];
+    /// The controllers of workloads, and the nodes that run them: all but the garbage collector and the controller of
+    /// namespaces.
+    pub const WORKLOADS: &'static [Worker] = match Self::ALL {
+        [Worker::GarbageCollector, Worker::Namespace, life @ ..] => life,
+        _ => panic!("those two come first"),
+    };
 
     /// The word for it on the command line.
     pub fn as_str(self) -> &'static str {

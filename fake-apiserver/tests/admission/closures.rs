@@ -246,3 +246,56 @@ async fn i5_a_token_is_made_of_what_mutation_made_of_the_request() {
     made(&answer);
     assert_eq!(answer.body["spec"]["audiences"], json!(["changed"]));
 }
+
+#[rstest]
+#[case::exec("pods/a/exec?command=sh&command=-c&stdin=true&tty=1&stderr=false&container=c", "exec",
+    json!({"kind": "PodExecOptions", "apiVersion": "v1", "stdin": true, "tty": true, "container": "c",
+        "command": ["sh", "-c"]}))]
+#[case::attach("pods/a/attach?stdout=true", "attach",
+    json!({"kind": "PodAttachOptions", "apiVersion": "v1", "stdout": true}))]
+#[case::port_forward("pods/a/portforward?ports=80&ports=443", "portforward",
+    json!({"kind": "PodPortForwardOptions", "apiVersion": "v1", "ports": [80, 443]}))]
+#[case::proxy_of_a_pod("pods/a/proxy/b/c", "proxy",
+    json!({"kind": "PodProxyOptions", "apiVersion": "v1", "path": "/b/c"}))]
+#[case::proxy_of_a_service("services/a/proxy", "proxy", json!({"kind": "ServiceProxyOptions", "apiVersion": "v1"}))]
+#[tokio::test(start_paused = true)]
+async fn p2_a_connection_is_reviewed_before_anybody_looks_for_its_object(
+    #[case] path: &str,
+    #[case] subresource: &str,
+    #[case] options: Value,
+    #[values(Method::GET, Method::POST)] method: Method,
+) {
+    let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let kept = std::sync::Arc::clone(&seen);
+    let server = ApiServer::builder()
+        .validate("w.example.com", move |request| {
+            kept.lock().expect("not poisoned").push(request.clone());
+            Err::<(), _>("no connections")
+        })
+        .start();
+    let path = format!("/api/v1/namespaces/default/{path}");
+    let answer = ask(&server, method, &path, Value::Null).await;
+    let text = "admission webhook \"w.example.com\" denied the request: no connections";
+    assert_eq!(answer.failure(), (400, text));
+    let seen = seen.lock().expect("not poisoned");
+    let [request] = seen.as_slice() else {
+        panic!("asked {} times", seen.len())
+    };
+    assert_eq!(request.operation, Operation::Connect);
+    assert_eq!((&*request.sub_resource, &*request.name, &*request.namespace), (subresource, "a", "default"));
+    assert_eq!(request.kind.kind, options["kind"].as_str().unwrap_or_default());
+    assert_eq!(request.object, options);
+    assert_eq!((&request.old_object, &request.options), (&Value::Null, &Value::Null));
+}
+
+#[tokio::test(start_paused = true)]
+async fn p2_a_connection_that_is_admitted_is_refused_by_name_with_its_warnings() {
+    let server = ApiServer::builder()
+        .validate("w.example.com", |_| AdmissionResponse::allow().warn("you are seen"))
+        .start();
+    let pod = json!({"metadata": {"name": "a"}, "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}});
+    made(&post(&server, "/api/v1/namespaces/default/pods", pod).await);
+    let answer = post(&server, "/api/v1/namespaces/default/pods/a/exec?command=sh", Value::Null).await;
+    assert_eq!(answer.code, 501, "{}", answer.body);
+    assert_eq!(answer.warnings, ["299 - \"you are seen\""]);
+}

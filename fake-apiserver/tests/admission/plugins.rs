@@ -179,3 +179,35 @@ async fn p9_the_newest_default_class_is_taken() {
     let answer = post(&server, "/api/v1/namespaces/default/persistentvolumeclaims", claim).await;
     assert_eq!(answer.body["spec"]["storageClassName"], "b", "{}", answer.body);
 }
+
+#[rstest]
+#[case::as_large("slow", "1Gi", None)]
+#[case::allowed("fast", "2Gi", None)]
+#[case::not_allowed("slow", "2Gi",
+    Some("only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize"))]
+#[tokio::test(start_paused = true)]
+async fn p9_a_claim_grows_where_its_class_allows_it(
+    #[case] class: &str,
+    #[case] size: &str,
+    #[case] refused: Option<&str>,
+) {
+    let server = ApiServer::start();
+    for (name, allowed) in [("fast", true), ("slow", false)] {
+        let class = json!({"metadata": {"name": name}, "provisioner": "example.com/p", "allowVolumeExpansion": allowed});
+        made(&post(&server, "/apis/storage.k8s.io/v1/storageclasses", class).await);
+    }
+    let claim = json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c"}, "status": {"phase": "Bound"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": class, "volumeName": "v",
+            "resources": {"requests": {"storage": "1Gi"}}},
+    });
+    server.load([claim]).expect("it is a claim");
+    let path = "/api/v1/namespaces/default/persistentvolumeclaims/c";
+    let patch = json!({"spec": {"resources": {"requests": {"storage": size}}}});
+    let answer = ask(&server, Method::PATCH, path, patch).await;
+    let why = refused.map(|why| format!("persistentvolumeclaims \"c\" is forbidden: {why}"));
+    match why {
+        None => assert_eq!(answer.code, 200, "{}", answer.body),
+        Some(why) => assert_eq!(answer.failure(), (403, why.as_str())),
+    }
+}

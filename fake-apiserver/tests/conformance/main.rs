@@ -14,34 +14,7 @@ use compare::{Difference, compare, known_differences, report};
 use fake_apiserver::{Anonymous, ApiServer, ApiServerBuilder, Authorization, Serving, Worker};
 use replay::Replay;
 use rstest::rstest;
-use scenario::Scenario;
-
-const AREAS: [&str; 24] = [
-    "admission",
-    "apply",
-    "builtin_validation",
-    "crd",
-    "crd_cel",
-    "crd_schema",
-    "crd_versions",
-    "crud",
-    "defaulting",
-    "delete",
-    "discovery",
-    "errors",
-    "field_validation",
-    "kubectl",
-    "list",
-    "managed_fields",
-    "metadata",
-    "patch",
-    "selectors",
-    "subresources",
-    "table",
-    "watch",
-    "workers_gc",
-    "workers_namespace",
-];
+use scenario::{AREAS, Scenario};
 
 /// What happened to the scenarios of an area.
 #[derive(Debug, Default)]

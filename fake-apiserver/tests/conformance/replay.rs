@@ -66,8 +66,7 @@ impl<'a> Replay<'a> {
     /// Performs all steps.
     pub(crate) async fn run(&mut self, scenario: &Scenario) -> Answers {
         if scenario.namespace {
-            let name = self.variables.get("ns");
-            let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}).to_string();
+            let body = self.variables.namespace();
             let request = request("POST", "/api/v1/namespaces", None, Some(body), &BTreeMap::new())?;
             let answer = self.send(request).await?;
             if answer.status() != 201 {

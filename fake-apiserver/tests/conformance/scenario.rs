@@ -9,6 +9,34 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+/// Every area there are scenarios of: a file each.
+pub(crate) const AREAS: [&str; 24] = [
+    "admission",
+    "apply",
+    "builtin_validation",
+    "crd",
+    "crd_cel",
+    "crd_schema",
+    "crd_versions",
+    "crud",
+    "defaulting",
+    "delete",
+    "discovery",
+    "errors",
+    "field_validation",
+    "kubectl",
+    "list",
+    "managed_fields",
+    "metadata",
+    "patch",
+    "selectors",
+    "subresources",
+    "table",
+    "watch",
+    "workers_gc",
+    "workers_namespace",
+];
+
 /// One recorded scenario.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Scenario {
@@ -98,6 +126,11 @@ impl Variables {
         let unique: String = (0..8).map(letter).collect();
         let namespace = format!("t-{unique}");
         Self([("u".to_owned(), unique), ("ns".to_owned(), namespace)].into())
+    }
+
+    /// The namespace of the run as it is created.
+    pub(crate) fn namespace(&self) -> String {
+        serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.get("ns")}}).to_string()
     }
 
     pub(crate) fn get(&self, name: &str) -> &str {

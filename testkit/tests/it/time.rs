@@ -29,6 +29,34 @@ async fn settling_takes_the_quiet_time_and_no_more(cluster: TestCluster) {
     assert_eq!(began.elapsed(), Duration::from_millis(5_100));
 }
 
+/// Events go an hour after their last write. Nobody wants that to be waited for, whether there is a watch or not.
+#[rstest]
+#[case::unseen(false)]
+#[case::watched(true)]
+#[tokio::test(start_paused = true)]
+async fn events_that_go_keep_nothing_from_settling(cluster: TestCluster, #[case] is_watched: bool) {
+    let about = json!({"kind": "Node", "name": "n"});
+    let event = object("v1", "Event", "a").set("involvedObject", about);
+    let began = cluster.server().now();
+    cluster.create(event).await;
+    if is_watched {
+        let client = cluster.client();
+        cluster.run(async move {
+            let events = Api::<k8s_openapi::api::core::v1::Event>::all(client);
+            let mut told = std::pin::pin!(kube::runtime::watcher(events, kube::runtime::watcher::Config::default()));
+            while futures::StreamExt::next(&mut told).await.is_some() {}
+        });
+    }
+    cluster.settle().await;
+    assert_eq!(cluster.server().expired_events(), 0);
+    let left = Duration::from_secs(3600) - cluster.server().now().duration_since(began).unsigned_abs();
+    cluster.advance(left - Duration::from_secs(2)).await;
+    let settling = Instant::now();
+    cluster.settle().await;
+    assert_eq!(settling.elapsed(), Duration::from_millis(5_100));
+    assert_eq!(cluster.server().expired_events(), 1);
+}
+
 #[rstest]
 #[tokio::test(start_paused = true)]
 async fn a_retry_after_five_seconds_is_waited_for(cluster: TestCluster) {

@@ -245,3 +245,68 @@ fn descriptions_are_found() {
     assert!(text.starts_with("Name must be unique within a namespace."), "{text}");
     assert_eq!(description("none", ""), None);
 }
+
+fn v2(api: &OpenApi<'_>, accept: &str, if_none_match: &str) -> Answer {
+    api.v2(accept, if_none_match)
+}
+
+#[test]
+fn n6_v2_is_one_whole_document() {
+    let row = widget();
+    let schema = json!({"type": "object", "properties": {
+        "spec": {"type": "object", "properties": {"size": {"x-kubernetes-int-or-string": true, "default": 1}}}}});
+    let rows: Vec<&ResourceInfo> = BUILTINS.iter().collect();
+    let api = OpenApi {
+        builtins: &rows,
+        custom: &[CustomSchema {
+            row: &row,
+            schema: Some(&schema),
+        }],
+    };
+    let answer = v2(&api, "application/json", "");
+    assert_eq!(answer.status, 200);
+    let document: Value = serde_json::from_slice(&answer.body).expect("JSON");
+    let text = document.to_string();
+    for word in ["#/components/", "requestBody", "\"allOf\"", "\"oneOf\""] {
+        assert!(!text.contains(word), "{word} is no word of v2");
+    }
+    let definitions = document["definitions"].as_object().expect("definitions");
+    let lost: Vec<&str> = text
+        .split("\"#/definitions/")
+        .skip(1)
+        .filter_map(|part| part.split('"').next())
+        .filter(|name| !definitions.contains_key(*name))
+        .collect();
+    assert_eq!(lost, [""; 0]);
+    let pod = &definitions["io.k8s.api.core.v1.Pod"];
+    assert_eq!(pod["properties"]["spec"]["$ref"], "#/definitions/io.k8s.api.core.v1.PodSpec");
+    assert_eq!(pod["x-kubernetes-group-version-kind"], json!([{"group": "", "version": "v1", "kind": "Pod"}]));
+    let widget = &definitions["com.example.shop.v1.Widget"]["properties"];
+    assert_eq!(widget["spec"]["properties"]["size"], json!({"x-kubernetes-int-or-string": true}));
+    let patch = &document["paths"]["/api/v1/namespaces/{namespace}/pods/{name}"]["patch"];
+    assert_eq!(patch["x-kubernetes-group-version-kind"]["kind"], "Pod");
+    let parameters = patch["parameters"].as_array().expect("a list");
+    assert_eq!(parameters[0]["in"], "body");
+    assert!(parameters.iter().any(|it| it["name"] == "fieldValidation" && it["type"] == "string"), "{patch}");
+}
+
+#[test]
+fn n6_v2_comes_in_two_forms_which_share_a_tag_that_changes_with_what_is_served() {
+    with_builtins(|api| {
+        const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+        let tag_of = |answer: &Answer| {
+            let (_, tag) = answer.headers.iter().find(|(name, _)| *name == "etag").expect("a tag");
+            tag.clone()
+        };
+        let (json, protobuf) = (v2(&api, "", ""), v2(&api, PROTOBUF, ""));
+        assert_eq!(tag_of(&json), tag_of(&protobuf));
+        assert!(protobuf.body.starts_with(b"\x0a\x032.0\x12"), "the field swagger comes first");
+        assert_eq!(v2(&api, PROTOBUF, &tag_of(&json)).status, 304);
+        assert_eq!(v2(&api, "text/html", "").status, 406);
+        let fewer = OpenApi {
+            builtins: &api.builtins[1..],
+            custom: &[],
+        };
+        assert_ne!(tag_of(&v2(&fewer, "", "")), tag_of(&json));
+    });
+}

@@ -19,6 +19,8 @@ pub(crate) enum Options<'a> {
     Update(&'a WriteOptions),
     /// Of a delete.
     Delete(&'a DeleteOptions),
+    /// Of a connection, which has none beside its object.
+    None,
 }
 
 /// A request as admission sees it. The objects are in the version of the request.
@@ -78,7 +80,8 @@ impl<'a> Attributes<'a> {
     ) -> Self {
         let options = match operation {
             Operation::Create => Options::Create(request.options),
-            Operation::Update | Operation::Delete | Operation::Connect => Options::Update(request.options),
+            Operation::Update | Operation::Delete => Options::Update(request.options),
+            Operation::Connect => Options::None,
         };
         let name = match object.name() {
             "" => request.info.name.clone(),
@@ -105,6 +108,15 @@ impl<'a> Attributes<'a> {
         Self {
             kind,
             ..Self::of_write(request, Operation::Create, object, None)
+        }
+    }
+
+    /// A connection to an object; what is shown is how the client wants it, such as `PodExecOptions`.
+    pub(crate) fn of_connection(request: &WriteRequest<'a>, subresource: &'a str, object: Object) -> Self {
+        Self {
+            kind: kind_named(&object),
+            subresource,
+            ..Self::of_write(request, Operation::Connect, object, None)
         }
     }
 
@@ -153,6 +165,7 @@ impl<'a> Attributes<'a> {
             Options::Create(options) => write_options("CreateOptions", options),
             Options::Update(options) => write_options("UpdateOptions", options),
             Options::Delete(options) => delete_options(options),
+            Options::None => Value::Null,
         }
     }
 

@@ -189,6 +189,19 @@ impl Registry {
         Ok(attributes.object.take().unwrap_or_default())
     }
 
+    /// Both phases for a connection, of which nothing is stored.
+    pub(crate) async fn admit_connection(
+        &self,
+        request: &WriteRequest<'_>,
+        subresource: &str,
+        object: Object,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), Status> {
+        let mut attributes = Attributes::of_connection(request, subresource, object);
+        self.admit(&mut attributes, warnings).await?;
+        self.check_admitted(&attributes, warnings).await
+    }
+
     /// Whether anything may have a say in the deletion of objects of this kind.
     pub(crate) fn may_refuse_deletion(&self, row: &Row) -> bool {
         let setup = self.admission.setup();

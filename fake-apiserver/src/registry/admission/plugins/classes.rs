@@ -1,11 +1,12 @@
-//! `RuntimeClass`, `DefaultStorageClass` and `DefaultIngressClass`: what a class gives the objects that use it, and the
-//! class of those that name none.
+//! `RuntimeClass`, `DefaultStorageClass`, `DefaultIngressClass` and `PersistentVolumeClaimResize`: what a class gives the
+//! objects that use it, the class of those that name none, and what a class must allow.
 
 use serde_json::{Map, Value};
 
 use crate::api::object::Object;
 use crate::registry::Registry;
 use crate::registry::kinds::access::{at, ensure_object, list, text};
+use crate::registry::quantity::Quantity;
 
 /// Gives a new Pod the overhead and the scheduling of its RuntimeClass. The error is the rest of `pods "p" is
 /// forbidden: …`.
@@ -85,9 +86,11 @@ fn default_class(classes: &[Object], marks: &[&str]) -> Option<String> {
     marked.first().map(|it| it.name().to_owned())
 }
 
+/// What claims called their class before they had a field for it.
+const BETA: &str = "volume.beta.kubernetes.io/storage-class";
+
 /// Gives a claim that names no class the default one.
 pub(super) fn set_storage_class(registry: &Registry, claim: &mut Object) {
-    const BETA: &str = "volume.beta.kubernetes.io/storage-class";
     let has_annotation = at(claim, "metadata.annotations").is_some_and(|it| it.get(BETA).is_some());
     if at(claim, "spec.storageClassName").is_some() || has_annotation {
         return;
@@ -100,6 +103,33 @@ pub(super) fn set_storage_class(registry: &Registry, claim: &mut Object) {
     if let Some(name) = default_class(&classes, &marks) {
         ensure_object(claim, "spec").insert("storageClassName".into(), name.into());
     }
+}
+
+/// Whether a claim may become larger: that its class allows it. That it is bound, validation has seen before. The error
+/// is the rest of `persistentvolumeclaims "c" is forbidden: …`.
+pub(super) fn check_resize(registry: &Registry, claim: &Object, old: &Object) -> Result<(), String> {
+    let size = |claim: &Object| {
+        let asked = at(claim, "spec.resources.requests").and_then(|it| it.get("storage")?.as_str());
+        asked.and_then(|it| Quantity::parse(it).ok())
+    };
+    if size(claim) <= size(old) {
+        return Ok(());
+    }
+    let class = class_of(claim);
+    let classes = registry.stored_objects("storage.k8s.io", "storageclasses");
+    let allows = |it: &Object| it.name() == class && at(it, "allowVolumeExpansion") == Some(&Value::Bool(true));
+    if class.is_empty() || class_of(old) != class || !classes.iter().any(allows) {
+        let why = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must \
+                   support resize";
+        return Err(why.to_owned());
+    }
+    Ok(())
+}
+
+/// The class of a claim; empty if it has none.
+fn class_of(claim: &Object) -> &str {
+    let annotation = at(claim, "metadata.annotations").and_then(|it| it.get(BETA)?.as_str());
+    annotation.unwrap_or_else(|| text(claim, "spec.storageClassName"))
 }
 
 /// Gives an Ingress that names no class the default one.

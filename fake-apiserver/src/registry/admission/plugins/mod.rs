@@ -77,6 +77,15 @@ pub(super) fn validate(
         limit_ranger::check(registry, &row.info.resource, object)
             .map_err(|why| Status::forbidden(&row.info.group_resource(), &attributes.name, why))?;
     }
+    if let ("", "persistentvolumeclaims", "", Some(old)) = (
+        &*row.info.group,
+        &*row.info.resource,
+        attributes.subresource,
+        &attributes.old,
+    ) {
+        classes::check_resize(registry, object, old)
+            .map_err(|why| Status::forbidden(&row.info.group_resource(), &attributes.name, why))?;
+    }
     pod_security::check(registry, attributes, object, warnings)
 }
 
@@ -84,9 +93,8 @@ pub(super) fn validate(
 pub(super) fn may_validate(registry: &Registry, row: &Row) -> bool {
     let (group, resource) = (&*row.info.group, &*row.info.resource);
     resource_quota::is_used(registry)
-        || (group.is_empty()
-            && matches!(resource, "pods" | "persistentvolumeclaims")
-            && limit_ranger::is_used(registry))
+        || (group.is_empty() && resource == "pods" && limit_ranger::is_used(registry))
+        || (group.is_empty() && resource == "persistentvolumeclaims")
         || pod_security::concerns(group, resource)
 }
 

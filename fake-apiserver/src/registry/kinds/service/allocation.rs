@@ -15,6 +15,8 @@ use crate::registry::strategy::Context;
 /// The range cluster IPs come from.
 const CLUSTER_RANGE: (Ipv4Addr, u32) = (Ipv4Addr::new(10, 0, 0, 0), 16);
 const CLUSTER_RANGE_TEXT: &str = "10.0.0.0/16";
+/// The first address of the range, which the Service `default/kubernetes` has.
+pub(crate) const FIRST_CLUSTER_IP: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 /// Addresses of the range but its first and its last.
 const CLUSTER_IPS: u64 = 65_534;
 /// The range node ports come from.

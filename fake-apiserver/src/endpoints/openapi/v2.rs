@@ -1,0 +1,247 @@
+//! OpenAPI v2: one document of everything served, made of the same definitions and operations as those of v3. Clients
+//! older than 1.27 read it: `kubectl explain`, validation in `kubectl apply`, `OpenAPISchema()` of client-go.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
+use super::{Answer, OpenApi, REF, v2_protobuf};
+use crate::endpoints::discovery;
+
+/// The form of a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Json,
+    Protobuf,
+}
+
+/// The media type of the protobuf form: as it is asked for, and as it is answered and asked for, too.
+const PROTOBUF_ASKED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+
+/// Documents that a process keeps, by their hash: they have some megabytes, and clients ask for the same one again and
+/// again. One more and the oldest is forgotten.
+const KEPT_MAX: usize = 2;
+
+static KEPT: Mutex<VecDeque<(String, Form, Bytes)>> = Mutex::new(VecDeque::new());
+
+/// Schemas are not nested deeper; what were deeper would be left as v3 has it.
+const LEVELS: usize = 100;
+
+impl OpenApi<'_> {
+    /// `/openapi/v2`
+    pub(crate) fn v2(&self, accept: &str, if_none_match: &str) -> Answer {
+        let vary = || ("vary", "Accept".to_owned());
+        let Some(form) = form(accept) else {
+            return Answer {
+                status: 406,
+                headers: vec![vary(), ("content-type", "text/plain; charset=utf-8".to_owned())],
+                body: Bytes::new(),
+            };
+        };
+        let hashes: String = self.paths().iter().filter_map(|path| self.hash(path)).collect();
+        let hash = discovery::hash(hashes.as_bytes());
+        let etag = format!("\"{hash}\"");
+        let unchanged = if_none_match.split(',').any(|it| it.trim() == etag);
+        let content_type = match form {
+            Form::Json => "application/json",
+            Form::Protobuf => PROTOBUF,
+        };
+        Answer {
+            status: if unchanged { 304 } else { 200 },
+            headers: vec![vary(), ("content-type", content_type.to_owned()), ("etag", etag)],
+            body: if unchanged { Bytes::new() } else { self.kept(hash, form) },
+        }
+    }
+
+    fn kept(&self, hash: String, form: Form) -> Bytes {
+        let lock = || KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_it = |it: &&(String, Form, Bytes)| it.0 == hash && it.1 == form;
+        if let Some((_, _, bytes)) = lock().iter().find(is_it) {
+            return bytes.clone();
+        }
+        // Outside of the lock: two who come at once make the same.
+        let document = self.v2_document();
+        let bytes: Bytes = match form {
+            Form::Json => serde_json::to_vec(&document).unwrap_or_default().into(),
+            Form::Protobuf => v2_protobuf::document(&document).into(),
+        };
+        let mut kept = lock();
+        if kept.len() >= KEPT_MAX {
+            kept.pop_front();
+        }
+        kept.push_back((hash, form, bytes.clone()));
+        bytes
+    }
+
+    fn v2_document(&self) -> Value {
+        let (paths, schemas) = self.parts(&|_| true);
+        let paths: Map<String, Value> = paths.iter().map(|(path, item)| (path.clone(), path_item(item))).collect();
+        let definitions: Map<String, Value> = schemas
+            .into_iter()
+            .map(|(name, raw)| {
+                let mut schema = serde_json::from_str(raw.get()).unwrap_or_default();
+                convert(&mut schema, 0);
+                (name, schema)
+            })
+            .collect();
+        json!({
+            "swagger": "2.0",
+            "info": {"title": "Kubernetes", "version": "v1.36.2"},
+            "paths": paths,
+            "definitions": definitions,
+            "security": [{"BearerToken": []}],
+            "securityDefinitions": {"BearerToken": {
+                "description": "Bearer Token authentication", "in": "header", "name": "authorization",
+                "type": "apiKey"}},
+        })
+    }
+}
+
+/// The first form a client asks for that there is.
+fn form(accept: &str) -> Option<Form> {
+    if accept.is_empty() {
+        return Some(Form::Json);
+    }
+    accept.split(',').find_map(|clause| {
+        match clause.split(';').next().unwrap_or_default().trim() {
+            "application/json" | "application/*" | "*/*" => Some(Form::Json),
+            PROTOBUF | PROTOBUF_ASKED => Some(Form::Protobuf),
+            _ => None,
+        }
+    })
+}
+
+/// Makes a schema of v3 one of v2, which knows no alternatives, defaults and nulls: where the real server says less in
+/// v2, so that old clients refuse nothing that is right, this says less, too.
+fn convert(schema: &mut Value, level: usize) {
+    let Value::Object(map) = schema else { return };
+    if level > LEVELS {
+        return;
+    }
+    // v3 wraps what is said beside a reference.
+    let wrapped = map.get("allOf").and_then(|all| all.get(0)?.get("$ref").cloned());
+    if let Some(Value::String(reference)) = wrapped.or_else(|| map.remove("$ref")) {
+        map.insert("$ref".into(), reference.replace(REF, "#/definitions/").into());
+    }
+    let is = |map: &Map<String, Value>, name: &str| map.get(name) == Some(&Value::Bool(true));
+    if is(map, "x-kubernetes-int-or-string") {
+        map.remove("type");
+    } else if map.contains_key("oneOf") && !map.contains_key("type") {
+        // Quantities and numbers that may be names.
+        map.insert("type".into(), "string".into());
+    }
+    if is(map, "nullable") {
+        remove_all(map, &["type", "items", "properties", "additionalProperties", "required"]);
+    }
+    if is(map, "x-kubernetes-preserve-unknown-fields") {
+        remove_all(map, &["items", "properties", "additionalProperties", "required"]);
+    }
+    remove_all(map, &["allOf", "anyOf", "oneOf", "not", "default", "nullable"]);
+    if let Some(Value::Object(properties)) = map.get_mut("properties") {
+        properties.values_mut().for_each(|it| convert(it, level + 1));
+    }
+    for name in ["items", "additionalProperties"] {
+        if let Some(inner) = map.get_mut(name) {
+            convert(inner, level + 1);
+        }
+    }
+}
+
+fn remove_all(map: &mut Map<String, Value>, names: &[&str]) {
+    for name in names {
+        map.remove(*name);
+    }
+}
+
+fn path_item(item: &Value) -> Value {
+    let entries = item.as_object().into_iter().flatten().map(|(name, value)| {
+        let value = match name.as_str() {
+            "parameters" => parameters(value),
+            _ => operation(value),
+        };
+        (name.clone(), value)
+    });
+    Value::Object(entries.collect())
+}
+
+fn operation(operation: &Value) -> Value {
+    let Value::Object(mut out) = operation.clone() else {
+        return Value::Null;
+    };
+    let mut all = Vec::new();
+    if let Some(body) = out.remove("requestBody") {
+        let content = body["content"].as_object();
+        let mut parameter = json!({"in": "body", "name": "body", "schema": schema_of(content)});
+        if body["required"] == true {
+            parameter["required"] = true.into();
+        }
+        all.push(parameter);
+        let types: Vec<&String> = content.into_iter().flat_map(Map::keys).collect();
+        out.insert("consumes".into(), json!(types));
+    }
+    let mut produces: Vec<String> = Vec::new();
+    if let Some(Value::Object(responses)) = out.get_mut("responses") {
+        for response in responses.values_mut() {
+            let mut told = json!({"description": response["description"]});
+            if let Some(content) = response["content"].as_object() {
+                produces = content.keys().cloned().collect();
+                told["schema"] = schema_of(Some(content));
+            }
+            *response = told;
+        }
+    }
+    if let Some(Value::Array(more)) = out.get("parameters").map(parameters) {
+        all.extend(more);
+    }
+    out.insert("parameters".into(), all.into());
+    out.insert("produces".into(), json!(produces));
+    out.insert("schemes".into(), json!(["https"]));
+    Value::Object(out)
+}
+
+/// The schema of a body, which is the same for every media type.
+fn schema_of(content: Option<&Map<String, Value>>) -> Value {
+    let first = content.and_then(|it| it.values().next());
+    let mut schema = first.map(|it| it["schema"].clone()).unwrap_or_default();
+    convert(&mut schema, 0);
+    schema
+}
+
+/// Parameters of a path or a query, with what v3 keeps in their schema.
+fn parameters(list: &Value) -> Value {
+    let flat = list.as_array().into_iter().flatten().map(|parameter| {
+        let mut parameter = parameter.clone();
+        if let Value::Object(map) = &mut parameter
+            && let Some(Value::Object(schema)) = map.remove("schema")
+        {
+            map.extend(schema);
+        }
+        parameter
+    });
+    flat.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[rstest::rstest]
+    #[case::reference(json!({"allOf": [{"$ref": "#/components/schemas/a.B"}], "default": {}, "description": "d"}),
+        json!({"$ref": "#/definitions/a.B", "description": "d"}))]
+    #[case::quantity(json!({"oneOf": [{"type": "string"}, {"type": "number"}]}), json!({"type": "string"}))]
+    #[case::int_or_string(json!({"x-kubernetes-int-or-string": true, "type": "string", "anyOf": [{"type": "integer"}]}),
+        json!({"x-kubernetes-int-or-string": true}))]
+    #[case::nullable(json!({"type": "object", "nullable": true, "properties": {"a": {}}}), json!({}))]
+    #[case::unknown_fields(
+        json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {"a": {}}}),
+        json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}))]
+    #[case::a_property_may_have_any_name(json!({"properties": {"default": {"type": "string", "default": "a"}}}),
+        json!({"properties": {"default": {"type": "string"}}}))]
+    fn n6_v2_says_less_than_v3(#[case] mut schema: Value, #[case] expected: Value) {
+        convert(&mut schema, 0);
+        assert_eq!(schema, expected);
+    }
+}

@@ -1,0 +1,184 @@
+//! When Events go: a time after their last write, as their leases in etcd end (`--event-ttl` of kube-apiserver).
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::Registry;
+use super::scheme::Row;
+use crate::storage::{Key, Range, Revision};
+
+/// The resource whose objects end by themselves; both groups of Events share it.
+const EVENTS: &str = "events";
+
+/// The ends of the Events that are stored: one entry an Event, none where they stay for ever.
+#[derive(Debug)]
+pub(crate) struct EventLeases {
+    ttl: Option<Duration>,
+    /// A lock because requests may run on several threads.
+    ends: Mutex<Ends>,
+    /// Signalled when the earliest end is another.
+    pub(crate) changed: Arc<Notify>,
+    /// Events that have ended.
+    expired: AtomicU64,
+    keeper: OnceLock<Keeper>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Ends {
+    /// By time, and at one time in the order of the writes.
+    by_time: BTreeMap<(Instant, Revision), Key>,
+    by_key: BTreeMap<Key, (Instant, Revision)>,
+}
+
+/// Sees to it that somebody keeps the time.
+struct Keeper(Box<dyn Fn() + Send + Sync>);
+
+impl fmt::Debug for Keeper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Keeper")
+    }
+}
+
+impl Ends {
+    /// An object was written; it ends at a time. Of two writes the later counts, in whatever order they are told.
+    fn set(&mut self, key: &Key, end: (Instant, Revision)) {
+        match self.by_key.get(key) {
+            Some(known) if known.1 > end.1 => return,
+            Some(known) => drop(self.by_time.remove(known)),
+            None => {}
+        }
+        self.by_time.insert(end, key.clone());
+        self.by_key.insert(key.clone(), end);
+    }
+
+    fn remove(&mut self, key: &Key) {
+        if let Some(end) = self.by_key.remove(key) {
+            self.by_time.remove(&end);
+        }
+    }
+
+    fn first(&self) -> Option<Instant> {
+        self.by_time.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    /// Takes out the next of those that have ended.
+    fn pop(&mut self, now: Instant) -> Option<(Key, Revision)> {
+        let entry = self.by_time.first_entry().filter(|entry| entry.key().0 <= now)?;
+        let ((_, revision), key) = entry.remove_entry();
+        self.by_key.remove(&key);
+        Some((key, revision))
+    }
+}
+
+impl EventLeases {
+    pub(super) fn new(ttl: Option<Duration>) -> Self {
+        Self {
+            ttl,
+            ends: Mutex::default(),
+            changed: Arc::default(),
+            expired: AtomicU64::new(0),
+            keeper: OnceLock::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Ends> {
+        // No user code runs under the lock; were a panic to happen all the same, the maps are still whole.
+        self.ends.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls this whenever there is an Event and somebody has to keep the time. It must be able to be called again.
+    pub(crate) fn kept_by(&self, keeper: impl Fn() + Send + Sync + 'static) {
+        let _ = self.keeper.set(Keeper(Box::new(keeper)));
+        let first = self.lock().first();
+        self.tell(first);
+    }
+
+    /// Goes on with the ends that the Events of another server have.
+    pub(crate) fn adopt(&self, other: &Self) {
+        let ends = other.lock().clone();
+        let first = ends.first();
+        *self.lock() = ends;
+        self.tell(first);
+    }
+
+    /// How many Events have ended.
+    pub(crate) fn expired(&self) -> u64 {
+        self.expired.load(Ordering::Relaxed)
+    }
+
+    /// Tells whoever keeps the time that the earliest end is another.
+    fn tell(&self, first: Option<Instant>) {
+        if let (Some(_), Some(keeper)) = (first, self.keeper.get()) {
+            (keeper.0)();
+        }
+        self.changed.notify_one();
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Ends)) {
+        let (before, after) = {
+            let mut ends = self.lock();
+            let before = ends.first();
+            change(&mut ends);
+            (before, ends.first())
+        };
+        if before != after {
+            self.tell(after);
+        }
+    }
+}
+
+impl Registry {
+    /// An object was stored: if it is an Event, its time begins anew.
+    pub(super) fn event_written(&self, row: &Row, key: &Key, revision: Revision) {
+        if let (EVENTS, Some(ttl)) = (&*row.storage, self.event_leases.ttl)
+            && let Some(end) = Instant::now().checked_add(ttl)
+        {
+            self.event_leases.change(|ends| ends.set(key, (end, revision)));
+        }
+    }
+
+    /// An object was removed.
+    pub(super) fn event_removed(&self, row: &Row, key: &Key) {
+        if *row.storage == *EVENTS && self.event_leases.ttl.is_some() {
+            self.event_leases.change(|ends| ends.remove(key));
+        }
+    }
+
+    /// The state is another: the time of each Event in it begins anew.
+    pub(super) fn events_replaced(&self) {
+        let Some(end) = self.event_leases.ttl.and_then(|ttl| Instant::now().checked_add(ttl)) else {
+            return;
+        };
+        let snapshot = self.store.snapshot(EVENTS);
+        self.event_leases.change(|ends| {
+            *ends = Ends::default();
+            for stored in snapshot.range(&Range::of(None)) {
+                ends.set(&stored.key, (end, stored.revision));
+            }
+        });
+    }
+
+    /// Removes the Events whose time is over, oldest first, and says when the next one's is.
+    pub(crate) fn expire_events(&self) -> Option<Instant> {
+        let now = Instant::now();
+        let row = self.scheme().lookup("", "v1", EVENTS)?;
+        loop {
+            let next = self.event_leases.lock().pop(now);
+            let Some((key, revision)) = next else { break };
+            let stored = self.store.get(&row.storage, &key);
+            // One that was written or removed in between is none of ours.
+            if let Some(stored) = stored.filter(|it| it.revision == revision)
+                && self.remove(&row, &stored).is_ok()
+            {
+                self.event_leases.expired.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        self.event_leases.lock().first()
+    }
+}

@@ -1,0 +1,42 @@
+//! The end of Events: the one thing the store of a cluster does by itself, so it is no [`Worker`](super::Worker).
+
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+
+use futures::future::select;
+use tokio::runtime::Handle;
+use tokio::time::sleep_until;
+
+use super::api::Host;
+use crate::tasks::TaskGroup;
+
+/// Removes Events when their time is over. The task is started with the first Event, in whatever runtime that is written,
+/// and has a timer while there is one.
+pub(crate) fn expire_events(host: &Arc<dyn Host>, group: &TaskGroup) {
+    let (weak, group, is_kept) = (Arc::downgrade(host), group.downgrade(), AtomicBool::new(false));
+    host.registry().event_leases.kept_by(move || {
+        // Where there is no runtime, there is no time that passes.
+        if Handle::try_current().is_ok() && !is_kept.swap(true, Ordering::Relaxed) {
+            group.spawn(keep(Weak::clone(&weak)));
+        }
+    });
+}
+
+async fn keep(host: Weak<dyn Host>) {
+    let Some(changed) = host.upgrade().map(|it| Arc::clone(&it.registry().event_leases.changed)) else {
+        return;
+    };
+    loop {
+        let next = {
+            let Some(host) = host.upgrade() else { return };
+            host.registry().expire_events()
+        };
+        // A signal that came since is kept until it is waited for.
+        let signalled = pin!(changed.notified());
+        match next {
+            Some(end) => _ = select(signalled, pin!(sleep_until(end))).await,
+            None => signalled.await,
+        }
+    }
+}
