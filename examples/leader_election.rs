@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use informer::Clock;
 use informer::reconcile::{Action, ReconcileError, Request};
-use informer::runtime::{Controller, LeaderElectionConfig, LeaseLock, Manager};
+use informer::runtime::{LeaderElectionConfig, LeaseLock, Manager};
 use k8s_openapi::api::core::v1::ConfigMap;
 use testkit::TestCluster;
 use testkit::objects::config_map;
@@ -41,13 +41,13 @@ fn replica(cluster: &TestCluster, identity: &'static str) -> Result<(Manager, Ca
         ..LeaderElectionConfig::new(identity)
     };
     let manager = Manager::builder(client).leader_election(lock, config).build()?;
-    let controller = Controller::builder("maps", &manager.factory())
+    manager
+        .controller("maps")
         .for_::<ConfigMap>()
-        .build(move |request: Request| async move {
+        .complete(move |request: Request| async move {
             println!("{identity} works on {}", request.key);
             Ok::<_, ReconcileError>(Action::await_change())
         })?;
-    manager.add(controller)?;
     let (running, stop) = (manager.clone(), CancellationToken::new());
     cluster.run(running_until(running, stop.clone()));
     Ok((manager, stop))

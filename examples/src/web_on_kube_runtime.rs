@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use informer::Clock;
-use informer::runtime::conditions::{self, Status};
+use informer::runtime::conditions;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Service;
 use kube::api::{Patch, PatchParams};
@@ -78,16 +78,8 @@ async fn reconcile(web: Arc<Web>, context: Arc<(Client, Clock)>) -> Result<Actio
         "ReplicasMissing"
     };
     let message = format!("{ready} of {wanted} replicas are ready");
-    let (holds, generation) = (Status::from(is_ready), web.metadata.generation);
-    let is_new = conditions::set(
-        &mut status.conditions,
-        "Ready",
-        holds,
-        reason,
-        &message,
-        generation,
-        clock,
-    );
+    let about = conditions::of(&*web, clock);
+    let is_new = about.set(&mut status.conditions, "Ready", is_ready, reason, &message);
     if is_new || status.ready_replicas != ready {
         status.ready_replicas = ready;
         let patch = Patch::Merge(json!({"status": status}));

@@ -1,30 +1,28 @@
 //! The example of README.md, as it stands there.
 
 // README begins
-use informer::ObjectKey;
-use informer::cache::Lister;
-use informer::reconcile::{Action, ReconcileError, Request};
-use informer::runtime::{Controller, Manager};
+use std::sync::Arc;
+
+use informer::reconcile::{Action, ReconcileError};
+use informer::runtime::{Manager, as_reconciler};
 use k8s_openapi::api::core::v1::Pod;
-use kube::{Api, Client, api::Patch};
+use kube::{Api, Client, ResourceExt, api::Patch};
 use serde_json::json;
 use testkit::{TestCluster, Verb, faults, objects::pod};
 
 async fn label_pods(client: Client) -> Result<(), informer::Error> {
-    let manager = Manager::builder(client).build()?;
-    let (client, pods) = (manager.client(), manager.factory().informer::<Pod>().lister());
-    let labels = Controller::builder("labels", &manager.factory())
-        .for_::<Pod>()
-        .build(move |request: Request| label(client.clone(), pods.clone(), request.key))?;
-    manager.add(labels)?;
+    let manager = Manager::new(client);
+    let client = manager.client();
+    let labels = as_reconciler(manager.lister(), move |pod| label(client.clone(), pod));
+    manager.controller("labels").for_::<Pod>().complete(labels)?;
     manager.run(std::future::pending()).await
 }
 
-async fn label(client: Client, pods: Lister<Pod>, key: ObjectKey) -> Result<Action, ReconcileError> {
-    if pods.get(&key).is_some_and(|pod| pod.label("seen").is_none()) {
-        let api = Api::<Pod>::namespaced(client, key.namespace().unwrap_or_default());
+async fn label(client: Client, pod: Arc<Pod>) -> Result<Action, ReconcileError> {
+    if !pod.labels().contains_key("seen") {
+        let api = Api::<Pod>::namespaced(client, &pod.namespace().unwrap_or_default());
         let patch = Patch::Merge(json!({"metadata": {"labels": {"seen": "true"}}}));
-        api.patch(key.name(), &Default::default(), &patch).await?;
+        api.patch(&pod.name_any(), &Default::default(), &patch).await?;
     }
     Ok(Action::await_change())
 }

@@ -11,11 +11,12 @@ pub(crate) struct Jitter(u64);
 impl Jitter {
     /// The sequence of a seed and of who draws from it, so that two who share a seed do not move in step.
     pub(crate) fn new(seed: u64, name: &str) -> Self {
-        // FNV-1a: any fixed spread of the name does.
-        let mixed = name.bytes().fold(seed ^ 0xcbf2_9ce4_8422_2325, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-        });
-        Self(mixed)
+        Self(spread(seed, name))
+    }
+
+    /// A seed for all that belongs to who has this name.
+    pub(crate) fn seed_of(name: &str) -> u64 {
+        spread(0, name)
     }
 
     /// The next number.
@@ -42,6 +43,13 @@ impl Jitter {
     pub(crate) fn seconds(&mut self, least: u64, most: u64) -> u64 {
         least + self.next() % (most.saturating_sub(least) + 1)
     }
+}
+
+/// FNV-1a: any fixed spread of the name does.
+fn spread(seed: u64, name: &str) -> u64 {
+    name.bytes().fold(seed ^ 0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
 }
 
 #[cfg(test)]

@@ -1,25 +1,24 @@
 //! Controllers for Kubernetes: the machinery of client-go and controller-runtime, on a [`kube::Client`].
 //!
 //! ```
-//! use informer::reconcile::{Action, ReconcileError, Request};
-//! use informer::runtime::{Controller, Manager};
+//! use std::sync::Arc;
+//!
+//! use informer::reconcile::{Action, ReconcileError};
+//! use informer::runtime::{Manager, as_reconciler};
 //! use k8s_openapi::api::core::v1::ConfigMap;
 //!
 //! /// What `main` runs with a client of its cluster.
 //! async fn run(client: kube::Client) -> Result<(), informer::Error> {
-//!     let manager = Manager::builder(client).build()?;
-//!     let maps = manager.factory().informer::<ConfigMap>().lister();
-//!     let controller = Controller::builder("maps", &manager.factory())
-//!         .for_::<ConfigMap>()
-//!         .build(move |request: Request| {
-//!             let map = maps.get(&request.key); // from the cache; `None` if it is gone
-//!             async move {
-//!                 println!("{}: {:?}", request.key, map.and_then(|map| map.label("app")));
-//!                 Ok::<_, ReconcileError>(Action::await_change())
-//!             }
-//!         })?;
-//!     manager.add(controller)?;
+//!     let manager = Manager::new(client);
+//!     let maps = as_reconciler(manager.lister(), reconcile);
+//!     manager.controller("maps").for_::<ConfigMap>().complete(maps)?;
 //!     manager.run(std::future::pending()).await // until this is ready; then everything stops in order
+//! }
+//!
+//! /// Called when a ConfigMap is there and when it changes, with what the cache has.
+//! async fn reconcile(map: Arc<ConfigMap>) -> Result<Action, ReconcileError> {
+//!     println!("{:?} has the labels {:?}", map.metadata.name, map.metadata.labels);
+//!     Ok(Action::await_change()) // an error is tried again after a pause, which grows
 //! }
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -58,10 +57,13 @@
 //!
 //! | you want | look at |
 //! |---|---|
-//! | a controller: which changes concern which keys | [`runtime::Controller`], [`runtime::ControllerBuilder`] |
+//! | a controller: which changes concern which keys | [`runtime::Manager::controller`], [`runtime::ControllerBuilder`] |
 //! | several, with leader election, health and metrics | [`runtime::Manager`] |
+//! | to work on objects, or on keys, those of objects that are gone included | [`runtime::ObjectReconciler`], [`reconcile::Reconciler`] |
+//! | objects that belong to yours, made and kept as they should be | [`runtime::Dependents`] |
+//! | to say how it is | [`runtime::update_status`], [`runtime::conditions`] |
 //! | what a reconcile may answer, and what an error does | [`reconcile::Action`], [`reconcile::ReconcileError`] |
-//! | finalizers, owners, conditions, events, retries | [`runtime`] |
+//! | finalizers, owners, events, retries | [`runtime`] |
 //! | a cache without a controller | [`cache`] |
 //! | a work queue without a cache | [`queue::WorkQueue`] |
 //! | to test all that | the crate `drydock-testkit`, or [`cache::FakeSource`] without a server |

@@ -122,7 +122,7 @@ where
             }
             AssertUnwindSafe(call).catch_unwind().await.unwrap_or_else(|panic| {
                 self.stats.panicked();
-                Err(format!("panic: {} [recovered]", text_of(&*panic)).into())
+                Err(format!("panic: {} [recovered]", text_of_panic(&*panic)).into())
             })
         };
         let Some(limit) = self.config.timeout else {
@@ -189,7 +189,7 @@ where
 }
 
 /// The text of a panic.
-fn text_of(panic: &(dyn Any + Send)) -> &str {
+pub(crate) fn text_of_panic(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("without a message")

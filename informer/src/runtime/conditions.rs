@@ -2,17 +2,21 @@
 //!
 //! ```
 //! use informer::Clock;
-//! use informer::runtime::conditions::{self, Status};
+//! use informer::runtime::conditions;
+//! use k8s_openapi::api::core::v1::Pod;
 //!
-//! let clock = Clock::system();
+//! let (pod, clock) = (Pod::default(), Clock::system());
 //! let mut all = Vec::new();
-//! assert!(conditions::set(&mut all, "Ready", Status::False, "Starting", "0 of 3 replicas", Some(1), &clock));
-//! assert!(conditions::set(&mut all, "Ready", Status::True, "Started", "3 of 3 replicas", Some(1), &clock));
-//! assert!(!conditions::set(&mut all, "Ready", Status::True, "Started", "3 of 3 replicas", Some(1), &clock));
+//! let about = conditions::of(&pod, &clock);
+//! assert!(about.set(&mut all, "Ready", false, "Starting", "0 of 3 replicas"));
+//! assert!(about.set(&mut all, "Ready", true, "Started", "3 of 3 replicas"));
+//! assert!(!about.set(&mut all, "Ready", true, "Started", "3 of 3 replicas"));
 //! assert!(conditions::is_true(&all, "Ready"));
 //! ```
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+
+use kube::Resource;
 
 use crate::Clock;
 
@@ -44,7 +48,37 @@ impl From<bool> for Status {
     }
 }
 
-/// Sets the condition of a type; whether that changed anything (apimachinery's `SetStatusCondition`).
+/// Whom conditions are about, and at what time they are set; see [`of`].
+#[derive(Clone, Copy, Debug)]
+pub struct About<'a> {
+    generation: Option<i64>,
+    clock: &'a Clock,
+}
+
+/// Conditions of this object: `observedGeneration` is its generation.
+pub fn of<'a>(object: &impl Resource, clock: &'a Clock) -> About<'a> {
+    About {
+        generation: object.meta().generation,
+        clock,
+    }
+}
+
+impl About<'_> {
+    /// Sets the condition of a type; whether that changed anything. `status` is a [`Status`], or whether it holds.
+    pub fn set(
+        &self,
+        conditions: &mut Vec<Condition>,
+        type_: &str,
+        status: impl Into<Status>,
+        reason: &str,
+        message: &str,
+    ) -> bool {
+        let status = status.into();
+        set(conditions, type_, status, reason, message, self.generation, self.clock)
+    }
+}
+
+/// Sets the condition of a type; whether that changed anything (apimachinery's `SetStatusCondition`). [`of`] is shorter.
 ///
 /// `lastTransitionTime` is the time at which the status changed last: another reason or message does not move it.
 pub fn set(

@@ -11,6 +11,7 @@ use kube::core::PartialObjectMeta;
 use tokio_util::sync::CancellationToken;
 
 use super::controller::{Controller, Registered};
+use super::manager::Manager;
 use crate::cache::{HandlerRegistration, Lister, SharedInformer, SharedInformerFactory};
 use crate::handler::{Event, Predicate, ResourceEventHandler, ToKeys, enqueue};
 use crate::metrics::Metrics;
@@ -25,8 +26,12 @@ pub(super) type Watch = Box<dyn FnOnce(&WorkQueue<ObjectKey>) -> Result<Register
 pub(super) type Source = Box<dyn FnOnce(WorkQueue<ObjectKey>, CancellationToken) -> BoxFuture<'static, ()> + Send>;
 
 /// How a [`Controller`] is to be. See there for a whole one.
-#[must_use = "a builder does nothing until `build` is called"]
-pub struct ControllerBuilder {
+///
+/// One of [`Manager::controller`] knows its manager, and ends with [`complete`](ControllerBuilder::complete); any other
+/// ends with [`build`](ControllerBuilder::build).
+#[must_use = "a builder does nothing until `build` or `complete` is called"]
+pub struct ControllerBuilder<M = ()> {
+    manager: M,
     name: String,
     factory: SharedInformerFactory,
     owner_kind: Option<(String, String, bool)>,
@@ -47,7 +52,30 @@ pub struct ControllerBuilder {
 impl ControllerBuilder {
     /// A controller of this name, which its metrics and messages bear; its informers are the factory's.
     pub fn new(name: &str, factory: &SharedInformerFactory) -> Self {
+        Self::with((), name, factory)
+    }
+}
+
+impl ControllerBuilder<Manager> {
+    pub(super) fn of_manager(name: &str, manager: &Manager) -> Self {
+        Self::with(manager.clone(), name, &manager.factory()).metrics(&manager.metrics())
+    }
+
+    /// Builds the controller and gives it to the manager, which runs it (controller-runtime's `Complete`).
+    ///
+    /// # Errors
+    ///
+    /// As [`build`](Self::build) and [`Manager::add`].
+    pub fn complete(self, reconciler: impl Reconciler) -> Result<(), Error> {
+        let manager = self.manager.clone();
+        manager.add(self.build(reconciler)?)
+    }
+}
+
+impl<M> ControllerBuilder<M> {
+    fn with(manager: M, name: &str, factory: &SharedInformerFactory) -> Self {
         Self {
+            manager,
             name: name.to_owned(),
             factory: factory.clone(),
             owner_kind: None,
@@ -214,7 +242,7 @@ impl ControllerBuilder {
     /// Keys are worked on although the caches have not seen what was written for them last.
     ///
     /// Without this, a key is held back until the caches of the controller are at least as new as all that its last
-    /// reconcile wrote by an observed client: [`Manager::client`](super::Manager::client), or one made with
+    /// reconcile wrote by an observed client: [`Manager::client`], or one made with
     /// [`Writes::observe`](crate::reconcile::Writes::observe). A key that is held for more than 150 s fails, and is
     /// tried again with growing pauses.
     pub fn without_read_your_writes(mut self) -> Self {
@@ -252,7 +280,7 @@ impl ControllerBuilder {
         self
     }
 
-    /// Where it counts. Default: nowhere to be seen.
+    /// Where it counts. Default: nowhere to be seen, or where its manager does.
     pub fn metrics(mut self, metrics: &Metrics) -> Self {
         self.metrics = metrics.clone();
         self
@@ -313,7 +341,7 @@ impl<K: Cacheable> CacheState for Lister<K> {
     }
 }
 
-impl fmt::Debug for ControllerBuilder {
+impl<M> fmt::Debug for ControllerBuilder<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ControllerBuilder")
             .field("name", &self.name)

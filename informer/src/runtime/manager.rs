@@ -6,20 +6,23 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::future::{Either, select};
-use kube::Client;
+use kube::{Client, Resource};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use super::controller_builder::ControllerBuilder;
+use super::dependents::Dependents;
+use super::engine::Engine;
 use super::health::{Check, Endpoints};
-use super::leader_election::{LeaderElectionConfig, LeaderElector, Outcome};
+use super::leader_election::{LeaderElectionConfig, LeaderElector};
 use super::lease_lock::LeaseLock;
-use super::runnable::{Group, Runnable};
-use crate::cache::SharedInformerFactory;
+use super::runnable::Runnable;
+use crate::cache::{Lister, SharedInformerFactory};
+use crate::jitter::Jitter;
 use crate::metrics::Metrics;
-use crate::reconcile::{BoxError, Writes};
-use crate::tasks::TaskGroup;
-use crate::{Clock, Error};
+use crate::reconcile::Writes;
+use crate::{Cacheable, Clock, Error};
 
 /// Runs controllers and whatever else a process consists of (controller-runtime's `Manager`). Copies are the same one.
 ///
@@ -29,35 +32,31 @@ use crate::{Clock, Error};
 ///
 /// ```
 /// use informer::reconcile::{Action, ReconcileError, Request};
-/// use informer::runtime::{Controller, LeaderElectionConfig, LeaseLock, Manager};
+/// use informer::runtime::{LeaderElectionConfig, LeaseLock, Manager};
 /// use k8s_openapi::api::core::v1::Pod;
 ///
 /// # async fn run(client: kube::Client, shutdown: impl Future<Output = ()>) -> Result<(), informer::Error> {
 /// let manager = Manager::builder(client.clone())
 ///     .leader_election(LeaseLock::new(client, "shop", "watcher"), LeaderElectionConfig::new("pod-0"))
 ///     .build()?;
-/// let pods = Controller::builder("pods", &manager.factory())
-///     .for_::<Pod>()
-///     .metrics(&manager.metrics())
-///     .build(|request: Request| async move {
-///         println!("{}", request.key);
-///         Ok::<_, ReconcileError>(Action::await_change())
-///     })?;
-/// manager.add(pods)?;
+/// manager.controller("pods").for_::<Pod>().complete(|request: Request| async move {
+///     println!("{}", request.key);
+///     Ok::<_, ReconcileError>(Action::await_change())
+/// })?;
 /// manager.run(shutdown).await
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct Manager(Arc<Inner>);
+pub struct Manager(pub(super) Arc<Inner>);
 
-struct Inner {
+pub(super) struct Inner {
     client: Client,
-    factory: SharedInformerFactory,
+    pub(super) factory: SharedInformerFactory,
     metrics: Metrics,
     clock: Clock,
     endpoints: Endpoints,
-    elector: Option<LeaderElector>,
-    elected: CancellationToken,
+    pub(super) elector: Option<LeaderElector>,
+    pub(super) elected: CancellationToken,
     grace: Option<Duration>,
     /// Guards what is to be run.
     state: Mutex<State>,
@@ -94,7 +93,8 @@ impl ManagerBuilder {
         self
     }
 
-    /// The informers. Default: a factory of all namespaces.
+    /// The informers. Default: a factory of all namespaces, with the identity of the leader election as the seed of its
+    /// waiting times, so that replicas do not come back to a server together.
     pub fn factory(mut self, factory: SharedInformerFactory) -> Self {
         self.factory = Some(factory);
         self
@@ -119,11 +119,17 @@ impl ManagerBuilder {
     ///
     /// If the times of the leader election do not fit together.
     pub fn build(self) -> Result<Manager, Error> {
-        let client = Writes::new().observe(&self.client);
-        let elector = match self.election {
-            Some((lock, config)) => Some(LeaderElector::new(lock, config)?),
+        let elector = match &self.election {
+            Some((lock, config)) => Some(LeaderElector::new(lock.clone(), config.clone())?),
             None => None,
         };
+        Ok(self.with_elector(elector))
+    }
+
+    fn with_elector(self, elector: Option<LeaderElector>) -> Manager {
+        let client = Writes::new().observe(&self.client);
+        let seed = elector.as_ref().map_or(0, |it| Jitter::seed_of(it.identity()));
+        let factory = || SharedInformerFactory::builder(self.client).seed(seed).build();
         let endpoints = Endpoints::new(&self.metrics);
         if let Some(elector) = &elector {
             elector.register_metrics(&self.metrics);
@@ -131,8 +137,8 @@ impl ManagerBuilder {
             let tolerance = Duration::from_secs(20);
             endpoints.add_healthz("leaderElection", move || Ok(elector.check(tolerance)?));
         }
-        Ok(Manager(Arc::new(Inner {
-            factory: self.factory.unwrap_or_else(|| SharedInformerFactory::new(self.client)),
+        Manager(Arc::new(Inner {
+            factory: self.factory.unwrap_or_else(factory),
             client,
             metrics: self.metrics,
             clock: self.clock,
@@ -144,11 +150,16 @@ impl ManagerBuilder {
                 names: BTreeSet::new(),
                 phase: Phase::New(Vec::new()),
             }),
-        })))
+        }))
     }
 }
 
 impl Manager {
+    /// A manager with all defaults: of all namespaces, without leader election.
+    pub fn new(client: Client) -> Self {
+        Self::builder(client).with_elector(None)
+    }
+
     /// A manager that may be configured.
     pub fn builder(client: Client) -> ManagerBuilder {
         ManagerBuilder {
@@ -164,6 +175,30 @@ impl Manager {
     /// The client for reconcilers: their writes are seen, so that no key is worked on with a cache older than them.
     pub fn client(&self) -> Client {
         self.0.client.clone()
+    }
+
+    /// A controller of this manager: with its informers and its metrics, and run by it once it is
+    /// [complete](ControllerBuilder::complete).
+    pub fn controller(&self, name: &str) -> ControllerBuilder<Self> {
+        ControllerBuilder::of_manager(name, self)
+    }
+
+    /// Reads the cache of a type: that of its informer in the factory.
+    pub fn lister<K>(&self) -> Lister<K>
+    where
+        K: Cacheable + Resource<DynamicType = ()>,
+        K::Scope: 'static,
+    {
+        self.0.factory.informer::<K>().lister()
+    }
+
+    /// The objects of a type that belong to others: read from the cache, written by [`client`](Self::client).
+    pub fn dependents<K>(&self) -> Dependents<K>
+    where
+        K: Cacheable + Resource<DynamicType = ()>,
+        K::Scope: 'static,
+    {
+        Dependents::new(self.client(), self.lister())
     }
 
     /// The informers. They start with the manager.
@@ -276,186 +311,6 @@ impl Manager {
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// What runs. When it is dropped, everything ends where it waits.
-struct Engine<'a> {
-    manager: &'a Manager,
-    adding: mpsc::UnboundedReceiver<Box<dyn Runnable>>,
-    failed: mpsc::UnboundedReceiver<Error>,
-    failures: mpsc::UnboundedSender<Error>,
-    servers: Crew,
-    always: Crew,
-    leader: Crew,
-    /// What waits for this process to lead.
-    standby: Vec<Box<dyn Runnable>>,
-    election: TaskGroup,
-    end_election: CancellationToken,
-    is_lost: bool,
-}
-
-/// Runnables of one group.
-#[derive(Default)]
-struct Crew {
-    stop: CancellationToken,
-    tasks: TaskGroup,
-}
-
-impl Crew {
-    fn start(&self, runnable: Box<dyn Runnable>, failures: &mpsc::UnboundedSender<Error>) {
-        let (stop, failures, name) = (self.stop.clone(), failures.clone(), runnable.name());
-        self.tasks.spawn(async move {
-            if let Err(err) = runnable.run(stop).await {
-                let _ = failures.send(failed(&name, &err));
-            }
-        });
-    }
-
-    async fn stop(&self) {
-        self.stop.cancel();
-        self.tasks.finished().await;
-    }
-}
-
-fn failed(name: &str, err: &BoxError) -> Error {
-    Error::refused(format!("{name}: {err}"))
-}
-
-impl<'a> Engine<'a> {
-    fn new(manager: &'a Manager, adding: mpsc::UnboundedReceiver<Box<dyn Runnable>>) -> Self {
-        let (failures, failed) = mpsc::unbounded_channel();
-        Self {
-            manager,
-            adding,
-            failed,
-            failures,
-            servers: Crew::default(),
-            always: Crew::default(),
-            leader: Crew::default(),
-            standby: Vec::new(),
-            election: TaskGroup::default(),
-            end_election: CancellationToken::new(),
-            is_lost: false,
-        }
-    }
-
-    /// Returns at the first failure.
-    async fn run(&mut self, runnables: Vec<Box<dyn Runnable>>) -> Result<(), Error> {
-        let inner = &self.manager.0;
-        let mut always = Vec::new();
-        for runnable in runnables {
-            match runnable.group() {
-                Group::Server => self.servers.start(runnable, &self.failures),
-                Group::Always => always.push(runnable),
-                Group::Leader => self.standby.push(runnable),
-            }
-        }
-        inner.factory.start();
-        inner.factory.wait_for_cache_sync().await?;
-        for runnable in always {
-            self.always.start(runnable, &self.failures);
-        }
-        for runnable in &mut self.standby {
-            let name = runnable.name();
-            runnable.warm_up().await.map_err(|err| failed(&name, &err))?;
-        }
-        let mut lost = self.stand_for_election();
-        let mut is_leader = false;
-        loop {
-            let elected = inner.elected.clone();
-            let event = {
-                let added = std::pin::pin!(self.adding.recv());
-                let failure = std::pin::pin!(self.failed.recv());
-                let lost = std::pin::pin!(lost.recv());
-                let elected = std::pin::pin!(async move {
-                    match is_leader {
-                        false => elected.cancelled().await,
-                        true => futures::future::pending().await,
-                    }
-                });
-                match select(select(failure, lost), select(elected, added)).await {
-                    Either::Left((Either::Left((failure, _)), _)) => Happening::Failure(failure),
-                    Either::Left((Either::Right((outcome, _)), _)) => Happening::Lost(outcome),
-                    Either::Right((Either::Left(((), _)), _)) => Happening::Elected,
-                    Either::Right((Either::Right((added, _)), _)) => Happening::Added(added),
-                }
-            };
-            match event {
-                Happening::Failure(Some(err)) => return Err(err),
-                Happening::Lost(outcome) => {
-                    self.is_lost = outcome == Some(Outcome::Lost);
-                    return Err(Error::refused("manager: leader election lost"));
-                }
-                Happening::Elected => {
-                    is_leader = true;
-                    for runnable in self.standby.drain(..) {
-                        self.leader.start(runnable, &self.failures);
-                    }
-                }
-                Happening::Added(Some(runnable)) => {
-                    inner.factory.start();
-                    match runnable.group() {
-                        Group::Server => self.servers.start(runnable, &self.failures),
-                        Group::Always => self.always.start(runnable, &self.failures),
-                        Group::Leader if is_leader => self.leader.start(runnable, &self.failures),
-                        Group::Leader => self.standby.push(runnable),
-                    }
-                }
-                // We hold both senders: this does not happen.
-                Happening::Failure(None) | Happening::Added(None) => return Ok(()),
-            }
-        }
-    }
-
-    /// Begins the election. What is received says that it is over.
-    fn stand_for_election(&self) -> mpsc::UnboundedReceiver<Outcome> {
-        let (over, lost) = mpsc::unbounded_channel();
-        let elected = self.manager.0.elected.clone();
-        let end = self.end_election.clone();
-        let elector = self.manager.0.elector.clone();
-        self.election.spawn(async move {
-            let Some(elector) = elector else {
-                elected.cancel();
-                end.cancelled().await;
-                return;
-            };
-            let leading = |end: CancellationToken| async move {
-                elected.cancel();
-                end.cancelled().await;
-            };
-            let outcome = elector.run(end, leading).await;
-            let _ = over.send(outcome);
-        });
-        // Without an elector the channel would close at once, which is no loss: keep it open.
-        if self.manager.0.elector.is_none() {
-            let (open, never) = mpsc::unbounded_channel();
-            let end = self.end_election.clone();
-            self.election.spawn(async move {
-                end.cancelled().await;
-                drop(open);
-            });
-            return never;
-        }
-        lost
-    }
-
-    async fn stop(&mut self) {
-        self.adding.close();
-        self.always.stop().await;
-        self.leader.stop().await;
-        self.manager.0.factory.shutdown().await;
-        self.servers.stop().await;
-        self.end_election.cancel();
-        self.election.finished().await;
-    }
-}
-
-/// What the manager waits for.
-enum Happening {
-    Failure(Option<Error>),
-    Lost(Option<Outcome>),
-    Elected,
-    Added(Option<Box<dyn Runnable>>),
 }
 
 impl fmt::Debug for Manager {

@@ -5,8 +5,10 @@
 
 mod controller;
 mod controller_builder;
+mod object_reconciler;
 mod runnable;
 mod manager;
+mod engine;
 mod health;
 #[cfg(feature = "serve")]
 mod serve;
@@ -16,8 +18,12 @@ mod leader_election;
 mod lease_lock;
 mod recorder;
 mod event_series;
+mod event_sink;
 mod finalizer;
 mod create_or_update;
+mod dependents;
+mod update_status;
+mod merge_patch;
 pub mod owner_references;
 pub mod conditions;
 mod expectations;
@@ -26,12 +32,14 @@ mod retry;
 pub use controller::Controller;
 pub use controller_builder::ControllerBuilder;
 pub use create_or_update::{OperationResult, create_or_update};
+pub use dependents::Dependents;
 pub use expectations::Expectations;
 pub use finalizer::{Deletion, add_finalizer, finalize, has_finalizer, remove_finalizer};
 pub use health::{Answer, Check, Endpoints, ping};
 pub use leader_election::{LeaderElectionConfig, LeaderElector, Outcome};
 pub use lease_lock::LeaseLock;
 pub use manager::{Manager, ManagerBuilder};
+pub use object_reconciler::{AsReconciler, ObjectReconciler, as_reconciler};
 pub use recorder::{EventRecorder, EventType, EventWriter, Note, RecorderConfig};
 pub use retry::{Backoff, retry_on_conflict};
 pub use runnable::{Group, Runnable, Task, run_always, run_when_leader};
@@ -39,3 +47,4 @@ pub use runnable::{Group, Runnable, Task, run_always, run_when_leader};
 pub use serve::Server;
 #[cfg(feature = "signals")]
 pub use signals::shutdown_signal;
+pub use update_status::update_status;

@@ -9,25 +9,21 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, Either, select};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
-use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
+use kube::api::ObjectMeta;
 use kube::{Client, Resource};
-use serde_json::json;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::event_series::{Correlator, SeriesKey, Verdict};
+use super::event_sink::{DropReason, Dropped, Lanes, Sink, Write};
 use super::runnable::{Group, Runnable};
-use crate::jitter::Jitter;
+use crate::Clock;
+use crate::metrics::{Collect, Metrics};
 use crate::reconcile::BoxError;
-use crate::{Clock, Error};
 
 /// Events that wait to be written; more are dropped.
 const QUEUE: usize = 1000;
-
-/// How often a write is tried, and how long is waited between, prolonged by up to a quarter. What the server refuses is
-/// not tried again.
-const TRIES: (u32, Duration) = (12, Duration::from_secs(10));
 
 /// How often the counts of series are written.
 const REFRESH: Duration = Duration::from_secs(30 * 60);
@@ -110,7 +106,8 @@ impl RecorderConfig {
 /// Recording waits for nothing and cannot fail: an [`EventWriter`] writes, which a [`Manager`](super::Manager) runs.
 /// Events that differ in the note only are a series: the second adds a count to the first, and what follows is counted
 /// and written every half hour, until there is silence for six minutes. Of one controller about one object there are 25
-/// at once and one more every five minutes; others are dropped, as are those beyond 1,000 that wait to be written.
+/// at once and one more every five minutes; others are dropped, as are those beyond 1,000 that wait to be written. What
+/// is dropped is [counted](Self::register_metrics).
 ///
 /// ```
 /// use informer::runtime::{EventRecorder, Manager, Note, RecorderConfig};
@@ -129,36 +126,44 @@ pub struct EventRecorder {
     events: mpsc::Sender<(Event, Instant)>,
     /// The last name's number: no two are equal.
     last: Arc<AtomicU64>,
+    dropped: Arc<Dropped>,
 }
 
-/// Writes what an [`EventRecorder`] records.
+/// Writes what an [`EventRecorder`] records, eight events at a time, those of a series one after the other.
 pub struct EventWriter {
-    client: Client,
-    config: Arc<RecorderConfig>,
+    sink: Arc<Sink>,
     events: mpsc::Receiver<(Event, Instant)>,
     correlator: Correlator,
-    jitter: Jitter,
 }
 
 impl EventRecorder {
     /// A recorder, and what writes its events.
     pub fn new(client: Client, config: RecorderConfig) -> (Self, EventWriter) {
         let (sender, events) = mpsc::channel(QUEUE);
-        let jitter = Jitter::new(config.seed, &config.instance);
         let config = Arc::new(config);
+        let dropped = Arc::new(Dropped::new(&config.controller));
         let recorder = Self {
             config: Arc::clone(&config),
             events: sender,
             last: Arc::default(),
+            dropped: Arc::clone(&dropped),
         };
         let writer = EventWriter {
-            client,
-            config,
+            sink: Arc::new(Sink {
+                client,
+                config,
+                dropped,
+            }),
             events,
             correlator: Correlator::default(),
-            jitter,
         };
         (recorder, writer)
+    }
+
+    /// Tells `informer_events_dropped_total`: how many events were not written, and why (`full`, `spam`, `failed`).
+    pub fn register_metrics(&self, metrics: &Metrics) {
+        let collector: Arc<dyn Collect> = self.dropped.clone();
+        metrics.register(&collector);
     }
 
     /// Records what happened to an object.
@@ -203,6 +208,7 @@ impl EventRecorder {
             ..Event::default()
         };
         if self.events.try_send((event, Instant::now())).is_err() {
+            self.dropped.count(DropReason::Full);
             tracing::warn!(
                 controller = self.config.controller,
                 "an event was dropped: too many wait, or nobody writes"
@@ -225,91 +231,69 @@ impl EventWriter {
     /// Writes until `stop` is cancelled, then what waits still, each once.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut refresh = Instant::now() + REFRESH;
+        let mut lanes = Lanes::new(Arc::clone(&self.sink), stop.clone());
         loop {
             let next = {
-                let event = std::pin::pin!(self.events.recv());
-                let timer = std::pin::pin!(sleep_until(refresh));
-                match stop.run_until_cancelled(select(event, timer)).await {
+                let (has_room, events) = (lanes.len() < QUEUE, &mut self.events);
+                let event = std::pin::pin!(async {
+                    match has_room {
+                        true => events.recv().await,
+                        false => std::future::pending().await,
+                    }
+                });
+                let (done, timer) = (std::pin::pin!(lanes.done()), std::pin::pin!(sleep_until(refresh)));
+                match stop.run_until_cancelled(select(done, select(event, timer))).await {
                     None => break,
-                    Some(Either::Left((None, _))) => return,
-                    Some(Either::Left((Some(event), _))) => Some(event),
-                    Some(Either::Right(_)) => None,
+                    Some(Either::Left(((), _))) => continue,
+                    Some(Either::Right((Either::Left((None, _)), _))) => break,
+                    Some(Either::Right((Either::Left((Some(event), _)), _))) => Some(event),
+                    Some(Either::Right((Either::Right(((), _)), _))) => None,
                 }
             };
             match next {
-                Some((event, at)) => {
-                    stop.run_until_cancelled(self.take(event, at, TRIES.0)).await;
-                }
+                Some((event, at)) => self.take(event, at, &mut lanes),
                 None => {
                     refresh = Instant::now() + REFRESH;
-                    stop.run_until_cancelled(self.refresh()).await;
+                    self.refresh(&mut lanes);
                 }
             }
         }
         while let Ok((event, at)) = self.events.try_recv() {
-            self.take(event, at, 1).await;
+            self.take(event, at, &mut lanes);
         }
+        lanes.finished().await;
     }
 
-    async fn take(&mut self, event: Event, at: Instant, tries: u32) {
+    fn take(&mut self, event: Event, at: Instant, lanes: &mut Lanes) {
         let key = series_key(&event);
         let source = format!("{}/{}", key[3], key[5]);
         let name = event.metadata.name.clone().unwrap_or_default();
         match self.correlator.observe(&key, &source, &name, at) {
-            Verdict::Create => self.write(&event, None, tries).await,
-            Verdict::Count { name, count } => self.write(&event, Some((name, count)), tries).await,
+            Verdict::Create => lanes.push(&key, Write { event, count: None }),
+            Verdict::Count { name, count } => {
+                let count = Some((name, count));
+                lanes.push(&key, Write { event, count });
+            }
             Verdict::Later => {}
-            Verdict::Drop => tracing::debug!(source, "an event was dropped by the spam filter"),
+            Verdict::Drop => {
+                self.sink.dropped.count(DropReason::Spam);
+                tracing::debug!(source, "an event was dropped by the spam filter");
+            }
         }
     }
 
     /// Writes the counts of series that went on.
-    async fn refresh(&mut self) {
+    fn refresh(&mut self, lanes: &mut Lanes) {
         for (key, name, count) in self.correlator.refresh(Instant::now()) {
-            let namespace = key[6].clone();
             let event = Event {
                 metadata: ObjectMeta {
-                    namespace: Some(namespace),
+                    namespace: Some(key[6].clone()),
                     ..ObjectMeta::default()
                 },
                 ..Event::default()
             };
-            self.write(&event, Some((name, count)), TRIES.0).await;
-        }
-    }
-
-    async fn write(&mut self, event: &Event, count: Option<(String, i32)>, tries: u32) {
-        let namespace = event.metadata.namespace.as_deref().unwrap_or("default");
-        let api: Api<Event> = Api::namespaced(self.client.clone(), namespace);
-        for tried in 1..=tries {
-            let Err(err) = self.try_write(&api, event, count.as_ref()).await else {
-                return;
-            };
-            let is_refused = err.code().is_some();
-            if is_refused || tried == tries {
-                return tracing::warn!(error = %err, "an event could not be written");
-            }
-            sleep(self.jitter.prolong(TRIES.1, 0.25)).await;
-        }
-    }
-
-    async fn try_write(&self, api: &Api<Event>, event: &Event, count: Option<&(String, i32)>) -> Result<(), Error> {
-        if let Some((name, count)) = count {
-            let series = json!({"series": {"count": count, "lastObservedTime": self.config.clock.micro_time()}});
-            match api
-                .patch(name, &PatchParams::default(), &Patch::Merge(series))
-                .await
-                .map_err(Error::from)
-            {
-                // It has expired: the series begins anew. What is known by its count alone is not written again.
-                Err(err) if err.is_not_found() && event.reason.is_some() => {}
-                Err(err) => return Err(err),
-                Ok(_) => return Ok(()),
-            }
-        }
-        match api.create(&PostParams::default(), event).await.map_err(Error::from) {
-            Err(err) if !err.is_already_exists() => Err(err),
-            Ok(_) | Err(_) => Ok(()),
+            let count = Some((name, count));
+            lanes.push(&key, Write { event, count });
         }
     }
 }
@@ -347,7 +331,7 @@ fn series_key(event: &Event) -> SeriesKey {
 
 impl Runnable for EventWriter {
     fn name(&self) -> String {
-        format!("events of {}", self.config.controller)
+        format!("events of {}", self.sink.config.controller)
     }
 
     fn group(&self) -> Group {
@@ -367,6 +351,6 @@ impl fmt::Debug for EventRecorder {
 
 impl fmt::Debug for EventWriter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.config.fmt(f)
+        self.sink.config.fmt(f)
     }
 }

@@ -5,22 +5,33 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::Error;
 
-/// Returns at the first SIGTERM or SIGINT; a second one ends the process with code 1, as in controller-runtime. Not in
-/// tests: signals come from outside of virtual time.
+/// A future that is ready at the first SIGTERM or SIGINT; a second one ends the process with code 1, as in
+/// controller-runtime. It listens from the call on, not only from when it is waited for. Not in tests: signals come from
+/// outside of virtual time.
+///
+/// ```no_run
+/// use informer::runtime::{Manager, shutdown_signal};
+///
+/// # async fn run(manager: Manager) -> Result<(), informer::Error> {
+/// manager.run(shutdown_signal()?).await
+/// # }
+/// ```
 ///
 /// # Errors
 ///
-/// If the process may not listen to signals.
-pub async fn shutdown_signal() -> Result<(), Error> {
+/// If the process may not listen to signals. It must be called within a tokio runtime.
+pub fn shutdown_signal() -> Result<impl Future<Output = ()> + Send + 'static, Error> {
     let listen = |kind| signal(kind).map_err(|err| Error::refused(format!("signals: {err}")));
     let (mut term, mut int) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
-    either(&mut term, &mut int).await;
-    tracing::info!("a signal came: shutting down");
-    tokio::spawn(async move {
+    Ok(async move {
         either(&mut term, &mut int).await;
-        std::process::exit(1);
-    });
-    Ok(())
+        tracing::info!("a signal came: shutting down");
+        // It outlives whatever is shut down, and has the process's own end to wait for.
+        tokio::spawn(async move {
+            either(&mut term, &mut int).await;
+            std::process::exit(1);
+        });
+    })
 }
 
 async fn either(one: &mut Signal, other: &mut Signal) {

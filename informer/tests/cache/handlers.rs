@@ -229,3 +229,16 @@ async fn a_key_is_enqueued_once_an_event_and_replays_are_marked() {
     });
     assert_eq!(*seen.lock().expect("no panic"), expected);
 }
+
+#[test]
+fn labels_are_selected_on_the_newest_state() {
+    let selector = kube::core::Selector::from(kube::core::Expression::Equal("app".into(), "web".into()));
+    let is_web = predicates::label_selector::<Pod>(selector);
+    assert!(is_web.passes(&updated(&json!({}))));
+    assert!(!is_web.passes(&updated(&json!({"/metadata/labels": {"app": "api"}}))));
+    let deleted = Event::Deleted {
+        object: object(3, &json!({})),
+        final_state_unknown: true,
+    };
+    assert!(is_web.passes(&deleted));
+}

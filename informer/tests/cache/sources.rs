@@ -208,3 +208,140 @@ async fn an_object_that_cannot_be_transformed_is_dropped_and_the_others_stay() {
         .expect("it is new");
     assert_eq!(stored(&informer), ["b@2"]);
 }
+
+/// An informer of a source that runs until the test ends.
+fn running<K: informer::Cacheable>(source: &FakeSource) -> SharedInformer<K> {
+    let informer = SharedInformer::<K>::new(source.clone());
+    let runs = informer.clone();
+    tokio::spawn(async move { runs.run(std::future::pending()).await });
+    informer
+}
+
+async fn a_moment() {
+    tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+}
+
+fn colored(name: &str, color: &str) -> serde_json::Value {
+    serde_json::json!({"metadata": {"name": name, "labels": {"color": color}}})
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_index_may_come_late_and_keeps_no_value_that_nothing_has() {
+    let source = FakeSource::new();
+    source.add(colored("a", "red"));
+    source.add(colored("b", "blue"));
+    let maps = running::<ConfigMap>(&source);
+    maps.synced().await.expect("it syncs");
+    maps.add_index(indexes::label("color")).expect("it is new");
+    let err = maps.add_index(indexes::label("color")).expect_err("it is there");
+    assert!(err.to_string().contains("label:color"), "{err}");
+    let lister = maps.lister();
+    assert_eq!(
+        lister.index_values("label:color").expect("it is there"),
+        ["blue", "red"]
+    );
+
+    source.add(colored("a", "green"));
+    source.delete("", "b");
+    a_moment().await;
+    assert_eq!(lister.index_values("label:color").expect("it is there"), ["green"]);
+    assert_eq!(
+        lister.index_keys("label:color", "green").expect("it is there"),
+        [ObjectKey::cluster("a")]
+    );
+    assert!(lister.by_index("label:color", "red").expect("it is there").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_index_function_that_panics_leaves_its_object_in_the_cache() {
+    let source = FakeSource::new();
+    source.add(colored("a", "red"));
+    let maps = running::<ConfigMap>(&source);
+    let picky = informer::cache::IndexFn::new("picky", |map: &informer::Object<ConfigMap>| {
+        assert_ne!(map.key().name(), "a", "a test of panics");
+        [map.key().name().to_owned()]
+    });
+    maps.add_index(picky).expect("it is new");
+    maps.synced().await.expect("it syncs");
+    source.add(colored("b", "red"));
+    a_moment().await;
+    assert_eq!(stored(&maps), ["a@1", "b@2"]);
+    assert_eq!(maps.lister().index_values("picky").expect("it is there"), ["b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_deleted_and_made_anew_unseen_is_an_update() {
+    let (source, told) = (FakeSource::new(), Told::default());
+    source.add(colored("a", "red"));
+    let maps = running::<ConfigMap>(&source);
+    maps.add_handler(told.handler()).expect("it runs");
+    a_moment().await;
+    source.delete_unseen("", "a");
+    source.add_unseen(colored("a", "blue"));
+    a_moment().await;
+    assert_eq!(told.take(), ["initial a"], "the source says nothing of it");
+    source.reset_watches();
+    tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+    assert_eq!(told.take(), ["updated a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fake_source_fails_as_it_is_told() {
+    let source = FakeSource::new();
+    source.add(colored("a", "red"));
+    let status = kube::core::Status::failure("not for you", "Forbidden").with_code(403);
+    source.fail_lists(Some(status));
+    let maps = running::<ConfigMap>(&source);
+    tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+    assert!(!maps.has_synced());
+    source.fail_lists(None);
+    tokio::time::sleep(std::time::Duration::from_secs(61)).await;
+    assert_eq!(stored(&maps), ["a@1"]);
+}
+
+#[cfg(feature = "compression")]
+#[tokio::test(start_paused = true)]
+async fn what_is_held_compressed_is_what_came() {
+    let source = FakeSource::new();
+    let (encoded, compressed) = (
+        running::<ConfigMap>(&source),
+        SharedInformer::<ConfigMap>::builder(source.clone())
+            .storage(Storage::Compressed)
+            .build()
+            .expect("nothing is there twice"),
+    );
+    let runs = compressed.clone();
+    tokio::spawn(async move { runs.run(std::future::pending()).await });
+    // The first is what the others are compared with: short ones, long ones and unlike ones must do, too.
+    let texts = [
+        "",
+        "x",
+        "Grüße, 世界",
+        &"all the same ".repeat(5_000),
+        &"z".repeat(200_000),
+    ];
+    for (number, text) in texts.into_iter().enumerate() {
+        source.add(serde_json::json!({"metadata": {"name": format!("m-{number}")}, "data": {"text": text}}));
+        a_moment().await;
+    }
+    source.add(serde_json::json!({"metadata": {"name": "m-0"}, "data": {"text": "changed"}}));
+    source.reset_watches();
+    tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+    let all = |maps: &SharedInformer<ConfigMap>| -> Vec<_> {
+        maps.lister()
+            .list()
+            .iter()
+            .map(|it| (it.json(), it.typed().ok()))
+            .collect()
+    };
+    assert_eq!(all(&compressed), all(&encoded));
+    assert_eq!(all(&compressed).len(), 5);
+    assert_eq!(
+        all(&compressed)[0]
+            .1
+            .as_ref()
+            .and_then(|it| it.data.clone())
+            .expect("it has data")["text"],
+        "changed"
+    );
+}

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use informer::cache::{QueueOrder, SharedInformer};
+use k8s_openapi::api::core::v1::ConfigMap;
 use rstest::rstest;
 
 use crate::script::{Answer, Script, ending, error_event, failing, lines, list, options, silent};
@@ -123,7 +125,8 @@ async fn a_dead_connection_is_given_up_after_the_time_of_the_watch() {
 
 #[tokio::test(start_paused = true)]
 async fn events_that_make_no_sense_are_skipped() {
-    let strange = lines(&[("SURPRISE", "x", 8)]) + "\n" + &lines(&[("ADDED", "b", 9)]);
+    let nameless = "{\"type\":\"ADDED\",\"object\":{\"kind\":\"ConfigMap\"}}\n";
+    let strange = lines(&[("SURPRISE", "x", 8)]) + "\n" + nameless + &lines(&[("ADDED", "b", 9)]);
     let (_, stored, last) = after_a_list(1, [Answer::Silent(strange)]).await;
     assert_eq!(stored, ["a@3", "b@9"]);
     assert_eq!(last, "9");
@@ -154,4 +157,63 @@ async fn pauses_begin_anew_after_two_minutes() {
     let (_, asked) = Script::new(answers).run_for(200).await;
     let at: Vec<_> = asked.iter().map(|it| it.split(' ').next().expect("a time")).collect();
     assert_eq!(at, ["0.0", "0.8", "2.4", "5.6", "5.6", "156.4", "156.4"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_watch_from_no_certain_version_begins_with_does_not_move_it() {
+    let script = Script::new([
+        list(0, &[]),
+        ending(&[("ADDED", "b", 9), ("ADDED", "a", 4)]),
+        ending(&[("ADDED", "b", 9), ("MODIFIED", "a", 11), ("ADDED", "c", 12)]),
+        silent(&[]),
+    ]);
+    let (informer, asked) = script.run_for(1).await;
+    let expected = [
+        "0.0 list \"0\" limit=500",
+        "0.0 watch \"0\"",
+        "0.0 watch \"0\"",
+        "0.0 watch \"12\"",
+    ];
+    assert_eq!(asked, expected);
+    assert_eq!(stored(&informer), ["a@11", "b@9", "c@12"]);
+}
+
+#[rstest]
+#[case::arrival(QueueOrder::Arrival, ["added a", "added b", "updated a", "deleted b", "deleted a"])]
+#[case::by_object(QueueOrder::ByObject, ["added a", "updated a", "deleted a", "added b", "deleted b"])]
+#[tokio::test(start_paused = true)]
+async fn changes_come_as_they_arrived_or_by_object(#[case] order: QueueOrder, #[case] expected: [&str; 5]) {
+    let told = crate::support::Told::default();
+    let events = [
+        ("ADDED", "a", 8),
+        ("ADDED", "b", 9),
+        ("MODIFIED", "a", 10),
+        ("DELETED", "b", 11),
+        ("DELETED", "a", 12),
+        ("DELETED", "a", 13),
+    ];
+    let script = Script::new([
+        list(7, &[]),
+        Answer::Late(Duration::from_millis(10), lines(&events)),
+        silent(&[]),
+    ]);
+    let informer = SharedInformer::<ConfigMap>::builder(script)
+        .order(order)
+        .build()
+        .expect("nothing is there twice");
+    informer.add_handler(told.handler()).expect("it has not stopped");
+    informer
+        .run(tokio::time::sleep(Duration::from_secs(1)))
+        .await
+        .expect("it was not run before");
+    assert_eq!(told.take(), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_does_not_come_does_not_delay_the_end() {
+    let hour = Duration::from_secs(3600);
+    let began = tokio::time::Instant::now();
+    let (informer, asked) = Script::new([Answer::Late(hour, String::new())]).run_for(5).await;
+    assert_eq!((asked.len(), began.elapsed()), (1, Duration::from_secs(5)));
+    assert!(informer.is_stopped() && !informer.has_synced());
 }

@@ -451,3 +451,24 @@ async fn no_key_is_worked_on_with_a_cache_that_is_older_than_what_was_written_fo
         ),
     }
 }
+
+#[rstest]
+#[case::by_priority(|it: ControllerBuilder| it, [LOW_PRIORITY, 7, 7])]
+#[case::first_come_first_served(|it: ControllerBuilder| it.first_come_first_served(), [0, 0, 0])]
+#[tokio::test(start_paused = true)]
+async fn an_answer_may_change_the_priority_which_then_stays(
+    #[case] configure: fn(ControllerBuilder) -> ControllerBuilder,
+    #[case] priorities: [i32; 3],
+) {
+    let cluster = TestCluster::start();
+    cluster.create(config_map("a")).await;
+    let (calls, _stop) = run(&cluster, configure, |request| match request.id {
+        1 => Ok(Action::requeue(Duration::from_secs(1)).with_priority(7)),
+        2 => Err("it keeps what it has".into()),
+        _ => Ok(Action::await_change()),
+    });
+    cluster.advance(Duration::from_secs(5)).await;
+    let all = calls.0.lock().expect("no panic");
+    let all: Vec<_> = all.iter().map(|it| it.0.priority).collect();
+    assert_eq!(all, priorities);
+}

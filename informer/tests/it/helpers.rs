@@ -249,3 +249,25 @@ fn health_is_answered_as_by_controller_runtime(
     let answer = endpoints.answer(path, query);
     assert_eq!((answer.code, answer.body.as_str()), (code, body));
 }
+
+#[rstest]
+#[case::cause("Timeout", "", "ResourceVersionTooLarge", "", true)]
+#[case::message("Timeout", "Too large resource version: 9, current: 7", "", "", true)]
+#[case::message_of_a_cause("Timeout", "", "", "Too large resource version", true)]
+#[case::another_timeout("Timeout", "request did not complete", "", "", false)]
+#[case::another_reason("Invalid", "Too large resource version", "", "", false)]
+fn a_version_that_is_too_large_is_known_by_its_cause_or_by_its_words(
+    #[case] reason: &str,
+    #[case] message: &str,
+    #[case] cause: &str,
+    #[case] cause_message: &str,
+    #[case] is_too_large: bool,
+) {
+    let status = serde_json::json!({
+        "code": 504, "reason": reason, "message": message,
+        "details": {"causes": [{"reason": cause, "message": cause_message}]},
+    });
+    let status: kube::core::Status = serde_json::from_value(status).expect("a Status");
+    let err = Error::from(kube::Error::Api(Box::new(status)));
+    assert_eq!(err.is_version_too_large(), is_too_large);
+}

@@ -378,3 +378,23 @@ async fn at_no_time_do_two_act(#[values(1, 2, 3, 4, 5, 6, 7, 8)] seed: u64) {
     }
     assert!(acts.all().len() > 2, "somebody acted: {:?}", acts.all());
 }
+
+#[tokio::test(start_paused = true)]
+async fn candidates_with_one_seed_do_not_move_in_step() {
+    let (cluster, acts) = (TestCluster::start(), Acts::default());
+    let _leader = join(&cluster, config(&cluster, "a"), &acts);
+    cluster.advance(seconds(1)).await;
+    let candidates = ["b", "c"];
+    let _replicas = candidates.map(|identity| join(&cluster, config(&cluster, identity), &acts));
+    cluster.advance(seconds(60)).await;
+    let looks = candidates.map(|identity| {
+        let requests = cluster
+            .requests()
+            .client(identity)
+            .on(Verb::Get, "leases.coordination.k8s.io");
+        requests.iter().map(|it| it.started).collect::<Vec<_>>()
+    });
+    assert_eq!(looks[0][0], looks[1][0], "they begin together");
+    assert!(looks[0].len() > 10);
+    assert!(looks[0][1..].iter().all(|it| !looks[1].contains(it)), "{looks:?}");
+}

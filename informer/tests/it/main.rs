@@ -7,3 +7,9 @@ mod helpers;
 mod recorder;
 mod controller;
 mod manager;
+mod objects;
+mod from_go;
+#[cfg(feature = "serve")]
+mod serve;
+#[cfg(feature = "signals")]
+mod signals;

@@ -5,11 +5,14 @@ use std::time::Duration;
 
 use informer::Clock;
 use informer::reconcile::{Action, ReconcileError, Request};
-use informer::runtime::{Controller, LeaderElectionConfig, LeaseLock, Manager, Task, run_always, run_when_leader};
+use informer::runtime::{
+    Controller, ControllerBuilder, LeaderElectionConfig, LeaseLock, Manager, Task, run_always, run_when_leader,
+};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
+use rstest::rstest;
 use testkit::objects::config_map;
-use testkit::{Running, TestCluster, faults};
+use testkit::{Running, TestCluster, Verb, faults};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -219,4 +222,71 @@ async fn the_election_is_a_health_check() {
         (answer.code, answer.body.as_str()),
         (200, "[+]leaderElection ok\nhealthz check passed\n")
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_panics_has_failed_and_stops_everything() {
+    let (cluster, log) = (TestCluster::start(), Log::default());
+    let manager = Manager::new(cluster.client());
+    manager.add(log.task(always, "always")).expect("it is new");
+    let panics = |_: Request| async { panic!("it is too much") as Result<Action, ReconcileError> };
+    let controller = manager.controller("maps").for_::<ConfigMap>().propagate_panics();
+    controller.complete(panics).expect("it is complete");
+    cluster.create(config_map("m")).await;
+    start(&cluster, &manager, &log);
+    cluster.advance(Duration::from_secs(10)).await;
+    assert_eq!(log.take(), ["+always", "-always", "maps: panic: it is too much"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn replicas_do_not_come_back_in_step() {
+    let cluster = TestCluster::start();
+    let clients = ["a", "b"];
+    for client in clients {
+        let manager = electing(&cluster, client);
+        manager.lister::<ConfigMap>();
+        start(&cluster, &manager, &Log::default());
+    }
+    cluster.advance(Duration::from_secs(5)).await;
+    cluster.expire_watches();
+    cluster.advance(Duration::from_secs(30)).await;
+    let came_back = clients.map(|client| {
+        let requests = cluster.requests().client(client).on(Verb::Watch, "configmaps");
+        requests.iter().last().map(|it| it.started)
+    });
+    assert_ne!(came_back[0], came_back[1]);
+}
+
+#[rstest]
+#[case::cold(|it: ControllerBuilder<Manager>| it, 0, false)]
+#[case::warm(|it: ControllerBuilder<Manager>| it.warm_up(), 1, false)]
+#[case::always(|it: ControllerBuilder<Manager>| it.without_leader_election(), 0, true)]
+#[tokio::test(start_paused = true)]
+async fn a_standby_fills_its_queue_if_asked_to_and_works_if_it_need_not_lead(
+    #[case] configure: fn(ControllerBuilder<Manager>) -> ControllerBuilder<Manager>,
+    #[case] waiting: usize,
+    #[case] works: bool,
+) {
+    let (cluster, log) = (TestCluster::start(), Log::default());
+    cluster.create(config_map("m")).await;
+    let (_leader, stop) = start(&cluster, &electing(&cluster, "leader"), &log);
+    cluster.advance(Duration::from_secs(1)).await;
+    let (standby, worked) = (electing(&cluster, "standby"), Log::default());
+    let calls = worked.clone();
+    let controller = configure(standby.controller("maps").for_::<ConfigMap>());
+    let controller = controller.build(move |request: Request| {
+        calls.say(request.key.name());
+        async { Ok::<_, ReconcileError>(Action::await_change()) }
+    });
+    let controller = controller.expect("it is complete");
+    let queue = controller.queue();
+    standby.add(controller).expect("it is new");
+    start(&cluster, &standby, &log);
+    cluster.advance(Duration::from_secs(5)).await;
+    assert_eq!(queue.len(), waiting);
+    assert_eq!(worked.take().len(), usize::from(works));
+    stop.cancel();
+    standby.elected().await;
+    cluster.advance(Duration::from_secs(1)).await;
+    assert_eq!(worked.take().len(), usize::from(!works));
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use informer::Clock;
+use informer::metrics::Metrics;
 use informer::runtime::{EventRecorder, Note, RecorderConfig};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1::Event;
@@ -126,4 +127,115 @@ async fn at_the_end_what_waits_is_written() {
     stop.cancel();
     cluster.settle().await;
     assert_eq!(cluster.list::<Event>().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_that_is_slow_holds_up_neither_the_caller_nor_the_others() {
+    let cluster = TestCluster::start();
+    let (recorder, _stop) = recorder(&cluster);
+    let web = a_pod(&cluster, "web-0").await;
+    let slow = cluster.inject(
+        faults::delay(Duration::from_secs(60))
+            .on(Verb::Create, "events.events.k8s.io")
+            .once(),
+    );
+    for number in 0..16 {
+        recorder.record(&web, Note::normal(&format!("Reason{number}"), "Act", ""));
+        recorder.record(&web, Note::normal("Same", "Act", format!("time {number}")));
+    }
+    cluster.advance(Duration::from_secs(10)).await;
+    assert_eq!(slow.hits(), 1);
+    let written = cluster.list::<Event>().len();
+    assert!(written > 8, "{written} events are written beside the slow one");
+    cluster.advance(Duration::from_secs(60)).await;
+    let all = cluster.list::<Event>();
+    let series: Vec<_> = all
+        .iter()
+        .filter_map(|it| it.series.as_ref())
+        .map(|it| it.count)
+        .collect();
+    assert_eq!((all.len(), &series[..]), (25 - 12 + 1, &[2][..]), "{all:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_dropped_is_counted_and_the_caller_never_waits() {
+    let (cluster, metrics) = (TestCluster::start(), Metrics::new());
+    let config = RecorderConfig::new("example.com/web", "web-0");
+    let (recorder, writer) = EventRecorder::new(cluster.client(), config);
+    recorder.register_metrics(&metrics);
+    let (web, other) = (a_pod(&cluster, "web-0").await, a_pod(&cluster, "other").await);
+    // Nobody writes yet: a thousand wait.
+    for _ in 0..1_003 {
+        recorder.record(&web, Note::normal("Reason", "Act", ""));
+    }
+    let stop = CancellationToken::new();
+    cluster.run(writer.run(stop.clone()));
+    cluster.settle().await;
+    cluster
+        .inject(faults::status(403, "Forbidden").on(Verb::Create, "events.events.k8s.io"))
+        .forget();
+    recorder.record(&other, Note::normal("Reason", "Act", ""));
+    cluster.settle().await;
+    let text = metrics.render();
+    for (reason, count) in [("full", 3), ("spam", 1_000 - 25), ("failed", 1)] {
+        let labels = format!("{{controller=\"example.com/web\",reason=\"{reason}\"}}");
+        let line = format!("informer_events_dropped_total{labels} {count}");
+        assert!(text.lines().any(|it| it == line), "{line} is not in\n{text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_waits_for_its_next_try_is_tried_once_more_at_the_end() {
+    let cluster = TestCluster::start();
+    let (recorder, stop) = recorder(&cluster);
+    let web = a_pod(&cluster, "web-0").await;
+    let down = cluster.inject(faults::refused().on(Verb::Create, "events.events.k8s.io"));
+    recorder.record(&web, Note::normal("Reason", "Act", ""));
+    cluster.advance(Duration::from_secs(1)).await;
+    assert_eq!(down.hits(), 1);
+    drop(down);
+    stop.cancel();
+    cluster.advance(Duration::from_secs(1)).await;
+    assert_eq!(cluster.list::<Event>().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_is_tried_twelve_times_ten_seconds_apart() {
+    let cluster = TestCluster::start();
+    let (recorder, _stop) = recorder(&cluster);
+    let web = a_pod(&cluster, "web-0").await;
+    let down = cluster.inject(faults::refused().on(Verb::Create, "events.events.k8s.io"));
+    recorder.record(&web, Note::normal("Reason", "Act", ""));
+    cluster.advance(Duration::from_secs(99)).await;
+    let early = down.hits();
+    assert!((8..=10).contains(&early), "{early}");
+    cluster.advance(Duration::from_secs(600)).await;
+    assert_eq!(down.hits(), 12);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_series_whose_event_is_gone_begins_anew() {
+    let cluster = TestCluster::start();
+    let (recorder, _stop) = recorder(&cluster);
+    let web = a_pod(&cluster, "web-0").await;
+    recorder.record(&web, Note::normal("Reason", "Act", "first"));
+    cluster.settle().await;
+    let first = cluster.list::<Event>()[0].metadata.name.clone().expect("it has a name");
+    cluster.delete::<Event>(first.as_str()).await;
+    recorder.record(&web, Note::normal("Reason", "Act", "second"));
+    cluster.settle().await;
+    let notes: Vec<_> = cluster.list::<Event>().into_iter().map(|it| it.note).collect();
+    assert_eq!(notes, [Some("second".to_owned())]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_note_is_cut_between_characters_and_the_cluster_has_its_events_in_default() {
+    let cluster = TestCluster::start();
+    let (recorder, _stop) = recorder(&cluster);
+    let node = cluster.create(testkit::objects::node("node-1")).await;
+    recorder.record(&node, Note::normal("Reason", "Act", format!("x{}", "ü".repeat(600))));
+    cluster.settle().await;
+    let event = &cluster.list::<Event>()[0];
+    assert_eq!(event.note.as_ref().map(String::len), Some(1023));
+    assert_eq!(event.metadata.namespace.as_deref(), Some("default"));
 }

@@ -80,6 +80,9 @@ impl<K: Cacheable> ReflectorOptions<K> {
 
     /// The object to be stored; an error if it is to be dropped.
     pub(crate) fn object(&self, text: &str, header: &Header<'_>) -> Result<Object<K>, Error> {
+        if header.key().name().is_empty() {
+            return Err(Error::refused("an object has no name"));
+        }
         let Some(transform) = &self.transform else {
             return Object::read(text, header, &self.keep());
         };
@@ -163,5 +166,25 @@ impl<K> fmt::Debug for ReflectorOptions<K> {
             .field("streaming_lists", &self.streaming_lists)
             .field("storage", &self.storage)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Pod;
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::default(5, (300, 600))]
+    #[case::shorter_counts_as_five_minutes(1, (300, 600))]
+    #[case::longer(20, (1200, 2400))]
+    fn a_watch_is_asked_to_last_so_long_or_twice_as_long(#[case] minutes: u64, #[case] seconds: (u64, u64)) {
+        let options = ReflectorOptions::<Pod> {
+            min_watch_timeout: Duration::from_secs(minutes * 60),
+            ..ReflectorOptions::default()
+        };
+        assert_eq!(options.watch_seconds(), seconds);
     }
 }

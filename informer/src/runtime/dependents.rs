@@ -1,0 +1,134 @@
+//! `Dependents`: objects that belong to others, made and kept as they should be.
+
+use std::fmt;
+use std::sync::Arc;
+
+use kube::api::PostParams;
+use kube::core::Request;
+use kube::{Client, Resource};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::merge_patch::{difference, json, send};
+use super::owner_references;
+use crate::cache::Lister;
+use crate::{Cacheable, Error, ObjectKey};
+
+/// The objects of one type that belong to others: read from a cache, written by a client.
+/// [`Manager::dependents`](super::Manager::dependents) makes one; a controller that uses it should
+/// [own](super::ControllerBuilder::owns) the type, to be told of their changes.
+///
+/// ```
+/// use informer::runtime::{Dependents, Manager};
+/// use k8s_openapi::api::apps::v1::ReplicaSet;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # async fn reconcile(maps: &Dependents<ConfigMap>, set: &ReplicaSet) -> Result<(), informer::Error> {
+/// // let maps = manager.dependents::<ConfigMap>();
+/// let map = maps
+///     .ensure(set, "settings", |map| {
+///         map.data.get_or_insert_default().insert("color".into(), "red".into());
+///     })
+///     .await?;
+/// println!("{:?}", map.metadata.resource_version);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Dependents<K> {
+    client: Client,
+    lister: Lister<K>,
+}
+
+impl<K> Dependents<K>
+where
+    K: Cacheable + Resource<DynamicType = ()>,
+{
+    /// Those that `lister` has. The client should be [observed](crate::reconcile::Writes), so that what was just
+    /// written is read the next time.
+    pub fn new(client: Client, lister: Lister<K>) -> Self {
+        Self { client, lister }
+    }
+
+    /// Makes the object of this name, in the owner's namespace, as `change` makes it, with `owner` as its controller;
+    /// answers with what it is then. There is no request if it is so already.
+    ///
+    /// `change` should set those fields only that matter to it, and is given what is there or an empty object. Of an
+    /// object that is there what differs is patched: fields stay that this program does not know, or that a transform
+    /// cut out of the cache.
+    ///
+    /// # Errors
+    ///
+    /// If the object has another controller, `change` gives it another name, or a request fails: with a conflict, or
+    /// because it exists already, if the cache was not the newest. A reconcile that ends so is called again.
+    pub async fn ensure<O>(&self, owner: &O, name: &str, change: impl FnOnce(&mut K)) -> Result<Arc<K>, Error>
+    where
+        O: Resource<DynamicType = ()>,
+        K: Clone + Default + Serialize + DeserializeOwned,
+    {
+        let key = match ObjectKey::of(owner).namespace() {
+            Some(namespace) => ObjectKey::new(namespace, name),
+            None => ObjectKey::cluster(name),
+        };
+        let found = self.get(&key)?;
+        let mut wanted = match &found {
+            Some(found) => K::clone(found),
+            None => {
+                let mut empty = K::default();
+                empty.meta_mut().name = Some(name.to_owned());
+                empty.meta_mut().namespace = key.namespace().map(str::to_owned);
+                empty
+            }
+        };
+        change(&mut wanted);
+        if ObjectKey::of(&wanted) != key {
+            let other = ObjectKey::of(&wanted);
+            return Err(Error::refused(format!("ensure: the change may not make {key} {other}")));
+        }
+        owner_references::set_controller(&mut wanted, owner)?;
+        let Some(found) = found else {
+            return self.create(&key, &wanted).await.map(Arc::new);
+        };
+        match difference(&json(&key, &*found)?, &json(&key, &wanted)?) {
+            None => Ok(found),
+            Some(patch) => {
+                let version = found.meta().resource_version.as_deref();
+                send(&self.client, &key, None, patch, version).await.map(Arc::new)
+            }
+        }
+    }
+
+    /// The object of this key, as the cache has it.
+    ///
+    /// # Errors
+    ///
+    /// If what is there is not of the type.
+    pub fn get(&self, key: &ObjectKey) -> Result<Option<Arc<K>>, Error> {
+        self.lister.get(key).map(|it| it.typed()).transpose()
+    }
+
+    async fn create(&self, key: &ObjectKey, wanted: &K) -> Result<K, Error>
+    where
+        K: Serialize + DeserializeOwned,
+    {
+        let body = serde_json::to_vec(wanted).map_err(|err| Error::decode(key.to_string(), err))?;
+        let request = Request::new(K::url_path(&(), key.namespace()))
+            .create(&PostParams::default(), body)
+            .map_err(kube::Error::BuildRequest)?;
+        Ok(self.client.request(request).await?)
+    }
+}
+
+impl<K> Clone for Dependents<K> {
+    fn clone(&self) -> Self {
+        Self {
+            client: self.client.clone(),
+            lister: self.lister.clone(),
+        }
+    }
+}
+
+impl<K> fmt::Debug for Dependents<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Dependents").field(&self.lister).finish()
+    }
+}

@@ -1,0 +1,206 @@
+//! `Lanes`: events on their way to the server, several at a time, so that one that is slow does not hold up the others.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures::future::{BoxFuture, FutureExt};
+use futures::stream::{FuturesUnordered, StreamExt};
+use k8s_openapi::api::events::v1::Event;
+use kube::Client;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use serde_json::json;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use super::event_series::SeriesKey;
+use super::recorder::RecorderConfig;
+use crate::Error;
+use crate::jitter::Jitter;
+use crate::metrics::{Collect, Samples};
+
+/// How many events are written at a time, as in client-go. A series has one lane: the count of an event must not come
+/// before the event.
+const LANES: usize = 8;
+
+/// How often a write is tried, and how long is waited between, prolonged by up to a quarter. What the server refuses is
+/// not tried again.
+const TRIES: (u32, Duration) = (12, Duration::from_secs(10));
+
+/// What is to be written: an event, or how often the event of this name came.
+pub(super) struct Write {
+    pub(super) event: Event,
+    pub(super) count: Option<(String, i32)>,
+}
+
+/// Where events are written.
+pub(super) struct Sink {
+    pub(super) client: Client,
+    pub(super) config: Arc<RecorderConfig>,
+    pub(super) dropped: Arc<Dropped>,
+}
+
+/// The writes that wait and those under way.
+pub(super) struct Lanes {
+    sink: Arc<Sink>,
+    stop: CancellationToken,
+    /// The first of each lane is under way.
+    lanes: [VecDeque<Write>; LANES],
+    running: FuturesUnordered<BoxFuture<'static, usize>>,
+}
+
+impl Lanes {
+    pub(super) fn new(sink: Arc<Sink>, stop: CancellationToken) -> Self {
+        Self {
+            sink,
+            stop,
+            lanes: Default::default(),
+            running: FuturesUnordered::new(),
+        }
+    }
+
+    /// How many wait behind those under way.
+    pub(super) fn len(&self) -> usize {
+        self.lanes.iter().map(VecDeque::len).sum()
+    }
+
+    pub(super) fn push(&mut self, key: &SeriesKey, write: Write) {
+        let lane = usize::try_from(Jitter::seed_of(&key.concat()) % LANES as u64).unwrap_or_default();
+        let is_idle = self.lanes[lane].is_empty();
+        self.lanes[lane].push_back(write);
+        if is_idle {
+            self.start(lane);
+        }
+    }
+
+    /// Returns when one is written.
+    pub(super) async fn done(&mut self) {
+        match self.running.next().await {
+            Some(lane) => {
+                self.lanes[lane].pop_front();
+                self.start(lane);
+            }
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Returns when all are written.
+    pub(super) async fn finished(&mut self) {
+        while !self.running.is_empty() {
+            self.done().await;
+        }
+    }
+
+    fn start(&mut self, lane: usize) {
+        let Some(Write { event, count }) = self.lanes[lane].front_mut() else {
+            return;
+        };
+        let write = Write {
+            event: std::mem::take(event),
+            count: count.take(),
+        };
+        let (sink, stop) = (Arc::clone(&self.sink), self.stop.clone());
+        let writing = async move {
+            sink.write(write, stop).await;
+            lane
+        };
+        self.running.push(writing.boxed());
+    }
+}
+
+impl Sink {
+    /// Tries until it is written, refused, or tried too often; once `stop` is cancelled, once.
+    async fn write(&self, write: Write, stop: CancellationToken) {
+        let namespace = write.event.metadata.namespace.as_deref().unwrap_or("default");
+        let api: Api<Event> = Api::namespaced(self.client.clone(), namespace);
+        let name = write.event.metadata.name.as_deref().unwrap_or_default();
+        let mut jitter = Jitter::new(self.config.seed, &format!("{} {name}", self.config.instance));
+        for tried in 1..=TRIES.0 {
+            let Err(err) = self.try_write(&api, &write).await else {
+                return;
+            };
+            let is_refused = err.code().is_some();
+            if is_refused || tried == TRIES.0 || stop.is_cancelled() {
+                self.dropped.count(DropReason::Failed);
+                return tracing::warn!(error = %err, "an event could not be written");
+            }
+            stop.run_until_cancelled(sleep(jitter.prolong(TRIES.1, 0.25))).await;
+        }
+    }
+
+    async fn try_write(&self, api: &Api<Event>, write: &Write) -> Result<(), Error> {
+        if let Some((name, count)) = &write.count {
+            let series = json!({"series": {"count": count, "lastObservedTime": self.config.clock.micro_time()}});
+            match api
+                .patch(name, &PatchParams::default(), &Patch::Merge(series))
+                .await
+                .map_err(Error::from)
+            {
+                // It has expired: the series begins anew. What is known by its count alone is not written again.
+                Err(err) if err.is_not_found() && write.event.reason.is_some() => {}
+                Err(err) => return Err(err),
+                Ok(_) => return Ok(()),
+            }
+        }
+        match api
+            .create(&PostParams::default(), &write.event)
+            .await
+            .map_err(Error::from)
+        {
+            Err(err) if !err.is_already_exists() => Err(err),
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+}
+
+/// Why an event is not written.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum DropReason {
+    /// Too many wait, or nobody writes.
+    Full,
+    /// There are too many about the object.
+    Spam,
+    /// It was refused, or tried too often.
+    Failed,
+}
+
+/// How many events were not written.
+#[derive(Debug)]
+pub(super) struct Dropped {
+    controller: String,
+    full: AtomicU64,
+    spam: AtomicU64,
+    failed: AtomicU64,
+}
+
+impl Dropped {
+    pub(super) fn new(controller: &str) -> Self {
+        Self {
+            controller: controller.to_owned(),
+            full: AtomicU64::new(0),
+            spam: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn count(&self, why: DropReason) {
+        let counter = match why {
+            DropReason::Full => &self.full,
+            DropReason::Spam => &self.spam,
+            DropReason::Failed => &self.failed,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Collect for Dropped {
+    fn collect(&self, samples: &mut Samples) {
+        let help = "Events that were not written, by reason.";
+        for (reason, count) in [("full", &self.full), ("spam", &self.spam), ("failed", &self.failed)] {
+            let labels = &[("controller", self.controller.as_str()), ("reason", reason)];
+            let count = count.load(Ordering::Relaxed) as f64;
+            samples.counter("informer_events_dropped_total", help, labels, count);
+        }
+    }
+}

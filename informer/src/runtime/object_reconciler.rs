@@ -1,0 +1,94 @@
+//! `ObjectReconciler`: works on objects as the cache has them, where a `Reconciler` works on keys.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::Cacheable;
+use crate::cache::Lister;
+use crate::reconcile::{Action, ReconcileError, Reconciler, Request};
+
+/// Does what is to be done about an object (controller-runtime's `ObjectReconciler`). Any
+/// `Fn(Arc<K>) -> Future<Output = Result<Action, E>>` is one; [`as_reconciler`] makes a [`Reconciler`] of it.
+///
+/// It is called for objects that are being deleted, too: look at `deletionTimestamp`, or leave that to
+/// [`finalize`](super::finalize). For those that are gone it is not called: their dependents are the garbage
+/// collector's.
+///
+/// ```
+/// use std::sync::Arc;
+/// use informer::reconcile::{Action, ReconcileError};
+/// use informer::runtime::{Dependents, Manager, ObjectReconciler, as_reconciler};
+/// use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+///
+/// struct Copier(Dependents<Secret>);
+///
+/// impl ObjectReconciler<ConfigMap> for Copier {
+///     async fn reconcile(&self, map: Arc<ConfigMap>) -> Result<Action, ReconcileError> {
+///         self.0.ensure(&*map, "copy", |secret| secret.string_data = map.data.clone()).await?;
+///         Ok(Action::await_change())
+///     }
+/// }
+///
+/// # fn add(manager: &Manager) -> Result<(), informer::Error> {
+/// let copier = as_reconciler(manager.lister(), Copier(manager.dependents()));
+/// manager.controller("copier").for_::<ConfigMap>().owns::<Secret>().complete(copier)
+/// # }
+/// ```
+pub trait ObjectReconciler<K>: Send + Sync + 'static {
+    /// Looks at the object and acts. What is dropped where it waits (at a timeout, or when leadership is lost) is not
+    /// finished.
+    fn reconcile(&self, object: Arc<K>) -> impl Future<Output = Result<Action, ReconcileError>> + Send;
+}
+
+impl<K, F, Fut, E> ObjectReconciler<K> for F
+where
+    F: Fn(Arc<K>) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<Action, E>> + Send,
+    E: Into<ReconcileError>,
+    K: Send + Sync + 'static,
+{
+    fn reconcile(&self, object: Arc<K>) -> impl Future<Output = Result<Action, ReconcileError>> + Send {
+        let working = self(object);
+        async { working.await.map_err(Into::into) }
+    }
+}
+
+/// An [`ObjectReconciler`] and where its objects are; see [`as_reconciler`].
+pub struct AsReconciler<K, C> {
+    lister: Lister<K>,
+    reconciler: C,
+}
+
+/// Makes a [`Reconciler`] of what works on objects: it reads them from `lister`, and has nothing to do where there is
+/// none (controller-runtime's `AsReconciler`). An object that is not of its type is a terminal error.
+pub fn as_reconciler<K, C>(lister: Lister<K>, reconciler: C) -> AsReconciler<K, C>
+where
+    K: Cacheable,
+    C: ObjectReconciler<K>,
+{
+    AsReconciler { lister, reconciler }
+}
+
+impl<K, C> Reconciler for AsReconciler<K, C>
+where
+    K: Cacheable,
+    C: ObjectReconciler<K>,
+{
+    async fn reconcile(&self, request: Request) -> Result<Action, ReconcileError> {
+        match self.lister.get(&request.key) {
+            Some(object) => {
+                let object = object.typed().map_err(ReconcileError::terminal)?;
+                self.reconciler.reconcile(object).await
+            }
+            None => Ok(Action::await_change()),
+        }
+    }
+}
+
+impl<K, C> fmt::Debug for AsReconciler<K, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AsReconciler")
+            .field("lister", &self.lister)
+            .finish_non_exhaustive()
+    }
+}

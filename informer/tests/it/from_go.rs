@@ -1,0 +1,46 @@
+//! The table for those who come from Go names tests that there are.
+
+use std::fs;
+use std::path::Path;
+
+/// The functions of each file of this name, without `.rs`, under a folder.
+fn functions(folder: &Path, file: &str, found: &mut String) {
+    let entries = fs::read_dir(folder).expect("the folder is there");
+    for entry in entries {
+        let path = entry.expect("it can be read").path();
+        if path.is_dir() {
+            functions(&path, file, found);
+        } else if path.file_stem().is_some_and(|it| it == file) {
+            found.push_str(&fs::read_to_string(&path).expect("it is text"));
+        }
+    }
+}
+
+#[test]
+fn every_test_that_the_table_names_is_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let table = fs::read_to_string(root.join("docs/client-go.md")).expect("the table is there");
+    let last_columns = table
+        .lines()
+        .filter(|line| line.starts_with('|'))
+        .filter_map(|line| line.trim_end_matches('|').rsplit('|').next());
+    let names = last_columns.flat_map(|column| column.split('`').skip(1).step_by(2));
+    let is_word = |it: &str| {
+        it.chars()
+            .all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || it == '_')
+    };
+    let tests: Vec<_> = names
+        .filter_map(|it| it.split_once("::"))
+        .filter(|(file, name)| is_word(file) && is_word(name) && name.len() > 12)
+        .collect();
+    assert!(tests.len() > 150, "{} tests are named", tests.len());
+    let is_missing = |(file, name): &&(&str, &str)| {
+        let mut text = String::new();
+        for folder in ["tests/cache", "tests/it", "src"] {
+            functions(&root.join(folder), file, &mut text);
+        }
+        !text.contains(&format!("fn {name}("))
+    };
+    let missing: Vec<_> = tests.iter().filter(is_missing).collect();
+    assert!(missing.is_empty(), "there are no such tests: {missing:?}");
+}

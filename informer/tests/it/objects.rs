@@ -1,0 +1,298 @@
+//! Controllers of objects: what they are called for, and what they write of dependents and status.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use informer::Clock;
+use informer::reconcile::{Action, ReconcileError};
+use informer::runtime::{
+    Dependents, Manager, ObjectReconciler, OperationResult, as_reconciler, conditions, update_status,
+};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Secret};
+use kube::ResourceExt;
+use serde_json::json;
+use testkit::objects::{config_map, node, pod, secret};
+use testkit::{TestCluster, Verb, faults};
+
+/// Copies each ConfigMap into a Secret of its name.
+struct Copier {
+    secrets: Dependents<Secret>,
+    seen: Arc<Mutex<Vec<String>>>,
+}
+
+impl ObjectReconciler<ConfigMap> for Copier {
+    async fn reconcile(&self, map: Arc<ConfigMap>) -> Result<Action, ReconcileError> {
+        let name = map.name_any();
+        let secret = self.secrets.ensure(&*map, &name, |secret| {
+            let labels = secret.metadata.labels.get_or_insert_default();
+            labels.insert(
+                "color".into(),
+                map.data.as_ref().map_or("none", |it| it["color"].as_str()).into(),
+            );
+        });
+        let version = secret.await?.metadata.resource_version.clone().unwrap_or_default();
+        self.seen
+            .lock()
+            .expect("no panic")
+            .push(format!("{name} {}", !version.is_empty()));
+        Ok(Action::await_change())
+    }
+}
+
+/// A cluster with the copier; answers what it was called for.
+fn copier(cluster: &TestCluster) -> Arc<Mutex<Vec<String>>> {
+    let (manager, seen) = (Manager::new(cluster.client_named("copier")), Arc::default());
+    let copier = Copier {
+        secrets: manager.dependents(),
+        seen: Arc::clone(&seen),
+    };
+    let controller = manager.controller("copier").for_::<ConfigMap>().owns::<Secret>();
+    let copier = as_reconciler(manager.lister(), copier);
+    controller.complete(copier).expect("it is complete");
+    cluster.run(async move { manager.run(std::future::pending()).await });
+    seen
+}
+
+fn requests(cluster: &TestCluster) -> usize {
+    let all = cluster.requests().client("copier").on(Verb::Get, "secrets").count();
+    all + cluster.requests().client("copier").writes().count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dependent_is_created_patched_and_otherwise_costs_no_request() {
+    let cluster = TestCluster::start();
+    let seen = copier(&cluster);
+    let map = cluster.create(config_map("m").data("color", "red")).await;
+    cluster.settle().await;
+    let made = cluster.get::<Secret>("m");
+    assert_eq!(made.labels()["color"], "red");
+    let owner = &made.metadata.owner_references.as_ref().expect("it is owned")[0];
+    assert_eq!(
+        (Some(&owner.uid), owner.controller),
+        (map.metadata.uid.as_ref(), Some(true))
+    );
+    assert_eq!(requests(&cluster), 1, "a creation, and nothing for its event");
+
+    // Somebody else's fields stay, and what is ours is mended.
+    cluster
+        .patch::<Secret>("m", json!({"metadata": {"labels": {"color": "blue", "size": "big"}}}))
+        .await;
+    cluster.settle().await;
+    let mended = cluster.get::<Secret>("m");
+    assert_eq!((&*mended.labels()["color"], &*mended.labels()["size"]), ("red", "big"));
+    assert_eq!(requests(&cluster), 2);
+    cluster.delete::<Secret>("m").await;
+    cluster.settle().await;
+    assert!(cluster.exists::<Secret>("m"));
+    assert_eq!(requests(&cluster), 3);
+    cluster.delete::<ConfigMap>("m").await;
+    cluster.settle().await;
+    let seen = seen.lock().expect("no panic");
+    assert!(seen.iter().all(|it| it == "m true"), "{seen:?}");
+    assert_eq!(requests(&cluster), 3, "for what is gone nothing is called");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dependent_of_another_controller_is_left_alone() {
+    let cluster = TestCluster::start();
+    let other = cluster.create(config_map("other")).await;
+    cluster.create(secret("m").owned_by(&other)).await;
+    let manager = Manager::new(cluster.client());
+    let secrets = manager.dependents::<Secret>();
+    cluster.run({
+        let manager = manager.clone();
+        async move { manager.run(std::future::pending()).await }
+    });
+    let map = cluster.create(config_map("m")).await;
+    cluster.settle().await;
+    let err = secrets.ensure(&map, "m", |_| {}).await.expect_err("it is another's");
+    assert!(
+        err.to_string()
+            .contains("already owned by another ConfigMap controller other"),
+        "{err}"
+    );
+    let err = secrets
+        .ensure(&map, "n", |it| it.metadata.name = Some("x".into()))
+        .await
+        .expect_err("it is renamed");
+    assert!(err.to_string().contains("may not make default/n default/x"), "{err}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_that_is_old_writes_over_nothing() {
+    let cluster = TestCluster::start();
+    let manager = Manager::new(cluster.client_named("old"));
+    let secrets = manager.dependents::<Secret>();
+    cluster.run({
+        let manager = manager.clone();
+        async move { manager.run(std::future::pending()).await }
+    });
+    let map = cluster.create(config_map("m")).await;
+    cluster.settle().await;
+    secrets.ensure(&map, "m", |_| {}).await.expect("it is made");
+    cluster.settle().await;
+    cluster.watches().on("secrets").client("old").hold();
+    cluster
+        .patch::<Secret>("m", json!({"metadata": {"labels": {"color": "blue"}}}))
+        .await;
+    let paint = |it: &mut Secret| drop(it.labels_mut().insert("color".into(), "red".into()));
+    let err = secrets.ensure(&map, "m", paint).await.expect_err("the cache is old");
+    assert!(err.is_conflict(), "{err}");
+    cluster.create(config_map("n")).await;
+    cluster
+        .create(secret("n").owned_by(&cluster.get::<ConfigMap>("n")))
+        .await;
+    let err = secrets
+        .ensure(&cluster.get::<ConfigMap>("n"), "n", paint)
+        .await
+        .expect_err("the cache does not have it");
+    assert!(err.is_already_exists(), "{err}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_is_patched_where_it_differs_and_only_on_what_was_read() {
+    let cluster = TestCluster::start();
+    let client = cluster.client();
+    cluster.create(pod("web")).await;
+    cluster
+        .patch_status::<Pod>("web", json!({"message": "old", "reason": "Old"}))
+        .await;
+    let read = cluster.get::<Pod>("web");
+    let say = |text: &'static str| {
+        move |pod: &mut Pod| {
+            pod.labels_mut().insert("not".into(), "written".into());
+            let status = pod.status.get_or_insert_default();
+            (status.message, status.reason) = (Some(text.into()), None);
+        }
+    };
+    let result = update_status(&client, &read, say("new"))
+        .await
+        .expect("it is the newest");
+    assert_eq!(result, OperationResult::Updated);
+    let written = cluster.get::<Pod>("web");
+    let status = written.status.clone().expect("it has one");
+    assert_eq!((status.message.as_deref(), status.reason), (Some("new"), None));
+    assert!(!written.labels().contains_key("not"));
+
+    let err = update_status(&client, &read, say("late"))
+        .await
+        .expect_err("it was written since");
+    assert!(err.is_conflict(), "{err}");
+    let writes = cluster.requests().writes().count();
+    let result = update_status(&client, &written, say("new"))
+        .await
+        .expect("nothing can fail");
+    assert_eq!(
+        (result, cluster.requests().writes().count()),
+        (OperationResult::Unchanged, writes)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_of_the_cluster_has_no_namespace() {
+    let cluster = TestCluster::start();
+    let node = cluster.create(node("node-1")).await;
+    let phase = |node: &mut Node| node.status.get_or_insert_default().phase = Some("Running".into());
+    update_status(&cluster.client(), &node, phase)
+        .await
+        .expect("it is found");
+    assert_eq!(
+        cluster.get::<Node>("node-1").status.and_then(|it| it.phase).as_deref(),
+        Some("Running")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_cannot_be_read_is_not_tried_again() {
+    let cluster = TestCluster::start();
+    let manager = Manager::new(cluster.client());
+    let calls: Arc<Mutex<u32>> = Arc::default();
+    let count = Arc::clone(&calls);
+    let reconciler = as_reconciler(manager.lister(), move |_: Arc<PodLike>| {
+        *count.lock().expect("no panic") += 1;
+        std::future::ready(Ok::<_, ReconcileError>(Action::await_change()))
+    });
+    manager
+        .controller("strict")
+        .for_::<PodLike>()
+        .complete(reconciler)
+        .expect("it is complete");
+    cluster.run({
+        let manager = manager.clone();
+        async move { manager.run(std::future::pending()).await }
+    });
+    cluster.create(pod("web")).await;
+    cluster.settle().await;
+    let metrics = manager.metrics().render();
+    let terminal = "controller_runtime_terminal_reconcile_errors_total{controller=\"strict\"} 1";
+    assert!(metrics.lines().any(|it| it == terminal), "{metrics}");
+    assert_eq!(*calls.lock().expect("no panic"), 0);
+}
+
+/// Says that it is a Pod, and needs a field that no Pod has.
+#[derive(Clone, Debug, serde::Deserialize)]
+struct PodLike {
+    metadata: kube::api::ObjectMeta,
+    #[serde(rename = "neverThere")]
+    _never_there: String,
+}
+
+impl kube::Resource for PodLike {
+    type DynamicType = ();
+    type Scope = kube::core::NamespaceResourceScope;
+
+    fn kind(_: &()) -> std::borrow::Cow<'_, str> {
+        "Pod".into()
+    }
+
+    fn group(_: &()) -> std::borrow::Cow<'_, str> {
+        "".into()
+    }
+
+    fn version(_: &()) -> std::borrow::Cow<'_, str> {
+        "v1".into()
+    }
+
+    fn plural(_: &()) -> std::borrow::Cow<'_, str> {
+        "pods".into()
+    }
+
+    fn meta(&self) -> &kube::api::ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut kube::api::ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn conditions_are_about_a_generation_and_turn_at_a_time() {
+    let cluster = TestCluster::start();
+    let clock = Clock::starting_at(cluster.server().now());
+    let mut web = cluster.create(pod("web")).await;
+    web.metadata.generation = Some(7);
+    let mut all = Vec::new();
+    assert!(conditions::of(&web, &clock).set(&mut all, "Ready", false, "Starting", ""));
+    let began = all[0].last_transition_time.clone();
+    tokio::time::advance(Duration::from_secs(90)).await;
+    assert!(conditions::of(&web, &clock).set(&mut all, "Ready", false, "Waiting", "still"));
+    assert_eq!(
+        (all[0].observed_generation, &all[0].last_transition_time),
+        (Some(7), &began)
+    );
+    assert!(conditions::of(&web, &clock).set(&mut all, "Ready", conditions::Status::Unknown, "Lost", ""));
+    assert_eq!(all[0].last_transition_time.0, began.0 + Duration::from_secs(90));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_fails_is_called_again_with_the_newest_object() {
+    let cluster = TestCluster::start();
+    let seen = copier(&cluster);
+    let fault = cluster.inject(faults::server_error().on(Verb::Create, "secrets").times(3));
+    cluster.create(config_map("m").data("color", "red")).await;
+    cluster.settle().await;
+    assert_eq!(fault.hits(), 3);
+    assert!(cluster.exists::<Secret>("m"));
+    assert!(!seen.lock().expect("no panic").is_empty());
+}

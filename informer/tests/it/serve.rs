@@ -1,0 +1,105 @@
+//! Health, readiness and metrics over HTTP.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use informer::metrics::Metrics;
+use informer::runtime::{Endpoints, Group, Manager, Runnable, Server, ping, run_always};
+use rstest::rstest;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_util::sync::CancellationToken;
+
+/// Any free port of this machine.
+const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// The first line of an answer, and what follows its header.
+async fn ask(address: SocketAddr, method: &str, path: &str) -> (String, String) {
+    let mut stream = TcpStream::connect(address).await.expect("it listens");
+    let request = format!("{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.expect("it reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.expect("it answers in text");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("an answer has a header");
+    (head.lines().next().unwrap_or_default().to_owned(), body.to_owned())
+}
+
+fn endpoints() -> Endpoints {
+    let endpoints = Endpoints::new(&Metrics::new());
+    endpoints.add_healthz("ping", ping);
+    endpoints.add_readyz("database", || Err("it is down".into()));
+    endpoints
+}
+
+#[rstest]
+#[case::healthy("GET", "/healthz", "200 OK", "ok")]
+#[case::verbose("GET", "/healthz?verbose", "200 OK", "[+]ping ok\nhealthz check passed\n")]
+#[case::one_check("GET", "/healthz/ping", "200 OK", "ok")]
+#[case::not_ready(
+    "GET",
+    "/readyz",
+    "500 Internal Server Error",
+    "[-]database failed: reason withheld\nreadyz check failed\n"
+)]
+#[case::excluded("GET", "/readyz?exclude=database", "200 OK", "ok")]
+#[case::metrics("GET", "/metrics", "200 OK", "")]
+#[case::head("HEAD", "/healthz", "200 OK", "")]
+#[case::elsewhere("GET", "/debug/pprof", "404 Not Found", "404 page not found\n")]
+#[case::write("POST", "/healthz", "405 Method Not Allowed", "method not allowed\n")]
+#[tokio::test]
+async fn a_server_answers_what_the_endpoints_say(
+    #[case] method: &str,
+    #[case] path: &str,
+    #[case] code: &str,
+    #[case] body: &str,
+) {
+    let server = Server::bind(endpoints(), ANY).await.expect("a port is free");
+    let (address, stop) = (server.address().expect("it listens"), CancellationToken::new());
+    assert_eq!(
+        (server.name(), server.group()),
+        (format!("server on {address}"), Group::Server)
+    );
+    let running = tokio::spawn(Box::new(server).run(stop.clone()));
+    let answer = ask(address, method, path).await;
+    assert_eq!(answer, (format!("HTTP/1.1 {code}"), body.to_owned()));
+    stop.cancel();
+    running.await.expect("no panic").expect("it cannot fail");
+    TcpStream::connect(address).await.expect_err("nobody listens any more");
+}
+
+#[tokio::test]
+async fn an_address_that_is_taken_is_refused_by_name() {
+    let first = Server::bind(endpoints(), ANY).await.expect("a port is free");
+    let taken = first.address().expect("it listens");
+    let err = Server::bind(endpoints(), taken).await.expect_err("it is taken");
+    assert!(err.to_string().starts_with(&format!("listening on {taken}: ")), "{err}");
+}
+
+/// A client of a server that never answers.
+fn silent_client() -> kube::Client {
+    let never = tower::service_fn(|_: http::Request<kube::client::Body>| {
+        std::future::pending::<Result<http::Response<kube::client::Body>, kube::Error>>()
+    });
+    kube::Client::new(never, "default")
+}
+
+#[tokio::test]
+async fn a_manager_answers_before_its_caches_have_synced_and_until_everything_else_has_stopped() {
+    let (manager, stop) = (Manager::new(silent_client()), CancellationToken::new());
+    manager.lister::<k8s_openapi::api::core::v1::Pod>();
+    let server = Server::bind(manager.endpoints(), ANY).await.expect("a port is free");
+    let address = server.address().expect("it listens");
+    manager.add(server).expect("it is new");
+    let late = run_always("late", |stop| async move {
+        stop.cancelled().await;
+        Ok(())
+    });
+    manager.add(late).expect("it is new");
+    let running = tokio::spawn({
+        let (manager, stop) = (manager.clone(), stop.clone());
+        async move { manager.run(stop.cancelled_owned()).await }
+    });
+    assert_eq!(ask(address, "GET", "/healthz").await.0, "HTTP/1.1 200 OK");
+    stop.cancel();
+    running.await.expect("no panic").expect("it stops in time");
+    TcpStream::connect(address).await.expect_err("nobody listens any more");
+}

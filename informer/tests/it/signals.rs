@@ -1,0 +1,107 @@
+//! SIGTERM and SIGINT, in a process of their own: the tests start themselves once more.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+
+use informer::runtime::{Manager, run_always, shutdown_signal};
+
+/// Tells a test that it is the process which gets the signals.
+const CHILD: &str = "INFORMER_SIGNALS_CHILD";
+
+/// The process, as its parent sees it.
+struct Process {
+    child: Child,
+    lines: std::io::Lines<BufReader<ChildStdout>>,
+}
+
+impl Process {
+    /// Starts this test once more.
+    fn start(test: &str) -> Self {
+        let program = std::env::current_exe().expect("this test is a program");
+        let mut child = Command::new(program)
+            .args(["--exact", test, "--nocapture"])
+            .env(CHILD, "1")
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+        Self { child, lines }
+    }
+
+    /// Reads until it says this.
+    fn says(&mut self, what: &str) {
+        let mut lines = self.lines.by_ref().map_while(Result::ok);
+        assert!(lines.any(|line| line.ends_with(what)), "it ended without {what:?}");
+    }
+
+    fn signal(&self, signal: &str) {
+        let kill = format!("kill -{signal} {}", self.child.id());
+        let status = Command::new("sh").args(["-c", &kill]).status();
+        assert!(status.expect("there is a shell").success());
+    }
+
+    fn ended(mut self) -> ExitStatus {
+        self.child.wait().expect("it is ours")
+    }
+}
+
+fn say(what: &str) {
+    let mut out = std::io::stdout();
+    writeln!(out, "{what}")
+        .and_then(|()| out.flush())
+        .expect("the parent reads");
+}
+
+/// What the process does: it runs a manager until a signal comes, and what runs there takes its leave as `leave` says.
+fn child(leave: impl Future<Output = ()> + Send + 'static) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(async {
+        let never = tower::service_fn(|_: http::Request<kube::client::Body>| {
+            std::future::pending::<Result<http::Response<kube::client::Body>, kube::Error>>()
+        });
+        let manager = Manager::new(kube::Client::new(never, "default"));
+        let task = run_always("task", |stop| async move {
+            say("running");
+            stop.cancelled().await;
+            say("stopping");
+            leave.await;
+            Ok(())
+        });
+        manager.add(task).expect("it is new");
+        let signal = shutdown_signal().expect("signals can be listened to");
+        manager.run(signal).await.expect("it stops in time");
+    });
+    say("stopped");
+}
+
+fn is_child() -> bool {
+    std::env::var_os(CHILD).is_some()
+}
+
+#[test]
+fn the_first_signal_stops_in_order() {
+    if is_child() {
+        return child(std::future::ready(()));
+    }
+    for signal in ["TERM", "INT"] {
+        let mut process = Process::start("signals::the_first_signal_stops_in_order");
+        process.says("running");
+        process.signal(signal);
+        process.says("stopping");
+        process.says("stopped");
+        assert!(process.ended().success());
+    }
+}
+
+#[test]
+fn the_second_signal_ends_the_process_with_code_1() {
+    if is_child() {
+        return child(std::future::pending());
+    }
+    let mut process = Process::start("signals::the_second_signal_ends_the_process_with_code_1");
+    process.says("running");
+    process.signal("TERM");
+    process.says("stopping");
+    process.signal("INT");
+    assert_eq!(process.ended().code(), Some(1));
+}
