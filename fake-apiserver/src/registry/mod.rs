@@ -27,6 +27,7 @@ pub(crate) mod read;
 pub(crate) mod continue_token;
 pub(crate) mod write;
 mod commit;
+mod recent;
 pub(crate) mod create;
 pub(crate) mod update;
 pub(crate) mod patch;
@@ -42,6 +43,8 @@ pub(crate) mod definitions;
 
 use admission::{Admission, AdmissionSetup};
 use authentication::Access;
+use definitions::Definitions;
+use recent::Recent;
 use scheme::Scheme;
 
 /// From a Pod to what its containers have written.
@@ -70,8 +73,10 @@ pub(crate) struct Registry {
     pub(crate) definitions_changed: Arc<Notify>,
     /// What may change or refuse a write.
     pub(crate) admission: Admission,
-    /// Held while the served resources are made from the stored CRDs, so that the newest state wins.
-    definitions: Mutex<()>,
+    /// The stored CRDs as they were last read.
+    definitions: Mutex<Definitions>,
+    /// The objects written last.
+    recent: Recent,
     /// What the containers of a Pod have written, where there is a kubelet.
     pod_logs: OnceLock<PodLogs>,
     /// Who asks, and who may do what.
@@ -99,6 +104,7 @@ impl Registry {
             definitions_changed: Arc::default(),
             admission: Admission::new(admission),
             definitions: Mutex::default(),
+            recent: Recent::default(),
             pod_logs: OnceLock::new(),
             scheme: RwLock::default(),
         };
