@@ -2,6 +2,7 @@
 
 use benches::cpu::Cpu;
 use benches::requests::{Bench, start_and_answer};
+use benches::server_writes::WRITES;
 use criterion::{Criterion, criterion_group, criterion_main};
 
 /// Does a thing so many times and says how long it took.
@@ -37,9 +38,18 @@ fn requests(criterion: &mut Criterion<Cpu>) {
     }
 }
 
+/// Writes without a client, and what the field manager takes of them.
+fn server_writes(criterion: &mut Criterion<Cpu>) {
+    let mut group = criterion.benchmark_group("server");
+    for (name, write) in WRITES {
+        let mut bench = Bench::new();
+        group.bench_function(name, |b| b.iter_custom(|n| write(&mut bench, n as usize)));
+    }
+}
+
 criterion_group! {
     name = benches;
     config = Cpu::criterion();
-    targets = requests
+    targets = requests, server_writes
 }
 criterion_main!(benches);

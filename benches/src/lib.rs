@@ -5,6 +5,7 @@ pub mod cpu;
 pub mod objects;
 pub mod requests;
 pub mod writes;
+pub mod server_writes;
 pub mod reads;
 pub mod fanout;
 pub mod controllers;

@@ -1,6 +1,11 @@
 //! The objects that are measured, as JSON: a ConfigMap of 200 bytes and a Pod of 5 KB as a Deployment makes them.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
+
+/// CEL rules of the CustomResourceDefinition.
+const RULES: usize = 10;
+/// Fields of its schema: with four lines each, about 300 lines of YAML.
+const FIELDS: usize = 70;
 
 /// A ConfigMap of about 200 bytes.
 pub fn config_map(name: &str) -> Value {
@@ -138,4 +143,45 @@ pub fn running_pod(name: &str) -> Value {
             "fieldsType": "FieldsV1", "fieldsV1": {"f:status": status}, "subresource": "status"},
     ]);
     pod
+}
+
+/// A CustomResourceDefinition of the group `bench.example.com` with a schema of about 300 lines and ten CEL rules.
+pub fn definition(plural: &str, kind: &str) -> Value {
+    let field = |at: usize| {
+        let schema = json!({"type": "integer", "minimum": 0, "description": format!("how much of the kind {at}")});
+        (format!("field{at}"), schema)
+    };
+    let fields: Map<String, Value> = (0..FIELDS).map(field).collect();
+    let rule = |at: usize| {
+        let next = at + 1;
+        json!({
+            "rule": format!("!has(self.field{at}) || !has(self.field{next}) || self.field{at} <= self.field{next}"),
+            "message": format!("field{at} must not be more than field{next}"),
+        })
+    };
+    let rules: Vec<Value> = (0..RULES).map(rule).collect();
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.bench.example.com")},
+        "spec": {
+            "group": "bench.example.com", "scope": "Namespaced",
+            "names": {"plural": plural, "singular": kind.to_lowercase(), "kind": kind, "listKind": format!("{kind}List")},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {
+                    "spec": {"type": "object", "properties": fields, "x-kubernetes-validations": rules},
+                }}},
+            }],
+        },
+    })
+}
+
+/// An object of that definition with the kind Widget, all of its fields set.
+pub fn widget(name: &str) -> Value {
+    let spec: Map<String, Value> = (0..FIELDS).map(|at| (format!("field{at}"), at.into())).collect();
+    json!({
+        "apiVersion": "bench.example.com/v1", "kind": "Widget",
+        "metadata": {"name": name, "namespace": "default", "labels": {"app": "web"}},
+        "spec": spec,
+    })
 }

@@ -36,6 +36,7 @@ pub struct Bench {
     maps: Api<ConfigMap>,
     pub(crate) pods: Api<Pod>,
     made: usize,
+    pub(crate) has_widgets: bool,
 }
 
 impl Default for Bench {
@@ -59,10 +60,11 @@ impl Bench {
             maps,
             pods,
             made: 0,
+            has_widgets: false,
         }
     }
 
-    fn fresh_names(&mut self, prefix: &str, count: usize) -> Vec<String> {
+    pub(crate) fn fresh_names(&mut self, prefix: &str, count: usize) -> Vec<String> {
         let start = self.made;
         self.made += count;
         (start..self.made).map(|at| format!("{prefix}-{at:07}")).collect()

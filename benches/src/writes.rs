@@ -1,11 +1,10 @@
 //! Writes that make the server think: strategic patches, fields of many owners, CustomResourceDefinitions.
 
-use std::fmt::Write;
 use std::time::Duration;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::measure::cpu_time;
 use crate::objects;
@@ -13,10 +12,6 @@ use crate::requests::{Bench, typed};
 
 /// Managers of the object that has several.
 const MANAGERS: usize = 5;
-/// CEL rules of the CustomResourceDefinition.
-const RULES: usize = 10;
-/// Fields of its schema: with four lines each, about 300 lines of YAML.
-const FIELDS: usize = 70;
 
 impl Bench {
     /// A strategic merge patch that changes the image of a Pod's container and an annotation.
@@ -64,7 +59,7 @@ impl Bench {
     /// POST of a CustomResourceDefinition with a schema of about 300 lines and ten CEL rules.
     pub fn create_definitions(&mut self, count: usize) -> Duration {
         let definitions: Api<CustomResourceDefinition> = Api::all(self.server.client());
-        let definition = typed::<CustomResourceDefinition>(definition());
+        let definition = typed::<CustomResourceDefinition>(objects::definition("measures", "Measure"));
         self.runtime.block_on(async {
             let mut spent = Duration::ZERO;
             for _ in 0..count {
@@ -83,36 +78,4 @@ impl Bench {
             spent
         })
     }
-}
-
-fn definition() -> Value {
-    let field = |at: usize| {
-        let schema = json!({"type": "integer", "minimum": 0, "description": format!("how much of the kind {at}")});
-        (format!("field{at}"), schema)
-    };
-    let fields: Map<String, Value> = (0..FIELDS).map(field).collect();
-    let rule = |at: usize| {
-        let mut message = String::new();
-        // Writing into a String cannot fail.
-        let _ = write!(message, "field{at} must not be more than field{}", at + 1);
-        json!({
-            "rule": format!("!has(self.field{at}) || !has(self.field{0}) || self.field{at} <= self.field{0}", at + 1),
-            "message": message,
-        })
-    };
-    let rules: Vec<Value> = (0..RULES).map(rule).collect();
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": "measures.bench.example.com"},
-        "spec": {
-            "group": "bench.example.com", "scope": "Namespaced",
-            "names": {"plural": "measures", "singular": "measure", "kind": "Measure", "listKind": "MeasureList"},
-            "versions": [{
-                "name": "v1", "served": true, "storage": true,
-                "schema": {"openAPIV3Schema": {"type": "object", "properties": {
-                    "spec": {"type": "object", "properties": fields, "x-kubernetes-validations": rules},
-                }}},
-            }],
-        },
-    })
 }

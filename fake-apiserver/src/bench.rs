@@ -4,7 +4,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::api::object::Object;
 use crate::api::selector::{FieldSelector, LabelSelector};
+use crate::api::status::Status;
+use crate::registry::managed_fields::{self, Manager, Types, single_version};
+use crate::registry::schema::SchemaRef;
+use crate::registry::schema::builtin::shape_of;
 use crate::server::ApiServer;
 use crate::watch::{self, Filter, Scope, WatchStart};
 
@@ -36,5 +41,39 @@ impl Watcher {
     /// Waits for deliveries and answers how many there were.
     pub async fn next_batch(&mut self) -> usize {
         self.0.next_batch().await.len()
+    }
+}
+
+/// The field manager of Pods, without the server around it.
+#[derive(Clone, Copy, Debug)]
+pub struct FieldManager<'a> {
+    /// Who writes.
+    pub manager: &'a str,
+}
+
+impl FieldManager<'_> {
+    fn of_pods<T>(&self, work: impl FnOnce(&Types<'_, '_>, &Manager<'_>) -> T) -> T {
+        let types = Types {
+            schema: shape_of("", "v1", "Pod").map_or(SchemaRef::Deduced, SchemaRef::Builtin),
+            other: &single_version,
+        };
+        let manager = Manager {
+            name: self.manager,
+            api_version: "v1",
+            subresource: "",
+            time: "2026-01-01T00:00:00Z",
+            reset: &[&["status"]],
+        };
+        work(&types, &manager)
+    }
+
+    /// Applies a configuration to the object there is.
+    pub fn apply(&self, live: &Object, applied: &Object) -> Result<Object, Status> {
+        self.of_pods(|types, manager| managed_fields::apply(types, Some(live), applied, manager, "Pod", false))
+    }
+
+    /// Records in `new` what it changes.
+    pub fn track_update(&self, live: &Object, new: &mut Object) {
+        self.of_pods(|types, manager| managed_fields::track_update(types, Some(live), new, manager));
     }
 }

@@ -37,8 +37,7 @@ pub(crate) async fn handle(
         Verb::Get => get(server, call, row, info).await,
         Verb::List => list(server, call, row, info).await,
         Verb::Watch => watch(server, call, row, info).await,
-        Verb::Create => create(server, call, row, info).await,
-        Verb::Update => update(server, call, row, info).await,
+        Verb::Create | Verb::Update => write(server, call, row, info).await,
         Verb::Patch => patch(server, call, row, info).await,
         Verb::Delete => delete(server, call, row, info).await,
         Verb::DeleteCollection => delete_collection(server, call, row, info).await,
@@ -99,32 +98,21 @@ fn write_request<'a>(
     }
 }
 
-async fn create(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -> Result<Response<Body>, Status> {
+/// POST and PUT.
+async fn write(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -> Result<Response<Body>, Status> {
     let form = form(call, row, Route::Object)?;
-    let options = WriteOptions::parse(&call.query, WriteKind::Create)?;
+    let creates = info.verb == Verb::Create;
+    let kind = if creates { WriteKind::Create } else { WriteKind::Update };
+    let options = WriteOptions::parse(&call.query, kind)?;
     let decoded = decode::object(row, call, options.field_validation)?;
     let request = write_request(call, row, info, &options);
     let told = decoded.warnings.clone();
-    let written = server
-        .registry
-        .create(&request, decoded)
-        .await
-        .map_err(|status| status.warned(told))?;
-    answer(server, call, row, &form, written)
-}
-
-async fn update(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -> Result<Response<Body>, Status> {
-    let form = form(call, row, Route::Object)?;
-    let options = WriteOptions::parse(&call.query, WriteKind::Update)?;
-    let decoded = decode::object(row, call, options.field_validation)?;
-    let request = write_request(call, row, info, &options);
-    let told = decoded.warnings.clone();
-    let written = server
-        .registry
-        .update(&request, decoded)
-        .await
-        .map_err(|status| status.warned(told))?;
-    answer(server, call, row, &form, written)
+    let written = if creates {
+        server.registry.create(&request, decoded).await
+    } else {
+        server.registry.update(&request, decoded).await
+    };
+    answer(server, call, row, &form, written.map_err(|status| status.warned(told))?)
 }
 
 async fn patch(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -> Result<Response<Body>, Status> {

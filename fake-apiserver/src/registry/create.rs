@@ -91,27 +91,22 @@ impl Registry {
         let generated = object.name().is_empty();
         let mut tries = if generated { NAME_TRIES } else { 1 };
         loop {
-            // Only a name that was made up is tried again.
-            let mut named = if generated {
-                object.clone()
-            } else {
-                std::mem::take(&mut object)
-            };
             if generated {
-                metadata::generate_name(&mut named, &self.entropy);
-                self.validate_new(request, &named)?;
+                object.metadata_mut().remove("name");
+                metadata::generate_name(&mut object, &self.entropy);
+                self.validate_new(request, &object)?;
             }
-            self.check_write(request, Operation::Create, &mut named, None, &mut warnings)
+            self.check_write(request, Operation::Create, &mut object, None, &mut warnings)
                 .await?;
-            let key = codec::key_of(&named);
-            self.convert_to_store(row, &named).await?;
-            let body = codec::encode(row, &named)?;
+            let key = codec::key_of(&object);
+            self.convert_to_store(row, &object).await?;
+            let body = codec::encode(row, &object)?;
             if request.options.dry_run {
                 if let Some(existing) = self.store.get(&row.storage, &key) {
-                    return Err(self.exists(request, &named, &existing));
+                    return Err(self.exists(request, &object, &existing));
                 }
                 return Ok(Written {
-                    answer: self.unstored(row, named),
+                    answer: self.unstored(row, object),
                     created: true,
                     warnings,
                 });
@@ -119,6 +114,7 @@ impl Registry {
             tries -= 1;
             match self.insert(row, key, body) {
                 Ok(stored) => {
+                    self.recent.keep(row, &stored, object);
                     let written = Written {
                         answer: Answer::Stored(stored),
                         created: true,
@@ -127,7 +123,7 @@ impl Registry {
                     return self.convert_answer(row, written).await;
                 }
                 Err(StoreError::Exists(_)) if tries > 0 => {}
-                Err(StoreError::Exists(existing)) => return Err(self.exists(request, &named, &existing)),
+                Err(StoreError::Exists(existing)) => return Err(self.exists(request, &object, &existing)),
                 Err(StoreError::NotFound | StoreError::Stale) => {
                     return Err(Status::internal("a create found nothing to create"));
                 }

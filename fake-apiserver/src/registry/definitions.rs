@@ -1,7 +1,7 @@
 //! CustomResourceDefinitions at work: a stored one is served, a changed one is served anew, a deleted one takes its
 //! objects with it. What the real server's CRD controllers do later is done here right after the write.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, OnceLock, PoisonError};
 
 use super::custom::crd;
 use super::custom::definition::CustomResource;
@@ -11,6 +11,47 @@ use crate::api::object::Object;
 use crate::api::options::DeleteOptions;
 use crate::storage::{Range, Stored};
 
+/// A stored CRD, read once for as long as it is not written.
+#[derive(Debug)]
+pub(super) struct Definition {
+    stored: Arc<Stored>,
+    crd: Object,
+    /// What it defines; found out when it is first needed, and the same until the CRD says something else.
+    resource: OnceLock<Option<Arc<CustomResource>>>,
+}
+
+impl Definition {
+    fn read(row: &Row, stored: &Arc<Stored>, before: Option<&Self>) -> Self {
+        let crd = codec::decode(row, stored);
+        let resource = before
+            .filter(|it| CustomResource::identity(&it.crd) == CustomResource::identity(&crd))
+            .map(|it| it.resource.clone());
+        Self {
+            stored: Arc::clone(stored),
+            crd,
+            resource: resource.unwrap_or_default(),
+        }
+    }
+
+    /// What a valid CRD defines.
+    fn resource(&self) -> Option<&Arc<CustomResource>> {
+        let parse = || CustomResource::parse(&self.crd).map(Arc::new);
+        self.resource.get_or_init(parse).as_ref()
+    }
+
+    /// The rows of what is served.
+    fn rows(&self) -> Vec<Row> {
+        let Some(resource) = self.resource().filter(|_| CustomResource::is_established(&self.crd)) else {
+            return Vec::new();
+        };
+        let row = |version: &Arc<_>| Row::custom(Arc::clone(resource), Arc::clone(version));
+        resource.served.iter().map(row).collect()
+    }
+}
+
+/// The stored CRDs in the order of their names.
+pub(super) type Definitions = Vec<Arc<Definition>>;
+
 impl Registry {
     /// The row through which CRDs themselves are read and written.
     fn definitions_row(&self) -> Option<Arc<Row>> {
@@ -18,26 +59,31 @@ impl Registry {
             .lookup("apiextensions.k8s.io", "v1", "customresourcedefinitions")
     }
 
+    /// The stored CRDs as they are now. Only what was written since the last look is read.
+    fn definitions(&self, row: &Row) -> MutexGuard<'_, Definitions> {
+        let mut known = self.definitions.lock().unwrap_or_else(PoisonError::into_inner);
+        let everything = Range::of(None);
+        let snapshot = self.store.snapshot(CRDS);
+        let mut before = std::mem::take(&mut *known).into_iter().peekable();
+        for stored in snapshot.range(&everything) {
+            while before.next_if(|it| it.stored.key < stored.key).is_some() {}
+            let same = before.next_if(|it| it.stored.key == stored.key);
+            known.push(match same {
+                Some(it) if Arc::ptr_eq(&it.stored, stored) => it,
+                changed => Arc::new(Definition::read(row, stored, changed.as_deref())),
+            });
+        }
+        known
+    }
+
     /// Serves the CRDs that are stored.
     pub(super) fn load_definitions(&self) {
         let Some(row) = self.definitions_row() else { return };
-        let _guard = self.definitions.lock().unwrap_or_else(PoisonError::into_inner);
-        let everything = Range::of(None);
-        let snapshot = self.store.snapshot(CRDS);
-        let definitions: Vec<(String, Object)> = snapshot
-            .range(&everything)
-            .map(|stored| (stored.key.as_str().to_owned(), codec::decode(&row, stored)))
-            .collect();
-        let rows: Vec<Row> = definitions
-            .iter()
-            .filter_map(|(_, crd)| CustomResource::parse(crd))
-            .flat_map(|resource| {
-                let resource = Arc::new(resource);
-                let row = |version: &Arc<_>| Row::custom(Arc::clone(&resource), Arc::clone(version));
-                resource.served.iter().map(row).collect::<Vec<_>>()
-            })
-            .collect();
+        // Held until the new rows are in place, so that the newest state wins.
+        let definitions = self.definitions(&row);
+        let rows: Vec<Row> = definitions.iter().flat_map(|it| it.rows()).collect();
         self.change_scheme(|scheme| scheme.set_custom(rows));
+        drop(definitions);
         self.definitions_changed.notify_waiters();
     }
 
@@ -51,61 +97,63 @@ impl Registry {
 
     /// Finds a CRD with something to do and does it; false if there is none.
     fn reconcile_one(&self, row: &Row) -> bool {
-        let everything = Range::of(None);
-        let snapshot = self.store.snapshot(CRDS);
-        let all: Vec<&Arc<Stored>> = snapshot.range(&everything).collect();
-        let objects: Vec<Object> = all.iter().map(|stored| codec::decode(row, stored)).collect();
-        for (stored, definition) in all.iter().zip(&objects) {
-            let now = self.entropy.now_seconds();
-            let Some(next) = crd::reconcile(definition, &objects, &now) else {
+        let definitions = self.definitions(row).clone();
+        let all: Vec<&Object> = definitions.iter().map(|it| &it.crd).collect();
+        let now = self.entropy.now_seconds();
+        for Definition { stored, crd, .. } in definitions.iter().map(Arc::as_ref) {
+            let Some(next) = crd::reconcile(crd, &all, &now) else {
                 continue;
             };
-            let Ok(body) = codec::encode(row, &next) else { continue };
-            if body.bytes != stored.body.bytes
-                && self
-                    .store
-                    .update(&row.storage, &stored.key, stored.revision, body)
-                    .is_ok()
-            {
-                self.fanout.wake(&row.storage, &stored.key);
-                self.committed.notify_waiters();
+            if self.write_definition(row, stored, &next) {
                 return true;
             }
         }
         self.finish_deleted_definitions(row)
     }
 
+    /// Stores the next state of a CRD; false if there is nothing new in it, or somebody else was faster.
+    fn write_definition(&self, row: &Row, stored: &Stored, next: &Object) -> bool {
+        let Ok(body) = codec::encode(row, next) else {
+            return false;
+        };
+        let is_written = body.bytes != stored.body.bytes
+            && self
+                .store
+                .update(&row.storage, &stored.key, stored.revision, body)
+                .is_ok();
+        self.tell_of_definition(row, stored, is_written)
+    }
+
+    fn tell_of_definition(&self, row: &Row, stored: &Stored, is_written: bool) -> bool {
+        if is_written {
+            self.fanout.wake(&row.storage, &stored.key);
+            self.committed.notify_waiters();
+        }
+        is_written
+    }
+
     /// Deletes the objects of a CRD that is being deleted; when none is left, the CRD goes.
     fn finish_deleted_definitions(&self, row: &Row) -> bool {
-        let everything = Range::of(None);
-        let snapshot = self.store.snapshot(CRDS);
-        for stored in snapshot.range(&everything) {
-            let definition = codec::decode(row, stored);
-            if !definition.is_terminating() {
-                continue;
-            }
-            let Some(resource) = CustomResource::parse(&definition).map(Arc::new) else {
+        let definitions = self.definitions(row).clone();
+        for definition in definitions.iter().filter(|it| it.crd.is_terminating()) {
+            let Definition { stored, crd, .. } = &**definition;
+            let Some(resource) = definition.resource() else {
                 continue;
             };
-            let instances = Row::custom(Arc::clone(&resource), Arc::clone(&resource.storage));
+            let instances = Row::custom(Arc::clone(resource), Arc::clone(&resource.storage));
             let now = self.entropy.now_seconds();
-            let marked = crd::finalize(&definition, true, &now);
+            let marked = crd::finalize(crd, true, &now);
             let left = marked.is_none() && self.delete_instances(&instances) > 0;
-            let Some(next) = marked.or_else(|| crd::finalize(&definition, left, &now)) else {
+            let Some(next) = marked.or_else(|| crd::finalize(crd, left, &now)) else {
                 continue;
             };
-            let written = if next.finalizers().next().is_none() {
-                self.store.delete(&row.storage, &stored.key, stored.revision).is_ok()
+            let is_written = if next.finalizers().next().is_none() {
+                let is_gone = self.store.delete(&row.storage, &stored.key, stored.revision).is_ok();
+                self.tell_of_definition(row, stored, is_gone)
             } else {
-                codec::encode(row, &next).is_ok_and(|body| {
-                    self.store
-                        .update(&row.storage, &stored.key, stored.revision, body)
-                        .is_ok()
-                })
+                self.write_definition(row, stored, &next)
             };
-            if written {
-                self.fanout.wake(&row.storage, &stored.key);
-                self.committed.notify_waiters();
+            if is_written {
                 return true;
             }
         }

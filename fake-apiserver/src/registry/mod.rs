@@ -29,6 +29,7 @@ pub(crate) mod continue_token;
 pub(crate) mod write;
 mod commit;
 mod expiry;
+mod recent;
 pub(crate) mod create;
 pub(crate) mod update;
 pub(crate) mod patch;
@@ -45,6 +46,8 @@ pub(crate) mod definitions;
 use admission::{Admission, AdmissionSetup};
 use authentication::Access;
 use expiry::EventLeases;
+use definitions::Definitions;
+use recent::Recent;
 use scheme::Scheme;
 
 /// From a Pod to what its containers have written.
@@ -84,8 +87,10 @@ pub(crate) struct Registry {
     pub(crate) admission: Admission,
     /// When Events go.
     pub(crate) event_leases: EventLeases,
-    /// Held while the served resources are made from the stored CRDs, so that the newest state wins.
-    definitions: Mutex<()>,
+    /// The stored CRDs as they were last read.
+    definitions: Mutex<Definitions>,
+    /// The objects written last.
+    recent: Recent,
     /// What the containers of a Pod have written, where there is a kubelet.
     pod_logs: OnceLock<PodLogs>,
     /// Who asks, and who may do what.
@@ -114,6 +119,7 @@ impl Registry {
             admission: Admission::new(admission),
             event_leases: EventLeases::new(bounds.event_ttl),
             definitions: Mutex::default(),
+            recent: Recent::default(),
             pod_logs: OnceLock::new(),
             scheme: RwLock::default(),
         };

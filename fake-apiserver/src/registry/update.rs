@@ -1,5 +1,7 @@
 //! PUT, and the write to an existing object that PATCH and apply share.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use super::admission::attributes::{Attributes, kind_named};
 use super::body::{self, Decoded};
 use super::scheme::Row;
@@ -42,14 +44,25 @@ pub(super) trait Change: Sync {
 }
 
 /// PUT: the body, whatever there was.
-struct Replace(Object, Vec<String>);
+struct Replace<'a> {
+    request: &'a WriteRequest<'a>,
+    body: Mutex<Option<Decoded>>,
+}
 
-impl Change for Replace {
+impl Change for Replace<'_> {
     fn next(&self, _old: &Object) -> Result<Decoded, Status> {
-        Ok(Decoded {
-            object: self.0.clone(),
-            warnings: self.1.clone(),
-        })
+        let mut body = self.body.lock().unwrap_or_else(PoisonError::into_inner);
+        let overwrites = |it: &Decoded| {
+            let version = it.object.meta_str("resourceVersion");
+            version.is_empty() || super::parse_uint(version) == Ok(0)
+        };
+        // Where the version that it names is not the stored one any more, there is no second try.
+        let next = match body.as_ref().is_some_and(overwrites) {
+            true => body.clone(),
+            false => body.take(),
+        };
+        let info = &self.request.info;
+        next.ok_or_else(|| Status::object_modified(&self.request.row.info.group_resource(), &info.name))
     }
 }
 
@@ -69,7 +82,8 @@ impl Registry {
             return self.create(request, Decoded { object, warnings }).await;
         }
         let uid = Some(object.uid().to_owned()).filter(|it| !it.is_empty());
-        self.change(request, uid.as_deref(), &Replace(object, warnings)).await
+        let body = Mutex::new(Some(Decoded { object, warnings }));
+        self.change(request, uid.as_deref(), &Replace { request, body }).await
     }
 
     /// Replaces the object a request names by what `change` makes of it, again and again until nobody interferes.
@@ -101,10 +115,10 @@ impl Registry {
     async fn change_once(
         &self,
         request: &WriteRequest<'_>,
-        stored: &Stored,
+        stored: &Arc<Stored>,
         change: &dyn Change,
     ) -> Result<Option<Written>, Status> {
-        let old = self.decode(request.row, stored);
+        let old = self.recent.take(request.row, stored);
         let decoded = change.next(&old)?;
         let mut told = decoded.warnings.clone();
         self.finish_change(request, stored, old, decoded, change, &mut told)
@@ -117,7 +131,7 @@ impl Registry {
     async fn finish_change(
         &self,
         request: &WriteRequest<'_>,
-        stored: &Stored,
+        stored: &Arc<Stored>,
         mut old: Object,
         decoded: Decoded,
         change: &dyn Change,
@@ -160,7 +174,6 @@ impl Registry {
         managed_fields::restore_times(&old, &mut object);
         self.convert_to_store(row, &object).await?;
         let body = codec::encode(row, &object)?;
-        let unchanged = body.bytes == stored.body.bytes;
         if request.options.dry_run || ends {
             set_version(&mut object, stored.revision);
             if ends && !request.options.dry_run && self.remove(row, stored).is_err() {
@@ -168,14 +181,16 @@ impl Registry {
             }
             return Ok(Some(Written::updated(self.unstored(row, object), warnings)));
         }
-        if unchanged {
-            set_version(&mut object, stored.revision);
-            return Ok(Some(Written::updated(self.unstored(row, object), warnings)));
-        }
-        match self.replace(row, stored, body) {
-            Ok(stored) => Ok(Some(Written::updated(Answer::Stored(stored), warnings))),
-            Err(StoreError::NotFound | StoreError::Stale | StoreError::Exists(_)) => Ok(None),
-        }
+        let stored = if body.bytes == stored.body.bytes {
+            Arc::clone(stored)
+        } else {
+            match self.replace(row, stored, body) {
+                Ok(stored) => stored,
+                Err(StoreError::NotFound | StoreError::Stale | StoreError::Exists(_)) => return Ok(None),
+            }
+        };
+        self.recent.keep(row, &stored, object);
+        Ok(Some(Written::updated(Answer::Stored(stored), warnings)))
     }
 
     /// The mutating phase of a change; answers the new object and the old one.
@@ -290,31 +305,23 @@ impl Registry {
     }
 }
 
-/// A write to the resource keeps the status; one to `/status` keeps the rest (rules C5, C6).
+/// A write to the resource keeps the status; one to `/status` keeps the rest (rules C5, C6). Of a custom resource the
+/// strategy sees to that.
 fn restore_other_part(request: &WriteRequest<'_>, object: &mut Object, old: &Object) {
     let row = request.row;
     match request.info.subresource.as_str() {
-        "status" => {
-            let status = object.remove("status");
-            let meta = std::mem::take(object.metadata_mut());
-            let mut next = old.clone();
-            if row.is_custom() {
-                // Everything but status and who owns it is the stored object's.
-                let fields = meta.get("managedFields").cloned();
-                let next_meta = next.metadata_mut();
-                next_meta.remove("managedFields");
-                next_meta.extend(fields.map(|it| ("managedFields".to_owned(), it)));
-            } else {
-                *next.metadata_mut() = meta;
-                if !row.strategy().status_write_changes_labels() {
-                    let labels = old.metadata().and_then(|meta| meta.get("labels")).cloned();
-                    next.metadata_mut().remove("labels");
-                    next.metadata_mut().extend(labels.map(|it| ("labels".to_owned(), it)));
-                }
+        "status" if !row.is_custom() => {
+            object.retain(|field, _| matches!(field.as_str(), "metadata" | "status"));
+            let kept = old
+                .iter()
+                .filter(|(field, _)| !matches!(field.as_str(), "metadata" | "status"));
+            object.extend(kept.map(|(field, value)| (field.clone(), value.clone())));
+            if !row.strategy().status_write_changes_labels() {
+                let labels = old.metadata().and_then(|meta| meta.get("labels")).cloned();
+                let meta = object.metadata_mut();
+                meta.remove("labels");
+                meta.extend(labels.map(|it| ("labels".to_owned(), it)));
             }
-            next.remove("status");
-            next.extend(status.map(|it| ("status".to_owned(), it)));
-            *object = next;
         }
         "" if row.info.subresource("status").is_some() => {
             object.remove("status");

@@ -22,7 +22,7 @@ pub(crate) struct CustomResource {
     pub(crate) has_changed: bool,
     /// The webhook that converts between versions, if that is how.
     pub(crate) conversion: Option<Arc<Conversion>>,
-    /// The CRD's uid, generation and stage of life: rows made from equal ones serve alike.
+    /// The CRD's [`identity`](Self::identity): rows made from equal ones serve alike.
     pub(crate) definition: String,
 }
 
@@ -93,7 +93,7 @@ impl CustomResource {
     pub(crate) fn parse(crd: &Object) -> Option<Self> {
         let spec = crd.get("spec")?.as_object()?;
         let status = crd.get("status").and_then(Value::as_object);
-        let established = condition_is(status, "Established", "True");
+        let established = Self::is_established(crd);
         let terminating = crd.is_terminating();
         let names = status
             .and_then(|status| status.get("acceptedNames"))
@@ -137,9 +137,20 @@ impl CustomResource {
             storage: storage?,
             accepts_creates: !terminating,
             conversion: Conversion::parse(spec),
-            definition: format!("{}/{}/{established}/{terminating}", crd.uid(), generation_of(crd)),
+            definition: Self::identity(crd),
             has_changed: generation_of(crd) > 1,
         })
+    }
+
+    /// Whether a CRD is served.
+    pub(crate) fn is_established(crd: &Object) -> bool {
+        condition_is(crd.get("status").and_then(Value::as_object), "Established", "True")
+    }
+
+    /// A CRD's uid, generation and stage of life. Two with the same define the same.
+    pub(crate) fn identity(crd: &Object) -> String {
+        let (established, terminating) = (Self::is_established(crd), crd.is_terminating());
+        format!("{}/{}/{established}/{terminating}", crd.uid(), generation_of(crd))
     }
 
     /// The served version of this name.

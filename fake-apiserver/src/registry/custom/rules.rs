@@ -163,14 +163,32 @@ pub(super) fn validate(
                     errors to complete validation";
         return errors.invalid(FieldPath::root(), Value::Null, text);
     }
-    let mut run = Run { errors, ratcheted };
+    let mut run = Run {
+        errors,
+        ratcheted,
+        only_unchanged: false,
+    };
     run.walk(schema, View::Object(object), old.map(View::Object), &Path::Root);
+}
+
+/// What rules find in the parts of an updated object that did not change.
+pub(super) fn ratcheted(schema: &Structural, object: &Map<String, Value>, old: &Map<String, Value>) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut run = Run {
+        errors: &mut FieldErrors::new(),
+        ratcheted: &mut found,
+        only_unchanged: true,
+    };
+    run.walk(schema, View::Object(object), Some(View::Object(old)), &Path::Root);
+    found
 }
 
 /// One evaluation of all rules.
 struct Run<'a> {
     errors: &'a mut FieldErrors,
     ratcheted: &'a mut Vec<String>,
+    /// Rules of what has changed are not evaluated.
+    only_unchanged: bool,
 }
 
 impl Run<'_> {
@@ -178,7 +196,13 @@ impl Run<'_> {
         if !node.below.rules || value == View::Null {
             return;
         }
-        for rule in &node.rules {
+        let is_skipped = || self.only_unchanged && !old.is_some_and(|old| is_unchanged(node, value, old));
+        let rules = if node.rules.is_empty() || is_skipped() {
+            &[]
+        } else {
+            node.rules.as_slice()
+        };
+        for rule in rules {
             if old.is_none() && rule.uses_old && !rule.has_optional_old {
                 continue;
             }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde_json::{Map, Value};
+
 use super::definition::CustomVersion;
 use super::{default, embedded, rules, scale, unique, validate};
 use crate::api::field::{FieldErrors, FieldPath};
@@ -60,9 +62,7 @@ impl Strategy for CustomStrategy {
     fn warnings(&self, object: &Object, old: Option<&Object>) -> Vec<String> {
         let mut warnings = finalizer_warnings(object, old);
         if let Some(old) = old {
-            // What rules found in unchanged parts of the object.
-            let schema = &self.version.schema;
-            rules::validate(schema, &object.0, Some(&old.0), &mut FieldErrors::new(), &mut warnings);
+            warnings.extend(rules::ratcheted(&self.version.schema, &object.0, &old.0));
         }
         warnings
     }
@@ -154,16 +154,18 @@ impl CustomStrategy {
 fn restore_all_but_status(object: &mut Object, old: &Object) {
     let status = object.remove("status");
     let managed_fields = object.metadata_mut().remove("managedFields");
-    *object = old.clone();
-    object.remove("status");
-    if let Some(status) = status {
-        object.insert("status".into(), status);
-    }
-    let meta = object.metadata_mut();
-    match managed_fields {
-        Some(fields) => meta.insert("managedFields".into(), fields),
-        None => meta.remove("managedFields"),
+    let but = |map: &Map<String, Value>, left_out: &[&str]| -> Map<String, Value> {
+        let kept = map.iter().filter(|(field, _)| !left_out.contains(&field.as_str()));
+        kept.map(|(field, value)| (field.clone(), value.clone())).collect()
     };
+    let mut meta = old
+        .metadata()
+        .map(|meta| but(meta, &["managedFields"]))
+        .unwrap_or_default();
+    meta.extend(managed_fields.map(|it| ("managedFields".to_owned(), it)));
+    object.0 = but(&old.0, &["metadata", "status"]);
+    object.insert("metadata".into(), Value::Object(meta));
+    object.extend(status.map(|it| ("status".to_owned(), it)));
 }
 
 #[cfg(test)]

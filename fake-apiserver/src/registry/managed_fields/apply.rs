@@ -1,6 +1,7 @@
 //! Server-side apply (rules H1 to H17).
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
@@ -176,7 +177,7 @@ fn merge_and_check(
     let (mut others, mut object) = live.map(|live| taken_apart(types, live, manager)).unwrap_or_default();
     let place = others.iter().position(|entry| Identity::of(entry).is(&id));
     let mine = place.map(|place| others.remove(place));
-    let owned = without_unowned(without_reset(field_set(types.schema, &applied.0), manager.reset));
+    let owned = without_reset(field_set(types.schema, &applied.0), manager.reset).difference(unowned());
     let last = mine.as_ref().and_then(entries::fields);
     let same_fields = last.is_some_and(|last| json::are(last, &owned));
 
@@ -185,9 +186,7 @@ fn merge_and_check(
         && !same_fields
     {
         // What identifies the object is applied every time, though never owned.
-        let applied = UNOWNED
-            .iter()
-            .fold(owned.clone(), |set, path| set.union(FieldSet::of_path(path)));
+        let applied = owned.clone().union(unowned().clone());
         changed |= prune(types, &mut object, mine, &others, &applied, manager).map_err(Failure::Other)?;
     }
     let mut object = Object(object);
@@ -214,12 +213,13 @@ fn without_reset<'a>(mut set: FieldSet<'a>, reset: &[&[&str]]) -> FieldSet<'a> {
     set
 }
 
-/// The fields without those nobody owns (rule H9).
-fn without_unowned(mut set: FieldSet<'_>) -> FieldSet<'_> {
-    for path in UNOWNED {
-        set = set.difference(&FieldSet::of_path(path));
-    }
-    set
+/// The fields nobody owns as a set.
+fn unowned() -> &'static FieldSet<'static> {
+    static SET: LazyLock<FieldSet<'static>> = LazyLock::new(|| {
+        let paths = UNOWNED.iter().map(|path| FieldSet::of_path(path));
+        paths.fold(FieldSet::new(), FieldSet::union)
+    });
+    &SET
 }
 
 /// The manager's entry. Its time is that of the last apply that changed the object. With the entry it had comes

@@ -94,17 +94,27 @@ pub(super) fn are(fields: &Map<String, Value>, set: &FieldSet<'_>) -> bool {
 
 /// `extra` is how many keys there are beside those of the nodes.
 fn are_with(fields: &Map<String, Value>, set: &FieldSet<'_>, extra: usize, key: &mut String) -> bool {
-    fields.len() == set.nodes().len() + extra
-        && set.nodes().iter().all(|node| {
-            key.clear();
-            node.element.write(key);
-            let Some(Value::Object(child)) = fields.get(key.as_str()) else {
-                return false;
-            };
-            let is_self = usize::from(child.contains_key(SELF));
-            let member = child.is_empty() || is_self == 1;
-            member == node.member && are_with(child, &node.children, is_self, key)
-        })
+    if fields.len() != set.nodes().len() + extra {
+        return false;
+    }
+    // Both are sorted, plain fields alike: as long as those stand beside each other, none is searched for.
+    let mut beside = fields.iter().filter(|(key, _)| *key != SELF);
+    set.nodes().iter().all(|node| {
+        let child = match (beside.next(), &node.element) {
+            (Some((field, child)), Element::Field(name)) if field.strip_prefix("f:") == Some(&**name) => Some(child),
+            (_, element) => {
+                key.clear();
+                element.write(key);
+                fields.get(key.as_str())
+            }
+        };
+        let Some(Value::Object(child)) = child else {
+            return false;
+        };
+        let is_self = usize::from(child.contains_key(SELF));
+        let member = child.is_empty() || is_self == 1;
+        member == node.member && are_with(child, &node.children, is_self, key)
+    })
 }
 
 /// Takes the paths of `set` out of the fields; says whether there were any.

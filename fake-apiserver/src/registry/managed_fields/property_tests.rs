@@ -238,12 +238,23 @@ proptest! {
         let (left, right) = (super::typed::field_set(SchemaRef::Deduced, &left),
             super::typed::field_set(SchemaRef::Deduced, &right));
         let mut fields = encode(left.clone());
+        prop_assert!(fields_json::are(&fields, &left));
+        prop_assert_eq!(fields_json::are(&fields, &right), left == right);
         let touched = fields_json::touches(&fields, &right);
         prop_assert_eq!(touched, !left.clone().intersection(&right).is_empty());
         fields_json::subtract(&mut fields, &right);
         prop_assert_eq!(&fields, &encode(left.clone().difference(&right)));
         fields_json::add(&mut fields, right.clone());
         prop_assert_eq!(fields, encode(left.difference(&right).union(right)));
+    }
+
+    #[test]
+    fn fields_are_those_of_their_own_set_alone(left in any_deployment(), right in any_deployment()) {
+        let (left, right) = (super::typed::field_set(deployment(), &left),
+            super::typed::field_set(deployment(), &right));
+        let fields = encode(left.clone());
+        prop_assert!(fields_json::are(&fields, &left));
+        prop_assert_eq!(fields_json::are(&fields, &right), left == right);
     }
 
     #[test]

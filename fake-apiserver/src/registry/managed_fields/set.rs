@@ -42,6 +42,13 @@ impl<'a> FieldSet<'a> {
         set
     }
 
+    /// An empty set that is about to get so many nodes.
+    pub(super) fn with_capacity(nodes: usize) -> Self {
+        Self {
+            nodes: Vec::with_capacity(nodes),
+        }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }

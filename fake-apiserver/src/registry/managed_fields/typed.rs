@@ -133,7 +133,7 @@ fn check_list(schema: SchemaRef<'_>, items: &[Value], path: &Path<'_>, errors: &
 
 /// The fields an object names: every leaf, every list item, and what is empty.
 pub(super) fn field_set<'a>(schema: SchemaRef<'_>, object: &'a Map<String, Value>) -> FieldSet<'a> {
-    let mut set = FieldSet::new();
+    let mut set = FieldSet::with_capacity(object.len());
     let mut fields = schema.walk();
     for (name, value) in object {
         let (field, declared) = fields.declared(name);
@@ -163,7 +163,7 @@ fn items_of<'a>(schema: SchemaRef<'_>, items: &'a [Value]) -> FieldSet<'a> {
         .filter_map(|item| Some((item_element(schema, item).ok()?, item)))
         .collect();
     elements.sort_by(|(a, _), (b, _)| a.cmp(b));
-    let mut set = FieldSet::new();
+    let mut set = FieldSet::with_capacity(elements.len());
     for group in elements.chunk_by(|(a, _), (b, _)| a == b) {
         // Duplicates are owned together, without their fields.
         let children = match group {

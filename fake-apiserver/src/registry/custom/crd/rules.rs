@@ -57,6 +57,7 @@ fn check(rule: Node<'_>, path: &FieldPath, errors: &mut FieldErrors) {
 /// Checks what rules mean, once nothing else is wrong with the schema: what cannot be parsed or evaluated is refused,
 /// as is `oldSelf` where a value cannot be told from its neighbours over time.
 pub(super) fn validate_meaning(node: Node<'_>, path: &FieldPath, lost: Option<&FieldPath>, errors: &mut FieldErrors) {
+    let problem = problems(node);
     for (index, rule) in node.list("x-kubernetes-validations").iter().enumerate() {
         let path = path.child("x-kubernetes-validations").index(index).child("rule");
         let text = rule.get("rule").and_then(Value::as_str).unwrap_or_default();
@@ -64,7 +65,7 @@ pub(super) fn validate_meaning(node: Node<'_>, path: &FieldPath, lost: Option<&F
             let detail = format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {lost}");
             errors.invalid(path.clone(), text, detail);
         }
-        if let Some(problem) = problem(text, node) {
+        if let Some(problem) = problem(text) {
             invalid_printed(path, &print(rule), &problem, errors);
         }
     }
@@ -82,15 +83,17 @@ pub(super) fn validate_meaning(node: Node<'_>, path: &FieldPath, lost: Option<&F
     }
 }
 
+/// What is wrong with a rule of this schema, which is read once for all of them.
 #[cfg(feature = "cel")]
-fn problem(rule: &str, node: Node<'_>) -> Option<String> {
-    let node = super::super::schema::Structural::parse(&Value::Object(node.0.clone()));
-    super::super::compile::problem(rule, &node)
+fn problems(node: Node<'_>) -> impl Fn(&str) -> Option<String> {
+    use super::super::{compile, schema::Structural};
+    let schema = std::cell::LazyCell::new(move || Structural::parse(&Value::Object(node.0.clone())));
+    move |rule| compile::problem(rule, &schema)
 }
 
 #[cfg(not(feature = "cel"))]
-fn problem(_rule: &str, _node: Node<'_>) -> Option<String> {
-    None
+fn problems(_: Node<'_>) -> impl Fn(&str) -> Option<String> {
+    |_| None
 }
 
 /// A rule as Go prints its internal form.

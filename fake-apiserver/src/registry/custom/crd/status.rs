@@ -1,6 +1,8 @@
 //! What the CRD controllers do to a CRD's status: names are accepted, the CRD is established, and a deleted CRD goes
 //! when its objects are gone (rules O2, O14).
 
+use std::borrow::Borrow;
+
 use serde_json::{Map, Value, json};
 
 use super::super::definition::condition_is;
@@ -14,7 +16,7 @@ pub(crate) const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.
 /// The next state the controllers give a CRD, if they have anything to do. `all` are the stored CRDs, this one or not;
 /// `now` is the time as metadata writes it. Called until it answers `None`, and for the other CRDs of the group after
 /// a change or a removal (names may have become free), it makes the writes of the real server, one by one.
-pub(crate) fn reconcile(crd: &Object, all: &[Object], now: &str) -> Option<Object> {
+pub(crate) fn reconcile(crd: &Object, all: &[impl Borrow<Object>], now: &str) -> Option<Object> {
     accept_names(crd, all, now).or_else(|| establish(crd, now))
 }
 
@@ -130,7 +132,7 @@ fn accepted(crd: &Object) -> Names {
     Names::of(crd.get("status").and_then(|it| it.get("acceptedNames")))
 }
 
-fn accept_names(crd: &Object, all: &[Object], now: &str) -> Option<Object> {
+fn accept_names(crd: &Object, all: &[impl Borrow<Object>], now: &str) -> Option<Object> {
     let spec = spec_of(crd)?;
     let wanted = Names::of(spec.get("names"));
     let had = accepted(crd);
@@ -174,13 +176,14 @@ struct Used {
 }
 
 impl Used {
-    fn by(all: &[Object], group: Option<&Value>) -> Self {
+    fn by(all: &[impl Borrow<Object>], group: Option<&Value>) -> Self {
         let mut used = Self {
             resources: Vec::new(),
             kinds: Vec::new(),
         };
         for crd in all
             .iter()
+            .map(Borrow::borrow)
             .filter(|crd| spec_of(crd).and_then(|spec| spec.get("group")) == group)
         {
             let names = accepted(crd);

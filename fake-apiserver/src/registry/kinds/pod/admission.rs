@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::api::object::Object;
 use crate::registry::kinds::view::{
-    JsonMap, copy_field, default_value, flag, integer, is_set, items, object, object_mut, object_or_empty, text,
+    JsonMap, copy_field, default_value, flag, integer, is_set, items, object_mut, object_or_empty, text,
 };
 use crate::registry::strategy::Context;
 
@@ -21,20 +21,23 @@ struct Priority {
     preemption: String,
 }
 
-/// Completes a new pod.
-pub(super) fn admit_created(pod: &mut Object, context: &Context<'_>) {
+/// Completes a new pod; the error is why it is refused.
+pub(super) fn admit_created(pod: &mut Object, context: &Context<'_>) -> Result<(), String> {
     let Some(spec) = object_mut(pod, "spec") else {
-        return;
+        return Ok(());
     };
-    add_tolerations(spec);
     let Some(priority) = priority_of(spec, context) else {
-        return;
+        let class = text(spec, "priorityClassName");
+        return Err(format!("no PriorityClass with name {class} was found"));
     };
+    check_priority(spec, &priority)?;
+    add_tolerations(spec);
     if let Some(class) = priority.class {
         spec.insert("priorityClassName".to_owned(), Value::String(class));
     }
     default_value(spec, "priority", || Value::from(priority.value));
     default_value(spec, "preemptionPolicy", || Value::String(priority.preemption));
+    Ok(())
 }
 
 /// Restores on update what the client may leave out since it did not write it.
@@ -51,15 +54,10 @@ pub(super) fn admit_updated(pod: &mut Object, old: &Object) {
     add_tolerations(spec);
 }
 
-/// Why a pod with this priority is refused, if so.
-pub(super) fn refusal(pod: &Object, context: &Context<'_>) -> Option<String> {
-    let spec = object(pod, "spec")?;
-    let Some(priority) = priority_of(spec, context) else {
-        let class = text(spec, "priorityClassName");
-        return Some(format!("no PriorityClass with name {class} was found"));
-    };
+/// A pod may say what its class says, and nothing else.
+fn check_priority(spec: &JsonMap, priority: &Priority) -> Result<(), String> {
     if let Some(given) = integer(spec, "priority").filter(|given| *given != priority.value) {
-        return Some(format!(
+        return Err(format!(
             "the integer value of priority ({given}) must not be provided in pod spec; priority admission controller \
              computed {} from the given PriorityClass name",
             priority.value
@@ -67,13 +65,13 @@ pub(super) fn refusal(pod: &Object, context: &Context<'_>) -> Option<String> {
     }
     let given = text(spec, "preemptionPolicy");
     if !given.is_empty() && given != priority.preemption {
-        return Some(format!(
+        return Err(format!(
             "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; priority admission \
              controller computed {} from the given PriorityClass name",
             priority.preemption
         ));
     }
-    None
+    Ok(())
 }
 
 /// The priority by the pod's class, or by the default class; `None` where the class is missing.

@@ -56,12 +56,7 @@ impl Strategy for PodStrategy {
     fn admit(&self, object: &mut Object, old: Option<&Object>, context: &Context<'_>) -> Result<(), String> {
         match old {
             Some(old) => admission::admit_updated(object, old),
-            None => {
-                if let Some(why) = admission::refusal(object, context) {
-                    return Err(why);
-                }
-                admission::admit_created(object, context);
-            }
+            None => admission::admit_created(object, context)?,
         }
         Ok(())
     }

@@ -1,0 +1,285 @@
+//! Writes to the server as a function, without a client: from a request's bytes to the last byte of its answer.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use fake_apiserver::api::object::Object;
+use fake_apiserver::bench::FieldManager;
+use http::Request;
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+use crate::measure::cpu_time;
+use crate::objects;
+use crate::requests::Bench;
+
+const PODS: &str = "/api/v1/namespaces/default/pods";
+const WIDGETS: &str = "/apis/bench.example.com/v1/namespaces/default/widgets";
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const JSON: &str = "application/json";
+const MERGE: &str = "application/merge-patch+json";
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
+const APPLY: &str = "application/apply-patch+yaml";
+/// Managers of the object that has several.
+const MANAGERS: usize = 5;
+
+/// A write of one kind, `count` times.
+pub type Write = fn(&mut Bench, usize) -> Duration;
+
+/// All of them by name.
+pub const WRITES: [(&str, Write); 14] = [
+    ("create Pod", Bench::serve_create_pod),
+    ("update Pod", Bench::serve_update_pod),
+    ("update Pod status", Bench::serve_update_status),
+    ("merge patch Pod", Bench::serve_merge_pod),
+    ("strategic patch Pod", Bench::serve_strategic_pod),
+    ("apply Pod", Bench::serve_apply_pod),
+    ("apply Pod unchanged", Bench::serve_apply_unchanged),
+    ("apply Pod of five managers", Bench::serve_apply_of_five),
+    ("create custom resource", Bench::serve_create_widget),
+    ("update custom resource", Bench::serve_update_widget),
+    ("create CustomResourceDefinition", Bench::serve_create_definition),
+    ("field manager: update Pod", Bench::track_update),
+    ("field manager: apply Pod", Bench::merge_applied),
+    (
+        "field manager: apply Pod of five managers",
+        Bench::merge_applied_of_five,
+    ),
+];
+
+fn request(method: &str, path: &str, form: &str, body: &Value) -> Request<Body> {
+    Request::builder()
+        .method(method)
+        .uri(path)
+        .header("user-agent", "bench")
+        .header("content-type", form)
+        .body(body.to_string().into())
+        .expect("a valid request")
+}
+
+fn object(value: Value) -> Object {
+    match value {
+        Value::Object(map) => Object(map),
+        _ => Object::default(),
+    }
+}
+
+/// What a manager applies: a Pod with an annotation of its own.
+fn configuration(name: &str, manager: usize, at: usize) -> Value {
+    let mut pod = objects::pod(name);
+    pod["metadata"]["annotations"] = json!({format!("of-{manager}"): at.to_string()});
+    pod
+}
+
+/// Applies to the same object again and again.
+fn merge(live: &Object, name: &str, count: usize) -> Duration {
+    let configurations: Vec<_> = (1..=count).map(|at| object(configuration(name, 0, at))).collect();
+    let start = cpu_time();
+    for applied in &configurations {
+        let merged = FieldManager { manager: "bench-0" }.apply(live, applied);
+        assert!(merged.is_ok());
+    }
+    cpu_time() - start
+}
+
+impl Bench {
+    /// Sends one request and answers the CPU time it took and the object that came back.
+    fn serve(&self, request: Request<Body>) -> (Duration, Value) {
+        let service = self.server.service();
+        self.runtime.block_on(async {
+            let start = cpu_time();
+            let response = service.oneshot(request).await.expect("infallible");
+            let code = response.status();
+            let body = response.into_body().collect().await.expect("a body in memory");
+            let body = body.to_bytes();
+            let spent = cpu_time() - start;
+            assert!(code.is_success(), "{}", String::from_utf8_lossy(&body));
+            (spent, serde_json::from_slice(&body).expect("JSON"))
+        })
+    }
+
+    /// Sends requests that do not depend on each other.
+    fn serve_all(&self, count: usize, request: impl Fn(usize) -> Request<Body>) -> Duration {
+        (0..count).map(|at| self.serve(request(at)).0).sum()
+    }
+
+    /// Changes an object again and again, each time what came back.
+    fn serve_changed(&self, path: &str, count: usize, change: impl Fn(&mut Value, usize)) -> Duration {
+        let read = Request::get(path.trim_end_matches("/status")).body(Body::empty());
+        let (_, mut object) = self.serve(read.expect("a valid request"));
+        let mut spent = Duration::ZERO;
+        for at in 0..count {
+            change(&mut object, at);
+            let (time, written) = self.serve(request("PUT", path, JSON, &object));
+            spent += time;
+            object = written;
+        }
+        spent
+    }
+
+    fn loaded(&self, object: Value) {
+        self.server.load([object]).expect("load");
+    }
+
+    /// POST of a Pod.
+    pub fn serve_create_pod(&mut self, count: usize) -> Duration {
+        let names = self.fresh_names("served", count);
+        self.serve_all(count, |at| request("POST", PODS, JSON, &objects::pod(&names[at])))
+    }
+
+    /// PUT of a running Pod with a label changed.
+    pub fn serve_update_pod(&mut self, count: usize) -> Duration {
+        self.loaded(objects::running_pod("updated"));
+        self.serve_changed(&format!("{PODS}/updated"), count, |pod, at| {
+            pod["metadata"]["labels"]["at"] = at.to_string().into();
+        })
+    }
+
+    /// PUT of a running Pod's status, as a kubelet does it.
+    pub fn serve_update_status(&mut self, count: usize) -> Duration {
+        self.loaded(objects::running_pod("run"));
+        self.serve_changed(&format!("{PODS}/run/status"), count, |pod, at| {
+            pod["status"]["containerStatuses"][0]["restartCount"] = at.into();
+        })
+    }
+
+    /// A merge patch of a running Pod's annotation.
+    pub fn serve_merge_pod(&mut self, count: usize) -> Duration {
+        self.loaded(objects::running_pod("merged"));
+        self.serve_all(count, |at| {
+            let patch = json!({"metadata": {"annotations": {"at": at.to_string()}}});
+            request("PATCH", &format!("{PODS}/merged"), MERGE, &patch)
+        })
+    }
+
+    /// A strategic merge patch of a running Pod's annotation and image.
+    pub fn serve_strategic_pod(&mut self, count: usize) -> Duration {
+        self.loaded(objects::running_pod("patched"));
+        self.serve_all(count, |at| {
+            let patch = json!({
+                "metadata": {"annotations": {"at": at.to_string()}},
+                "spec": {"containers": [{"name": "nginx", "image": format!("registry.example.com/shop/web:{at}")}]},
+            });
+            request("PATCH", &format!("{PODS}/patched"), STRATEGIC, &patch)
+        })
+    }
+
+    fn apply(manager: &str, name: &str, pod: &Value) -> Request<Body> {
+        let path = format!("{PODS}/{name}?fieldManager={manager}");
+        request("PATCH", &path, APPLY, pod)
+    }
+
+    /// A server-side apply of a Pod, one annotation changed.
+    pub fn serve_apply_pod(&mut self, count: usize) -> Duration {
+        self.serve_all(count, |at| {
+            let mut pod = objects::pod("applied");
+            pod["metadata"]["annotations"]["at"] = at.to_string().into();
+            Self::apply("bench", "applied", &pod)
+        })
+    }
+
+    /// A server-side apply of a Pod that changes nothing.
+    pub fn serve_apply_unchanged(&mut self, count: usize) -> Duration {
+        let pod = objects::pod("still");
+        self.serve(Self::apply("bench", "still", &pod));
+        self.serve_all(count, |_| Self::apply("bench", "still", &pod))
+    }
+
+    /// A server-side apply of a Pod of which five managers have applied something each.
+    pub fn serve_apply_of_five(&mut self, count: usize) -> Duration {
+        self.applied_by_all("five");
+        self.serve_all(count, |at| {
+            Self::apply("bench-0", "five", &configuration("five", 0, at))
+        })
+    }
+
+    /// The Pod after each of five managers has applied it.
+    fn applied_by_all(&self, name: &str) -> Object {
+        let applied = (0..MANAGERS).map(|manager| {
+            let pod = configuration(name, manager, 0);
+            self.serve(Self::apply(&format!("bench-{manager}"), name, &pod)).1
+        });
+        object(applied.last().expect("there are managers"))
+    }
+
+    /// What the field manager alone takes of an update that changes a label of a running Pod.
+    pub fn track_update(&mut self, count: usize) -> Duration {
+        let live = object(objects::running_pod("tracked"));
+        let mut spent = Duration::ZERO;
+        for at in 0..count {
+            let mut new = object(objects::running_pod("tracked"));
+            new["metadata"]["labels"]["at"] = at.to_string().into();
+            let start = cpu_time();
+            FieldManager { manager: "bench" }.track_update(&live, &mut new);
+            spent += cpu_time() - start;
+        }
+        spent
+    }
+
+    /// What the field manager alone takes of an apply that changes an annotation of a Pod.
+    pub fn merge_applied(&mut self, count: usize) -> Duration {
+        let (_, live) = self.serve(Self::apply(
+            "bench-0",
+            "merged-alone",
+            &configuration("merged-alone", 0, 0),
+        ));
+        merge(&object(live), "merged-alone", count)
+    }
+
+    /// The same for a Pod of five managers.
+    pub fn merge_applied_of_five(&mut self, count: usize) -> Duration {
+        merge(&self.applied_by_all("merged-by-five"), "merged-by-five", count)
+    }
+
+    fn ensure_widgets(&mut self) {
+        if self.has_widgets {
+            return;
+        }
+        self.has_widgets = true;
+        self.serve(request(
+            "POST",
+            DEFINITIONS,
+            JSON,
+            &objects::definition("widgets", "Widget"),
+        ));
+    }
+
+    /// POST of a custom resource with a schema of about 300 lines and ten CEL rules.
+    pub fn serve_create_widget(&mut self, count: usize) -> Duration {
+        self.ensure_widgets();
+        let names = self.fresh_names("widget", count);
+        self.serve_all(count, |at| request("POST", WIDGETS, JSON, &objects::widget(&names[at])))
+    }
+
+    /// PUT of a custom resource with a field changed.
+    pub fn serve_update_widget(&mut self, count: usize) -> Duration {
+        self.ensure_widgets();
+        let name = self.fresh_names("changed", 1).remove(0);
+        self.serve(request("POST", WIDGETS, JSON, &objects::widget(&name)));
+        self.serve_changed(&format!("{WIDGETS}/{name}"), count, |widget, at| {
+            widget["spec"]["field69"] = (1_000_000 + at).into();
+        })
+    }
+
+    /// POST of a CustomResourceDefinition with a schema of about 300 lines and ten CEL rules, beside ten others.
+    pub fn serve_create_definition(&mut self, count: usize) -> Duration {
+        for other in self.fresh_names("other", 10) {
+            let plural = other.replace('-', "");
+            self.serve(request(
+                "POST",
+                DEFINITIONS,
+                JSON,
+                &objects::definition(&plural, &plural),
+            ));
+        }
+        let definition = objects::definition("gadgets", "Gadget");
+        let mut spent = Duration::ZERO;
+        for _ in 0..count {
+            spent += self.serve(request("POST", DEFINITIONS, JSON, &definition)).0;
+            let path = format!("{DEFINITIONS}/gadgets.bench.example.com");
+            self.serve(request("DELETE", &path, JSON, &json!({})));
+        }
+        spent
+    }
+}

@@ -1,0 +1,27 @@
+//! One kind of write so many times and nothing else: `write "apply Pod" 200`, for callgrind. Without a name, all of
+//! them, with the CPU time of each.
+
+#![expect(clippy::print_stdout, reason = "it prints figures")]
+
+use benches::measure::nanos_per_operation;
+use benches::requests::Bench;
+use benches::server_writes::WRITES;
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let wanted = arguments.next();
+    let count = arguments.next().and_then(|it| it.parse().ok());
+    for (name, write) in WRITES {
+        match &wanted {
+            None => {
+                let mut bench = Bench::new();
+                let nanos = nanos_per_operation(9, 200, |count| write(&mut bench, count));
+                println!("{name}\t{nanos:.0}");
+            }
+            Some(wanted) if wanted == name => {
+                write(&mut Bench::new(), count.unwrap_or(100));
+            }
+            Some(_) => {}
+        }
+    }
+}
