@@ -297,7 +297,11 @@ mod tests {
     #[tokio::test]
     async fn a_server_in_a_test_has_no_service_unless_it_is_asked_for() {
         let server = ApiServer::start();
-        for (api_version, kind) in [("v1", "Service"), ("v1", "Endpoints"), ("discovery.k8s.io/v1", "EndpointSlice")] {
+        for (api_version, kind) in [
+            ("v1", "Service"),
+            ("v1", "Endpoints"),
+            ("discovery.k8s.io/v1", "EndpointSlice"),
+        ] {
             assert_eq!(server.list(api_version, kind, "").await.unwrap().len(), 0, "{kind}");
         }
     }

@@ -104,10 +104,11 @@ impl ApiServer {
             Authorization::AlwaysAllow => None,
             Authorization::Rbac => Some(Rbac::default()),
         };
-        let admission = AdmissionSetup {
+        let mut admission = AdmissionSetup {
             transport: Arc::new(options.routes.clone()),
             ..options.admission.clone()
         };
+        admission.plugins.counts_quota |= options.workers.contains(&Worker::ResourceQuota);
         let access = Access::new(options.authentication.clone(), rbac, entropy.seed());
         let bounds = Bounds {
             history: options.history_bound,

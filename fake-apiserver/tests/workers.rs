@@ -709,7 +709,9 @@ async fn event(server: &ApiServer, name: &str) {
 /// The Events that are there.
 async fn events(server: &ApiServer) -> Vec<String> {
     let events = server.list("v1", "Event", "").await.expect("they are served");
-    let names = events.iter().map(|it| it["metadata"]["name"].as_str().unwrap_or_default());
+    let names = events
+        .iter()
+        .map(|it| it["metadata"]["name"].as_str().unwrap_or_default());
     names.map(str::to_owned).collect()
 }
 
@@ -730,7 +732,9 @@ async fn f7_an_event_goes_an_hour_after_its_last_write_and_its_watchers_are_told
         event(&server, "once").await;
         minutes(20).await;
         let path = "/api/v1/namespaces/default/events/counted";
-        ask(&server, "PATCH", path, &json!({"count": 2})).await.expect("it exists");
+        ask(&server, "PATCH", path, &json!({"count": 2}))
+            .await
+            .expect("it exists");
         minutes(39).await;
         assert_eq!(events(&server).await, ["counted", "once"]);
         minutes(2).await;
@@ -739,8 +743,16 @@ async fn f7_an_event_goes_an_hour_after_its_last_write_and_its_watchers_are_told
         assert!(events(&server).await.is_empty());
     };
     futures::future::join(watching, writing).await;
-    let told: Vec<_> = server.journal().events().into_iter().filter(|it| it.kind == "DELETED").collect();
-    let told: Vec<_> = told.iter().map(|it| (it.name.as_str(), it.at.as_secs() / 60, it.revision)).collect();
+    let told: Vec<_> = server
+        .journal()
+        .events()
+        .into_iter()
+        .filter(|it| it.kind == "DELETED")
+        .collect();
+    let told: Vec<_> = told
+        .iter()
+        .map(|it| (it.name.as_str(), it.at.as_secs() / 60, it.revision))
+        .collect();
     assert_eq!(told, [("once", 70, version + 4), ("counted", 90, version + 5)]);
     assert_eq!((server.expired_events(), server.resource_version()), (2, version + 5));
     assert!(server.journal().requests().iter().all(|it| it.method != "DELETE"));
@@ -748,7 +760,11 @@ async fn f7_an_event_goes_an_hour_after_its_last_write_and_its_watchers_are_told
 
 #[tokio::test(start_paused = true)]
 async fn f7_events_stay_where_a_test_says_so_and_go_when_it_says() {
-    for (ttl, kept) in [(None, 1), (Some(Duration::from_secs(7200)), 1), (Some(Duration::from_secs(1800)), 0)] {
+    for (ttl, kept) in [
+        (None, 1),
+        (Some(Duration::from_secs(7200)), 1),
+        (Some(Duration::from_secs(1800)), 0),
+    ] {
         let server = ApiServer::builder().event_ttl(ttl).start();
         event(&server, "a").await;
         minutes(100).await;

@@ -134,7 +134,9 @@ impl TestCluster {
 
     /// The commits there were, without those by which Events go when their time is over: that is nobody's work.
     fn commits(&self) -> u64 {
-        self.server.resource_version().saturating_sub(self.server.expired_events())
+        self.server
+            .resource_version()
+            .saturating_sub(self.server.expired_events())
     }
 
     /// When something happened last, by these entries; `None` if nothing did.

@@ -19,6 +19,9 @@ pub enum Worker {
     GarbageCollector,
     /// Empties namespaces that are being deleted, and then lets them go.
     Namespace,
+    /// Counts what ResourceQuotas are about, with each write and without requests of its own; see
+    /// [`resource_quota_controller`](crate::ApiServerBuilder::resource_quota_controller).
+    ResourceQuota,
     /// Gives every namespace the ServiceAccount `default` and the ConfigMap `kube-root-ca.crt`.
     ServiceAccount,
     /// Rolls Deployments out by ReplicaSets, scales them, keeps their history.
@@ -56,6 +59,7 @@ impl Worker {
     pub const ALL: &'static [Worker] = &[
         Worker::GarbageCollector,
         Worker::Namespace,
+        Worker::ResourceQuota,
         Worker::ServiceAccount,
         Worker::Deployment,
         Worker::ReplicaSet,
@@ -69,11 +73,16 @@ impl Worker {
         Worker::Kubelet,
     ];
 
-    /// The controllers of workloads, and the nodes that run them: all but the garbage collector and the controller of
-    /// namespaces.
+    /// The controllers of workloads, and the nodes that run them: all but the garbage collector and the controllers of
+    /// namespaces and quotas.
     pub const WORKLOADS: &'static [Worker] = match Self::ALL {
-        [Worker::GarbageCollector, Worker::Namespace, life @ ..] => life,
-        _ => panic!("those two come first"),
+        [
+            Worker::GarbageCollector,
+            Worker::Namespace,
+            Worker::ResourceQuota,
+            life @ ..,
+        ] => life,
+        _ => panic!("those three come first"),
     };
 
     /// The word for it on the command line.
@@ -81,6 +90,7 @@ impl Worker {
         match self {
             Worker::GarbageCollector => "gc",
             Worker::Namespace => "namespace",
+            Worker::ResourceQuota => "resourcequota",
             Worker::ServiceAccount => "serviceaccount",
             Worker::Deployment => "deployment",
             Worker::ReplicaSet => "replicaset",

@@ -282,7 +282,10 @@ async fn p2_a_connection_is_reviewed_before_anybody_looks_for_its_object(
         panic!("asked {} times", seen.len())
     };
     assert_eq!(request.operation, Operation::Connect);
-    assert_eq!((&*request.sub_resource, &*request.name, &*request.namespace), (subresource, "a", "default"));
+    assert_eq!(
+        (&*request.sub_resource, &*request.name, &*request.namespace),
+        (subresource, "a", "default")
+    );
     assert_eq!(request.kind.kind, options["kind"].as_str().unwrap_or_default());
     assert_eq!(request.object, options);
     assert_eq!((&request.old_object, &request.options), (&Value::Null, &Value::Null));
@@ -293,9 +296,15 @@ async fn p2_a_connection_that_is_admitted_is_refused_by_name_with_its_warnings()
     let server = ApiServer::builder()
         .validate("w.example.com", |_| AdmissionResponse::allow().warn("you are seen"))
         .start();
-    let pod = json!({"metadata": {"name": "a"}, "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}});
+    let pod =
+        json!({"metadata": {"name": "a"}, "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}});
     made(&post(&server, "/api/v1/namespaces/default/pods", pod).await);
-    let answer = post(&server, "/api/v1/namespaces/default/pods/a/exec?command=sh", Value::Null).await;
+    let answer = post(
+        &server,
+        "/api/v1/namespaces/default/pods/a/exec?command=sh",
+        Value::Null,
+    )
+    .await;
     assert_eq!(answer.code, 501, "{}", answer.body);
     assert_eq!(answer.warnings, ["299 - \"you are seen\""]);
 }

@@ -72,6 +72,20 @@ async fn used(server: &ApiServer) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
+async fn p9_a_quota_is_counted_where_all_workers_are() {
+    let server = ApiServer::builder().workers(fake_apiserver::Worker::ALL).start();
+    let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": {"count/configmaps": "5"}}});
+    made(&post(&server, "/api/v1/namespaces/default/resourcequotas", quota).await);
+    made(&post(&server, MAPS, map("a")).await);
+    let count = server
+        .list("v1", "ConfigMap", "default")
+        .await
+        .expect("they are served")
+        .len();
+    assert_eq!(used(&server).await["count/configmaps"], count.to_string());
+}
+
+#[tokio::test(start_paused = true)]
 async fn p9_a_quota_is_counted_up_and_down() {
     let server = counted(json!({"hard": {"configmaps": "1", "count/configmaps": "5"}})).await;
     made(&post(&server, MAPS, map("a")).await);
@@ -183,8 +197,13 @@ async fn p9_the_newest_default_class_is_taken() {
 #[rstest]
 #[case::as_large("slow", "1Gi", None)]
 #[case::allowed("fast", "2Gi", None)]
-#[case::not_allowed("slow", "2Gi",
-    Some("only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize"))]
+#[case::not_allowed(
+    "slow",
+    "2Gi",
+    Some(
+        "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize"
+    )
+)]
 #[tokio::test(start_paused = true)]
 async fn p9_a_claim_grows_where_its_class_allows_it(
     #[case] class: &str,
@@ -193,7 +212,8 @@ async fn p9_a_claim_grows_where_its_class_allows_it(
 ) {
     let server = ApiServer::start();
     for (name, allowed) in [("fast", true), ("slow", false)] {
-        let class = json!({"metadata": {"name": name}, "provisioner": "example.com/p", "allowVolumeExpansion": allowed});
+        let class =
+            json!({"metadata": {"name": name}, "provisioner": "example.com/p", "allowVolumeExpansion": allowed});
         made(&post(&server, "/apis/storage.k8s.io/v1/storageclasses", class).await);
     }
     let claim = json!({

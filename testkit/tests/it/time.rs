@@ -43,7 +43,10 @@ async fn events_that_go_keep_nothing_from_settling(cluster: TestCluster, #[case]
         let client = cluster.client();
         cluster.run(async move {
             let events = Api::<k8s_openapi::api::core::v1::Event>::all(client);
-            let mut told = std::pin::pin!(kube::runtime::watcher(events, kube::runtime::watcher::Config::default()));
+            let mut told = std::pin::pin!(kube::runtime::watcher(
+                events,
+                kube::runtime::watcher::Config::default()
+            ));
             while futures::StreamExt::next(&mut told).await.is_some() {}
         });
     }

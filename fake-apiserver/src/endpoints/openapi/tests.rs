@@ -279,15 +279,29 @@ fn n6_v2_is_one_whole_document() {
         .collect();
     assert_eq!(lost, [""; 0]);
     let pod = &definitions["io.k8s.api.core.v1.Pod"];
-    assert_eq!(pod["properties"]["spec"]["$ref"], "#/definitions/io.k8s.api.core.v1.PodSpec");
-    assert_eq!(pod["x-kubernetes-group-version-kind"], json!([{"group": "", "version": "v1", "kind": "Pod"}]));
+    assert_eq!(
+        pod["properties"]["spec"]["$ref"],
+        "#/definitions/io.k8s.api.core.v1.PodSpec"
+    );
+    assert_eq!(
+        pod["x-kubernetes-group-version-kind"],
+        json!([{"group": "", "version": "v1", "kind": "Pod"}])
+    );
     let widget = &definitions["com.example.shop.v1.Widget"]["properties"];
-    assert_eq!(widget["spec"]["properties"]["size"], json!({"x-kubernetes-int-or-string": true}));
+    assert_eq!(
+        widget["spec"]["properties"]["size"],
+        json!({"x-kubernetes-int-or-string": true})
+    );
     let patch = &document["paths"]["/api/v1/namespaces/{namespace}/pods/{name}"]["patch"];
     assert_eq!(patch["x-kubernetes-group-version-kind"]["kind"], "Pod");
     let parameters = patch["parameters"].as_array().expect("a list");
     assert_eq!(parameters[0]["in"], "body");
-    assert!(parameters.iter().any(|it| it["name"] == "fieldValidation" && it["type"] == "string"), "{patch}");
+    assert!(
+        parameters
+            .iter()
+            .any(|it| it["name"] == "fieldValidation" && it["type"] == "string"),
+        "{patch}"
+    );
 }
 
 #[test]
@@ -300,7 +314,10 @@ fn n6_v2_comes_in_two_forms_which_share_a_tag_that_changes_with_what_is_served()
         };
         let (json, protobuf) = (v2(&api, "", ""), v2(&api, PROTOBUF, ""));
         assert_eq!(tag_of(&json), tag_of(&protobuf));
-        assert!(protobuf.body.starts_with(b"\x0a\x032.0\x12"), "the field swagger comes first");
+        assert!(
+            protobuf.body.starts_with(b"\x0a\x032.0\x12"),
+            "the field swagger comes first"
+        );
         assert_eq!(v2(&api, PROTOBUF, &tag_of(&json)).status, 304);
         assert_eq!(v2(&api, "text/html", "").status, 406);
         let fewer = OpenApi {

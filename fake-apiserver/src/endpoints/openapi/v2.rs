@@ -78,7 +78,10 @@ impl OpenApi<'_> {
 
     fn v2_document(&self) -> Value {
         let (paths, schemas) = self.parts(&|_| true);
-        let paths: Map<String, Value> = paths.iter().map(|(path, item)| (path.clone(), path_item(item))).collect();
+        let paths: Map<String, Value> = paths
+            .iter()
+            .map(|(path, item)| (path.clone(), path_item(item)))
+            .collect();
         let definitions: Map<String, Value> = schemas
             .into_iter()
             .map(|(name, raw)| {
@@ -105,13 +108,13 @@ fn form(accept: &str) -> Option<Form> {
     if accept.is_empty() {
         return Some(Form::Json);
     }
-    accept.split(',').find_map(|clause| {
-        match clause.split(';').next().unwrap_or_default().trim() {
+    accept
+        .split(',')
+        .find_map(|clause| match clause.split(';').next().unwrap_or_default().trim() {
             "application/json" | "application/*" | "*/*" => Some(Form::Json),
             PROTOBUF | PROTOBUF_ASKED => Some(Form::Protobuf),
             _ => None,
-        }
-    })
+        })
 }
 
 /// Makes a schema of v3 one of v2, which knows no alternatives, defaults and nulls: where the real server says less in
@@ -134,7 +137,10 @@ fn convert(schema: &mut Value, level: usize) {
         map.insert("type".into(), "string".into());
     }
     if is(map, "nullable") {
-        remove_all(map, &["type", "items", "properties", "additionalProperties", "required"]);
+        remove_all(
+            map,
+            &["type", "items", "properties", "additionalProperties", "required"],
+        );
     }
     if is(map, "x-kubernetes-preserve-unknown-fields") {
         remove_all(map, &["items", "properties", "additionalProperties", "required"]);

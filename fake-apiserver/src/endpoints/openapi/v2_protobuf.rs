@@ -95,7 +95,13 @@ fn parameter(parameter: &Value) -> Vec<u8> {
 /// The message `Schema`.
 fn schema(schema: &Value) -> Vec<u8> {
     let mut out = Vec::new();
-    let fields = [("$ref", 1), ("format", 2), ("title", 3), ("description", 4), ("pattern", 13)];
+    let fields = [
+        ("$ref", 1),
+        ("format", 2),
+        ("title", 3),
+        ("description", 4),
+        ("pattern", 13),
+    ];
     texts(&mut out, schema, &fields);
     for (name, field) in [("multipleOf", 6), ("maximum", 7), ("minimum", 9)] {
         if let Some(value) = schema.get(name).and_then(Value::as_f64) {

@@ -54,7 +54,12 @@ impl Registry {
 /// How the client wants the connection, as an object: what webhooks are shown.
 fn connect_options(request: &SubresourceRequest<'_>) -> Option<Object> {
     let subresource = first(&request.info.subresource);
-    let sub = request.row.info.subresources.iter().find(|it| *it.name == *subresource)?;
+    let sub = request
+        .row
+        .info
+        .subresources
+        .iter()
+        .find(|it| *it.name == *subresource)?;
     let query = request.query;
     let mut object = Map::new();
     object.insert("apiVersion".into(), sub.version.to_string().into());
@@ -65,13 +70,20 @@ fn connect_options(request: &SubresourceRequest<'_>) -> Option<Object> {
             if subresource == "exec" {
                 let command: Vec<Value> = query.all("command").map(Value::from).collect();
                 // Go writes a list that is not there as null, and this one even then.
-                let command = if command.is_empty() { Value::Null } else { command.into() };
+                let command = if command.is_empty() {
+                    Value::Null
+                } else {
+                    command.into()
+                };
                 object.insert("command".into(), command);
             }
         }
         "portforward" => {
             let numbers = query.all("ports").flat_map(|it| it.split(','));
-            let ports: Vec<Value> = numbers.filter_map(|it| it.parse::<i32>().ok()).map(Value::from).collect();
+            let ports: Vec<Value> = numbers
+                .filter_map(|it| it.parse::<i32>().ok())
+                .map(Value::from)
+                .collect();
             if !ports.is_empty() {
                 object.insert("ports".into(), ports.into());
             }
