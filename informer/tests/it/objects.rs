@@ -189,6 +189,23 @@ async fn a_status_is_patched_where_it_differs_and_only_on_what_was_read() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_owner_of_the_cluster_may_have_dependents_in_any_namespace() {
+    let cluster = TestCluster::start();
+    let manager = Manager::new(cluster.client());
+    let maps = manager.dependents::<ConfigMap>();
+    cluster.run({
+        let manager = manager.clone();
+        async move { manager.run(std::future::pending()).await }
+    });
+    let node = cluster.create(node("node-1")).await;
+    cluster.settle().await;
+    let key = informer::ObjectKey::new("default", "of-node-1");
+    maps.ensure_at(&node, &key, |_| {}).await.expect("it may be owned");
+    let owners = cluster.get::<ConfigMap>("of-node-1").metadata.owner_references;
+    assert_eq!(owners.expect("it is owned")[0].kind, "Node");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_status_of_the_cluster_has_no_namespace() {
     let cluster = TestCluster::start();
     let node = cluster.create(node("node-1")).await;
