@@ -57,9 +57,9 @@
 //!
 //! | you want | look at |
 //! |---|---|
-//! | a controller: which changes concern which keys | [`runtime::Manager::controller`], [`runtime::ControllerBuilder`] |
+//! | a controller, and which changes it is for | [`runtime::Manager::controller`], [`runtime::ControllerBuilder`] |
 //! | several, with leader election, health and metrics | [`runtime::Manager`] |
-//! | to work on objects, or on keys, those of objects that are gone included | [`runtime::ObjectReconciler`], [`reconcile::Reconciler`] |
+//! | to work on objects, or on keys of what may be gone | [`runtime::ObjectReconciler`], [`reconcile::Reconciler`] |
 //! | objects that belong to yours, made and kept as they should be | [`runtime::Dependents`] |
 //! | to say how it is | [`runtime::update_status`], [`runtime::conditions`] |
 //! | what a reconcile may answer, and what an error does | [`reconcile::Action`], [`reconcile::ReconcileError`] |
@@ -93,13 +93,18 @@
 //!
 //! # What is left out
 //!
-//! Of client-go and controller-runtime, with the reason:
+//! Of client-go and controller-runtime, with the reason. What is there, by Go's names and with the test that holds it,
+//! stands in `informer/docs/client-go.md` of the repository.
 //!
 //! - Predicates for all watches of a controller (`WithEventFilter`): predicates have the type of their object; a
 //!   generic function gives the same one to each watch.
 //! - Controllers of other keys than [`ObjectKey`] (`TypedBuilder`): [`queue::WorkQueue`], [`reconcile::Reconciler`]
 //!   take any, the builder does not yet.
-//! - `CreateOrPatch`: server-side apply does it in one request.
+//! - `CreateOrPatch`: [`runtime::Dependents::ensure`] patches what differs, [`runtime::update_status`] the status.
+//! - Watches added to a controller that runs, and concurrency by kind: another controller can be added at any time, and
+//!   each says its own.
+//! - A client that reads from the cache and starts informers by being asked: a [`cache::Lister`] is asked for by name.
+//! - Fakes (the clientset, `interceptor`, `FakeRecorder`, envtest): the crate `drydock-testkit` has a whole server.
 //! - The recorder of `core/v1` events, and recorders that only log: servers since 1.19 have `events.k8s.io/v1`.
 //! - Leader election by coordination (`LeaseCandidate`, `preferredHolder`), and by other locks than Leases: the former
 //!   is not on by default in any server, the latter are gone from client-go.
@@ -121,6 +126,8 @@
 //! | `UndeltaStore`, `Heap`, the reflector's metrics | nothing here needs them |
 //! | `MutationCache` | [`cache::Lister::reached`] waits for one's own writes |
 //! | `RetryWatcher`, `Until` | a [`cache::SharedInformer`] and a handler do the same |
+//! | the check of the expected type | the path decides the type; what is not of it fails where it is decoded |
+//! | names and metrics of informers | a factory has one informer a type |
 //! | CBOR and protobuf | the text of JSON is what is kept |
 
 // the path of an object

@@ -78,7 +78,8 @@ impl About<'_> {
     }
 }
 
-/// Sets the condition of a type; whether that changed anything (apimachinery's `SetStatusCondition`). [`of`] is shorter.
+/// Sets the condition of a type; whether that changed anything (apimachinery's `SetStatusCondition`). With [`of`] it is
+/// shorter.
 ///
 /// `lastTransitionTime` is the time at which the status changed last: another reason or message does not move it.
 pub fn set(

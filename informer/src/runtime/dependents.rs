@@ -69,30 +69,43 @@ where
             Some(namespace) => ObjectKey::new(namespace, name),
             None => ObjectKey::cluster(name),
         };
-        let found = self.get(&key)?;
+        self.ensure_at(owner, &key, change).await
+    }
+
+    /// The same of an object anywhere: of the cluster, or in some namespace, for an owner that is of the cluster.
+    ///
+    /// # Errors
+    ///
+    /// As [`ensure`](Self::ensure), and if the owner is in another namespace.
+    pub async fn ensure_at<O>(&self, owner: &O, key: &ObjectKey, change: impl FnOnce(&mut K)) -> Result<Arc<K>, Error>
+    where
+        O: Resource<DynamicType = ()>,
+        K: Clone + Default + Serialize + DeserializeOwned,
+    {
+        let found = self.get(key)?;
         let mut wanted = match &found {
             Some(found) => K::clone(found),
             None => {
                 let mut empty = K::default();
-                empty.meta_mut().name = Some(name.to_owned());
+                empty.meta_mut().name = Some(key.name().to_owned());
                 empty.meta_mut().namespace = key.namespace().map(str::to_owned);
                 empty
             }
         };
         change(&mut wanted);
-        if ObjectKey::of(&wanted) != key {
+        if ObjectKey::of(&wanted) != *key {
             let other = ObjectKey::of(&wanted);
             return Err(Error::refused(format!("ensure: the change may not make {key} {other}")));
         }
         owner_references::set_controller(&mut wanted, owner)?;
         let Some(found) = found else {
-            return self.create(&key, &wanted).await.map(Arc::new);
+            return self.create(key, &wanted).await.map(Arc::new);
         };
-        match difference(&json(&key, &*found)?, &json(&key, &wanted)?) {
+        match difference(&json(key, &*found)?, &json(key, &wanted)?) {
             None => Ok(found),
             Some(patch) => {
                 let version = found.meta().resource_version.as_deref();
-                send(&self.client, &key, None, patch, version).await.map(Arc::new)
+                send(&self.client, key, None, patch, version).await.map(Arc::new)
             }
         }
     }

@@ -6,8 +6,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::Error;
 
 /// A future that is ready at the first SIGTERM or SIGINT; a second one ends the process with code 1, as in
-/// controller-runtime. It listens from the call on, not only from when it is waited for. Not in tests: signals come from
-/// outside of virtual time.
+/// controller-runtime. It listens from the call on, not only from when it is waited for. Not in tests: signals come
+/// from outside of virtual time.
 ///
 /// ```no_run
 /// use informer::runtime::{Manager, shutdown_signal};

@@ -8,8 +8,8 @@ use super::OperationResult;
 use super::merge_patch::{difference, json, send};
 use crate::{Error, ObjectKey};
 
-/// Changes the status of an object as `change` says, by one patch of what differs; without a request where nothing does.
-/// What `change` does to anything but the status is not written.
+/// Changes the status of an object as `change` says, by one patch of what differs, and without a request where nothing
+/// does. What `change` does to anything but the status is not written.
 ///
 /// `object` is the object as it was read: if it has been written since, the answer is a conflict, and a reconcile that
 /// ends with it is called again when the newer object is there.

@@ -1,8 +1,8 @@
-//! Random writes, cut watches, expired histories, failing requests, late and missing bookmarks, servers that restart and
-//! servers that lag: whatever happens, at rest the cache is what the cluster has, every handler saw every last state,
-//! versions never went back, and every key was worked on after its last change and in one place at a time.
+//! Random writes, cut watches, expired histories, failing requests, late and missing bookmarks, servers that restart
+//! and servers that lag: whatever happens, at rest the cache is what the cluster has, every handler saw every last
+//! state, versions never went back, and every key was worked on after its last change and in one place at a time.
 //!
-//! `DRYDOCK_SEEDS=5000 cargo test -p informer --test cache at_rest` tries so many seeds; `SEED=381` tries that one alone.
+//! `DRYDOCK_SEEDS=5000 cargo test -p informer --test cache at_rest` tries so many seeds; `SEED=381` tries that one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};

@@ -62,7 +62,8 @@ fn requests(cluster: &TestCluster) -> usize {
 async fn a_dependent_is_created_patched_and_otherwise_costs_no_request() {
     let cluster = TestCluster::start();
     let seen = copier(&cluster);
-    let map = cluster.create(config_map("m").data("color", "red")).await;
+    cluster.create(config_map("m").data("color", "red")).await;
+    let map = cluster.get::<ConfigMap>("m");
     cluster.settle().await;
     let made = cluster.get::<Secret>("m");
     assert_eq!(made.labels()["color"], "red");
@@ -103,7 +104,8 @@ async fn a_dependent_of_another_controller_is_left_alone() {
         let manager = manager.clone();
         async move { manager.run(std::future::pending()).await }
     });
-    let map = cluster.create(config_map("m")).await;
+    cluster.create(config_map("m")).await;
+    let map = cluster.get::<ConfigMap>("m");
     cluster.settle().await;
     let err = secrets.ensure(&map, "m", |_| {}).await.expect_err("it is another's");
     assert!(
@@ -127,7 +129,8 @@ async fn a_cache_that_is_old_writes_over_nothing() {
         let manager = manager.clone();
         async move { manager.run(std::future::pending()).await }
     });
-    let map = cluster.create(config_map("m")).await;
+    cluster.create(config_map("m")).await;
+    let map = cluster.get::<ConfigMap>("m");
     cluster.settle().await;
     secrets.ensure(&map, "m", |_| {}).await.expect("it is made");
     cluster.settle().await;
@@ -189,9 +192,28 @@ async fn a_status_is_patched_where_it_differs_and_only_on_what_was_read() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_owner_of_the_cluster_may_have_dependents_in_any_namespace() {
+    let cluster = TestCluster::start();
+    let manager = Manager::new(cluster.client());
+    let maps = manager.dependents::<ConfigMap>();
+    cluster.run({
+        let manager = manager.clone();
+        async move { manager.run(std::future::pending()).await }
+    });
+    cluster.create(node("node-1")).await;
+    let node = cluster.get::<Node>("node-1");
+    cluster.settle().await;
+    let key = informer::ObjectKey::new("default", "of-node-1");
+    maps.ensure_at(&node, &key, |_| {}).await.expect("it may be owned");
+    let owners = cluster.get::<ConfigMap>("of-node-1").metadata.owner_references;
+    assert_eq!(owners.expect("it is owned")[0].kind, "Node");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_status_of_the_cluster_has_no_namespace() {
     let cluster = TestCluster::start();
-    let node = cluster.create(node("node-1")).await;
+    cluster.create(node("node-1")).await;
+    let node = cluster.get::<Node>("node-1");
     let phase = |node: &mut Node| node.status.get_or_insert_default().phase = Some("Running".into());
     update_status(&cluster.client(), &node, phase)
         .await
@@ -270,7 +292,8 @@ impl kube::Resource for PodLike {
 async fn conditions_are_about_a_generation_and_turn_at_a_time() {
     let cluster = TestCluster::start();
     let clock = Clock::starting_at(cluster.server().now());
-    let mut web = cluster.create(pod("web")).await;
+    cluster.create(pod("web")).await;
+    let mut web = cluster.get::<Pod>("web");
     web.metadata.generation = Some(7);
     let mut all = Vec::new();
     assert!(conditions::of(&web, &clock).set(&mut all, "Ready", false, "Starting", ""));

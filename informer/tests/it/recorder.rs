@@ -232,7 +232,8 @@ async fn a_series_whose_event_is_gone_begins_anew() {
 async fn a_long_note_is_cut_between_characters_and_the_cluster_has_its_events_in_default() {
     let cluster = TestCluster::start();
     let (recorder, _stop) = recorder(&cluster);
-    let node = cluster.create(testkit::objects::node("node-1")).await;
+    cluster.create(testkit::objects::node("node-1")).await;
+    let node = cluster.get::<k8s_openapi::api::core::v1::Node>("node-1");
     recorder.record(&node, Note::normal("Reason", "Act", format!("x{}", "ü".repeat(600))));
     cluster.settle().await;
     let event = &cluster.list::<Event>()[0];
