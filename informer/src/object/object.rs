@@ -111,11 +111,11 @@ impl<K: Cacheable> Object<K> {
     /// If the text is not one JSON object. Whether it is a `K` shows when it is decoded.
     pub fn decode(text: &str) -> Result<Self, Error> {
         let invalid = |err| Error::decode("an object", err);
-        let (header, length) = Header::read(text.as_bytes()).map_err(invalid)?;
-        if !text[length..].trim().is_empty() {
+        let (header, object) = Header::read_whole(text).map_err(invalid)?;
+        if !text[object.len()..].trim().is_empty() {
             return Err(Error::refused("an object: something follows it"));
         }
-        Self::read(&text[..length], &header, &Keep::default())
+        Self::read(header.key(), object, &header, &Keep::default())
     }
 
     /// An object that is held as it is.
@@ -134,20 +134,20 @@ impl<K: Cacheable> Object<K> {
         })
     }
 
-    /// An object of which the header was read already.
-    pub(crate) fn read(text: &str, header: &Header<'_>, keep: &Keep) -> Result<Self, Error> {
+    /// An object of which the header was read already, and its key.
+    pub(crate) fn read(key: ObjectKey, text: &str, header: &Header<'_>, keep: &Keep) -> Result<Self, Error> {
         let (kept, places) = body::keep(text, header, keep.managed);
         let body = match keep.storage {
-            Storage::Encoded => Body::Json(kept),
-            Storage::Typed => Body::Typed(decode(&header.key(), &kept)?),
+            Storage::Encoded => Body::Json(kept.into()),
+            Storage::Typed => Body::Typed(decode(&key, &kept)?),
             #[cfg(feature = "compression")]
             Storage::Compressed => match Compressed::new(&kept, &keep.dictionary) {
                 Some(compressed) => Body::Compressed(compressed),
-                None => Body::Json(kept),
+                None => Body::Json(kept.into()),
             },
         };
         Ok(Self::new(Record {
-            key: header.key(),
+            key,
             resource_version: header.resource_version(),
             generation: header.metadata.generation,
             is_deleting: header.metadata.deletion_timestamp.is_some(),
