@@ -8,6 +8,7 @@ pub mod writes;
 pub mod reads;
 pub mod fanout;
 pub mod controllers;
+pub mod our_controllers;
 pub mod mirror;
 pub mod informers;
 pub mod reconciles;
