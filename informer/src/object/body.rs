@@ -139,15 +139,28 @@ pub(crate) fn cut_managed_fields<'a>(text: &'a str, header: &Header<'_>) -> Cow<
     keep(text, header, Managed::Cut).0
 }
 
-/// The field whose value is `raw`: with its name and with one of the commas around it.
-fn field_around(text: &str, raw: Raw<'_>) -> Option<Span> {
-    const NAME: &str = "\"managedFields\"";
+/// What lies before the name of the managed fields, whose value is `raw`.
+fn before_name<'a>(text: &'a str, raw: Raw<'_>) -> Option<&'a str> {
     let value = Span::of(text, raw.0);
     if value.is_empty() {
         return None;
     }
     let before = text[..value.start as usize].trim_end().strip_suffix(':')?.trim_end();
-    let before = before.strip_suffix(NAME)?;
+    before.strip_suffix("\"managedFields\"")
+}
+
+/// Where the name of the managed fields begins, if they are to be cut.
+pub(super) fn name_to_cut(text: &str, header: &Header<'_>, managed: Managed) -> Option<usize> {
+    match managed {
+        Managed::Keep => None,
+        Managed::Cut => before_name(text, header.metadata.managed_fields?).map(str::len),
+    }
+}
+
+/// The field whose value is `raw`: with its name and with one of the commas around it.
+fn field_around(text: &str, raw: Raw<'_>) -> Option<Span> {
+    let before = before_name(text, raw)?;
+    let value = Span::of(text, raw.0);
     let end = (value.start + value.length) as usize;
     let (start, end) = match before.trim_end().strip_suffix(',') {
         Some(before) => (before.len(), end),

@@ -7,14 +7,17 @@ use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use serde_json::Error as JsonError;
 use serde_json::value::RawValue;
 
-use super::scan::{Scanner, Stop};
+use super::scan::{Lengths, Scanner, Stop};
 use crate::{ObjectKey, ResourceVersion};
 
 /// The facts of an object that lie in its text.
-#[derive(Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[derive(Debug, serde::Deserialize)]
 pub(crate) struct Header<'a> {
     #[serde(borrow, default)]
     pub(crate) metadata: Metadata<'a>,
+    /// Those of all arrays, if the text is usual.
+    #[serde(skip)]
+    pub(super) lengths: Option<Lengths>,
 }
 
 /// Of `ObjectMeta`, what the cache itself looks at. The rest is found by its place.
@@ -74,7 +77,8 @@ impl<'a> Header<'a> {
         })?;
         let text = text(&bytes[..scanner.at])?;
         let metadata = metadata.unwrap_or_default();
-        Ok((Self { metadata }, text))
+        let lengths = Some(*scanner.lengths());
+        Ok((Self { metadata, lengths }, text))
     }
 
     /// As any JSON may be.
@@ -248,6 +252,8 @@ impl<'de> Visitor<'de> for TextVisitor {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::body::{Managed, keep, name_to_cut};
+    use super::super::read::read;
     use super::*;
 
     /// A value, as text: with and without white space, escapes, and names that mean something elsewhere.
@@ -324,7 +330,18 @@ mod tests {
                 bytes.truncate(cut.index(bytes.len()));
             }
             match (Header::scan(&bytes), Header::parse(&bytes)) {
-                (Ok(scanned), Ok(parsed)) => prop_assert_eq!(Some(scanned), parsed),
+                (Ok((scanned, text)), Ok(Some((parsed, whole)))) => {
+                    let typed = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
+                    for managed in [Managed::Keep, Managed::Cut] {
+                        let left_out = name_to_cut(text, &scanned, managed);
+                        let lengths = scanned.lengths.as_ref().expect("it was scanned");
+                        if let Some(read) = read::<serde_json::Value>(text, lengths, left_out) {
+                            prop_assert_eq!(Some(read), typed(&keep(text, &scanned, managed).0));
+                        }
+                    }
+                    prop_assert_eq!((scanned.metadata, text), (parsed.metadata, whole));
+                }
+                (Ok(scanned), Ok(None)) => prop_assert!(false, "there is more to come after {:?}", scanned),
                 (Ok(scanned), Err(err)) => prop_assert!(false, "{:?} is no JSON: {}", scanned, err),
                 (Err(Stop::Ended), Ok(Some(parsed))) => prop_assert!(false, "it ends after {:?}", parsed),
                 (Err(_), Ok(_) | Err(_)) => {}

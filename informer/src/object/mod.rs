@@ -5,6 +5,7 @@
 mod scan;
 mod header;
 mod body;
+mod read;
 #[cfg(feature = "compression")]
 mod compressed;
 mod facts;

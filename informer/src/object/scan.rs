@@ -22,6 +22,52 @@ pub(crate) struct Scanner<'a> {
     block: usize,
     specials: u64,
     ahead: u64,
+    lengths: Lengths,
+}
+
+/// The lengths of the first arrays of a text, with the places where they begin; empty ones are not counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lengths {
+    begins: [u32; Self::MOST],
+    counts: [u16; Self::MOST],
+    len: usize,
+}
+
+impl Lengths {
+    /// A Pod of two containers has about thirty. Of those beyond, vectors grow as usual.
+    const MOST: usize = 40;
+
+    const NONE: Self = Self {
+        begins: [0; Self::MOST],
+        counts: [0; Self::MOST],
+        len: 0,
+    };
+
+    /// Where an array begins, and its length.
+    pub(crate) fn get(&self, index: usize) -> Option<(usize, usize)> {
+        let begin = *self.begins.get(..self.len)?.get(index)?;
+        Some((begin as usize, self.counts[index] as usize))
+    }
+
+    /// Counts the first element of an array; answers where the others are to be counted.
+    fn begin(&mut self, at: usize) -> u8 {
+        let index = self.len;
+        match (self.begins.get_mut(index), u32::try_from(at)) {
+            (Some(begin), Ok(at)) => {
+                *begin = at;
+                self.counts[index] = 1;
+                self.len += 1;
+                index as u8
+            }
+            (Some(_) | None, Ok(_) | Err(_)) => u8::MAX,
+        }
+    }
+
+    fn count(&mut self, index: u8) {
+        if let Some(count) = self.counts.get_mut(usize::from(index)) {
+            *count = count.saturating_add(1);
+        }
+    }
 }
 
 /// Bytes that are looked at together.
@@ -40,7 +86,7 @@ fn specials(bytes: &[u8; BLOCK]) -> u64 {
 }
 
 /// Arrays and objects within each other that are still followed.
-const DEEPEST: u32 = 64;
+const DEEPEST: usize = 64;
 
 impl<'a> Scanner<'a> {
     pub(crate) fn new(text: &'a [u8]) -> Self {
@@ -50,7 +96,13 @@ impl<'a> Scanner<'a> {
             block: usize::MAX - 1,
             specials: 0,
             ahead: 0,
+            lengths: Lengths::NONE,
         }
+    }
+
+    /// The lengths of the arrays that were passed over.
+    pub(crate) fn lengths(&self) -> &Lengths {
+        &self.lengths
     }
 
     /// The next byte that is no white space, without taking it.
@@ -132,7 +184,9 @@ impl<'a> Scanner<'a> {
     /// Takes any value.
     pub(crate) fn skip(&mut self) -> Result<(), Stop> {
         // A bit for each value that is open, the innermost one last: whether it is an object.
-        let (mut open, mut depth) = (0_u64, 0);
+        let (mut open, mut depth) = (0_u64, 0_usize);
+        // Of each that is an array, where it is counted.
+        let mut counted = [0_u8; DEEPEST];
         loop {
             let first = self.peek()?;
             match first {
@@ -141,11 +195,15 @@ impl<'a> Scanner<'a> {
                     if depth == DEEPEST {
                         return Err(Stop::Unusual);
                     }
+                    let begin = self.at;
                     self.at += 1;
                     if self.peek()? == first + 2 {
                         // it is empty: '}' and ']' are two after '{' and '['
                         self.at += 1;
                     } else {
+                        if first == b'[' {
+                            counted[depth] = self.lengths.begin(begin);
+                        }
                         depth += 1;
                         open = open << 1 | u64::from(first == b'{');
                         if first == b'{' {
@@ -170,6 +228,8 @@ impl<'a> Scanner<'a> {
                     b',' => {
                         if open & 1 == 1 {
                             self.name()?;
+                        } else {
+                            self.lengths.count(counted[depth - 1]);
                         }
                         break;
                     }
