@@ -1,11 +1,11 @@
 //! Work queues and controllers, those of kube-runtime beside ours in the same run:
 //! `cargo bench -p benches --bench reconcile`.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use benches::cpu::Cpu;
 use benches::reconciles::{self, Peer};
+use benches::{controllers, our_controllers};
 use criterion::Criterion;
 use informer::ObjectKey;
 use informer::queue::{AddOptions, WorkQueue};
@@ -13,23 +13,56 @@ use informer::queue::{AddOptions, WorkQueue};
 fn main() {
     let mut criterion = Cpu::criterion();
     queues(&mut criterion);
-    for peer in [Peer::Informer, Peer::KubeRuntime] {
-        let mut noop = Vec::new();
-        for count in [1_000, 10_000] {
-            noop.push(reconciles::first_list(peer, count).as_secs_f64() * 1e6 / count as f64);
+    noop();
+    latency();
+    let (ours, our_requests) = our_controllers::whole_test(200, 10);
+    let (theirs, their_requests) = controllers::whole_test(200, 10);
+    println!(
+        "a whole test with 10 parents and 10 children, CPU: informer {:?} and {our_requests} requests, kube-runtime {:?} \
+         and {their_requests}",
+        ours / 200,
+        theirs / 200
+    );
+}
+
+/// Reconciles that do nothing, in millions a second of CPU time.
+fn noop() {
+    let millions = |count: usize, time: Duration| count as f64 / time.as_secs_f64() / 1e6;
+    for pending in [1_000, 100_000] {
+        for concurrency in [1, 4, 64] {
+            // A few keys are done in no time, so they are done more often.
+            let rounds = u32::try_from(100_000 / pending).unwrap_or(1);
+            let rate = |peer| {
+                let times = (0..rounds).map(|_| reconciles::queued(peer, pending, concurrency));
+                millions(pending, times.sum::<Duration>() / rounds)
+            };
+            let (ours, theirs) = (rate(Peer::Informer), rate(Peer::KubeRuntime));
+            println!(
+                "no-op reconciles of {pending} keys, {concurrency} at a time: informer {ours:.2} million/s, kube-runtime \
+                 {theirs:.2}, {:.1} times",
+                ours / theirs
+            );
         }
-        println!("{peer:?}: start to {{1,000, 10,000}} no-op reconciles, µs of CPU an object: {noop:.2?}");
-        let mut waits = reconciles::event_to_reconcile(peer, 500);
+    }
+    for pods in [1_000, 10_000] {
+        let each = |peer| reconciles::first_list(peer, pods).as_secs_f64() * 1e6 / pods as f64;
+        let (ours, theirs) = (each(Peer::Informer), each(Peer::KubeRuntime));
+        println!(
+            "start to {pods} no-op reconciles of Pods: informer {ours:.1} µs of CPU each, kube-runtime {theirs:.1}"
+        );
+    }
+}
+
+/// From an event to its reconcile, by the wall's clock.
+fn latency() {
+    for peer in [Peer::Informer, Peer::KubeRuntime] {
+        let mut waits = reconciles::event_to_reconcile(peer, 1000);
         waits.sort();
         println!(
             "{peer:?}: event to reconcile, real clock: p50 {:?}, p99 {:?}",
-            waits[250], waits[495]
+            waits[500], waits[990]
         );
-        let whole = reconciles::whole_test(peer, 200, 10) / 200;
-        println!("{peer:?}: a whole test with 10 parents and 10 children, CPU: {whole:?}");
     }
-    let each = reconciles::queued(500_000).as_secs_f64() * 1e9 / 500_000.0;
-    println!("Informer: no-op reconciles of keys from a source, ns of CPU each: {each:.0}");
 }
 
 fn queues(criterion: &mut Criterion<Cpu>) {
@@ -38,7 +71,6 @@ fn queues(criterion: &mut Criterion<Cpu>) {
     let keys: Vec<_> = (0..1000)
         .map(|at| ObjectKey::new("shop", &format!("web-{at}")))
         .collect();
-    let keys = Arc::new(keys);
     for (name, queue) in [
         ("queue/plain", WorkQueue::new()),
         ("queue/priority", WorkQueue::builder().by_priority().build()),

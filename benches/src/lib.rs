@@ -9,6 +9,7 @@ pub mod server_writes;
 pub mod reads;
 pub mod fanout;
 pub mod controllers;
+pub mod our_controllers;
 pub mod mirror;
 pub mod informers;
 pub mod reconciles;

@@ -71,6 +71,12 @@ impl Mirror {
     fn answer(&self, query: &str) -> Response<Body> {
         let pairs = query.split('&').filter_map(|it| it.split_once('='));
         let pairs: BTreeMap<&str, &str> = pairs.collect();
+        if pairs.contains_key("sendInitialEvents") {
+            // It is a server that has no streaming lists, so that both sides list.
+            let mut refused = Response::new(Body::empty());
+            *refused.status_mut() = http::StatusCode::UNPROCESSABLE_ENTITY;
+            return refused;
+        }
         if pairs.contains_key("watch") {
             let lines = self.watch.lock().expect("no panic").take();
             let Some(lines) = lines else {
@@ -111,6 +117,15 @@ impl Mirror {
             body.map(|it| Ok::<_, Infallible>(Bytes::from(it))),
         )))
     }
+}
+
+/// A small Pod that is new, as a line of a watch.
+pub fn added(number: usize, version: u64) -> Bytes {
+    Bytes::from(format!(
+        "{{\"type\":\"ADDED\",\"object\":{{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{{\"name\":\"web-{number:07}\",\
+         \"namespace\":\"default\",\"resourceVersion\":\"{version}\",\"labels\":{{\"app\":\"web\"}}}},\
+         \"spec\":{{\"containers\":[{{\"name\":\"web\",\"image\":\"web:1\"}}]}}}}}}\n"
+    ))
 }
 
 /// A Pod, decoded.

@@ -1,26 +1,26 @@
 //! Controllers of both libraries at the same work, on the same server.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use fake_apiserver::ApiServer;
 use futures::StreamExt;
 use informer::ObjectKey;
 use informer::cache::SharedInformerFactory;
 use informer::reconcile::{Action, ReconcileError, Request};
-use informer::runtime::{Controller, owner_references};
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube::Client;
-use kube::api::{Api, ListParams, PostParams};
-use kube::runtime::controller::Action as PeerAction;
+use informer::runtime::Controller;
+use k8s_openapi::api::core::v1::Pod;
+use kube::runtime::controller::{Action as PeerAction, Config as PeerConfig, applier};
+use kube::runtime::reflector::{self, ObjectRef};
 use kube::runtime::{Controller as PeerController, watcher};
+use kube::{Api, Client};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::measure::cpu_time;
-use crate::objects;
+use crate::mirror::{Mirror, added};
 use crate::requests::runtime;
 
 /// Whose controller works.
@@ -32,23 +32,37 @@ pub enum Peer {
     KubeRuntime,
 }
 
-/// Starts a controller of ConfigMaps that calls `work` for each and does nothing else.
-fn spawn_noop(peer: Peer, client: &Client, work: impl Fn() + Clone + Send + Sync + 'static) {
+/// What is called in each reconcile.
+type Work = Arc<dyn Fn() + Send + Sync>;
+
+/// Counts to `count`; answers the count and what is notified at its end.
+fn countdown(count: usize) -> (Work, Arc<Notify>) {
+    let (left, all) = (AtomicUsize::new(count), Arc::new(Notify::new()));
+    let reached = Arc::clone(&all);
+    let work = move || {
+        if left.fetch_sub(1, Ordering::Relaxed) == 1 {
+            reached.notify_one();
+        }
+    };
+    (Arc::new(work), all)
+}
+
+/// Starts a controller of Pods that calls `work` for each and does nothing else.
+fn spawn_noop(peer: Peer, client: &Client, work: Work) {
     match peer {
         Peer::Informer => {
             let factory = SharedInformerFactory::new(client.clone());
             let controller = Controller::builder("noop", &factory)
-                .for_::<ConfigMap>()
+                .for_::<Pod>()
                 .build(move |_: Request| {
                     work();
                     std::future::ready(Ok::<_, ReconcileError>(Action::await_change()))
-                })
-                .expect("it is complete");
-            tokio::spawn(controller.run(CancellationToken::new()));
+                });
+            tokio::spawn(controller.expect("it is complete").run(CancellationToken::new()));
         }
         Peer::KubeRuntime => {
-            let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
-            let controller = PeerController::new(maps, watcher::Config::default()).run(
+            let pods: Api<Pod> = Api::all(client.clone());
+            let controller = PeerController::new(pods, watcher::Config::default()).run(
                 move |_, _| {
                     work();
                     std::future::ready(Ok::<_, kube::Error>(PeerAction::await_change()))
@@ -61,132 +75,94 @@ fn spawn_noop(peer: Peer, client: &Client, work: impl Fn() + Clone + Send + Sync
     }
 }
 
-async fn create(client: &Client, name: &str) {
-    let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
-    let map = serde_json::from_value(objects::config_map(name)).expect("a ConfigMap");
-    maps.create(&PostParams::default(), &map).await.expect("create");
-}
-
-/// CPU time from the start of a controller until each of `count` objects was reconciled.
+/// CPU time from the start of a controller until each of `count` Pods was reconciled.
 pub fn first_list(peer: Peer, count: usize) -> Duration {
+    let mirror = Mirror::new(count);
     runtime().block_on(async {
-        let server = ApiServer::start();
-        let client = server.client();
-        for at in 0..count {
-            create(&client, &format!("map-{at}")).await;
-        }
-        let (done, all) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
+        let (work, all) = countdown(count);
         let start = cpu_time();
-        spawn_noop(peer, &client, {
-            let all = Arc::clone(&all);
-            move || {
-                if done.fetch_add(1, Ordering::Relaxed) + 1 == count {
-                    all.notify_one();
-                }
-            }
-        });
+        spawn_noop(peer, &mirror.client(), work);
         all.notified().await;
         cpu_time() - start
     })
 }
 
-/// How long it takes from the answer to a create until the reconcile, on the real clock, `times` times.
+/// CPU time for `count` keys that wait and are reconciled, so many at a time; without a cache.
+pub fn queued(peer: Peer, count: usize, concurrency: usize) -> Duration {
+    match peer {
+        Peer::Informer => runtime().block_on(queued_ours(count, concurrency)),
+        Peer::KubeRuntime => runtime().block_on(queued_theirs(count, concurrency)),
+    }
+}
+
+async fn queued_ours(count: usize, concurrency: usize) -> Duration {
+    let factory = SharedInformerFactory::new(Mirror::new(0).client());
+    let (work, all) = countdown(count);
+    let controller = Controller::builder("queued", &factory)
+        .source(|_, stop| async move { stop.cancelled().await })
+        .concurrency(concurrency)
+        .build(move |_: Request| {
+            work();
+            std::future::ready(Ok::<_, ReconcileError>(Action::await_change()))
+        })
+        .expect("it is complete");
+    let queue = controller.queue();
+    let keys: Vec<_> = (0..count)
+        .map(|at| ObjectKey::new("shop", &format!("web-{at}")))
+        .collect();
+    let start = cpu_time();
+    for key in keys {
+        queue.add(key);
+    }
+    tokio::spawn(controller.run(CancellationToken::new()));
+    all.notified().await;
+    cpu_time() - start
+}
+
+/// kube-runtime's applier hands an object of its store to the reconciler, so there is one of each key.
+async fn queued_theirs(count: usize, concurrency: usize) -> Duration {
+    let (store, mut writer) = reflector::store::<Pod>();
+    let mut keys = Vec::with_capacity(count);
+    for at in 0..count {
+        let mut pod = Pod::default();
+        pod.metadata.name = Some(format!("web-{at}"));
+        pod.metadata.namespace = Some("shop".to_owned());
+        keys.push(Ok::<_, Infallible>(ObjectRef::from_obj(&pod)));
+        writer.apply_watcher_event(&watcher::Event::Apply(pod));
+    }
+    writer.apply_watcher_event(&watcher::Event::InitDone);
+    let config = PeerConfig::default().concurrency(u16::try_from(concurrency).unwrap_or_default());
+    let start = cpu_time();
+    let applied = applier(
+        |_, _| std::future::ready(Ok::<_, kube::Error>(PeerAction::await_change())),
+        |_, _: &kube::Error, _| PeerAction::await_change(),
+        Arc::new(()),
+        store,
+        futures::stream::iter(keys),
+        config,
+    );
+    let done = applied.take(count).count().await;
+    assert_eq!(done, count);
+    cpu_time() - start
+}
+
+/// How long it takes from the arrival of an event until the reconcile begins, on the real clock, `times` times.
 pub fn event_to_reconcile(peer: Peer, times: usize) -> Vec<Duration> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let mirror = Mirror::new(1);
     runtime.expect("a runtime").block_on(async {
-        let server = ApiServer::start();
-        let client = server.client();
         let (sender, mut called) = mpsc::unbounded_channel();
-        spawn_noop(peer, &client, move || {
-            let _ = sender.send(Instant::now());
-        });
-        create(&client, "first").await;
+        let work = move || drop(sender.send(Instant::now()));
+        spawn_noop(peer, &mirror.client(), Arc::new(work));
         called.recv().await.expect("it runs");
         let mut waits = Vec::new();
         for at in 0..times {
-            create(&client, &format!("map-{at}")).await;
-            let created = Instant::now();
+            let line = added(at + 1, at as u64 + 2);
+            let came = Instant::now();
+            mirror.push(vec![line]);
             let at = called.recv().await.expect("it runs");
-            waits.push(at.saturating_duration_since(created));
+            waits.push(at.saturating_duration_since(came));
         }
         waits
-    })
-}
-
-/// CPU time of a whole test, `times` times: a server, a controller, `parents` ConfigMaps and a Secret for each.
-pub fn whole_test(peer: Peer, times: usize, parents: usize) -> Duration {
-    match peer {
-        Peer::KubeRuntime => crate::controllers::whole_test(times, parents).0,
-        Peer::Informer => {
-            let start = cpu_time();
-            for _ in 0..times {
-                runtime().block_on(converge(parents));
-            }
-            cpu_time() - start
-        }
-    }
-}
-
-async fn converge(parents: usize) {
-    let server = ApiServer::start();
-    let client = server.client();
-    let factory = SharedInformerFactory::new(client.clone());
-    let maps = factory.informer::<ConfigMap>().lister();
-    let secrets = factory.informer::<Secret>().lister();
-    let api: Api<Secret> = Api::default_namespaced(client.clone());
-    let children = api.clone();
-    let controller = Controller::builder("parents", &factory)
-        .for_::<ConfigMap>()
-        .owns::<Secret>()
-        .build(move |request: Request| {
-            let (maps, secrets, api) = (maps.clone(), secrets.clone(), api.clone());
-            async move {
-                if let (Some(map), None) = (maps.get(&request.key), secrets.get(&request.key)) {
-                    let mut secret = Secret::default();
-                    secret.metadata.name = Some(request.key.name().to_owned());
-                    secret.metadata.namespace = request.key.namespace().map(str::to_owned);
-                    owner_references::set_controller(&mut secret, &*map.typed()?)?;
-                    api.create(&PostParams::default(), &secret).await?;
-                }
-                Ok::<_, ReconcileError>(Action::await_change())
-            }
-        })
-        .expect("it is complete");
-    tokio::spawn(controller.run(CancellationToken::new()));
-    for at in 0..parents {
-        create(&client, &format!("parent-{at}")).await;
-    }
-    while children.list(&ListParams::default()).await.expect("list").items.len() < parents {
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-}
-
-/// CPU time for `count` keys of a source that are reconciled.
-pub fn queued(count: usize) -> Duration {
-    runtime().block_on(async {
-        let server = ApiServer::start();
-        let factory = SharedInformerFactory::new(server.client());
-        let (done, all) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
-        let reached = Arc::clone(&all);
-        let controller = Controller::builder("queued", &factory)
-            .source(|_, stop| async move { stop.cancelled().await })
-            .build(move |_: Request| {
-                if done.fetch_add(1, Ordering::Relaxed) + 1 == count {
-                    reached.notify_one();
-                }
-                std::future::ready(Ok::<_, ReconcileError>(Action::await_change()))
-            })
-            .expect("it is complete");
-        let queue = controller.queue();
-        let keys: Vec<_> = (0..count)
-            .map(|at| ObjectKey::new("shop", &format!("web-{at}")))
-            .collect();
-        let start = cpu_time();
-        for key in keys {
-            queue.add(key);
-        }
-        tokio::spawn(controller.run(CancellationToken::new()));
-        all.notified().await;
-        cpu_time() - start
     })
 }

@@ -1,9 +1,12 @@
 //! `ObjectKey`: namespace and name, the word all layers share.
 
+use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
+use foldhash::fast::RandomState;
 use kube::Resource;
 
 /// Names an object among those of its type. Copies share the text.
@@ -18,27 +21,41 @@ use kube::Resource;
 /// assert_eq!("shop/web-0".parse(), Ok(key));
 /// assert_eq!(ObjectKey::cluster("node-1").to_string(), "node-1");
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone)]
 pub struct ObjectKey {
-    /// `None` for objects of the cluster.
-    namespace: Option<Arc<str>>,
-    name: Arc<str>,
+    /// `namespace/name`, or `name`: one piece of memory, one count to change with each copy.
+    text: Arc<str>,
+    /// Where the name begins; 0 for objects of the cluster.
+    name: u32,
+    /// Of the text. It is made once, for a key is looked up in several maps on its way.
+    hash: u32,
 }
+
+/// Hashes differ from process to process, so that nobody chooses names that share one.
+static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::default);
 
 impl ObjectKey {
     /// An object in a namespace.
     pub fn new(namespace: &str, name: &str) -> Self {
-        Self {
-            namespace: Some(namespace.into()),
-            name: name.into(),
-        }
+        let mut text = String::with_capacity(namespace.len() + 1 + name.len());
+        text.push_str(namespace);
+        text.push('/');
+        text.push_str(name);
+        Self::of_text(&text, namespace.len() + 1)
     }
 
     /// An object of the cluster.
     pub fn cluster(name: &str) -> Self {
+        Self::of_text(name, 0)
+    }
+
+    fn of_text(text: &str, name: usize) -> Self {
+        let hash = HASHER.hash_one(text);
         Self {
-            namespace: None,
-            name: name.into(),
+            text: text.into(),
+            // A namespace of four billion letters fits into no object.
+            name: u32::try_from(name).unwrap_or_default(),
+            hash: (hash ^ hash >> 32) as u32,
         }
     }
 
@@ -55,30 +72,70 @@ impl ObjectKey {
     /// ```
     pub fn of(object: &impl Resource) -> Self {
         let meta = object.meta();
-        Self {
-            namespace: meta.namespace.as_deref().filter(|it| !it.is_empty()).map(Arc::from),
-            name: meta.name.as_deref().unwrap_or_default().into(),
+        let name = meta.name.as_deref().unwrap_or_default();
+        match meta.namespace.as_deref() {
+            None | Some("") => Self::cluster(name),
+            Some(namespace) => Self::new(namespace, name),
         }
     }
 
     /// The namespace; `None` for objects of the cluster.
     pub fn namespace(&self) -> Option<&str> {
-        self.namespace.as_deref()
+        let end = (self.name as usize).checked_sub(1)?;
+        Some(&self.text[..end])
     }
 
     /// The name.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.text[self.name as usize..]
+    }
+
+    /// A number that is the same for equal keys, within this process.
+    pub(crate) fn hash_code(&self) -> u32 {
+        self.hash
+    }
+}
+
+impl PartialEq for ObjectKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.hash == other.hash && self.name == other.name && self.text == other.text
+    }
+}
+
+impl Eq for ObjectKey {}
+
+impl PartialOrd for ObjectKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for ObjectKey {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let namespaces = self.namespace().cmp(&other.namespace());
+        namespaces.then_with(|| self.name().cmp(other.name()))
+    }
+}
+
+impl Hash for ObjectKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u32(self.hash);
+    }
+}
+
+impl fmt::Debug for ObjectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ObjectKey")
+            .field("namespace", &self.namespace())
+            .field("name", &self.name())
+            .finish()
     }
 }
 
 impl fmt::Display for ObjectKey {
     /// `namespace/name`, or `name` for objects of the cluster.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.namespace {
-            Some(namespace) => write!(f, "{namespace}/{}", self.name),
-            None => f.write_str(&self.name),
-        }
+        f.write_str(&self.text)
     }
 }
 
@@ -116,6 +173,34 @@ mod tests {
         let mut keys = ["b/a", "a/b", "a/a", "c"].map(|it| it.parse::<ObjectKey>().expect("a key"));
         keys.sort();
         assert_eq!(keys.map(|it| it.to_string()), ["c", "a/a", "a/b", "b/a"]);
+    }
+
+    #[test]
+    fn the_parts_of_a_key_are_told_apart() {
+        let keys = [
+            ObjectKey::cluster("a"),
+            ObjectKey::cluster("a/b"),
+            ObjectKey::new("a", "b"),
+            ObjectKey::new("", "a/b"),
+            ObjectKey::new("a", ""),
+        ];
+        let parts = keys.each_ref().map(|it| (it.namespace(), it.name()));
+        assert_eq!(
+            parts,
+            [
+                (None, "a"),
+                (None, "a/b"),
+                (Some("a"), "b"),
+                (Some(""), "a/b"),
+                (Some("a"), "")
+            ]
+        );
+        for (at, one) in keys.iter().enumerate() {
+            for (other_at, other) in keys.iter().enumerate() {
+                assert_eq!(one == other, at == other_at, "{one:?} {other:?}");
+                assert_eq!(one.cmp(other), parts[at].cmp(&parts[other_at]), "{one:?} {other:?}");
+            }
+        }
     }
 
     #[test]

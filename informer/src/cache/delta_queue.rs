@@ -136,6 +136,10 @@ impl<K: Cacheable> DeltaQueue<K> {
 
     /// Waits until reflectors may add more.
     async fn room(&self) {
+        // There nearly always is, and to get ready to wait costs more than to look.
+        if self.lock().len() < ROOM {
+            return;
+        }
         loop {
             let mut emptied = std::pin::pin!(self.emptied.notified());
             emptied.as_mut().enable();

@@ -224,15 +224,18 @@ impl<K: Cacheable> Listener<K> {
         }
     }
 
-    /// Adds what is to be told, in order.
-    pub(crate) fn push(&self, items: impl Iterator<Item = Item<K>>) {
+    /// Adds what is to be told, in order: so many items at the most.
+    pub(crate) fn push(&self, most: usize, items: impl Iterator<Item = Item<K>>) {
         let mut queue = self.lock();
         if queue.is_closed {
             return;
         }
         match self.order {
-            HandlerQueue::Unbounded => queue.items.extend(items),
-            HandlerQueue::Coalescing(most) => items.for_each(|item| queue.push_or_merge(item, most)),
+            HandlerQueue::Unbounded => {
+                queue.items.reserve(most);
+                queue.items.extend(items);
+            }
+            HandlerQueue::Coalescing(room) => items.for_each(|item| queue.push_or_merge(item, room)),
         }
         drop(queue);
         self.filled.notify_one();

@@ -68,10 +68,10 @@ impl<K: Cacheable> Processor<K> {
         let listener = Listener::new(name, period, order);
         let objects = indexer.lister().snapshot().0;
         if objects.len() > 0 {
-            listener.push([Item::Replay(objects)].into_iter());
+            listener.push(1, [Item::Replay(objects)].into_iter());
         }
         if self.has_synced() {
-            listener.push([Item::Synced].into_iter());
+            listener.push(1, [Item::Synced].into_iter());
         }
         let registration = listener.registration();
         let task = Arc::clone(&listener).run(handler);
@@ -271,7 +271,7 @@ impl<K: Cacheable> Processor<K> {
     fn hand_out(&self, outcomes: &[Outcome<K>]) {
         for listener in &self.listeners {
             let mut resync = listener.resync();
-            listener.push(outcomes.iter().filter_map(|outcome| match outcome {
+            let items = outcomes.iter().filter_map(|outcome| match outcome {
                 Outcome::Event { is_sync: true, .. } if !resync.is_syncing => None,
                 Outcome::Event { told, .. } => Some(Item::Event(Arc::clone(told))),
                 Outcome::Resync(objects) => {
@@ -279,7 +279,8 @@ impl<K: Cacheable> Processor<K> {
                     resync.is_syncing.then(|| Item::Resync(objects.clone()))
                 }
                 Outcome::Synced => Some(Item::Synced),
-            }));
+            });
+            listener.push(outcomes.len(), items);
         }
     }
 }

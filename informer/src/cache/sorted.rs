@@ -58,13 +58,13 @@ impl<K> Sorted<K> {
     /// The object at `key`.
     pub(crate) fn get(&self, key: &ObjectKey) -> Option<&Object<K>> {
         let chunk = &self.chunks.get(self.part_of(key))?.chunk;
-        chunk.objects.get(chunk.find(key, hash(key))?)
+        chunk.objects.get(chunk.find(key, key.hash_code())?)
     }
 
     /// Puts an object at its key and returns the one that was there.
     pub(crate) fn insert(&mut self, object: Object<K>) -> Option<Object<K>> {
         let index = self.part_of(object.key());
-        let hash = hash(object.key());
+        let hash = object.key().hash_code();
         let parts = Arc::make_mut(&mut self.chunks);
         let Some(part) = parts.get_mut(index) else {
             parts.extend(Part::of(vec![object]));
@@ -95,7 +95,7 @@ impl<K> Sorted<K> {
     /// Takes the object at `key` out.
     pub(crate) fn remove(&mut self, key: &ObjectKey) -> Option<Object<K>> {
         let index = self.part_of(key);
-        let at = self.chunks.get(index)?.chunk.find(key, hash(key))?;
+        let at = self.chunks.get(index)?.chunk.find(key, key.hash_code())?;
         let parts = Arc::make_mut(&mut self.chunks);
         let part = &mut parts[index];
         let chunk = Arc::make_mut(&mut part.chunk);
@@ -138,7 +138,7 @@ impl<K> Part<K> {
     /// `None` of no objects.
     fn of(objects: Vec<Object<K>>) -> Option<Self> {
         let first = objects.first()?.key().clone();
-        let hashes = objects.iter().map(|it| hash(it.key())).collect();
+        let hashes = objects.iter().map(|it| it.key().hash_code()).collect();
         let chunk = Arc::new(Chunk { hashes, objects });
         Some(Self { first, chunk })
     }
@@ -160,13 +160,6 @@ impl<K> Chunk<K> {
     fn position(&self, key: &ObjectKey) -> usize {
         self.objects.partition_point(|it| it.key() < key)
     }
-}
-
-/// FNV-1a of the name: within a chunk namespaces seldom differ.
-fn hash(key: &ObjectKey) -> u32 {
-    key.name().bytes().fold(0x811c_9dc5, |hash, byte| {
-        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
-    })
 }
 
 impl<K> Default for Sorted<K> {

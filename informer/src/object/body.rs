@@ -1,10 +1,9 @@
 //! `Body`: in which form an object is held, and the places of facts in its text.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use serde_json::value::RawValue;
-
-use super::header::Header;
+use super::header::{Header, Raw};
 
 /// In which form a cache holds objects. Which to take is measured in the crate's documentation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -98,7 +97,7 @@ impl Places {
     /// In `text`, which is what `header` was read from.
     fn read(text: &str, header: &Header<'_>) -> Self {
         let metadata = &header.metadata;
-        let of = |raw: Option<&RawValue>| raw.map_or_else(Span::default, |raw| Span::of(text, raw.get()));
+        let of = |raw: Option<Raw<'_>>| raw.map_or_else(Span::default, |raw| Span::of(text, raw.0));
         Self {
             // A uid with escapes has no place; there is none in Kubernetes.
             uid: Span::of(text, &metadata.uid.0),
@@ -119,36 +118,49 @@ impl Places {
 }
 
 /// The text to be kept of an object, and where its facts lie in it.
-pub(crate) fn keep(text: &str, header: &Header<'_>, managed: Managed) -> (Box<str>, Places) {
+pub(crate) fn keep<'a>(text: &'a str, header: &Header<'_>, managed: Managed) -> (Cow<'a, str>, Places) {
     let places = Places::read(text, header);
     let cut = match managed {
         Managed::Keep => None,
         Managed::Cut => header.metadata.managed_fields.and_then(|raw| field_around(text, raw)),
     };
     let Some(cut) = cut else {
-        return (text.into(), places);
+        return (Cow::Borrowed(text), places);
     };
     let (start, end) = (cut.start as usize, (cut.start + cut.length) as usize);
     let mut kept = String::with_capacity(text.len() - (end - start));
     kept.push_str(&text[..start]);
     kept.push_str(&text[end..]);
-    (kept.into_boxed_str(), places.without(cut))
+    (Cow::Owned(kept), places.without(cut))
 }
 
 /// The text without its managed fields.
-pub(crate) fn cut_managed_fields(text: &str, header: &Header<'_>) -> String {
-    keep(text, header, Managed::Cut).0.into_string()
+pub(crate) fn cut_managed_fields<'a>(text: &'a str, header: &Header<'_>) -> Cow<'a, str> {
+    keep(text, header, Managed::Cut).0
 }
 
-/// The field whose value is `raw`: with its name and with one of the commas around it.
-fn field_around(text: &str, raw: &RawValue) -> Option<Span> {
-    const NAME: &str = "\"managedFields\"";
-    let value = Span::of(text, raw.get());
+/// What lies before the name of the managed fields, whose value is `raw`.
+fn before_name<'a>(text: &'a str, raw: Raw<'_>) -> Option<&'a str> {
+    let value = Span::of(text, raw.0);
     if value.is_empty() {
         return None;
     }
     let before = text[..value.start as usize].trim_end().strip_suffix(':')?.trim_end();
-    let before = before.strip_suffix(NAME)?;
+    before.strip_suffix("\"managedFields\"")
+}
+
+/// Where the name of the managed fields begins, if they are to be cut.
+pub(super) fn name_to_cut(text: &str, header: &Header<'_>, managed: Managed) -> Option<usize> {
+    match managed {
+        Managed::Keep => None,
+        Managed::Cut => before_name(text, header.metadata.managed_fields?).map(str::len),
+    }
+}
+
+/// The field whose value is `raw`: with its name and with one of the commas around it.
+fn field_around(text: &str, raw: Raw<'_>) -> Option<Span> {
+    let before = before_name(text, raw)?;
+    let value = Span::of(text, raw.0);
     let end = (value.start + value.length) as usize;
     let (start, end) = match before.trim_end().strip_suffix(',') {
         Some(before) => (before.len(), end),
@@ -190,8 +202,8 @@ mod tests {
                 r#"{"metadata":{"managed\u0046ields":[1]}}"#,
             ),
         ] {
-            let (header, length) = Header::read(text.as_bytes()).expect(text);
-            assert_eq!(length, text.len());
+            let (header, whole) = Header::read_whole(text).expect(text);
+            assert_eq!(whole, text);
             let (cut, places) = keep(text, &header, Managed::Cut);
             assert_eq!(&*cut, kept);
             serde_json::from_str::<serde_json::Value>(&cut).expect(kept);

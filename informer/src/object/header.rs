@@ -4,8 +4,10 @@ use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
+use serde_json::Error as JsonError;
 use serde_json::value::RawValue;
 
+use super::scan::{Lengths, Scanner, Stop};
 use crate::{ObjectKey, ResourceVersion};
 
 /// The facts of an object that lie in its text.
@@ -13,10 +15,13 @@ use crate::{ObjectKey, ResourceVersion};
 pub(crate) struct Header<'a> {
     #[serde(borrow, default)]
     pub(crate) metadata: Metadata<'a>,
+    /// Those of all arrays, if the text is usual.
+    #[serde(skip)]
+    pub(super) lengths: Option<Lengths>,
 }
 
 /// Of `ObjectMeta`, what the cache itself looks at. The rest is found by its place.
-#[derive(Debug, Default, serde::Deserialize)]
+#[derive(Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Metadata<'a> {
     #[serde(borrow)]
@@ -29,26 +34,65 @@ pub(crate) struct Metadata<'a> {
     pub(crate) uid: Text<'a>,
     pub(crate) generation: Option<i64>,
     #[serde(borrow)]
-    pub(crate) deletion_timestamp: Option<&'a RawValue>,
+    pub(crate) deletion_timestamp: Option<Raw<'a>>,
     #[serde(borrow)]
-    pub(crate) labels: Option<&'a RawValue>,
+    pub(crate) labels: Option<Raw<'a>>,
     #[serde(borrow)]
-    pub(crate) annotations: Option<&'a RawValue>,
+    pub(crate) annotations: Option<Raw<'a>>,
     #[serde(borrow)]
-    pub(crate) owner_references: Option<&'a RawValue>,
+    pub(crate) owner_references: Option<Raw<'a>>,
     #[serde(borrow)]
-    pub(crate) managed_fields: Option<&'a RawValue>,
+    pub(crate) managed_fields: Option<Raw<'a>>,
 }
 
 impl<'a> Header<'a> {
-    /// Reads the object that `text` begins with; answers its length, too. An error of the category `Eof` says that the
-    /// text ends before the object does.
-    pub(crate) fn read(text: &'a [u8]) -> Result<(Self, usize), serde_json::Error> {
-        let mut values = serde_json::Deserializer::from_slice(text).into_iter::<Self>();
+    /// Reads the object that `text` begins with; answers the object's text, too. `None` if the text ends before the
+    /// object does.
+    pub(crate) fn read(text: &'a [u8]) -> Result<Option<(Self, &'a str)>, JsonError> {
+        match Self::scan(text) {
+            Ok(read) => Ok(Some(read)),
+            Err(Stop::Ended) => Ok(None),
+            Err(Stop::Unusual) => Self::parse(text),
+        }
+    }
+
+    /// The same of a text that cannot go on.
+    pub(crate) fn read_whole(text: &'a str) -> Result<(Self, &'a str), JsonError> {
+        Self::read(text.as_bytes())?.ok_or_else(|| JsonError::custom("it ends in the middle"))
+    }
+
+    /// As servers write it.
+    fn scan(bytes: &'a [u8]) -> Result<(Self, &'a str), Stop> {
+        let mut scanner = Scanner::new(bytes);
+        let mut metadata = None;
+        scanner.fields(|scanner, name| {
+            if name != b"metadata" {
+                return scanner.skip();
+            }
+            // Of a field that comes twice somebody else decides what it means.
+            match metadata.replace(Metadata::scan(scanner)?) {
+                None => Ok(()),
+                Some(_) => Err(Stop::Unusual),
+            }
+        })?;
+        let text = text(&bytes[..scanner.at])?;
+        let metadata = metadata.unwrap_or_default();
+        let lengths = Some(*scanner.lengths());
+        Ok((Self { metadata, lengths }, text))
+    }
+
+    /// As any JSON may be.
+    #[cold]
+    fn parse(bytes: &'a [u8]) -> Result<Option<(Self, &'a str)>, JsonError> {
+        let mut values = serde_json::Deserializer::from_slice(bytes).into_iter::<Self>();
         match values.next() {
-            Some(Ok(header)) => Ok((header, values.byte_offset())),
+            Some(Ok(header)) => {
+                let text = std::str::from_utf8(&bytes[..values.byte_offset()]).map_err(JsonError::custom)?;
+                Ok(Some((header, text)))
+            }
+            Some(Err(err)) if err.is_eof() => Ok(None),
             Some(Err(err)) => Err(err),
-            None => Err(serde_json::Error::custom("no object")),
+            None => Ok(None),
         }
     }
 
@@ -67,9 +111,106 @@ impl<'a> Header<'a> {
     }
 }
 
+impl<'a> Metadata<'a> {
+    fn scan(scanner: &mut Scanner<'a>) -> Result<Self, Stop> {
+        let mut it = Self::default();
+        let mut seen = 0_u16;
+        scanner.fields(|scanner, name| {
+            let field = match name {
+                b"name" => {
+                    it.name = Text::scan(scanner)?;
+                    1
+                }
+                b"namespace" => {
+                    it.namespace = Text::scan(scanner)?;
+                    1 << 1
+                }
+                b"resourceVersion" => {
+                    it.resource_version = Text::scan(scanner)?;
+                    1 << 2
+                }
+                b"uid" => {
+                    it.uid = Text::scan(scanner)?;
+                    1 << 3
+                }
+                b"generation" => {
+                    it.generation = Some(count(scanner.value()?)?);
+                    1 << 4
+                }
+                b"deletionTimestamp" => {
+                    it.deletion_timestamp = Raw::scan(scanner)?;
+                    1 << 5
+                }
+                b"labels" => {
+                    it.labels = Raw::scan(scanner)?;
+                    1 << 6
+                }
+                b"annotations" => {
+                    it.annotations = Raw::scan(scanner)?;
+                    1 << 7
+                }
+                b"ownerReferences" => {
+                    it.owner_references = Raw::scan(scanner)?;
+                    1 << 8
+                }
+                b"managedFields" => {
+                    it.managed_fields = Raw::scan(scanner)?;
+                    1 << 9
+                }
+                _ => return scanner.skip(),
+            };
+            let is_first = seen & field == 0;
+            seen |= field;
+            if is_first { Ok(()) } else { Err(Stop::Unusual) }
+        })?;
+        Ok(it)
+    }
+}
+
+fn text(bytes: &[u8]) -> Result<&str, Stop> {
+    std::str::from_utf8(bytes).map_err(|_| Stop::Unusual)
+}
+
+fn count(bytes: &[u8]) -> Result<i64, Stop> {
+    if !bytes.iter().all(u8::is_ascii_digit) {
+        return Err(Stop::Unusual);
+    }
+    text(bytes)?.parse().map_err(|_| Stop::Unusual)
+}
+
+/// The string that `bytes` begin with, and its length with the quotes, if it has no escapes.
+pub(crate) fn plain_text(bytes: &[u8]) -> Option<(&str, usize)> {
+    let mut scanner = Scanner::new(bytes);
+    let text = text(scanner.plain().ok()?).ok()?;
+    Some((text, scanner.at))
+}
+
+/// The text of a value that is not `null`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Raw<'a>(pub(crate) &'a str);
+
+impl<'a> Raw<'a> {
+    fn scan(scanner: &mut Scanner<'a>) -> Result<Option<Self>, Stop> {
+        let value = text(scanner.value()?)?;
+        Ok((value != "null").then_some(Self(value)))
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Raw<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        <&RawValue>::deserialize(deserializer).map(|raw| Self(raw.get()))
+    }
+}
+
 /// A text that is copied only if it has escapes; `null` is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Text<'a>(pub(crate) Cow<'a, str>);
+
+impl<'a> Text<'a> {
+    fn scan(scanner: &mut Scanner<'a>) -> Result<Self, Stop> {
+        Ok(Self(Cow::Borrowed(text(scanner.plain()?)?)))
+    }
+}
 
 impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -104,5 +245,136 @@ impl<'de> Visitor<'de> for TextVisitor {
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
         Ok(Text(Cow::Owned(text.to_owned())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::body::{Managed, keep, name_to_cut};
+    use super::super::read::read;
+    use super::*;
+
+    /// A value, as text: with and without white space, escapes, and names that mean something elsewhere.
+    fn value() -> impl Strategy<Value = String> {
+        let leaf = prop_oneof![
+            Just("null".to_owned()),
+            Just("true".to_owned()),
+            Just(r#""\ud800""#.to_owned()),
+            Just(r#""a\u0062c\n""#.to_owned()),
+            Just("01".to_owned()),
+            any::<i64>().prop_map(|it| it.to_string()),
+            any::<f64>().prop_map(|it| format!("{it:e}")),
+            "[a-zä\"\\\\ /\u{1}{}\\[\\],:]{0,80}".prop_map(|it| serde_json::Value::from(it).to_string()),
+            "[a-z]{0,12}".prop_map(|it| format!("\"{it}\"")),
+        ];
+        leaf.prop_recursive(4, 24, 4, |inner| {
+            prop_oneof![
+                (prop::collection::vec(inner.clone(), 0..4), blank())
+                    .prop_map(|(items, blank)| format!("[{}{blank}]", items.join(&format!("{blank},{blank}")))),
+                object(inner),
+            ]
+        })
+    }
+
+    fn object(inner: impl Strategy<Value = String>) -> impl Strategy<Value = String> {
+        let fields = prop::collection::vec((field_name(), inner), 0..6);
+        (fields, blank()).prop_map(|(fields, blank)| {
+            let fields: Vec<_> = fields
+                .iter()
+                .map(|(name, value)| format!("\"{name}\"{blank}:{blank}{value}{blank}"))
+                .collect();
+            format!("{{{blank}{}}}", fields.join(&format!(",{blank}")))
+        })
+    }
+
+    fn field_name() -> impl Strategy<Value = &'static str> {
+        prop::sample::select(vec![
+            "metadata",
+            "meta\\u0064ata",
+            "name",
+            "namespace",
+            "resourceVersion",
+            "uid",
+            "generation",
+            "deletionTimestamp",
+            "labels",
+            "annotations",
+            "ownerReferences",
+            "managedFields",
+            "spec",
+            "a\\\"b",
+            "",
+        ])
+    }
+
+    fn blank() -> impl Strategy<Value = &'static str> {
+        prop::sample::select(vec!["", "", "", " ", "\n\t", "\r  "])
+    }
+
+    proptest! {
+        /// Where the scanner answers, it answers as `serde_json` does; where it is sure of the end, so is that.
+        #[test]
+        fn the_scanner_reads_what_the_parser_reads(
+            texts in prop::collection::vec(object(prop_oneof![value(), object(value())]), 1..3),
+            damage in prop::option::of((any::<prop::sample::Index>(), any::<u8>())),
+            cut in prop::option::of(any::<prop::sample::Index>()),
+        ) {
+            let mut bytes = texts.join(",").into_bytes();
+            if let Some((at, byte)) = damage {
+                let at = at.index(bytes.len());
+                bytes[at] = byte;
+            }
+            if let Some(cut) = cut {
+                bytes.truncate(cut.index(bytes.len()));
+            }
+            match (Header::scan(&bytes), Header::parse(&bytes)) {
+                (Ok((scanned, text)), Ok(Some((parsed, whole)))) => {
+                    let typed = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
+                    for managed in [Managed::Keep, Managed::Cut] {
+                        let left_out = name_to_cut(text, &scanned, managed);
+                        let lengths = scanned.lengths.as_ref().expect("it was scanned");
+                        if let Some(read) = read::<serde_json::Value>(text, lengths, left_out) {
+                            prop_assert_eq!(Some(read), typed(&keep(text, &scanned, managed).0));
+                        }
+                    }
+                    prop_assert_eq!((scanned.metadata, text), (parsed.metadata, whole));
+                }
+                (Ok(scanned), Ok(None)) => prop_assert!(false, "there is more to come after {:?}", scanned),
+                (Ok(scanned), Err(err)) => prop_assert!(false, "{:?} is no JSON: {}", scanned, err),
+                (Err(Stop::Ended), Ok(Some(parsed))) => prop_assert!(false, "it ends after {:?}", parsed),
+                (Err(_), Ok(_) | Err(_)) => {}
+            }
+        }
+    }
+
+    #[test]
+    fn what_servers_write_is_scanned() {
+        let fields =
+            r#""name":"a","namespace":"b","resourceVersion":"7","uid":"u","generation":3,"labels":{"a":"\"ä"}"#;
+        for text in [
+            format!(r#"{{"kind":"Pod","metadata":{{{fields}}},"spec":{{"n":[-1.5e+3,true,null,{{}},[]]}}}}"#),
+            format!(
+                "{{ \"metadata\" :\n{{ {fields} }} , \"x\": \"{}\" }}",
+                "long ".repeat(40)
+            ),
+        ] {
+            let (header, whole) = Header::scan(text.as_bytes()).expect("it is usual");
+            assert_eq!(whole, text);
+            assert_eq!(header.key(), ObjectKey::new("b", "a"));
+            assert_eq!(header.resource_version(), ResourceVersion::from("7"));
+            assert_eq!(header.metadata.generation, Some(3));
+            assert_eq!(header.metadata.labels, Some(Raw(r#"{"a":"\"ä"}"#)));
+        }
+    }
+
+    #[test]
+    fn deep_nesting_is_left_to_the_parser() {
+        for (depth, is_usual) in [(60, true), (100, false)] {
+            let text = format!("{{\"spec\":{}{}}}", "[".repeat(depth), "]".repeat(depth));
+            assert_eq!(Header::scan(text.as_bytes()).is_ok(), is_usual, "{depth}");
+            Header::read_whole(&text).expect("it is JSON");
+        }
     }
 }

@@ -2,8 +2,10 @@
 //!
 //! It knows neither where objects come from nor who is told of them.
 
+mod scan;
 mod header;
 mod body;
+mod read;
 #[cfg(feature = "compression")]
 mod compressed;
 mod facts;
@@ -14,5 +16,5 @@ pub(crate) use body::Keep;
 pub use body::Storage;
 pub(crate) use body::{Managed, cut_managed_fields};
 pub use facts::OwnerRef;
-pub(crate) use header::{Header, Text};
+pub(crate) use header::{Header, Text, plain_text};
 pub use object::{Cacheable, Object};

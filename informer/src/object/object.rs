@@ -11,6 +11,7 @@ use super::body::{self, Body, Keep, Places, Storage};
 #[cfg(feature = "compression")]
 use super::compressed::Compressed;
 use super::header::Header;
+use super::read;
 use crate::{Error, ObjectKey, ResourceVersion};
 
 /// What a type must be to be cached: every type of `k8s-openapi`, every derived custom resource,
@@ -59,6 +60,21 @@ enum Decoded<K> {
     Lent(Weak<K>),
     /// Kept for handlers to come.
     Kept(Arc<K>),
+}
+
+impl<K> Record<K> {
+    fn of(key: ObjectKey, header: &Header<'_>, places: Places, body: Body<K>) -> Self {
+        Self {
+            key,
+            resource_version: header.resource_version(),
+            generation: header.metadata.generation,
+            is_deleting: header.metadata.deletion_timestamp.is_some(),
+            places,
+            body,
+            waiting: AtomicU32::new(0),
+            decoded: Mutex::new(Decoded::Nothing),
+        }
+    }
 }
 
 impl<K> Object<K> {
@@ -111,11 +127,11 @@ impl<K: Cacheable> Object<K> {
     /// If the text is not one JSON object. Whether it is a `K` shows when it is decoded.
     pub fn decode(text: &str) -> Result<Self, Error> {
         let invalid = |err| Error::decode("an object", err);
-        let (header, length) = Header::read(text.as_bytes()).map_err(invalid)?;
-        if !text[length..].trim().is_empty() {
+        let (header, object) = Header::read_whole(text).map_err(invalid)?;
+        if !text[object.len()..].trim().is_empty() {
             return Err(Error::refused("an object: something follows it"));
         }
-        Self::read(&text[..length], &header, &Keep::default())
+        Self::read(header.key(), object, &header, &Keep::default())
     }
 
     /// An object that is held as it is.
@@ -134,28 +150,30 @@ impl<K: Cacheable> Object<K> {
         })
     }
 
-    /// An object of which the header was read already.
-    pub(crate) fn read(text: &str, header: &Header<'_>, keep: &Keep) -> Result<Self, Error> {
+    /// An object of which the header was read already, and its key.
+    pub(crate) fn read(key: ObjectKey, text: &str, header: &Header<'_>, keep: &Keep) -> Result<Self, Error> {
+        if keep.storage == Storage::Typed
+            && let Some(lengths) = &header.lengths
+            && let Some(typed) = read::read(text, lengths, body::name_to_cut(text, header, keep.managed))
+        {
+            return Ok(Self::new(Record::of(
+                key,
+                header,
+                Places::default(),
+                Body::Typed(Arc::new(typed)),
+            )));
+        }
         let (kept, places) = body::keep(text, header, keep.managed);
         let body = match keep.storage {
-            Storage::Encoded => Body::Json(kept),
-            Storage::Typed => Body::Typed(decode(&header.key(), &kept)?),
+            Storage::Encoded => Body::Json(kept.into()),
+            Storage::Typed => Body::Typed(decode(&key, &kept)?),
             #[cfg(feature = "compression")]
             Storage::Compressed => match Compressed::new(&kept, &keep.dictionary) {
                 Some(compressed) => Body::Compressed(compressed),
-                None => Body::Json(kept),
+                None => Body::Json(kept.into()),
             },
         };
-        Ok(Self::new(Record {
-            key: header.key(),
-            resource_version: header.resource_version(),
-            generation: header.metadata.generation,
-            is_deleting: header.metadata.deletion_timestamp.is_some(),
-            places,
-            body,
-            waiting: AtomicU32::new(0),
-            decoded: Mutex::new(Decoded::Nothing),
-        }))
+        Ok(Self::new(Record::of(key, header, places, body)))
     }
 
     fn new(record: Record<K>) -> Self {

@@ -49,7 +49,8 @@ pub(super) struct Pending<T> {
 
 #[derive(Debug)]
 struct Slot<T> {
-    /// `None` if the slot is free.
+    /// The copy that is handed out: that of the last add, so that none is made for the worker. `None` if the key neither
+    /// is in line nor waits for an instant.
     key: Option<T>,
     /// Not [`NONE`] if the key waits for a worker: in line, or for its worker to be done.
     ticket: Ticket,
@@ -199,8 +200,14 @@ impl<T: Clone + Eq + Hash> Pending<T> {
             stats.took(now, slot.added.take());
             slot.taken = Some(now);
         }
+        // A key that waits for an instant, too, comes again.
+        let key = if slot.due.is_some() {
+            slot.key.clone()
+        } else {
+            slot.key.take()
+        };
         Some(Taken {
-            key: slot.key.clone()?,
+            key: key?,
             slot: id,
             priority: slot.priority,
         })
@@ -240,6 +247,9 @@ impl<T: Clone + Eq + Hash> Pending<T> {
         self.delayed.clear();
         for slot in &mut self.slots {
             slot.due = None;
+            if slot.ticket == NONE {
+                slot.key = None;
+            }
         }
     }
 
@@ -313,8 +323,9 @@ impl<T: Clone + Eq + Hash> Pending<T> {
     }
 
     fn slot_of(&mut self, key: T) -> SlotId {
-        if let Some(id) = self.ids.get(&key) {
-            return *id;
+        if let Some(&id) = self.ids.get(&key) {
+            self.slots[id as usize].key = Some(key);
+            return id;
         }
         let slot = Slot {
             key: Some(key.clone()),
@@ -348,7 +359,6 @@ impl<T: Clone + Eq + Hash> Pending<T> {
             let slot = &mut slots[*id as usize];
             let is_idle = slot.ticket == NONE && slot.due.is_none() && !slot.is_processing;
             if is_idle {
-                slot.key = None;
                 free.push(*id);
             }
             !is_idle

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::{Error as _, IgnoredAny};
 use serde_json::Error as JsonError;
 
-use crate::object::{Header, Text};
+use crate::object::{Header, Text, plain_text};
 use crate::{Error, ResourceVersion};
 
 /// The annotation of the bookmark that ends the initial events of a watch.
@@ -48,6 +48,14 @@ fn value<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<(T, usize), JsonErro
     match values.next() {
         Some(value) => value.map(|value| (value, values.byte_offset())),
         None => Err(JsonError::custom("nothing")),
+    }
+}
+
+/// The text that `bytes` begin with, and the length of its JSON.
+fn text(bytes: &[u8]) -> Result<(Cow<'_, str>, usize), JsonError> {
+    match plain_text(bytes) {
+        Some((text, length)) => Ok((Cow::Borrowed(text), length)),
+        None => value::<Text<'_>>(bytes).map(|(text, length)| (text.0, length)),
     }
 }
 
@@ -164,10 +172,13 @@ impl ListReader {
             (Place::Items, b',') => (Place::Items, 1),
             (Place::Items, b']') => (Place::AfterValue, 1),
             (Place::Items, _) => {
-                let bytes = self.buffer.rest();
-                let (header, length) = Header::read(bytes)?;
-                item(text(&bytes[..length])?, &header);
-                (Place::Items, length)
+                let Some((header, object)) = Header::read(self.buffer.rest())? else {
+                    // A long object in short pieces is not read anew with each of them.
+                    self.enough = self.buffer.rest().len() * 2;
+                    return Ok(false);
+                };
+                item(object, &header);
+                (Place::Items, object.len())
             }
             (Place::Begin | Place::Name | Place::AfterValue | Place::End, _) => {
                 return Err(JsonError::custom("no list"));
@@ -211,10 +222,6 @@ impl Field {
             _ => Self::Other,
         }
     }
-}
-
-fn text(bytes: &[u8]) -> Result<&str, JsonError> {
-    std::str::from_utf8(bytes).map_err(JsonError::custom)
 }
 
 /// The lines of a watch.
@@ -265,21 +272,22 @@ impl<'a> WatchLine<'a> {
         let mut rest = line.trim_ascii_start().strip_prefix(b"{").ok_or_else(missing)?;
         let (mut kind, mut object) = (None, None);
         loop {
-            let (name, length) = value::<Text<'_>>(rest)?;
+            let (name, length) = text(rest)?;
             rest = rest[length..]
                 .trim_ascii_start()
                 .strip_prefix(b":")
                 .ok_or_else(missing)?
                 .trim_ascii_start();
-            let length = match &*name.0 {
+            let length = match &*name {
                 "type" => {
-                    let (text, length) = value::<Text<'_>>(rest)?;
-                    kind = Some(text.0);
+                    let (text, length) = text(rest)?;
+                    kind = Some(text);
                     length
                 }
                 "object" => {
-                    let (header, length) = Header::read(rest)?;
-                    object = Some((header, text(&rest[..length])?));
+                    let read = Header::read(rest)?.ok_or_else(missing)?;
+                    let length = read.1.len();
+                    object = Some(read);
                     length
                 }
                 _ => value::<IgnoredAny>(rest)?.1,
@@ -299,12 +307,7 @@ impl<'a> WatchLine<'a> {
 
     /// Whether it is the bookmark that ends the initial events.
     pub(crate) fn ends_initial_events(&self) -> bool {
-        let annotations = self
-            .header
-            .metadata
-            .annotations
-            .map(|raw| raw.get())
-            .unwrap_or_default();
+        let annotations = self.header.metadata.annotations.map(|raw| raw.0).unwrap_or_default();
         let annotations: BTreeMap<Text<'_>, Text<'_>> = serde_json::from_str(annotations).unwrap_or_default();
         annotations
             .iter()

@@ -120,7 +120,7 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
             return Some(known);
         }
         self.options
-            .object(text, header)
+            .object(key, text, header)
             .inspect_err(|err| tracing::error!(source = self.source.name(), %err, "an object is dropped"))
             .ok()
     }

@@ -79,24 +79,24 @@ impl<K: Cacheable> ReflectorOptions<K> {
     }
 
     /// The object to be stored; an error if it is to be dropped.
-    pub(crate) fn object(&self, text: &str, header: &Header<'_>) -> Result<Object<K>, Error> {
-        if header.key().name().is_empty() {
+    pub(crate) fn object(&self, key: ObjectKey, text: &str, header: &Header<'_>) -> Result<Object<K>, Error> {
+        if key.name().is_empty() {
             return Err(Error::refused("an object has no name"));
         }
         let Some(transform) = &self.transform else {
-            return Object::read(text, header, &self.keep());
+            return Object::read(key, text, header, &self.keep());
         };
-        let mut text = Cow::Borrowed(text);
-        if self.keep.managed == Managed::Cut {
-            text = Cow::Owned(crate::object::cut_managed_fields(&text, header));
-        }
-        let text = transform(&header.key(), &text)?;
-        let (header, length) = Header::read(text.as_bytes()).map_err(|err| Error::decode("an object", err))?;
+        let text = match self.keep.managed {
+            Managed::Keep => Cow::Borrowed(text),
+            Managed::Cut => crate::object::cut_managed_fields(text, header),
+        };
+        let text = transform(&key, &text)?;
+        let (header, text) = Header::read_whole(&text).map_err(|err| Error::decode("an object", err))?;
         let keep = Keep {
             managed: Managed::Keep,
             ..self.keep()
         };
-        Object::read(&text[..length], &header, &keep)
+        Object::read(header.key(), text, &header, &keep)
     }
 
     fn keep(&self) -> Keep {

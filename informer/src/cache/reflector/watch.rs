@@ -233,7 +233,7 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
     /// Applies one event; `false` if there is none of this kind.
     fn apply(&self, line: &WatchLine<'_>) -> Result<bool, Error> {
         let object = |store: &dyn Fn(Object<K>)| {
-            match self.options.object(line.object, &line.header) {
+            match self.options.object(line.header.key(), line.object, &line.header) {
                 Ok(object) => store(object),
                 Err(err) => tracing::error!(source = self.source.name(), %err, "an object is dropped"),
             }

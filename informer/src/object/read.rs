@@ -1,0 +1,391 @@
+//! `read`: the typed form of an object that a [`Scanner`] has passed over, with vectors as large as they have to be.
+//!
+//! `serde_json` does not know how long an array is before its end, so vectors grow, by four elements at first: a fourth
+//! of what a typed Pod takes (21.3 KB, and 16.1 KB without). The scanner has counted, and here that is told. Managed
+//! fields are passed over instead of being cut out of a copy of the text. Numbers, escapes, enums and whatever else is
+//! not structure are read by `serde_json`; so is the whole object if anything goes wrong here.
+
+use serde::de::value::BorrowedStrDeserializer;
+use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::forward_to_deserialize_any;
+use serde_json::Error as JsonError;
+
+use super::scan::{Lengths, Scanner, Stop};
+
+/// The object in `text`, without the field whose name begins at `left_out`; `None` if `serde_json` has to read it.
+pub(super) fn read<K: DeserializeOwned>(text: &str, lengths: &Lengths, left_out: Option<usize>) -> Option<K> {
+    let mut reader = Reader {
+        text,
+        scanner: Scanner::new(text.as_bytes()),
+        lengths,
+        counted: 0,
+        left_out,
+    };
+    let object = K::deserialize(&mut reader).ok()?;
+    (reader.scanner.at == text.len()).then_some(object)
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    scanner: Scanner<'a>,
+    lengths: &'a Lengths,
+    /// How many of the lengths lie behind.
+    counted: usize,
+    left_out: Option<usize>,
+}
+
+impl From<Stop> for JsonError {
+    fn from(_: Stop) -> Self {
+        Self::custom("it is for serde_json")
+    }
+}
+
+impl<'a> Reader<'a> {
+    /// The text of the value that comes, for others to read.
+    fn value(&mut self) -> Result<serde_json::Deserializer<serde_json::de::StrRead<'a>>, JsonError> {
+        self.scanner.peek()?;
+        let start = self.scanner.at;
+        self.scanner.skip()?;
+        let text = self.text.get(start..self.scanner.at).unwrap_or_default();
+        Ok(serde_json::Deserializer::from_str(text))
+    }
+
+    /// The string that comes, if it has no escapes.
+    fn plain(&mut self) -> Option<&'a str> {
+        let start = self.scanner.at;
+        let Ok(bytes) = self.scanner.plain() else {
+            self.scanner.at = start;
+            return None;
+        };
+        let end = self.scanner.at - 1;
+        self.text.get(end - bytes.len()..end)
+    }
+
+    /// The length of the array that begins here, if it was counted.
+    fn length(&mut self) -> Option<usize> {
+        let at = self.scanner.at;
+        while self.lengths.get(self.counted).is_some_and(|(begin, _)| begin < at) {
+            self.counted += 1;
+        }
+        let (begin, length) = self.lengths.get(self.counted)?;
+        (begin == at).then_some(length)
+    }
+
+    fn map<V: Visitor<'a>>(&mut self, visitor: V) -> Result<V::Value, JsonError> {
+        self.scanner.at += 1;
+        let mut fields = Fields {
+            reader: self,
+            is_first: true,
+            is_over: false,
+        };
+        let value = visitor.visit_map(&mut fields)?;
+        if !fields.is_over {
+            self.scanner.expect(b'}')?;
+        }
+        Ok(value)
+    }
+
+    fn seq<V: Visitor<'a>>(&mut self, visitor: V) -> Result<V::Value, JsonError> {
+        let left = self.length();
+        self.scanner.at += 1;
+        let left = if self.scanner.peek()? == b']' { Some(0) } else { left };
+        let mut items = Items {
+            reader: self,
+            left,
+            is_first: true,
+            is_over: false,
+        };
+        let value = visitor.visit_seq(&mut items)?;
+        if !items.is_over {
+            self.scanner.expect(b']')?;
+        }
+        Ok(value)
+    }
+}
+
+/// Methods that leave the value to `serde_json`.
+macro_rules! left_to_serde_json {
+    ($($name:ident)*) => {$(
+        fn $name<V: Visitor<'a>>(self, visitor: V) -> Result<V::Value, JsonError> {
+            self.value()?.$name(visitor)
+        }
+    )*};
+}
+
+/// `serde_json` knows its own types, such as `RawValue`, by names like this.
+fn is_private(name: &str) -> bool {
+    name.starts_with("$serde_json::")
+}
+
+impl<'a> Deserializer<'a> for &mut Reader<'a> {
+    type Error = JsonError;
+
+    fn deserialize_any<V: Visitor<'a>>(self, visitor: V) -> Result<V::Value, JsonError> {
+        match self.scanner.peek()? {
+            b'"' => self.deserialize_str(visitor),
+            b'{' => self.map(visitor),
+            b'[' => self.seq(visitor),
+            _ => self.value()?.deserialize_any(visitor),
+        }
+    }
+
+    fn deserialize_str<V: Visitor<'a>>(self, visitor: V) -> Result<V::Value, JsonError> {
+        match self.plain() {
+            Some(text) => visitor.visit_borrowed_str(text),
+            None => self.value()?.deserialize_str(visitor),
+        }
+    }
+
+    fn deserialize_string<V: Visitor<'a>>(self, visitor: V) -> Result<V::Value, JsonError> {
+        self.deserialize_str(visitor)
+    }
+
+    fn deserialize_identifier<V: Visitor<'a>>(self, visitor: V) -> Result<V::Value, JsonError> {
+        self.deserialize_str(visitor)
+    }
+
+    fn deserialize_option<V: Visitor<'a>>(self, visitor: V) -> Result<V::Value, JsonError> {
+        match self.scanner.peek()? {
+            b'n' => self.value()?.deserialize_option(visitor),
+            _ => visitor.visit_some(self),
+        }
+    }
+
+    fn deserialize_map<V: Visitor<'a>>(self, visitor: V) -> Result<V::Value, JsonError> {
+        match self.scanner.peek()? {
+            b'{' => self.map(visitor),
+            _ => self.value()?.deserialize_map(visitor),
+        }
+    }
+
+    fn deserialize_struct<V: Visitor<'a>>(
+        self,
+        name: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, JsonError> {
+        match self.scanner.peek()? {
+            b'{' if !is_private(name) => self.map(visitor),
+            _ => self.value()?.deserialize_struct(name, fields, visitor),
+        }
+    }
+
+    fn deserialize_seq<V: Visitor<'a>>(self, visitor: V) -> Result<V::Value, JsonError> {
+        match self.scanner.peek()? {
+            b'[' => self.seq(visitor),
+            _ => self.value()?.deserialize_seq(visitor),
+        }
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'a>>(self, name: &'static str, visitor: V) -> Result<V::Value, JsonError> {
+        if is_private(name) {
+            self.value()?.deserialize_newtype_struct(name, visitor)
+        } else {
+            visitor.visit_newtype_struct(self)
+        }
+    }
+
+    fn deserialize_enum<V: Visitor<'a>>(
+        self,
+        name: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, JsonError> {
+        self.value()?.deserialize_enum(name, variants, visitor)
+    }
+
+    fn deserialize_tuple<V: Visitor<'a>>(self, length: usize, visitor: V) -> Result<V::Value, JsonError> {
+        self.value()?.deserialize_tuple(length, visitor)
+    }
+
+    fn deserialize_tuple_struct<V: Visitor<'a>>(
+        self,
+        name: &'static str,
+        length: usize,
+        visitor: V,
+    ) -> Result<V::Value, JsonError> {
+        self.value()?.deserialize_tuple_struct(name, length, visitor)
+    }
+
+    fn deserialize_unit_struct<V: Visitor<'a>>(self, name: &'static str, visitor: V) -> Result<V::Value, JsonError> {
+        self.value()?.deserialize_unit_struct(name, visitor)
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'a>>(self, visitor: V) -> Result<V::Value, JsonError> {
+        self.scanner.skip()?;
+        visitor.visit_unit()
+    }
+
+    left_to_serde_json! {
+        deserialize_bool deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64 deserialize_i128
+        deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u64 deserialize_u128
+        deserialize_f32 deserialize_f64 deserialize_char deserialize_bytes deserialize_byte_buf deserialize_unit
+    }
+}
+
+/// The fields of an object.
+struct Fields<'r, 'a> {
+    reader: &'r mut Reader<'a>,
+    is_first: bool,
+    is_over: bool,
+}
+
+impl<'a> MapAccess<'a> for Fields<'_, 'a> {
+    type Error = JsonError;
+
+    fn next_key_seed<S: DeserializeSeed<'a>>(&mut self, seed: S) -> Result<Option<S::Value>, JsonError> {
+        let Reader { scanner, left_out, .. } = &mut *self.reader;
+        loop {
+            if scanner.peek()? == b'}' {
+                scanner.at += 1;
+                self.is_over = true;
+                return Ok(None);
+            }
+            if !std::mem::take(&mut self.is_first) {
+                scanner.expect(b',')?;
+                scanner.peek()?;
+            }
+            if *left_out != Some(scanner.at) {
+                return seed.deserialize(Name(self.reader)).map(Some);
+            }
+            scanner.skip()?;
+            scanner.expect(b':')?;
+            scanner.skip()?;
+        }
+    }
+
+    fn next_value_seed<S: DeserializeSeed<'a>>(&mut self, seed: S) -> Result<S::Value, JsonError> {
+        self.reader.scanner.expect(b':')?;
+        seed.deserialize(&mut *self.reader)
+    }
+}
+
+/// The name of a field. Names that are to be numbers are left to `serde_json`, with all the rest.
+struct Name<'r, 'a>(&'r mut Reader<'a>);
+
+impl<'de> Deserializer<'de> for Name<'_, 'de> {
+    type Error = JsonError;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonError> {
+        self.0.deserialize_str(visitor)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonError> {
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, JsonError> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        _variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, JsonError> {
+        let text = self.0.plain().ok_or(Stop::Unusual)?;
+        visitor.visit_enum(BorrowedStrDeserializer::new(text))
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple
+        tuple_struct map struct identifier ignored_any
+    }
+}
+
+/// The elements of an array.
+struct Items<'r, 'a> {
+    reader: &'r mut Reader<'a>,
+    left: Option<usize>,
+    is_first: bool,
+    is_over: bool,
+}
+
+impl<'a> SeqAccess<'a> for Items<'_, 'a> {
+    type Error = JsonError;
+
+    fn next_element_seed<S: DeserializeSeed<'a>>(&mut self, seed: S) -> Result<Option<S::Value>, JsonError> {
+        let scanner = &mut self.reader.scanner;
+        if scanner.peek()? == b']' {
+            scanner.at += 1;
+            self.is_over = true;
+            return Ok(None);
+        }
+        if !std::mem::take(&mut self.is_first) {
+            scanner.expect(b',')?;
+        }
+        self.left = self.left.and_then(|it| it.checked_sub(1));
+        seed.deserialize(&mut *self.reader).map(Some)
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        self.left
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use k8s_openapi::api::core::v1::Pod;
+    use serde::Deserialize;
+    use serde_json::Value;
+    use serde_json::value::RawValue;
+
+    use super::*;
+
+    fn read_all<K: DeserializeOwned>(text: &str) -> Option<K> {
+        let mut scanner = Scanner::new(text.as_bytes());
+        scanner.skip().expect("it is usual");
+        read(text, scanner.lengths(), None)
+    }
+
+    #[derive(Debug, PartialEq, Deserialize)]
+    enum Policy {
+        Always,
+        Limited(u8),
+    }
+
+    #[derive(Debug, Deserialize)]
+    struct Odd {
+        policies: Vec<Policy>,
+        by_policy: BTreeMap<String, Option<(u8, bool)>>,
+        raw: Box<RawValue>,
+        #[serde(flatten)]
+        rest: BTreeMap<String, Value>,
+    }
+
+    #[test]
+    fn types_of_all_sorts_are_read() {
+        let text =
+            r#"{"policies":["Always",{"Limited":3}], "by_policy": {"a\"":[1,true],"b":null}, "raw": {"a" : 1.50},
+            "x":[[1,-2],[3e2,"\u00e4"],[]],"y":{"z":18446744073709551615}} "#
+                .trim_end();
+        let (ours, theirs): (Odd, Odd) = (read_all(text).expect("read"), serde_json::from_str(text).expect("JSON"));
+        assert_eq!(ours.policies, theirs.policies);
+        assert_eq!(ours.by_policy, theirs.by_policy);
+        assert_eq!(ours.raw.get(), theirs.raw.get());
+        assert_eq!(ours.rest, theirs.rest);
+    }
+
+    #[test]
+    fn vectors_have_the_room_they_need() {
+        let text = r#"{"metadata":{"finalizers":["a","b"]},"spec":{"containers":[{"name":"a","args":["1","2","3"]}]}}"#;
+        let pod: Pod = read_all(text).expect("a Pod");
+        assert_eq!(pod, serde_json::from_str(text).expect("a Pod"));
+        assert_eq!(pod.metadata.finalizers.as_ref().map(Vec::capacity), Some(2));
+        let containers = pod.spec.expect("a spec").containers;
+        assert_eq!(containers[0].args.as_ref().map(Vec::capacity), Some(3));
+    }
+
+    #[test]
+    fn what_goes_wrong_is_left_to_serde_json() {
+        assert!(read_all::<BTreeMap<i32, u8>>(r#"{"1":2}"#).is_none());
+        assert!(read_all::<Pod>(r#"{"spec":{"containers":1}}"#).is_none());
+    }
+}

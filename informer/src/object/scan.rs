@@ -1,0 +1,387 @@
+//! `Scanner`: one pass over JSON as servers write it, which checks it and makes nothing of it.
+//!
+//! It reads as `serde_json` does, or says that the text is unusual and leaves it to that: text with errors, names with
+//! escapes where names matter, deep nesting. So there is one judge of what is JSON, which is seldom asked. It takes half
+//! the instructions of `serde_json`'s own way to skip a value, and two thirds of its time.
+
+/// Why a scan stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// The text ends before the value does.
+    Ended,
+    /// There is something that this scanner leaves to others.
+    Unusual,
+}
+
+/// A place in a text.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scanner<'a> {
+    text: &'a [u8],
+    pub(crate) at: usize,
+    /// The block that was looked at last, and a bit for each of its bytes that is special within a string.
+    block: usize,
+    specials: u64,
+    ahead: u64,
+    lengths: Lengths,
+}
+
+/// The lengths of the first arrays of a text, with the places where they begin; empty ones are not counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lengths {
+    begins: [u32; Self::MOST],
+    counts: [u16; Self::MOST],
+    len: usize,
+}
+
+impl Lengths {
+    /// A Pod of two containers has about thirty. Of those beyond, vectors grow as usual.
+    const MOST: usize = 40;
+
+    const NONE: Self = Self {
+        begins: [0; Self::MOST],
+        counts: [0; Self::MOST],
+        len: 0,
+    };
+
+    /// Where an array begins, and its length.
+    pub(crate) fn get(&self, index: usize) -> Option<(usize, usize)> {
+        let begin = *self.begins.get(..self.len)?.get(index)?;
+        Some((begin as usize, self.counts[index] as usize))
+    }
+
+    /// Counts the first element of an array; answers where the others are to be counted.
+    fn begin(&mut self, at: usize) -> u8 {
+        let index = self.len;
+        match (self.begins.get_mut(index), u32::try_from(at)) {
+            (Some(begin), Ok(at)) => {
+                *begin = at;
+                self.counts[index] = 1;
+                self.len += 1;
+                index as u8
+            }
+            (Some(_) | None, Ok(_) | Err(_)) => u8::MAX,
+        }
+    }
+
+    fn count(&mut self, index: u8) {
+        if let Some(count) = self.counts.get_mut(usize::from(index)) {
+            *count = count.saturating_add(1);
+        }
+    }
+}
+
+/// Bytes that are looked at together.
+const BLOCK: usize = 64;
+
+/// A bit for each quote, backslash and control character.
+fn specials(bytes: &[u8; BLOCK]) -> u64 {
+    // Written so that the compiler makes vector instructions of it.
+    let found = bytes.map(|it| u8::from(it == b'"') | u8::from(it == b'\\') | u8::from(it < 0x20));
+    let (words, _) = found.as_chunks::<8>();
+    // The product has the lowest bits of the eight bytes in its highest byte, in order.
+    words.iter().rev().fold(0, |mask, word| {
+        let bits = u64::from_le_bytes(*word).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+        mask << 8 | bits
+    })
+}
+
+/// Arrays and objects within each other that are still followed.
+const DEEPEST: usize = 64;
+
+impl<'a> Scanner<'a> {
+    pub(crate) fn new(text: &'a [u8]) -> Self {
+        Self {
+            text,
+            at: 0,
+            block: usize::MAX - 1,
+            specials: 0,
+            ahead: 0,
+            lengths: Lengths::NONE,
+        }
+    }
+
+    /// The lengths of the arrays that were passed over.
+    pub(crate) fn lengths(&self) -> &Lengths {
+        &self.lengths
+    }
+
+    /// The next byte that is no white space, without taking it.
+    #[inline(always)]
+    pub(crate) fn peek(&mut self) -> Result<u8, Stop> {
+        match self.text.get(self.at) {
+            Some(byte) if *byte > b' ' => Ok(*byte),
+            Some(_) => self.peek_further(),
+            None => Err(Stop::Ended),
+        }
+    }
+
+    #[cold]
+    fn peek_further(&mut self) -> Result<u8, Stop> {
+        loop {
+            match self.text.get(self.at) {
+                Some(b' ' | b'\n' | b'\t' | b'\r') => self.at += 1,
+                Some(byte) => return Ok(*byte),
+                None => return Err(Stop::Ended),
+            }
+        }
+    }
+
+    /// Takes this byte, after white space.
+    #[inline(always)]
+    pub(crate) fn expect(&mut self, byte: u8) -> Result<(), Stop> {
+        if self.peek()? != byte {
+            return Err(Stop::Unusual);
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    /// Takes a string without escapes, and answers what is between its quotes.
+    #[inline]
+    pub(crate) fn plain(&mut self) -> Result<&'a [u8], Stop> {
+        self.expect(b'"')?;
+        let start = self.at;
+        let end = self.special()?;
+        if self.text[end] != b'"' {
+            return Err(Stop::Unusual);
+        }
+        self.at = end + 1;
+        Ok(&self.text[start..end])
+    }
+
+    /// Calls `field` with the name of each field of an object; it has to take the value.
+    pub(crate) fn fields(
+        &mut self,
+        mut field: impl FnMut(&mut Self, &'a [u8]) -> Result<(), Stop>,
+    ) -> Result<(), Stop> {
+        self.expect(b'{')?;
+        if self.peek()? == b'}' {
+            self.at += 1;
+            return Ok(());
+        }
+        loop {
+            let name = self.plain()?;
+            self.expect(b':')?;
+            field(self, name)?;
+            let next = self.peek()?;
+            self.at += 1;
+            match next {
+                b',' => {}
+                b'}' => return Ok(()),
+                _ => return Err(Stop::Unusual),
+            }
+        }
+    }
+
+    /// Takes any value and answers its text.
+    pub(crate) fn value(&mut self) -> Result<&'a [u8], Stop> {
+        self.peek()?;
+        let start = self.at;
+        self.skip()?;
+        Ok(&self.text[start..self.at])
+    }
+
+    /// Takes any value.
+    pub(crate) fn skip(&mut self) -> Result<(), Stop> {
+        // A bit for each value that is open, the innermost one last: whether it is an object.
+        let (mut open, mut depth) = (0_u64, 0_usize);
+        // Of each that is an array, where it is counted.
+        let mut counted = [0_u8; DEEPEST];
+        loop {
+            let first = self.peek()?;
+            match first {
+                b'"' => self.string()?,
+                b'{' | b'[' => {
+                    if depth == DEEPEST {
+                        return Err(Stop::Unusual);
+                    }
+                    let begin = self.at;
+                    self.at += 1;
+                    if self.peek()? == first + 2 {
+                        // it is empty: '}' and ']' are two after '{' and '['
+                        self.at += 1;
+                    } else {
+                        if first == b'[' {
+                            counted[depth] = self.lengths.begin(begin);
+                        }
+                        depth += 1;
+                        open = open << 1 | u64::from(first == b'{');
+                        if first == b'{' {
+                            self.name()?;
+                        }
+                        continue;
+                    }
+                }
+                b't' => self.word(b"true")?,
+                b'f' => self.word(b"false")?,
+                b'n' => self.word(b"null")?,
+                _ => self.number()?,
+            }
+            // A value has ended, and maybe those that it is the last one of.
+            loop {
+                if depth == 0 {
+                    return Ok(());
+                }
+                let next = self.peek()?;
+                self.at += 1;
+                match next {
+                    b',' => {
+                        if open & 1 == 1 {
+                            self.name()?;
+                        } else {
+                            self.lengths.count(counted[depth - 1]);
+                        }
+                        break;
+                    }
+                    b'}' if open & 1 == 1 => {}
+                    b']' if open & 1 == 0 => {}
+                    _ => return Err(Stop::Unusual),
+                }
+                depth -= 1;
+                open >>= 1;
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn name(&mut self) -> Result<(), Stop> {
+        if self.peek()? != b'"' {
+            return Err(Stop::Unusual);
+        }
+        self.string()?;
+        self.expect(b':')
+    }
+
+    /// Takes a string of which the first quote was seen.
+    #[inline(always)]
+    fn string(&mut self) -> Result<(), Stop> {
+        self.at += 1;
+        let end = self.special()?;
+        self.at = end + 1;
+        if self.text[end] == b'"' {
+            return Ok(());
+        }
+        self.escapes()
+    }
+
+    /// Takes the rest of a string from its first escape on, of which the backslash was taken.
+    #[cold]
+    fn escapes(&mut self) -> Result<(), Stop> {
+        loop {
+            match self.text[self.at - 1] {
+                b'"' => return Ok(()),
+                b'\\' => self.escape()?,
+                _ => return Err(Stop::Unusual),
+            }
+            self.at = self.special()? + 1;
+        }
+    }
+
+    fn escape(&mut self) -> Result<(), Stop> {
+        let byte = *self.text.get(self.at).ok_or(Stop::Ended)?;
+        self.at += 1;
+        match byte {
+            b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => Ok(()),
+            b'u' => {
+                let digits = self.text.get(self.at..self.at + 4).ok_or(Stop::Ended)?;
+                self.at += 4;
+                match digits.iter().all(u8::is_ascii_hexdigit) {
+                    true => Ok(()),
+                    false => Err(Stop::Unusual),
+                }
+            }
+            _ => Err(Stop::Unusual),
+        }
+    }
+
+    /// The next place from here of a quote, a backslash, or a byte that no string may have.
+    #[inline(always)]
+    fn special(&mut self) -> Result<usize, Stop> {
+        let mut block = self.at / BLOCK;
+        if block != self.block {
+            self.load(block);
+        }
+        let mut found = self.specials & (u64::MAX << (self.at % BLOCK));
+        while found == 0 {
+            block += 1;
+            self.load(block);
+            found = self.specials;
+        }
+        let at = block * BLOCK + found.trailing_zeros() as usize;
+        if at < self.text.len() { Ok(at) } else { Err(Stop::Ended) }
+    }
+
+    /// Goes to a block. The one after it is looked at, too, so that its bits are there when they are needed.
+    #[inline]
+    fn load(&mut self, block: usize) {
+        self.specials = if block == self.block.wrapping_add(1) {
+            self.ahead
+        } else {
+            self.look(block)
+        };
+        self.ahead = self.look(block + 1);
+        self.block = block;
+    }
+
+    /// The special bytes of a block. Past the end of the text there is nothing else.
+    #[inline]
+    fn look(&self, block: usize) -> u64 {
+        let rest = self.text.get(block * BLOCK..).unwrap_or_default();
+        match rest.first_chunk::<BLOCK>() {
+            Some(bytes) => specials(bytes),
+            None => {
+                let mut bytes = [0; BLOCK];
+                bytes[..rest.len()].copy_from_slice(rest);
+                specials(&bytes)
+            }
+        }
+    }
+
+    fn word(&mut self, word: &[u8]) -> Result<(), Stop> {
+        let rest = &self.text[self.at..];
+        if rest.starts_with(word) {
+            self.at += word.len();
+            Ok(())
+        } else if word.starts_with(rest) {
+            Err(Stop::Ended)
+        } else {
+            Err(Stop::Unusual)
+        }
+    }
+
+    fn number(&mut self) -> Result<(), Stop> {
+        if self.text[self.at] == b'-' {
+            self.at += 1;
+        }
+        let start = self.at;
+        let digits = self.digits()?;
+        if digits > 1 && self.text[start] == b'0' {
+            return Err(Stop::Unusual);
+        }
+        if self.text.get(self.at) == Some(&b'.') {
+            self.at += 1;
+            self.digits()?;
+        }
+        if let Some(b'e' | b'E') = self.text.get(self.at) {
+            self.at += 1;
+            if let Some(b'+' | b'-') = self.text.get(self.at) {
+                self.at += 1;
+            }
+            self.digits()?;
+        }
+        Ok(())
+    }
+
+    /// Takes one digit at least and answers how many there are.
+    fn digits(&mut self) -> Result<usize, Stop> {
+        let start = self.at;
+        while self.text.get(self.at).is_some_and(u8::is_ascii_digit) {
+            self.at += 1;
+        }
+        match self.at - start {
+            0 if start == self.text.len() => Err(Stop::Ended),
+            0 => Err(Stop::Unusual),
+            count => Ok(count),
+        }
+    }
+}
