@@ -1,6 +1,8 @@
 //! What expressions of policies and match conditions see: `object`, `oldObject`, `request`, `params`,
 //! `namespaceObject`, `variables` and `authorizer` (rules P5, P7).
 
+use std::cell::Cell;
+
 use serde_json::Value;
 
 use super::attributes::Attributes;
@@ -11,6 +13,16 @@ use crate::registry::Registry;
 use crate::registry::custom::authorizer;
 use crate::registry::custom::free::{Bindings, Outcome, Program};
 use crate::storage::Key;
+
+/// What the match conditions of one webhook or policy may cost together, in units of CEL's cost.
+const CONDITIONS_BUDGET: u64 = 2_500_000;
+
+/// What the expressions of a policy may cost together under one binding.
+const BUDGET: u64 = 10_000_000;
+
+/// What is said when that is spent.
+pub(super) const OUT_OF_BUDGET: &str =
+    "validation failed due to running out of cost budget, no further validation rules will be run";
 
 /// The variables of one request, in the version that matched.
 #[derive(Debug)]
@@ -24,6 +36,8 @@ pub(super) struct Environment {
     authorizer: Outcome,
     /// Variables that could not be evaluated, with why.
     failed: Vec<(String, String)>,
+    /// What expressions may still cost; `None` if one was to cost more.
+    budget: Cell<Option<u64>>,
 }
 
 impl Environment {
@@ -43,7 +57,17 @@ impl Environment {
             variables: Vec::new(),
             authorizer: authorizer::variable(registry.authorizer(&review.user), review),
             failed: Vec::new(),
+            budget: Cell::new(Some(BUDGET)),
         }
+    }
+
+    /// What expressions may still cost.
+    pub(super) fn budget(&self) -> Option<u64> {
+        self.budget.get()
+    }
+
+    pub(super) fn set_budget(&self, budget: Option<u64>) {
+        self.budget.set(budget);
     }
 
     /// The object that expressions see from here on.
@@ -51,20 +75,35 @@ impl Environment {
         self.object = object;
     }
 
-    /// Evaluates the variables of a policy, in order: each may use those before it.
+    /// Evaluates the variables of a policy, in order: each may use those before it. A real server evaluates them when
+    /// they are used, so they are not charged; what uses them starts with the whole budget.
     pub(super) fn evaluate_variables(&mut self, variables: &[(String, Program)]) {
         self.variables.clear();
         self.failed.clear();
+        self.set_budget(Some(BUDGET));
         for (name, program) in variables {
-            match self.value(program) {
+            match self.evaluate(program).0 {
                 Ok(value) => self.variables.push((name.clone(), value)),
                 Err(error) => self.failed.push((name.clone(), error)),
             }
         }
     }
 
-    /// The value of an expression.
+    /// The value of an expression, which is charged for.
     pub(super) fn value(&self, program: &Program) -> Result<Outcome, String> {
+        let Some(budget) = self.budget.get() else {
+            return Err(OUT_OF_BUDGET.to_owned());
+        };
+        let (result, cost) = self.evaluate(program);
+        self.budget.set(budget.checked_sub(cost));
+        match cost > budget {
+            true => Err(OUT_OF_BUDGET.to_owned()),
+            false => result,
+        }
+    }
+
+    /// The value of an expression, and what it cost.
+    fn evaluate(&self, program: &Program) -> (Result<Outcome, String>, u64) {
         let bindings = Bindings {
             values: &[
                 ("object", &self.object),
@@ -76,13 +115,15 @@ impl Environment {
             variables: &self.variables,
             authorizer: &self.authorizer,
         };
-        program.evaluate(&bindings).map_err(|error| {
+        let (result, cost) = program.evaluate(&bindings);
+        let result = result.map_err(|error| {
             let is_it = |name: &str| error == format!("no such key: {name}");
             let missing = self.failed.iter().find(|(name, _)| is_it(name));
             missing.map_or(error.clone(), |(name, why)| {
                 format!("composited variable \"{name}\" fails to evaluate: {why}")
             })
-        })
+        });
+        (result, cost)
     }
 }
 
@@ -140,8 +181,12 @@ impl Registry {
 /// Whether all conditions hold; the error names those that could not be evaluated, where none is false.
 pub(super) fn holds(conditions: &[(String, String)], environment: &Environment) -> Result<bool, String> {
     let mut errors = Vec::new();
+    environment.set_budget(Some(CONDITIONS_BUDGET));
     for (_, expression) in conditions {
         let value = Program::parse(expression).and_then(|program| environment.value(&program));
+        if environment.budget().is_none() {
+            return Err(OUT_OF_BUDGET.to_owned());
+        }
         match value {
             Ok(value) => match value.as_bool() {
                 Some(true) => {}

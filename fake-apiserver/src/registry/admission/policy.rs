@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::attributes::Attributes;
 use super::config::{Configured, bindings_of};
-use super::environment::{Environment, holds};
+use super::environment::{Environment, OUT_OF_BUDGET, holds};
 use super::matching::Match;
 use super::params::{self, ParamKind};
 use crate::api::object::Object;
@@ -195,7 +195,14 @@ impl Registry {
             }
             environment.evaluate_variables(&policy.variables);
             let validations = policy.validations.iter();
-            failed.extend(validations.filter_map(|it| it.failure(environment, policy.ignores_failure)));
+            let mut found: Vec<Failed> = validations
+                .filter_map(|it| it.failure(environment, policy.ignores_failure))
+                .collect();
+            if environment.budget().is_none() {
+                found.truncate(usize::from(!policy.ignores_failure));
+                found.iter_mut().for_each(|it| it.message = OUT_OF_BUDGET.to_owned());
+            }
+            failed.extend(found);
         }
         failed
     }
@@ -231,7 +238,13 @@ impl Validation {
 
     /// What `messageExpression` makes, if that can be shown.
     fn made_message(&self, environment: &Environment) -> Option<String> {
-        let value = environment.value(self.message_program.as_ref()?).ok()?;
+        let budget = environment.budget();
+        let value = environment.value(self.message_program.as_ref()?);
+        if environment.budget().is_none() {
+            environment.set_budget(budget);
+            return Some(format!("failed messageExpression: {OUT_OF_BUDGET}"));
+        }
+        let value = value.ok()?;
         let text = value.as_text()?.trim();
         let is_fit = !text.is_empty() && text.len() <= MESSAGE_BYTES_MAX && !text.contains(['\n', '\r']);
         is_fit.then(|| text.to_owned())

@@ -3,7 +3,8 @@
 use kube_cel::cel::common::ast::{Expr, LiteralValue};
 use kube_cel::cel::parser::Expression;
 
-use super::engine::{escape, is_function, parse};
+use super::engine::is_function;
+use super::parse::{escape, parse};
 use super::rules::mentions;
 use super::schema::{Additional, JsonType, Structural};
 

@@ -1,5 +1,5 @@
-//! Evaluation of rules by the crate `kube-cel`. What it lacks is refused by name when the CRD is written, as are the
-//! errors of type that `compile` finds. Nothing limits what an expression may cost.
+//! Evaluation of rules with the functions of the crate `kube-cel`. What it lacks is refused by name when the CRD is
+//! written, as are the errors of type that `compile` finds.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
@@ -8,12 +8,13 @@ use std::sync::{Arc, OnceLock};
 
 use base64::Engine as _;
 use kube_cel::KubeCelExt as _;
-use kube_cel::cel::common::ast::{EntryExpr, Expr};
 use kube_cel::cel::objects::{Key, Map as CelMap, OptionalValue};
-use kube_cel::cel::parser::{Expression, Parser};
+use kube_cel::cel::parser::Expression;
 use kube_cel::cel::{Context, ExecutionError, Value as CelValue};
 use serde_json::{Map, Value};
 
+use super::eval::{self, Failure, Meter};
+use super::parse::{OPTIONAL_SELECT, escape, parse};
 use super::rules::{Rule, Verdict};
 use super::schema::{JsonType, ListKind, Structural};
 use super::validate::View;
@@ -67,7 +68,10 @@ pub(super) fn add_missing_functions(context: &mut Context<'_>) {
             _ => "dyn",
         }))
     });
-    context.add_function(OPTIONAL_SELECT, optional_select);
+    // It is evaluated without being called; only its name must be known.
+    context.add_function(OPTIONAL_SELECT, |value: CelValue| -> Result<CelValue, ExecutionError> {
+        Ok(value)
+    });
     for name in TYPE_NAMES {
         context.add_variable_from_value(name, type_value(name));
     }
@@ -89,83 +93,6 @@ const TYPE_NAMES: [&str; 9] = [
 /// A type as a value: a text no user writes.
 fn type_value(name: &str) -> CelValue {
     CelValue::String(Arc::new(format!("\u{0}type {name}")))
-}
-
-/// Parses an expression; the error is the parser's. A parser that panics is one that found an error.
-pub(super) fn parse(expression: &str) -> Result<Expression, String> {
-    let parser = || Parser::new().enable_optional_syntax(true);
-    let parsed = catch_unwind(AssertUnwindSafe(|| {
-        parser().parse(expression).map_err(|error| error.to_string())
-    }));
-    let mut expression = parsed.unwrap_or_else(|_| Err("the expression cannot be parsed".to_owned()))?;
-    rewrite_optional(&mut expression);
-    Ok(expression)
-}
-
-/// Turns `a.?b` and `a[?b]` into calls of a function of ours: the library parses them, but fails where `b` is absent.
-fn rewrite_optional(expression: &mut Expression) {
-    if let Expr::Call(call) = &mut expression.expr
-        && matches!(call.func_name.as_str(), "_?._" | "_[?_]")
-    {
-        OPTIONAL_SELECT.clone_into(&mut call.func_name);
-    }
-    visit_parts(expression, &mut rewrite_optional);
-}
-
-/// Calls `visit` with each part of an expression but those of a struct, which no expression of ours makes.
-pub(super) fn visit_parts(expression: &mut Expression, visit: &mut dyn FnMut(&mut Expression)) {
-    match &mut expression.expr {
-        Expr::Call(call) => {
-            let target = call.target.as_deref_mut().into_iter();
-            target.chain(&mut call.args).for_each(visit);
-        }
-        Expr::Comprehension(it) => {
-            let it = &mut **it;
-            for part in [
-                &mut it.iter_range,
-                &mut it.accu_init,
-                &mut it.loop_cond,
-                &mut it.loop_step,
-                &mut it.result,
-            ] {
-                visit(part);
-            }
-        }
-        Expr::List(list) => list.elements.iter_mut().for_each(visit),
-        Expr::Select(select) => visit(&mut select.operand),
-        Expr::Map(map) => {
-            for entry in &mut map.entries {
-                if let EntryExpr::MapEntry(entry) = &mut entry.expr {
-                    visit(&mut entry.key);
-                    visit(&mut entry.value);
-                }
-            }
-        }
-        Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) | Expr::Struct(_) => {}
-    }
-}
-
-const OPTIONAL_SELECT: &str = "optionalSelect__";
-
-/// The entry `key` of a map, a list or an optional one of these, as an optional.
-fn optional_select(container: CelValue, key: CelValue) -> Result<CelValue, ExecutionError> {
-    let none = || CelValue::Opaque(Arc::new(OptionalValue::none()));
-    let container = match <&OptionalValue>::try_from(&container) {
-        Ok(optional) => match optional.value() {
-            Some(inner) => inner.clone(),
-            None => return Ok(none()),
-        },
-        Err(_) => container,
-    };
-    let found = match (&container, &key) {
-        (CelValue::Map(map), CelValue::String(key)) => map.map.get(&Key::String(Arc::clone(key))),
-        (CelValue::Map(map), CelValue::Int(key)) => map.map.get(&Key::Int(*key)),
-        (CelValue::List(list), CelValue::Int(index)) => usize::try_from(*index).ok().and_then(|at| list.get(at)),
-        _ => return Err(ExecutionError::NoSuchOverload),
-    };
-    Ok(found.map_or_else(none, |value| {
-        CelValue::Opaque(Arc::new(OptionalValue::of(value.clone())))
-    }))
 }
 
 /// Whether a function of this name is registered: calling it without arguments then fails for another reason.
@@ -196,46 +123,56 @@ pub(super) fn is_function(name: &str) -> bool {
     is_known
 }
 
-/// Evaluates a rule on a value.
-pub(super) fn evaluate(rule: &Rule, node: &Structural, value: View<'_>, old: Option<View<'_>>) -> Verdict {
+/// Evaluates a rule on a value; what that costs is taken from `budget`, which is that of the whole request.
+pub(super) fn evaluate(
+    rule: &Rule,
+    node: &Structural,
+    value: View<'_>,
+    old: Option<View<'_>>,
+    budget: &mut u64,
+) -> Verdict {
     let program = match rule.compiled.rule.get_or_init(|| parse(&rule.text)) {
         Ok(program) => program,
         Err(error) => return Verdict::Error(error.clone()),
     };
     // Sets and map-lists are equal whatever their order, which only a rule about a change can compare.
     let convert = |view: View<'_>| to_cel(view, Some(node), rule.uses_old);
-    FUNCTIONS.with(|functions| {
-        let mut context = functions.new_inner_scope();
-        context.add_variable_from_value("self", convert(value));
-        match (old.map(convert), rule.has_optional_old) {
-            (Some(old), false) => context.add_variable_from_value("oldSelf", old),
-            (Some(old), true) => add_optional(&mut context, OptionalValue::of(old)),
-            (None, true) => add_optional(&mut context, OptionalValue::none()),
-            (None, false) => {}
-        }
-        match execute(program, &context) {
-            Ok(CelValue::Bool(true)) => Verdict::Holds,
-            Ok(CelValue::Bool(false)) => Verdict::Fails(message(rule, &context)),
-            Ok(_) => Verdict::Error("cel expression must evaluate to a bool".into()),
-            Err(error) => Verdict::Error(error),
-        }
-    })
-}
-
-fn add_optional(context: &mut Context<'_>, value: OptionalValue) {
-    context.add_variable_from_value("oldSelf", CelValue::Opaque(Arc::new(value)));
-}
-
-pub(super) fn execute(program: &Expression, context: &Context<'_>) -> Result<CelValue, String> {
-    match execute_raw(program, context) {
-        Some(Ok(value)) => Ok(value),
-        Some(Err(ExecutionError::DivisionByZero(_))) => Err("division by zero".into()),
-        Some(Err(ExecutionError::NoSuchKey(key))) => Err(format!("no such key: {key}")),
-        Some(Err(ExecutionError::NoSuchOverload)) => Err("no such overload".into()),
-        Some(Err(ExecutionError::FunctionError { message, .. })) => Err(message),
-        Some(Err(error)) => Err(error.to_string()),
-        None => Err("the expression cannot be evaluated".into()),
+    let mut variables = vec![("self", convert(value))];
+    let optional = |value| CelValue::Opaque(Arc::new(value));
+    match (old.map(convert), rule.has_optional_old) {
+        (Some(old), false) => variables.push(("oldSelf", old)),
+        (Some(old), true) => variables.push(("oldSelf", optional(OptionalValue::of(old)))),
+        (None, true) => variables.push(("oldSelf", optional(OptionalValue::none()))),
+        (None, false) => {}
     }
+    match run(program, variables.clone(), budget) {
+        Ok(Ok(CelValue::Bool(true))) => Verdict::Holds,
+        Ok(Ok(CelValue::Bool(false))) => message(rule, variables, budget),
+        Ok(Ok(_)) => Verdict::Error("cel expression must evaluate to a bool".into()),
+        Ok(Err(Failure::Error(error))) => Verdict::Error(error),
+        Ok(Err(Failure::TooDear)) => Verdict::TooDear,
+        Err(OutOfBudget) => Verdict::OutOfBudget,
+    }
+}
+
+/// What a request may cost is spent.
+struct OutOfBudget;
+
+/// Evaluates a program within the limits of one expression and of the request.
+fn run(
+    program: &Expression,
+    variables: Vec<(&str, CelValue)>,
+    budget: &mut u64,
+) -> Result<Result<CelValue, Failure>, OutOfBudget> {
+    let mut meter = Meter::new(Meter::CALL);
+    let result = FUNCTIONS.with(|functions| eval::evaluate(program, functions, variables, &mut meter));
+    *budget = budget.checked_sub(meter.spent()).ok_or(OutOfBudget)?;
+    Ok(result)
+}
+
+/// Evaluates an expression of this module's.
+fn execute(program: &Expression, context: &Context<'_>) -> Option<CelValue> {
+    execute_raw(program, context)?.ok()
 }
 
 /// Evaluates an expression; `None` where the library panics.
@@ -243,18 +180,25 @@ fn execute_raw(program: &Expression, context: &Context<'_>) -> Option<Result<Cel
     catch_unwind(AssertUnwindSafe(|| CelValue::resolve(program, context))).ok()
 }
 
-/// What `messageExpression` makes, if that can be shown.
-fn message(rule: &Rule, context: &Context<'_>) -> Option<String> {
+/// A rule that does not hold, with what `messageExpression` makes, if that can be shown.
+fn message(rule: &Rule, variables: Vec<(&str, CelValue)>, budget: &mut u64) -> Verdict {
     if rule.message_expression.is_empty() {
-        return None;
+        return Verdict::Fails(None);
     }
     let program = rule.compiled.message.get_or_init(|| parse(&rule.message_expression));
-    let Ok(CelValue::String(text)) = execute(program.as_ref().ok()?, context) else {
-        return None;
+    let Ok(program) = program else {
+        return Verdict::Fails(None);
     };
-    let text = text.trim();
-    let is_fit = !text.is_empty() && text.len() <= MESSAGE_MAX && !text.contains(['\n', '\r']);
-    is_fit.then(|| text.to_owned())
+    match run(program, variables, budget) {
+        Ok(Ok(CelValue::String(text))) => {
+            let text = text.trim();
+            let is_fit = !text.is_empty() && text.len() <= MESSAGE_MAX && !text.contains(['\n', '\r']);
+            Verdict::Fails(is_fit.then(|| text.to_owned()))
+        }
+        Ok(Ok(_) | Err(Failure::Error(_))) => Verdict::Fails(None),
+        Ok(Err(Failure::TooDear)) => Verdict::MessageTooDear,
+        Err(OutOfBudget) => Verdict::MessageOutOfBudget,
+    }
 }
 
 /// A value as rules see it: fields by their escaped names, undeclared fields and nulls hidden, formats converted.
@@ -349,42 +293,7 @@ impl Conversion {
         FUNCTIONS.with(|functions| {
             let mut context = functions.new_inner_scope();
             context.add_variable_from_value("self", CelValue::String(Arc::new(text.to_owned())));
-            execute(program, &context).ok()
+            execute(program, &context)
         })
     }
-}
-
-/// The name of a field in expressions.
-pub(super) fn escape(name: &str) -> String {
-    const RESERVED: [&str; 21] = [
-        "true",
-        "false",
-        "null",
-        "in",
-        "as",
-        "break",
-        "const",
-        "continue",
-        "else",
-        "for",
-        "function",
-        "if",
-        "import",
-        "let",
-        "loop",
-        "package",
-        "namespace",
-        "return",
-        "var",
-        "void",
-        "while",
-    ];
-    if RESERVED.contains(&name) {
-        return format!("__{name}__");
-    }
-    name.replace("__", "\0")
-        .replace('.', "__dot__")
-        .replace('-', "__dash__")
-        .replace('/', "__slash__")
-        .replace('\0', "__underscores__")
 }

@@ -11,7 +11,9 @@ use kube_cel::cel::{Context, Value as CelValue};
 use serde_json::{Map, Value};
 
 use super::authorizer;
-use super::engine::{add_missing_functions, execute, parse, to_cel, visit_parts};
+use super::engine::{add_missing_functions, to_cel};
+use super::eval::{self, Failure, Meter};
+use super::parse::{parse, visit_parts};
 
 /// An expression, parsed.
 #[derive(Debug)]
@@ -56,19 +58,23 @@ impl Program {
         Ok(Self(program))
     }
 
-    /// Evaluates it.
-    pub(crate) fn evaluate(&self, bindings: &Bindings<'_>) -> Result<Outcome, String> {
-        FUNCTIONS.with(|functions| {
-            let mut context = functions.new_inner_scope();
-            for (name, value) in bindings.values {
-                context.add_variable_from_value(*name, to_cel((*value).into(), None, false));
-            }
-            let fields = bindings.variables.iter();
-            let fields = fields.map(|(name, value)| (key(name), value.0.clone())).collect();
-            context.add_variable_from_value("variables", CelValue::Map(CelMap { map: Arc::new(fields) }));
-            context.add_variable_from_value("authorizer", bindings.authorizer.0.clone());
-            execute(&self.0, &context).map(Outcome)
-        })
+    /// Evaluates it; what that costs comes with the value, or with why there is none.
+    pub(crate) fn evaluate(&self, bindings: &Bindings<'_>) -> (Result<Outcome, String>, u64) {
+        let mut variables: Vec<(&str, CelValue)> = Vec::new();
+        for (name, value) in bindings.values {
+            variables.push((name, to_cel((*value).into(), None, false)));
+        }
+        let fields = bindings.variables.iter();
+        let fields = fields.map(|(name, value)| (key(name), value.0.clone())).collect();
+        variables.push(("variables", CelValue::Map(CelMap { map: Arc::new(fields) })));
+        variables.push(("authorizer", bindings.authorizer.0.clone()));
+        let mut meter = Meter::new(Meter::CALL);
+        let result = FUNCTIONS.with(|functions| eval::evaluate(&self.0, functions, variables, &mut meter));
+        let result = result.map(Outcome).map_err(|failure| match failure {
+            Failure::Error(error) => error,
+            Failure::TooDear => "operation cancelled: actual cost limit exceeded".to_owned(),
+        });
+        (result, meter.spent())
     }
 
     /// The type of the value, as far as it can be known without evaluating it.

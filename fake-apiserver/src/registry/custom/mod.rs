@@ -16,12 +16,16 @@ mod embedded;
 #[cfg(feature = "cel")]
 mod engine;
 #[cfg(feature = "cel")]
+mod eval;
+#[cfg(feature = "cel")]
 pub(crate) mod free;
 #[cfg(feature = "cel")]
 pub(crate) mod authorizer;
 mod formats;
 mod metadata;
 mod number;
+#[cfg(feature = "cel")]
+mod parse;
 mod path;
 mod pattern;
 mod prune;

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::path::Path;
 use super::schema::{Additional, ListKind, Structural};
 use super::validate::{View, is_unchanged, old_item};
-use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, FieldPath};
+use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, FieldPath, quote};
 
 #[cfg(feature = "cel")]
 use super::engine;
@@ -21,7 +21,6 @@ pub(super) const EVALUATED: bool = cfg!(feature = "cel");
 pub(super) struct Rule {
     pub(super) text: String,
     message: String,
-    #[cfg(feature = "cel")]
     pub(super) message_expression: String,
     kind: FieldErrorKind,
     field_path: String,
@@ -44,14 +43,24 @@ pub(super) enum Verdict {
     Fails(Option<String>),
     /// It could not be evaluated.
     Error(String),
+    /// It costs more than one expression may; nothing more is evaluated.
+    TooDear,
+    /// The request may cost no more; nothing more is evaluated.
+    OutOfBudget,
+    /// It does not hold, and its `messageExpression` costs more than one expression may.
+    MessageTooDear,
+    /// It does not hold, and its `messageExpression` costs more than the request may.
+    MessageOutOfBudget,
 }
+
+/// What all rules of a request may cost together, in units of CEL's cost.
+const BUDGET: u64 = 10_000_000;
 
 impl Rule {
     pub(super) fn parse(rule: &Value) -> Self {
         let text = |key: &str| rule.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
         Self {
             message: text("message").trim().to_owned(),
-            #[cfg(feature = "cel")]
             message_expression: text("messageExpression"),
             kind: match text("reason").as_str() {
                 "FieldValueForbidden" => FieldErrorKind::Forbidden,
@@ -78,14 +87,38 @@ impl Rule {
         let (kind, value, detail) = match verdict {
             Verdict::Holds => return None,
             Verdict::Error(error) => {
-                let type_name = node.kind.map_or("", |kind| kind.name());
-                let detail = format!("{error} evaluating rule: {described}");
-                return Some(FieldError {
-                    path: base,
-                    kind: FieldErrorKind::Invalid,
-                    value: Some(type_name.into()),
-                    detail,
-                });
+                let detail = match error.starts_with("no such overload") {
+                    true => format!(
+                        "'{error}': call arguments did not match a supported operator, function or macro signature for \
+                         rule: {described}"
+                    ),
+                    false => format!("{error} evaluating rule: {described}"),
+                };
+                return Some(of_type(base, node, detail));
+            }
+            Verdict::TooDear => {
+                let detail = format!(
+                    "'operation cancelled: actual cost limit exceeded': no further validation rules will be run due to \
+                     call cost exceeds limit for rule: {described}"
+                );
+                return Some(of_type(base, node, detail));
+            }
+            Verdict::OutOfBudget => {
+                let detail = "validation failed due to running out of cost budget, no further validation rules will be \
+                              run";
+                return Some(of_type(base, node, detail.to_owned()));
+            }
+            Verdict::MessageTooDear => {
+                let detail = format!(
+                    "no further validation rules will be run due to call cost exceeds limit for messageExpression: {}",
+                    quote(&self.message_expression)
+                );
+                return Some(of_type(below(base, &self.field_path), node, detail));
+            }
+            Verdict::MessageOutOfBudget => {
+                let detail = "messageExpression evaluation failed due to running out of cost budget, no further \
+                              validation rules will be run";
+                return Some(of_type(below(base, &self.field_path), node, detail.to_owned()));
             }
             Verdict::Fails(message) => {
                 let default = match self.message.as_str() {
@@ -107,6 +140,35 @@ impl Rule {
             value,
             detail,
         })
+    }
+}
+
+/// An error that shows the type of a value instead of it.
+fn of_type(path: FieldPath, node: &Structural, detail: String) -> FieldError {
+    let type_name = node.kind.map_or("", |kind| kind.name());
+    FieldError {
+        path,
+        kind: FieldErrorKind::Invalid,
+        value: Some(type_name.into()),
+        detail,
+    }
+}
+
+impl Verdict {
+    /// Whether the rule was evaluated and does not hold, which is a warning where the value was so before.
+    fn is_failure(&self) -> bool {
+        match self {
+            Self::Fails(_) | Self::MessageTooDear | Self::MessageOutOfBudget => true,
+            Self::Holds | Self::Error(_) | Self::TooDear | Self::OutOfBudget => false,
+        }
+    }
+
+    /// Whether nothing more is evaluated after it.
+    fn ends(&self) -> bool {
+        match self {
+            Self::Holds | Self::Fails(_) | Self::Error(_) => false,
+            Self::TooDear | Self::OutOfBudget | Self::MessageTooDear | Self::MessageOutOfBudget => true,
+        }
     }
 }
 
@@ -167,6 +229,8 @@ pub(super) fn validate(
         errors,
         ratcheted,
         only_unchanged: false,
+        budget: BUDGET,
+        has_ended: false,
     };
     run.walk(schema, View::Object(object), old.map(View::Object), &Path::Root);
 }
@@ -178,6 +242,8 @@ pub(super) fn ratcheted(schema: &Structural, object: &Map<String, Value>, old: &
         errors: &mut FieldErrors::new(),
         ratcheted: &mut found,
         only_unchanged: true,
+        budget: BUDGET,
+        has_ended: false,
     };
     run.walk(schema, View::Object(object), Some(View::Object(old)), &Path::Root);
     found
@@ -189,33 +255,18 @@ struct Run<'a> {
     ratcheted: &'a mut Vec<String>,
     /// Rules of what has changed are not evaluated.
     only_unchanged: bool,
+    /// What the rules may still cost.
+    budget: u64,
+    /// Whether nothing more is evaluated.
+    has_ended: bool,
 }
 
 impl Run<'_> {
     fn walk(&mut self, node: &Structural, value: View<'_>, old: Option<View<'_>>, path: &Path<'_>) {
-        if !node.below.rules || value == View::Null {
+        if !node.below.rules || value == View::Null || self.has_ended {
             return;
         }
-        let is_skipped = || self.only_unchanged && !old.is_some_and(|old| is_unchanged(node, value, old));
-        let rules = if node.rules.is_empty() || is_skipped() {
-            &[]
-        } else {
-            node.rules.as_slice()
-        };
-        for rule in rules {
-            if old.is_none() && rule.uses_old && !rule.has_optional_old {
-                continue;
-            }
-            let verdict = evaluate(rule, node, value, old);
-            let Some(error) = rule.error(verdict, node, value, path) else {
-                continue;
-            };
-            if !rule.uses_old && old.is_some_and(|old| is_unchanged(node, value, old)) {
-                self.ratcheted.push(error.to_string());
-            } else {
-                self.errors.push(error);
-            }
-        }
+        self.evaluate(node, value, old, path);
         match value {
             View::Object(map) => {
                 let old = old.filter(|_| !node.is_atomic_map);
@@ -240,15 +291,45 @@ impl Run<'_> {
             View::Null | View::Bool(_) | View::Number(_) | View::String(_) => {}
         }
     }
+
+    /// Evaluates the rules of one value.
+    fn evaluate(&mut self, node: &Structural, value: View<'_>, old: Option<View<'_>>, path: &Path<'_>) {
+        let is_unchanged = || old.is_some_and(|old| is_unchanged(node, value, old));
+        if node.rules.is_empty() || self.only_unchanged && !is_unchanged() {
+            return;
+        }
+        for rule in &node.rules {
+            if old.is_none() && rule.uses_old && !rule.has_optional_old {
+                continue;
+            }
+            let verdict = match self.budget {
+                0 => Verdict::OutOfBudget,
+                _ => evaluate(rule, node, value, old, &mut self.budget),
+            };
+            self.has_ended = verdict.ends();
+            let may_stay = verdict.is_failure();
+            let Some(error) = rule.error(verdict, node, value, path) else {
+                continue;
+            };
+            if may_stay && !rule.uses_old && is_unchanged() {
+                self.ratcheted.push(error.to_string());
+            } else {
+                self.errors.push(error);
+            }
+            if self.has_ended {
+                return;
+            }
+        }
+    }
 }
 
 #[cfg(feature = "cel")]
-fn evaluate(rule: &Rule, node: &Structural, value: View<'_>, old: Option<View<'_>>) -> Verdict {
-    engine::evaluate(rule, node, value, old)
+fn evaluate(rule: &Rule, node: &Structural, value: View<'_>, old: Option<View<'_>>, budget: &mut u64) -> Verdict {
+    engine::evaluate(rule, node, value, old, budget)
 }
 
 #[cfg(not(feature = "cel"))]
-fn evaluate(_rule: &Rule, _node: &Structural, _value: View<'_>, _old: Option<View<'_>>) -> Verdict {
+fn evaluate(_: &Rule, _: &Structural, _: View<'_>, _: Option<View<'_>>, _: &mut u64) -> Verdict {
     Verdict::Holds
 }
 

@@ -2,6 +2,8 @@
 
 mod columns;
 mod conversion;
+#[cfg(feature = "cel")]
+mod cost;
 mod defaults;
 mod node;
 mod open_api;

@@ -34,8 +34,13 @@ const AT_ROOT_WITH_STATUS: [(&str, &str); 22] = [
     ("x-kubernetes-validations", "XValidations"),
 ];
 
-/// Checks the schema of a version; `path` ends in `openAPIV3Schema`.
-pub(super) fn validate(schema: &Map<String, Value>, has_status: bool, path: &FieldPath) -> FieldErrors {
+/// Checks the schema of a version; `path` ends in `openAPIV3Schema`. `is_stored` says that the version has it already.
+pub(super) fn validate(
+    schema: &Map<String, Value>,
+    has_status: bool,
+    is_stored: bool,
+    path: &FieldPath,
+) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let node = Node(schema);
     if has_status {
@@ -55,7 +60,7 @@ pub(super) fn validate(schema: &Map<String, Value>, has_status: bool, path: &Fie
     }
     walk(node, path, Place::root(), &mut errors);
     if errors.is_empty() {
-        rules::validate_meaning(node, path, None, &mut errors);
+        rules::validate_meaning(node, path, is_stored, &mut errors);
     }
     if errors.is_empty()
         && let Some(text) = unsupported

@@ -3,6 +3,8 @@
 use serde_json::Value;
 
 use super::super::rules::mentions;
+#[cfg(feature = "cel")]
+use super::cost;
 use super::node::Node;
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::registry::metadata::invalid_printed;
@@ -54,33 +56,169 @@ fn check(rule: Node<'_>, path: &FieldPath, errors: &mut FieldErrors) {
     }
 }
 
+/// What stands around a schema while the meaning of its rules is checked.
+#[derive(Clone)]
+struct Around<'a> {
+    /// The schema above within which a value cannot be told from its neighbours over time.
+    lost: Option<&'a FieldPath>,
+    #[cfg(feature = "cel")]
+    scope: cost::Scope,
+}
+
 /// Checks what rules mean, once nothing else is wrong with the schema: what cannot be parsed or evaluated is refused,
-/// as is `oldSelf` where a value cannot be told from its neighbours over time.
-pub(super) fn validate_meaning(node: Node<'_>, path: &FieldPath, lost: Option<&FieldPath>, errors: &mut FieldErrors) {
-    let problem = problems(node);
-    for (index, rule) in node.list("x-kubernetes-validations").iter().enumerate() {
-        let path = path.child("x-kubernetes-validations").index(index).child("rule");
-        let text = rule.get("rule").and_then(Value::as_str).unwrap_or_default();
-        if let Some(lost) = lost.filter(|_| mentions(text, "oldSelf")) {
-            let detail = format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {lost}");
-            errors.invalid(path.clone(), text, detail);
-        }
-        if let Some(problem) = problem(text) {
-            invalid_printed(path, &print(rule), &problem, errors);
-        }
-    }
-    let own = Some(path);
+/// as is `oldSelf` where a value cannot be told from its neighbours over time, and what costs too much. In a schema
+/// that is stored already single rules may cost what they like.
+pub(super) fn validate_meaning(node: Node<'_>, path: &FieldPath, is_stored: bool, errors: &mut FieldErrors) {
+    let mut costs = Costs::new(is_stored);
+    let around = Around {
+        lost: None,
+        #[cfg(feature = "cel")]
+        scope: cost::Scope::root(),
+    };
+    walk(node, path, around, &mut costs, errors);
+    costs.finish(path, errors);
+}
+
+fn walk(node: Node<'_>, path: &FieldPath, around: Around<'_>, costs: &mut Costs, errors: &mut FieldErrors) {
+    #[cfg(feature = "cel")]
+    let around = Around {
+        lost: around.lost,
+        scope: around.scope.with_types(node),
+    };
     if let Some(additional) = node.schema("additionalProperties") {
-        validate_meaning(additional, &path.child("additionalProperties"), lost, errors);
+        let path = path.child("additionalProperties");
+        walk(
+            additional,
+            &path,
+            around.element(node, additional, around.lost),
+            costs,
+            errors,
+        );
     }
-    let lost_in_map = lost.or(own.filter(|_| node.text("x-kubernetes-map-type") == "atomic"));
+    let is_atomic = node.text("x-kubernetes-map-type") == "atomic";
+    let lost = around.lost.or(Some(path).filter(|_| is_atomic));
     for (name, property) in node.properties() {
-        validate_meaning(property, &path.child("properties").key(name), lost_in_map, errors);
+        let path = path.child("properties").key(name);
+        walk(
+            property,
+            &path,
+            around.property(node, name, property, lost),
+            costs,
+            errors,
+        );
     }
     if let Some(items) = node.schema("items") {
-        let lost = lost.or(own.filter(|_| node.text("x-kubernetes-list-type") != "map"));
-        validate_meaning(items, &path.child("items"), lost, errors);
+        let is_list = node.text("x-kubernetes-list-type") != "map";
+        let lost = around.lost.or(Some(path).filter(|_| is_list));
+        walk(
+            items,
+            &path.child("items"),
+            around.element(node, items, lost),
+            costs,
+            errors,
+        );
     }
+    let problem = problems(node);
+    for (index, rule) in node.list("x-kubernetes-validations").iter().enumerate() {
+        if let Some(rule) = rule.as_object() {
+            let path = path.child("x-kubernetes-validations").index(index);
+            check_meaning(Node(rule), &problem, &path, &around, costs, errors);
+        }
+    }
+}
+
+fn check_meaning(
+    rule: Node<'_>,
+    problem: impl Fn(&str) -> Option<String>,
+    path: &FieldPath,
+    around: &Around<'_>,
+    costs: &mut Costs,
+    errors: &mut FieldErrors,
+) {
+    let text = rule.text("rule");
+    match problem(text) {
+        Some(problem) => invalid_printed(path.child("rule"), &print(rule), &problem, errors),
+        None => costs.add(rule, around, path, errors),
+    }
+    let is_about_change = mentions(text, "oldSelf");
+    if let Some(lost) = around.lost.filter(|_| is_about_change) {
+        let detail = format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {lost}");
+        errors.invalid(path.child("rule"), text, detail);
+    }
+    if let Some(value) = rule
+        .0
+        .get("optionalOldSelf")
+        .filter(|it| !it.is_null() && !is_about_change)
+    {
+        let text = "may not be set if oldSelf is not used in rule";
+        errors.invalid(path.child("optionalOldSelf"), value.clone(), text);
+    }
+}
+
+impl<'a> Around<'a> {
+    fn property(&self, node: Node<'_>, name: &str, child: Node<'_>, lost: Option<&'a FieldPath>) -> Self {
+        #[cfg(not(feature = "cel"))]
+        let _ = (node, name, child);
+        Self {
+            lost,
+            #[cfg(feature = "cel")]
+            scope: self.scope.property(node, name, child),
+        }
+    }
+
+    fn element(&self, node: Node<'_>, child: Node<'_>, lost: Option<&'a FieldPath>) -> Self {
+        #[cfg(not(feature = "cel"))]
+        let _ = (node, child);
+        Self {
+            lost,
+            #[cfg(feature = "cel")]
+            scope: self.scope.element(node, child),
+        }
+    }
+}
+
+/// What the rules of one schema cost; nothing, where they are not evaluated.
+struct Costs {
+    #[cfg(feature = "cel")]
+    costs: cost::Costs,
+}
+
+#[cfg(feature = "cel")]
+impl Costs {
+    fn new(is_stored: bool) -> Self {
+        let costs = cost::Costs::new(is_stored);
+        Self { costs }
+    }
+
+    /// Counts a rule and its `messageExpression`.
+    fn add(&mut self, rule: Node<'_>, around: &Around<'_>, path: &FieldPath, errors: &mut FieldErrors) {
+        let parse = |key: &str| super::super::parse::parse(rule.text(key)).ok();
+        let (has_optional_old, scope) = (rule.flag("optionalOldSelf"), &around.scope);
+        if let Some(program) = parse("rule") {
+            let path = path.child("rule");
+            self.costs.add_rule(&program, has_optional_old, scope, &path, errors);
+        }
+        if let Some(program) = parse("messageExpression").filter(|_| rule.has("messageExpression")) {
+            let path = path.child("messageExpression");
+            self.costs.add_message(&program, has_optional_old, scope, &path, errors);
+        }
+    }
+
+    fn finish(self, path: &FieldPath, errors: &mut FieldErrors) {
+        self.costs.finish(path, errors);
+    }
+}
+
+#[cfg(not(feature = "cel"))]
+impl Costs {
+    fn new(_is_stored: bool) -> Self {
+        Self {}
+    }
+
+    #[expect(clippy::unused_self, reason = "with the library there is something to count")]
+    fn add(&mut self, _rule: Node<'_>, _around: &Around<'_>, _path: &FieldPath, _errors: &mut FieldErrors) {}
+
+    fn finish(self, _path: &FieldPath, _errors: &mut FieldErrors) {}
 }
 
 /// What is wrong with a rule of this schema, which is read once for all of them.
@@ -97,9 +235,9 @@ fn problems(_: Node<'_>) -> impl Fn(&str) -> Option<String> {
 }
 
 /// A rule as Go prints its internal form.
-fn print(rule: &Value) -> String {
+fn print(rule: Node<'_>) -> String {
     let json = |key: &str, absent: &str| {
-        let text = rule.get(key).map_or_else(|| absent.to_owned(), Value::to_string);
+        let text = rule.0.get(key).map_or_else(|| absent.to_owned(), Value::to_string);
         text.replace('<', "\\u003c")
             .replace('>', "\\u003e")
             .replace('&', "\\u0026")

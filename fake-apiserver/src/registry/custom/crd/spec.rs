@@ -14,7 +14,7 @@ use crate::registry::kinds::names::{dns1035_label, dns1123_subdomain};
 pub(super) const MAX_SELECTABLE_FIELDS: usize = 8;
 
 /// Checks `spec`; `old` is the stored spec of an update.
-pub(super) fn validate(spec: &Map<String, Value>, old: Option<&Map<String, Value>>) -> FieldErrors {
+pub(super) fn validate<'a>(spec: &'a Map<String, Value>, old: Option<&'a Map<String, Value>>) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let path = FieldPath::new("spec");
     let node = Node(spec);
@@ -24,7 +24,7 @@ pub(super) fn validate(spec: &Map<String, Value>, old: Option<&Map<String, Value
         "Cluster" | "Namespaced" => {}
         other => errors.not_supported(path.child("scope"), other, &["Cluster", "Namespaced"]),
     }
-    let versions = Versions::of(node);
+    let versions = Versions::of(node, old);
     versions.require_schemas(&path, &mut errors);
     if node.flag("preserveUnknownFields") && versions.has_defaults() {
         let text = "must be false in order to use defaults in the schema";
@@ -127,18 +127,23 @@ pub(super) fn validate_names(names: Option<&Value>, path: &FieldPath, errors: &m
 /// `spec.versions`, and which of their fields all of them share.
 struct Versions<'a> {
     list: Vec<Node<'a>>,
+    /// Those that are stored.
+    old: Vec<Node<'a>>,
 }
 
 impl<'a> Versions<'a> {
-    fn of(spec: Node<'a>) -> Self {
+    fn of(spec: Node<'a>, old: Option<&'a Map<String, Value>>) -> Self {
+        let versions = |spec: Node<'a>| spec.list("versions").iter().filter_map(Value::as_object).map(Node);
         Self {
-            list: spec
-                .list("versions")
-                .iter()
-                .filter_map(Value::as_object)
-                .map(Node)
-                .collect(),
+            list: versions(spec).collect(),
+            old: old.into_iter().flat_map(|old| versions(Node(old))).collect(),
         }
+    }
+
+    /// Whether a version is stored with the schema it has.
+    fn has_stored_schema(&self, version: Node<'a>) -> bool {
+        let old = self.old.iter().find(|it| it.text("name") == version.text("name"));
+        old.is_some_and(|old| Self::schema(*old) == Self::schema(version))
     }
 
     /// Whether all versions have the same value for `key`, which then stands at the top of the internal form.
@@ -183,7 +188,8 @@ impl<'a> Versions<'a> {
                 && let Some(schema) = Self::schema(*version)
             {
                 let path = path.child("schema").child("openAPIV3Schema");
-                errors.extend(open_api::validate(schema, has_status(*version), &path));
+                let is_stored = self.has_stored_schema(*version);
+                errors.extend(open_api::validate(schema, has_status(*version), is_stored, &path));
             }
             self.validate_rest(*version, false, &path, errors);
         }
@@ -197,7 +203,8 @@ impl<'a> Versions<'a> {
         {
             let has_status = self.list.iter().any(|it| has_status(*it));
             let path = path.child("validation").child("openAPIV3Schema");
-            errors.extend(open_api::validate(schema, has_status, &path));
+            let is_stored = self.has_stored_schema(*first);
+            errors.extend(open_api::validate(schema, has_status, is_stored, &path));
         }
         self.validate_rest(*first, true, path, errors);
     }

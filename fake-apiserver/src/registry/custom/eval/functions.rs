@@ -1,0 +1,240 @@
+//! Functions: those that are called most, and what all of them cost. The others are the library's.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use kube_cel::cel::Value as CelValue;
+use kube_cel::cel::common::ast::{CallExpr, Expr};
+use kube_cel::cel::objects::OptionalValue;
+use kube_cel::cel::parser::Expression;
+
+use super::meter::{Failure, Meter, size, weight};
+use super::{Evaluated, Evaluation, operators, overload};
+use crate::registry::custom::pattern::Pattern;
+
+/// Prefixes of functions that read as targets.
+const NAMESPACES: [&str; 9] = [
+    "base64",
+    "format",
+    "ip",
+    "jsonpatch",
+    "lists",
+    "math",
+    "optional",
+    "sets",
+    "strings",
+];
+
+/// What asking an authorizer costs.
+const CHECK_COST: u64 = 350_000;
+
+/// What compiling a regular expression is counted as, beside its cost.
+const COMPILE_WORK: usize = 2_000;
+
+/// The longest text a function may make.
+const TEXT_MAX: usize = 64 * 1024 * 1024;
+
+/// Regular expressions kept for the next evaluation; then they are forgotten.
+const PATTERNS_MAX: usize = 64;
+
+thread_local! {
+    static PATTERNS: RefCell<HashMap<String, Rc<Pattern>>> = RefCell::default();
+}
+
+/// An optional value.
+pub(super) fn optional(value: Option<CelValue>) -> CelValue {
+    CelValue::Opaque(Arc::new(value.map_or_else(OptionalValue::none, OptionalValue::of)))
+}
+
+impl<'a> Evaluation<'a, '_> {
+    pub(super) fn function(&mut self, call: &'a CallExpr) -> Evaluated {
+        let name = call.func_name.as_str();
+        let prefix = match call.target.as_deref().map(|it| &it.expr) {
+            Some(Expr::Ident(prefix)) if NAMESPACES.contains(&prefix.as_str()) && !self.binds(prefix) => {
+                Some(prefix.as_str())
+            }
+            _ => None,
+        };
+        let mut args = Vec::with_capacity(call.args.len() + 1);
+        if let (Some(target), None) = (&call.target, prefix) {
+            args.push(self.value(target)?);
+        }
+        for arg in &call.args {
+            args.push(self.value(arg)?);
+        }
+        let is_method = call.target.is_some() && prefix.is_none();
+        if prefix.is_none()
+            && let Some(result) = native(name, is_method, &args, self.meter)
+        {
+            return result;
+        }
+        charge(prefix, name, &args, self.meter)?;
+        self.library(prefix, name, is_method, args)
+    }
+
+    fn binds(&self, name: &str) -> bool {
+        self.scope.iter().any(|(it, _)| *it == name)
+    }
+
+    /// Calls a function of the library with values.
+    fn library(&mut self, prefix: Option<&str>, name: &str, is_method: bool, args: Vec<CelValue>) -> Evaluated {
+        self.meter.work(args.iter().map(weight).sum())?;
+        let ident = |name: String| Expression {
+            id: 0,
+            expr: Expr::Ident(name),
+        };
+        let mut context = self.functions.new_inner_scope();
+        let mut names = Vec::with_capacity(args.len());
+        for (index, arg) in args.into_iter().enumerate() {
+            let name = format!("@{index}");
+            context.add_variable_from_value(name.as_str(), arg);
+            names.push(ident(name));
+        }
+        let target = match prefix {
+            Some(prefix) => Some(ident(prefix.to_owned())),
+            None if is_method => Some(names.remove(0)),
+            None => None,
+        };
+        let call = Expression {
+            id: 0,
+            expr: Expr::Call(CallExpr {
+                func_name: name.to_owned(),
+                target: target.map(Box::new),
+                args: names,
+            }),
+        };
+        let result = catch_unwind(AssertUnwindSafe(|| CelValue::resolve(&call, &context)));
+        let value = result.map_err(|_| Failure::Error("the expression cannot be evaluated".into()))??;
+        self.meter.work(weight(&value))?;
+        if name == "join" {
+            self.meter.charge_traversal(size(&value), 2)?;
+        }
+        Ok(value)
+    }
+}
+
+/// Functions that need no library; `None` if the function is another one.
+fn native(name: &str, is_method: bool, args: &[CelValue], meter: &mut Meter) -> Option<Evaluated> {
+    let result = match (name, args) {
+        ("dyn", [value]) if !is_method => meter.charge(1).map(|()| value.clone()),
+        ("size", [value]) => meter.charge(1).and_then(|()| match value {
+            CelValue::String(_) | CelValue::Bytes(_) | CelValue::List(_) | CelValue::Map(_) => {
+                Ok(CelValue::Int(i64::try_from(size(value)).unwrap_or(i64::MAX)))
+            }
+            _ => Err(overload()),
+        }),
+        ("optionalSelect__", [container, key]) => meter.charge(1).map(|()| operators::optional_entry(container, key)),
+        ("hasValue" | "value", [value]) if is_method => meter.charge(1).and_then(|()| {
+            let optional = <&OptionalValue>::try_from(value).map_err(|_| overload())?;
+            match (name, optional.value()) {
+                ("hasValue", value) => Ok(CelValue::Bool(value.is_some())),
+                (_, Some(value)) => Ok(value.clone()),
+                (_, None) => Err(Failure::Error("optional.none() dereference".into())),
+            }
+        }),
+        ("orValue" | "or", [value, other]) if is_method => meter.charge(1).and_then(|()| {
+            let optional = <&OptionalValue>::try_from(value).map_err(|_| overload())?;
+            Ok(match (name, optional.value()) {
+                ("orValue", Some(inner)) => inner.clone(),
+                (_, Some(_)) => value.clone(),
+                (_, None) => other.clone(),
+            })
+        }),
+        ("startsWith" | "endsWith" | "contains" | "matches", [text, part]) => of_texts(name, text, part, meter),
+        _ => return None,
+    };
+    Some(result)
+}
+
+fn of_texts(name: &str, text: &CelValue, part: &CelValue, meter: &mut Meter) -> Evaluated {
+    let (CelValue::String(text), CelValue::String(part)) = (text, part) else {
+        return Err(overload());
+    };
+    let tenth = |size: usize| size.div_ceil(10) as u64;
+    let (length, part_length) = (text.chars().count(), part.chars().count());
+    Ok(CelValue::Bool(match name {
+        "startsWith" => {
+            meter.charge(tenth(part_length))?;
+            text.starts_with(part.as_str())
+        }
+        "endsWith" => {
+            meter.charge(tenth(part_length))?;
+            text.ends_with(part.as_str())
+        }
+        "contains" => {
+            meter.charge(tenth(length).saturating_mul(tenth(part_length)))?;
+            text.contains(part.as_str())
+        }
+        _ => {
+            meter.charge(tenth(length + 1).saturating_mul(part_length.div_ceil(4) as u64))?;
+            let pattern = pattern(part, meter)?;
+            pattern
+                .is_match(text)
+                .map_err(|error| Failure::Error(error.to_owned()))?
+        }
+    }))
+}
+
+/// A regular expression, which is compiled once for many evaluations.
+fn pattern(text: &str, meter: &mut Meter) -> Result<Rc<Pattern>, Failure> {
+    let known = PATTERNS.with_borrow(|known| known.get(text).cloned());
+    if let Some(pattern) = known {
+        return Ok(pattern);
+    }
+    meter.work(COMPILE_WORK + text.len())?;
+    let pattern = Rc::new(Pattern::new(text));
+    PATTERNS.with_borrow_mut(|known| {
+        if known.len() >= PATTERNS_MAX {
+            known.clear();
+        }
+        known.insert(text.to_owned(), Rc::clone(&pattern));
+    });
+    Ok(pattern)
+}
+
+/// Charges what a function of the library costs.
+fn charge(prefix: Option<&str>, name: &str, args: &[CelValue], meter: &mut Meter) -> Result<(), Failure> {
+    let size = |index: usize| args.get(index).map_or(0, size);
+    match (prefix, name) {
+        (Some("sets"), "contains" | "intersects") => meter.charge(1 + size(0).saturating_mul(size(1)) as u64),
+        (Some("sets"), "equivalent") => meter.charge(1 + size(0).saturating_mul(size(1)).saturating_mul(2) as u64),
+        (Some("ip"), "isCanonical") => meter.charge_traversal(size(0), 2),
+        (Some("lists"), "range") => match args {
+            [CelValue::Int(count)] => meter.charge(11_u64.saturating_add(u64::try_from(*count).unwrap_or_default())),
+            _ => meter.charge(1),
+        },
+        (None, "check") => meter.charge(CHECK_COST),
+        (None, "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf") => match args.first() {
+            Some(CelValue::String(_) | CelValue::Bytes(_)) => meter.charge_traversal(size(0), 1),
+            Some(value) => meter.charge(weight(value) as u64),
+            None => meter.charge(1),
+        },
+        (
+            None,
+            "url" | "lowerAscii" | "upperAscii" | "substring" | "trim" | "cidr" | "isIP" | "isCIDR" | "ip" | "quantity"
+            | "isQuantity" | "semver" | "isSemver" | "bytes" | "format",
+        )
+        | (Some("strings" | "jsonpatch"), _) => meter.charge_traversal(size(0), 1),
+        (None, "split") => meter.charge_traversal(size(0), 2),
+        (None, "replace") => {
+            meter.charge_traversal(size(0), 2)?;
+            let made = (size(0) / size(1).max(1)).saturating_add(1).saturating_mul(size(2));
+            match made > TEXT_MAX {
+                true => Err(meter.exhaust()),
+                false => Ok(()),
+            }
+        }
+        (None, "find" | "findAll") => {
+            meter.work(COMPILE_WORK + size(1))?;
+            let regex = size(1).div_ceil(4) as u64;
+            meter.charge(((size(0) + 1).div_ceil(10) as u64).saturating_mul(regex))
+        }
+        (None, "distinct" | "sort") => meter.charge(11 + size(0).saturating_mul(size(0)).saturating_mul(2) as u64),
+        // Charged by what it makes.
+        (None, "join") => Ok(()),
+        _ => meter.charge(1),
+    }
+}

@@ -1,0 +1,221 @@
+//! Random expressions as rules: they are taken or refused, and end on every object.
+
+use proptest::prelude::*;
+use rstest::rstest;
+use serde_json::json;
+
+use crate::trial::{CRDS, WIDGETS, ask_once, post, try_all, widget, widgets};
+
+/// An expression by the grammar, whatever its types.
+fn expression() -> impl Strategy<Value = String> {
+    let leaf = prop::sample::select(vec![
+        "self",
+        "self.n",
+        "self.t",
+        "self.l",
+        "self.m",
+        "oldSelf",
+        "1",
+        "-1",
+        "9223372036854775807",
+        "0",
+        "1.5",
+        "1u",
+        "true",
+        "null",
+        "''",
+        "'a'",
+        "b'a'",
+        "[]",
+        "{}",
+        "x",
+        "duration('1h')",
+        "timestamp('2020-01-01T00:00:00Z')",
+        "quantity('1')",
+        "optional.none()",
+        "self.?t",
+        "self.zz",
+        "'^(a|b)*$'",
+        "int",
+        "self.l[0]",
+        "self.m['a']",
+    ]);
+    leaf.prop_map(str::to_owned).prop_recursive(5, 40, 3, |inner| {
+        let operators = prop::sample::select(vec![
+            "+", "-", "*", "/", "%", "==", "!=", "<", "<=", ">", ">=", "&&", "||", "in",
+        ]);
+        let macros = prop::sample::select(vec!["all", "exists", "exists_one", "map", "filter"]);
+        let methods = prop::sample::select(vec![
+            "size",
+            "startsWith",
+            "contains",
+            "matches",
+            "find",
+            "findAll",
+            "split",
+            "join",
+            "replace",
+            "lowerAscii",
+            "substring",
+            "indexOf",
+            "sum",
+            "max",
+            "isSorted",
+            "distinct",
+            "sort",
+            "slice",
+            "flatten",
+            "reverse",
+            "format",
+            "value",
+            "orValue",
+            "hasValue",
+            "nope",
+            "charAt",
+            "getHours",
+            "isLessThan",
+            "add",
+        ]);
+        let functions = prop::sample::select(vec![
+            "size",
+            "string",
+            "int",
+            "uint",
+            "double",
+            "bytes",
+            "type",
+            "dyn",
+            "duration",
+            "timestamp",
+            "quantity",
+            "ip",
+            "cidr",
+            "url",
+            "isURL",
+            "sets.contains",
+            "math.greatest",
+            "lists.range",
+            "optional.of",
+            "base64.encode",
+            "has",
+            "semver",
+            "format.named",
+        ]);
+        let args = || prop::collection::vec(inner.clone(), 0..3).prop_map(|args| args.join(", "));
+        prop_oneof![
+            3 => (inner.clone(), operators, inner.clone()).prop_map(|(a, op, b)| format!("({a} {op} {b})")),
+            3 => (inner.clone(), macros, inner.clone()).prop_map(|(a, name, b)| format!("{a}.{name}(x, {b})")),
+            3 => (inner.clone(), methods, args()).prop_map(|(a, name, args)| format!("{a}.{name}({args})")),
+            2 => (functions, args()).prop_map(|(name, args)| format!("{name}({args})")),
+            1 => (inner.clone(), inner.clone(), inner.clone()).prop_map(|(a, b, c)| format!("({a} ? {b} : {c})")),
+            1 => args().prop_map(|args| format!("[{args}]")),
+            1 => (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("{{{a}: {b}}}")),
+            1 => (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("{a}[{b}]")),
+            1 => inner.prop_map(|a| format!("!{a}")),
+        ]
+    })
+}
+
+/// An expression, of which some bytes may be others.
+fn mangled() -> impl Strategy<Value = String> {
+    let bytes = prop::collection::vec((any::<prop::sample::Index>(), "[ -~é\n\"'\\\\]"), 0..3);
+    (expression(), bytes).prop_map(|(mut text, changes)| {
+        for (at, with) in changes {
+            let mut places: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
+            places.push(text.len());
+            text.insert_str(*at.get(&places), &with);
+        }
+        text
+    })
+}
+
+fn crd(rule: &str) -> serde_json::Value {
+    widgets(
+        &json!({"type": "object", "x-kubernetes-validations": [{"rule": rule, "message": "m"}], "properties": {
+        "n": {"type": "integer"}, "t": {"type": "string", "maxLength": 20},
+        "l": {"type": "array", "maxItems": 5, "items": {"type": "string", "maxLength": 5}},
+        "m": {"type": "object", "maxProperties": 5, "additionalProperties": {"type": "integer"}}}}),
+    )
+}
+
+#[test]
+fn rules_and_objects() {
+    let spec = json!({"n": 3, "t": "aab", "l": ["a", "b"], "m": {"a": 1, "b": 2}});
+    try_all(
+        250,
+        &[],
+        &prop_oneof![3 => expression(), 1 => mangled()],
+        |server, rule| {
+            let spec = spec.clone();
+            async move {
+                let is_taken = post(CRDS, &crd(&rule)).check(&server).await?.code < 300;
+                // A rule that another one turns into a truth is often taken.
+                if !is_taken {
+                    post(CRDS, &crd(&format!("dyn({rule}) == dyn(1)")))
+                        .check(&server)
+                        .await?;
+                }
+                post(WIDGETS, &widget(&spec)).check(&server).await?;
+                post(WIDGETS, &widget(&json!({"n": 1}))).check(&server).await.map(drop)
+            }
+        },
+    );
+}
+
+fn times(start: &str, depth: usize, wrap: fn(String) -> String) -> String {
+    (0..depth).fold(start.to_owned(), |text, _| wrap(text))
+}
+
+/// The CRD may be refused; if not, the object is answered, and nothing takes long.
+#[rstest]
+#[case::brackets(times("1", 200, |it| format!("({it})")) + " == 1")]
+#[case::brackets_without_end("(".repeat(50_000))]
+#[case::lists(times("1", 120, |it| format!("[{it}]")) + " == 1")]
+#[case::long(vec!["1"; 240].join("+") + " > 1")]
+#[case::longer(vec!["1"; 40_000].join("+") + " > 1")]
+#[case::conjunction(vec!["true"; 5_000].join("&&"))]
+#[case::conditions("true ? 1 : ".repeat(200) + "1 == 1")]
+#[case::selections("self".to_owned() + &".n".repeat(20_000))]
+#[case::negations("!".repeat(20_000) + "true")]
+#[case::doubled_text(times("'aaaaaaaaaa'", 24, |it| format!("[{it}].map(x, x + x)[0]")) + ".size() > 0")]
+#[case::doubled_list(times("[1, 2]", 40, |it| format!("[{it}].map(x, x + x)[0]")) + ".size() > 0")]
+#[case::loops(times("true", 12, |it| format!("[1,2,3,4,5,6,7,8,9,10].all(x, {it})")))]
+#[case::lists_of_lists(times("[1]", 10, |it| format!("[1,2,3,4,5,6,7,8,9,10].map(x, {it})")) + ".size() > 0")]
+#[case::replacement(times("self.t", 12, |it| format!("{it}.replace('', 'aaaaaaaaaa')")) + ".size() > 0")]
+#[case::range("lists.range(9000000000000000000).size() > 0".to_owned())]
+#[case::regex("self.t.matches('((((a{100}){100}){100}){100})')".to_owned())]
+#[case::regex_of_loops("self.t.matches('(((((a)*)*)*)*)*$')".to_owned())]
+#[case::unknown_escape("'\\".to_owned())]
+#[case::too_long(format!("'{}' == ''", "a".repeat(100_001)))]
+fn an_expression_at_a_limit(#[case] rule: String) {
+    let taken = ask_once(&[], &post(CRDS, &crd(&rule)));
+    assert!(
+        matches!(taken.code, 201 | 422),
+        "{} {:.300}",
+        taken.code,
+        taken.message()
+    );
+    if taken.code == 201 {
+        let spec = json!({"n": 3, "t": "aab", "l": ["a"], "m": {"a": 1}});
+        let answer = ask_once(&[post(CRDS, &crd(&rule))], &post(WIDGETS, &widget(&spec)));
+        assert!(
+            matches!(answer.code, 201 | 422),
+            "{} {:.300}",
+            answer.code,
+            answer.message()
+        );
+    }
+}
+
+#[rstest]
+#[case("(".repeat(50_000), "expression recursion limit exceeded: 250")]
+#[case(vec!["1"; 300].join("+") + " > 1", "expression recursion limit exceeded: 250")]
+#[case(format!("'{}' == ''", "a".repeat(100_001)), "expression code point size exceeds limit")]
+fn the_text_of_a_limit(#[case] rule: String, #[case] expected: &str) {
+    let answer = ask_once(&[], &post(CRDS, &crd(&rule)));
+    assert!(
+        answer.code == 422 && answer.message().contains(expected),
+        "{:.300}",
+        answer.message()
+    );
+}

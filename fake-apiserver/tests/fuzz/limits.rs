@@ -1,0 +1,96 @@
+//! The limits of the server that a client can meet, each at its last good value and past it.
+
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::ask::Ask;
+use crate::trial::{CONFIG_MAPS, CRDS, ask_once, post, widgets};
+
+fn named(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}})
+}
+
+fn with_meta(key: &str, value: Value) -> Value {
+    let mut object = named("a");
+    object["metadata"][key] = value;
+    object
+}
+
+fn with_data(bytes: usize) -> Value {
+    let mut object = named("a");
+    object["data"] = json!({"k": "x".repeat(bytes)});
+    object
+}
+
+const KEY_RULE: &str = "name part must be no more than 63 bytes";
+
+#[rstest]
+#[case::name(named(&"a".repeat(253)), 201, "")]
+#[case::longer_name(named(&"a".repeat(254)), 422, "must be no more than 253 bytes")]
+#[case::label(with_meta("labels", json!({"a".repeat(63): "b".repeat(63)})), 201, "")]
+#[case::longer_label(with_meta("labels", json!({"a": "b".repeat(64)})), 422, "must be no more than 63 bytes")]
+#[case::longer_key(with_meta("labels", json!({"a".repeat(64): "b"})), 422, KEY_RULE)]
+#[case::annotations(with_meta("annotations", json!({"a": "b".repeat(256 * 1024 - 1)})), 201, "")]
+#[case::more_annotations(
+    with_meta("annotations", json!({"a": "b".repeat(256 * 1024)})),
+    422,
+    "metadata.annotations: Too long: may not be more than 262144 bytes"
+)]
+#[case::data(with_data(1024 * 1024), 201, "")]
+#[case::more_data(with_data(1024 * 1024 + 1), 422, "Too long: may not be more than 1048576 bytes")]
+fn an_object(#[case] object: Value, #[case] code: u16, #[case] message: &str) {
+    let answer = ask_once(&[], &post(CONFIG_MAPS, &object));
+    assert_eq!(answer.code, code, "{:.300}", answer.message());
+    assert!(answer.message().contains(message), "{:.300}", answer.message());
+}
+
+#[rstest]
+#[case::request("POST", "application/json", 413, "Request entity too large: limit is 3145728")]
+#[case::patch(
+    "PATCH",
+    "application/merge-patch+json",
+    413,
+    "Request entity too large: limit is 3145728"
+)]
+#[case::apply(
+    "PATCH",
+    "application/apply-patch+yaml",
+    413,
+    "Request entity too large: limit is 3145728"
+)]
+fn a_body_past_its_limit(#[case] verb: &str, #[case] content_type: &str, #[case] code: u16, #[case] message: &str) {
+    let path = if verb == "POST" {
+        CONFIG_MAPS.to_owned()
+    } else {
+        format!("{CONFIG_MAPS}/a?fieldManager=m")
+    };
+    let answer = ask_once(
+        &[],
+        &Ask::new(verb, &path, content_type, with_data(3 * 1024 * 1024).to_string()),
+    );
+    assert_eq!((answer.code, answer.message().as_str()), (code, message));
+}
+
+#[test]
+fn an_object_that_etcd_refuses() {
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let object = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"},
+        "spec": {"t": "x".repeat(1_600_000)}});
+    let answer = ask_once(
+        &[post(CRDS, &widgets(&schema))],
+        &post("/apis/example.com/v1/namespaces/default/widgets", &object),
+    );
+    assert_eq!(
+        (answer.code, answer.message().as_str()),
+        (500, "etcdserver: request is too large")
+    );
+}
+
+#[rstest]
+#[case(128, 201)]
+#[case(129, 422)]
+fn the_name_of_a_field_manager(#[case] length: usize, #[case] code: u16) {
+    let path = format!("{CONFIG_MAPS}?fieldManager={}", "m".repeat(length));
+    let answer = ask_once(&[], &post(&path, &named("a")));
+    assert_eq!(answer.code, code, "{:.300}", answer.message());
+}

@@ -1,0 +1,111 @@
+//! Random JSON, and good objects to start from.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+/// Keys that mean something somewhere, and some that do not.
+const KEYS: [&str; 24] = [
+    "a",
+    "b",
+    "",
+    "metadata",
+    "spec",
+    "name",
+    "labels",
+    "annotations",
+    "containers",
+    "ports",
+    "data",
+    "$patch",
+    "$retainKeys",
+    "$setElementOrder/containers",
+    "$deleteFromPrimitiveList/finalizers",
+    "finalizers",
+    "status",
+    "managedFields",
+    "f:a",
+    "k:{\"name\":\"c\"}",
+    "resources",
+    "limits",
+    "template",
+    "é\u{0}",
+];
+
+fn scalar() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        3 => prop::sample::select(vec![
+            json!(null), json!(true), json!(0), json!(-1), json!(1.5), json!(i64::MAX), json!(u64::MAX), json!(1e300),
+            json!(""), json!("a"), json!("delete"), json!("replace"), json!("merge"), json!("c"), json!("100m"),
+            json!("2020-01-01T00:00:00Z"), json!("\u{1f980}"),
+        ]),
+        1 => any::<i64>().prop_map(Value::from),
+        1 => "[ -~]{0,12}".prop_map(Value::from),
+    ]
+}
+
+/// Any JSON of some depth.
+pub(crate) fn value() -> impl Strategy<Value = Value> {
+    scalar().prop_recursive(5, 40, 6, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
+            prop::collection::vec((prop::sample::select(&KEYS[..]), inner), 0..6)
+                .prop_map(|entries| Value::Object(entries.into_iter().map(|(k, v)| (k.to_owned(), v)).collect())),
+        ]
+    })
+}
+
+/// An object in whose places other values stand.
+pub(crate) fn changed(mut object: Value, changes: &[(u16, Value)]) -> Value {
+    for (at, value) in changes {
+        let count = places(&object);
+        let mut left = usize::from(*at) % count;
+        if let Some(place) = nth(&mut object, &mut left) {
+            *place = value.clone();
+        }
+    }
+    object
+}
+
+fn places(value: &Value) -> usize {
+    1 + match value {
+        Value::Object(map) => map.values().map(places).sum(),
+        Value::Array(list) => list.iter().map(places).sum(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+    }
+}
+
+fn nth<'a>(value: &'a mut Value, left: &mut usize) -> Option<&'a mut Value> {
+    if *left == 0 {
+        return Some(value);
+    }
+    *left -= 1;
+    match value {
+        Value::Object(map) => map.values_mut().find_map(|value| nth(value, left)),
+        Value::Array(list) => list.iter_mut().find_map(|value| nth(value, left)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+    }
+}
+
+/// A collection and an object of it with lists of all sorts.
+pub(crate) fn objects() -> Vec<(&'static str, Value)> {
+    let template = json!({"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [
+        {"name": "c", "image": "i", "ports": [{"containerPort": 80, "protocol": "TCP"}],
+            "env": [{"name": "A", "value": "b"}], "resources": {"limits": {"cpu": "1"}}}]}});
+    vec![
+        (
+            "/api/v1/namespaces/default/configmaps",
+            json!({"apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {"name": "a", "labels": {"a": "b"}, "finalizers": ["a.b/c", "a.b/d"]}, "data": {"k": "v"}}),
+        ),
+        (
+            "/apis/apps/v1/namespaces/default/deployments",
+            json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"},
+                "spec": {"selector": {"matchLabels": {"app": "a"}}, "template": template}}),
+        ),
+        (
+            "/api/v1/namespaces/default/services",
+            json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"},
+                "spec": {"selector": {"app": "a"}, "ports": [{"name": "a", "port": 80}, {"name": "b", "port": 81}]}}),
+        ),
+    ]
+}
