@@ -16,3 +16,4 @@ mod faults;
 mod workers;
 mod messages;
 mod rbac;
+mod explored;
