@@ -6,12 +6,12 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use super::kinds::Faults;
-use super::plan::Plan;
+use super::plan::{Action, Plan};
 use super::progress::{Progress, WallClock};
 use super::report::{Coverage, Failure, Report};
-use super::run::{Config, run};
+use super::run::{Config, Outcome, Reference, run};
 use super::search::{Limits, Search, Stop, reference};
-use super::{Check, Oracle};
+use super::{Check, Oracle, Violation};
 use crate::eventually::Condition;
 use crate::test_cluster::{TestCluster, TestClusterBuilder};
 
@@ -228,6 +228,25 @@ impl Explore {
         }
     }
 
+    /// What keeps an exploration from trying anything of what it is asked for.
+    fn is_in_vain(&self, reference: &Reference) -> Option<Violation> {
+        let outcome = &reference.outcome;
+        if outcome.messages == 0 {
+            let what = "no client sent a request, so that nothing can go wrong: does the scenario start its controllers, \
+                        with the client it is given?";
+            return Some(Violation::new("something to explore", what.to_owned()));
+        }
+        let has_fixed = outcome.notes.iter().any(|it| it.contains("by `run`"));
+        if self.faults.has(Action::RestartAtEnd) && outcome.controllers.is_empty() && has_fixed {
+            let what = format!(
+                "{}; or leave crashes out by `faults`",
+                outcome.notes.join("\n")
+            );
+            return Some(Violation::new("something to crash", what));
+        }
+        None
+    }
+
     fn explore(self, name: &str, is_replay: bool, progress: &Progress) -> Report {
         let clock = WallClock::start();
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -243,6 +262,11 @@ impl Explore {
             Ok(found) => found,
             Err(failure) => return report.failed(*failure).written(),
         };
+        report.notes = reference.outcome.notes.clone();
+        if let Some(violation) = self.is_in_vain(&reference) {
+            let outcome = Outcome::default();
+            return report.failed(Failure::new(&reference, outcome, Plan::default(), violation));
+        }
         let wall = self.limits.wall;
         let mut goes_on = |coverage: &Coverage, _: &Plan| {
             progress.tell(coverage);

@@ -16,4 +16,3 @@ mod faults;
 mod workers;
 mod messages;
 mod rbac;
-mod explored;
