@@ -30,7 +30,9 @@ impl On {
         let clock = move || Clock::starting_at(server.now());
         match self {
             Self::Informer => cluster.controller("operator", move |client| web::run(client, clock())),
-            Self::KubeRuntime => cluster.controller("operator", move |client| web_on_kube_runtime::run(client, clock())),
+            Self::KubeRuntime => {
+                cluster.controller("operator", move |client| web_on_kube_runtime::run(client, clock()))
+            }
         };
     }
 }

@@ -302,8 +302,7 @@ struct Injection {
 impl Injections {
     /// Those that struck nothing although nobody asked whether they did, a line each.
     pub(crate) fn idle(&self) -> Vec<String> {
-        let is_idle =
-            |it: &&Injection| it.hits.load(Ordering::Relaxed) == 0 && !it.is_asked.load(Ordering::Relaxed);
+        let is_idle = |it: &&Injection| it.hits.load(Ordering::Relaxed) == 0 && !it.is_asked.load(Ordering::Relaxed);
         let said = |it: &Injection| {
             let (file, line) = (it.place.file(), it.place.line());
             format!("the fault injected at {file}:{line} struck nothing: {}", it.what)
@@ -328,7 +327,12 @@ impl Injections {
 impl fmt::Display for Injections {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for it in lock(&self.0).iter() {
-            writeln!(f, "injected {}: struck {} requests", it.what, it.hits.load(Ordering::Relaxed))?;
+            writeln!(
+                f,
+                "injected {}: struck {} requests",
+                it.what,
+                it.hits.load(Ordering::Relaxed)
+            )?;
         }
         Ok(())
     }

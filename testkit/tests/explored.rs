@@ -71,15 +71,20 @@ fn workers_are_delayed_too() {
     let cluster = TestCluster::builder().workers([Worker::GarbageCollector]);
     let report = explore(owners_come_and_go)
         .cluster(cluster)
-        .eventually("the ConfigMap is there no more", |cluster| cluster.gone(config_map("web-0")))
+        .eventually("the ConfigMap is there no more", |cluster| {
+            cluster.gone(config_map("web-0"))
+        })
         .eventually("nothing is late", |cluster| {
             let deletes = cluster.journal().entries().into_iter().filter_map(|it| match it {
                 testkit::Entry::Request(request) if request.worker.is_some() => Some(request),
                 _ => None,
             });
-            deletes.map(|it| it.answered - it.started).all(|it| it < Duration::from_secs(1))
+            deletes
+                .map(|it| it.answered - it.started)
+                .all(|it| it < Duration::from_secs(1))
         })
         .faults(delays())
+        .budget(Duration::from_secs(600))
         .schedules(200)
         .report();
     let failure = report.failure().expect("a delay of a second is among them");
@@ -129,7 +134,9 @@ fn a_clock_that_is_wrong_makes_two_leaders_of_an_elector_that_trusts_it() {
     })
     .faults(clock_skew())
     .always("the first one leads for ever", |cluster| {
-        let lease = cluster.try_get::<Lease>("leader").and_then(|it| it.spec?.lease_transitions);
+        let lease = cluster
+            .try_get::<Lease>("leader")
+            .and_then(|it| it.spec?.lease_transitions);
         lease.unwrap_or(1) == 1
     })
     .report();
@@ -146,10 +153,16 @@ async fn number(client: Client) {
         .try_for_each(|map| {
             let maps = maps.clone();
             async move {
-                let version: u32 = map.resource_version().unwrap_or_default().parse().expect("it is a number");
+                let version: u32 = map
+                    .resource_version()
+                    .unwrap_or_default()
+                    .parse()
+                    .expect("it is a number");
                 if map.annotations().is_empty() {
                     let patch = json!({"metadata": {"annotations": {"is-new": (version > 0).to_string()}}});
-                    let _ = maps.patch(&map.name_any(), &Default::default(), &Patch::Merge(patch)).await;
+                    let _ = maps
+                        .patch(&map.name_any(), &Default::default(), &Patch::Merge(patch))
+                        .await;
                 }
                 Ok(())
             }
@@ -168,7 +181,10 @@ fn a_revision_that_32_bits_do_not_hold_is_among_what_a_server_may_do() {
     let report = explore(numbered).faults(variants()).report();
     let failure = report.failure().expect("it panics");
     assert_eq!(failure.oracle(), "no panic", "{report}");
-    assert_eq!(failure.plan(), ["the server counts its revisions from 9007199254740993 on"]);
+    assert_eq!(
+        failure.plan(),
+        ["the server counts its revisions from 9007199254740993 on"]
+    );
 }
 
 /// Watches once, and ends where the watch does.
@@ -191,7 +207,10 @@ async fn watch_once(client: Client) {
     "half-open=295000@operator:event:configmaps:default/a#1",
     "tell operator nothing from the event of configmaps default/a on; the connection of the watch breaks after 295s"
 )]
-#[case::missed("drop@operator:event:configmaps:default/a#1", "leave out the event of configmaps default/a of operator")]
+#[case::missed(
+    "drop@operator:event:configmaps:default/a#1",
+    "leave out the event of configmaps default/a of operator"
+)]
 fn a_watch_that_tells_nothing_is_replayed(#[case] replay: &str, #[case] words: &str) {
     let report = explore(async |cluster: &TestCluster| {
         cluster.controller("operator", watch_once);
@@ -201,23 +220,33 @@ fn a_watch_that_tells_nothing_is_replayed(#[case] replay: &str, #[case] words: &
     .replay(replay)
     .report();
     let failure = report.failure().expect("the label is missing");
-    assert_eq!((failure.oracle(), failure.plan()), ("end state", vec![words.to_owned()]));
+    assert_eq!(
+        (failure.oracle(), failure.plan()),
+        ("end state", vec![words.to_owned()])
+    );
     assert!(report.to_string().contains("never told ← here"), "{report}");
 }
 
 /// What the client learned late stands in the timeline where it learned it.
 #[test]
 fn an_event_that_was_held_is_shown_when_it_was_told() {
-    let report = explore(numbered)
-        .replay("hold=12000@operator:event:configmaps:default/a#1")
-        .always("it is seen within ten seconds", |cluster| {
-            let patches = cluster.requests().on(Verb::Patch, "configmaps");
-            patches.iter().all(|it| it.started < Duration::from_secs(10))
-        })
-        .report();
+    let report = explore(async |cluster: &TestCluster| {
+        cluster.controller("operator", number);
+        cluster.settle().await;
+        cluster.create(config_map("a")).await;
+        cluster.settle().await;
+    })
+    .replay("hold=12000@operator:event:configmaps:default/a#1")
+    .always("it is seen within ten seconds", |cluster| {
+        let patches = cluster.requests().on(Verb::Patch, "configmaps");
+        patches.iter().all(|it| it.started < Duration::from_secs(15))
+    })
+    .report();
     let text = report.to_string();
+    let came = text.find("5.100 operator event ADDED configmaps default/a @107 is held");
+    let told = text.find("17.100 operator event ADDED configmaps default/a @107");
     assert!(
-        text.contains("12.000 operator event ADDED configmaps default/a") && text.contains("held for 12s ← here"),
+        came.is_some() && came < told && text.contains("→ held for 12s"),
         "{text}"
     );
 }
@@ -237,7 +266,10 @@ fn controllers_that_cannot_be_crashed_are_named(#[case] kinds: Faults, #[case] o
     .report();
     assert_eq!(report.failure().map(|it| it.oracle()), oracle, "{report}");
     let text = report.to_string();
-    assert!(text.contains("use `cluster.controller(\"name\", |client| …)`"), "{text}");
+    assert!(
+        text.contains("use `cluster.controller(\"name\", |client| …)`"),
+        "{text}"
+    );
     assert!(text.contains("explored.rs:"), "{text}");
 }
 
@@ -247,7 +279,11 @@ fn a_scenario_in_which_nobody_asks_anything_is_not_explored() {
         cluster.create(pod("web-0")).await;
     })
     .report();
-    assert_eq!(report.failure().map(|it| it.oracle()), Some("something to explore"), "{report}");
+    assert_eq!(
+        report.failure().map(|it| it.oracle()),
+        Some("something to explore"),
+        "{report}"
+    );
 }
 
 #[rstest]
@@ -263,5 +299,15 @@ fn a_fault_of_the_scenario_that_strikes_nothing_is_named(#[case] resource: &'sta
     .faults(stale_watches())
     .schedules(5)
     .report();
+    assert!(report.to_string().contains(said), "{report}");
+}
+
+#[test]
+fn a_replay_that_strikes_nothing_is_named() {
+    let report = explore(numbered)
+        .replay("cut@operator:event:secrets:default/a#1")
+        .faults(variants())
+        .report();
+    let said = "`cut@operator:event:secrets:default/a#1` of the replay string strikes nothing";
     assert!(report.to_string().contains(said), "{report}");
 }

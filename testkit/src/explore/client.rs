@@ -21,6 +21,7 @@ use tokio::time::{sleep, sleep_until};
 use tower::{BoxError, Service, ServiceExt};
 
 use super::gate::{Gate, Life, Shown};
+use super::owners::is_garbage;
 use super::plan::Action;
 use super::trace::{Outcome, Request};
 use super::watch::GatedWatch;
@@ -305,13 +306,8 @@ async fn look(
         && let Ok(answer) = serde_json::from_slice::<Answered>(&bytes)
     {
         let shown = answer.shown();
-        gate.done(
-            life,
-            about,
-            parts.status == StatusCode::CREATED,
-            &shown,
-            has_precondition,
-        );
+        let is_created = parts.status == StatusCode::CREATED && !is_garbage(gate, &bytes);
+        gate.done(life, about, is_created, &shown, has_precondition);
         match &answer.items {
             Some(items) => {
                 life.told(&about.resource, &shown);

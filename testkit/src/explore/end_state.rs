@@ -159,7 +159,10 @@ impl EndState {
             match remaining.iter().position(|other| unmasked(&object, other).is_empty()) {
                 Some(at) => drop(remaining.remove(at)),
                 None => {
-                    let nearest = remaining.iter().map(|other| unmasked(&object, other)).min_by_key(Vec::len);
+                    let nearest = remaining
+                        .iter()
+                        .map(|other| unmasked(&object, other))
+                        .min_by_key(Vec::len);
                     differences.extend(nearest.unwrap_or_default());
                 }
             }
@@ -193,7 +196,10 @@ impl EndState {
             return false;
         }
         let value = object.value();
-        let owners = value["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+        let owners = value["metadata"]["ownerReferences"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
         let mut owners = owners.iter().filter_map(|it| it["uid"].as_str()).peekable();
         let all = || self.objects.values().flatten();
         owners.peek().is_some()

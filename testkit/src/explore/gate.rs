@@ -19,7 +19,7 @@ use crate::test_cluster::{TEST_CLIENT, TestCluster, lock};
 /// The gate of one run.
 pub(crate) struct Gate {
     pub(crate) server: ApiServer,
-    plan: Plan,
+    pub(crate) plan: Plan,
     /// The revision at which the run began.
     pub(crate) base: u64,
     pub(crate) started: Instant,
@@ -260,25 +260,6 @@ impl Gate {
             point,
         });
         Ticket { index, actions }
-    }
-
-    /// Writes down that a client was told of an event later than it came, or never.
-    pub(crate) fn told_late(&self, index: usize, is_told: bool) {
-        let now = self.started.elapsed();
-        if let Some(Step { what: What::Event { told, .. }, .. }) = self.state().trace.get_mut(index) {
-            *told = if is_told { Delivery::At(now) } else { Delivery::Never };
-        }
-    }
-
-    /// Sets the clock of a client as the plan says.
-    pub(crate) fn skew_clock(&self, client: &str, name: &str) {
-        for fault in &self.plan.faults {
-            if let Action::Skew(ahead) = fault.action
-                && fault.point == client
-            {
-                self.server.skew_clock(name, ahead);
-            }
-        }
     }
 
     /// Writes down what came of a request.

@@ -9,6 +9,7 @@ mod trace;
 mod cluster;
 mod gate;
 mod client;
+mod owners;
 mod watch;
 mod workers;
 mod end_state;

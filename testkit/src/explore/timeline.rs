@@ -156,7 +156,18 @@ fn row(reference: Option<&Cell>, failing: Option<&Cell>) -> Row {
 }
 
 fn cells(outcome: &Outcome, plan: &Plan) -> Vec<Cell> {
-    let steps = outcome.trace.iter().map(|it| Cell::of(it, plan));
+    let steps = outcome.trace.iter().flat_map(|step| {
+        let told = Cell::of(step, plan);
+        let came = (told.at > step.at).then(|| Cell {
+            at: step.at,
+            what: format!("{} is held", told.what),
+            outcome: String::new(),
+            key: format!("{} held", told.key),
+            ..told.clone()
+        });
+        let is_struck = told.is_struck && came.is_none();
+        came.into_iter().chain([Cell { is_struck, ..told }])
+    });
     let doings = outcome.doings.iter().map(|(at, what)| Cell::doing(*at, what));
     // What the test does comes first: it is what the others follow.
     let mut cells: Vec<Cell> = doings.chain(steps).collect();

@@ -123,7 +123,10 @@ impl Step {
                 object,
                 revision,
                 ..
-            } => format!("event {kind} {resource} {} @{revision}", object.trim_matches('/')),
+            } => {
+                let object = format!("{resource} {}", object.trim_matches('/'));
+                format!("event {kind} {} @{revision}", object.trim_end())
+            }
             What::Note(note) => note.clone(),
         }
     }
@@ -137,16 +140,25 @@ impl Step {
                 Outcome::Broken => "connection broken".to_owned(),
                 Outcome::Unseen => String::new(),
             },
-            What::Event { told: Delivery::At(at), .. } => format!("held for {:?}", at.saturating_sub(self.at)),
-            What::Event { told: Delivery::Never, .. } => "never told".to_owned(),
-            What::Event { told: Delivery::AtOnce, .. } | What::Note(_) => String::new(),
+            What::Event {
+                told: Delivery::At(at), ..
+            } => format!("held for {:?}", at.saturating_sub(self.at)),
+            What::Event {
+                told: Delivery::Never, ..
+            } => "never told".to_owned(),
+            What::Event {
+                told: Delivery::AtOnce, ..
+            }
+            | What::Note(_) => String::new(),
         }
     }
 
     /// When the client learned of it, or did it.
     pub(crate) fn told(&self) -> Duration {
         match self.what {
-            What::Event { told: Delivery::At(at), .. } => at,
+            What::Event {
+                told: Delivery::At(at), ..
+            } => at,
             What::Event { .. } | What::Request(_) | What::Note(_) => self.at,
         }
     }

@@ -14,7 +14,7 @@ use tower::BoxError;
 use super::client::{Line, ServerBody, broken, contains};
 use super::gate::{Gate, Life, Shown, Ticket};
 use super::plan::Action;
-use super::trace::{BOOKMARK, INITIAL_END};
+use super::trace::{BOOKMARK, Delivery, INITIAL_END, Step, What};
 
 /// A watch under way.
 pub(crate) struct GatedWatch {
@@ -182,5 +182,19 @@ impl GatedWatch {
         let (shown, index) = (Shown::default(), None);
         self.ready.push_back(Told { line, shown, index });
         self.is_ended = true;
+    }
+}
+
+impl Gate {
+    /// Writes down that a client was told of an event later than it came, or never.
+    pub(crate) fn told_late(&self, index: usize, is_told: bool) {
+        let now = self.started.elapsed();
+        if let Some(Step {
+            what: What::Event { told, .. },
+            ..
+        }) = self.state().trace.get_mut(index)
+        {
+            *told = if is_told { Delivery::At(now) } else { Delivery::Never };
+        }
     }
 }

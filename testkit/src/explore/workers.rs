@@ -1,4 +1,4 @@
-//! The server's own workers in a run: what they do takes time, and may come late.
+//! What is so in a run from its beginning: workers of the server that take their time, and clocks that are wrong.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,9 +11,9 @@ use super::plan::Action;
 use super::trace::{Outcome, Request, Step, What};
 use crate::test_cluster::lock;
 
-/// How long a worker takes for a request, about as long as kube-controller-manager does. If it were nothing, then a
+/// How long a worker takes for a request, as a busy kube-controller-manager does. If it were nothing, then a
 /// controller with an old view and a worker that undoes what it does would be busy for ever at one virtual instant.
-const TAKES: Duration = Duration::from_millis(20);
+const TAKES: Duration = Duration::from_millis(100);
 
 /// Messages for which a request of a worker gives cause, and which therefore are no hot loop. If they never end, then
 /// `settle` says so.
@@ -81,5 +81,16 @@ impl Gate {
             self.lasts(late);
         }
         TAKES + late
+    }
+
+    /// Sets the clock of a client as the plan says.
+    pub(crate) fn skew_clock(&self, client: &str, name: &str) {
+        for fault in &self.plan.faults {
+            if let Action::Skew(ahead) = fault.action
+                && fault.point == client
+            {
+                self.server.skew_clock(name, ahead);
+            }
+        }
     }
 }

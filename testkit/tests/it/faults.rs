@@ -166,14 +166,22 @@ async fn watches_are_chosen_by_resource_namespace_and_client(cluster: TestCluste
 #[case::singular("pod", Verb::Get, "no resource pod is served; did you mean pods?")]
 #[case::a_kind("ConfigMap", Verb::Get, "no resource ConfigMap is served; did you mean configmaps?")]
 #[case::short("svc", Verb::Get, "no resource svc is served; did you mean services?")]
-#[case::a_typo("deploymnets", Verb::Get, "no resource deploymnets is served; did you mean deployments.apps?")]
+#[case::a_typo(
+    "deploymnets",
+    Verb::Get,
+    "no resource deploymnets is served; did you mean deployments.apps?"
+)]
 #[case::another_group(
     "deployments.extensions",
     Verb::Get,
     "no resource deployments.extensions is served; did you mean deployments.apps?"
 )]
 #[case::a_subresource("configmaps/status", Verb::Get, "configmaps has no subresource status, but none")]
-#[case::a_verb("pods/status", Verb::Create, "pods/status has no verb create, but get, patch, update")]
+#[case::a_verb(
+    "pods/status",
+    Verb::Create,
+    "pods/status has no verb create, but get, patch, update"
+)]
 #[tokio::test(start_paused = true)]
 async fn what_nobody_serves_is_refused_by_name(
     cluster: TestCluster,
@@ -191,7 +199,10 @@ async fn what_nobody_serves_is_refused_by_name(
 #[tokio::test(start_paused = true)]
 async fn a_watch_of_what_cannot_be_watched_is_refused_by_name(cluster: TestCluster) {
     let message = failure_of(|| cluster.watches().on("pod").count());
-    assert!(message.ends_with("no resource pod is served; did you mean pods?"), "{message}");
+    assert!(
+        message.ends_with("no resource pod is served; did you mean pods?"),
+        "{message}"
+    );
 }
 
 /// The definition may be the controller's to bring; if it never comes, the test fails in the end.
@@ -199,7 +210,9 @@ async fn a_watch_of_what_cannot_be_watched_is_refused_by_name(cluster: TestClust
 #[tokio::test(start_paused = true)]
 async fn a_fault_for_what_is_to_come_must_see_it_come() {
     let cluster = TestCluster::start();
-    cluster.inject(faults::conflict().on(Verb::Update, "widgets.example.com")).forget();
+    cluster
+        .inject(faults::conflict().on(Verb::Update, "widgets.example.com"))
+        .forget();
     let message = failure_of(|| drop(cluster));
     assert!(
         message.contains("no resource widgets.example.com is served") && message.ends_with("and it never came"),
