@@ -1,5 +1,7 @@
 //! The example of README.md, as it stands there.
 
+use testkit::explore::explore;
+
 // README begins
 use std::sync::Arc;
 
@@ -30,7 +32,7 @@ async fn label(client: Client, pod: Arc<Pod>) -> Result<Action, ReconcileError> 
 #[tokio::test]
 async fn a_lost_answer_and_an_expired_watch_cost_no_third_patch() {
     let cluster = TestCluster::start(); // an API server in this test, and a clock that jumps
-    cluster.run(label_pods(cluster.client())); // the controller as it is, as `main` runs it
+    cluster.controller("labels", label_pods); // the controller as it is, as `main` runs it
     cluster.create(pod("web-0")).await;
     cluster.settle().await; // until nothing is left to do: no sleeps
 
@@ -44,6 +46,21 @@ async fn a_lost_answer_and_an_expired_watch_cost_no_third_patch() {
     assert_eq!(cluster.requests().on(Verb::Patch, "pods").count(), 2);
 }
 // README ends
+
+/// Whatever goes wrong, every Pod has its label in the end.
+#[test]
+fn nothing_breaks_the_controller_of_the_readme() {
+    explore(async |cluster: &TestCluster| {
+        cluster.controller("labels", label_pods);
+        cluster.create(pod("web-0")).await;
+        cluster.settle().await;
+        cluster.create(pod("web-1")).await;
+        cluster.settle().await;
+        cluster.delete(pod("web-0")).await;
+        cluster.settle().await;
+    })
+    .run();
+}
 
 /// What README.md shows is what is tested here.
 #[test]

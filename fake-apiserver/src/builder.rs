@@ -52,6 +52,7 @@ pub struct ApiServerBuilder {
     start_time: Timestamp,
     options: Options,
     world: Option<Snapshot>,
+    revision: u64,
     control: Option<Arc<Control>>,
 }
 
@@ -90,6 +91,7 @@ impl Default for ApiServerBuilder {
             start_time: Timestamp::from_second(START_SECOND).unwrap_or(Timestamp::UNIX_EPOCH),
             options: Options::default(),
             world: None,
+            revision: 0,
             control: None,
         }
     }
@@ -233,6 +235,13 @@ impl ApiServerBuilder {
         self
     }
 
+    /// The revision from which the server counts on, if its state is not further. Default: that of the state. Real
+    /// servers come to revisions that 32 bits do not hold.
+    pub fn revision(mut self, revision: u64) -> Self {
+        self.revision = revision;
+        self
+    }
+
     /// Starts the server. Without a [`world`](Self::world) it has the namespaces `default`, `kube-system`,
     /// `kube-public` and `kube-node-lease`, the PriorityClasses of the system, and under RBAC its ClusterRoles. They
     /// are made once a process and shared, so the first start takes longer than those after it.
@@ -247,6 +256,7 @@ impl ApiServerBuilder {
             Some(snapshot) => snapshot.0,
             None => boot::world(&self.options, self.start_time),
         };
+        let world = world.advanced_to(self.revision);
         let mut server = ApiServer::assemble(world, entropy, self.options, Kubelet::new);
         server.control = self.control;
         boot::load_nodes(&server, nodes);

@@ -371,6 +371,22 @@ impl ApiServer {
         Some(row.info.kind.to_string())
     }
 
+    /// All that is served, one entry a version: built-in resources first, then those of CRDs.
+    pub fn resources(&self) -> Vec<ResourceInfo> {
+        let scheme = self.endpoints.registry.scheme();
+        scheme.rows().map(|row| row.info.clone()).collect()
+    }
+
+    /// Whether this part of a cluster runs with the server.
+    pub fn runs(&self, worker: Worker) -> bool {
+        self.options.workers.contains(&worker)
+    }
+
+    /// Whether any part of a cluster runs with the server.
+    pub fn has_workers(&self) -> bool {
+        !self.options.workers.is_empty()
+    }
+
     /// Stores objects as they are, uid, status and times included, as a dump of a cluster has them; what is missing of
     /// uid and creationTimestamp is added. An object that exists is replaced. CRDs serve their resources from there on,
     /// so they must come before their objects. Returns how many were stored; the first bad one ends it.

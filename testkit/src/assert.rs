@@ -77,7 +77,7 @@ impl TestCluster {
     }
 
     /// The names of the other objects of a kind, for the message of one that is missing.
-    fn others_of(&self, id: &ObjectId) -> String {
+    pub(crate) fn others_of(&self, id: &ObjectId) -> String {
         let others = self.list_all(&id.api_version, &id.kind);
         let names: Vec<_> = others
             .iter()

@@ -55,6 +55,9 @@ enum State {
 impl TestCluster {
     /// Runs a controller, or any other future, beside the test. It begins when the test next waits.
     ///
+    /// [`controller`](Self::controller) is the same for controllers that can be started again. Inside of
+    /// [`explore`](crate::explore) take that one: what `run` has started is never crashed.
+    ///
     /// What it returns is dropped: a controller that is to run for ever and does not should say so, by `expect` for
     /// instance. A failing test names those that have returned.
     ///
@@ -193,6 +196,13 @@ impl Controllers {
                 }
             }
         })
+    }
+
+    /// Where those were started that cannot be started again.
+    pub(crate) fn fixed(&self) -> Vec<String> {
+        let controllers = lock(&self.0);
+        let fixed = controllers.iter().filter(|it| it.shared.starting.is_none());
+        fixed.map(ToString::to_string).collect()
     }
 
     /// Those that returned, a line each: what such a controller should have done is missing, and no request says why.

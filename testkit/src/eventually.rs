@@ -56,7 +56,8 @@ impl TestCluster {
     /// Waits until a condition holds, for one minute of virtual time at the most
     /// ([`patience`](crate::TestClusterBuilder::patience)).
     ///
-    /// The condition may assert, and may [`get`](Self::get) what does not exist yet: a panic in it means "not yet".
+    /// The condition may assert, and may [`get`](Self::get) what does not exist yet: a panic in it means "not yet". In
+    /// an [exploration](crate::explore) the time begins anew when what goes wrong is over.
     ///
     /// ```
     /// # use testkit::{TestCluster, objects::pod};
@@ -101,11 +102,15 @@ impl TestCluster {
             loop {
                 let Err(reason) = self.evaluate(&condition) else { return };
                 let waited = began.elapsed();
-                if waited >= time {
+                // In an exploration the time counts from the end of what goes wrong.
+                let faults_end = self.gate.as_ref().and_then(|gate| gate.state().windows_end);
+                let deadline = faults_end.map_or(began, |end| end.max(began)) + time;
+                let left = deadline.saturating_duration_since(Instant::now());
+                if left.is_zero() {
                     let what = format!("the condition does not hold after {waited:?} of virtual time");
                     self.fail_condition(place, &what, &reason);
                 }
-                let step = (waited / 100).clamp(STEP.0, STEP.1).min(time - waited);
+                let step = (waited / 100).clamp(STEP.0, STEP.1).min(left);
                 self.pass(place, Instant::now() + step).await;
             }
         }

@@ -21,12 +21,12 @@
 
 use std::fmt;
 use std::panic::Location;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fake_apiserver::faults::{Effect, Failure, FaultRule};
-use fake_apiserver::{FaultGuard, Verb, When};
+use fake_apiserver::faults::{Effect, Failure, FaultRule, RequestFilter, Unserved};
+use fake_apiserver::{ApiServer, FaultGuard, Verb, When};
 
 use crate::report::fail_at;
 use crate::test_cluster::{TEST_CLIENT, TestCluster, lock};
@@ -268,11 +268,13 @@ impl fmt::Display for FaultBuilder {
 #[must_use = "the fault ends when this is dropped; call `forget` to keep it"]
 pub struct Injected {
     guard: FaultGuard,
+    is_asked: Arc<AtomicBool>,
 }
 
 impl Injected {
-    /// How many requests it has struck.
+    /// How many requests it has struck. A fault that is never asked and strikes nothing is named when the test ends.
     pub fn hits(&self) -> u64 {
+        self.is_asked.store(true, Ordering::Relaxed);
         self.guard.hits()
     }
 
@@ -282,14 +284,55 @@ impl Injected {
     }
 }
 
-/// What was injected, for the report of a failing test.
+/// What was injected, for the end of the test.
 #[derive(Debug, Default)]
-pub(crate) struct Injections(Mutex<Vec<(String, Arc<AtomicU64>)>>);
+pub(crate) struct Injections(Mutex<Vec<Injection>>);
+
+#[derive(Debug)]
+struct Injection {
+    what: String,
+    place: &'static Location<'static>,
+    hits: Arc<AtomicU64>,
+    /// The test has looked at its hits.
+    is_asked: Arc<AtomicBool>,
+    /// It is for something that was not served then.
+    waits_for: Option<RequestFilter>,
+}
+
+impl Injections {
+    /// Those that struck nothing although nobody asked whether they did, a line each.
+    pub(crate) fn idle(&self) -> Vec<String> {
+        let is_idle = |it: &&Injection| it.hits.load(Ordering::Relaxed) == 0 && !it.is_asked.load(Ordering::Relaxed);
+        let said = |it: &Injection| {
+            let (file, line) = (it.place.file(), it.place.line());
+            format!("the fault injected at {file}:{line} struck nothing: {}", it.what)
+        };
+        lock(&self.0).iter().filter(is_idle).map(said).collect()
+    }
+
+    /// Why one of them could strike nothing: what it is for never came to be served.
+    pub(crate) fn unserved(&self, server: &ApiServer) -> Option<String> {
+        let injections = lock(&self.0);
+        let mut waiting = injections.iter().filter(|it| it.waits_for.is_some()).peekable();
+        waiting.peek()?;
+        let served = server.resources();
+        waiting.find_map(|it| {
+            let why = it.waits_for.as_ref()?.check_served(&served).err()?;
+            let (file, line, what) = (it.place.file(), it.place.line(), &it.what);
+            Some(format!("{file}:{line}: {what}: {why}, and it never came"))
+        })
+    }
+}
 
 impl fmt::Display for Injections {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (what, hits) in lock(&self.0).iter() {
-            writeln!(f, "injected {what}: struck {} requests", hits.load(Ordering::Relaxed))?;
+        for it in lock(&self.0).iter() {
+            writeln!(
+                f,
+                "injected {}: struck {} requests",
+                it.what,
+                it.hits.load(Ordering::Relaxed)
+            )?;
         }
         Ok(())
     }
@@ -302,7 +345,8 @@ impl TestCluster {
     /// # Panics
     ///
     /// If the fault cannot be: a failure with a code below 400, a reason that Kubernetes does not know, a probability
-    /// above 1.
+    /// above 1; a resource that is not served, or not with this verb. A name that is like no other may be that of a
+    /// custom resource whose definition the controller brings: then the test fails at its end, if none came.
     #[track_caller]
     pub fn inject(&self, fault: FaultBuilder) -> Injected {
         let FaultBuilder(mut rule) = fault;
@@ -310,11 +354,27 @@ impl TestCluster {
         if rule.on.client.is_none() {
             rule.on.except_clients = vec![TEST_CLIENT.to_owned()];
         }
+        let place = Location::caller();
+        let waits_for = match rule.on.check_served(&self.server.resources()) {
+            Ok(()) => None,
+            Err(Unserved::NotYet(_)) => Some(rule.on.clone()),
+            Err(why @ Unserved::Never(_)) => fail_at(place, &format!("{name}: {why}")),
+        };
         let guard = self
             .server
             .inject_rule(rule)
-            .unwrap_or_else(|err| fail_at(Location::caller(), &format!("{name}: {err}")));
-        lock(&self.injections.0).push((name, guard.hits_shared()));
-        Injected { guard }
+            .unwrap_or_else(|err| fail_at(place, &format!("{name}: {err}")));
+        if let Some(gate) = &self.gate {
+            gate.slow_workers();
+        }
+        let is_asked = Arc::<AtomicBool>::default();
+        lock(&self.injections.0).push(Injection {
+            what: name,
+            place,
+            hits: guard.hits_shared(),
+            is_asked: Arc::clone(&is_asked),
+            waits_for,
+        });
+        Injected { guard, is_asked }
     }
 }

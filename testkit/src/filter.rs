@@ -1,16 +1,19 @@
 //! `Requests`: the requests that came.
 
 use std::fmt;
+use std::panic::Location;
 
-use fake_apiserver::faults::is_for;
-use fake_apiserver::{Entry, RecordedRequest, Verb};
+use fake_apiserver::faults::{RequestFilter, is_for};
+use fake_apiserver::{ApiServer, Entry, RecordedRequest, Verb};
 
+use crate::report::fail_at;
 use crate::test_cluster::{TEST_CLIENT, TestCluster};
 
 /// Requests of the controllers, from [`TestCluster::requests`], to be narrowed and counted.
 #[derive(Clone, Debug)]
 pub struct Requests {
     kept: Vec<RecordedRequest>,
+    server: ApiServer,
 }
 
 impl TestCluster {
@@ -46,6 +49,7 @@ impl TestCluster {
             kept: all
                 .filter(|it| *it.client != *TEST_CLIENT && it.worker.is_none())
                 .collect(),
+            server: self.server.clone(),
         }
     }
 }
@@ -53,8 +57,17 @@ impl TestCluster {
 impl Requests {
     /// Those with this verb for this resource: its plural (`pods`), which may name a group (`deployments.apps`) and a
     /// subresource (`pods/status`).
+    ///
+    /// # Panics
+    ///
+    /// If there are none and there can be none, because no such resource is served, or not with this verb.
     #[must_use]
+    #[track_caller]
     pub fn on(self, verb: Verb, resource: &str) -> Self {
+        let is_asked = self.kept.iter().any(|it| it.is_for(resource));
+        if !is_asked {
+            check_served(&self.server, &[verb], resource);
+        }
         self.filtered(|it| {
             it.info
                 .as_ref()
@@ -105,6 +118,19 @@ impl Requests {
     pub(crate) fn filtered(mut self, keep: impl Fn(&RecordedRequest) -> bool) -> Self {
         self.kept.retain(keep);
         self
+    }
+}
+
+/// Fails the test if a filter can never match: what it counts would be 0 for want of a letter.
+#[track_caller]
+pub(crate) fn check_served(server: &ApiServer, verbs: &[Verb], resource: &str) {
+    let filter = RequestFilter {
+        verbs: verbs.to_vec(),
+        resource: Some(resource.to_owned()),
+        ..RequestFilter::default()
+    };
+    if let Err(why) = filter.check_served(&server.resources()) {
+        fail_at(Location::caller(), &why.to_string());
     }
 }
 

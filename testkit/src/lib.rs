@@ -29,7 +29,7 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() { // in a test: #[tokio::test]
 //! let cluster = TestCluster::start();
-//! cluster.run(my_controller(cluster.client())); //              makes a ConfigMap for each Pod
+//! cluster.controller("operator", my_controller); //             makes a ConfigMap for each Pod
 //! cluster.create(pod("web-0").namespace("shop")).await;
 //! cluster.settle().await; //                                    until nothing is left to do; no sleeps
 //!
@@ -46,7 +46,7 @@
 //! |---|---|
 //! | the cluster | [`TestCluster::start`], [`TestCluster::builder`], or the rstest fixture [`cluster`](fn@cluster) |
 //! | objects | [`objects`]: `pod("web-0").label(…)`; [`TestCluster::create`] and its kin; any type of kube |
-//! | the controller | [`TestCluster::client`], [`TestCluster::run`] |
+//! | the controller | [`TestCluster::controller`], or [`TestCluster::client`] and [`TestCluster::run`] |
 //! | time | [`TestCluster::settle`], [`eventually`][1], [`consistently`][2], [`advance`][3] |
 //! | what came of it | [`TestCluster::get`], [`assert_has`][4], [`requests`][5], [`assert_idle`][6] |
 //! | rights | [`TestClusterBuilder::rbac`], [`TestCluster::client_as`], [`TestCluster::observed_rbac`] |
@@ -80,7 +80,7 @@
 //! - Controllers on another runtime, on threads of their own or behind sockets are not in virtual time.
 //! - The time of day that a controller reads from the system is the real one. That of the cluster is
 //!   `cluster.server().now()`; give it to a controller that lets its clock be chosen.
-//! - Exploration does not skew clocks, and crashes only what [`TestCluster::controller`] started.
+//! - Exploration crashes only what [`TestCluster::controller`] started; it skews the clocks of Leases and no others.
 
 mod test_cluster;
 mod controller;
@@ -112,7 +112,8 @@ pub use controller::Running;
 pub use eventually::Condition;
 pub use expect::OwnerTree;
 pub use fake_apiserver::{
-    ApiServer, Journal, Replica, RestartLog, Snapshot, UserInfo, Verb, WatchEventKind, Worker, WorldDiff,
+    ApiServer, Entry, Journal, RecordedRequest, Replica, RestartLog, Snapshot, UserInfo, Verb, WatchEventKind, Worker,
+    WorldDiff,
 };
 pub use faults::{FaultBuilder, Injected};
 pub use filter::Requests;

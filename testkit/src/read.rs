@@ -61,7 +61,7 @@ impl TestCluster {
         let id = target.id();
         match self.find(&id) {
             Some(value) => self.typed(&id, value),
-            None => self.fail(&format!("there is no {}", self.located(&id))),
+            None => self.fail(&format!("there is no {}{}", self.located(&id), self.others_of(&id))),
         }
     }
 

@@ -43,6 +43,14 @@ pub(crate) fn print_after_failure(cluster: &TestCluster, ended: &str) {
     eprintln!("{}", last_requests(cluster));
 }
 
+/// What a test that passes should know: the faults that struck nothing.
+#[expect(clippy::print_stderr, reason = "a test that does less than it says must be seen to")]
+pub(crate) fn print_idle_faults(cluster: &TestCluster) {
+    for line in cluster.injections.idle() {
+        eprintln!("test cluster: {line}");
+    }
+}
+
 /// The end of the journal, bounded. A line that repeats the one before it, but for the time, is counted instead.
 fn last_requests(cluster: &TestCluster) -> String {
     let mut lines: Vec<(String, String, usize)> = Vec::new();

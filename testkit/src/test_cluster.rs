@@ -410,6 +410,11 @@ impl Drop for TestCluster {
         }
         if std::thread::panicking() {
             report::print_after_failure(self, &ended);
+        } else if self.gate.is_none() {
+            report::print_idle_faults(self);
+            if let Some(why) = self.injections.unserved(&self.server) {
+                panic!("{why}");
+            }
         }
     }
 }

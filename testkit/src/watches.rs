@@ -1,8 +1,9 @@
 //! Event injection: putting events into watches under way, ending and expiring them.
 
 use fake_apiserver::faults::RequestFilter;
-use fake_apiserver::{WatchEventKind, WatchHandle};
+use fake_apiserver::{ApiServer, Verb, WatchEventKind, WatchHandle};
 
+use crate::filter::check_served;
 use crate::target::ToObject;
 use crate::test_cluster::TestCluster;
 
@@ -10,6 +11,7 @@ use crate::test_cluster::TestCluster;
 #[derive(Clone, Debug)]
 pub struct Watches {
     handles: Vec<WatchHandle>,
+    server: ApiServer,
 }
 
 impl TestCluster {
@@ -40,6 +42,7 @@ impl TestCluster {
         self.skips("watches");
         Watches {
             handles: self.server.watches(),
+            server: self.server.clone(),
         }
     }
 
@@ -56,8 +59,14 @@ impl TestCluster {
 
 impl Watches {
     /// Those of this resource: its plural (`pods`), which may name a group (`deployments.apps`).
+    ///
+    /// # Panics
+    ///
+    /// If no such resource is served that can be watched.
     #[must_use]
+    #[track_caller]
     pub fn on(self, resource: &str) -> Self {
+        check_served(&self.server, &[Verb::Watch], resource);
         self.filtered(&RequestFilter {
             resource: Some(resource.to_owned()),
             ..RequestFilter::default()

@@ -19,6 +19,7 @@
 mod verdict;
 mod rule;
 mod filter;
+mod served;
 mod described;
 mod outcome;
 mod downtime;
@@ -30,6 +31,7 @@ pub use described::{Effect, Failure, FaultRule, RuleError};
 pub use downtime::RestartLog;
 pub use filter::{RequestFilter, is_for};
 pub use rule::{Fault, FaultGuard, Seen};
+pub use served::Unserved;
 pub use verdict::{Decision, Held, Verdict, When};
 pub use watches::{HeldEvent, WatchEventKind, WatchHandle};
 

@@ -288,6 +288,12 @@ impl Default for World {
 }
 
 impl World {
+    /// The same state, which counts on from a revision, if it is not further already.
+    pub(crate) fn advanced_to(mut self, revision: Revision) -> Self {
+        self.revision = self.revision.max(revision);
+        self
+    }
+
     fn get(&self, resource: &str, key: &str) -> Option<&Arc<Stored>> {
         self.tables.get(resource)?.objects.get(key)
     }

@@ -6,12 +6,12 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use super::kinds::Faults;
-use super::plan::Plan;
+use super::plan::{Action, Plan};
 use super::progress::{Progress, WallClock};
 use super::report::{Coverage, Failure, Report};
-use super::run::{Config, run};
+use super::run::{Config, Outcome, Reference, run};
 use super::search::{Limits, Search, Stop, reference};
-use super::{Check, Oracle};
+use super::{Check, Oracle, Violation};
 use crate::eventually::Condition;
 use crate::test_cluster::{TestCluster, TestClusterBuilder};
 
@@ -243,6 +243,11 @@ impl Explore {
             Ok(found) => found,
             Err(failure) => return report.failed(*failure).written(),
         };
+        report.notes = reference.outcome.notes.clone();
+        if let Some(violation) = is_in_vain(self.faults, &reference) {
+            let outcome = Outcome::default();
+            return report.failed(Failure::new(&reference, outcome, Plan::default(), violation));
+        }
         let wall = self.limits.wall;
         let mut goes_on = |coverage: &Coverage, _: &Plan| {
             progress.tell(coverage);
@@ -262,7 +267,7 @@ impl Explore {
             nondeterminism,
             known: Default::default(),
         };
-        let stop = match replays(&mut search, &self.replays) {
+        let stop = match replays(&mut search, &self.replays, &mut report.notes) {
             Ok(()) if is_replay => Ok(()),
             Ok(()) if self.at_random.is_some() => search.at_random(),
             Ok(()) => search.search(),
@@ -296,8 +301,24 @@ impl Explore {
     }
 }
 
+/// What keeps an exploration from trying anything of what it is asked for.
+fn is_in_vain(faults: Faults, reference: &Reference) -> Option<Violation> {
+    let outcome = &reference.outcome;
+    if outcome.messages == 0 {
+        let what = "no client sent a request, so that nothing can go wrong: does the scenario start its controllers, \
+                    with the client it is given?";
+        return Some(Violation::new("something to explore", what.to_owned()));
+    }
+    let has_fixed = outcome.notes.iter().any(|it| it.contains("by `run`"));
+    if faults.has(Action::RestartAtEnd) && outcome.controllers.is_empty() && has_fixed {
+        let what = format!("{}; or leave crashes out by `faults`", outcome.notes.join("\n"));
+        return Some(Violation::new("something to crash", what));
+    }
+    None
+}
+
 /// Makes the runs that are asked for by name.
-fn replays(search: &mut Search<'_>, replays: &[String]) -> Result<(), Stop> {
+fn replays(search: &mut Search<'_>, replays: &[String], notes: &mut Vec<String>) -> Result<(), Stop> {
     for text in replays {
         let plan = Plan::parse(text).unwrap_or_else(|err| panic!("{err}"));
         let own;
@@ -311,6 +332,9 @@ fn replays(search: &mut Search<'_>, replays: &[String]) -> Result<(), Stop> {
         }
         let outcome = run(search.config, search.world, &plan, false, Some(reference));
         search.coverage.schedules += 1;
+        let is_met = |point: &str| !point.contains(':') || outcome.trace.iter().any(|step| step.point == point);
+        let missed = plan.faults.iter().filter(|it| !is_met(&it.point));
+        notes.extend(missed.map(|it| format!("`{it}` of the replay string strikes nothing: there is no such message")));
         if let Some(violation) = outcome.violations.first().cloned() {
             return Err(Stop::Failed(Box::new(Failure::new(
                 reference, outcome, plan, violation,

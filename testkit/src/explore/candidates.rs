@@ -1,5 +1,6 @@
 //! What may go wrong at each point of a trace, in the order in which it is tried.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use fake_apiserver::Verb;
 
 use super::kinds::Faults;
 use super::plan::{Action, Point};
-use super::trace::{Request, Step, What};
+use super::trace::{BOOKMARK, INITIAL_END, Outcome, Request, Step, What};
 
 /// A short and a long window: a retry fits into the short one; the long one outlasts a `settle` or two of the workload.
 const SHORT: Duration = Duration::from_secs(1);
@@ -18,6 +19,18 @@ const PARTITION: Duration = Duration::from_secs(40);
 
 /// A connection that breaks without a word.
 const SILENCE: Duration = Duration::from_secs(30);
+
+/// A watch whose other side is gone, until the client's own patience with a silent connection ends: kube's is 295 s.
+const HALF_OPEN: Duration = Duration::from_secs(295);
+
+/// How wrong clocks are, in milliseconds: twice as long as a lease.
+const SKEW: i64 = 30_000;
+
+/// Who writes these has a clock that matters.
+const LEASES: &str = "leases.coordination.k8s.io";
+
+/// The point of what concerns the server as a whole.
+const SERVER: &str = "server";
 
 /// Everything else that is due happens in it.
 const INSTANT: Duration = Duration::from_millis(1);
@@ -39,7 +52,7 @@ pub(crate) fn candidates(trace: &[Step], from: usize, controllers: &[Arc<str>], 
         let can_crash = controllers.contains(&step.client);
         let actions = match &step.what {
             What::Request(request) => of_request(request, from > 0),
-            What::Event { .. } => of_event(),
+            What::Event { kind, .. } => of_event(kind),
             What::Note(_) => continue,
         };
         for (rank, action) in actions {
@@ -63,11 +76,47 @@ pub(crate) fn candidates(trace: &[Step], from: usize, controllers: &[Arc<str>], 
             point: client.to_string(),
         }));
     }
+    if from == 0 {
+        all.extend(of_the_whole(trace).filter(|it| faults.has(it.action)));
+    }
     all.sort();
     all
 }
 
+/// What is so from the beginning of a run.
+fn of_the_whole(trace: &[Step]) -> impl Iterator<Item = Candidate> {
+    let writes_leases = |step: &&Step| match &step.what {
+        What::Request(request) => {
+            request.is_write() && request.outcome != Outcome::Unseen && request.resource.starts_with(LEASES)
+        }
+        What::Event { .. } | What::Note(_) => false,
+    };
+    let electors: BTreeSet<Arc<str>> = trace
+        .iter()
+        .filter(writes_leases)
+        .map(|it| Arc::clone(&it.client))
+        .collect();
+    let skewed = electors.into_iter().flat_map(|client| {
+        [SKEW, -SKEW].map(|ahead| Candidate {
+            rank: 4,
+            at: 0,
+            action: Action::Skew(ahead),
+            point: client.to_string(),
+        })
+    });
+    skewed.chain([Candidate {
+        rank: 4,
+        at: 0,
+        action: Action::LargeVersions,
+        point: SERVER.to_owned(),
+    }])
+}
+
 fn of_request(request: &Request, is_second: bool) -> Vec<(u8, Action)> {
+    if request.outcome == Outcome::Unseen {
+        // The server's own controllers are slow at times, and that is all.
+        return vec![(5, Action::Delay(SHORT)), (6, Action::Delay(LONG))];
+    }
     let mut actions = Vec::new();
     match request.verb {
         Verb::Create | Verb::Update | Verb::Patch | Verb::Delete | Verb::DeleteCollection => {
@@ -101,23 +150,38 @@ fn of_request(request: &Request, is_second: bool) -> Vec<(u8, Action)> {
                 (5, Action::Delay(SHORT)),
                 (6, Action::Silence(SILENCE)),
             ]);
+            if request.may_expire {
+                actions.push((3, Action::Fail(410)));
+            }
             if request.may_be_stale {
                 // A list after another fault is mostly that of a restart, which may go back in time.
                 let rank = if is_second { 0 } else { 4 };
                 actions.extend([50, 75, 25].map(|percent| (rank, Action::Stale(percent))));
             }
         }
-        Verb::Watch => actions.extend([
-            (3, Action::Fail(410)),
-            (4, Action::Fail(500)),
-            (5, Action::Delay(SHORT)),
-            (5, Action::Delay(LONG)),
-        ]),
+        Verb::Watch => {
+            actions.extend([
+                (3, Action::Fail(410)),
+                (4, Action::Fail(500)),
+                (5, Action::Delay(SHORT)),
+                (5, Action::Delay(LONG)),
+            ]);
+            if request.streams_list {
+                actions.push((4, Action::Fail(422)));
+            }
+        }
     }
     actions
 }
 
-fn of_event() -> Vec<(u8, Action)> {
+fn of_event(kind: &str) -> Vec<(u8, Action)> {
+    match kind {
+        // Bookmarks are a courtesy.
+        BOOKMARK => return vec![(6, Action::Drop)],
+        // That the initial state is complete must be told at some time.
+        INITIAL_END => return vec![(5, Action::Hold(LONG)), (6, Action::HalfOpen(HALF_OPEN))],
+        _ => {}
+    }
     vec![
         (1, Action::Hold(LONG)),
         (2, Action::Miss(LONG)),
@@ -127,6 +191,7 @@ fn of_event() -> Vec<(u8, Action)> {
         (4, Action::Expire),
         (5, Action::Twice),
         (5, Action::Cut),
+        (6, Action::HalfOpen(HALF_OPEN)),
         (6, Action::Delay(INSTANT)),
     ]
 }

@@ -21,6 +21,7 @@ use tokio::time::{sleep, sleep_until};
 use tower::{BoxError, Service, ServiceExt};
 
 use super::gate::{Gate, Life, Shown};
+use super::owners::is_garbage;
 use super::plan::Action;
 use super::trace::{Outcome, Request};
 use super::watch::GatedWatch;
@@ -31,6 +32,7 @@ const REVISION: &str = "resourceVersion";
 /// A client of a new life of the controller `name`.
 pub(crate) fn client(gate: &Arc<Gate>, name: &str) -> kube::Client {
     let life = gate.life(name);
+    gate.skew_clock(&life.client, name);
     let (gate, server) = (Arc::clone(gate), gate.server.client_service(name));
     let service = tower::service_fn(move |request: http::Request<Body>| {
         let (gate, life, server) = (Arc::clone(&gate), Arc::clone(&life), server.clone());
@@ -79,6 +81,9 @@ fn read(request: &http::Request<Body>) -> Option<Request> {
         object: format!("{}/{}", path.namespace, path.name),
         may_conflict: verb == Verb::Update || (is_apply && parameter("force") != Some("true")),
         may_be_stale: verb == Verb::List && parameter(REVISION) == Some("0"),
+        may_expire: verb == Verb::List
+            && (parameter("continue").is_some() || parameter("resourceVersionMatch") == Some("Exact")),
+        streams_list: verb == Verb::Watch && parameter("sendInitialEvents") == Some("true"),
         outcome: Outcome::Open,
     })
 }
@@ -179,6 +184,10 @@ async fn before(gate: &Arc<Gate>, life: &Life, about: &Request, action: Action) 
         | Action::Cut
         | Action::Expire
         | Action::Twice
+        | Action::HalfOpen(_)
+        | Action::Drop
+        | Action::Skew(_)
+        | Action::LargeVersions
         | Action::RestartAtEnd => None,
     }
 }
@@ -207,6 +216,10 @@ async fn after(gate: &Arc<Gate>, life: &Life, action: Action) -> Option<Answer> 
         | Action::Cut
         | Action::Expire
         | Action::Twice
+        | Action::HalfOpen(_)
+        | Action::Drop
+        | Action::Skew(_)
+        | Action::LargeVersions
         | Action::RestartAtEnd => None,
     }
 }
@@ -218,7 +231,7 @@ fn outcome(answer: &Answer) -> Outcome {
     }
 }
 
-fn broken() -> io::Error {
+pub(crate) fn broken() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionReset, "connection reset by peer")
 }
 
@@ -237,6 +250,12 @@ fn failure(code: u16, about: &Request) -> Response<GatedBody> {
             let message = "the server has received too many requests and has asked us to try again later";
             Status::new(429, "TooManyRequests", message).with_retry_after(1)
         }
+        422 => Status::new(
+            422,
+            "Invalid",
+            "ListOptions.meta.k8s.io \"\" is invalid: sendInitialEvents: Forbidden: sendInitialEvents is forbidden for \
+             watch unless the WatchList feature gate is enabled",
+        ),
         503 => Status::new(503, "ServiceUnavailable", "apiserver not ready"),
         504 => {
             let message = "Timeout: request did not complete within requested timeout - context deadline exceeded";
@@ -287,13 +306,8 @@ async fn look(
         && let Ok(answer) = serde_json::from_slice::<Answered>(&bytes)
     {
         let shown = answer.shown();
-        gate.done(
-            life,
-            about,
-            parts.status == StatusCode::CREATED,
-            &shown,
-            has_precondition,
-        );
+        let is_created = parts.status == StatusCode::CREATED && !is_garbage(gate, &bytes);
+        gate.done(life, about, is_created, &shown, has_precondition);
         match &answer.items {
             Some(items) => {
                 life.told(&about.resource, &shown);
@@ -384,7 +398,7 @@ impl Line<'_> {
     }
 }
 
-fn contains(text: &Bytes, what: &[u8]) -> bool {
+pub(crate) fn contains(text: &Bytes, what: &[u8]) -> bool {
     text.windows(what.len()).any(|it| it == what)
 }
 
@@ -437,7 +451,7 @@ impl http_body::Body for GatedBody {
         match self.get_mut() {
             Self::Whole(bytes) => Poll::Ready(bytes.take().map(|it| Ok(http_body::Frame::data(it)))),
             Self::Watch(watch) => {
-                Poll::Ready(std::task::ready!(watch.poll_line(cx)).map(|it| Ok(http_body::Frame::data(it))))
+                Poll::Ready(std::task::ready!(watch.poll_line(cx)).map(|it| it.map(http_body::Frame::data)))
             }
             Self::Server(body) => Pin::new(body).poll_frame(cx),
         }

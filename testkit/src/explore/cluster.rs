@@ -8,6 +8,7 @@ use fake_apiserver::{ApiServer, ApiServerBuilder};
 use tokio::time::Instant;
 
 use super::gate::Gate;
+use super::plan::LARGE;
 use crate::controller::Running;
 use crate::test_cluster::{TestCluster, TestClusterBuilder};
 
@@ -18,8 +19,20 @@ const OTHER_TIME: Duration = Duration::from_secs(4_391);
 #[derive(Debug)]
 pub(crate) struct World {
     builder: TestClusterBuilder,
-    /// Two servers to be: one for the first reference run and all others, and one with another time of day.
-    servers: [ApiServerBuilder; 2],
+    /// The server of the first reference run and of nearly all others.
+    server: ApiServerBuilder,
+    /// That of the other reference run, with other uids and another time of day.
+    other: ApiServerBuilder,
+    /// The first one with very large revisions.
+    large: ApiServerBuilder,
+}
+
+/// Which server a run has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Variant {
+    Usual,
+    Other,
+    Large,
 }
 
 /// Makes clients of a cluster.
@@ -56,10 +69,9 @@ impl TestClusterBuilder {
         let (state, now) = (cluster.server.snapshot(), cluster.server.now());
         let server = |shift| self.server_to_be().world(&state).start_time(now + shift);
         World {
-            servers: [
-                server(Duration::ZERO).seed(self.seed),
-                server(OTHER_TIME).seed(!self.seed),
-            ],
+            server: server(Duration::ZERO).seed(self.seed),
+            other: server(OTHER_TIME).seed(!self.seed),
+            large: server(Duration::ZERO).seed(self.seed).revision(LARGE),
             builder: self,
         }
     }
@@ -81,9 +93,14 @@ impl TestCluster {
         }
     }
 
-    /// A cluster of an exploration, with a state it begins with; another one has other uids and another time of day.
-    pub(crate) fn explored(world: &World, is_other: bool, gate: impl FnOnce(ApiServer) -> Gate) -> Self {
-        let server = world.servers[usize::from(is_other)].clone().start();
+    /// A cluster of an exploration, with a state it begins with.
+    pub(crate) fn explored(world: &World, variant: Variant, gate: impl FnOnce(ApiServer) -> Gate) -> Self {
+        let server = match variant {
+            Variant::Usual => &world.server,
+            Variant::Other => &world.other,
+            Variant::Large => &world.large,
+        };
+        let server = server.clone().start();
         let gate = Arc::new(gate(server.clone()));
         let mut cluster = Self::of_server(server, Instant::now(), world.builder.bounds);
         cluster.gate = Some(gate);

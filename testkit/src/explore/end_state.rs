@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use fake_apiserver::{ApiServer, StoredObject};
+use fake_apiserver::{ApiServer, StoredObject, Worker};
 use serde_json::{Map, Value};
 
 use crate::report::shortened;
@@ -23,6 +23,8 @@ pub(crate) struct EndState {
     objects: BTreeMap<String, Vec<Kept>>,
     /// The uids of all objects, for telling owners that are gone.
     uids: BTreeSet<String>,
+    /// A garbage collector runs, so that nothing is left that it would take away.
+    is_collected: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -51,7 +53,10 @@ struct Difference {
 impl EndState {
     /// What is there now; `base` is the revision at which the run began.
     pub(crate) fn of(server: &ApiServer, base: u64) -> Self {
-        let mut state = Self::default();
+        let mut state = Self {
+            is_collected: server.runs(Worker::GarbageCollector),
+            ..Self::default()
+        };
         for object in server.stored_objects() {
             state.uids.insert(object.uid().to_owned());
             if NOT_STATE.contains(&object.resource()) {
@@ -104,54 +109,104 @@ impl EndState {
         let mut differences = Vec::new();
         let keys: BTreeSet<&String> = self.objects.keys().chain(found.objects.keys()).collect();
         for key in keys {
-            let (left, right) = (self.objects.get(key), found.objects.get(key));
-            let (left, right) = (left.map_or(&[][..], |it| it), right.map_or(&[][..], |it| it));
-            let resource = key.split(' ').next().unwrap_or_default();
-            let mut add = |path: &str, text: String| {
-                differences.push(Difference {
-                    key: key.clone(),
-                    path: path.to_owned(),
-                    text,
-                });
+            let all = |state: &'_ Self| -> Vec<Kept> { state.objects.get(key).cloned().unwrap_or_default() };
+            let (left, right) = (all(self), all(found));
+            let mut fields = self.fields_of_one(found, mask, key, &left, &right);
+            if !fields.is_empty() && !self.is_collected {
+                let (left, right) = self.without_garbage(found, left, right);
+                fields = self.fields_of_one(found, mask, key, &left, &right);
+            }
+            differences.extend(fields.into_iter().map(|(path, text)| Difference {
+                key: key.clone(),
+                path,
+                text,
+            }));
+        }
+        differences
+    }
+
+    /// What differs in the objects of one key: paths, and texts for people.
+    fn fields_of_one(
+        &self,
+        found: &Self,
+        mask: &Mask,
+        key: &str,
+        left: &[Kept],
+        right: &[Kept],
+    ) -> Vec<(String, String)> {
+        let resource = key.split(' ').next().unwrap_or_default();
+        if left.len() != right.len() {
+            let is_masked = mask.names.contains(resource);
+            let difference = (!is_masked).then(|| (String::new(), number(left.len(), right.len())));
+            return difference.into_iter().collect();
+        }
+        let unmasked = |left: &Value, right: &Value| {
+            let mut fields = Vec::new();
+            fields_that_differ("", left, right, &mut fields);
+            fields.retain(|(path, _)| !mask.hides(resource, path));
+            fields
+        };
+        if let ([left], [right]) = (left, right) {
+            return match left.is_untouched && right.is_untouched {
+                true => Vec::new(),
+                false => unmasked(&self.shown(left), &found.shown(right)),
             };
-            if left.len() != right.len() {
-                if !mask.names.contains(resource) {
-                    add("", number(left.len(), right.len()));
-                }
-                continue;
-            }
-            if let ([left], [right]) = (left, right) {
-                if left.is_untouched && right.is_untouched {
-                    continue;
-                }
-                let (left, right) = (self.shown(left), found.shown(right));
-                let mut fields = Vec::new();
-                fields_that_differ("", &left, &right, &mut fields);
-                for (path, text) in fields.into_iter().filter(|(path, _)| !mask.hides(resource, path)) {
-                    add(&path, text);
-                }
-                continue;
-            }
-            // Objects with generated names: which is which does not matter.
-            let mut remaining: Vec<Value> = right.iter().map(|it| found.shown(it)).collect();
-            for object in left.iter().map(|it| self.shown(it)) {
-                let unmasked = |other: &Value| {
-                    let mut fields = Vec::new();
-                    fields_that_differ("", &object, other, &mut fields);
-                    fields.retain(|(path, _)| !mask.hides(resource, path));
-                    fields
-                };
-                match remaining.iter().position(|other| unmasked(other).is_empty()) {
-                    Some(at) => drop(remaining.remove(at)),
-                    None => {
-                        let nearest = remaining.iter().map(unmasked).min_by_key(Vec::len);
-                        let fields = nearest.unwrap_or_default();
-                        fields.into_iter().for_each(|(path, text)| add(&path, text));
-                    }
+        }
+        // Objects with generated names: which is which does not matter.
+        let mut differences = Vec::new();
+        let mut remaining: Vec<Value> = right.iter().map(|it| found.shown(it)).collect();
+        for object in left.iter().map(|it| self.shown(it)) {
+            match remaining.iter().position(|other| unmasked(&object, other).is_empty()) {
+                Some(at) => drop(remaining.remove(at)),
+                None => {
+                    let nearest = remaining
+                        .iter()
+                        .map(|other| unmasked(&object, other))
+                        .min_by_key(Vec::len);
+                    differences.extend(nearest.unwrap_or_default());
                 }
             }
         }
         differences
+    }
+
+    /// The objects of one key that are no garbage. Garbage of one run stands for what is missing there, so that an
+    /// object that should be in use and has lost its owner is told as such.
+    fn without_garbage(&self, found: &Self, left: Vec<Kept>, right: Vec<Kept>) -> (Vec<Kept>, Vec<Kept>) {
+        let (gone_left, mut left): (Vec<Kept>, Vec<Kept>) = left.into_iter().partition(|it| self.is_garbage(it));
+        let (gone_right, mut right): (Vec<Kept>, Vec<Kept>) = right.into_iter().partition(|it| found.is_garbage(it));
+        let (missing_left, missing_right) = (
+            right.len().saturating_sub(left.len()),
+            left.len().saturating_sub(right.len()),
+        );
+        left.extend(gone_left.into_iter().take(missing_left));
+        right.extend(gone_right.into_iter().take(missing_right));
+        (left, right)
+    }
+
+    /// Whether a garbage collector would take it away: it has owners, and none of them is there and stays.
+    fn is_garbage(&self, kept: &Kept) -> bool {
+        let mut looked_at = BTreeSet::new();
+        self.has_lost_owners(&kept.object, &mut looked_at)
+    }
+
+    fn has_lost_owners(&self, object: &StoredObject, looked_at: &mut BTreeSet<String>) -> bool {
+        // Owners in a circle keep each other.
+        if !looked_at.insert(object.uid().to_owned()) {
+            return false;
+        }
+        let value = object.value();
+        let owners = value["metadata"]["ownerReferences"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        let mut owners = owners.iter().filter_map(|it| it["uid"].as_str()).peekable();
+        let all = || self.objects.values().flatten();
+        owners.peek().is_some()
+            && owners.all(|uid| match all().find(|it| it.object.uid() == uid) {
+                Some(owner) => self.has_lost_owners(&owner.object, looked_at),
+                None => !self.uids.contains(uid),
+            })
     }
 
     /// An object without what two runs never have in common.

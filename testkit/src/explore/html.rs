@@ -68,6 +68,9 @@ pub(crate) fn page(report: &Report) -> String {
             escaped(&what)
         );
     }
+    for note in report.notes() {
+        let _ = write!(page, "<p class=note>{}</p>", escaped(note));
+    }
     page.push_str("</main></html>\n");
     page
 }
@@ -81,7 +84,7 @@ fn table(page: &mut String, timeline: &Timeline) {
     for row in &timeline.rows {
         let class = match (&row.reference, &row.failing) {
             _ if row.is_same() => "",
-            (_, Some(cell)) if cell.is_note => " class=fault",
+            (_, Some(cell)) if cell.is_note || cell.is_struck => " class=fault",
             _ => " class=differs",
         };
         let _ = write!(page, "<tr{class}>");
@@ -138,7 +141,10 @@ fn life_lines(page: &mut String, timeline: &Timeline) {
     let (width, height) = (NAMES + STEP * (timeline.rows.len() + 1), LINE * (objects.len() + 1));
     let _ = write!(page, "<div class=lines><svg width={width} height={height}>");
     for (at, row) in timeline.rows.iter().enumerate() {
-        let is_fault = row.failing.as_ref().is_some_and(|it| it.is_note) && row.reference.is_none();
+        let is_fault = row
+            .failing
+            .as_ref()
+            .is_some_and(|it| it.is_struck || (it.is_note && row.reference.is_none()));
         if is_fault {
             let x = NAMES + STEP * at;
             let title = row

@@ -15,20 +15,22 @@ pub const fn crashes() -> Faults {
     Faults(1)
 }
 
-/// Requests fail: with 409 where a client must expect it, 410 for watches, 429 and 500; they are done and the answer is
+/// Requests fail: with 409 where a client must expect it, 410 for watches and for pages of lists and lists of an exact
+/// revision, 429 and 500; they are done and the answer is
 /// lost; there is no answer for half a minute, done or not done.
 pub const fn errors() -> Faults {
     Faults(2)
 }
 
-/// Watches are held for a second or twelve, end, expire with 410, so that the client must list again, with or without
-/// having been silent before, and tell an event twice. Lists that allow it (`resourceVersion=0`) show an older state.
+/// Watches are held for a second or twelve, end, are silent for five minutes until their connection breaks, expire with
+/// 410, so that the client must list again, with or without having been silent before, and tell an event twice.
+/// Bookmarks come late or never. Lists that allow it (`resourceVersion=0`) show an older state.
 pub const fn stale_watches() -> Faults {
     Faults(4)
 }
 
 /// Messages come in another order: a request or an event is held for a millisecond, in which everything else happens,
-/// or for a second.
+/// or for a second. What the server's own workers write comes a second or twelve later.
 pub const fn delays() -> Faults {
     Faults(8)
 }
@@ -39,10 +41,22 @@ pub const fn pauses() -> Faults {
     Faults(16)
 }
 
+/// The clock of a client is half a minute ahead or behind, in the times it writes into Leases and reads of them; only
+/// clients that write Leases.
+pub const fn clock_skew() -> Faults {
+    Faults(32)
+}
+
+/// What a server may do and few do: it counts its revisions from a number that neither 32 bits nor a floating-point
+/// number hold, or it refuses to stream lists (422), as one without the feature `WatchList`.
+pub const fn variants() -> Faults {
+    Faults(64)
+}
+
 impl Faults {
     /// All of them: the default.
     pub const fn all() -> Self {
-        Self(31)
+        Self(127)
     }
 
     pub(crate) fn has(self, action: Action) -> bool {
@@ -52,6 +66,8 @@ impl Faults {
             Kind::Watch => stale_watches(),
             Kind::Delay => delays(),
             Kind::Pause => pauses(),
+            Kind::Clock => clock_skew(),
+            Kind::Variant => variants(),
         };
         self.0 & bit != 0
     }

@@ -9,7 +9,9 @@ mod trace;
 mod cluster;
 mod gate;
 mod client;
+mod owners;
 mod watch;
+mod workers;
 mod end_state;
 mod run;
 mod search;
@@ -21,7 +23,7 @@ mod html;
 mod progress;
 
 pub use builder::{Explore, explore};
-pub use kinds::{Faults, crashes, delays, errors, pauses, stale_watches};
+pub use kinds::{Faults, clock_skew, crashes, delays, errors, pauses, stale_watches, variants};
 pub use report::{Coverage, Failure, Report};
 
 pub(crate) use gate::Gate;

@@ -9,6 +9,9 @@ use std::time::Duration;
 /// rather than a position in the run, so that it means the same when messages come in another order.
 pub(crate) type Point = String;
 
+/// A revision that fits neither into 32 bits nor, exactly, into a floating-point number.
+pub(crate) const LARGE: u64 = (1 << 53) + 1;
+
 /// What goes wrong at a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Action {
@@ -43,6 +46,14 @@ pub(crate) enum Action {
     Expire,
     /// The event comes twice.
     Twice,
+    /// From this event on, nothing comes any more, not even an end; the connection breaks after this time.
+    HalfOpen(Duration),
+    /// The bookmark does not come.
+    Drop,
+    /// The clock of the client is ahead by so many milliseconds, from the beginning to the end.
+    Skew(i64),
+    /// The server counts its revisions from a number that neither 32 bits nor a floating-point number hold.
+    LargeVersions,
     /// The controller is restarted when everything is done.
     RestartAtEnd,
 }
@@ -55,14 +66,26 @@ pub(crate) enum Kind {
     Watch,
     Delay,
     Pause,
+    Clock,
+    Variant,
 }
 
 impl Action {
     pub(crate) fn kind(self) -> Kind {
         match self {
             Self::CrashBefore(_) | Self::CrashAfter(_) | Self::RestartAtEnd => Kind::Crash,
+            // A server without streaming lists says so.
+            Self::Fail(422) | Self::LargeVersions => Kind::Variant,
+            Self::Skew(_) => Kind::Clock,
             Self::Fail(_) | Self::Lose | Self::Silence(_) | Self::SilenceAfter(_) => Kind::Error,
-            Self::Hold(_) | Self::Miss(_) | Self::Cut | Self::Expire | Self::Twice | Self::Stale(_) => Kind::Watch,
+            Self::Hold(_)
+            | Self::Miss(_)
+            | Self::HalfOpen(_)
+            | Self::Cut
+            | Self::Expire
+            | Self::Twice
+            | Self::Drop
+            | Self::Stale(_) => Kind::Watch,
             Self::Delay(_) => Kind::Delay,
             Self::Pause(_) => Kind::Pause,
         }
@@ -78,13 +101,17 @@ impl Action {
             | Self::Delay(time)
             | Self::Pause(time)
             | Self::Hold(time)
-            | Self::Miss(time) => Some(time),
+            | Self::Miss(time)
+            | Self::HalfOpen(time) => Some(time),
             Self::Fail(_)
             | Self::Lose
             | Self::Stale(_)
             | Self::Cut
             | Self::Expire
             | Self::Twice
+            | Self::Drop
+            | Self::Skew(_)
+            | Self::LargeVersions
             | Self::RestartAtEnd => None,
         }
     }
@@ -100,12 +127,16 @@ impl Action {
             Self::Pause(_) => Self::Pause(time),
             Self::Hold(_) => Self::Hold(time),
             Self::Miss(_) => Self::Miss(time),
+            Self::HalfOpen(_) => Self::HalfOpen(time),
             Self::Fail(_)
             | Self::Lose
             | Self::Stale(_)
             | Self::Cut
             | Self::Expire
             | Self::Twice
+            | Self::Drop
+            | Self::Skew(_)
+            | Self::LargeVersions
             | Self::RestartAtEnd => self,
         }
     }
@@ -126,6 +157,10 @@ impl Action {
             Self::Cut => "cut",
             Self::Expire => "expire",
             Self::Twice => "twice",
+            Self::HalfOpen(_) => "half-open",
+            Self::Drop => "drop",
+            Self::Skew(_) => "skew",
+            Self::LargeVersions => "large-versions",
             Self::RestartAtEnd => "restart",
         }
     }
@@ -147,6 +182,10 @@ impl Action {
             "cut" => Self::Cut,
             "expire" => Self::Expire,
             "twice" => Self::Twice,
+            "half-open" => Self::HalfOpen(time()?),
+            "drop" => Self::Drop,
+            "skew" => Self::Skew(value?.parse().ok()?),
+            "large-versions" => Self::LargeVersions,
             "restart" => Self::RestartAtEnd,
             _ => return None,
         })
@@ -165,6 +204,7 @@ impl fmt::Display for Perturbation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.action, self.action.window()) {
             (Action::Fail(code), _) => write!(f, "fail={code}@{}", self.point),
+            (Action::Skew(ahead), _) => write!(f, "skew={ahead}@{}", self.point),
             (Action::Stale(percent), _) => write!(f, "stale={percent}@{}", self.point),
             (action, Some(time)) => write!(f, "{}={}@{}", action.name(), time.as_millis(), self.point),
             (action, None) => write!(f, "{}@{}", action.name(), self.point),
@@ -249,6 +289,7 @@ fn words(fault: &Perturbation) -> String {
         nth => format!(" (number {nth})"),
     };
     let what = match verb {
+        "event" if object == "/" => format!("the bookmark of {resource}{nth}"),
         "event" => format!("the event of {resource} {object}{nth}"),
         "list" | "watch" => format!("{verb} {resource}{nth}"),
         _ => format!("{verb} {resource} {object}{nth}"),
@@ -273,6 +314,16 @@ fn words(fault: &Perturbation) -> String {
         Action::Cut => format!("end the watch of {client} before {what}"),
         Action::Expire => format!("expire (410) the watch of {client} before {what}: it lists again"),
         Action::Twice => format!("tell {client} {what} twice"),
+        Action::HalfOpen(time) => {
+            format!("tell {client} nothing from {what} on; the connection of the watch breaks after {time:?}")
+        }
+        Action::Drop => format!("leave out {what} of {client}"),
+        Action::Skew(ahead) => {
+            let direction = if ahead < 0 { "behind" } else { "ahead" };
+            let time = Duration::from_millis(ahead.unsigned_abs());
+            format!("the clock of {client} is {time:?} {direction}")
+        }
+        Action::LargeVersions => format!("the server counts its revisions from {LARGE} on"),
         Action::RestartAtEnd => format!("restart {client} when all is done"),
     }
 }
@@ -284,14 +335,17 @@ mod tests {
     #[test]
     fn a_replay_string_is_read_as_it_was_written() {
         let text = "crash-after=1000@operator:patch:configmaps:default/volume#1;fail=409@b:update:pods:shop/a#2;\
-                    hold=12000@operator:event:pods:default/web-0#1;restart@operator;skip=scale down";
+                    hold=12000@operator:event:pods:default/web-0#1;restart@operator;skew=-30000@operator;\
+                    half-open=300000@operator:event:pods:default/web-0#2;drop@operator:event:pods:/#1;\
+                    large-versions@server;skip=scale down";
         let plan = Plan::parse(text).expect("it is one");
         assert_eq!(plan.to_string(), text);
         assert_eq!(
             plan.words()[0],
             "crash operator after patch configmaps default/volume; it starts again 1s later"
         );
-        assert_eq!(plan.words()[4], "leave out the step \"scale down\"");
+        let last = plan.words().pop();
+        assert_eq!(last.as_deref(), Some("leave out the step \"scale down\""));
     }
 
     #[test]

@@ -19,6 +19,8 @@ pub struct Report {
     name: String,
     pub(crate) coverage: Coverage,
     pub(crate) nondeterminism: Vec<Nondeterminism>,
+    /// Where the scenario does less than it seems to.
+    pub(crate) notes: Vec<String>,
     /// What was to be so sometimes and never was.
     pub(crate) never: Vec<String>,
     failure: Option<Failure>,
@@ -91,7 +93,7 @@ impl Nondeterminism {
 impl Failure {
     pub(crate) fn new(reference: &Reference, outcome: Outcome, plan: Plan, violation: Violation) -> Self {
         let timeline = Timeline {
-            rows: rows(&reference.outcome, &outcome),
+            rows: rows(&reference.outcome, &outcome, &plan),
         };
         Self {
             violation,
@@ -129,6 +131,7 @@ impl Report {
             coverage: Coverage::default(),
             nondeterminism: Vec::new(),
             never: Vec::new(),
+            notes: Vec::new(),
             failure: None,
             files: Vec::new(),
         }
@@ -160,6 +163,12 @@ impl Report {
         self.nondeterminism.iter().map(|it| it.what.clone()).collect()
     }
 
+    /// Where the scenario does less than it seems to: controllers that cannot be crashed because they were started by
+    /// [`TestCluster::run`], and faults of its own that struck nothing.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
     /// The same as JSON.
     pub fn to_json(&self) -> serde_json::Value {
         let coverage = &self.coverage;
@@ -173,6 +182,7 @@ impl Report {
                 "timeline": it.timeline.to_json(),
             })),
             "never": self.never,
+            "notes": self.notes,
             "nondeterminism": self.nondeterminism(),
             "coverage": {
                 "schedules": coverage.schedules,
@@ -274,6 +284,9 @@ impl fmt::Display for Report {
                 "\nuncontrolled nondeterminism, in two runs of the same plan '{}': {}",
                 it.plan, it.what
             )?;
+        }
+        for note in &self.notes {
+            write!(f, "\nnote: {note}")?;
         }
         for path in &self.files {
             write!(f, "\nsee {}", path.display())?;

@@ -10,7 +10,7 @@ use futures::FutureExt;
 use futures::future::{Either, LocalBoxFuture, select};
 use tokio::time::{Instant, sleep};
 
-use super::cluster::World;
+use super::cluster::{Variant, World};
 use super::end_state::{EndState, Mask};
 use super::gate::Gate;
 use super::plan::{Action, Plan};
@@ -74,6 +74,8 @@ pub(crate) struct Outcome {
     pub(crate) controllers: Vec<Arc<str>>,
     /// What the test itself did, and when.
     pub(crate) doings: Vec<(Duration, String)>,
+    /// What the author should know of the scenario: where it does less than it seems. Of references alone.
+    pub(crate) notes: Vec<String>,
 }
 
 /// The run in which nothing went wrong.
@@ -117,12 +119,19 @@ fn run_here(config: &Config, world: &World, plan: &Plan, is_other: bool, referen
     let limit = reference.map_or(u64::MAX, |it| it.outcome.messages * multiple + least);
     let checks = Arc::clone(&config.checks);
     runtime.block_on(async {
-        let cluster = TestCluster::explored(world, is_other, |server| Gate::new(server, plan.clone(), limit, checks));
+        let is_large = plan.faults.iter().any(|it| it.action == Action::LargeVersions);
+        let variant = match (is_other, is_large) {
+            (true, _) => Variant::Other,
+            (false, true) => Variant::Large,
+            (false, false) => Variant::Usual,
+        };
+        let cluster = TestCluster::explored(world, variant, |server| Gate::new(server, plan.clone(), limit, checks));
         let cluster = Arc::new(cluster);
         let Some(gate) = cluster.gate.clone() else {
             unreachable!("explored clusters have one")
         };
         gate.watch_over(&cluster);
+        gate.slow_workers();
         let run = Run {
             config,
             cluster: &cluster,
@@ -254,6 +263,13 @@ impl Run<'_> {
             self.compare_summary();
         }
         let controllers = self.gate.controllers();
+        if let Some(why) = self.cluster.injections.unserved(&self.gate.server) {
+            self.gate.violation("the scenario's own assertions", why);
+        }
+        let notes = match self.reference {
+            None => self.notes(),
+            Some(_) => Vec::new(),
+        };
         let is_told = self.reference.is_none() || !self.gate.state().violations.is_empty();
         let doings = if is_told {
             super::report::doings(self.cluster)
@@ -273,7 +289,20 @@ impl Run<'_> {
             end,
             controllers,
             doings,
+            notes,
         }
+    }
+
+    /// Where the scenario does less than it seems to.
+    fn notes(&self) -> Vec<String> {
+        let cannot = |place| {
+            format!(
+                "the controller started at {place} by `run` is never crashed, since nobody knows how to start it again: \
+                 use `cluster.controller(\"name\", |client| …)`"
+            )
+        };
+        let fixed = self.cluster.controllers.fixed().into_iter().map(cannot);
+        fixed.chain(self.cluster.injections.idle()).collect()
     }
 
     /// Nothing may be made or taken away more often than where nothing went wrong.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::candidates::{Candidate, candidates};
 use super::cluster::World;
 use super::kinds::Faults;
-use super::plan::{Kind, Plan};
+use super::plan::{Action, Kind, Plan};
 use super::report::{Coverage, Failure, Nondeterminism};
 use super::run::{Config, Outcome, Reference, run};
 use super::trace::What;
@@ -170,6 +170,10 @@ impl Search<'_> {
         let last = plan.faults.last().map(|it| it.point.as_str()).unwrap_or_default();
         let from = outcome.trace.iter().position(|step| step.point == last);
         let next = match from {
+            // What is so from the beginning goes with all that follows.
+            None if matches!(last_fault.action, Action::Skew(_)) => {
+                candidates(&outcome.trace, 1, &outcome.controllers, self.faults)
+            }
             Some(at) => candidates(&outcome.trace, at + 1, &outcome.controllers, self.faults),
             None => Vec::new(),
         };

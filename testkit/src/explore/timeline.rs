@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::plan::Plan;
 use super::run::Outcome;
 use super::trace::{Step, What};
 
@@ -38,6 +39,8 @@ pub(crate) struct Cell {
     /// How many revisions the client's view is behind.
     pub(crate) lag: Option<(u64, u64)>,
     pub(crate) is_note: bool,
+    /// The plan lets something go wrong here.
+    pub(crate) is_struck: bool,
     pub(crate) is_write: bool,
     /// The object, for its life line.
     pub(crate) object: Option<String>,
@@ -45,7 +48,7 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    fn of(step: &Step) -> Self {
+    fn of(step: &Step, plan: &Plan) -> Self {
         let (is_note, is_write, object) = match &step.what {
             What::Request(request) => {
                 let name = format!(
@@ -66,12 +69,13 @@ impl Cell {
             String::new()
         };
         Self {
-            at: step.at,
+            at: step.told(),
             who: format!("{}{life}", step.client),
             what: step.subject(),
             outcome: step.outcome(),
             lag: (step.view > 0 && !is_note).then_some((step.view, step.truth)),
             is_note,
+            is_struck: plan.faults.iter().any(|it| it.point == step.point),
             is_write,
             object,
             key: format!("{}{}", step.point, step.subject()),
@@ -86,6 +90,7 @@ impl Cell {
             outcome: String::new(),
             lag: None,
             is_note: false,
+            is_struck: false,
             is_write: true,
             object: what.split_once(' ').map(|(_, object)| object.to_owned()),
             key: format!("test {what}"),
@@ -95,7 +100,7 @@ impl Cell {
     fn to_json(&self) -> Value {
         json!({
             "at": self.at.as_secs_f64(), "who": self.who, "what": self.what, "outcome": self.outcome,
-            "saw": self.lag.map(|(view, _)| view), "truth": self.lag.map(|(_, truth)| truth),
+            "isFault": self.is_struck || self.is_note, "saw": self.lag.map(|(view, _)| view), "truth": self.lag.map(|(_, truth)| truth),
         })
     }
 }
@@ -109,13 +114,16 @@ impl fmt::Display for Cell {
         if !self.outcome.is_empty() {
             write!(f, " → {}", self.outcome)?;
         }
+        if self.is_struck {
+            f.write_str(" ← here")?;
+        }
         Ok(())
     }
 }
 
 /// The steps of two runs, brought together where they are the same.
-pub(crate) fn rows(reference: &Outcome, failing: &Outcome) -> Vec<Row> {
-    let (left, right) = (cells(reference), cells(failing));
+pub(crate) fn rows(reference: &Outcome, failing: &Outcome, plan: &Plan) -> Vec<Row> {
+    let (left, right) = (cells(reference, &Plan::default()), cells(failing, plan));
     let mut rows = Vec::new();
     let mut ahead = longest_common(&left, &right).into_iter().peekable();
     let (mut l, mut r) = (0, 0);
@@ -147,8 +155,19 @@ fn row(reference: Option<&Cell>, failing: Option<&Cell>) -> Row {
     }
 }
 
-fn cells(outcome: &Outcome) -> Vec<Cell> {
-    let steps = outcome.trace.iter().map(Cell::of);
+fn cells(outcome: &Outcome, plan: &Plan) -> Vec<Cell> {
+    let steps = outcome.trace.iter().flat_map(|step| {
+        let told = Cell::of(step, plan);
+        let came = (told.at > step.at).then(|| Cell {
+            at: step.at,
+            what: format!("{} is held", told.what),
+            outcome: String::new(),
+            key: format!("{} held", told.key),
+            ..told.clone()
+        });
+        let is_struck = told.is_struck && came.is_none();
+        came.into_iter().chain([Cell { is_struck, ..told }])
+    });
     let doings = outcome.doings.iter().map(|(at, what)| Cell::doing(*at, what));
     // What the test does comes first: it is what the others follow.
     let mut cells: Vec<Cell> = doings.chain(steps).collect();
@@ -185,7 +204,7 @@ impl Row {
     /// Whether both runs did the same, and the same came of it.
     pub(crate) fn is_same(&self) -> bool {
         match (&self.reference, &self.failing) {
-            (Some(reference), Some(failing)) => reference.outcome == failing.outcome,
+            (Some(reference), Some(failing)) => reference.outcome == failing.outcome && !failing.is_struck,
             (None, _) | (_, None) => false,
         }
     }

@@ -31,10 +31,27 @@ pub(crate) enum What {
         resource: String,
         object: String,
         revision: u64,
+        /// When the client was told, if that was not at once.
+        told: Delivery,
     },
     /// A fault, a crash or a start, in words.
     Note(String),
 }
+
+/// When a client was told of an event that came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Delivery {
+    AtOnce,
+    /// At this time of the run.
+    At(Duration),
+    Never,
+}
+
+/// The kind of event that tells a revision and nothing else.
+pub(crate) const BOOKMARK: &str = "BOOKMARK";
+
+/// The same at the end of the initial state of a streaming list.
+pub(crate) const INITIAL_END: &str = "BOOKMARK (initial events end)";
 
 /// A request and what came of it.
 #[derive(Clone, Debug)]
@@ -48,6 +65,10 @@ pub(crate) struct Request {
     pub(crate) may_conflict: bool,
     /// It may be answered by a replica that lags.
     pub(crate) may_be_stale: bool,
+    /// A list that goes on from a page, or is of an exact revision: history may have been forgotten.
+    pub(crate) may_expire: bool,
+    /// A watch that begins with the state.
+    pub(crate) streams_list: bool,
     pub(crate) outcome: Outcome,
 }
 
@@ -59,6 +80,8 @@ pub(crate) enum Outcome {
     Answered(u16),
     /// It was done or not, and the client does not know.
     Broken,
+    /// It is one of the server's own workers, whose answers are not looked at.
+    Unseen,
 }
 
 impl Request {
@@ -78,6 +101,7 @@ impl Step {
                 Outcome::Open => "open".to_owned(),
                 Outcome::Answered(code) => code.to_string(),
                 Outcome::Broken => "broken".to_owned(),
+                Outcome::Unseen => String::new(),
             },
             What::Event { kind, .. } => kind.clone(),
             What::Note(note) => note.clone(),
@@ -98,7 +122,11 @@ impl Step {
                 resource,
                 object,
                 revision,
-            } => format!("event {kind} {resource} {} @{revision}", object.trim_matches('/')),
+                ..
+            } => {
+                let object = format!("{resource} {}", object.trim_matches('/'));
+                format!("event {kind} {} @{revision}", object.trim_end())
+            }
             What::Note(note) => note.clone(),
         }
     }
@@ -110,8 +138,28 @@ impl Step {
                 Outcome::Open => "no answer".to_owned(),
                 Outcome::Answered(code) => code.to_string(),
                 Outcome::Broken => "connection broken".to_owned(),
+                Outcome::Unseen => String::new(),
             },
-            What::Event { .. } | What::Note(_) => String::new(),
+            What::Event {
+                told: Delivery::At(at), ..
+            } => format!("held for {:?}", at.saturating_sub(self.at)),
+            What::Event {
+                told: Delivery::Never, ..
+            } => "never told".to_owned(),
+            What::Event {
+                told: Delivery::AtOnce, ..
+            }
+            | What::Note(_) => String::new(),
+        }
+    }
+
+    /// When the client learned of it, or did it.
+    pub(crate) fn told(&self) -> Duration {
+        match self.what {
+            What::Event {
+                told: Delivery::At(at), ..
+            } => at,
+            What::Event { .. } | What::Request(_) | What::Note(_) => self.at,
         }
     }
 }

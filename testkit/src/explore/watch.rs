@@ -9,10 +9,12 @@ use bytes::Bytes;
 use fake_apiserver::api::status::Status;
 use http_body::Body as _;
 use tokio::time::{Instant, Sleep, sleep_until};
+use tower::BoxError;
 
-use super::client::{Line, ServerBody};
-use super::gate::{Gate, Life, Shown};
+use super::client::{Line, ServerBody, broken, contains};
+use super::gate::{Gate, Life, Shown, Ticket};
 use super::plan::Action;
+use super::trace::{BOOKMARK, Delivery, INITIAL_END, Step, What};
 
 /// A watch under way.
 pub(crate) struct GatedWatch {
@@ -23,13 +25,19 @@ pub(crate) struct GatedWatch {
     /// To be told, when the watch is not held.
     ready: VecDeque<Told>,
     held: Option<Pin<Box<Sleep>>>,
+    /// It was held, and what waits was to come before.
+    is_late: bool,
     is_ended: bool,
+    /// It ends without an end.
+    is_broken: bool,
 }
 
 /// A line and what it shows.
 struct Told {
     line: Bytes,
     shown: Shown,
+    /// Its place in the trace.
+    index: Option<usize>,
 }
 
 impl GatedWatch {
@@ -41,19 +49,21 @@ impl GatedWatch {
             inner,
             ready: VecDeque::new(),
             held: gate.lags(life, resource).map(|until| Box::pin(sleep_until(until))),
+            is_late: false,
             is_ended: false,
+            is_broken: false,
         }
     }
 
     /// The next line the client is told.
-    pub(crate) fn poll_line(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+    pub(crate) fn poll_line(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BoxError>>> {
         loop {
             if self.life.is_dead() {
                 return Poll::Pending;
             }
             if let Some(sleep) = &mut self.held {
                 ready!(sleep.as_mut().poll(cx));
-                self.held = None;
+                (self.held, self.is_late) = (None, true);
             }
             if let Some(until) = self.gate.paused(&self.life.client) {
                 self.held = Some(Box::pin(sleep_until(until)));
@@ -61,7 +71,15 @@ impl GatedWatch {
             }
             if let Some(told) = self.ready.pop_front() {
                 self.life.told(&self.resource, &told.shown);
-                return Poll::Ready(Some(told.line));
+                if let Some(index) = told.index.filter(|_| self.is_late) {
+                    self.gate.told_late(index, true);
+                }
+                return Poll::Ready(Some(Ok(told.line)));
+            }
+            self.is_late = false;
+            if std::mem::take(&mut self.is_broken) {
+                self.is_ended = true;
+                return Poll::Ready(Some(Err(broken().into())));
             }
             if self.is_ended {
                 return Poll::Ready(None);
@@ -83,12 +101,17 @@ impl GatedWatch {
             Ok(read) => (read.kind.to_owned(), read.shown()),
             Err(_) => (String::new(), Shown::default()),
         };
-        if shown.name.is_empty() {
-            // Bookmarks and errors are no events of an object.
-            self.ready.push_back(Told { line, shown });
+        let kind = match kind.as_str() {
+            BOOKMARK if contains(&line, b"k8s.io/initial-events-end") => INITIAL_END,
+            kind => kind,
+        };
+        if shown.name.is_empty() && !matches!(kind, BOOKMARK | INITIAL_END) {
+            // Errors are no events of an object.
+            let index = None;
+            self.ready.push_back(Told { line, shown, index });
             return;
         }
-        let actions = self.gate.event(&self.life, &self.resource, &kind, &shown);
+        let Ticket { index, actions } = self.gate.event(&self.life, &self.resource, kind, &shown);
         self.gate.check();
         let mut copies = 1;
         for action in actions {
@@ -111,6 +134,13 @@ impl GatedWatch {
                     self.is_ended = true;
                     copies = 0;
                 }
+                Action::HalfOpen(time) => {
+                    self.gate.lasts(time);
+                    self.held = Some(Box::pin(sleep_until(Instant::now() + time)));
+                    self.is_broken = true;
+                    copies = 0;
+                }
+                Action::Drop => copies = 0,
                 Action::Twice => copies = 2,
                 Action::CrashBefore(down) => {
                     self.gate.crash(&self.life, down);
@@ -123,6 +153,8 @@ impl GatedWatch {
                 | Action::SilenceAfter(_)
                 | Action::Pause(_)
                 | Action::Stale(_)
+                | Action::Skew(_)
+                | Action::LargeVersions
                 | Action::RestartAtEnd => {}
             }
         }
@@ -131,10 +163,14 @@ impl GatedWatch {
             self.ready.push_back(Told {
                 line,
                 shown: Shown::default(),
+                index: None,
             });
         }
         if copies > 0 {
-            self.ready.push_back(Told { line, shown });
+            let index = Some(index);
+            self.ready.push_back(Told { line, shown, index });
+        } else {
+            self.gate.told_late(index, false);
         }
     }
 
@@ -143,8 +179,22 @@ impl GatedWatch {
         let current = self.gate.server.resource_version();
         let status = Status::expired(format!("too old resource version: 1 ({current})")).to_value();
         let line = format!("{{\"type\":\"ERROR\",\"object\":{status}}}\n").into();
-        let shown = Shown::default();
-        self.ready.push_back(Told { line, shown });
+        let (shown, index) = (Shown::default(), None);
+        self.ready.push_back(Told { line, shown, index });
         self.is_ended = true;
+    }
+}
+
+impl Gate {
+    /// Writes down that a client was told of an event later than it came, or never.
+    pub(crate) fn told_late(&self, index: usize, is_told: bool) {
+        let now = self.started.elapsed();
+        if let Some(Step {
+            what: What::Event { told, .. },
+            ..
+        }) = self.state().trace.get_mut(index)
+        {
+            *told = if is_told { Delivery::At(now) } else { Delivery::Never };
+        }
     }
 }

@@ -10,6 +10,8 @@ use testkit::objects::config_map;
 use testkit::{FaultBuilder, TestCluster, Verb, cluster, faults};
 use tokio::time::Instant;
 
+use crate::support::failure_of;
+
 fn maps(client: Client) -> Api<ConfigMap> {
     Api::namespaced(client, "shop")
 }
@@ -77,8 +79,8 @@ async fn a_fault_counts(cluster: TestCluster, #[case] fault: FaultBuilder, #[cas
 #[case::another_verb(faults::conflict().on(Verb::Update, "configmaps"), 200)]
 #[case::this_verb(faults::conflict().on(Verb::Get, "configmaps"), 409)]
 #[case::another_resource(faults::conflict().on(Verb::Get, "secrets"), 200)]
-#[case::another_group(faults::conflict().on(Verb::Get, "configmaps.apps"), 200)]
-#[case::a_subresource(faults::conflict().on(Verb::Get, "configmaps/status"), 200)]
+#[case::another_group(faults::conflict().on(Verb::Get, "deployments.apps"), 200)]
+#[case::a_subresource(faults::conflict().on(Verb::Get, "pods/status"), 200)]
 #[case::another_namespace(faults::conflict().namespace("default"), 200)]
 #[case::this_namespace(faults::conflict().namespace("shop"), 409)]
 #[case::another_name(faults::conflict().name("b"), 200)]
@@ -158,4 +160,62 @@ async fn watches_are_chosen_by_resource_namespace_and_client(cluster: TestCluste
     assert_eq!(cluster.watches().on("pods").count(), 1);
     assert_eq!(cluster.watches().namespace("shop").on("configmaps").count(), 1);
     assert_eq!(cluster.watches().client("a").on("configmaps").count(), 0);
+}
+
+#[rstest]
+#[case::singular("pod", Verb::Get, "no resource pod is served; did you mean pods?")]
+#[case::a_kind("ConfigMap", Verb::Get, "no resource ConfigMap is served; did you mean configmaps?")]
+#[case::short("svc", Verb::Get, "no resource svc is served; did you mean services?")]
+#[case::a_typo(
+    "deploymnets",
+    Verb::Get,
+    "no resource deploymnets is served; did you mean deployments.apps?"
+)]
+#[case::another_group(
+    "deployments.extensions",
+    Verb::Get,
+    "no resource deployments.extensions is served; did you mean deployments.apps?"
+)]
+#[case::a_subresource("configmaps/status", Verb::Get, "configmaps has no subresource status, but none")]
+#[case::a_verb(
+    "pods/status",
+    Verb::Create,
+    "pods/status has no verb create, but get, patch, update"
+)]
+#[tokio::test(start_paused = true)]
+async fn what_nobody_serves_is_refused_by_name(
+    cluster: TestCluster,
+    #[case] resource: &str,
+    #[case] verb: Verb,
+    #[case] why: &str,
+) {
+    let message = failure_of(|| cluster.inject(faults::conflict().on(verb, resource)).forget());
+    assert!(message.ends_with(why), "{message}");
+    let message = failure_of(|| cluster.requests().on(verb, resource).count());
+    assert!(message.ends_with(why), "{message}");
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn a_watch_of_what_cannot_be_watched_is_refused_by_name(cluster: TestCluster) {
+    let message = failure_of(|| cluster.watches().on("pod").count());
+    assert!(
+        message.ends_with("no resource pod is served; did you mean pods?"),
+        "{message}"
+    );
+}
+
+/// The definition may be the controller's to bring; if it never comes, the test fails in the end.
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn a_fault_for_what_is_to_come_must_see_it_come() {
+    let cluster = TestCluster::start();
+    cluster
+        .inject(faults::conflict().on(Verb::Update, "widgets.example.com"))
+        .forget();
+    let message = failure_of(|| drop(cluster));
+    assert!(
+        message.contains("no resource widgets.example.com is served") && message.ends_with("and it never came"),
+        "{message}"
+    );
 }

@@ -12,7 +12,10 @@ use crate::support::{failure, failure_of};
 #[tokio::test(start_paused = true)]
 async fn a_missing_object_is_named(cluster: TestCluster) {
     let message = failure_of(|| cluster.get(pod("web-0")));
-    assert!(message.ends_with("there is no Pod default/web-0"), "{message}");
+    assert!(
+        message.ends_with("there is no Pod default/web-0, nor any other Pod"),
+        "{message}"
+    );
     assert!(message.contains("messages.rs:"), "{message}");
 }
 

@@ -1,0 +1,152 @@
+//! `Unserved`: a filter that can strike nothing, because nobody serves what it names.
+
+use crate::api::request_info::Verb;
+use crate::api::resource::ResourceInfo;
+
+use super::RequestFilter;
+
+/// How many letters a name may be off to be what was meant.
+const TYPOS: usize = 2;
+
+/// How many names are proposed.
+const PROPOSED: usize = 3;
+
+/// Why nothing can be struck.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unserved {
+    /// It is no resource, or has no such verb, and most likely never will.
+    #[error("{0}")]
+    Never(String),
+    /// It is not served now; a CustomResourceDefinition may come that serves it.
+    #[error("no resource {0} is served; if it is a custom one, its definition must come first")]
+    NotYet(String),
+}
+
+impl RequestFilter {
+    /// Sees to it that the resource is among those served, with its subresource, and with one of the verbs.
+    ///
+    /// ```
+    /// use fake_apiserver::{ApiServer, Verb, faults::RequestFilter};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let served = ApiServer::start().resources();
+    /// let why = |resource: &str, verb| {
+    ///     let filter = RequestFilter { verbs: vec![verb], resource: Some(resource.into()), ..Default::default() };
+    ///     filter.check_served(&served).map_err(|err| err.to_string())
+    /// };
+    /// assert_eq!(why("pods/status", Verb::Patch), Ok(()));
+    /// assert_eq!(why("pod", Verb::Patch).unwrap_err(), "no resource pod is served; did you mean pods?");
+    /// assert_eq!(why("bindings", Verb::Watch).unwrap_err(), "bindings has no verb watch, but create");
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If it is not; the text names resources that are like it.
+    pub fn check_served(&self, served: &[ResourceInfo]) -> Result<(), Unserved> {
+        let Some(name) = &self.resource else { return Ok(()) };
+        let (resource, subresource) = match name.split_once('/') {
+            Some((resource, subresource)) => (resource, Some(subresource)),
+            None => (name.as_str(), None),
+        };
+        let (plural, group) = match resource.split_once('.') {
+            Some((plural, group)) => (plural, Some(group)),
+            None => (resource, None),
+        };
+        let is_it = |it: &&ResourceInfo| it.resource == plural && group.is_none_or(|group| it.group == group);
+        let rows: Vec<&ResourceInfo> = served.iter().filter(is_it).collect();
+        if rows.is_empty() {
+            let near = near(plural, group, served);
+            return Err(match near.is_empty() {
+                true => Unserved::NotYet(resource.to_owned()),
+                false => Unserved::Never(format!(
+                    "no resource {resource} is served; did you mean {}?",
+                    near.join(" or ")
+                )),
+            });
+        }
+        let verbs = match subresource {
+            None => verbs_of_all(&rows),
+            Some(wanted) => {
+                let found: Vec<_> = rows.iter().filter_map(|it| it.subresource(wanted)).collect();
+                if found.is_empty() {
+                    let all = rows.iter().flat_map(|it| it.subresources.iter());
+                    let names = sorted(all.map(|it| it.name.to_string()));
+                    let has = if names.is_empty() { "none" } else { &names.join(", ") };
+                    let text = format!("{resource} has no subresource {wanted}, but {has}");
+                    return Err(Unserved::Never(text));
+                }
+                sorted(found.iter().flat_map(|it| it.verbs.iter().map(ToString::to_string)))
+            }
+        };
+        let has = |verb: &Verb| verbs.iter().any(|it| it == verb.as_str());
+        if self.verbs.is_empty() || self.verbs.iter().any(has) {
+            return Ok(());
+        }
+        let asked: Vec<&str> = self.verbs.iter().map(|it| it.as_str()).collect();
+        let text = format!("{name} has no verb {}, but {}", asked.join(", "), verbs.join(", "));
+        Err(Unserved::Never(text))
+    }
+}
+
+/// The verbs of resources and of all their subresources.
+fn verbs_of_all(rows: &[&ResourceInfo]) -> Vec<String> {
+    let own = rows.iter().flat_map(|it| it.verbs.iter());
+    let of_subresources = rows
+        .iter()
+        .flat_map(|it| it.subresources.iter().flat_map(|it| it.verbs.iter()));
+    sorted(own.chain(of_subresources).map(ToString::to_string))
+}
+
+fn sorted(names: impl Iterator<Item = String>) -> Vec<String> {
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// What may have been meant: resources that are called so otherwise, or are in another group, or almost called so.
+fn near(plural: &str, group: Option<&str>, served: &[ResourceInfo]) -> Vec<String> {
+    let wanted = plural.to_lowercase();
+    let distance = |it: &ResourceInfo| {
+        let is_name_of = |name: &str| name.to_lowercase() == wanted;
+        let is_called_so = is_name_of(&it.resource)
+            || is_name_of(&it.singular)
+            || is_name_of(&it.kind)
+            || it.short_names.iter().any(|name| is_name_of(name));
+        match is_called_so {
+            true => Some(0),
+            // A name in a group of its own is most likely one that is to come.
+            false if group.is_some_and(|group| it.group != group) => None,
+            false => Some(edits(&wanted, &it.resource)).filter(|it| *it <= TYPOS && *it * 3 <= wanted.len()),
+        }
+    };
+    let full = |it: &ResourceInfo| match it.group.is_empty() {
+        true => it.resource.to_string(),
+        false => format!("{}.{}", it.resource, it.group),
+    };
+    let mut near: Vec<(usize, String)> = served
+        .iter()
+        .filter_map(|it| distance(it).map(|distance| (distance, full(it))))
+        .collect();
+    near.sort();
+    near.dedup();
+    near.into_iter().map(|(_, name)| name).take(PROPOSED).collect()
+}
+
+/// The number of letters to change, to put in or to leave out, to make one of the other.
+fn edits(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (at, letter) in one.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = at + 1;
+        for (column, theirs) in other.iter().enumerate() {
+            let changed = diagonal + usize::from(letter != *theirs);
+            diagonal = row[column + 1];
+            row[column + 1] = changed.min(diagonal + 1).min(row[column] + 1);
+        }
+    }
+    row[other.len()]
+}

@@ -1,0 +1,96 @@
+//! What is so in a run from its beginning: workers of the server that take their time, and clocks that are wrong.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fake_apiserver::api::request_info::RequestInfo;
+use fake_apiserver::{Seen, Verdict};
+
+use super::gate::Gate;
+use super::plan::Action;
+use super::trace::{Outcome, Request, Step, What};
+use crate::test_cluster::lock;
+
+/// How long a worker takes for a request, as a busy kube-controller-manager does. If it were nothing, then a
+/// controller with an old view and a worker that undoes what it does would be busy for ever at one virtual instant.
+const TAKES: Duration = Duration::from_millis(100);
+
+/// Messages for which a request of a worker gives cause, and which therefore are no hot loop. If they never end, then
+/// `settle` says so.
+const GIVES_CAUSE: u64 = 20;
+
+impl Gate {
+    /// Sees to it that the workers take their time. Called anew it lets the faults that were injected meanwhile go
+    /// first.
+    pub(crate) fn slow_workers(self: &Arc<Self>) {
+        if !self.server.has_workers() {
+            return;
+        }
+        let gate = Arc::downgrade(self);
+        let late = move |seen: &Seen<'_>| match (seen.worker, gate.upgrade()) {
+            (Some(worker), Some(gate)) => Verdict::Delay(gate.of_worker(worker, seen.info)),
+            (None, _) | (_, None) => Verdict::Pass,
+        };
+        let mut guard = lock(&self.workers);
+        // The old one goes first: both at once would count twice.
+        *guard = None;
+        *guard = Some(self.server.inject(late));
+    }
+
+    /// Registers a request of a worker; returns how long it takes to come.
+    fn of_worker(&self, worker: &str, info: &RequestInfo) -> Duration {
+        let truth = self.server.resource_version();
+        let at = self.started.elapsed();
+        let mut resource = info.resource.to_string();
+        for (mark, part) in [('.', &*info.group), ('/', &*info.subresource)] {
+            if !part.is_empty() {
+                resource.push(mark);
+                resource.push_str(part);
+            }
+        }
+        let object = format!("{}/{}", info.namespace, info.name);
+        let mut state = self.state();
+        state.allowed += GIVES_CAUSE;
+        let stem = format!("{worker}:{}:{resource}:{object}", info.verb.as_str());
+        let (point, actions) = self.actions(&mut state, stem);
+        state.trace.push(Step {
+            at,
+            client: worker.into(),
+            life: 1,
+            what: What::Request(Request {
+                verb: info.verb,
+                resource,
+                object,
+                may_conflict: false,
+                may_be_stale: false,
+                may_expire: false,
+                streams_list: false,
+                outcome: Outcome::Unseen,
+            }),
+            view: truth,
+            truth,
+            point,
+        });
+        drop(state);
+        let delays = actions.into_iter().filter_map(|action| match action {
+            Action::Delay(time) => Some(time),
+            _ => None,
+        });
+        let late = delays.max().unwrap_or_default();
+        if !late.is_zero() {
+            self.lasts(late);
+        }
+        TAKES + late
+    }
+
+    /// Sets the clock of a client as the plan says.
+    pub(crate) fn skew_clock(&self, client: &str, name: &str) {
+        for fault in &self.plan.faults {
+            if let Action::Skew(ahead) = fault.action
+                && fault.point == client
+            {
+                self.server.skew_clock(name, ahead);
+            }
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! Exploration beside the server's own workers, the rarer perturbations, and what it says where it can do less than it
+//! seems.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{StreamExt, TryStreamExt};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::api::{Patch, PatchParams, WatchParams};
+use kube::runtime::controller::{Action, Controller};
+use kube::runtime::watcher;
+use kube::{Api, Client, ResourceExt};
+use rstest::rstest;
+use serde_json::json;
+use testkit::explore::{Explore, Faults, clock_skew, crashes, delays, errors, explore, stale_watches, variants};
+use testkit::objects::{config_map, pod};
+use testkit::{TestCluster, Verb, Worker, faults};
+
+/// Makes a ConfigMap of the same name for each Pod, owned by it, and makes it anew where it is changed or deleted.
+async fn own_config_maps(client: Client) {
+    async fn reconcile(pod: Arc<Pod>, client: Arc<Client>) -> Result<Action, kube::Error> {
+        let maps = Api::<ConfigMap>::default_namespaced(Client::clone(&client));
+        let map = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": pod.name_any(), "ownerReferences": [kube::Resource::controller_owner_ref(&*pod, &())]},
+        });
+        let params = PatchParams::apply("own-config-maps").force();
+        maps.patch(&pod.name_any(), &params, &Patch::Apply(map)).await?;
+        Ok(Action::await_change())
+    }
+    let on_error = |_: Arc<Pod>, _: &kube::Error, _: Arc<Client>| Action::requeue(Duration::from_secs(5));
+    Controller::new(Api::<Pod>::all(client.clone()), watcher::Config::default())
+        .owns(Api::<ConfigMap>::all(client.clone()), watcher::Config::default())
+        .run(reconcile, on_error, Arc::new(client))
+        .for_each(|_| async {})
+        .await;
+}
+
+/// A Pod comes and goes; its ConfigMap belongs to it.
+async fn owners_come_and_go(cluster: &TestCluster) {
+    cluster.controller("operator", own_config_maps);
+    cluster.create(pod("web-0")).await;
+    cluster.settle().await;
+    cluster.delete::<Pod>("web-0").await;
+    cluster.settle().await;
+}
+
+/// Few runs without optimisation.
+fn bounded(explore: Explore, most: u64) -> Explore {
+    let runs = if cfg!(debug_assertions) { most } else { 2_000 };
+    explore.budget(Duration::from_secs(600)).schedules(runs)
+}
+
+/// While its watch is held it makes anew what the collector deletes, again and again: the fault does that.
+#[test]
+fn a_correct_controller_beside_the_garbage_collector_raises_no_alarm() {
+    let cluster = TestCluster::builder().workers([Worker::GarbageCollector]);
+    bounded(explore(owners_come_and_go).cluster(cluster), 120).run();
+}
+
+/// Nobody collects what belonged to an owner that is gone; whether it was made in time does not matter.
+#[test]
+fn what_a_collector_would_take_away_is_no_part_of_the_end_state() {
+    bounded(explore(owners_come_and_go), 120).run();
+}
+
+/// What the collector does may come late, as everything else.
+#[test]
+fn workers_are_delayed_too() {
+    let cluster = TestCluster::builder().workers([Worker::GarbageCollector]);
+    let report = explore(owners_come_and_go)
+        .cluster(cluster)
+        .eventually("the ConfigMap is there no more", |cluster| {
+            cluster.gone(config_map("web-0"))
+        })
+        .eventually("nothing is late", |cluster| {
+            let deletes = cluster.journal().entries().into_iter().filter_map(|it| match it {
+                testkit::Entry::Request(request) if request.worker.is_some() => Some(request),
+                _ => None,
+            });
+            deletes
+                .map(|it| it.answered - it.started)
+                .all(|it| it < Duration::from_secs(1))
+        })
+        .faults(delays())
+        .budget(Duration::from_secs(600))
+        .schedules(200)
+        .report();
+    let failure = report.failure().expect("a delay of a second is among them");
+    assert_eq!(
+        failure.plan(),
+        ["delay delete configmaps default/web-0 of generic-garbage-collector by 1s"],
+        "{report}"
+    );
+}
+
+/// Takes a Lease over when it looks old, by the clock on the wall: client-go's compares with its own clock the times at
+/// which it saw it change.
+async fn elect(client: Client, me: &str, clock: impl Fn() -> jiff::Timestamp) {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+    let leases = Api::<Lease>::default_namespaced(client);
+    loop {
+        let found = leases.get_opt("leader").await.ok().flatten();
+        let spec = found.as_ref().and_then(|it| it.spec.clone()).unwrap_or_default();
+        let MicroTime(renewed) = spec.renew_time.unwrap_or(MicroTime(jiff::Timestamp::UNIX_EPOCH));
+        let is_mine = spec.holder_identity.as_deref() == Some(me);
+        if is_mine || clock().duration_since(renewed).as_secs() > 15 {
+            let lease = json!({
+                "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "leader"},
+                "spec": {
+                    "holderIdentity": me, "renewTime": MicroTime(clock()),
+                    "leaseTransitions": spec.lease_transitions.unwrap_or_default() + i32::from(!is_mine),
+                },
+            });
+            let params = PatchParams::apply("elector").force();
+            let _ = leases.patch("leader", &params, &Patch::Apply(lease)).await;
+        }
+        tokio::time::sleep(Duration::from_secs(5)).await;
+    }
+}
+
+#[test]
+fn a_clock_that_is_wrong_makes_two_leaders_of_an_elector_that_trusts_it() {
+    let report = explore(async |cluster: &TestCluster| {
+        let server = cluster.server().clone();
+        let clock = move || server.now();
+        for name in ["one", "two"] {
+            let clock = clock.clone();
+            cluster.controller(name, move |client| elect(client, name, clock.clone()));
+            cluster.advance(Duration::from_secs(2)).await;
+        }
+        cluster.advance(Duration::from_secs(60)).await;
+    })
+    .faults(clock_skew())
+    .always("the first one leads for ever", |cluster| {
+        let lease = cluster
+            .try_get::<Lease>("leader")
+            .and_then(|it| it.spec?.lease_transitions);
+        lease.unwrap_or(1) == 1
+    })
+    .report();
+    let failure = report.failure().expect("they take it from each other");
+    assert!(failure.plan()[0].starts_with("the clock of "), "{report}");
+}
+
+/// Says of each ConfigMap how new it is, in 32 bits.
+async fn number(client: Client) {
+    let maps = Api::<ConfigMap>::default_namespaced(client);
+    let events = watcher(maps.clone(), watcher::Config::default());
+    let applied = kube::runtime::WatchStreamExt::applied_objects(events);
+    let _ = applied
+        .try_for_each(|map| {
+            let maps = maps.clone();
+            async move {
+                let version: u32 = map
+                    .resource_version()
+                    .unwrap_or_default()
+                    .parse()
+                    .expect("it is a number");
+                if map.annotations().is_empty() {
+                    let patch = json!({"metadata": {"annotations": {"is-new": (version > 0).to_string()}}});
+                    let _ = maps
+                        .patch(&map.name_any(), &Default::default(), &Patch::Merge(patch))
+                        .await;
+                }
+                Ok(())
+            }
+        })
+        .await;
+}
+
+async fn numbered(cluster: &TestCluster) {
+    cluster.controller("operator", number);
+    cluster.create(config_map("a")).await;
+    cluster.settle().await;
+}
+
+#[test]
+fn a_revision_that_32_bits_do_not_hold_is_among_what_a_server_may_do() {
+    let report = explore(numbered).faults(variants()).report();
+    let failure = report.failure().expect("it panics");
+    assert_eq!(failure.oracle(), "no panic", "{report}");
+    assert_eq!(
+        failure.plan(),
+        ["the server counts its revisions from 9007199254740993 on"]
+    );
+}
+
+/// Watches once, and ends where the watch does.
+async fn watch_once(client: Client) {
+    let maps = Api::<ConfigMap>::default_namespaced(client.clone());
+    let Ok(events) = maps.watch(&WatchParams::default(), "0").await else {
+        return;
+    };
+    let mut events = events.boxed();
+    while let Some(Ok(event)) = events.next().await {
+        if let kube::api::WatchEvent::Added(map) = event {
+            let patch = Patch::Merge(json!({"metadata": {"labels": {"seen": "true"}}}));
+            let _ = maps.patch(&map.name_any(), &Default::default(), &patch).await;
+        }
+    }
+}
+
+#[rstest]
+#[case::half_open(
+    "half-open=295000@operator:event:configmaps:default/a#1",
+    "tell operator nothing from the event of configmaps default/a on; the connection of the watch breaks after 295s"
+)]
+#[case::missed(
+    "drop@operator:event:configmaps:default/a#1",
+    "leave out the event of configmaps default/a of operator"
+)]
+fn a_watch_that_tells_nothing_is_replayed(#[case] replay: &str, #[case] words: &str) {
+    let report = explore(async |cluster: &TestCluster| {
+        cluster.controller("operator", watch_once);
+        cluster.create(config_map("a")).await;
+        cluster.settle().await;
+    })
+    .replay(replay)
+    .report();
+    let failure = report.failure().expect("the label is missing");
+    assert_eq!(
+        (failure.oracle(), failure.plan()),
+        ("end state", vec![words.to_owned()])
+    );
+    assert!(report.to_string().contains("never told ← here"), "{report}");
+}
+
+/// What the client learned late stands in the timeline where it learned it.
+#[test]
+fn an_event_that_was_held_is_shown_when_it_was_told() {
+    let report = explore(async |cluster: &TestCluster| {
+        cluster.controller("operator", number);
+        cluster.settle().await;
+        cluster.create(config_map("a")).await;
+        cluster.settle().await;
+    })
+    .replay("hold=12000@operator:event:configmaps:default/a#1")
+    .always("it is seen within ten seconds", |cluster| {
+        let patches = cluster.requests().on(Verb::Patch, "configmaps");
+        patches.iter().all(|it| it.started < Duration::from_secs(15))
+    })
+    .report();
+    let text = report.to_string();
+    let came = text.find("5.100 operator event ADDED configmaps default/a @107 is held");
+    let told = text.find("17.100 operator event ADDED configmaps default/a @107");
+    assert!(
+        came.is_some() && came < told && text.contains("→ held for 12s"),
+        "{text}"
+    );
+}
+
+/// What was started by `run` cannot be started again.
+#[rstest]
+#[case::nothing_else(crashes() | errors(), Some("something to crash"))]
+#[case::not_asked_for(errors(), None)]
+fn controllers_that_cannot_be_crashed_are_named(#[case] kinds: Faults, #[case] oracle: Option<&str>) {
+    let report = explore(async |cluster: &TestCluster| {
+        cluster.run(own_config_maps(cluster.client()));
+        cluster.create(pod("web-0")).await;
+        cluster.settle().await;
+    })
+    .faults(kinds)
+    .schedules(10)
+    .report();
+    assert_eq!(report.failure().map(|it| it.oracle()), oracle, "{report}");
+    let text = report.to_string();
+    assert!(
+        text.contains("use `cluster.controller(\"name\", |client| …)`"),
+        "{text}"
+    );
+    assert!(text.contains("explored.rs:"), "{text}");
+}
+
+#[test]
+fn a_scenario_in_which_nobody_asks_anything_is_not_explored() {
+    let report = explore(async |cluster: &TestCluster| {
+        cluster.create(pod("web-0")).await;
+    })
+    .report();
+    assert_eq!(
+        report.failure().map(|it| it.oracle()),
+        Some("something to explore"),
+        "{report}"
+    );
+}
+
+#[rstest]
+#[case::never_struck("pods", "struck nothing: 409 Conflict on update pods")]
+#[case::never_served("widgets.example.com", "no resource widgets.example.com is served")]
+fn a_fault_of_the_scenario_that_strikes_nothing_is_named(#[case] resource: &'static str, #[case] said: &str) {
+    let report = explore(async move |cluster: &TestCluster| {
+        cluster.controller("operator", own_config_maps);
+        cluster.inject(faults::conflict().on(Verb::Update, resource)).forget();
+        cluster.create(pod("web-0")).await;
+        cluster.settle().await;
+    })
+    .faults(stale_watches())
+    .schedules(5)
+    .report();
+    assert!(report.to_string().contains(said), "{report}");
+}
+
+#[test]
+fn a_replay_that_strikes_nothing_is_named() {
+    let report = explore(numbered)
+        .replay("cut@operator:event:secrets:default/a#1")
+        .faults(variants())
+        .report();
+    let said = "`cut@operator:event:secrets:default/a#1` of the replay string strikes nothing";
+    assert!(report.to_string().contains(said), "{report}");
+}
