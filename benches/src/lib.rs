@@ -1,6 +1,7 @@
 //! What the benchmarks share: the clock, the objects, and the operations that are measured.
 
 pub mod measure;
+pub mod counting;
 pub mod cpu;
 pub mod objects;
 pub mod requests;

@@ -1,0 +1,42 @@
+//! `Counting`: the system's allocator with the bytes in use counted. A program of its own takes it, because counting
+//! makes every allocation slower.
+
+#![allow(
+    unsafe_code,
+    reason = "an allocator that counts is written with the unsafe trait GlobalAlloc"
+)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// To be made the global allocator. One thread allocates, so the counts need no order.
+#[derive(Debug)]
+pub struct Counting;
+
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: every call is handed on to the system's allocator as it came; what is done besides is counting.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let live = LIVE.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
+        PEAK.fetch_max(live, Ordering::Relaxed);
+        // SAFETY: the caller's promises are the system's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller's promises are the system's.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+/// The bytes that `work` leaves in use, and the most it had in use at a time, above those at its beginning.
+pub fn measured<T>(work: impl FnOnce() -> T) -> (usize, usize, T) {
+    let before = LIVE.load(Ordering::Relaxed);
+    PEAK.store(before, Ordering::Relaxed);
+    let made = work();
+    let (after, peak) = (LIVE.load(Ordering::Relaxed), PEAK.load(Ordering::Relaxed));
+    (after.saturating_sub(before), peak.saturating_sub(before), made)
+}
