@@ -185,16 +185,21 @@ async fn every_storage_answers_the_same(#[case] storage: Storage) {
     lister.by_index("nowhere", "x").expect_err("there is no such index");
 }
 
+#[rstest]
+#[case::fails(|| Err("not this one"))]
+#[case::panics(|| panic!("not this one"))]
 #[tokio::test(start_paused = true)]
-async fn an_object_that_cannot_be_transformed_is_dropped_and_the_others_stay() {
+async fn an_object_that_cannot_be_transformed_is_dropped_and_the_others_stay(
+    #[case] refuse: fn() -> Result<(), &'static str>,
+) {
     let source = FakeSource::new();
     for name in ["a", "b"] {
         source.add(serde_json::json!({"metadata": {"name": name}}));
     }
     let informer = SharedInformer::<ConfigMap>::builder(source)
-        .transform(|map: &mut ConfigMap| {
+        .transform(move |map: &mut ConfigMap| {
             if map.metadata.name.as_deref() == Some("a") {
-                Err("not this one")
+                refuse()
             } else {
                 Ok(())
             }
@@ -291,7 +296,14 @@ async fn a_fake_source_fails_as_it_is_told() {
     source.add(colored("a", "red"));
     let status = kube::core::Status::failure("not for you", "Forbidden").with_code(403);
     source.fail_lists(Some(status));
-    let maps = running::<ConfigMap>(&source);
+    let mut options = crate::script::options();
+    options.streaming_lists = false;
+    let maps = SharedInformer::<ConfigMap>::builder(source.clone())
+        .reflector(options)
+        .build()
+        .expect("nothing is there twice");
+    let runs = maps.clone();
+    tokio::spawn(async move { runs.run(std::future::pending()).await });
     tokio::time::sleep(std::time::Duration::from_secs(60)).await;
     assert!(!maps.has_synced());
     source.fail_lists(None);

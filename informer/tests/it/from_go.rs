@@ -22,7 +22,8 @@ fn every_test_that_the_table_names_is_there() {
     let table = fs::read_to_string(root.join("docs/client-go.md")).expect("the table is there");
     let last_columns = table
         .lines()
-        .filter(|line| line.starts_with('|'))
+        // The table of names has two columns, and names no tests.
+        .filter(|line| line.starts_with('|') && line.matches('|').count() > 3)
         .filter_map(|line| line.trim_end_matches('|').rsplit('|').next());
     let names = last_columns.flat_map(|column| column.split('`').skip(1).step_by(2));
     let is_word = |it: &str| {

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,7 +54,7 @@ impl<K: Cacheable> ReflectorOptions<K> {
     }
 
     /// Changes each object before it is stored. It is called once for each state, never for what a list found to be
-    /// gone, and should change nothing the second time. An object that it fails for is logged and dropped.
+    /// gone, and should change nothing the second time. An object that it fails or panics for is logged and dropped.
     #[must_use]
     pub fn transform<F, E>(mut self, transform: F) -> Self
     where
@@ -64,7 +65,12 @@ impl<K: Cacheable> ReflectorOptions<K> {
         self.transform = Some(Arc::new(move |key, text| {
             let unreadable = |err| Error::decode(key.to_string(), err);
             let mut object: K = serde_json::from_str(text).map_err(unreadable)?;
-            transform(&mut object).map_err(|err| Error::refused(format!("{key} could not be transformed: {err}")))?;
+            let refused = |why: &dyn fmt::Display| Error::refused(format!("{key} could not be transformed: {why}"));
+            // A panic would end the reflector, and leave the cache as it is for ever.
+            match catch_unwind(AssertUnwindSafe(|| transform(&mut object))) {
+                Ok(result) => result.map_err(|err| refused(&err))?,
+                Err(_) => return Err(refused(&"it panicked")),
+            }
             serde_json::to_string(&object).map_err(unreadable)
         }));
         self
