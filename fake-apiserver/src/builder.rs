@@ -132,19 +132,20 @@ impl ApiServerBuilder {
     }
 
     /// Whether the Service `default/kubernetes` is there from the start, with its Endpoints and its EndpointSlice, as
-    /// kube-apiserver writes them: cluster IP 10.0.0.1, port 443, at the address 192.0.2.1, where nobody answers. Off by
-    /// default, so that a test which lists Services finds its own; the command `fake-apiserver` has it. Nobody writes it
-    /// again when it is deleted.
+    /// kube-apiserver writes them: cluster IP 10.0.0.1, port 443, at the address 192.0.2.1, where nobody answers. Off
+    /// by default, so that a test which lists Services finds its own; the command `fake-apiserver` has it. Nobody
+    /// writes it again when it is deleted.
     pub fn kubernetes_service(mut self, is_there: bool) -> Self {
         self.options.kubernetes_service = is_there;
         self
     }
 
-    /// How long after its last write an Event is removed, which its watchers are told as `DELETED`: the `--event-ttl` of
-    /// kube-apiserver, and like there one hour by default. So a controller meets in a test what it meets in a cluster; a
-    /// test that looks at Events after hours of virtual time says `None`: then they stay. While there is no Event
-    /// there is no timer. After [`ApiServer::restore`] and in a server that begins with a [`world`](Self::world) the time
-    /// of each Event begins anew, as it does when etcd restarts; a fork goes on with that of its origin.
+    /// How long after its last write an Event is removed, which its watchers are told as `DELETED`: the `--event-ttl`
+    /// of kube-apiserver, and like there one hour by default. So a controller meets in a test what it meets in a
+    /// cluster; a test that looks at Events after hours of virtual time says `None`: then they stay. While there is
+    /// no Event there is no timer. After [`ApiServer::restore`] and in a server that begins with a
+    /// [`world`](Self::world) the time of each Event begins anew, as it does when etcd restarts; a fork goes on with
+    /// that of its origin.
     pub fn event_ttl(mut self, ttl: impl Into<Option<Duration>>) -> Self {
         self.options.event_ttl = ttl.into();
         self

@@ -86,6 +86,7 @@ impl Kubectl {
             .env("KUBECONFIG", self.folder.join("config"))
             .env("KUBECACHEDIR", self.folder.join("cache"))
             .env("HOME", &self.folder)
+            .env("TMPDIR", &self.folder)
             .env("KUBE_EDITOR", "sed -i -e s/left/right/")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -501,6 +502,7 @@ $ get services
 ~ web  ClusterIP   *.*.*.*      <none>        80/TCP    *s
 $ get endpoints kubernetes -o jsonpath={.subsets[0].ports[0].name}
 https
+? Warning: v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice
 $ get endpointslices -l kubernetes.io/service-name=kubernetes -o name
 endpointslice.discovery.k8s.io/kubernetes
 $ run shell --image=sh:1

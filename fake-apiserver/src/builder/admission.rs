@@ -130,8 +130,8 @@ impl ApiServerBuilder {
     }
 
     /// Keeps the status of ResourceQuotas up to date, as the quota controller does; off by default, and on with
-    /// [`Worker::ResourceQuota`](crate::Worker::ResourceQuota). Without it a quota counts nothing until somebody writes its
-    /// `status.hard` and `status.used`, as against a bare API server.
+    /// [`Worker::ResourceQuota`](crate::Worker::ResourceQuota). Without it a quota counts nothing until somebody
+    /// writes its `status.hard` and `status.used`, as against a bare API server.
     pub fn resource_quota_controller(mut self) -> Self {
         self.options.admission.plugins.counts_quota = true;
         self

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	applymetav1 "k8s.io/client-go/applyconfigurations/meta/v1"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
@@ -40,6 +41,25 @@ func TestDiscovery(t *testing.T) {
 	document, err := paths["apis/apps/v1"].Schema("application/json")
 	must(t, err)
 	equal(t, "the schema of Deployments", strings.Contains(string(document), "io.k8s.api.apps.v1.DeploymentSpec"), true)
+	// v2, in protobuf, is what types are still read from that an applied configuration is extracted by.
+	legacy, err := client.OpenAPISchema()
+	must(t, err)
+	equal(t, "the definitions of v2", len(legacy.GetDefinitions().GetAdditionalProperties()) > 400, true)
+	extractor, err := applymetav1.NewUnstructuredExtractor(client)
+	must(t, err)
+	applied := map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{
+			"name": "a", "managedFields": []any{map[string]any{
+				"manager": "m", "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1",
+				"fieldsV1": map[string]any{"f:data": map[string]any{"f:k": map[string]any{}}},
+			}},
+		},
+		"data": map[string]any{"k": "v", "other": "w"},
+	}
+	extracted, err := extractor.Extract(&unstructured.Unstructured{Object: applied}, "m")
+	must(t, err)
+	data, _, _ := unstructured.NestedStringMap(extracted.Object, "data")
+	equal(t, "what m applied", fmt.Sprint(data), "map[k:v]")
 
 	cached := memory.NewMemCacheClient(client)
 	mapper := restmapper.NewShortcutExpander(restmapper.NewDeferredDiscoveryRESTMapper(cached), cached, nil)

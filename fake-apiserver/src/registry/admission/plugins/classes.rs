@@ -1,5 +1,5 @@
-//! `RuntimeClass`, `DefaultStorageClass`, `DefaultIngressClass` and `PersistentVolumeClaimResize`: what a class gives the
-//! objects that use it, the class of those that name none, and what a class must allow.
+//! `RuntimeClass`, `DefaultStorageClass`, `DefaultIngressClass` and `PersistentVolumeClaimResize`: what a class gives
+//! the objects that use it, the class of those that name none, and what a class must allow.
 
 use serde_json::{Map, Value};
 
