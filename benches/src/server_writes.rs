@@ -196,11 +196,12 @@ impl Bench {
 
     /// The Pod after each of five managers has applied it.
     fn applied_by_all(&self, name: &str) -> Object {
-        let applied = (0..MANAGERS).map(|manager| {
+        let mut live = Value::Null;
+        for manager in 0..MANAGERS {
             let pod = configuration(name, manager, 0);
-            self.serve(Self::apply(&format!("bench-{manager}"), name, &pod)).1
-        });
-        object(applied.last().expect("there are managers"))
+            live = self.serve(Self::apply(&format!("bench-{manager}"), name, &pod)).1;
+        }
+        object(live)
     }
 
     /// What the field manager alone takes of an update that changes a label of a running Pod.

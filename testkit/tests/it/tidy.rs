@@ -74,7 +74,7 @@ const SERVER_ARROWS: &[(&str, &[&str])] = &[
         &["api", "endpoints", "faults", "load", "registry", "server", "storage"],
     ),
     ("control", &["endpoints", "faults", "load", "server"]),
-    ("bench", &["api", "server", "watch"]),
+    ("bench", &["api", "registry", "server", "watch"]),
 ];
 
 /// Who alone may name what, in `fake-apiserver/src`.
