@@ -12,8 +12,8 @@ pub enum Storage {
     /// takes a quarter of the memory, and objects that nobody reads are never decoded.
     #[default]
     Encoded,
-    /// Decoded when they come, and the text dropped: vectors have the room they need and no more. For small sets that are
-    /// read over and over.
+    /// Decoded when they come, and the text dropped: vectors have the room they need and no more. For small sets that
+    /// are read over and over.
     Typed,
     /// As compressed JSON: a third of the memory again, for a few microseconds a read.
     #[cfg(feature = "compression")]
