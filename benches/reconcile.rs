@@ -18,8 +18,8 @@ fn main() {
     let (ours, our_requests) = our_controllers::whole_test(200, 10);
     let (theirs, their_requests) = controllers::whole_test(200, 10);
     println!(
-        "a whole test with 10 parents and 10 children, CPU: informer {:?} and {our_requests} requests, kube-runtime {:?} \
-         and {their_requests}",
+        "a whole test with 10 parents and 10 children, CPU: informer {:?} and {our_requests} requests, kube-runtime \
+         {:?} and {their_requests}",
         ours / 200,
         theirs / 200
     );
@@ -38,8 +38,8 @@ fn noop() {
             };
             let (ours, theirs) = (rate(Peer::Informer), rate(Peer::KubeRuntime));
             println!(
-                "no-op reconciles of {pending} keys, {concurrency} at a time: informer {ours:.2} million/s, kube-runtime \
-                 {theirs:.2}, {:.1} times",
+                "no-op reconciles of {pending} keys, {concurrency} at a time: informer {ours:.2} million/s, \
+                 kube-runtime {theirs:.2}, {:.1} times",
                 ours / theirs
             );
         }

@@ -121,11 +121,10 @@ impl Mirror {
 
 /// A small Pod that is new, as a line of a watch.
 pub fn added(number: usize, version: u64) -> Bytes {
-    Bytes::from(format!(
-        "{{\"type\":\"ADDED\",\"object\":{{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{{\"name\":\"web-{number:07}\",\
-         \"namespace\":\"default\",\"resourceVersion\":\"{version}\",\"labels\":{{\"app\":\"web\"}}}},\
-         \"spec\":{{\"containers\":[{{\"name\":\"web\",\"image\":\"web:1\"}}]}}}}}}\n"
-    ))
+    let metadata = format!(r#"{{"name":"web-{number:07}","namespace":"default","resourceVersion":"{version}"}}"#);
+    let spec = r#"{"containers":[{"name":"web","image":"web:1"}]}"#;
+    let pod = format!(r#"{{"apiVersion":"v1","kind":"Pod","metadata":{metadata},"spec":{spec}}}"#);
+    Bytes::from(format!("{{\"type\":\"ADDED\",\"object\":{pod}}}\n"))
 }
 
 /// A Pod, decoded.

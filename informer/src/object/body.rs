@@ -9,10 +9,11 @@ use super::header::{Header, Raw};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Storage {
     /// As JSON, and decoded when asked for; what is decoded is shared as long as somebody holds it. The default: it
-    /// takes a fifth of the memory, and objects that nobody reads are never decoded.
+    /// takes a quarter of the memory, and objects that nobody reads are never decoded.
     #[default]
     Encoded,
-    /// Decoded when they come, and the text dropped. For small sets that are read over and over.
+    /// Decoded when they come, and the text dropped: vectors have the room they need and no more. For small sets that
+    /// are read over and over.
     Typed,
     /// As compressed JSON: a third of the memory again, for a few microseconds a read.
     #[cfg(feature = "compression")]

@@ -1,8 +1,8 @@
 //! `Scanner`: one pass over JSON as servers write it, which checks it and makes nothing of it.
 //!
 //! It reads as `serde_json` does, or says that the text is unusual and leaves it to that: text with errors, names with
-//! escapes where names matter, deep nesting. So there is one judge of what is JSON, which is seldom asked. It takes half
-//! the instructions of `serde_json`'s own way to skip a value, and two thirds of its time.
+//! escapes where names matter, deep nesting. So there is one judge of what is JSON, which is seldom asked. It takes
+//! half the instructions of `serde_json`'s own way to skip a value, and two thirds of its time.
 
 /// Why a scan stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
