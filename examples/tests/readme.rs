@@ -1,5 +1,7 @@
 //! The example of README.md, as it stands there.
 
+use testkit::explore::explore;
+
 // README begins
 use informer::ObjectKey;
 use informer::cache::Lister;
@@ -46,6 +48,21 @@ async fn a_lost_answer_and_an_expired_watch_cost_no_third_patch() {
     assert_eq!(cluster.requests().on(Verb::Patch, "pods").count(), 2);
 }
 // README ends
+
+/// Whatever goes wrong, every Pod has its label in the end.
+#[test]
+fn nothing_breaks_the_controller_of_the_readme() {
+    explore(async |cluster: &TestCluster| {
+        cluster.controller("labels", label_pods);
+        cluster.create(pod("web-0")).await;
+        cluster.settle().await;
+        cluster.create(pod("web-1")).await;
+        cluster.settle().await;
+        cluster.delete(pod("web-0")).await;
+        cluster.settle().await;
+    })
+    .run();
+}
 
 /// What README.md shows is what is tested here.
 #[test]
