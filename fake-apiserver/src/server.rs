@@ -54,7 +54,8 @@ use crate::workers::{self, Host, Kubelet, Worker};
 #[derive(Clone, Debug)]
 pub struct ApiServer {
     pub(crate) endpoints: Arc<Endpoints>,
-    options: Options,
+    /// Shared: a request copies its server.
+    options: Arc<Options>,
     /// The tasks of the workers. They end when nobody can reach the server any more: those who can have a copy.
     tasks: TaskGroup,
     /// The control API, if it was asked for.
@@ -125,7 +126,7 @@ impl ApiServer {
         workers::start(&host, &options.workers, &kubelet, &tasks);
         Self {
             endpoints,
-            options,
+            options: Arc::new(options),
             tasks,
             control: None,
             kubelet,
@@ -138,7 +139,7 @@ impl ApiServer {
         let options = Options {
             journal_capacity: 1,
             workers: Vec::new(),
-            ..self.options.clone()
+            ..Options::clone(&self.options)
         };
         Self::assemble(snapshot.0.clone(), entropy, options, Kubelet::new)
     }
@@ -235,7 +236,7 @@ impl ApiServer {
         Self::assemble(
             registry.store.world(),
             registry.entropy.fork(),
-            self.options.clone(),
+            Options::clone(&self.options),
             kubelet,
         )
     }

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use fake_apiserver::{ApiServer, StoredObject};
 use serde_json::{Map, Value};
 
+use super::sameness::are_the_same;
 use crate::report::shortened;
 
 /// Resources that are the by-products of a run: nobody's state.
@@ -59,7 +60,9 @@ impl EndState {
             }
             let is_untouched = object.revision() <= base;
             let mut key = format!("{} {}/{}", resource(&object), object.namespace(), object.name());
+            // Looked for in the text first: decoding is dear.
             if !is_untouched
+                && memory_has(object.stored_bytes(), b"\"generateName\":")
                 && let Some(prefix) = object.value()["metadata"]["generateName"].as_str()
                 && object.name().starts_with(prefix)
             {
@@ -121,7 +124,7 @@ impl EndState {
                 continue;
             }
             if let ([left], [right]) = (left, right) {
-                if left.is_untouched && right.is_untouched {
+                if left.is_untouched && right.is_untouched || self.are_the_same(left, found, right) {
                     continue;
                 }
                 let (left, right) = (self.shown(left), found.shown(right));
@@ -152,6 +155,13 @@ impl EndState {
             }
         }
         differences
+    }
+
+    /// Whether two objects need not be decoded to know that they are the same.
+    fn are_the_same(&self, left: &Kept, found: &Self, right: &Kept) -> bool {
+        let in_left = |uid: &str| self.uids.contains(uid);
+        let in_right = |uid: &str| found.uids.contains(uid);
+        are_the_same([&left.object, &right.object], [&in_left, &in_right])
     }
 
     /// An object without what two runs never have in common.
@@ -229,6 +239,10 @@ impl Mask {
             .iter()
             .any(|(of, hidden)| (of == resource || of == "*") && covers(hidden))
     }
+}
+
+fn memory_has(text: &[u8], what: &[u8]) -> bool {
+    text.windows(what.len()).any(|it| it == what)
 }
 
 fn resource(object: &StoredObject) -> String {

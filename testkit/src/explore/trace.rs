@@ -6,7 +6,7 @@ use std::time::Duration;
 use fake_apiserver::Verb;
 
 /// One message, or one thing that was done to a controller.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
     /// Virtual time since the run began.
     pub(crate) at: Duration,
@@ -23,7 +23,7 @@ pub(crate) struct Step {
 }
 
 /// What a step is.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     Request(Request),
     Event {
@@ -37,7 +37,7 @@ pub(crate) enum What {
 }
 
 /// A request and what came of it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) verb: Verb,
     /// The plural, with its subresource.
