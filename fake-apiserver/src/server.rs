@@ -54,7 +54,8 @@ use crate::workers::{self, Host, Kubelet, Worker};
 #[derive(Clone, Debug)]
 pub struct ApiServer {
     pub(crate) endpoints: Arc<Endpoints>,
-    options: Options,
+    /// Shared: a request copies its server.
+    options: Arc<Options>,
     /// The tasks of the workers. They end when nobody can reach the server any more: those who can have a copy.
     tasks: TaskGroup,
     /// The control API, if it was asked for.
@@ -131,7 +132,7 @@ impl ApiServer {
         workers::expire_events(&host, &tasks);
         Self {
             endpoints,
-            options,
+            options: Arc::new(options),
             tasks,
             control: None,
             kubelet,
@@ -145,7 +146,7 @@ impl ApiServer {
             journal_capacity: 1,
             workers: Vec::new(),
             event_ttl: None,
-            ..self.options.clone()
+            ..Options::clone(&self.options)
         };
         Self::assemble(snapshot.0.clone(), entropy, options, Kubelet::new)
     }
@@ -248,7 +249,7 @@ impl ApiServer {
         let fork = Self::assemble(
             registry.store.world(),
             registry.entropy.fork(),
-            self.options.clone(),
+            Options::clone(&self.options),
             kubelet,
         );
         fork.endpoints.registry.event_leases.adopt(&registry.event_leases);

@@ -13,7 +13,7 @@ use crate::load::Manifest;
 use crate::registry::codec;
 use crate::registry::scheme::Row;
 use crate::server::{ApiServer, LoadError, Snapshot};
-use crate::storage::{Key, Range, Stored};
+use crate::storage::{self, Key, Range, Stored};
 
 /// The longest value a difference shows; what is longer is cut.
 const VALUE_CHARS: usize = 120;
@@ -77,6 +77,13 @@ impl StoredObject {
         self.stored.revision
     }
 
+    /// The object as JSON without its beginning: `kind`, `apiVersion`, the opening of `metadata` and
+    /// `resourceVersion`. The rest is `"name":"web-0",…},"spec":{…}}`, of one line, with the keys of each object in a set
+    /// order.
+    pub fn stored_bytes(&self) -> &[u8] {
+        &self.stored.body.bytes
+    }
+
     /// The object, decoded.
     pub fn value(&self) -> Value {
         Value::Object(codec::decode(&self.row, &self.stored).0)
@@ -88,21 +95,21 @@ impl ApiServer {
     /// those who look at them.
     pub fn stored_objects(&self) -> Vec<StoredObject> {
         let registry = &self.endpoints.registry;
-        let everything = Range::of(None);
+        let (all, everything) = (Range::of(None), registry.store.everything());
+        // Most resources have no objects.
+        let snapshots: BTreeMap<&str, &storage::Snapshot> =
+            everything.resources.iter().map(|(name, it)| (&**name, it)).collect();
         let scheme = registry.scheme();
         let rows = scheme.rows().filter(|row| row.is_stored() && row.is_storage_version);
-        rows.flat_map(|row| {
-            let snapshot = registry.store.snapshot(&row.storage);
-            let objects: Vec<StoredObject> = snapshot
-                .range(&everything)
-                .map(|stored| StoredObject {
+        let found = rows.filter_map(|row| Some((row, snapshots.get(&*row.storage)?)));
+        found
+            .flat_map(|(row, snapshot)| {
+                snapshot.range(&all).map(move |stored| StoredObject {
                     row: Arc::clone(row),
                     stored: Arc::clone(stored),
                 })
-                .collect();
-            objects
-        })
-        .collect()
+            })
+            .collect()
     }
 
     /// All objects of a state: CustomResourceDefinitions first, then Namespaces, then the rest by group and resource,

@@ -63,10 +63,10 @@ impl TestCluster {
             let (mut total, mut revision) = (first, self.commits());
             loop {
                 self.pass(place, last + self.bounds.quiet).await;
-                let entries = journal.since(total);
                 let now_at = self.commits();
-                let moved = self.last_activity(&entries, now_at.saturating_sub(revision));
-                (total, revision) = (total + entries.len() as u64, now_at);
+                let moved;
+                (moved, total) = self.last_activity(total, now_at.saturating_sub(revision));
+                revision = now_at;
                 let what = if total - first > self.bounds.requests {
                     Some(format!("{} requests and events", total - first))
                 } else if began.elapsed() > self.bounds.settle {
@@ -139,15 +139,15 @@ impl TestCluster {
             .saturating_sub(self.server.expired_events())
     }
 
-    /// When something happened last, by these entries; `None` if nothing did.
-    fn last_activity(&self, entries: &[Entry], commits: u64) -> Option<Instant> {
-        let mut last = None;
-        let mut of_leases = 0;
-        for entry in entries {
+    /// When something happened last, by the entries after `total`, `None` if nothing did; and how many entries there
+    /// are.
+    fn last_activity(&self, total: u64, commits: u64) -> (Option<Instant>, u64) {
+        let (mut last, mut of_leases) = (None, 0);
+        let total = self.server.journal().visit(total, |entry| {
             let at = match entry {
                 Entry::Request(request) if is_lease_write(request) => {
                     of_leases += 1;
-                    continue;
+                    return;
                 }
                 Entry::Request(request) if is_failure(request) => request.answered,
                 // A write that changes nothing is known by the revision, which stands still.
@@ -155,15 +155,16 @@ impl TestCluster {
                     request.answered
                 }
                 // Whoever deletes an Event is seen by the request.
-                Entry::Event(event) if event.resource == "events" && event.kind == "DELETED" => continue,
+                Entry::Event(event) if event.resource == "events" && event.kind == "DELETED" => return,
                 Entry::Event(event) if event.kind != "BOOKMARK" && event.resource != "leases" => event.at,
-                Entry::Request(_) | Entry::Event(_) => continue,
+                Entry::Request(_) | Entry::Event(_) => return,
             };
-            last = Some(self.started + at).max(last);
-        }
+            last = Some(at).max(last);
+        });
+        let last = last.map(|at| self.started + at);
         // The server's own controllers write without requests, and nobody may be watching.
         let unseen = last.is_none() && commits > of_leases;
-        last.or_else(|| unseen.then(Instant::now))
+        (last.or_else(|| unseen.then(Instant::now)), total)
     }
 
     /// Fails the test because controllers never rest.

@@ -265,10 +265,19 @@ impl Journal {
 
     /// The entries that came after there were `total` of them, as far as they are kept, oldest first.
     pub fn since(&self, total: u64) -> Vec<Entry> {
+        let mut all = Vec::new();
+        self.visit(total, |entry| all.push(entry.clone()));
+        all
+    }
+
+    /// Looks at the entries that came after there were `total` of them, as [`since`](Self::since) does, and copies none.
+    /// Returns how many there are now. `look` must not ask the journal anything.
+    pub fn visit(&self, total: u64, look: impl FnMut(&Entry)) -> u64 {
         let entries = self.lock();
         let fresh = usize::try_from(entries.total.saturating_sub(total)).unwrap_or(usize::MAX);
         let skipped = entries.kept.len().saturating_sub(fresh);
-        entries.kept.iter().skip(skipped).cloned().collect()
+        entries.kept.iter().skip(skipped).for_each(look);
+        entries.total
     }
 
     /// Forgets all entries; [`Journal::total`] goes on.

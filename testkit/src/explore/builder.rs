@@ -8,8 +8,9 @@ use std::time::Duration;
 use super::kinds::Faults;
 use super::plan::{Action, Plan};
 use super::progress::{Progress, WallClock};
-use super::report::{Coverage, Failure, Report};
-use super::run::{Config, Outcome, Reference, run};
+use super::replays::replays;
+use super::report::{Coverage, Report};
+use super::run::{Config, Reference};
 use super::search::{Limits, Search, Stop, reference};
 use super::{Check, Oracle, Violation};
 use crate::eventually::Condition;
@@ -32,6 +33,8 @@ pub struct Explore {
     /// One run that takes longer is stuck.
     patience: Duration,
     replays: Vec<String>,
+    /// How often each is made.
+    times: u64,
     at_random: Option<u64>,
 }
 
@@ -53,6 +56,7 @@ where
             ignored: Vec::new(),
             skipped: BTreeSet::new(),
             has_fresh_threads: false,
+            has_digests: false,
             current: Arc::default(),
         },
         world: TestClusterBuilder::default(),
@@ -63,6 +67,7 @@ where
         },
         patience: Duration::from_secs(30),
         replays: Vec::new(),
+        times: 1,
         at_random: None,
     }
 }
@@ -156,7 +161,15 @@ impl Explore {
         self
     }
 
-    /// Makes each run on a thread of its own. Only with a seeded `getrandom` is this worth its price; see
+    /// Makes each replay so many times and compares the runs to the byte: requests, events, times, what each client
+    /// saw, answers, and the state they leave. [`Report::nondeterminism`] says which differ from the first. Default 1.
+    pub fn times(mut self, times: u64) -> Self {
+        self.times = times.max(1);
+        self.config.has_digests = times > 1;
+        self
+    }
+
+    /// Makes each run on a thread of its own. With [`seeded_hash!`](crate::seeded_hash) this is so by itself; see
     /// [`explore`], "What kube-runtime leaves to chance".
     pub fn fresh_threads(mut self) -> Self {
         self.config.has_fresh_threads = true;
@@ -228,8 +241,9 @@ impl Explore {
         }
     }
 
-    fn explore(self, name: &str, is_replay: bool, progress: &Progress) -> Report {
+    fn explore(mut self, name: &str, is_replay: bool, progress: &Progress) -> Report {
         let clock = WallClock::start();
+        self.config.has_fresh_threads |= super::seeded_hash::is_on();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .start_paused(true)
@@ -265,16 +279,17 @@ impl Explore {
             coverage: Coverage::default(),
             seen: BTreeSet::new(),
             nondeterminism,
+            is_cut: false,
             known: Default::default(),
         };
-        let stop = match replays(&mut search, &self.replays, &mut report.notes) {
+        let stop = match replays(&mut search, &self.replays, self.times, &mut report.notes) {
             Ok(()) if is_replay => Ok(()),
             Ok(()) if self.at_random.is_some() => search.at_random(),
             Ok(()) => search.search(),
             Err(stop) => Err(stop),
         };
         let (is_whole, failure) = match stop {
-            Ok(()) => (true, None),
+            Ok(()) => (!search.is_cut, None),
             Err(Stop::Spent) => (false, None),
             Err(Stop::Failed(failure)) => (false, Some(failure)),
         };
@@ -315,33 +330,6 @@ fn is_in_vain(faults: Faults, reference: &Reference) -> Option<Violation> {
         return Some(Violation::new("something to crash", what));
     }
     None
-}
-
-/// Makes the runs that are asked for by name.
-fn replays(search: &mut Search<'_>, replays: &[String], notes: &mut Vec<String>) -> Result<(), Stop> {
-    for text in replays {
-        let plan = Plan::parse(text).unwrap_or_else(|err| panic!("{err}"));
-        let own;
-        let mut reference = &search.reference;
-        if !plan.skipped.is_empty() {
-            let Some(shortened) = super::shrink::shortened_reference(search.config, search.world, &plan) else {
-                continue;
-            };
-            own = shortened;
-            reference = &own;
-        }
-        let outcome = run(search.config, search.world, &plan, false, Some(reference));
-        search.coverage.schedules += 1;
-        let is_met = |point: &str| !point.contains(':') || outcome.trace.iter().any(|step| step.point == point);
-        let missed = plan.faults.iter().filter(|it| !is_met(&it.point));
-        notes.extend(missed.map(|it| format!("`{it}` of the replay string strikes nothing: there is no such message")));
-        if let Some(violation) = outcome.violations.first().cloned() {
-            return Err(Stop::Failed(Box::new(Failure::new(
-                reference, outcome, plan, violation,
-            ))));
-        }
-    }
-    Ok(())
 }
 
 fn condition<C: Condition>(

@@ -46,6 +46,8 @@ pub(crate) struct Config {
     pub(crate) skipped: BTreeSet<Oracle>,
     /// Whether each run has a thread of its own.
     pub(crate) has_fresh_threads: bool,
+    /// Whether all that is sent is summed up, so that two runs can be compared to the byte.
+    pub(crate) has_digests: bool,
     /// The run under way and since when, for whoever waits for it.
     pub(crate) current: Arc<Mutex<(Option<WallClock>, Plan)>>,
 }
@@ -76,6 +78,8 @@ pub(crate) struct Outcome {
     pub(crate) doings: Vec<(Duration, String)>,
     /// What the author should know of the scenario: where it does less than it seems. Of references alone.
     pub(crate) notes: Vec<String>,
+    /// Stands for every byte that was sent, if the configuration asks for it.
+    pub(crate) digest: u64,
 }
 
 /// The run in which nothing went wrong.
@@ -132,6 +136,8 @@ fn run_here(config: &Config, world: &World, plan: &Plan, is_other: bool, referen
         };
         gate.watch_over(&cluster);
         gate.slow_workers();
+        // From this thread's generator come the pauses of kube-runtime's retries; else it is seeded by the real clock.
+        fastrand::seed(cluster.seed());
         let run = Run {
             config,
             cluster: &cluster,
@@ -276,8 +282,13 @@ impl Run<'_> {
         } else {
             Vec::new()
         };
+        let digest = match self.config.has_digests {
+            true => super::replays::digest(self.cluster),
+            false => 0,
+        };
         let state = &mut *self.gate.state();
         Outcome {
+            digest,
             violations: std::mem::take(&mut state.violations),
             trace: std::mem::take(&mut state.trace),
             steps: std::mem::take(&mut state.steps),

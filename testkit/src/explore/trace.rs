@@ -6,7 +6,7 @@ use std::time::Duration;
 use fake_apiserver::Verb;
 
 /// One message, or one thing that was done to a controller.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
     /// Virtual time since the run began.
     pub(crate) at: Duration,
@@ -23,7 +23,7 @@ pub(crate) struct Step {
 }
 
 /// What a step is.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     Request(Request),
     Event {
@@ -54,7 +54,7 @@ pub(crate) const BOOKMARK: &str = "BOOKMARK";
 pub(crate) const INITIAL_END: &str = "BOOKMARK (initial events end)";
 
 /// A request and what came of it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) verb: Verb,
     /// The plural, with its subresource.

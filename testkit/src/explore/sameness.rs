@@ -1,0 +1,143 @@
+//! Whether two stored objects are the same but for what two runs never have in common, by their bytes: most are, and
+//! decoding them is what comparing end states would cost most.
+
+use fake_apiserver::StoredObject;
+
+/// Whether they are the same but for their own uids, times of creation and managed fields, and if all owners they name
+/// exist. `no` may mean that somebody has to look more closely.
+///
+/// `exists` are the uids of the run of each.
+pub(crate) fn are_the_same(objects: [&StoredObject; 2], exists: [&dyn Fn(&str) -> bool; 2]) -> bool {
+    let [mut left, mut right] = objects.map(|it| Text {
+        // The text begins within the metadata.
+        rest: it.stored_bytes(),
+        depth: 1,
+        is_metadata: true,
+    });
+    loop {
+        let (one, other) = (left.next(), right.next());
+        let is_same = match (one, other) {
+            (None, None) => return true,
+            (Some(Part::Own(one)), Some(Part::Own(other))) => one == other,
+            (Some(Part::Owner(one)), Some(Part::Owner(other))) => (exists[0])(one) && (exists[1])(other),
+            (Some(Part::Text(one)), Some(Part::Text(other))) => one == other,
+            _ => false,
+        };
+        if !is_same {
+            return false;
+        }
+    }
+}
+
+/// A part of an object's text.
+#[derive(Clone, Copy)]
+enum Part<'a> {
+    /// A string with its quotes, or what is between two of them.
+    Text(&'a [u8]),
+    /// The name of what is the object's own: its uid, when it was made, who manages it.
+    Own(&'a [u8]),
+    /// The uid of an owner.
+    Owner(&'a str),
+    /// No such text is stored.
+    Unclear,
+}
+
+/// JSON that is read string by string.
+struct Text<'a> {
+    rest: &'a [u8],
+    depth: u32,
+    is_metadata: bool,
+}
+
+impl<'a> Text<'a> {
+    /// The next part; `None` at the end.
+    fn next(&mut self) -> Option<Part<'a>> {
+        let first = *self.rest.first()?;
+        Some(self.part(first).unwrap_or(Part::Unclear))
+    }
+
+    /// The next part; `None` if there is a string missing.
+    fn part(&mut self, first: u8) -> Option<Part<'a>> {
+        let string = match first {
+            b'"' => self.string()?,
+            _ => {
+                let end = self.rest.iter().position(|it| *it == b'"').unwrap_or(self.rest.len());
+                let text = self.take(end);
+                for byte in text {
+                    match byte {
+                        b'{' | b'[' => self.depth += 1,
+                        b'}' | b']' => self.depth = self.depth.saturating_sub(1),
+                        _ => {}
+                    }
+                }
+                self.is_metadata &= self.depth > 0;
+                return Some(Part::Text(text));
+            }
+        };
+        if !self.is_metadata || self.rest.first() != Some(&b':') {
+            return Some(Part::Text(string));
+        }
+        match (string, self.depth) {
+            (b"\"uid\"" | b"\"creationTimestamp\"", 1) => {
+                self.take(1);
+                self.string()?;
+                Some(Part::Own(string))
+            }
+            (b"\"managedFields\"", 1) => {
+                self.take(1);
+                self.skip_value();
+                Some(Part::Own(string))
+            }
+            // An owner is an object in an array of the metadata; nothing else there has a uid.
+            (b"\"uid\"", 3) => {
+                self.take(1);
+                let uid = std::str::from_utf8(self.string()?).ok()?;
+                Some(Part::Owner(uid.trim_matches('"')))
+            }
+            _ => Some(Part::Text(string)),
+        }
+    }
+
+    fn take(&mut self, length: usize) -> &'a [u8] {
+        let (taken, rest) = self.rest.split_at(length.min(self.rest.len()));
+        self.rest = rest;
+        taken
+    }
+
+    /// Takes a string with its quotes; `None` if there is none.
+    fn string(&mut self) -> Option<&'a [u8]> {
+        if self.rest.first() != Some(&b'"') {
+            return None;
+        }
+        let mut at = 1;
+        loop {
+            match self.rest.get(at)? {
+                b'"' => return Some(self.take(at + 1)),
+                b'\\' => at += 2,
+                _ => at += 1,
+            }
+        }
+    }
+
+    /// Goes past an array or an object.
+    fn skip_value(&mut self) {
+        let mut depth = 0_u32;
+        while let Some(byte) = self.rest.first() {
+            match byte {
+                b'"' => {
+                    if self.string().is_none() {
+                        return;
+                    }
+                    continue;
+                }
+                b'{' | b'[' => depth += 1,
+                b'}' | b']' => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            self.take(1);
+            if depth == 0 {
+                return;
+            }
+        }
+    }
+}
