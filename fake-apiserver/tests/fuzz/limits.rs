@@ -26,7 +26,7 @@ const KEY_RULE: &str = "name part must be no more than 63 bytes";
 
 #[rstest]
 #[case::name(named(&"a".repeat(253)), 201, "")]
-#[case::longer_name(named(&"a".repeat(254)), 422, "must be no more than 253 bytes")]
+#[case::longer_name(named(&"a".repeat(254)), 422, "must be no more than 253 characters")]
 #[case::label(with_meta("labels", json!({"a".repeat(63): "b".repeat(63)})), 201, "")]
 #[case::longer_label(with_meta("labels", json!({"a": "b".repeat(64)})), 422, "must be no more than 63 bytes")]
 #[case::longer_key(with_meta("labels", json!({"a".repeat(64): "b"})), 422, KEY_RULE)]
