@@ -1,5 +1,5 @@
-//! Random patches, applied objects, schemas, expressions, encodings and selectors: whatever is sent, the answer is an
-//! object or a failure in Kubernetes' form, nothing panics, what is refused changes nothing, and limits are met with the
+//! Random patches, applied objects, schemas, expressions, encodings and selectors: whatever is sent, the answer is
+//! an object or a failure in Kubernetes' form, nothing panics, what is refused changes nothing, and limits are met with the
 //! server's texts. `PROPTEST_CASES=5000` tries more; inputs that once failed are cases of the tables.
 
 #[path = "../hostile/ask.rs"]

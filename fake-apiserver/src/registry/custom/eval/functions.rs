@@ -11,8 +11,9 @@ use kube_cel::cel::common::ast::{CallExpr, Expr};
 use kube_cel::cel::objects::OptionalValue;
 use kube_cel::cel::parser::Expression;
 
+use super::evaluation::{Evaluated, Evaluation, overload};
 use super::meter::{Failure, Meter, size, weight};
-use super::{Evaluated, Evaluation, operators, overload};
+use super::operators;
 use crate::registry::custom::pattern::Pattern;
 
 /// Prefixes of functions that read as targets.

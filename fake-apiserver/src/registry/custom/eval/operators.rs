@@ -8,9 +8,9 @@ use kube_cel::cel::common::ast::Expr;
 use kube_cel::cel::objects::{Key, OptionalValue};
 use kube_cel::cel::parser::Expression;
 
+use super::evaluation::{Evaluated, overload};
 use super::functions::optional;
 use super::meter::{Failure, Meter, size, weight};
-use super::{Evaluated, overload};
 
 /// What is said of an operator on types it has not.
 pub(super) const NO_OVERLOAD: &str = "no such overload";

@@ -1,4 +1,4 @@
-//! `Decl`: the type a schema has for CEL, with the most elements a value can have and the fewest bytes it is written in.
+//! `Decl`: the type a schema has for CEL, with the most elements of a value and the fewest bytes it is written in.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -4,7 +4,8 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::super::node::Node;
-use super::{Costs, Decl, Scope, coster};
+use super::decl::Decl;
+use super::{Costs, Scope, coster};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::registry::custom::parse::parse;
 

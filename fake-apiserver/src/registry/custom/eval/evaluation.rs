@@ -1,0 +1,304 @@
+//! `Evaluation`: the walk over an expression, with its variables.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use kube_cel::cel::common::ast::{
+    CallExpr, ComprehensionExpr, EntryExpr, Expr, ListExpr, LiteralValue, MapExpr, SelectExpr,
+};
+use kube_cel::cel::objects::{Key, Map as CelMap, OptionalValue};
+use kube_cel::cel::parser::Expression;
+use kube_cel::cel::{Context, Value as CelValue};
+
+use super::functions;
+use super::meter::{Failure, Meter};
+use super::operators::{self, NO_OVERLOAD, is_constant};
+
+/// What making a list, a map or an object costs.
+const LIST_COST: u64 = 10;
+const MAP_COST: u64 = 30;
+
+/// The stack that must be left for a call, and how much there is then, in bytes. Expressions are not deep without end.
+const STACK_LEFT: usize = 256 * 1024;
+const STACK_MORE: usize = 4 * 1024 * 1024;
+
+/// A value, or why there is none.
+pub(super) type Evaluated = Result<CelValue, Failure>;
+
+/// Evaluates an expression that sees these variables and the functions of `functions`.
+pub(in super::super) fn evaluate<'a>(
+    program: &'a Expression,
+    functions: &'a Context<'a>,
+    variables: Vec<(&'a str, CelValue)>,
+    meter: &mut Meter,
+) -> Evaluated {
+    let scope = variables.into_iter().map(|(name, value)| (name, Ok(value))).collect();
+    let mut evaluation = Evaluation {
+        functions,
+        scope,
+        meter,
+    };
+    evaluation.value(program)
+}
+
+/// One evaluation.
+pub(super) struct Evaluation<'a, 'm> {
+    pub(super) functions: &'a Context<'a>,
+    /// Variables, the innermost last. That of a macro may hold an error.
+    pub(super) scope: Vec<(&'a str, Result<CelValue, String>)>,
+    pub(super) meter: &'m mut Meter,
+}
+
+impl<'a> Evaluation<'a, '_> {
+    pub(super) fn value(&mut self, expression: &'a Expression) -> Evaluated {
+        match &expression.expr {
+            Expr::Literal(literal) => Ok(self::literal(literal)),
+            Expr::Ident(name) => {
+                self.meter.charge(1)?;
+                match self.scope.iter().rev().find(|(it, _)| it == name) {
+                    Some((_, Ok(value))) => Ok(value.clone()),
+                    Some((_, Err(error))) => Err(Failure::Error(error.clone())),
+                    None => Ok(CelValue::resolve(expression, self.functions)?),
+                }
+            }
+            Expr::Select(select) => self.select(select),
+            Expr::Call(call) => stacker::maybe_grow(STACK_LEFT, STACK_MORE, || self.call(call)),
+            Expr::List(list) => self.list(list),
+            Expr::Map(map) => self.map(map),
+            Expr::Comprehension(it) => self.comprehension(it),
+            Expr::Struct(_) | Expr::Unspecified => Err(Failure::Error("the expression cannot be evaluated".into())),
+        }
+    }
+
+    fn select(&mut self, select: &'a SelectExpr) -> Evaluated {
+        let operand = self.value(&select.operand)?;
+        if !select.test {
+            self.meter.charge(1)?;
+        }
+        if let Ok(optional) = <&OptionalValue>::try_from(&operand) {
+            let field = optional.value().and_then(|it| field(it, &select.field));
+            return Ok(match select.test {
+                true => CelValue::Bool(field.is_some()),
+                false => functions::optional(field),
+            });
+        }
+        let field = field(&operand, &select.field);
+        match (select.test, field) {
+            (true, field) => Ok(CelValue::Bool(field.is_some())),
+            (false, Some(value)) => Ok(value),
+            (false, None) => Err(Failure::Error(format!("no such key: {}", select.field))),
+        }
+    }
+
+    fn list(&mut self, list: &'a ListExpr) -> Evaluated {
+        if !list.elements.iter().all(is_constant) {
+            self.meter.charge(LIST_COST)?;
+        }
+        self.meter.work(list.elements.len())?;
+        Ok(CelValue::List(Arc::new(self.elements(list)?)))
+    }
+
+    fn elements(&mut self, list: &'a ListExpr) -> Result<Vec<CelValue>, Failure> {
+        let mut items = Vec::with_capacity(list.elements.len());
+        for (index, element) in list.elements.iter().enumerate() {
+            let value = self.value(element)?;
+            match (
+                list.optional_indices.contains(&index),
+                <&OptionalValue>::try_from(&value),
+            ) {
+                (true, Ok(optional)) => items.extend(optional.value().cloned()),
+                _ => items.push(value),
+            }
+        }
+        Ok(items)
+    }
+
+    fn map(&mut self, map: &'a MapExpr) -> Evaluated {
+        self.meter.charge(MAP_COST)?;
+        self.meter.work(map.entries.len())?;
+        let mut fields = HashMap::with_capacity(map.entries.len());
+        for entry in &map.entries {
+            let EntryExpr::MapEntry(entry) = &entry.expr else {
+                return Err(Failure::Error("the expression cannot be evaluated".into()));
+            };
+            let key: Key = self.value(&entry.key)?.try_into().map_err(|_| overload())?;
+            let value = self.value(&entry.value)?;
+            match (entry.optional, <&OptionalValue>::try_from(&value)) {
+                (true, Ok(optional)) => fields.extend(optional.value().map(|value| (key, value.clone()))),
+                _ => {
+                    fields.insert(key, value);
+                }
+            }
+        }
+        Ok(CelValue::Map(CelMap { map: Arc::new(fields) }))
+    }
+
+    fn call(&mut self, call: &'a CallExpr) -> Evaluated {
+        match (call.func_name.as_str(), call.args.as_slice()) {
+            ("_&&_", [left, right]) => self.junction(left, right, false),
+            ("_||_", [left, right]) => self.junction(left, right, true),
+            ("_?_:_", [condition, yes, no]) => match self.value(condition)? {
+                CelValue::Bool(true) => self.value(yes),
+                CelValue::Bool(false) => self.value(no),
+                _ => Err(overload()),
+            },
+            ("@not_strictly_false", [arg]) => {
+                self.meter.charge(1)?;
+                match self.value(arg) {
+                    Ok(CelValue::Bool(value)) => Ok(CelValue::Bool(value)),
+                    Ok(_) | Err(Failure::Error(_)) => Ok(CelValue::Bool(true)),
+                    Err(Failure::TooDear) => Err(Failure::TooDear),
+                }
+            }
+            ("@in" | "_in_", [item, list]) => {
+                let (item, container) = (self.value(item)?, self.value(list)?);
+                let is_free = matches!(&list.expr, Expr::List(list) if list.elements.iter().all(is_constant));
+                operators::contains(&item, &container, is_free, self.meter)
+            }
+            (name, [arg]) if matches!(name, "!_" | "-_") => {
+                let value = self.value(arg)?;
+                operators::unary(name, value, self.meter)
+            }
+            (name, [left, right]) if operators::is_binary(name) => {
+                let (left, right) = (self.value(left)?, self.value(right)?);
+                operators::binary(name, left, right, self.meter)
+            }
+            _ => self.function(call),
+        }
+    }
+
+    /// `&&` and `||`: what one side decides, an error of the other does not undo.
+    fn junction(&mut self, left: &'a Expression, right: &'a Expression, decides: bool) -> Evaluated {
+        let left = match self.value(left) {
+            Ok(CelValue::Bool(value)) if value == decides => return Ok(CelValue::Bool(decides)),
+            Ok(CelValue::Bool(_)) => Ok(()),
+            Ok(_) => Err(overload()),
+            Err(Failure::TooDear) => return Err(Failure::TooDear),
+            Err(error) => Err(error),
+        };
+        match (left, self.value(right)) {
+            (_, Err(Failure::TooDear)) => Err(Failure::TooDear),
+            (_, Ok(CelValue::Bool(value))) if value == decides => Ok(CelValue::Bool(decides)),
+            (Err(error), _) => Err(error),
+            (Ok(()), Ok(CelValue::Bool(value))) => Ok(CelValue::Bool(value)),
+            (Ok(()), Ok(_)) => Err(overload()),
+            (Ok(()), Err(error)) => Err(error),
+        }
+    }
+
+    fn comprehension(&mut self, it: &'a ComprehensionExpr) -> Evaluated {
+        let items = match self.value(&it.iter_range)? {
+            CelValue::List(items) => items,
+            CelValue::Map(map) => {
+                self.meter.work(map.map.len())?;
+                let mut keys: Vec<&Key> = map.map.keys().collect();
+                keys.sort();
+                Arc::new(keys.into_iter().map(CelValue::from).collect())
+            }
+            _ => return Err(overload()),
+        };
+        let start = self.value(&it.accu_init)?;
+        let depth = self.scope.len();
+        self.scope.push((&it.accu_var, Ok(start)));
+        self.scope.push((&it.iter_var, Ok(CelValue::Null)));
+        let result = self.iterate(it, &items, depth);
+        self.scope.truncate(depth + 1);
+        let result = result.and_then(|()| self.value(&it.result));
+        self.scope.truncate(depth);
+        result
+    }
+
+    /// Makes all steps; the result so far is the variable at `at`, that of the item is the next one.
+    fn iterate(&mut self, it: &'a ComprehensionExpr, items: &[CelValue], at: usize) -> Result<(), Failure> {
+        let makes_list = matches!(it.accu_init.expr, Expr::List(_));
+        for item in items {
+            self.meter.work(1)?;
+            self.scope[at + 1].1 = Ok(item.clone());
+            if let CelValue::Bool(false) = self.value(&it.loop_cond)? {
+                break;
+            }
+            let appended = match makes_list {
+                true => self.append(&it.loop_step, &it.accu_var, at),
+                false => None,
+            };
+            let next = match appended {
+                Some(Ok(())) => continue,
+                Some(Err(error)) => Err(error),
+                None => self.value(&it.loop_step),
+            };
+            self.scope[at].1 = match next {
+                Ok(value) => Ok(value),
+                Err(Failure::TooDear) => return Err(Failure::TooDear),
+                Err(error) if makes_list => return Err(error),
+                Err(Failure::Error(error)) => Err(error),
+            };
+        }
+        Ok(())
+    }
+
+    /// The step of `map` and of `filter`, which add to the list that is there; `None` if the step is another one.
+    fn append(&mut self, step: &'a Expression, accu: &str, at: usize) -> Option<Result<(), Failure>> {
+        let Expr::Call(call) = &step.expr else { return None };
+        let is_accu = |it: &Expression| matches!(&it.expr, Expr::Ident(name) if name == accu);
+        match (call.func_name.as_str(), call.args.as_slice()) {
+            ("_?_:_", [condition, yes, no]) if is_accu(no) && is_append(yes, accu) => match self.value(condition) {
+                Ok(CelValue::Bool(true)) => self.append(yes, accu, at),
+                Ok(CelValue::Bool(false)) => Some(self.meter.charge(1)),
+                Ok(_) => Some(Err(overload())),
+                Err(error) => Some(Err(error)),
+            },
+            (
+                "_+_",
+                [
+                    list,
+                    Expression {
+                        expr: Expr::List(more), ..
+                    },
+                ],
+            ) if is_accu(list) => {
+                let costs = self.meter.charge(LIST_COST + 2);
+                let items = costs.and_then(|()| self.elements(more));
+                Some(items.map(|items| {
+                    if let Ok(CelValue::List(list)) = &mut self.scope[at].1 {
+                        Arc::make_mut(list).extend(items);
+                    }
+                }))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn is_append(step: &Expression, accu: &str) -> bool {
+    let Expr::Call(call) = &step.expr else { return false };
+    match (call.func_name.as_str(), call.args.as_slice()) {
+        ("_+_", [list, more]) => {
+            matches!(&list.expr, Expr::Ident(name) if name == accu) && matches!(more.expr, Expr::List(_))
+        }
+        _ => false,
+    }
+}
+
+/// A field of a value, if it has fields.
+fn field(value: &CelValue, name: &str) -> Option<CelValue> {
+    match value {
+        CelValue::Map(map) => map.map.get(&Key::String(Arc::new(name.to_owned()))).cloned(),
+        _ => None,
+    }
+}
+
+fn literal(literal: &LiteralValue) -> CelValue {
+    match literal {
+        LiteralValue::Boolean(value) => CelValue::Bool(*value.inner()),
+        LiteralValue::Bytes(bytes) => CelValue::Bytes(Arc::new(bytes.inner().to_vec())),
+        LiteralValue::Double(value) => CelValue::Float(*value.inner()),
+        LiteralValue::Int(value) => CelValue::Int(*value.inner()),
+        LiteralValue::Null => CelValue::Null,
+        LiteralValue::String(text) => CelValue::String(Arc::new(text.inner().to_owned())),
+        LiteralValue::UInt(value) => CelValue::UInt(*value.inner()),
+    }
+}
+
+pub(super) fn overload() -> Failure {
+    Failure::Error(NO_OVERLOAD.to_owned())
+}
