@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 /// Makes the order of `HashMap`s in this program the same in every run of [`explore`](crate::explore), and with it what
 /// kube-runtime leaves to chance. It is written once, at the top of a test program:
 ///
-/// ```
+/// ```standalone_crate
 /// testkit::seeded_hash!();
 /// ```
 ///
