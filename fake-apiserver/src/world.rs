@@ -78,8 +78,8 @@ impl StoredObject {
     }
 
     /// The object as JSON without its beginning: `kind`, `apiVersion`, the opening of `metadata` and
-    /// `resourceVersion`. The rest is `"name":"web-0",…},"spec":{…}}`, of one line, with the keys of each object in a set
-    /// order.
+    /// `resourceVersion`. The rest is `"name":"web-0",…},"spec":{…}}`, of one line, with the keys of each object in a
+    /// set order.
     pub fn stored_bytes(&self) -> &[u8] {
         &self.stored.body.bytes
     }

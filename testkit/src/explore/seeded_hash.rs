@@ -5,14 +5,14 @@ use std::hash::{BuildHasher, RandomState};
 /// Makes the order of `HashMap`s in this program the same in every run of [`explore`](crate::explore), and with it what
 /// kube-runtime leaves to chance. It is written once, at the top of a test program:
 ///
-/// ```
+/// ```standalone_crate
 /// testkit::seeded_hash!();
 /// ```
 ///
 /// The standard library draws the keys of a thread's maps from the C library's `getrandom`, and asks the linker for it
-/// in such a way that a function of the program's own takes its place; this macro is that function. It hands out numbers
-/// that begin anew on each thread, and exploration, which notices, makes each run on a thread of its own. The function
-/// needs one block of `unsafe`, in the program that uses the macro.
+/// in such a way that a function of the program's own takes its place; this macro is that function. It hands out
+/// numbers that begin anew on each thread, and exploration, which notices, makes each run on a thread of its own. The
+/// function needs one block of `unsafe`, in the program that uses the macro.
 ///
 /// **What else changes.** Whatever in the program asks the C library for random numbers gets the same on each thread:
 /// fit for tests, and for nothing else. Only Linux has it; elsewhere the macro does nothing.
