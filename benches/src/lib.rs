@@ -11,3 +11,4 @@ pub mod controllers;
 pub mod mirror;
 pub mod informers;
 pub mod reconciles;
+pub mod explorations;

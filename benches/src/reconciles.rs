@@ -127,14 +127,12 @@ pub fn whole_test(peer: Peer, times: usize, parents: usize) -> Duration {
     }
 }
 
-async fn converge(parents: usize) {
-    let server = ApiServer::start();
-    let client = server.client();
+/// A controller of ConfigMaps and the Secrets they own.
+pub(crate) async fn parents(client: Client) {
     let factory = SharedInformerFactory::new(client.clone());
     let maps = factory.informer::<ConfigMap>().lister();
     let secrets = factory.informer::<Secret>().lister();
-    let api: Api<Secret> = Api::default_namespaced(client.clone());
-    let children = api.clone();
+    let api: Api<Secret> = Api::default_namespaced(client);
     let controller = Controller::builder("parents", &factory)
         .for_::<ConfigMap>()
         .owns::<Secret>()
@@ -152,11 +150,18 @@ async fn converge(parents: usize) {
             }
         })
         .expect("it is complete");
-    tokio::spawn(controller.run(CancellationToken::new()));
-    for at in 0..parents {
+    let _ = controller.run(CancellationToken::new()).await;
+}
+
+async fn converge(count: usize) {
+    let server = ApiServer::start();
+    let client = server.client();
+    let children: Api<Secret> = Api::default_namespaced(client.clone());
+    tokio::spawn(parents(client.clone()));
+    for at in 0..count {
         create(&client, &format!("parent-{at}")).await;
     }
-    while children.list(&ListParams::default()).await.expect("list").items.len() < parents {
+    while children.list(&ListParams::default()).await.expect("list").items.len() < count {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }

@@ -7,3 +7,4 @@ mod helpers;
 mod recorder;
 mod controller;
 mod manager;
+mod explored;
