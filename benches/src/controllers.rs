@@ -39,17 +39,19 @@ async fn reconcile(parent: Arc<ConfigMap>, client: Arc<Client>) -> Result<Action
     Ok(Action::await_change())
 }
 
-fn spawn_controller(client: &Client) {
+/// A controller of ConfigMaps and the Secrets they own.
+pub(crate) async fn parents(client: Client) {
     let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
     let secrets: Api<Secret> = Api::default_namespaced(client.clone());
-    let controller = Controller::new(maps, watcher::Config::default())
+    Controller::new(maps, watcher::Config::default())
         .owns(secrets, watcher::Config::default())
         .run(
             reconcile,
             |_, _, _| Action::requeue(Duration::from_secs(5)),
-            Arc::new(client.clone()),
-        );
-    tokio::spawn(controller.for_each(|_| async {}));
+            Arc::new(client),
+        )
+        .for_each(|_| async {})
+        .await;
 }
 
 async fn converge(client: &Client, parents: usize) {
@@ -73,7 +75,7 @@ pub fn whole_test(times: usize, parents: usize) -> (Duration, usize) {
         requests = runtime().block_on(async {
             let server = ApiServer::start();
             let client = server.client();
-            spawn_controller(&client);
+            tokio::spawn(parents(client.clone()));
             converge(&client, parents).await;
             server.journal().requests().len()
         });
@@ -87,7 +89,7 @@ pub fn idle_hours(hours: u64) -> Duration {
     runtime().block_on(async {
         let server = ApiServer::start();
         let client = server.client();
-        spawn_controller(&client);
+        tokio::spawn(parents(client.clone()));
         converge(&client, 10).await;
         tokio::time::sleep(Duration::from_secs(hours * 3600)).await;
     });

@@ -14,3 +14,4 @@ pub mod our_controllers;
 pub mod mirror;
 pub mod informers;
 pub mod reconciles;
+pub mod explorations;

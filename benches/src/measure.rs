@@ -1,10 +1,21 @@
-//! CPU time of the calling thread: what a loaded machine disturbs least.
+//! CPU time of the calling thread, or of all: what a loaded machine disturbs least.
 
 use std::time::Duration;
 
+use rustix::time::ClockId;
+
 /// The CPU time this thread has used.
 pub fn cpu_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time_of(ClockId::ThreadCPUTime)
+}
+
+/// The CPU time all threads of this process have used.
+pub fn process_cpu_time() -> Duration {
+    time_of(ClockId::ProcessCPUTime)
+}
+
+fn time_of(clock: ClockId) -> Duration {
+    let time = rustix::time::clock_gettime(clock);
     let (seconds, nanos) = (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec));
     Duration::new(seconds.unwrap_or_default(), nanos.unwrap_or_default())
 }

@@ -36,13 +36,24 @@ async fn create(client: &Client, name: &str) {
     maps.create(&PostParams::default(), &map).await.expect("create");
 }
 
-async fn converge(server: &ApiServer, parents: usize) {
+async fn converge(server: &ApiServer, count: usize) {
     let client = server.client();
+    let children: Api<Secret> = Api::default_namespaced(client.clone());
+    tokio::spawn(parents(client.clone()));
+    for at in 0..count {
+        create(&client, &format!("parent-{at}")).await;
+    }
+    while children.list(&ListParams::default()).await.expect("list").items.len() < count {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// A controller that makes a Secret for each ConfigMap.
+pub(crate) async fn parents(client: Client) {
     let factory = SharedInformerFactory::new(client.clone());
     let maps = factory.informer::<ConfigMap>().lister();
     let secrets = factory.informer::<Secret>().lister();
-    let api: Api<Secret> = Api::default_namespaced(client.clone());
-    let children = api.clone();
+    let api: Api<Secret> = Api::default_namespaced(client);
     let controller = Controller::builder("parents", &factory)
         .for_::<ConfigMap>()
         .owns::<Secret>()
@@ -60,11 +71,5 @@ async fn converge(server: &ApiServer, parents: usize) {
             }
         })
         .expect("it is complete");
-    tokio::spawn(controller.run(CancellationToken::new()));
-    for at in 0..parents {
-        create(&client, &format!("parent-{at}")).await;
-    }
-    while children.list(&ListParams::default()).await.expect("list").items.len() < parents {
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+    let _ = controller.run(CancellationToken::new()).await;
 }

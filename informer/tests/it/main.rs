@@ -13,3 +13,4 @@ mod from_go;
 mod serve;
 #[cfg(feature = "signals")]
 mod signals;
+mod explored;

@@ -1,0 +1,47 @@
+//! What a run of an exploration costs, for a controller of kube-runtime and for one of ours:
+//! `cargo bench -p benches --bench explore`, or `… -- --bench kube-runtime 6 2000` for one line.
+
+#![expect(clippy::print_stdout, reason = "it prints a table")]
+
+use benches::explorations::{disturbed, undisturbed};
+use benches::reconciles::Peer;
+
+/// Objects, and the requests they make: 2 lists, 2 watches, and for each object its create, the child's, and what the
+/// controller reads. Ours reads from its cache.
+const KUBE_RUNTIME: &[(usize, usize)] = &[(1, 8), (2, 12), (6, 28), (10, 44), (55, 224)];
+const INFORMER: &[(usize, usize)] = &[(1, 6), (4, 12), (10, 24), (12, 28), (110, 224)];
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|it| !it.starts_with("--")).collect();
+    if let [peer, objects, runs] = &arguments[..] {
+        let peer = match peer.as_str() {
+            "informer" => Peer::Informer,
+            _ => Peer::KubeRuntime,
+        };
+        let number = |text: &str| text.parse().expect("a number");
+        let runs = undisturbed(peer, number(objects) as usize, number(runs));
+        println!("{:.0} runs/s", runs.per_second());
+        return;
+    }
+    // `cargo test --benches` runs it with --test: then it need not measure.
+    let is_measured = std::env::args().any(|it| it == "--bench");
+    println!("| controller | objects | requests | runs/s | µs a request | with a fault each, runs/s |");
+    println!("|---|---|---|---|---|---|");
+    for (peer, name, sizes) in [
+        (Peer::KubeRuntime, "kube-runtime", KUBE_RUNTIME),
+        (Peer::Informer, "`informer`", INFORMER),
+    ] {
+        for &(objects, requests) in sizes {
+            let runs = if is_measured { 60_000 / requests as u64 } else { 2 };
+            let even = undisturbed(peer, objects, runs);
+            assert_eq!(even.requests, requests, "{name}, {objects} objects");
+            let faults = disturbed(peer, objects, runs.min(1_500));
+            println!(
+                "| {name} | {objects} | {requests} | {:.0} | {:.1} | {:.0} |",
+                even.per_second(),
+                even.micros_a_request(),
+                faults.per_second()
+            );
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Explorations of controllers of both libraries: what a run costs, all oracles on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use testkit::TestCluster;
+use testkit::explore::{Explore, explore};
+
+use crate::measure::process_cpu_time;
+use crate::objects;
+use crate::reconciles::Peer;
+
+/// Real time that no exploration here needs.
+const BUDGET: Duration = Duration::from_secs(3600);
+
+/// What many runs cost.
+#[derive(Clone, Copy, Debug)]
+pub struct Runs {
+    /// Requests of a run in which nothing goes wrong, the test's own included.
+    pub requests: usize,
+    /// How many runs were made.
+    pub count: u64,
+    /// CPU time of all threads.
+    pub cpu: Duration,
+}
+
+impl Runs {
+    /// Runs a second on one core.
+    pub fn per_second(self) -> f64 {
+        self.count as f64 / self.cpu.as_secs_f64()
+    }
+
+    /// Microseconds a request takes, if every run has as many as the one in which nothing goes wrong.
+    pub fn micros_a_request(self) -> f64 {
+        self.cpu.as_secs_f64() * 1e6 / self.count as f64 / self.requests as f64
+    }
+}
+
+/// A controller that makes a Secret for each of so many ConfigMaps, which the test creates.
+fn exploration(peer: Peer, objects: usize, requests: &Arc<AtomicUsize>) -> Explore {
+    let requests = Arc::clone(requests);
+    explore(async move |cluster: &TestCluster| {
+        match peer {
+            Peer::Informer => cluster.controller("parents", crate::our_controllers::parents),
+            Peer::KubeRuntime => cluster.controller("parents", crate::controllers::parents),
+        };
+        for at in 0..objects {
+            cluster.create(objects::config_map(&format!("parent-{at}"))).await;
+        }
+        cluster.settle().await;
+        if requests.load(Ordering::Relaxed) == 0 {
+            requests.store(cluster.journal().requests().len(), Ordering::Relaxed);
+        }
+    })
+    .budget(BUDGET)
+}
+
+/// Runs in which nothing goes wrong, each compared with the reference.
+pub fn undisturbed(peer: Peer, objects: usize, count: u64) -> Runs {
+    let requests = Arc::default();
+    let all = (0..count).fold(exploration(peer, objects, &requests), |all, _| all.replay(""));
+    measured(all.schedules(count), count, &requests)
+}
+
+/// Runs in the order of search: every single fault, and so on.
+pub fn disturbed(peer: Peer, objects: usize, count: u64) -> Runs {
+    let requests = Arc::default();
+    measured(exploration(peer, objects, &requests).schedules(count), count, &requests)
+}
+
+fn measured(exploration: Explore, count: u64, requests: &AtomicUsize) -> Runs {
+    let start = process_cpu_time();
+    let report = exploration.run();
+    let cpu = process_cpu_time() - start;
+    assert!(report.coverage().schedules <= count);
+    Runs {
+        requests: requests.load(Ordering::Relaxed),
+        count: report.coverage().schedules,
+        cpu,
+    }
+}
