@@ -20,8 +20,8 @@ const PARTITION: Duration = Duration::from_secs(40);
 /// A connection that breaks without a word.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// A watch whose other side is gone, until the client's own patience with a silent connection ends: kube's is 295 s.
-const HALF_OPEN: Duration = Duration::from_secs(295);
+/// A watch whose other side is gone, until its connection breaks.
+const HALF_OPEN: Duration = Duration::from_secs(60);
 
 /// How wrong clocks are, in milliseconds: twice as long as a lease.
 const SKEW: i64 = 30_000;

@@ -22,7 +22,7 @@ pub const fn errors() -> Faults {
     Faults(2)
 }
 
-/// Watches are held for a second or twelve, end, are silent for five minutes until their connection breaks, expire with
+/// Watches are held for a second or twelve, end, are silent for a minute until their connection breaks, expire with
 /// 410, so that the client must list again, with or without having been silent before, and tell an event twice.
 /// Bookmarks come late or never. Lists that allow it (`resourceVersion=0`) show an older state.
 pub const fn stale_watches() -> Faults {
