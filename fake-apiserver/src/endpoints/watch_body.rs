@@ -327,7 +327,17 @@ impl WatchBody {
                 self.record(kind.as_str(), None, 0, &line);
                 self.send(0, line);
             }
-            Injected::Bookmark => self.send_bookmark(self.open.last_revision(), false),
+            Injected::Bookmark => {
+                let began = match &self.state {
+                    State::Watching(watcher) => watcher.began_after(),
+                    State::Waiting(..) | State::Ended => 0,
+                };
+                let revision = self.open.last_revision().max(began);
+                // A client would take version 0 for one that it can go on from.
+                if revision > 0 {
+                    self.send_bookmark(revision, false);
+                }
+            }
             Injected::InitialEnd => {
                 if let Some(revision) = self.withheld_end.take() {
                     self.send_bookmark(revision, true);

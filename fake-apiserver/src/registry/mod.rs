@@ -45,8 +45,8 @@ pub(crate) mod definitions;
 
 use admission::{Admission, AdmissionSetup};
 use authentication::Access;
-use expiry::EventLeases;
 use definitions::Definitions;
+use expiry::EventLeases;
 use recent::Recent;
 use scheme::Scheme;
 

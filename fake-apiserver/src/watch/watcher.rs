@@ -122,6 +122,11 @@ impl Watcher {
         }
     }
 
+    /// The revision after which the client asked to be told of changes; 0 if it asked for the state first.
+    pub(crate) fn began_after(&self) -> Revision {
+        self.start.after
+    }
+
     /// Every delivery that is ready, at least one; empty when the watch has ended.
     #[cfg(feature = "bench-internals")]
     pub(crate) async fn next_batch(&mut self) -> VecDeque<Delivery> {

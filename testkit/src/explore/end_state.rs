@@ -214,6 +214,8 @@ impl EndState {
                 Some(owner) => self.has_lost_owners(&owner.object, looked_at),
                 None => !self.uids.contains(uid),
             })
+    }
+
     /// Whether two objects need not be decoded to know that they are the same.
     fn are_the_same(&self, left: &Kept, found: &Self, right: &Kept) -> bool {
         let in_left = |uid: &str| self.uids.contains(uid);
