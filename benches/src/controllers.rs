@@ -75,7 +75,7 @@ pub fn whole_test(times: usize, parents: usize) -> (Duration, usize) {
         requests = runtime().block_on(async {
             let server = ApiServer::start();
             let client = server.client();
-            tokio::spawn(parents(client.clone()));
+            tokio::spawn(self::parents(client.clone()));
             converge(&client, parents).await;
             server.journal().requests().len()
         });
@@ -89,7 +89,7 @@ pub fn idle_hours(hours: u64) -> Duration {
     runtime().block_on(async {
         let server = ApiServer::start();
         let client = server.client();
-        tokio::spawn(parents(client.clone()));
+        tokio::spawn(self::parents(client.clone()));
         converge(&client, 10).await;
         tokio::time::sleep(Duration::from_secs(hours * 3600)).await;
     });

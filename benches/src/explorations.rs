@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::ConfigMap;
 use testkit::TestCluster;
 use testkit::explore::{Explore, explore};
 
@@ -46,7 +47,9 @@ fn exploration(peer: Peer, objects: usize, requests: &Arc<AtomicUsize>) -> Explo
             Peer::KubeRuntime => cluster.controller("parents", crate::controllers::parents),
         };
         for at in 0..objects {
-            cluster.create(objects::config_map(&format!("parent-{at}"))).await;
+            let map = objects::config_map(&format!("parent-{at}"));
+            let map: ConfigMap = serde_json::from_value(map).expect("a ConfigMap");
+            cluster.create(map).await;
         }
         cluster.settle().await;
         if requests.load(Ordering::Relaxed) == 0 {

@@ -112,7 +112,7 @@ impl EndState {
         let mut differences = Vec::new();
         let keys: BTreeSet<&String> = self.objects.keys().chain(found.objects.keys()).collect();
         for key in keys {
-            let (left, right) = (self.of(key), found.of(key));
+            let (left, right) = (self.named(key), found.named(key));
             let mut fields = self.fields_of_one(found, mask, key, left, right);
             if !fields.is_empty() && !self.is_collected {
                 let (left, right) = self.without_garbage(found, left.to_vec(), right.to_vec());
@@ -127,7 +127,7 @@ impl EndState {
         differences
     }
 
-    fn of(&self, key: &str) -> &[Kept] {
+    fn named(&self, key: &str) -> &[Kept] {
         self.objects.get(key).map_or(&[], Vec::as_slice)
     }
 
