@@ -44,8 +44,8 @@ impl TestCluster {
     /// That is: until for 5.1 s of virtual time ([`quiet`](crate::TestClusterBuilder::quiet)) no object was changed, no
     /// watcher was told anything but bookmarks, and no request failed, other than reads that found nothing. So retries
     /// within that time are waited for, and long timers, such as a requeue after five minutes or the end of a watch,
-    /// are not. Renewals of Leases do not count, nor do reads and writes that change nothing: a controller may poll. Nor
-    /// does it count that Events go when their time is over.
+    /// are not. Renewals of Leases do not count, nor do reads and writes that change nothing: a controller may poll.
+    /// Nor does it count that Events go when their time is over.
     ///
     /// It takes no real time to speak of.
     ///

@@ -270,8 +270,8 @@ impl Journal {
         all
     }
 
-    /// Looks at the entries that came after there were `total` of them, as [`since`](Self::since) does, and copies none.
-    /// Returns how many there are now. `look` must not ask the journal anything.
+    /// Looks at the entries that came after there were `total` of them, as [`since`](Self::since) does, and copies
+    /// none. Returns how many there are now. `look` must not ask the journal anything.
     pub fn visit(&self, total: u64, look: impl FnMut(&Entry)) -> u64 {
         let entries = self.lock();
         let fresh = usize::try_from(entries.total.saturating_sub(total)).unwrap_or(usize::MAX);

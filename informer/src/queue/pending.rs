@@ -49,8 +49,8 @@ pub(super) struct Pending<T> {
 
 #[derive(Debug)]
 struct Slot<T> {
-    /// The copy that is handed out: that of the last add, so that none is made for the worker. `None` if the key neither
-    /// is in line nor waits for an instant.
+    /// The copy that is handed out: that of the last add, so that none is made for the worker. `None` if the key
+    /// neither is in line nor waits for an instant.
     key: Option<T>,
     /// Not [`NONE`] if the key waits for a worker: in line, or for its worker to be done.
     ticket: Ticket,
