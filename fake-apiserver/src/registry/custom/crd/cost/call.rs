@@ -140,50 +140,28 @@ fn sums(left: &Part, right: &Part) -> Vec<Price> {
     }
 }
 
+/// Operators and functions that make a bool.
+#[rustfmt::skip]
+const PREDICATES: &[&str] = &[
+    "_&&_", "_||_", "!_", "_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_", "@in", "_in_", "@not_strictly_false",
+    "startsWith", "endsWith", "contains", "matches", "bool", "hasValue", "isSorted", "isURL", "isIP", "isCIDR",
+    "isQuantity", "isSemver", "isInteger", "isGreaterThan", "isLessThan", "containsIP", "containsCIDR",
+    "ip.isCanonical", "isUnspecified", "isLoopback", "isLinkLocalMulticast", "isLinkLocalUnicast", "isGlobalUnicast",
+    "sets.contains", "sets.intersects", "sets.equivalent", "allowed", "errored",
+];
+
+/// Functions that make a string.
+#[rustfmt::skip]
+const TEXTS: &[&str] = &[
+    "string", "lowerAscii", "upperAscii", "substring", "trim", "replace", "join", "find", "charAt", "format",
+    "strings.quote", "base64.encode", "getScheme", "getHost", "getHostname", "getPort", "getEscapedPath",
+    "jsonpatch.escapeKey",
+];
+
 /// The type of what an operator or a function makes.
 fn result_type(name: &str, target: Option<&Part>, args: &[Part]) -> Type {
     let first = target.or(args.first()).map_or(Type::Unknown, |it| it.kind.clone());
     match name {
-        "_&&_"
-        | "_||_"
-        | "!_"
-        | "_==_"
-        | "_!=_"
-        | "_<_"
-        | "_<=_"
-        | "_>_"
-        | "_>=_"
-        | "@in"
-        | "_in_"
-        | "@not_strictly_false"
-        | "startsWith"
-        | "endsWith"
-        | "contains"
-        | "matches"
-        | "bool"
-        | "hasValue"
-        | "isSorted"
-        | "isURL"
-        | "isIP"
-        | "isCIDR"
-        | "isQuantity"
-        | "isSemver"
-        | "isInteger"
-        | "isGreaterThan"
-        | "isLessThan"
-        | "containsIP"
-        | "containsCIDR"
-        | "ip.isCanonical"
-        | "isUnspecified"
-        | "isLoopback"
-        | "isLinkLocalMulticast"
-        | "isLinkLocalUnicast"
-        | "isGlobalUnicast"
-        | "sets.contains"
-        | "sets.intersects"
-        | "sets.equivalent"
-        | "allowed"
-        | "errored" => Type::Bool,
         "_?_:_" => match args {
             [
                 _,
@@ -221,32 +199,23 @@ fn result_type(name: &str, target: Option<&Part>, args: &[Part]) -> Type {
             Type::Unknown => args.first().map_or(Type::Unknown, |it| it.kind.clone()),
             inner => inner,
         },
+        "sum" | "min" | "max" => first.element(),
+        _ => fixed_type(name),
+    }
+}
+
+/// The type of what does not depend on what it is made of.
+fn fixed_type(name: &str) -> Type {
+    match name {
+        _ if PREDICATES.contains(&name) => Type::Bool,
+        _ if TEXTS.contains(&name) => Type::String,
         "size" | "int" | "indexOf" | "lastIndexOf" | "compareTo" | "asInteger" | "sign" | "major" | "minor"
         | "patch" | "prefixLength" | "family" => Type::Int,
         "uint" => Type::Uint,
         "double" | "asApproximateFloat" => Type::Double,
-        "string"
-        | "lowerAscii"
-        | "upperAscii"
-        | "substring"
-        | "trim"
-        | "replace"
-        | "join"
-        | "find"
-        | "charAt"
-        | "format"
-        | "strings.quote"
-        | "base64.encode"
-        | "getScheme"
-        | "getHost"
-        | "getHostname"
-        | "getPort"
-        | "getEscapedPath"
-        | "jsonpatch.escapeKey" => Type::String,
         "bytes" | "base64.decode" => Type::Bytes,
         "split" | "findAll" => Type::list(Type::String),
         "lists.range" => Type::list(Type::Int),
-        "sum" | "min" | "max" => first.element(),
         "duration" => Type::Duration,
         "timestamp" => Type::Timestamp,
         "getQuery" => Type::Map(Rc::new(Type::String), Rc::new(Type::list(Type::String))),
