@@ -8,6 +8,7 @@ use crate::ask::Ask;
 use crate::trial::{CRDS, WIDGETS, ask_once, post, try_all, widget, widgets};
 use crate::values::value;
 
+#[expect(clippy::too_many_lines, reason = "it is a list of keywords")]
 fn keyword() -> impl Strategy<Value = (&'static str, Value)> {
     let numbers = prop::sample::select(vec![
         json!(0),

@@ -297,17 +297,10 @@ impl Explore {
         report.coverage.is_whole = is_whole;
         report.coverage.elapsed = clock.elapsed();
         report.nondeterminism = search.nondeterminism;
-        let never = |(index, check): &(usize, &Check)| !check.must_always && !search.held.contains(index);
-        report.never = self
-            .config
-            .checks
-            .iter()
-            .enumerate()
-            .filter(never)
-            .map(|(_, it)| it.name.clone())
-            .collect();
-        if is_replay || failure.is_some() {
-            report.never.clear();
+        if !is_replay && failure.is_none() {
+            let never = |(index, check): &(usize, &Check)| !check.must_always && !search.held.contains(index);
+            let checks = self.config.checks.iter().enumerate().filter(never);
+            report.never = checks.map(|(_, it)| it.name.clone()).collect();
         }
         match failure {
             Some(failure) => report.failed(*failure).written(),

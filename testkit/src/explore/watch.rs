@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use fake_apiserver::api::status::Status;
@@ -113,51 +114,10 @@ impl GatedWatch {
         }
         let Ticket { index, actions } = self.gate.event(&self.life, &self.resource, kind, &shown);
         self.gate.check();
-        let mut copies = 1;
-        for action in actions {
-            match action {
-                Action::Hold(time) | Action::Delay(time) => {
-                    self.gate.lasts(time);
-                    self.held = Some(Box::pin(sleep_until(Instant::now() + time)));
-                }
-                Action::Miss(time) => {
-                    self.gate.lasts(time);
-                    self.held = Some(Box::pin(sleep_until(Instant::now() + time)));
-                    self.expire();
-                    copies = 0;
-                }
-                Action::Expire => {
-                    self.expire();
-                    copies = 0;
-                }
-                Action::Cut => {
-                    self.is_ended = true;
-                    copies = 0;
-                }
-                Action::HalfOpen(time) => {
-                    self.gate.lasts(time);
-                    self.held = Some(Box::pin(sleep_until(Instant::now() + time)));
-                    self.is_broken = true;
-                    copies = 0;
-                }
-                Action::Drop => copies = 0,
-                Action::Twice => copies = 2,
-                Action::CrashBefore(down) => {
-                    self.gate.crash(&self.life, down);
-                    copies = 0;
-                }
-                Action::CrashAfter(_)
-                | Action::Fail(_)
-                | Action::Lose
-                | Action::Silence(_)
-                | Action::SilenceAfter(_)
-                | Action::Pause(_)
-                | Action::Stale(_)
-                | Action::Skew(_)
-                | Action::LargeVersions
-                | Action::RestartAtEnd => {}
-            }
-        }
+        let copies = actions
+            .into_iter()
+            .map(|action| self.does(action))
+            .fold(1, |copies, next| next.unwrap_or(copies));
         if copies == 2 {
             let line = line.clone();
             self.ready.push_back(Told {
@@ -172,6 +132,45 @@ impl GatedWatch {
         } else {
             self.gate.told_late(index, false);
         }
+    }
+
+    /// Does what is to go wrong with an event; how often it is told then, if that changes.
+    fn does(&mut self, action: Action) -> Option<usize> {
+        match action {
+            Action::Hold(time) | Action::Delay(time) => {
+                self.holds(time);
+                return None;
+            }
+            Action::Miss(time) => {
+                self.holds(time);
+                self.expire();
+            }
+            Action::Expire => self.expire(),
+            Action::Cut => self.is_ended = true,
+            Action::HalfOpen(time) => {
+                self.holds(time);
+                self.is_broken = true;
+            }
+            Action::Drop => {}
+            Action::Twice => return Some(2),
+            Action::CrashBefore(down) => self.gate.crash(&self.life, down),
+            Action::CrashAfter(_)
+            | Action::Fail(_)
+            | Action::Lose
+            | Action::Silence(_)
+            | Action::SilenceAfter(_)
+            | Action::Pause(_)
+            | Action::Stale(_)
+            | Action::Skew(_)
+            | Action::LargeVersions
+            | Action::RestartAtEnd => return None,
+        }
+        Some(0)
+    }
+
+    fn holds(&mut self, time: Duration) {
+        self.gate.lasts(time);
+        self.held = Some(Box::pin(sleep_until(Instant::now() + time)));
     }
 
     /// Puts 410 Expired in place of what would come.
