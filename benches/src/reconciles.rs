@@ -138,7 +138,8 @@ async fn queued_theirs(count: usize, concurrency: usize) -> Duration {
         |_, _: &kube::Error, _| PeerAction::await_change(),
         Arc::new(()),
         store,
-        futures::stream::iter(keys),
+        // An applier ends with its keys, done or not.
+        futures::stream::iter(keys).chain(futures::stream::pending()),
         config,
     );
     let done = applied.take(count).count().await;

@@ -211,6 +211,10 @@ pub(super) fn escape(name: &str) -> String {
     if RESERVED.contains(&name) {
         return format!("__{name}__");
     }
+    // Nearly all names are fine as they are, and this is asked for every field of every object that has rules.
+    if !name.contains(['.', '-', '/']) && !name.contains("__") {
+        return name.to_owned();
+    }
     name.replace("__", "\0")
         .replace('.', "__dot__")
         .replace('-', "__dash__")
