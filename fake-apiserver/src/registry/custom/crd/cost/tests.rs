@@ -126,6 +126,17 @@ fn a_rule_of_unbounded_cost_is_not_taken_for_cheap(#[case] rule: &str, #[case] l
     assert!(cost(rule, &map(string())) >= least);
 }
 
+#[rstest]
+#[case::of_the_loop("self.all(ip, ip.contains('a'))", "self.all(x, x.contains('a'))")]
+#[case::of_a_loop_outside(
+    "self.all(ip, self.all(y, ip.contains('a')))",
+    "self.all(x, self.all(y, x.contains('a')))"
+)]
+fn a_variable_may_be_called_like_a_namespace_of_functions(#[case] rule: &str, #[case] same: &str) {
+    let schema = bounded(array(bounded(string(), Some(100))), Some(10));
+    assert_eq!(cost(rule, &schema), cost(same, &schema));
+}
+
 #[test]
 fn counts_multiply_along_lists_and_maps() {
     let leaf =
