@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use kube_cel::cel::common::ast::{EntryExpr, Expr};
+use kube_cel::cel::common::ast::{CallExpr, EntryExpr, Expr};
 use kube_cel::cel::parser::{Expression, Parser};
 
 /// The longest expression, in characters.
@@ -16,6 +16,27 @@ const BRACKET_BYTES: usize = 256 * 1024;
 
 /// What calls of `a.?b` and of `a[?b]` become.
 pub(super) const OPTIONAL_SELECT: &str = "optionalSelect__";
+
+/// Namespaces of functions, which read as targets.
+const NAMESPACES: [&str; 9] = [
+    "base64",
+    "format",
+    "ip",
+    "jsonpatch",
+    "lists",
+    "math",
+    "optional",
+    "sets",
+    "strings",
+];
+
+/// The namespace of a function that is called, such as `sets` of `sets.contains(…)`. A variable of that name hides it.
+pub(super) fn namespace(call: &CallExpr, is_variable: impl Fn(&str) -> bool) -> Option<&str> {
+    match &call.target.as_deref()?.expr {
+        Expr::Ident(name) if NAMESPACES.contains(&name.as_str()) && !is_variable(name) => Some(name),
+        _ => None,
+    }
+}
 
 /// Parses an expression; the error is the parser's. A parser that panics is one that found an error.
 pub(super) fn parse(expression: &str) -> Result<Expression, String> {

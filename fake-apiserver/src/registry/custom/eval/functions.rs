@@ -14,20 +14,8 @@ use kube_cel::cel::parser::Expression;
 use super::evaluation::{Evaluated, Evaluation, overload};
 use super::meter::{Failure, Meter, size, weight};
 use super::operators;
+use crate::registry::custom::parse;
 use crate::registry::custom::pattern::Pattern;
-
-/// Prefixes of functions that read as targets.
-const NAMESPACES: [&str; 9] = [
-    "base64",
-    "format",
-    "ip",
-    "jsonpatch",
-    "lists",
-    "math",
-    "optional",
-    "sets",
-    "strings",
-];
 
 /// What asking an authorizer costs.
 const CHECK_COST: u64 = 350_000;
@@ -53,12 +41,7 @@ pub(super) fn optional(value: Option<CelValue>) -> CelValue {
 impl<'a> Evaluation<'a, '_> {
     pub(super) fn function(&mut self, call: &'a CallExpr) -> Evaluated {
         let name = call.func_name.as_str();
-        let prefix = match call.target.as_deref().map(|it| &it.expr) {
-            Some(Expr::Ident(prefix)) if NAMESPACES.contains(&prefix.as_str()) && !self.binds(prefix) => {
-                Some(prefix.as_str())
-            }
-            _ => None,
-        };
+        let prefix = parse::namespace(call, |name| self.scope.iter().any(|(it, _)| *it == name));
         let mut args = Vec::with_capacity(call.args.len() + 1);
         if let (Some(target), None) = (&call.target, prefix) {
             args.push(self.value(target)?);
@@ -74,10 +57,6 @@ impl<'a> Evaluation<'a, '_> {
         }
         charge(prefix, name, &args, self.meter)?;
         self.library(prefix, name, is_method, args)
-    }
-
-    fn binds(&self, name: &str) -> bool {
-        self.scope.iter().any(|(it, _)| *it == name)
     }
 
     /// Calls a function of the library with values.

@@ -2,32 +2,17 @@
 
 use std::rc::Rc;
 
-use kube_cel::cel::common::ast::{CallExpr, Expr};
+use kube_cel::cel::common::ast::CallExpr;
 
 use super::coster::{Coster, Entries, Part};
 use super::price::{self, Price};
 use super::range::{Range, TRAVERSAL};
 use super::types::Type;
-
-/// Prefixes of functions that read as targets.
-const NAMESPACES: [&str; 9] = [
-    "base64",
-    "format",
-    "ip",
-    "jsonpatch",
-    "lists",
-    "math",
-    "optional",
-    "sets",
-    "strings",
-];
+use crate::registry::custom::parse;
 
 impl Coster {
     pub(super) fn call(&mut self, call: &CallExpr) -> Part {
-        let prefix = match call.target.as_deref().map(|it| &it.expr) {
-            Some(Expr::Ident(name)) if NAMESPACES.contains(&name.as_str()) => Some(name),
-            _ => None,
-        };
+        let prefix = parse::namespace(call, |name| self.is_local(name));
         let name = match prefix {
             Some(prefix) => format!("{prefix}.{}", call.func_name),
             None => call.func_name.clone(),

@@ -169,6 +169,10 @@ impl Coster {
         }
     }
 
+    pub(super) fn is_local(&self, name: &str) -> bool {
+        self.locals.iter().any(|it| it.name == name)
+    }
+
     fn ident(&self, name: &str) -> Part {
         if let Some(local) = self.locals.iter().rev().find(|it| it.name == name) {
             let mut part = Part::new(Range::ONE, local.kind.clone()).at(local.place.clone());
