@@ -119,7 +119,9 @@ fn near(plural: &str, group: Option<&str>, served: &[ResourceInfo]) -> Vec<Strin
             true => Some(0),
             // A name in a group of its own is most likely one that is to come.
             false if group.is_some_and(|group| it.group != group) => None,
-            false => Some(edits(&wanted, &it.resource)).filter(|it| *it <= TYPOS && *it * 3 <= wanted.len()),
+            false => {
+                Some(strsim::levenshtein(&wanted, &it.resource)).filter(|it| *it <= TYPOS && *it * 3 <= wanted.len())
+            }
         }
     };
     let full = |it: &ResourceInfo| match it.group.is_empty() {
@@ -133,20 +135,4 @@ fn near(plural: &str, group: Option<&str>, served: &[ResourceInfo]) -> Vec<Strin
     near.sort();
     near.dedup();
     near.into_iter().map(|(_, name)| name).take(PROPOSED).collect()
-}
-
-/// The number of letters to change, to put in or to leave out, to make one of the other.
-fn edits(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (at, letter) in one.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = at + 1;
-        for (column, theirs) in other.iter().enumerate() {
-            let changed = diagonal + usize::from(letter != *theirs);
-            diagonal = row[column + 1];
-            row[column + 1] = changed.min(diagonal + 1).min(row[column] + 1);
-        }
-    }
-    row[other.len()]
 }
