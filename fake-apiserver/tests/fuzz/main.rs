@@ -1,10 +1,16 @@
 //! Random patches, applied objects, schemas, expressions, encodings and selectors: whatever is sent, the answer is
 //! an object or a failure in Kubernetes' form, nothing panics, what is refused changes nothing, and limits are met with the
-//! server's texts. `PROPTEST_CASES=5000` tries more; inputs that once failed are cases of the tables.
+//! server's texts. `HOSTILE_TIMES=50` tries 50 times as much; inputs that once failed are cases of the tables.
 
 #[path = "../hostile/ask.rs"]
 #[allow(dead_code, reason = "the hostile tests use the rest")]
 mod ask;
+#[path = "../hostile/trial.rs"]
+#[allow(dead_code, reason = "the hostile tests use the rest")]
+mod hostile;
+#[path = "../hostile/mutation.rs"]
+#[allow(dead_code, reason = "the hostile tests use the rest")]
+mod mutation;
 mod apply;
 mod cel;
 mod costs;

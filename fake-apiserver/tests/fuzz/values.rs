@@ -3,6 +3,8 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use crate::mutation::{nth, places};
+
 /// Keys that mean something somewhere, and some that do not.
 const KEYS: [&str; 24] = [
     "a",
@@ -64,26 +66,6 @@ pub(crate) fn changed(mut object: Value, changes: &[(u16, Value)]) -> Value {
         }
     }
     object
-}
-
-fn places(value: &Value) -> usize {
-    1 + match value {
-        Value::Object(map) => map.values().map(places).sum(),
-        Value::Array(list) => list.iter().map(places).sum(),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
-    }
-}
-
-fn nth<'a>(value: &'a mut Value, left: &mut usize) -> Option<&'a mut Value> {
-    if *left == 0 {
-        return Some(value);
-    }
-    *left -= 1;
-    match value {
-        Value::Object(map) => map.values_mut().find_map(|value| nth(value, left)),
-        Value::Array(list) => list.iter_mut().find_map(|value| nth(value, left)),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
-    }
 }
 
 /// A collection and an object of it with lists of all sorts.

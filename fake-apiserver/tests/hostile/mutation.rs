@@ -316,7 +316,8 @@ pub(crate) fn places(value: &Value) -> usize {
     }
 }
 
-fn nth<'a>(value: &'a mut Value, left: &mut usize) -> Option<&'a mut Value> {
+/// The value at a place, if there are so many.
+pub(crate) fn nth<'a>(value: &'a mut Value, left: &mut usize) -> Option<&'a mut Value> {
     if *left == 0 {
         return Some(value);
     }

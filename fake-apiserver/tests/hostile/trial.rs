@@ -20,8 +20,22 @@ pub(crate) fn runtime() -> Runtime {
 
 /// Tries values; a failure is shrunk and shown. `HOSTILE_TIMES` multiplies the cases, `HOSTILE_SEED` chooses others.
 #[track_caller]
-pub(crate) fn try_all<S, F>(cases: u32, strategy: &S, mut test: impl FnMut(ApiServer, S::Value) -> F)
+pub(crate) fn try_all<S, F>(cases: u32, strategy: &S, test: impl FnMut(ApiServer, S::Value) -> F)
 where
+    S: Strategy,
+    F: Future<Output = Result<(), String>>,
+{
+    try_all_on(async || ApiServer::start(), cases, strategy, test);
+}
+
+/// The same on forks of a server that is prepared.
+#[track_caller]
+pub(crate) fn try_all_on<S, F>(
+    prepared: impl AsyncFnOnce() -> ApiServer,
+    cases: u32,
+    strategy: &S,
+    mut test: impl FnMut(ApiServer, S::Value) -> F,
+) where
     S: Strategy,
     F: Future<Output = Result<(), String>>,
 {
@@ -36,7 +50,7 @@ where
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
 
     let runtime = runtime();
-    let fresh = runtime.block_on(async { ApiServer::start() });
+    let fresh = runtime.block_on(prepared());
     let test = RefCell::new(&mut test);
     let result = TestRunner::new_with_rng(config, rng).run(strategy, |value| {
         let run = (test.borrow_mut())(fresh.fork(), value);
