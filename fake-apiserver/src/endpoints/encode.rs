@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::filters::{Call, KeptAnswer};
 use super::journal::StoredAnswer;
-use super::list_body::ListBody;
+use super::list_body::{ItemForm, ListBody};
 use super::negotiation::{self, Encoding, ErrorForm, MetaVersion, View, error_form, go_type};
 use super::table::{Columns, IncludeObject, PrinterColumn, Tables};
 use super::watch_body::WatchBody;
@@ -26,7 +26,6 @@ use crate::registry::decode::protobuf;
 use crate::registry::read::Page;
 use crate::registry::scheme::Row;
 use crate::registry::write::{Answer, SuccessStatus};
-use crate::storage::Revision;
 
 /// Answers larger than this are compressed where the client takes it (rule A29).
 const GZIP_BYTES_MIN: usize = 128 * 1024;
@@ -79,11 +78,12 @@ pub(crate) fn answer(
 
 /// Whether the stored bytes are what the client wants.
 fn is_as_stored(call: &Call, row: &Row, form: &negotiation::Answer) -> bool {
-    form.view == View::Whole
-        && form.encoding == Encoding::Json
-        && row.is_storage_version
-        && !form.pretty
-        && !call.wants_pretty()
+    form.view == View::Whole && row.is_storage_version && is_compact_json(call, form)
+}
+
+/// Whether the answer is written as storage writes.
+fn is_compact_json(call: &Call, form: &negotiation::Answer) -> bool {
+    form.encoding == Encoding::Json && !form.pretty && !call.wants_pretty()
 }
 
 /// Whether the object is of the row's kind; a Scale is not.
@@ -176,13 +176,24 @@ pub(crate) fn page(
     if form.view != View::Whole {
         check_view(row, form, true)?;
     }
-    if !is_as_stored(call, row, form) {
-        let value = page_value(server, call, row, form, &page)?;
-        return Ok(respond(call, 200, form, value));
-    }
-    let mut head = Vec::with_capacity(256);
-    list_head(row, page.revision, &page, &mut head);
-    let mut body = ListBody::new(head, row, page.items);
+    let (head, items) = match form.view {
+        View::Whole if is_as_stored(call, row, form) => (list_head(row, &page), ItemForm::of(row)),
+        // No items are null there.
+        View::Metadata(version) | View::MetadataList(version)
+            if is_compact_json(call, form) && partial::is_as_stored(row) && page.items.iter().next().is_some() =>
+        {
+            let metadata = list_metadata(row, &page);
+            (
+                partial::list_head(Some(&metadata), version),
+                ItemForm::Metadata(partial::head(version)),
+            )
+        }
+        View::Whole | View::Metadata(_) | View::MetadataList(_) | View::Table(_) => {
+            let value = page_value(server, call, row, form, &page)?;
+            return Ok(respond(call, 200, form, value));
+        }
+    };
+    let mut body = ListBody::new(head.into_bytes(), items, page.items);
     let response = if call.accepts_gzip() {
         whole(call, 200, Encoding::Json, body.collect())
     } else {
@@ -194,24 +205,25 @@ pub(crate) fn page(
     Ok(response)
 }
 
-/// What stands before the items of a list. Custom resources always have a `continue` (rule A33).
-fn list_head(row: &Row, revision: Revision, page: &Page, out: &mut Vec<u8>) {
+/// What stands before the items of a list.
+fn list_head(row: &Row, page: &Page) -> String {
     let kind = &row.info.list_kind;
     let version = &row.api_version;
+    let metadata = Value::Object(list_metadata(row, page));
+    format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\"metadata\":{metadata},\"items\":[")
+}
+
+/// The metadata of a list. Custom resources always have a `continue` (rule A33).
+fn list_metadata(row: &Row, page: &Page) -> Map<String, Value> {
     let mut metadata = Map::new();
-    metadata.insert("resourceVersion".into(), revision.to_string().into());
+    metadata.insert("resourceVersion".into(), page.revision.to_string().into());
     if row.is_custom() || !page.continue_token.is_empty() {
         metadata.insert("continue".into(), page.continue_token.as_str().into());
     }
     if let Some(remaining) = page.remaining {
         metadata.insert("remainingItemCount".into(), remaining.into());
     }
-    let metadata = Value::Object(metadata);
-    // Writing to memory cannot fail.
-    let _ = write!(
-        out,
-        "{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\"metadata\":{metadata},\"items\":["
-    );
+    metadata
 }
 
 /// A list as a value: for YAML, indented JSON, Tables, metadata, and versions that are not stored as they are.
@@ -222,12 +234,9 @@ fn page_value(
     form: &negotiation::Answer,
     page: &Page,
 ) -> Result<Value, Status> {
-    let mut head = Vec::new();
-    list_head(row, page.revision, page, &mut head);
-    head.extend_from_slice(b"]}");
-    let mut list: Value = serde_json::from_slice(&head).map_err(Status::internal)?;
+    let metadata = list_metadata(row, page);
     let objects = page.items.iter().map(|stored| codec::decode(row, stored));
-    match form.view {
+    Ok(match form.view {
         View::Whole => {
             let items = objects.map(|mut object| {
                 if !row.is_custom() {
@@ -236,20 +245,24 @@ fn page_value(
                 }
                 Value::Object(object.0)
             });
-            list["items"] = items.collect();
+            let fields = [
+                ("kind", Value::from(&*row.info.list_kind)),
+                ("apiVersion", Value::from(&*row.api_version)),
+                ("items", items.collect()),
+                ("metadata", Value::Object(metadata)),
+            ];
+            fields.into_iter().collect()
         }
         View::Metadata(version) | View::MetadataList(version) => {
             let objects: Vec<Object> = objects.collect();
-            return Ok(partial::list(list["metadata"].as_object(), &objects, version));
+            partial::list(Some(&metadata), &objects, version)
         }
         View::Table(version) => {
             let objects: Vec<Object> = objects.collect();
             let columns = columns(row, &Object::default());
-            let tables = tables(server, &columns, version, include_object(call)?);
-            return Ok(tables.of_list(list["metadata"].as_object(), &objects));
+            tables(server, &columns, version, include_object(call)?).of_list(Some(&metadata), &objects)
         }
-    }
-    Ok(list)
+    })
 }
 
 /// A failure, in a form the client understands (rule M5).

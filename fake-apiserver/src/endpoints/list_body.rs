@@ -21,13 +21,33 @@ const CHUNK_BYTES: usize = 128 * 1024;
 #[derive(Debug)]
 pub(crate) struct ListBody {
     items: Items,
-    /// What each item begins with: custom resources with their kind, others without.
-    item_head: Option<Arc<str>>,
+    form: ItemForm,
     /// The next chunk, as far as it is written: the head of the list at first.
     chunk: Vec<u8>,
     /// Items sent of a page, or the last key sent of a snapshot.
     sent: Sent,
     ended: bool,
+}
+
+/// How each item is written.
+#[derive(Debug)]
+pub(crate) enum ItemForm {
+    /// Without a kind, as built-in objects are in lists.
+    Bare,
+    /// With what a custom resource begins with.
+    Whole(Arc<str>),
+    /// Its metadata, with what stands before it.
+    Metadata(String),
+}
+
+impl ItemForm {
+    /// Objects as they are.
+    pub(crate) fn of(row: &Row) -> Self {
+        match row.is_custom() {
+            true => Self::Whole(Arc::clone(&row.head)),
+            false => Self::Bare,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -39,11 +59,10 @@ enum Sent {
 
 impl ListBody {
     /// A list that begins with `head`.
-    pub(crate) fn new(head: Vec<u8>, row: &Row, items: Items) -> Self {
-        let item_head = row.is_custom().then(|| row.head.clone());
+    pub(crate) fn new(head: Vec<u8>, form: ItemForm, items: Items) -> Self {
         Self {
             items,
-            item_head,
+            form,
             chunk: head,
             sent: Sent::Nothing,
             ended: false,
@@ -91,14 +110,15 @@ impl ListBody {
             self.chunk.reserve(CHUNK_BYTES + CHUNK_BYTES / 8);
         }
         let chunk = &mut self.chunk;
-        let item_head = self.item_head.as_deref();
+        let form = &self.form;
         let mut write = |stored: &Stored| {
             if std::mem::replace(&mut sent_any, true) {
                 chunk.push(b',');
             }
-            match item_head {
-                Some(head) => codec::write_with_head(head, stored, stored.revision, chunk),
-                None => codec::write_item(stored, stored.revision, chunk),
+            match form {
+                ItemForm::Bare => codec::write_item(stored, stored.revision, chunk),
+                ItemForm::Whole(head) => codec::write_with_head(head, stored, stored.revision, chunk),
+                ItemForm::Metadata(head) => codec::write_metadata(head, stored, stored.revision, chunk),
             }
             chunk.len() >= CHUNK_BYTES
         };

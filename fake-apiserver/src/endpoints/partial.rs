@@ -1,9 +1,10 @@
 //! Objects and lists reduced to their metadata (rule M3).
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::negotiation::MetaVersion;
 use crate::api::object::Object;
+use crate::registry::scheme::Row;
 
 /// An object as PartialObjectMetadata.
 pub(crate) fn object(object: &Object, version: MetaVersion) -> Value {
@@ -11,7 +12,30 @@ pub(crate) fn object(object: &Object, version: MetaVersion) -> Value {
     if object.kind() == "DaemonSet" {
         drop_template_generation(&mut metadata);
     }
-    json!({"kind": "PartialObjectMetadata", "apiVersion": version.api_version(), "metadata": metadata})
+    // Not by `json!`, which copies what it is given.
+    let fields = [
+        ("kind", "PartialObjectMetadata".into()),
+        ("apiVersion", version.api_version().into()),
+        ("metadata", Value::Object(metadata)),
+    ];
+    fields.into_iter().collect()
+}
+
+/// Whether the metadata of a row's objects is shown as it is stored, so that nothing need be decoded.
+pub(crate) fn is_as_stored(row: &Row) -> bool {
+    row.is_storage_version && &*row.info.kind != "DaemonSet"
+}
+
+/// What stands before the metadata of a stored object.
+pub(crate) fn head(version: MetaVersion) -> String {
+    let version = version.api_version();
+    format!("{{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"{version}\",\"metadata\":{{")
+}
+
+/// What stands before the items of a list, which is not empty; `metadata` is the list's.
+pub(crate) fn list_head(metadata: Option<&Map<String, Value>>, version: MetaVersion) -> String {
+    let (version, metadata) = (version.api_version(), list_metadata(metadata));
+    format!("{{\"kind\":\"PartialObjectMetadataList\",\"apiVersion\":\"{version}\",\"metadata\":{metadata},\"items\":[")
 }
 
 /// Metadata is taken from the internal form of an object, where the count of a DaemonSet's templates is a field yet.
@@ -32,12 +56,20 @@ pub(crate) fn list<'o>(
     version: MetaVersion,
 ) -> Value {
     let items: Vec<Value> = items.into_iter().map(|it| self::object(it, version)).collect();
-    json!({
-        "kind": "PartialObjectMetadataList",
-        "apiVersion": version.api_version(),
-        "metadata": list_metadata(metadata),
-        "items": if items.is_empty() { Value::Null } else { Value::Array(items) },
-    })
+    let fields = [
+        ("kind", "PartialObjectMetadataList".into()),
+        ("apiVersion", version.api_version().into()),
+        ("metadata", list_metadata(metadata)),
+        (
+            "items",
+            if items.is_empty() {
+                Value::Null
+            } else {
+                Value::Array(items)
+            },
+        ),
+    ];
+    fields.into_iter().collect()
 }
 
 /// The metadata of a list as a typed one has it: without the empty `continue` that lists of custom resources carry.
@@ -46,4 +78,77 @@ pub(super) fn list_metadata(metadata: Option<&Map<String, Value>>) -> Value {
     let fields = metadata.into_iter().flatten();
     let kept = fields.filter(|(name, value)| known.contains(&name.as_str()) && !value.is_null() && *value != "");
     Value::Object(kept.map(|(name, value)| (name.clone(), value.clone())).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use crate::ApiServer;
+
+    const CRD: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+    fn definition() -> Value {
+        let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": "lamps.example.com"},
+            "spec": {
+                "group": "example.com",
+                "scope": "Namespaced",
+                "names": {"plural": "lamps", "kind": "Lamp"},
+                "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}],
+            },
+        })
+    }
+
+    fn daemon_set() -> Value {
+        let template = json!({
+            "metadata": {"labels": {"a": "b"}},
+            "spec": {"containers": [{"name": "a", "image": "a"}]},
+        });
+        json!({
+            "apiVersion": "apps/v1",
+            "kind": "DaemonSet",
+            "metadata": {"name": "a"},
+            "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template},
+        })
+    }
+
+    async fn post(server: &ApiServer, path: &str, object: &Value) {
+        let request = Request::post(path).header("content-type", "application/json");
+        let answer = server.call(request.body(object.to_string()).expect("a request")).await;
+        assert_eq!(answer.status(), 201, "{:?}", answer.body());
+    }
+
+    async fn get(server: &ApiServer, path: &str, accept: &str) -> Value {
+        let request = Request::get(path).header("accept", accept).body("").expect("a request");
+        serde_json::from_slice(server.call(request).await.body()).expect("JSON")
+    }
+
+    /// Compact answers are cut from what is stored, indented ones are made of decoded objects.
+    #[rstest]
+    #[case::of_a_built_in_kind("/api/v1/namespaces/default/configmaps", json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "annotations": {"b": "é}\n"}}, "data": {"k": "v"},
+    }))]
+    #[case::whose_metadata_has_more_than_is_shown("/apis/apps/v1/namespaces/default/daemonsets", daemon_set())]
+    #[case::of_a_custom_kind("/apis/example.com/v1/namespaces/default/lamps", json!({
+        "apiVersion": "example.com/v1", "kind": "Lamp", "metadata": {"name": "a", "annotations": {"b": "\"c\\"}}, "d": 1,
+    }))]
+    #[case::of_no_objects("/api/v1/namespaces/default/secrets", Value::Null)]
+    #[tokio::test(start_paused = true)]
+    async fn a_list_of_metadata_is_the_same_however_it_is_written(#[case] path: &str, #[case] object: Value) {
+        let server = ApiServer::start();
+        post(&server, CRD, &definition()).await;
+        if !object.is_null() {
+            post(&server, path, &object).await;
+        }
+        let accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+        let compact = get(&server, path, accept).await;
+        assert_eq!(compact["kind"], "PartialObjectMetadataList");
+        assert_eq!(compact, get(&server, &format!("{path}?pretty=true"), accept).await);
+    }
 }

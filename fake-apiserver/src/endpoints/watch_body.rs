@@ -273,8 +273,12 @@ impl WatchBody {
     }
 
     fn event(&mut self, kind: &str, stored: &Stored, revision: Revision) -> Bytes {
-        if self.view == View::Whole && self.row.is_storage_version {
-            return whole_event(&self.row, kind, stored, revision);
+        match self.view {
+            View::Whole if self.row.is_storage_version => return whole_event(&self.row, kind, stored, revision),
+            View::Metadata(version) | View::MetadataList(version) if partial::is_as_stored(&self.row) => {
+                return metadata_event(&partial::head(version), kind, stored, revision);
+            }
+            View::Whole | View::Metadata(_) | View::MetadataList(_) | View::Table(_) => {}
         }
         let object = codec::decode_at(&self.row, stored, revision);
         let shown = self.shown(object);
@@ -425,18 +429,31 @@ fn seen(change: &Change, kind: EventType) -> &Stored {
 }
 
 fn whole_event(row: &Row, kind: &str, stored: &Stored, revision: Revision) -> Bytes {
-    let mut line = Vec::with_capacity(row.head.len() + 64 + stored.body.bytes.len());
+    let bytes = row.head.len() + stored.body.bytes.len();
+    line_of(kind, bytes, |line| codec::write_at(row, stored, revision, line))
+}
+
+fn metadata_event(head: &str, kind: &str, stored: &Stored, revision: Revision) -> Bytes {
+    let bytes = head.len() + stored.body.metadata_len;
+    line_of(kind, bytes, |line| codec::write_metadata(head, stored, revision, line))
+}
+
+/// The line of an event whose object, of about so many bytes, is written as text.
+fn line_of(kind: &str, bytes: usize, write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
+    let mut line = Vec::with_capacity(bytes + 64);
     line.extend_from_slice(b"{\"type\":\"");
     line.extend_from_slice(kind.as_bytes());
     line.extend_from_slice(b"\",\"object\":");
-    codec::write_at(row, stored, revision, &mut line);
+    write(&mut line);
     line.extend_from_slice(b"}\n");
     line.into()
 }
 
 fn event_line(kind: &str, object: &impl serde::Serialize) -> Bytes {
-    let object = serde_json::to_string(object).unwrap_or_default();
-    format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n").into()
+    line_of(kind, 512, |line| {
+        // Writing JSON to memory cannot fail: keys are strings and numbers finite.
+        let _ = serde_json::to_writer(line, object);
+    })
 }
 
 /// Ready when the row is no longer the one that is served.

@@ -49,6 +49,7 @@ pub(crate) fn encode(row: &Row, object: &Object) -> Result<Body, Status> {
         }
     }
     close(&mut out);
+    let metadata_len = out.len();
     out.push(b',');
     for (key, value) in object
         .iter()
@@ -65,6 +66,7 @@ pub(crate) fn encode(row: &Row, object: &Object) -> Result<Body, Status> {
     out.shrink_to_fit();
     Ok(Body {
         bytes: Bytes::from(out),
+        metadata_len,
         uid: object.uid().into(),
         labels: object.labels().map(pair).collect(),
         fields: fields
@@ -151,6 +153,14 @@ pub(crate) fn write_with_head(head: &str, stored: &Stored, revision: Revision, o
     write_rest(stored, revision, out);
 }
 
+/// Writes the metadata of a stored object, behind a head that begins it.
+pub(crate) fn write_metadata(head: &str, stored: &Stored, revision: Revision, out: &mut Vec<u8>) {
+    out.extend_from_slice(head.as_bytes());
+    write_revision(revision, out);
+    out.extend_from_slice(&stored.body.bytes[..stored.body.metadata_len]);
+    out.push(b'}');
+}
+
 /// Writes an object of the storage version that is not stored, as it would be read if it were.
 pub(crate) fn write_unstored(row: &Row, object: &Object, out: &mut Vec<u8>) -> Result<(), Status> {
     out.extend_from_slice(row.head.as_bytes());
@@ -171,10 +181,14 @@ pub(crate) fn write_item(stored: &Stored, revision: Revision, out: &mut Vec<u8>)
 }
 
 fn write_rest(stored: &Stored, revision: Revision, out: &mut Vec<u8>) {
+    write_revision(revision, out);
+    out.extend_from_slice(&stored.body.bytes);
+}
+
+fn write_revision(revision: Revision, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\"resourceVersion\":\"");
     write_number(revision, out);
     out.extend_from_slice(b"\",");
-    out.extend_from_slice(&stored.body.bytes);
 }
 
 /// Writes a number in decimal.

@@ -14,6 +14,8 @@ use super::{Key, Revision};
 pub(crate) struct Body {
     /// The encoded object as described above.
     pub(crate) bytes: Bytes,
+    /// How many of the bytes are metadata, its closing brace included.
+    pub(crate) metadata_len: usize,
     /// `metadata.uid`
     pub(crate) uid: Box<str>,
     /// `metadata.labels`, sorted by key.

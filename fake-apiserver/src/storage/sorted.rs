@@ -126,6 +126,7 @@ mod tests {
     fn stored(key: &str, revision: u64) -> Arc<Stored> {
         let body = Body {
             bytes: Bytes::new(),
+            metadata_len: 0,
             uid: "".into(),
             labels: Box::default(),
             fields: Box::default(),
