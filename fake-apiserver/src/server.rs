@@ -339,6 +339,17 @@ impl ApiServer {
         Ok(Value::Object(codec::decode(&row, &stored).0))
     }
 
+    /// The uid of an object, without a request and without decoding it; `None` if there is no such object, or if its
+    /// kind is not served. `namespace` counts for namespaced kinds only.
+    pub fn uid_of(&self, api_version: &str, kind: &str, namespace: &str, name: &str) -> Option<String> {
+        let registry = &self.endpoints.registry;
+        let row = registry.scheme().lookup_kind(api_version, kind)?;
+        let namespace = if row.info.is_namespaced() { namespace } else { "" };
+        let key = crate::storage::Key::new(namespace, name);
+        let stored = registry.store.get(&row.storage, &key)?;
+        Some(stored.body.uid.to_string())
+    }
+
     /// Reads all objects of a kind, in the order of a list, without a request: nothing is written into the journal.
     /// `namespace` is empty for all namespaces.
     pub async fn list(&self, api_version: &str, kind: &str, namespace: &str) -> Result<Vec<Value>, Status> {

@@ -181,7 +181,7 @@ impl TestCluster {
     pub(crate) async fn put_new(&self, object: Value) -> Result<Value, String> {
         let id = ObjectId::of(&object);
         let (_, namespace) = self.path(&id)?;
-        if !namespace.is_empty() && self.read("v1", "Namespace", "", &namespace).is_none() {
+        if !namespace.is_empty() && self.server.uid_of("v1", "Namespace", "", &namespace).is_none() {
             let missing = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
             self.send(Method::POST, &ObjectId::of(&missing), "", Some(&missing))
                 .await?;

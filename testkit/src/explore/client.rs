@@ -16,6 +16,7 @@ use http::{Method, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
 use kube::client::Body;
+use memchr::memmem;
 use serde::Deserialize;
 use tokio::time::{sleep, sleep_until};
 use tower::{BoxError, Service, ServiceExt};
@@ -399,7 +400,7 @@ impl Line<'_> {
 }
 
 pub(crate) fn contains(text: &Bytes, what: &[u8]) -> bool {
-    text.windows(what.len()).any(|it| it == what)
+    memmem::find(text, what).is_some()
 }
 
 /// Asks the server.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use fake_apiserver::{ApiServer, StoredObject, Worker};
+use memchr::memmem;
 use serde_json::{Map, Value};
 
 use super::sameness::are_the_same;
@@ -67,7 +68,7 @@ impl EndState {
             let mut key = format!("{} {}/{}", resource(&object), object.namespace(), object.name());
             // Looked for in the text first: decoding is dear.
             if !is_untouched
-                && memory_has(object.stored_bytes(), b"\"generateName\":")
+                && memmem::find(object.stored_bytes(), b"\"generateName\":").is_some()
                 && let Some(prefix) = object.value()["metadata"]["generateName"].as_str()
                 && object.name().starts_with(prefix)
             {
@@ -298,10 +299,6 @@ impl Mask {
             .iter()
             .any(|(of, hidden)| (of == resource || of == "*") && covers(hidden))
     }
-}
-
-fn memory_has(text: &[u8], what: &[u8]) -> bool {
-    text.windows(what.len()).any(|it| it == what)
 }
 
 fn resource(object: &StoredObject) -> String {

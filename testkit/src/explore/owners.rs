@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 
-use futures::FutureExt;
 use serde::Deserialize;
 
 use super::gate::Gate;
@@ -15,18 +14,10 @@ pub(crate) fn is_garbage(gate: &Gate, body: &[u8]) -> bool {
     };
     let Owned { metadata } = object;
     let is_gone = |owner: &Owner<'_>| {
-        let resource = gate.server.resource(&owner.api_version, &owner.kind);
-        let namespace = match resource.is_some_and(|it| it.is_namespaced()) {
-            true => metadata.namespace,
-            false => "",
-        };
-        let found = gate.server.get(&owner.api_version, &owner.kind, namespace, &owner.name);
-        match found.now_or_never() {
-            Some(Ok(found)) => found["metadata"]["uid"] != *owner.uid,
-            Some(Err(_)) => true,
-            // It is converted by somebody who takes his time.
-            None => false,
-        }
+        let found = gate
+            .server
+            .uid_of(&owner.api_version, &owner.kind, metadata.namespace, &owner.name);
+        found.is_none_or(|uid| uid != owner.uid)
     };
     !metadata.owner_references.is_empty() && metadata.owner_references.iter().all(is_gone)
 }

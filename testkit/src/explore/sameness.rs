@@ -2,12 +2,17 @@
 //! decoding them is what comparing end states would cost most.
 
 use fake_apiserver::StoredObject;
+use memchr::memmem;
 
 /// Whether they are the same but for their own uids, times of creation and managed fields, and if all owners they name
 /// exist. `no` may mean that somebody has to look more closely.
 ///
 /// `exists` are the uids of the run of each.
 pub(crate) fn are_the_same(objects: [&StoredObject; 2], exists: [&dyn Fn(&str) -> bool; 2]) -> bool {
+    let names_no_owner = |it: &StoredObject| memmem::find(it.stored_bytes(), b"\"ownerReferences\"").is_none();
+    if objects[0].stored_bytes() == objects[1].stored_bytes() && names_no_owner(objects[0]) {
+        return true;
+    }
     let [mut left, mut right] = objects.map(|it| Text {
         // The text begins within the metadata.
         rest: it.stored_bytes(),
