@@ -1,0 +1,167 @@
+//! CustomResourceDefinitions that change or go while there are objects of them: what a controller of those meets.
+
+#[path = "hostile/ask.rs"]
+#[allow(dead_code, reason = "the tests of hostile clients use the rest")]
+mod ask;
+
+use ask::{Answer, Ask};
+use fake_apiserver::ApiServer;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
+
+fn definition(versions: &[(&str, bool, bool)]) -> Value {
+    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    let version =
+        |(name, served, storage): &_| json!({"name": name, "served": served, "storage": storage, "schema": schema});
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "widgets", "kind": "Widget"},
+            "versions": versions.iter().map(version).collect::<Vec<Value>>(),
+        },
+    })
+}
+
+fn widget(name: &str, finalizers: &[&str]) -> Value {
+    json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": name, "finalizers": finalizers}})
+}
+
+async fn ask(server: &ApiServer, method: &str, path: &str, body: &Value) -> Answer {
+    let content_type = match method {
+        "PATCH" if path.contains("fieldManager") => "application/apply-patch+yaml",
+        "PATCH" => "application/merge-patch+json",
+        _ => "application/json",
+    };
+    let body = if body.is_null() {
+        String::new()
+    } else {
+        body.to_string()
+    };
+    let answer = Ask::new(method, path, content_type, body).check(server).await;
+    answer.unwrap_or_else(|why| panic!("{why}"))
+}
+
+async fn done(server: &ApiServer, method: &str, path: &str, body: &Value) -> Value {
+    let answer = ask(server, method, path, body).await;
+    assert!(answer.code < 300, "{method} {path}: {}", answer.message());
+    answer.json()
+}
+
+/// A server with the definition, which terminates and waits for a widget `a` that has a finalizer.
+async fn terminating() -> ApiServer {
+    let server = ApiServer::start();
+    done(&server, "POST", CRDS, &definition(&[("v1", true, true)])).await;
+    done(&server, "POST", WIDGETS, &widget("a", &["example.com/wait"])).await;
+    done(&server, "DELETE", &format!("{CRDS}/widgets.example.com"), &Value::Null).await;
+    server
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_can_let_go_of_the_objects_of_a_definition_that_terminates() {
+    let server = terminating().await;
+    let mut object = done(&server, "GET", &format!("{WIDGETS}/a"), &Value::Null).await;
+    object["spec"] = json!({"a": 1});
+    done(&server, "PUT", &format!("{WIDGETS}/a"), &object).await;
+    let patch = json!({"metadata": {"finalizers": null}});
+    done(&server, "PATCH", &format!("{WIDGETS}/a"), &patch).await;
+    let gone = ask(&server, "GET", &format!("{CRDS}/widgets.example.com"), &Value::Null).await;
+    assert_eq!(gone.code, 404);
+}
+
+#[rstest]
+#[case::posted("POST", WIDGETS.to_owned())]
+#[case::applied("PATCH", format!("{WIDGETS}/b?fieldManager=me"))]
+#[tokio::test(start_paused = true)]
+async fn nothing_is_created_of_a_definition_that_terminates(#[case] method: &str, #[case] path: String) {
+    let answer = ask(&terminating().await, method, &path, &widget("b", &[])).await;
+    let message = answer.message();
+    assert_eq!(
+        (answer.code, &*message),
+        (
+            405,
+            "create not allowed while custom resource definition is terminating"
+        )
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_takes_thousands_of_objects_with_it() {
+    let server = ApiServer::start();
+    done(&server, "POST", CRDS, &definition(&[("v1", true, true)])).await;
+    for at in 0..3_000 {
+        done(&server, "POST", WIDGETS, &widget(&format!("w-{at}"), &[])).await;
+    }
+    done(&server, "DELETE", &format!("{CRDS}/widgets.example.com"), &Value::Null).await;
+    let gone = ask(&server, "GET", &format!("{CRDS}/widgets.example.com"), &Value::Null).await;
+    assert_eq!(gone.code, 404);
+    assert!(server.stored_objects().iter().all(|it| it.resource() != "widgets"));
+}
+
+/// Whatever version is asked for, there is one object.
+#[rstest]
+#[case::as_it_was_made(definition(&[("v1", true, true)]), None)]
+#[case::changed(definition(&[("v1", true, true)]), Some(definition(&[("v1", true, true), ("v2", true, false)])))]
+#[case::whose_stored_version_is_not_served(definition(&[("v1", true, false), ("v2", false, true)]), None)]
+#[tokio::test(start_paused = true)]
+async fn objects_of_a_definition_are_part_of_the_world(#[case] made: Value, #[case] changed: Option<Value>) {
+    let server = ApiServer::start();
+    done(&server, "POST", CRDS, &made).await;
+    done(&server, "POST", WIDGETS, &widget("a", &[])).await;
+    if let Some(mut changed) = changed {
+        let path = format!("{CRDS}/widgets.example.com");
+        let stored = done(&server, "GET", &path, &Value::Null).await;
+        changed["metadata"] = stored["metadata"].clone();
+        done(&server, "PUT", &path, &changed).await;
+    }
+    let stored = server.stored_objects();
+    assert_eq!(stored.iter().filter(|it| it.resource() == "widgets").count(), 1);
+    let world = server.objects(&server.snapshot());
+    assert_eq!(world.iter().filter(|it| it["kind"] == "Widget").count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_of_a_changed_definition_count_against_a_quota() {
+    let server = ApiServer::start();
+    done(&server, "POST", CRDS, &definition(&[("v1", true, true)])).await;
+    let path = format!("{CRDS}/widgets.example.com");
+    let mut crd = done(&server, "GET", &path, &Value::Null).await;
+    crd["spec"]["names"]["shortNames"] = json!(["w"]);
+    done(&server, "PUT", &path, &crd).await;
+    done(&server, "POST", WIDGETS, &widget("a", &[])).await;
+    let hard = json!({"count/widgets.example.com": "5"});
+    let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": hard}});
+    let quotas = "/api/v1/namespaces/default/resourcequotas";
+    done(&server, "POST", quotas, &quota).await;
+    done(&server, "POST", WIDGETS, &widget("b", &[])).await;
+    let quota = done(&server, "GET", &format!("{quotas}/q"), &Value::Null).await;
+    assert_eq!(quota["status"]["used"], json!({"count/widgets.example.com": "2"}));
+}
+
+/// Levels of maps within the object; what is taken is shown again, whole.
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn an_object_that_nests_deeply_is_refused_or_shown_again(
+    #[values(90, 115, 120, 121, 122, 123, 124, 125)] levels: usize,
+) {
+    let server = ApiServer::start();
+    done(&server, "POST", CRDS, &definition(&[("v1", true, true)])).await;
+    let spec = (0..levels).fold(json!({"last": 1}), |inner, _| json!({ "m": inner }));
+    let mut object = widget("a", &[]);
+    object["spec"] = spec.clone();
+    let answer = ask(&server, "POST", WIDGETS, &object).await;
+    if answer.code >= 300 {
+        assert!((400..500).contains(&answer.code), "{}", answer.message());
+        return;
+    }
+    let patch = json!({"metadata": {"labels": {"a": "b"}}});
+    done(&server, "PATCH", &format!("{WIDGETS}/a"), &patch).await;
+    let stored = done(&server, "GET", &format!("{WIDGETS}/a"), &Value::Null).await;
+    assert_eq!(stored["spec"], spec);
+}
