@@ -772,6 +772,22 @@ async fn f7_events_stay_where_a_test_says_so_and_go_when_it_says() {
     }
 }
 
+#[test]
+fn f7_events_go_in_every_runtime_a_server_lives_in() {
+    let server = ApiServer::start();
+    for _ in 0..2 {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build();
+        runtime.expect("a runtime").block_on(async {
+            event(&server, "a").await;
+            minutes(70).await;
+            assert!(events(&server).await.is_empty());
+        });
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn f7_the_time_of_events_begins_anew_in_a_restored_world_and_goes_on_in_a_fork() {
     let server = ApiServer::start();

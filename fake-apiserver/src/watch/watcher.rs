@@ -107,7 +107,10 @@ impl Watcher {
         }
         let id = fanout.register();
         let epoch = store.epoch();
-        let next_bookmark = start.bookmarks.then(|| Instant::now() + BOOKMARK_INTERVAL);
+        let next_bookmark = match start.bookmarks {
+            true => next_bookmark(Instant::now(), start.deadline),
+            false => None,
+        };
         Self {
             store,
             fanout,
@@ -221,12 +224,7 @@ impl Watcher {
                 revision: self.cursor,
                 initial_end: false,
             });
-            let last = self.start.deadline - LAST_BOOKMARK.min(self.start.deadline - now);
-            self.next_bookmark = match now + BOOKMARK_INTERVAL {
-                next if next < last => Some(next),
-                _ if now < last => Some(last),
-                _ => None,
-            };
+            self.next_bookmark = next_bookmark(now, self.start.deadline);
             self.timer = None;
             return Poll::Ready(());
         }
@@ -240,9 +238,48 @@ impl Watcher {
     }
 }
 
+/// The bookmark after `now`: in a minute, or a little before the watch ends.
+fn next_bookmark(now: Instant, deadline: Instant) -> Option<Instant> {
+    let last = deadline - LAST_BOOKMARK.min(deadline.saturating_duration_since(now));
+    match now + BOOKMARK_INTERVAL {
+        next if next < last => Some(next),
+        _ if now < last => Some(last),
+        _ => None,
+    }
+}
+
 impl Drop for Watcher {
     fn drop(&mut self) {
         self.fanout
             .forget(self.id, &self.start.resource, &self.start.filter.scope);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+    use rstest::rstest;
+    use serde_json::Value;
+
+    use crate::ApiServer;
+
+    /// Rule E13: once a minute, and two seconds before the end.
+    #[rstest]
+    #[case::shorter_than_a_minute(30, &[28])]
+    #[case::of_some_minutes(150, &[60, 120, 148])]
+    #[case::that_ends_at_once(1, &[])]
+    #[tokio::test(start_paused = true)]
+    async fn e13_a_watch_has_bookmarks_up_to_its_end(#[case] seconds: u64, #[case] at: &[u64]) {
+        let server = ApiServer::start();
+        let from = server.resource_version();
+        let path = format!(
+            "/api/v1/configmaps?watch=1&allowWatchBookmarks=true&resourceVersion={from}&timeoutSeconds={seconds}"
+        );
+        let answer = server.call(Request::get(path).body("").expect("a request")).await;
+        let lines = answer.body().split(|it| *it == b'\n').filter(|it| !it.is_empty());
+        let told = lines.filter(|it| serde_json::from_slice::<Value>(it).expect("JSON")["type"] == "BOOKMARK");
+        let events = server.journal().events();
+        let times: Vec<u64> = events.iter().map(|it| it.at.as_secs()).collect();
+        assert_eq!((told.count(), &*times), (at.len(), at));
     }
 }

@@ -14,16 +14,29 @@ use crate::tasks::TaskGroup;
 /// Removes Events when their time is over. The task is started with the first Event, in whatever runtime that is
 /// written, and has a timer while there is one.
 pub(crate) fn expire_events(host: &Arc<dyn Host>, group: &TaskGroup) {
-    let (weak, group, is_kept) = (Arc::downgrade(host), group.downgrade(), AtomicBool::new(false));
+    let (weak, group, is_kept) = (
+        Arc::downgrade(host),
+        group.downgrade(),
+        Arc::new(AtomicBool::new(false)),
+    );
     host.registry().event_leases.kept_by(move || {
         // Where there is no runtime, there is no time that passes.
-        if Handle::try_current().is_ok() && !is_kept.swap(true, Ordering::Relaxed) {
-            group.spawn(keep(Weak::clone(&weak)));
+        if Handle::try_current().is_ok() && !is_kept.swap(true, Ordering::SeqCst) {
+            group.spawn(keep(Weak::clone(&weak), Kept(Arc::clone(&is_kept))));
         }
     });
 }
 
-async fn keep(host: Weak<dyn Host>) {
+/// Held by the task that keeps the Events: the next one starts another when its runtime has ended.
+struct Kept(Arc<AtomicBool>);
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::SeqCst);
+    }
+}
+
+async fn keep(host: Weak<dyn Host>, _kept: Kept) {
     let Some(changed) = host.upgrade().map(|it| Arc::clone(&it.registry().event_leases.changed)) else {
         return;
     };
