@@ -297,6 +297,9 @@ fn on_watches(server: &ApiServer, body: &Bytes) -> Answered {
         Action::Send(event) => Some(kind(event)?),
         _ => None,
     };
+    if let Action::Fail(failure) = &order.r#do {
+        failure.check().map_err(Refusal::bad)?;
+    }
     let mut watches = server.watches();
     watches.retain(|it| order.on.matches(it.info(), it.client(), None));
     for watch in &watches {
@@ -332,9 +335,8 @@ fn kind(event: &Event) -> Result<WatchEventKind, Refusal> {
 
 fn journal(server: &ApiServer, uri: &Uri) -> Answered {
     let journal = server.journal();
-    let total = journal.total();
-    let since = number(uri, "since")?.unwrap_or(0);
-    let entries = journal.since(since);
+    let mut entries = Vec::new();
+    let total = journal.visit(number(uri, "since")?.unwrap_or(0), |it| entries.push(it.clone()));
     let first = total - entries.len() as u64;
     let entries: Vec<_> = entries.iter().take(ENTRIES).map(entry).collect();
     Ok(Answer::Json(

@@ -294,6 +294,20 @@ fn a_client_is_left_behind_and_the_journal_tells_of_it() {
     "HTTP/1.1 400",
     "often"
 )]
+#[case(
+    "POST",
+    "/_fake/watches",
+    r#"{"do": {"fail": {"code": 500, "reason": "Expird"}}}"#,
+    "HTTP/1.1 400",
+    "is no reason of Kubernetes"
+)]
+#[case(
+    "POST",
+    "/_fake/watches",
+    r#"{"do": {"fail": {"code": 200}}}"#,
+    "HTTP/1.1 400",
+    "200 is no code of a failure"
+)]
 #[case("POST", "/_fake/restart", r#"{"log": "some"}"#, "HTTP/1.1 400", "some")]
 #[case(
     "POST",

@@ -59,7 +59,7 @@ pub(crate) async fn answer(response: Response<Body>, info: &RequestInfo, ahead_m
     parts.headers.remove(http::header::CONTENT_LENGTH);
     // Bodies made in this process do not fail.
     let bytes = body.collect().await.map(|it| it.to_bytes()).unwrap_or_default();
-    Response::from_parts(parts, Body::from(moved(&bytes, -ahead_ms)))
+    Response::from_parts(parts, Body::from(moved(&bytes, ahead_ms.saturating_neg())))
 }
 
 /// A watch, whose frames are a line each.
@@ -75,6 +75,6 @@ impl http_body::Body for Lines {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let ahead_ms = self.ahead_ms;
         let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(cx));
-        Poll::Ready(frame.map(|it| it.map(|it| it.map_data(|data| moved(&data, -ahead_ms)))))
+        Poll::Ready(frame.map(|it| it.map(|it| it.map_data(|data| moved(&data, ahead_ms.saturating_neg())))))
     }
 }

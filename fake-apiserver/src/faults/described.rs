@@ -110,6 +110,15 @@ const REASONS: &[(u16, &str)] = &[
 pub struct RuleError(String);
 
 impl Failure {
+    /// Whether it is one.
+    pub(crate) fn check(&self) -> Result<(), RuleError> {
+        self.reason()?;
+        match self.code {
+            400..600 => Ok(()),
+            code => Err(RuleError(format!("{code} is no code of a failure"))),
+        }
+    }
+
     fn reason(&self) -> Result<&'static str, RuleError> {
         if self.reason.is_empty() {
             let known = REASONS.iter().find(|(code, _)| *code == self.code);
@@ -150,10 +159,7 @@ impl FaultRule {
     /// between 0 and 1.
     pub fn check(&self) -> Result<(), RuleError> {
         if let Effect::Status(failure) = &self.effect {
-            failure.reason()?;
-            if !(400..600).contains(&failure.code) {
-                return Err(RuleError(format!("{} is no code of a failure", failure.code)));
-            }
+            failure.check()?;
         }
         match self.probability {
             Some(it) if !(0.0..=1.0).contains(&it) => Err(RuleError(format!("{it} is no probability"))),
@@ -213,7 +219,7 @@ impl fmt::Display for FaultRule {
             (0, None) => Ok(()),
             (skip, None) => write!(f, ", all after {skip}"),
             (0, Some(1)) => f.write_str(", once"),
-            (skip, Some(1)) => write!(f, ", number {}", skip + 1),
+            (skip, Some(1)) => write!(f, ", number {}", skip.saturating_add(1)),
             (0, Some(times)) => write!(f, ", {times} times"),
             (skip, Some(times)) => write!(f, ", {times} times after {skip}"),
         }?;

@@ -313,7 +313,7 @@ impl WatchHandle {
     /// Delivers the next so many events twice each: what a client sees that resumes from an older resourceVersion than
     /// it has seen.
     pub fn duplicate(&self, events: u64) {
-        self.change(|gate| gate.duplicates += events);
+        self.change(|gate| gate.duplicates = gate.duplicates.saturating_add(events));
     }
 }
 
@@ -329,7 +329,7 @@ impl WatchHandle {
     /// Lets so many more events of a held watch pass, bookmarks included.
     pub fn release(&self, events: u64) {
         self.change(|gate| match &mut gate.flow {
-            Flow::Held(more) => *more += events,
+            Flow::Held(more) => *more = more.saturating_add(events),
             Flow::Open | Flow::Silent => {}
         });
     }
