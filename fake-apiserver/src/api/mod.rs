@@ -9,5 +9,6 @@ pub mod options;
 pub mod object;
 pub mod field;
 pub mod json;
+pub(crate) mod nesting;
 pub mod selector;
 pub mod status;

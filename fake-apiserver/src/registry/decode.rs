@@ -8,6 +8,7 @@ mod zero;
 
 use serde_json::{Map, Value};
 
+use crate::api::nesting;
 use crate::api::object::Object;
 use crate::api::options::FieldValidation;
 use crate::api::status::Status;
@@ -42,6 +43,9 @@ pub(crate) fn parse(raw: &[u8], kind: &str) -> Result<Object, Status> {
         Err(_) => serde_json::from_slice(raw),
     };
     match parsed {
+        Ok(value) if nesting::may_exceed(raw) && nesting::levels_of_object(&value) > nesting::MAX => {
+            Err(unreadable(nesting::EXCEEDED, raw, kind))
+        }
         Ok(Value::Object(map)) => Ok(Object(map)),
         Ok(other) => {
             let target = "struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; \
@@ -57,7 +61,11 @@ pub(crate) fn parse(raw: &[u8], kind: &str) -> Result<Object, Status> {
             ))
         }
         Err(error) => {
-            let text = crate::api::json::syntax_error(raw).unwrap_or_else(|| error.to_string());
+            let text = match crate::api::json::syntax_error(raw) {
+                Some(text) => text,
+                None if error.to_string().starts_with("recursion limit") => nesting::EXCEEDED.to_owned(),
+                None => error.to_string(),
+            };
             Err(unreadable(&text, raw, kind))
         }
     }

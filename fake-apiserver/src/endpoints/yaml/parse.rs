@@ -11,9 +11,7 @@ use serde_json::{Map, Value};
 
 use super::errors;
 use super::resolve::{self, Resolved, resolve};
-
-/// How deep values may lie in each other; JSON bodies have the same bound.
-const MAX_DEPTH: usize = 127;
+use crate::api::nesting;
 /// How many values aliases may repeat in one document.
 const MAX_REPEATED: usize = 200_000;
 
@@ -173,7 +171,7 @@ impl<'a> Documents<'a> {
 
     /// The next node; `None` where the collection or document ends.
     fn node(&mut self, depth: usize) -> Result<Option<Node>, String> {
-        if depth > MAX_DEPTH {
+        if depth > nesting::MAX {
             return Err("yaml: exceeded max depth".to_owned());
         }
         loop {
@@ -225,7 +223,7 @@ impl<'a> Documents<'a> {
             return Err("yaml: anchor value contains itself".to_owned());
         };
         self.repeated += anchored.size;
-        if self.repeated > MAX_REPEATED || depth + anchored.depth > MAX_DEPTH {
+        if self.repeated > MAX_REPEATED || depth + anchored.depth > nesting::MAX {
             return Err("yaml: document contains excessive aliasing".to_owned());
         }
         Ok(Node {

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::api::field::quote;
 use crate::api::json::syntax_error;
+use crate::api::nesting;
 
 /// Parses a body; the error is Go's text, such as `unexpected end of JSON input`.
 #[cfg(test)]
@@ -30,7 +31,7 @@ pub(crate) fn parse_with_duplicates(body: &[u8]) -> Result<(Value, Vec<String>),
         .map(|value| (value, found))
         .map_err(|error| match syntax_error(body) {
             Some(text) => text,
-            None if error.to_string().starts_with("recursion limit") => "exceeded max depth".to_owned(),
+            None if error.to_string().starts_with("recursion limit") => nesting::EXCEEDED.to_owned(),
             None => error.to_string(),
         })
 }

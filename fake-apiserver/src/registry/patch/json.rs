@@ -5,8 +5,9 @@ use serde_json::{Map, Value};
 
 use super::go_json::{duplicate_fields, parse_with_duplicates};
 use super::go_text::json_type;
-use super::{MAX_DEPTH, Patched, cannot_apply, depth};
+use super::{Patched, cannot_apply};
 use crate::api::field::quote;
+use crate::api::nesting;
 use crate::api::status::Status;
 
 /// The most operations of a patch (rule A20).
@@ -151,7 +152,7 @@ impl Pointer {
             .split('/')
             .skip(1)
             .map(|part| part.replace("~1", "/").replace("~0", "~"));
-        let mut steps: Vec<String> = parts.by_ref().take(MAX_DEPTH + 2).collect();
+        let mut steps: Vec<String> = parts.by_ref().take(nesting::MAX + 2).collect();
         // More steps than a document is deep lead nowhere.
         if parts.next().is_some() {
             return None;
@@ -222,7 +223,7 @@ impl State {
 
     fn add(&mut self, path: &str, value: Value) -> Option<()> {
         let pointer = Pointer::parse(path)?;
-        if pointer.steps.len() + 1 + depth(&value) > MAX_DEPTH {
+        if pointer.steps.len() + 1 + nesting::levels(&value) > nesting::MAX {
             return None;
         }
         match pointer.container(&mut self.document)? {
@@ -260,7 +261,7 @@ impl State {
             return Some(());
         }
         let pointer = Pointer::parse(path)?;
-        if pointer.steps.len() + 1 + depth(&value) > MAX_DEPTH {
+        if pointer.steps.len() + 1 + nesting::levels(&value) > nesting::MAX {
             return None;
         }
         match pointer.container(&mut self.document)? {

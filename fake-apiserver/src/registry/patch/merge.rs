@@ -2,9 +2,10 @@
 
 use serde_json::{Map, Value};
 
+use super::Patched;
 use super::go_json::{duplicate_fields, parse_with_duplicates};
 use super::go_text::json_type;
-use super::{MAX_DEPTH, Patched, depth};
+use crate::api::nesting;
 use crate::api::status::Status;
 
 /// Applies a merge patch.
@@ -22,8 +23,8 @@ pub(crate) fn merge_patch(document: Value, body: &[u8]) -> Result<Patched, Statu
     };
     let mut value = document;
     merge(&mut value, patch);
-    if depth(&value) > MAX_DEPTH {
-        return Err(refused("exceeded max depth".to_owned()));
+    if nesting::levels_of_object(&value) > nesting::MAX {
+        return Err(refused(nesting::EXCEEDED.to_owned()));
     }
     Ok(Patched {
         value,

@@ -38,9 +38,6 @@ pub(crate) struct Patched {
     pub(crate) shown: Option<String>,
 }
 
-/// The deepest nesting of a patched document; as deep as a request body can be parsed.
-const MAX_DEPTH: usize = 127;
-
 /// 422 of a patch that can be read but not applied: the reason stays with the server (rule G2).
 fn cannot_apply() -> Status {
     Status::new(
@@ -49,13 +46,4 @@ fn cannot_apply() -> Status {
         "the server rejected our request due to an error in our request",
     )
     .with_details(StatusDetails::default())
-}
-
-/// The levels of lists and maps in a value.
-fn depth(value: &Value) -> usize {
-    match value {
-        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or_default(),
-        Value::Object(map) => 1 + map.values().map(depth).max().unwrap_or_default(),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
-    }
 }

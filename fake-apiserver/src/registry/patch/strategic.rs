@@ -5,7 +5,8 @@ use serde_json::{Map, Value};
 use super::go_json::{duplicate_fields, parse_with_duplicates};
 use super::go_text::{go_text, go_type, json_type};
 use super::ordering::{ItemKey, by_key, is_in, merge_ordered};
-use super::{MAX_DEPTH, Patched, cannot_apply, depth};
+use super::{Patched, cannot_apply};
+use crate::api::nesting;
 use crate::api::status::Status;
 use crate::registry::schema::{PatchStrategy, SchemaRef};
 
@@ -36,7 +37,7 @@ pub(crate) fn strategic_patch(document: Value, body: &[u8], schema: SchemaRef<'_
     };
     let shown = go_text(&Value::Object(patch.clone()));
     let value = Value::Object(merge_map(original, &mut patch, schema)?);
-    if depth(&value) > MAX_DEPTH {
+    if nesting::levels_of_object(&value) > nesting::MAX {
         return Err(cannot_apply());
     }
     Ok(Patched {

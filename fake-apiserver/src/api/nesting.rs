@@ -1,0 +1,39 @@
+//! How deeply objects may nest.
+
+use serde_json::Value;
+
+/// The levels of lists and maps of an object, all in all. The fields that somebody owns nest up to five levels deeper in
+/// `managedFields` than in the object, and serde_json, by which most clients in Rust read the answer, stops at 127.
+pub(crate) const MAX: usize = 122;
+
+/// What Go says of text that nests too deeply, which is at 10,000 levels there.
+pub(crate) const EXCEEDED: &str = "exceeded max depth";
+
+/// The levels of lists and maps in a value.
+pub(crate) fn levels(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(levels).max().unwrap_or_default(),
+        Value::Object(map) => 1 + map.values().map(levels).max().unwrap_or_default(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+    }
+}
+
+/// The same of an object without what the server itself says of the owners of its fields.
+pub(crate) fn levels_of_object(object: &Value) -> usize {
+    let below = |(key, value): (&String, &Value)| match (key.as_str(), value) {
+        ("metadata", Value::Object(metadata)) => {
+            let fields = metadata.iter().filter(|(key, _)| *key != "managedFields");
+            1 + fields.map(|(_, value)| levels(value)).max().unwrap_or_default()
+        }
+        _ => levels(value),
+    };
+    match object {
+        Value::Object(map) => 1 + map.iter().map(below).max().unwrap_or_default(),
+        other => levels(other),
+    }
+}
+
+/// Whether a text may hold so many levels: most are seen at once not to.
+pub(crate) fn may_exceed(text: &[u8]) -> bool {
+    text.iter().filter(|byte| matches!(byte, b'{' | b'[')).count() > MAX
+}
