@@ -128,7 +128,7 @@ async fn objects_of_a_definition_are_part_of_the_world(#[case] made: Value, #[ca
 
 #[tokio::test(start_paused = true)]
 async fn objects_of_a_changed_definition_count_against_a_quota() {
-    let server = ApiServer::start();
+    let server = ApiServer::builder().resource_quota_controller().start();
     done(&server, "POST", CRDS, &definition(&[("v1", true, true)])).await;
     let path = format!("{CRDS}/widgets.example.com");
     let mut crd = done(&server, "GET", &path, &Value::Null).await;

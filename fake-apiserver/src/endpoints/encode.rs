@@ -78,7 +78,7 @@ pub(crate) fn answer(
 
 /// Whether the stored bytes are what the client wants.
 fn is_as_stored(call: &Call, row: &Row, form: &negotiation::Answer) -> bool {
-    form.view == View::Whole && row.is_storage_version && is_compact_json(call, form)
+    form.view == View::Whole && row.is_as_stored && is_compact_json(call, form)
 }
 
 /// Whether the answer is written as storage writes.

@@ -23,7 +23,7 @@ pub(crate) fn object(object: &Object, version: MetaVersion) -> Value {
 
 /// Whether the metadata of a row's objects is shown as it is stored, so that nothing need be decoded.
 pub(crate) fn is_as_stored(row: &Row) -> bool {
-    row.is_storage_version && &*row.info.kind != "DaemonSet"
+    row.is_as_stored && &*row.info.kind != "DaemonSet"
 }
 
 /// What stands before the metadata of a stored object.

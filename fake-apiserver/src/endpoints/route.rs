@@ -86,7 +86,9 @@ fn verb(row: &Row, path: &ResourcePath<'_>, subresource: &str, call: &Call) -> R
         Some(sub) => &sub.verbs,
         None => &row.info.verbs,
     };
-    let has = |verb: Verb| verbs.iter().any(|it| it == verb.as_str());
+    // Discovery leaves out what a definition that terminates does not need; all of it is answered.
+    let is_custom_itself = row.is_custom() && subresource.is_empty();
+    let has = |verb: Verb| is_custom_itself || verbs.iter().any(|it| it == verb.as_str());
     let watching = path.legacy_watch || call.query.flag("watch").unwrap_or(false);
     let verb = match (&call.parts.method, one) {
         // A name and watch=true is still a plain get, but for the legacy prefix (rule A28).

@@ -263,7 +263,7 @@ impl WatchBody {
             (Some(_), None) => EventType::Deleted,
         };
         let object = seen(change, kind);
-        if kind == natural && self.view == View::Whole && self.row.is_storage_version && !self.row.is_custom() {
+        if kind == natural && self.view == View::Whole && self.row.is_as_stored && !self.row.is_custom() {
             let encoded = change
                 .encoded
                 .get_or_init(|| whole_event(&self.row, kind.as_str(), object, change.revision));
@@ -274,7 +274,7 @@ impl WatchBody {
 
     fn event(&mut self, kind: &str, stored: &Stored, revision: Revision) -> Bytes {
         match self.view {
-            View::Whole if self.row.is_storage_version => return whole_event(&self.row, kind, stored, revision),
+            View::Whole if self.row.is_as_stored => return whole_event(&self.row, kind, stored, revision),
             View::Metadata(version) | View::MetadataList(version) if partial::is_as_stored(&self.row) => {
                 return metadata_event(&partial::head(version), kind, stored, revision);
             }

@@ -35,7 +35,7 @@ impl Recent {
     /// Keeps an object in the version of `row`, which has just been stored.
     pub(super) fn keep(&self, row: &Row, stored: &Arc<Stored>, mut object: Object) {
         let bytes = stored.body.bytes.len();
-        if !row.is_storage_version || bytes > BYTES_MAX || object.values().any(has_float) {
+        if !row.is_as_stored || bytes > BYTES_MAX || object.values().any(has_float) {
             return;
         }
         row.name_kind(&mut object);
@@ -68,7 +68,7 @@ impl Recent {
     }
 
     fn find(&self, row: &Row, stored: &Arc<Stored>) -> Option<Object> {
-        if !row.is_storage_version {
+        if !row.is_as_stored {
             return None;
         }
         let mut kept = self.lock();

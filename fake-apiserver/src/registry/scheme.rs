@@ -26,7 +26,10 @@ pub(crate) struct Row {
     pub(crate) storage: Arc<str>,
     /// What an encoded object begins with: `{"kind":"Pod","apiVersion":"v1","metadata":{`.
     pub(crate) head: Arc<str>,
-    /// Whether objects of this version are stored as they are, or in another version's form.
+    /// Whether what is stored is what is shown: it is of this version, and of the schema of today.
+    pub(crate) is_as_stored: bool,
+    /// Whether it is the one among the versions of a resource by which stored objects are read where none is asked for:
+    /// the one they are stored in, or the first that is served if that one is not.
     pub(crate) is_storage_version: bool,
     kind: Kind,
 }
@@ -59,23 +62,31 @@ impl Row {
         let strategy = kinds::strategy(&info.group, &info.resource);
         let shape = builtin::shape_of(&info.group, &info.version, &info.kind);
         let is_storage_version = strategy.stored_api_version().is_none_or(|it| it == info.api_version());
-        Self::new(info.clone(), is_storage_version, Kind::Builtin { shape, strategy })
+        let kind = Kind::Builtin { shape, strategy };
+        Self::new(info.clone(), is_storage_version, is_storage_version, kind)
     }
 
     /// A row that a CRD adds.
     pub(crate) fn custom(resource: Arc<CustomResource>, version: Arc<CustomVersion>) -> Self {
         // An object of another version, or of an older schema, is pruned and defaulted when it is read (rule O5).
-        let is_storage_version = resource.storage.row.version == version.row.version && !resource.has_changed;
+        let stored = &resource.storage.row.version;
+        let is_stored_version = *stored == version.row.version;
+        let is_as_stored = is_stored_version && !resource.has_changed;
+        let is_storage_version = match resource.served.iter().any(|it| it.row.version == *stored) {
+            true => is_stored_version,
+            false => resource.served.first().is_none_or(|it| Arc::ptr_eq(it, &version)),
+        };
         let info = version.row.clone();
         let strategy = CustomStrategy { version };
         Self::new(
             info,
+            is_as_stored,
             is_storage_version,
             Kind::Custom(Box::new(Custom { resource, strategy })),
         )
     }
 
-    fn new(info: ResourceInfo, is_storage_version: bool, kind: Kind) -> Self {
+    fn new(info: ResourceInfo, is_as_stored: bool, is_storage_version: bool, kind: Kind) -> Self {
         let api_version = info.api_version();
         let head = format!(
             "{{\"kind\":\"{}\",\"apiVersion\":\"{api_version}\",\"metadata\":{{",
@@ -93,6 +104,7 @@ impl Row {
             api_version: api_version.into(),
             head: head.into(),
             storage,
+            is_as_stored,
             is_storage_version,
             kind,
             info,
@@ -173,7 +185,7 @@ impl Row {
     /// Turns an object just read into this version.
     pub(crate) fn restore(&self, object: &mut Object) {
         match &self.kind {
-            Kind::Custom(custom) if !self.is_storage_version => {
+            Kind::Custom(custom) if !self.is_as_stored => {
                 let stored = &custom.resource.storage.row;
                 object.insert("kind".into(), stored.kind.as_ref().into());
                 object.insert("apiVersion".into(), stored.api_version().into());
@@ -198,7 +210,7 @@ impl Row {
     /// Turns an object of a built-in kind as strategies handle it into this version. Strategies of built-ins handle
     /// the stored version, those of custom resources the one of the request.
     pub(crate) fn show_as_requested(&self, object: &mut Object) {
-        if let (false, Some(stored)) = (self.is_storage_version, self.strategy().stored_api_version()) {
+        if let (false, Some(stored)) = (self.is_as_stored, self.strategy().stored_api_version()) {
             object.insert("apiVersion".into(), stored.into());
             self.strategy().convert(object, &self.api_version);
             if let Some(shape) = self.shape() {
@@ -242,7 +254,7 @@ impl Row {
 
     /// Turns an object of a built-in kind in this version into the one its strategy handles.
     pub(crate) fn to_storage(&self, object: &mut Object) {
-        if let (false, Some(stored)) = (self.is_storage_version, self.strategy().stored_api_version()) {
+        if let (false, Some(stored)) = (self.is_as_stored, self.strategy().stored_api_version()) {
             self.name_kind(object);
             self.strategy().convert(object, stored);
         }

@@ -47,12 +47,7 @@ impl Rows {
         }
         self.by_name.clear();
         for row in scheme.rows().filter(|row| row.is_stored()) {
-            let known = self.by_name.get(&row.storage);
-            let is_stored_version = match row.custom_resource() {
-                Some(resource) => resource.storage.row.version == row.info.version,
-                None => row.is_storage_version,
-            };
-            if known.is_none() || is_stored_version {
+            if row.is_storage_version {
                 self.by_name.insert(Arc::clone(&row.storage), Arc::clone(row));
             }
         }

@@ -137,7 +137,7 @@ impl Registry {
         let mut object_shown = std::mem::take(object);
         let mut old_place = old;
         let mut old_shown = old_place.as_deref_mut().map(std::mem::take);
-        let kept = (!row.is_storage_version).then(|| (object_shown.clone(), old_shown.clone()));
+        let kept = (!row.is_as_stored).then(|| (object_shown.clone(), old_shown.clone()));
         row.show_as_requested(&mut object_shown);
         if let Some(old) = &mut old_shown {
             row.show_as_requested(old);
