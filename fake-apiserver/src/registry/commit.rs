@@ -51,13 +51,37 @@ impl Registry {
         Ok(revision)
     }
 
-    /// Tells everyone concerned of a commit.
-    fn signal(&self, row: &Row, key: &Key) {
+    /// Stores what the server itself makes of an object in the wake of a client's write, if `old` is still the one; what
+    /// follows from it is the caller's.
+    pub(super) fn replace_own(&self, row: &Row, old: &Stored, body: Body) -> bool {
+        let stored = self.store.update(&row.storage, &old.key, old.revision, body);
+        if stored.is_ok() {
+            self.wake(row, &old.key);
+        }
+        stored.is_ok()
+    }
+
+    /// The same where nothing is left of it.
+    pub(super) fn remove_own(&self, row: &Row, old: &Stored) -> bool {
+        let removed = self.store.delete(&row.storage, &old.key, old.revision);
+        if removed.is_ok() {
+            self.wake(row, &old.key);
+        }
+        removed.is_ok()
+    }
+
+    /// Wakes whoever watches.
+    fn wake(&self, row: &Row, key: &Key) {
         match self.replicas.move_with_commits() {
             true => self.fanout.wake_all(),
             false => self.fanout.wake(&row.storage, key),
         }
         self.committed.notify_waiters();
+    }
+
+    /// Tells everyone concerned of a commit.
+    fn signal(&self, row: &Row, key: &Key) {
+        self.wake(row, key);
         if *row.storage == *CRDS {
             self.definitions_written();
         }

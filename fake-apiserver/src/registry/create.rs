@@ -1,6 +1,7 @@
 //! POST, and the creation that PUT and apply may end in.
 
 use super::admission::attributes::Attributes;
+use super::scheme::Row;
 use super::write::{Answer, WriteRequest, Written, refuse};
 use super::{Registry, body, codec, managed_fields, metadata};
 use crate::api::admission::Operation;
@@ -23,11 +24,9 @@ impl Registry {
             mut warnings,
         } = decoded;
         let row = request.row;
+        accepts_creates(row)?;
         metadata::fill_namespace(&mut object, &request.info.namespace)?;
         self.check_namespace(row, object.namespace(), object.name())?;
-        if row.custom_resource().is_some_and(|it| !it.accepts_creates) {
-            return Err(Status::method_not_allowed());
-        }
         warnings.extend(metadata::dedupe_owner_references(&mut object, false));
 
         // What only the server sets is nobody's.
@@ -49,6 +48,8 @@ impl Registry {
         object: Object,
         mut warnings: Vec<String>,
     ) -> Result<Written, Status> {
+        // What is applied comes by here alone.
+        accepts_creates(request.row)?;
         let mut told = Vec::new();
         let mut attributes = Attributes::of_write(request, Operation::Create, object, None);
         self.admit(&mut attributes, &mut told).await?;
@@ -197,4 +198,14 @@ impl Registry {
         }
         status
     }
+}
+
+/// Refuses what would be an object of a definition that is being deleted.
+fn accepts_creates(row: &Row) -> Result<(), Status> {
+    if row.custom_resource().is_none_or(|it| it.accepts_creates) {
+        return Ok(());
+    }
+    let mut status = Status::verb_not_supported(&row.info.group_resource(), "create");
+    status.message = "create not allowed while custom resource definition is terminating".to_owned();
+    Err(status)
 }

@@ -1,6 +1,7 @@
 //! CustomResourceDefinitions at work: a stored one is served, a changed one is served anew, a deleted one takes its
 //! objects with it. What the real server's CRD controllers do later is done here right after the write.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, OnceLock, PoisonError};
 
 use super::custom::crd;
@@ -116,24 +117,32 @@ impl Registry {
         let Ok(body) = codec::encode(row, next) else {
             return false;
         };
-        let is_written = body.bytes != stored.body.bytes
-            && self
-                .store
-                .update(&row.storage, &stored.key, stored.revision, body)
-                .is_ok();
-        self.tell_of_definition(row, stored, is_written)
+        body.bytes != stored.body.bytes && self.replace_own(row, stored, body)
     }
 
-    fn tell_of_definition(&self, row: &Row, stored: &Stored, is_written: bool) -> bool {
-        if is_written {
-            self.fanout.wake(&row.storage, &stored.key);
-            self.committed.notify_waiters();
-        }
-        is_written
-    }
-
-    /// Deletes the objects of a CRD that is being deleted; when none is left, the CRD goes.
+    /// Deletes the objects of CRDs that are being deleted; whose are gone, goes. Whether a CRD was written.
     fn finish_deleted_definitions(&self, row: &Row) -> bool {
+        // Each object that goes asks for this again: whoever is at it looks once more when he is done.
+        if self.finishing.fetch_add(1, Ordering::SeqCst) > 0 {
+            return false;
+        }
+        let mut is_written = false;
+        loop {
+            let asked = self.finishing.load(Ordering::SeqCst);
+            while self.finish_deleted_definition(row) {
+                is_written = true;
+            }
+            let done = self
+                .finishing
+                .compare_exchange(asked, 0, Ordering::SeqCst, Ordering::SeqCst);
+            if done.is_ok() {
+                return is_written;
+            }
+        }
+    }
+
+    /// One step of one of them; false if there is nothing to do.
+    fn finish_deleted_definition(&self, row: &Row) -> bool {
         let definitions = self.definitions(row).clone();
         for definition in definitions.iter().filter(|it| it.crd.is_terminating()) {
             let Definition { stored, crd, .. } = &**definition;
@@ -147,11 +156,9 @@ impl Registry {
             let Some(next) = marked.or_else(|| crd::finalize(crd, left, &now)) else {
                 continue;
             };
-            let is_written = if next.finalizers().next().is_none() {
-                let is_gone = self.store.delete(&row.storage, &stored.key, stored.revision).is_ok();
-                self.tell_of_definition(row, stored, is_gone)
-            } else {
-                self.write_definition(row, stored, &next)
+            let is_written = match next.finalizers().next() {
+                None => self.remove_own(row, stored),
+                Some(_) => self.write_definition(row, stored, &next),
             };
             if is_written {
                 return true;

@@ -2,6 +2,7 @@
 //! nothing of HTTP.
 
 use std::fmt;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -89,6 +90,8 @@ pub(crate) struct Registry {
     pub(crate) event_leases: EventLeases,
     /// The stored CRDs as they were last read.
     definitions: Mutex<Definitions>,
+    /// How often it was asked for that deleted CRDs be finished since somebody began with it; 0 if nobody is at it.
+    finishing: AtomicUsize,
     /// The objects written last.
     recent: Recent,
     /// What the containers of a Pod have written, where there is a kubelet.
@@ -119,6 +122,7 @@ impl Registry {
             admission: Admission::new(admission),
             event_leases: EventLeases::new(bounds.event_ttl),
             definitions: Mutex::default(),
+            finishing: AtomicUsize::new(0),
             recent: Recent::default(),
             pod_logs: OnceLock::new(),
             scheme: RwLock::default(),

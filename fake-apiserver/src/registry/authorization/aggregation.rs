@@ -45,14 +45,8 @@ impl Registry {
             };
             let Ok(body) = codec::encode(row, &next) else { continue };
             // Whoever interferes comes by here himself.
-            if self
-                .store
-                .update(&row.storage, &stored.key, stored.revision, body)
-                .is_ok()
-            {
+            if self.replace_own(row, stored, body) {
                 rbac.writes.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-                self.fanout.wake(&row.storage, &stored.key);
-                self.committed.notify_waiters();
                 has_changed = true;
             }
         }
