@@ -1,6 +1,8 @@
 //! `Object`: a JSON object with typed access to its metadata.
 
+use std::borrow::Cow;
 use std::ops::{Deref, DerefMut};
+use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
@@ -23,7 +25,51 @@ impl DerefMut for Object {
     }
 }
 
+/// The fields of a map in the order of their names; see [`Object::sort`].
+pub(crate) fn in_order(map: &Map<String, Value>) -> impl Iterator<Item = (&String, &Value)> {
+    let sorted = KEEPS_ORDER.then(|| {
+        let mut fields: Vec<(&String, &Value)> = map.iter().collect();
+        fields.sort_unstable_by_key(|(name, _)| *name);
+        fields
+    });
+    let as_they_are = sorted.is_none().then(|| map.iter());
+    as_they_are.into_iter().flatten().chain(sorted.into_iter().flatten())
+}
+
+/// Whether maps of this build keep the order in which they were filled: some crate of it has turned serde_json's
+/// feature `preserve_order` on, for all.
+static KEEPS_ORDER: LazyLock<bool> = LazyLock::new(|| {
+    let map: Map<String, Value> = [("b", Value::Null), ("a", Value::Null)].into_iter().map(own).collect();
+    map.keys().next().is_some_and(|first| first == "b")
+});
+
+/// Whether the fields of a map may be in any order; see [`Object::sort`].
+pub(crate) fn keeps_order() -> bool {
+    *KEEPS_ORDER
+}
+
+fn own((key, value): (&str, Value)) -> (String, Value) {
+    (key.to_owned(), value)
+}
+
 impl Object {
+    /// Puts the fields of all maps into the order of their names, which whoever walks through two objects side by side
+    /// relies on. They are in it already, unless some crate of the build turns serde_json's `preserve_order` on.
+    pub(crate) fn sort(&mut self) {
+        self.0.sort_keys();
+        self.0.values_mut().for_each(Value::sort_all_objects);
+    }
+
+    /// The same of one that is not to be changed.
+    pub(crate) fn sorted(&self) -> Cow<'_, Self> {
+        if !*KEEPS_ORDER {
+            return Cow::Borrowed(self);
+        }
+        let mut object = self.clone();
+        object.sort();
+        Cow::Owned(object)
+    }
+
     /// A string field of `metadata`, empty if absent.
     pub fn meta_str(&self, field: &str) -> &str {
         self.metadata()

@@ -111,6 +111,7 @@ fn from_protobuf(body: &[u8]) -> Result<Object, String> {
     }
     object.insert("apiVersion".into(), envelope.api_version.into());
     object.insert("kind".into(), envelope.kind.into());
+    object.sort();
     Ok(object)
 }
 

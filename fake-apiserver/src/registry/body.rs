@@ -165,7 +165,13 @@ fn read_result(
         strict_errors,
         shown,
     } = make()?;
-    let text = || make().map_or_else(|_| String::new(), |again| again.value.to_string());
+    let text = || match make() {
+        Ok(Patched { mut value, .. }) => {
+            value.sort_all_objects();
+            value.to_string()
+        }
+        Err(_) => String::new(),
+    };
     let refused = |why: &str| {
         let mut errors = FieldErrors::new();
         let shown = shown
@@ -187,6 +193,7 @@ fn read_result(
         ));
     };
     let mut object = Object(map);
+    object.sort();
     let mut warnings = read(&mut object, &text).map_err(|refusal| match refusal {
         Refusal::Whole(status) => status,
         // The result of a strategic patch is never JSON in the real server, and is converted by other words.

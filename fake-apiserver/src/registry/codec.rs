@@ -19,6 +19,7 @@ pub(crate) fn key_of(object: &Object) -> Key {
 /// Encodes an object of the storage version for storage; see [`Body`] for the form.
 pub(crate) fn encode(row: &Row, object: &Object) -> Result<Body, Status> {
     let object = &*row.stored_form(object);
+    let object = &*object.sorted();
     let mut out = Vec::with_capacity(512);
     let write = |out: &mut Vec<u8>, key: &str, value: &Value| {
         // Writing JSON to memory cannot fail: keys are strings and numbers finite.
@@ -126,6 +127,7 @@ pub(crate) fn decode_at(row: &Row, stored: &Stored, revision: Revision) -> Objec
     let text = std::str::from_utf8(&text).unwrap_or_default();
     let mut object = Object(serde_json::from_str(text).unwrap_or_default());
     row.restore(&mut object);
+    object.sort();
     object
 }
 
@@ -139,6 +141,7 @@ pub(crate) fn decode_as_stored(row: &Row, stored: &Stored) -> Object {
         object.insert("kind".into(), info.kind.as_ref().into());
         object.insert("apiVersion".into(), info.api_version().into());
     }
+    object.sort();
     object
 }
 

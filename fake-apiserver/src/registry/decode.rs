@@ -42,6 +42,10 @@ pub(crate) fn parse(raw: &[u8], kind: &str) -> Result<Object, Status> {
         Ok(text) => serde_json::from_str(text),
         Err(_) => serde_json::from_slice(raw),
     };
+    let parsed = parsed.map(|mut value: Value| {
+        value.sort_all_objects();
+        value
+    });
     match parsed {
         Ok(value) if nesting::may_exceed(raw) && nesting::levels_of_object(&value) > nesting::MAX => {
             Err(unreadable(nesting::EXCEEDED, raw, kind))

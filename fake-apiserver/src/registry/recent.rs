@@ -42,6 +42,7 @@ impl Recent {
         object
             .metadata_mut()
             .insert("resourceVersion".into(), stored.revision.to_string().into());
+        object.sort();
         let mut kept = self.lock();
         kept.bytes += bytes;
         kept.objects.push_back((Arc::clone(stored), object));

@@ -204,7 +204,8 @@ fn n6_custom_resources_have_documents() {
         schemas["com.example.shop.v1.WidgetList"]["description"],
         "WidgetList is a list of Widget"
     );
-    let paths: Vec<&String> = document["paths"].as_object().into_iter().flat_map(Map::keys).collect();
+    let mut paths: Vec<&String> = document["paths"].as_object().into_iter().flat_map(Map::keys).collect();
+    paths.sort();
     let base = "/apis/shop.example.com/v1/namespaces/{namespace}/widgets";
     let expected = [
         base.to_owned(),

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::duration;
-use crate::api::object::Object;
+use crate::api::object::{Object, in_order};
 use crate::api::selector::LabelSelector;
 
 /// The object a row is made of.
@@ -106,7 +106,7 @@ impl<'a> Field<'a> {
     pub(super) fn entries(self) -> impl Iterator<Item = (&'a str, Field<'a>)> {
         let map = self.0.and_then(Value::as_object);
         map.into_iter()
-            .flatten()
+            .flat_map(in_order)
             .map(|(key, value)| (key.as_str(), Field(Some(value))))
     }
 

@@ -79,7 +79,7 @@ impl Conversion {
 fn digest(object: &Object, api_version: &str) -> Digest {
     let mut hash = Sha256::new();
     hash.update(api_version.as_bytes());
-    for (key, value) in object.iter() {
+    for (key, value) in object.sorted().iter() {
         hash.update(b"\0");
         hash.update(key.as_bytes());
         match value.as_object().filter(|_| key == "metadata") {

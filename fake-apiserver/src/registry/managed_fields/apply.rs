@@ -31,6 +31,8 @@ pub(crate) fn apply(
     kind: &str,
     force: bool,
 ) -> Result<Object, Status> {
+    let (live, applied) = (live.map(Object::sorted), &*applied.sorted());
+    let live = live.as_deref();
     check_body(types.schema, applied, manager, kind)?;
     let mut object = match merge_and_check(types, live, applied, manager, force) {
         Ok(object) => object,

@@ -94,6 +94,7 @@ fn entries(value: &Value) -> Vec<String> {
         if entry.get("time").is_some() {
             entry["time"] = json!("<time>");
         }
+        entry.sort_all_objects();
         entry.to_string()
     });
     let mut shown: Vec<String> = shown.collect();
@@ -172,7 +173,9 @@ impl Replay {
     fn compare(&self, request: &Request<'_>, done: &Object, answer: &Value) {
         if request.kind() == "ConfigMap" {
             let data = |it: &Value| {
-                let text = it["data"].to_string().replace("null", "\"\"");
+                let mut data = it["data"].clone();
+                data.sort_all_objects();
+                let text = data.to_string().replace("null", "\"\"");
                 if text == "\"\"" { "{}".to_owned() } else { text }
             };
             let done = Value::Object(done.0.clone());

@@ -10,6 +10,7 @@ use super::UNOWNED;
 use super::element::{Element, same};
 use super::items::item_element;
 use super::set::FieldSet;
+use crate::api::object::in_order;
 use crate::registry::schema::{ListType, SchemaRef, Unset};
 
 /// The fields in which two objects differ.
@@ -141,7 +142,7 @@ fn zip<'a>(
     new: &'a Map<String, Value>,
     mut visit: impl FnMut(&'a str, Option<&'a Value>, Option<&'a Value>),
 ) {
-    let (mut left, mut right) = (old.iter().peekable(), new.iter().peekable());
+    let (mut left, mut right) = (in_order(old).peekable(), in_order(new).peekable());
     loop {
         match (left.peek(), right.peek()) {
             (Some((a, _)), Some((b, _))) if a == b => {

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use super::element::Element;
 use super::items::item_element;
 use super::set::FieldSet;
+use crate::api::object::in_order;
 use crate::registry::patch::go_text;
 use crate::registry::schema::{Form, ListType, SchemaRef};
 
@@ -135,7 +136,7 @@ fn check_list(schema: SchemaRef<'_>, items: &[Value], path: &Path<'_>, errors: &
 pub(super) fn field_set<'a>(schema: SchemaRef<'_>, object: &'a Map<String, Value>) -> FieldSet<'a> {
     let mut set = FieldSet::with_capacity(object.len());
     let mut fields = schema.walk();
-    for (name, value) in object {
+    for (name, value) in in_order(object) {
         let (field, declared) = fields.declared(name);
         let (leaf, children) = fields_of(field.unwrap_or(SchemaRef::Deduced), value);
         let empty = value.is_null() || value.as_object().is_some_and(Map::is_empty);

@@ -16,6 +16,9 @@ use crate::registry::schema::SchemaRef;
 /// Both are decoded and defaulted in the version of the request; what the server itself sets afterwards, such as an
 /// allocated address or a raised generation, is owned by nobody.
 pub(crate) fn track_update(types: &Types<'_, '_>, live: Option<&Object>, new: &mut Object, manager: &Manager<'_>) {
+    new.sort();
+    let live = live.map(Object::sorted);
+    let live = live.as_deref();
     let mut list = starting_entries(live, new, !manager.subresource.is_empty());
     if list.is_empty() && live.is_some_and(|live| !live.uid().is_empty()) {
         // Nobody has been tracked so far; the next apply begins it.

@@ -26,7 +26,10 @@ pub(crate) fn parse_with_duplicates(body: &[u8]) -> Result<(Value, Vec<String>),
         found: &mut found,
     };
     let value = seed.deserialize(&mut deserializer);
-    let value = value.and_then(|value| deserializer.end().map(|()| value));
+    let value = value.and_then(|mut value| {
+        value.sort_all_objects();
+        deserializer.end().map(|()| value)
+    });
     value
         .map(|value| (value, found))
         .map_err(|error| match syntax_error(body) {

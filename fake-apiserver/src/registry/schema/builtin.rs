@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::table::{FIELDS, KINDS, SHAPES, STRUCTS, UNSERVED};
 use super::{Form, ListKeys, ListType, PatchStrategy, Unset};
+use crate::api::object::keeps_order;
 
 /// The type of one value, as one place in the API uses it: a row of the generated table.
 #[derive(Debug)]
@@ -177,12 +178,23 @@ pub(crate) fn object_meta() -> Option<&'static Shape> {
 /// A walk through the fields of a struct.
 #[derive(Debug)]
 pub(crate) struct FieldsInOrder {
+    all: &'static [Field],
     rest: &'static [Field],
 }
 
 impl FieldsInOrder {
-    /// One field. Names must be asked for in their order.
+    /// One field. Names that are asked for in their order, which is that of nearly all maps, are found fastest.
     pub(crate) fn find(&mut self, name: &str) -> Option<&'static Field> {
+        self.find_next(name).or_else(|| {
+            if !keeps_order() {
+                return None;
+            }
+            let at = self.all.binary_search_by(|field| field.name.cmp(name)).ok()?;
+            Some(&self.all[at])
+        })
+    }
+
+    fn find_next(&mut self, name: &str) -> Option<&'static Field> {
         // Far names are searched for: an object names few of a type's fields.
         const NEAR: usize = 4;
         for (at, field) in self.rest.iter().take(NEAR).enumerate() {
@@ -235,7 +247,8 @@ impl StructType {
 
     /// The fields for a walk beside an object, whose keys are sorted, too.
     pub(crate) fn fields_in_order(&self) -> FieldsInOrder {
-        FieldsInOrder { rest: self.fields() }
+        let all = self.fields();
+        FieldsInOrder { all, rest: all }
     }
 }
 
