@@ -9,4 +9,5 @@ mod shared;
 mod handlers;
 mod resync;
 mod sources;
+mod unreadable;
 mod random;
