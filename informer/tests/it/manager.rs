@@ -214,6 +214,24 @@ async fn what_is_added_later_starts_at_once_and_after_the_end_it_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_runs_a_manager_that_runs_is_refused_and_disturbs_nothing() {
+    let (cluster, log) = (TestCluster::start(), Log::default());
+    let manager = Manager::new(cluster.client());
+    manager.add(log.task(always, "always")).expect("it is new");
+    let (running, stop) = start(&cluster, &manager, &log);
+    cluster.advance(Duration::from_secs(1)).await;
+    let err = manager.run(async {}).await.expect_err("it runs already");
+    assert!(err.to_string().contains("it was run before"), "{err}");
+    manager.add(log.task(always, "late")).expect("it runs on");
+    cluster.advance(Duration::from_secs(5)).await;
+    assert!(running.is_running());
+    assert_eq!(log.take(), ["+always", "+late"]);
+    stop.cancel();
+    cluster.advance(Duration::from_secs(5)).await;
+    assert_eq!(log.take(), ["-always", "-late", "ended"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_election_is_a_health_check() {
     let cluster = TestCluster::start();
     let manager = electing(&cluster, "a");
