@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use informer::Storage;
-use informer::cache::{SharedInformer, SharedInformerBuilder};
+use informer::cache::{Body, FakeSource, ListOptions, ListWatch, SharedInformer, SharedInformerBuilder, WatchOptions};
+use informer::{Error, Storage};
 use k8s_openapi::api::core::v1::ConfigMap;
 use rstest::rstest;
+use serde::{Deserialize, Serialize};
 
 use crate::script::{Answer, Script, lines, list};
 use crate::support::{Told, stored};
@@ -54,4 +55,117 @@ async fn what_is_deleted_goes_also_if_its_last_state_cannot_be_read(
         ["initial a", "initial c", "vanished a", "added b", "deleted b"]
     );
     assert_eq!(informer.lister().resource_version().to_string(), "10");
+}
+
+/// A ConfigMap that cannot be read if it is called `a`, nor written if it is called `b`.
+struct Fragile(ConfigMap);
+
+impl<'de> Deserialize<'de> for Fragile {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let map = ConfigMap::deserialize(from)?;
+        assert_ne!(map.metadata.name.as_deref(), Some("a"), "a test of panics");
+        Ok(Self(map))
+    }
+}
+
+impl Serialize for Fragile {
+    fn serialize<S: serde::Serializer>(&self, into: S) -> Result<S::Ok, S::Error> {
+        assert_ne!(self.0.metadata.name.as_deref(), Some("b"), "a test of panics");
+        self.0.serialize(into)
+    }
+}
+
+impl kube::Resource for Fragile {
+    type DynamicType = ();
+    type Scope = kube::core::NamespaceResourceScope;
+
+    fn kind(_: &()) -> std::borrow::Cow<'_, str> {
+        ConfigMap::kind(&())
+    }
+
+    fn group(_: &()) -> std::borrow::Cow<'_, str> {
+        ConfigMap::group(&())
+    }
+
+    fn version(_: &()) -> std::borrow::Cow<'_, str> {
+        ConfigMap::version(&())
+    }
+
+    fn plural(_: &()) -> std::borrow::Cow<'_, str> {
+        ConfigMap::plural(&())
+    }
+
+    fn meta(&self) -> &kube::api::ObjectMeta {
+        &self.0.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut kube::api::ObjectMeta {
+        &mut self.0.metadata
+    }
+}
+
+type Fragiles = SharedInformerBuilder<Fragile>;
+
+#[rstest]
+#[case::typed(|it: Fragiles| it.storage(Storage::Typed), &["b@2", "c@3"])]
+#[case::transformed(|it: Fragiles| it.transform(|_| Ok::<_, std::convert::Infallible>(())), &["c@3"])]
+#[tokio::test(start_paused = true)]
+async fn an_object_whose_type_panics_is_dropped_and_the_others_stay(
+    #[case] configure: fn(Fragiles) -> Fragiles,
+    #[case] expected: &[&str],
+) {
+    let source = FakeSource::new();
+    for name in ["a", "b", "c"] {
+        source.add(serde_json::json!({"metadata": {"name": name}}));
+    }
+    let informer = configure(SharedInformer::builder(source.clone())).build();
+    let informer = informer.expect("nothing is there twice");
+    let runs = informer.clone();
+    tokio::spawn(async move { runs.run(std::future::pending()).await });
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert_eq!(stored(&informer), expected);
+    source.add(serde_json::json!({"metadata": {"name": "d"}}));
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert!(stored(&informer).contains(&"d@4".to_owned()), "it goes on");
+}
+
+/// Panics the first time that it is asked.
+struct Panicking(FakeSource, std::sync::atomic::AtomicBool);
+
+impl ListWatch for Panicking {
+    async fn list(&self, options: &ListOptions) -> Result<Body, Error> {
+        let is_first = !self.1.swap(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(!is_first, "a test of panics");
+        self.0.list(options).await
+    }
+
+    async fn watch(&self, options: &WatchOptions) -> Result<Body, Error> {
+        self.0.watch(options).await
+    }
+
+    fn can_stream_lists(&self) -> bool {
+        false
+    }
+
+    fn name(&self) -> String {
+        "one that panics".to_owned()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_that_panics_has_failed_and_so_may_its_error_handler() {
+    let source = FakeSource::new();
+    source.add(serde_json::json!({"metadata": {"name": "a"}}));
+    let source = Panicking(source, std::sync::atomic::AtomicBool::new(false));
+    let errors = Told::default();
+    let told = errors.clone();
+    let informer = SharedInformer::<ConfigMap>::builder(source).on_error(move |err| {
+        told.push(err.to_string());
+        panic!("a test of panics");
+    });
+    let informer = informer.build().expect("nothing is there twice");
+    let five_seconds = tokio::time::sleep(Duration::from_secs(5));
+    informer.run(five_seconds).await.expect("it is new");
+    assert_eq!(stored(&informer), ["a@1"]);
+    assert_eq!(errors.take(), ["one that panics: panic: a test of panics"]);
 }
