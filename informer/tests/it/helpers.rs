@@ -7,8 +7,8 @@ use informer::metrics::Metrics;
 use informer::reconcile::{Action, ReconcileError};
 use informer::runtime::conditions::{self, Status};
 use informer::runtime::{
-    Backoff, Deletion, Endpoints, Expectations, OperationResult, create_or_update, finalize, owner_references, ping,
-    retry_on_conflict,
+    Backoff, Deletion, Endpoints, Expectations, OperationResult, add_finalizer, create_or_update, finalize,
+    owner_references, ping, remove_finalizer, retry_on_conflict,
 };
 use informer::{Clock, Error, ObjectKey};
 use k8s_openapi::api::apps::v1::ReplicaSet;
@@ -63,8 +63,37 @@ async fn a_finalizer_is_written_on_the_newest_version_only() {
             map.metadata.finalizers = Some(vec!["example.com/other".into()])
         })
         .await;
-    let result = informer::runtime::add_finalizer(&maps(&cluster), FINALIZER, &old).await;
+    let result = add_finalizer(&maps(&cluster), FINALIZER, &old).await;
     assert!(result.expect_err("it is old").is_conflict());
+}
+
+#[rstest]
+#[case::added_that_is_there(Some(vec!["example.com/other".to_owned(), FINALIZER.to_owned()]), true)]
+#[case::removed_that_is_not_there(Some(vec!["example.com/other".to_owned()]), false)]
+#[case::removed_where_none_is(None, false)]
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_that_is_as_it_should_be_costs_no_request(
+    #[case] finalizers: Option<Vec<String>>,
+    #[case] is_added: bool,
+) {
+    let cluster = TestCluster::start();
+    cluster
+        .create(config_map("m").set("metadata.finalizers", &finalizers))
+        .await;
+    let map: ConfigMap = cluster.get("m");
+    let writes = cluster.requests().writes().count();
+    match is_added {
+        true => {
+            let same = add_finalizer(&maps(&cluster), FINALIZER, &map).await;
+            assert_eq!(same.expect("there is nothing to do"), map);
+        }
+        false => {
+            let done = remove_finalizer(&maps(&cluster), FINALIZER, &map).await;
+            done.expect("there is nothing to do");
+        }
+    }
+    assert_eq!(cluster.requests().writes().count(), writes);
+    assert_eq!(cluster.get::<ConfigMap>("m"), map);
 }
 
 fn red(name: &str) -> ConfigMap {
