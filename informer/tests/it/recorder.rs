@@ -5,8 +5,9 @@ use std::time::Duration;
 use informer::Clock;
 use informer::metrics::Metrics;
 use informer::runtime::{EventRecorder, Note, RecorderConfig};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{ObjectReference, Pod};
 use k8s_openapi::api::events::v1::Event;
+use rstest::rstest;
 use testkit::objects::pod;
 use testkit::{TestCluster, Verb, faults};
 use tokio_util::sync::CancellationToken;
@@ -239,4 +240,29 @@ async fn a_long_note_is_cut_between_characters_and_the_cluster_has_its_events_in
     let event = &cluster.list::<Event>()[0];
     assert_eq!(event.note.as_ref().map(String::len), Some(1023));
     assert_eq!(event.metadata.namespace.as_deref(), Some("default"));
+}
+
+#[rstest]
+#[case::role("system:controller:pods")]
+#[case::long(&"n".repeat(250))]
+#[case::capital("Not-A-Subdomain")]
+#[case::dots("a..b")]
+#[case::nameless("")]
+#[tokio::test(start_paused = true)]
+async fn an_object_whose_name_makes_no_name_of_an_event_has_events(#[case] name: &str) {
+    let cluster = TestCluster::start();
+    let (recorder, _stop) = recorder(&cluster);
+    let regarding = ObjectReference {
+        api_version: Some("rbac.authorization.k8s.io/v1".to_owned()),
+        kind: Some("ClusterRole".to_owned()),
+        name: Some(name.to_owned()),
+        ..ObjectReference::default()
+    };
+    for reason in ["One", "Other"] {
+        recorder.record_about(regarding.clone(), Note::normal(reason, "Act", ""));
+    }
+    cluster.settle().await;
+    let events = cluster.list::<Event>();
+    assert_eq!(events.len(), 2);
+    assert!(events.iter().all(|it| it.regarding.as_ref() == Some(&regarding)));
 }
