@@ -214,19 +214,49 @@ async fn a_write_is_tried_twelve_times_ten_seconds_apart() {
     assert_eq!(down.hits(), 12);
 }
 
+/// What `event` says of its series: how often it came, and what it says.
+fn told(cluster: &TestCluster) -> Vec<(Option<i32>, Option<String>)> {
+    let events = cluster.list::<Event>().into_iter();
+    events
+        .map(|it| (it.series.map(|series| series.count), it.note))
+        .collect()
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_series_whose_event_is_gone_begins_anew() {
+async fn an_event_of_a_series_that_is_gone_is_made_again_under_its_name() {
     let cluster = TestCluster::start();
     let (recorder, _stop) = recorder(&cluster);
     let web = a_pod(&cluster, "web-0").await;
+    let name = |cluster: &TestCluster| cluster.list::<Event>()[0].metadata.name.clone().expect("it has a name");
     recorder.record(&web, Note::normal("Reason", "Act", "first"));
     cluster.settle().await;
-    let first = cluster.list::<Event>()[0].metadata.name.clone().expect("it has a name");
+    let first = name(&cluster);
     cluster.delete::<Event>(first.as_str()).await;
     recorder.record(&web, Note::normal("Reason", "Act", "second"));
     cluster.settle().await;
-    let notes: Vec<_> = cluster.list::<Event>().into_iter().map(|it| it.note).collect();
-    assert_eq!(notes, [Some("second".to_owned())]);
+    assert_eq!(told(&cluster), [(Some(2), Some("second".to_owned()))]);
+    assert_eq!(name(&cluster), first);
+
+    // What comes later is counted in it, also if it goes once more.
+    recorder.record(&web, Note::normal("Reason", "Act", "third"));
+    cluster.advance(Duration::from_secs(31 * 60)).await;
+    assert_eq!(told(&cluster), [(Some(3), Some("second".to_owned()))]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_that_is_gone_when_its_count_is_written_is_made_again() {
+    let cluster = TestCluster::start();
+    let (recorder, _stop) = recorder(&cluster);
+    let web = a_pod(&cluster, "web-0").await;
+    for note in ["first", "second", "third"] {
+        recorder.record(&web, Note::normal("Reason", "Act", note));
+    }
+    cluster.settle().await;
+    let name = cluster.list::<Event>()[0].metadata.name.clone().expect("it has a name");
+    cluster.delete::<Event>(name.as_str()).await;
+    cluster.advance(Duration::from_secs(31 * 60)).await;
+    assert_eq!(told(&cluster), [(Some(3), Some("first".to_owned()))]);
+    assert_eq!(cluster.list::<Event>()[0].metadata.name, Some(name));
 }
 
 #[tokio::test(start_paused = true)]
