@@ -273,14 +273,14 @@ impl Manager {
     /// does not stop in time, or it was run before.
     pub async fn run(&self, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
         let (added, adding) = mpsc::unbounded_channel();
-        // Not within the match, which would keep the lock.
-        let before = std::mem::replace(&mut self.state().phase, Phase::Running(added));
-        let runnables = match before {
-            Phase::New(runnables) => runnables,
-            Phase::Running(_) | Phase::Stopped => {
-                self.state().phase = Phase::Stopped;
+        let runnables = {
+            let mut state = self.state();
+            let Phase::New(runnables) = &mut state.phase else {
                 return Err(Error::refused("manager: it was run before"));
-            }
+            };
+            let runnables = std::mem::take(runnables);
+            state.phase = Phase::Running(added);
+            runnables
         };
         let mut engine = Engine::new(self, adding);
         let outcome = {
