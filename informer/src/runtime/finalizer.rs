@@ -76,7 +76,7 @@ pub fn has_finalizer(object: &impl Resource, name: &str) -> bool {
     object.finalizers().iter().any(|it| it == name)
 }
 
-/// Adds a finalizer, if the object is still as given; answers with what it is now.
+/// Adds a finalizer, if the object is still as given; answers with what it is now. One that it has costs no request.
 ///
 /// # Errors
 ///
@@ -85,12 +85,16 @@ pub async fn add_finalizer<K>(api: &Api<K>, name: &str, object: &K) -> Result<K,
 where
     K: Resource + Clone + DeserializeOwned + fmt::Debug,
 {
+    if has_finalizer(object, name) {
+        return Ok(object.clone());
+    }
     let mut finalizers = object.finalizers().to_vec();
     finalizers.push(name.to_owned());
     write(api, object, &finalizers).await
 }
 
-/// Removes a finalizer, if the object is still as given. One that is gone meanwhile is well.
+/// Removes a finalizer, if the object is still as given. One that it does not have costs no request, and an object that
+/// is gone meanwhile is well.
 ///
 /// # Errors
 ///
@@ -99,6 +103,9 @@ pub async fn remove_finalizer<K>(api: &Api<K>, name: &str, object: &K) -> Result
 where
     K: Resource + Clone + DeserializeOwned + fmt::Debug,
 {
+    if !has_finalizer(object, name) {
+        return Ok(());
+    }
     let mut finalizers = object.finalizers().to_vec();
     finalizers.retain(|it| it != name);
     match write(api, object, &finalizers).await {
