@@ -1,5 +1,6 @@
 //! `Error`: what may go wrong between a cache and the API server.
 
+use std::any::Any;
 use std::fmt;
 
 /// Why a request failed.
@@ -166,4 +167,11 @@ impl std::error::Error for Error {
             Kind::Refused(_) => None,
         }
     }
+}
+
+/// The text of a panic.
+pub(crate) fn text_of_panic(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("without a message")
 }

@@ -11,5 +11,5 @@ mod worker;
 pub use gate::CacheState;
 pub(crate) use gate::Gate;
 pub use reconciler::{Action, BoxError, ReconcileError, Reconciler, Request};
-pub(crate) use worker::{Workers, WorkersConfig, text_of_panic};
+pub(crate) use worker::{Workers, WorkersConfig};
 pub use writes::Writes;

@@ -1,6 +1,5 @@
 //! `Workers`: the loop. Get a key, reconcile it, then forget it, requeue it or back off.
 
-use std::any::Any;
 use std::fmt;
 use std::hash::Hash;
 use std::panic::AssertUnwindSafe;
@@ -15,6 +14,7 @@ use super::gate::{Gate, Passage};
 use super::reconciler::{Action, ReconcileError, Reconciler, Request, Then};
 use super::stats::{Ending, Stats};
 use super::writes::Writes;
+use crate::error::text_of_panic;
 use crate::metrics::{Collect, Metrics};
 use crate::queue::{AddOptions, Work, WorkQueue};
 use crate::tasks::TaskGroup;
@@ -186,11 +186,4 @@ where
         };
         self.queue.add_with(work.key().clone(), options);
     }
-}
-
-/// The text of a panic.
-pub(crate) fn text_of_panic(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("without a message")
 }

@@ -11,7 +11,8 @@ use super::leader_election::Outcome;
 use super::manager::Manager;
 use super::runnable::{Group, Runnable};
 use crate::Error;
-use crate::reconcile::{BoxError, text_of_panic};
+use crate::error::text_of_panic;
+use crate::reconcile::BoxError;
 use crate::tasks::TaskGroup;
 
 /// What runs. When it is dropped, everything ends where it waits.

@@ -7,17 +7,21 @@ mod list;
 mod options;
 mod watch;
 
+use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, FutureExt};
+use futures::stream::StreamExt;
 use tokio::time::sleep;
 
 pub use backoff::Backoff;
 pub use options::ReflectorOptions;
 
 use super::list_watch::{Body, ListOptions, ListWatch, WatchOptions};
+use crate::error::text_of_panic;
 use crate::jitter::Jitter;
 use crate::object::{Cacheable, Object};
 use crate::{Error, ObjectKey, ResourceVersion};
@@ -176,11 +180,11 @@ pub(crate) trait Source: Send + Sync {
 
 impl<L: ListWatch> Source for L {
     fn list<'a>(&'a self, options: &'a ListOptions) -> BoxFuture<'a, Result<Body, Error>> {
-        Box::pin(ListWatch::list(self, options))
+        Box::pin(guarded(self, async move { ListWatch::list(self, options).await }))
     }
 
     fn watch<'a>(&'a self, options: &'a WatchOptions) -> BoxFuture<'a, Result<Body, Error>> {
-        Box::pin(ListWatch::watch(self, options))
+        Box::pin(guarded(self, async move { ListWatch::watch(self, options).await }))
     }
 
     fn can_stream_lists(&self) -> bool {
@@ -190,4 +194,21 @@ impl<L: ListWatch> Source for L {
     fn name(&self) -> String {
         ListWatch::name(self)
     }
+}
+
+/// An answer of a source, of which a panic is a failure: it would end the informer without a word.
+async fn guarded(source: &impl ListWatch, asking: impl Future<Output = Result<Body, Error>>) -> Result<Body, Error> {
+    let name = source.name();
+    let failed = move |panic: Box<dyn Any + Send>| {
+        let text = text_of_panic(&*panic);
+        Error::refused(format!("{name}: panic: {text}"))
+    };
+    let body = match AssertUnwindSafe(asking).catch_unwind().await {
+        Ok(body) => body?,
+        Err(panic) => return Err(failed(panic)),
+    };
+    let pieces = AssertUnwindSafe(body).catch_unwind();
+    Ok(Box::pin(
+        pieces.map(move |piece| piece.unwrap_or_else(|panic| Err(failed(panic)))),
+    ))
 }

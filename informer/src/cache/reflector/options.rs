@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::Backoff;
+use crate::error::text_of_panic;
 use crate::object::{Cacheable, Header, Keep, Managed, Object, Storage};
 use crate::{Error, ObjectKey};
 
@@ -65,12 +66,8 @@ impl<K: Cacheable> ReflectorOptions<K> {
         self.transform = Some(Arc::new(move |key, text| {
             let unreadable = |err| Error::decode(key.to_string(), err);
             let mut object: K = serde_json::from_str(text).map_err(unreadable)?;
-            let refused = |why: &dyn fmt::Display| Error::refused(format!("{key} could not be transformed: {why}"));
-            // A panic would end the reflector, and leave the cache as it is for ever.
-            match catch_unwind(AssertUnwindSafe(|| transform(&mut object))) {
-                Ok(result) => result.map_err(|err| refused(&err))?,
-                Err(_) => return Err(refused(&"it panicked")),
-            }
+            let refused = |why: &E| Error::refused(format!("{key} could not be transformed: {why}"));
+            transform(&mut object).map_err(|err| refused(&err))?;
             serde_json::to_string(&object).map_err(unreadable)
         }));
         self
@@ -89,6 +86,15 @@ impl<K: Cacheable> ReflectorOptions<K> {
         if key.name().is_empty() {
             return Err(Error::refused("an object has no name"));
         }
+        // The type and the transform are the user's. A panic would end the informer, and leave its cache as it is for
+        // ever.
+        catch_unwind(AssertUnwindSafe(|| self.read(key, text, header))).unwrap_or_else(|panic| {
+            let (key, text) = (header.key(), text_of_panic(&*panic));
+            Err(Error::refused(format!("{key} could not be read: panic: {text}")))
+        })
+    }
+
+    fn read(&self, key: ObjectKey, text: &str, header: &Header<'_>) -> Result<Object<K>, Error> {
         let Some(transform) = &self.transform else {
             return Object::read(key, text, header, &self.keep());
         };
@@ -120,7 +126,11 @@ impl<K: Cacheable> ReflectorOptions<K> {
 
     pub(crate) fn report(&self, source: &str, err: &Error) {
         match &self.on_error {
-            Some(handler) => handler(err),
+            Some(handler) => {
+                if catch_unwind(AssertUnwindSafe(|| handler(err))).is_err() {
+                    tracing::error!(source, %err, "the error handler panicked");
+                }
+            }
             None if err.is_expired() => tracing::debug!(source, %err, "the watch expired"),
             None => tracing::error!(source, %err, "failed to list and watch"),
         }
