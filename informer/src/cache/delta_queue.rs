@@ -33,7 +33,7 @@ pub(crate) enum Delta<K> {
     Added(Object<K>),
     Updated(Object<K>),
     Deleted(Object<K>),
-    /// A list did not have it; this is the last state known.
+    /// A list did not have it, or its last state cannot be read; this is the last one known.
     Vanished(Object<K>),
     /// A list of one source.
     Replaced {
@@ -222,6 +222,10 @@ impl<K: Cacheable> ReflectorStore<K> for Intake<K> {
 
     fn delete(&self, object: Object<K>) {
         self.queue.push_object(Delta::Deleted(object));
+    }
+
+    fn vanish(&self, object: Object<K>) {
+        self.queue.push_object(Delta::Vanished(object));
     }
 
     fn replace(&self, objects: Vec<Object<K>>, version: ResourceVersion) {

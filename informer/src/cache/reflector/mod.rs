@@ -35,6 +35,10 @@ pub trait ReflectorStore<K: Cacheable>: Send + Sync + 'static {
     fn update(&self, object: Object<K>);
     /// A DELETED event, with the last state.
     fn delete(&self, object: Object<K>);
+    /// A DELETED event of which the last state cannot be read: `object` is the one that was [known](Self::known) before.
+    fn vanish(&self, object: Object<K>) {
+        self.delete(object);
+    }
     /// A list: there are these objects and no others, as of `version`.
     fn replace(&self, objects: Vec<Object<K>>, version: ResourceVersion);
     /// Nothing changed up to `version`.

@@ -111,6 +111,15 @@ impl<K: Cacheable> ReflectorOptions<K> {
         Object::read(header.key(), text, &header, &keep)
     }
 
+    /// The object as it came, for when it cannot be [read](Self::object): as text, of which nothing is decoded.
+    pub(crate) fn unread(&self, text: &str, header: &Header<'_>) -> Result<Object<K>, Error> {
+        let keep = Keep {
+            storage: Storage::Encoded,
+            ..self.keep()
+        };
+        Object::read(header.key(), text, header, &keep)
+    }
+
     fn keep(&self) -> Keep {
         Keep {
             storage: self.storage,

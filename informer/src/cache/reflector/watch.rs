@@ -242,7 +242,10 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
         Ok(match &*line.kind {
             "ADDED" => object(&|it| self.store.add(it)),
             "MODIFIED" => object(&|it| self.store.update(it)),
-            "DELETED" => object(&|it| self.store.delete(it)),
+            "DELETED" => {
+                self.delete(line);
+                true
+            }
             "BOOKMARK" => {
                 self.store.bookmark(&line.header.resource_version());
                 true
@@ -253,6 +256,33 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
                 false
             }
         })
+    }
+}
+
+impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
+    /// What is deleted goes in any case: no later event would take it out of the store.
+    fn delete(&self, line: &WatchLine<'_>) {
+        let (key, version) = (line.header.key(), line.header.resource_version());
+        if key.name().is_empty() {
+            return tracing::error!(
+                source = self.source.name(),
+                "a deletion of an object without a name is skipped"
+            );
+        }
+        let err = match self.options.object(key.clone(), line.object, &line.header) {
+            Ok(object) => return self.store.delete(object),
+            Err(err) => err,
+        };
+        tracing::error!(source = self.source.name(), %err, "the last state of a deleted object is dropped");
+        if let Some(known) = self.store.known(&key) {
+            self.store.vanish(known);
+            if !version.is_empty() {
+                self.store.bookmark(&version);
+            }
+        } else if let Ok(object) = self.options.unread(line.object, &line.header) {
+            // It may be on its way into the store.
+            self.store.delete(object);
+        }
     }
 }
 
