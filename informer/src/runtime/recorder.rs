@@ -19,6 +19,7 @@ use super::event_series::{Correlator, SeriesKey, Verdict};
 use super::event_sink::{DropReason, Dropped, Lanes, Sink, Write};
 use super::runnable::{Group, Runnable};
 use crate::Clock;
+use crate::jitter::Jitter;
 use crate::metrics::{Collect, Metrics};
 use crate::reconcile::BoxError;
 
@@ -183,7 +184,7 @@ impl EventRecorder {
         let end = (0..=NOTE.min(note.len())).rev().find(|end| note.is_char_boundary(*end));
         note.truncate(end.unwrap_or_default());
         let namespace = regarding.namespace.clone().filter(|it| !it.is_empty());
-        let name = format!("{}.{:x}", regarding.name.as_deref().unwrap_or_default(), self.number());
+        let name = event_name(regarding.name.as_deref().unwrap_or_default(), self.number());
         let event = Event {
             metadata: ObjectMeta {
                 name: Some(name),
@@ -225,6 +226,24 @@ impl EventRecorder {
         let (Ok(last) | Err(last)) = last;
         now.max(last + 1)
     }
+}
+
+/// The longest name of an object, in bytes.
+const NAME: usize = 253;
+
+/// The name of an event about the object of this name. One that makes no name of an object, or is too long, is named by
+/// its hash.
+fn event_name(regarding: &str, number: u64) -> String {
+    let name = format!("{regarding}.{number:x}");
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let is_label = |label: &str| {
+        let ends = [label.bytes().next(), label.bytes().last()];
+        ends.into_iter().all(|end| end.is_some_and(is_plain)) && label.bytes().all(|it| is_plain(it) || it == b'-')
+    };
+    if name.len() <= NAME && name.split('.').all(is_label) {
+        return name;
+    }
+    format!("{:016x}.{number:x}", Jitter::seed_of(regarding))
 }
 
 impl EventWriter {
