@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use k8s_openapi::api::events::v1::Event;
 use tokio::time::Instant;
 
 /// A series is over after so much silence.
@@ -21,7 +22,7 @@ pub(super) type SeriesKey = [String; 7];
 /// What is to be done about an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Write a new event of this name.
+    /// Write a new event.
     Create,
     /// Write into the event of this name that it came so often.
     Count { name: String, count: i32 },
@@ -40,8 +41,8 @@ pub(super) struct Correlator {
 
 #[derive(Debug)]
 struct Series {
-    /// Of the event it is written in.
-    name: String,
+    /// The first: counts are written into it, and it is written anew if it is gone.
+    event: Event,
     count: i32,
     written: i32,
     last: Instant,
@@ -55,8 +56,8 @@ struct Source {
 }
 
 impl Correlator {
-    /// An event comes; it will be called `name` if it is the first of its series.
-    pub(super) fn observe(&mut self, key: &SeriesKey, source: &str, name: &str, now: Instant) -> Verdict {
+    /// An event comes.
+    pub(super) fn observe(&mut self, key: &SeriesKey, source: &str, event: &Event, now: Instant) -> Verdict {
         if !self.may_pass(source, now) {
             return Verdict::Drop;
         }
@@ -70,12 +71,12 @@ impl Correlator {
             }
             series.written = series.count;
             return Verdict::Count {
-                name: series.name.clone(),
+                name: series.event.metadata.name.clone().unwrap_or_default(),
                 count: series.count,
             };
         }
         let series = Series {
-            name: name.to_owned(),
+            event: event.clone(),
             count: 1,
             written: 1,
             last: now,
@@ -86,12 +87,12 @@ impl Correlator {
     }
 
     /// The series of which more is known than was written, and forgets those that are over.
-    pub(super) fn refresh(&mut self, now: Instant) -> Vec<(SeriesKey, String, i32)> {
+    pub(super) fn refresh(&mut self, now: Instant) -> Vec<(SeriesKey, Event, i32)> {
         let mut found = Vec::new();
         self.series.retain(|key, series| {
             if series.count > series.written {
                 series.written = series.count;
-                found.push((key.clone(), series.name.clone(), series.count));
+                found.push((key.clone(), series.event.clone(), series.count));
             }
             now - series.last < SERIES_ENDS
         });

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{FuturesUnordered, StreamExt};
-use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::api::events::v1::{Event, EventSeries};
 use kube::Client;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::json;
@@ -28,10 +28,10 @@ const LANES: usize = 8;
 /// not tried again.
 const TRIES: (u32, Duration) = (12, Duration::from_secs(10));
 
-/// What is to be written: an event, or how often the event of this name came.
+/// What is to be written: an event, or how often the event of its name came.
 pub(super) struct Write {
     pub(super) event: Event,
-    pub(super) count: Option<(String, i32)>,
+    pub(super) count: Option<i32>,
 }
 
 /// Where events are written.
@@ -130,24 +130,28 @@ impl Sink {
     }
 
     async fn try_write(&self, api: &Api<Event>, write: &Write) -> Result<(), Error> {
-        if let Some((name, count)) = &write.count {
-            let series = json!({"series": {"count": count, "lastObservedTime": self.config.clock.micro_time()}});
+        let mut event = write.event.clone();
+        if let Some(count) = write.count {
+            let name = event.metadata.name.clone().unwrap_or_default();
+            let last_observed_time = self.config.clock.micro_time();
+            let series = json!({"series": {"count": count, "lastObservedTime": last_observed_time}});
             match api
-                .patch(name, &PatchParams::default(), &Patch::Merge(series))
+                .patch(&name, &PatchParams::default(), &Patch::Merge(series))
                 .await
                 .map_err(Error::from)
             {
-                // It has expired: the series begins anew. What is known by its count alone is not written again.
-                Err(err) if err.is_not_found() && write.event.reason.is_some() => {}
+                // It has expired, or somebody removed it. Under its name it is found by the counts to come.
+                Err(err) if err.is_not_found() => {
+                    event.series = Some(EventSeries {
+                        count,
+                        last_observed_time,
+                    });
+                }
                 Err(err) => return Err(err),
                 Ok(_) => return Ok(()),
             }
         }
-        match api
-            .create(&PostParams::default(), &write.event)
-            .await
-            .map_err(Error::from)
-        {
+        match api.create(&PostParams::default(), &event).await.map_err(Error::from) {
             Err(err) if !err.is_already_exists() => Err(err),
             Ok(_) | Err(_) => Ok(()),
         }

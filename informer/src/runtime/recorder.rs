@@ -283,14 +283,14 @@ impl EventWriter {
         lanes.finished().await;
     }
 
-    fn take(&mut self, event: Event, at: Instant, lanes: &mut Lanes) {
+    fn take(&mut self, mut event: Event, at: Instant, lanes: &mut Lanes) {
         let key = series_key(&event);
         let source = format!("{}/{}", key[3], key[5]);
-        let name = event.metadata.name.clone().unwrap_or_default();
-        match self.correlator.observe(&key, &source, &name, at) {
+        match self.correlator.observe(&key, &source, &event, at) {
             Verdict::Create => lanes.push(&key, Write { event, count: None }),
             Verdict::Count { name, count } => {
-                let count = Some((name, count));
+                event.metadata.name = Some(name);
+                let count = Some(count);
                 lanes.push(&key, Write { event, count });
             }
             Verdict::Later => {}
@@ -303,15 +303,8 @@ impl EventWriter {
 
     /// Writes the counts of series that went on.
     fn refresh(&mut self, lanes: &mut Lanes) {
-        for (key, name, count) in self.correlator.refresh(Instant::now()) {
-            let event = Event {
-                metadata: ObjectMeta {
-                    namespace: Some(key[6].clone()),
-                    ..ObjectMeta::default()
-                },
-                ..Event::default()
-            };
-            let count = Some((name, count));
+        for (key, event, count) in self.correlator.refresh(Instant::now()) {
+            let count = Some(count);
             lanes.push(&key, Write { event, count });
         }
     }
