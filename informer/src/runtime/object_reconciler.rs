@@ -18,20 +18,23 @@ use crate::reconcile::{Action, ReconcileError, Reconciler, Request};
 /// use std::sync::Arc;
 /// use informer::reconcile::{Action, ReconcileError};
 /// use informer::runtime::{Dependents, Manager, ObjectReconciler, as_reconciler};
-/// use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+/// use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+/// use kube::ResourceExt;
 ///
-/// struct Copier(Dependents<Secret>);
+/// /// Tells the labels of each Pod in a ConfigMap of its name.
+/// struct Labels(Dependents<ConfigMap>);
 ///
-/// impl ObjectReconciler<ConfigMap> for Copier {
-///     async fn reconcile(&self, map: Arc<ConfigMap>) -> Result<Action, ReconcileError> {
-///         self.0.ensure(&*map, "copy", |secret| secret.string_data = map.data.clone()).await?;
+/// impl ObjectReconciler<Pod> for Labels {
+///     async fn reconcile(&self, pod: Arc<Pod>) -> Result<Action, ReconcileError> {
+///         let labels = pod.metadata.labels.clone();
+///         self.0.ensure(&*pod, &pod.name_any(), |map| map.data = labels).await?;
 ///         Ok(Action::await_change())
 ///     }
 /// }
 ///
 /// # fn add(manager: &Manager) -> Result<(), informer::Error> {
-/// let copier = as_reconciler(manager.lister(), Copier(manager.dependents()));
-/// manager.controller("copier").for_::<ConfigMap>().owns::<Secret>().complete(copier)
+/// let labels = as_reconciler(manager.lister(), Labels(manager.dependents()));
+/// manager.controller("labels").for_::<Pod>().owns::<ConfigMap>().complete(labels)
 /// # }
 /// ```
 pub trait ObjectReconciler<K>: Send + Sync + 'static {

@@ -328,3 +328,35 @@ async fn what_fails_is_called_again_with_the_newest_object() {
     assert_eq!(cluster.get::<Secret>("m").labels()["color"], "blue");
     assert_eq!(requests(&cluster), before + 1, "it was blue at once");
 }
+
+/// What the documentation of `ObjectReconciler` shows.
+struct Labels(Dependents<ConfigMap>);
+
+impl ObjectReconciler<Pod> for Labels {
+    async fn reconcile(&self, pod: Arc<Pod>) -> Result<Action, ReconcileError> {
+        let labels = pod.metadata.labels.clone();
+        self.0.ensure(&*pod, &pod.name_any(), |map| map.data = labels).await?;
+        Ok(Action::await_change())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_reconcile_of_what_the_documentation_shows_sends_nothing() {
+    let cluster = TestCluster::start();
+    let manager = Manager::new(cluster.client_named("copier"));
+    let labels = as_reconciler(manager.lister(), Labels(manager.dependents()));
+    let controller = manager.controller("labels").for_::<Pod>().owns::<ConfigMap>();
+    controller.complete(labels).expect("it is complete");
+    cluster.run(async move { manager.run(std::future::pending()).await });
+    cluster.create(pod("web").label("app", "web")).await;
+    cluster.settle().await;
+    cluster.assert_has(config_map("web").data("app", "web"));
+    cluster.patch_status::<Pod>("web", json!({"phase": "Running"})).await;
+    cluster.settle().await;
+    let writes = cluster.requests().client("copier").writes();
+    assert_eq!(
+        writes.count(),
+        1,
+        "the ConfigMap is made once and then is as it should be"
+    );
+}
