@@ -29,6 +29,12 @@ pub trait Runnable: Send + 'static {
         Group::Leader
     }
 
+    /// Whether it starts only when every cache has synced of which there is a [`Lister`](crate::cache::Lister). Default:
+    /// yes, unless it always runs: then it may install what a controller waits for.
+    fn reads_caches(&self) -> bool {
+        self.group() == Group::Leader
+    }
+
     /// What it does before this process leads. Default: nothing.
     fn warm_up(&mut self) -> BoxFuture<'_, Result<(), BoxError>> {
         futures::future::ready(Ok(())).boxed()

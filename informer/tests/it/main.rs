@@ -7,6 +7,7 @@ mod helpers;
 mod recorder;
 mod controller;
 mod manager;
+mod startup;
 mod objects;
 mod from_go;
 #[cfg(feature = "serve")]
