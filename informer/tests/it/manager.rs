@@ -308,3 +308,37 @@ async fn a_standby_fills_its_queue_if_asked_to_and_works_if_it_need_not_lead(
     cluster.advance(Duration::from_secs(1)).await;
     assert_eq!(worked.take().len(), usize::from(!works));
 }
+
+#[rstest]
+#[case::from_the_start(false)]
+#[case::later(true)]
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_is_added_to_a_standby_is_warmed_up_too(#[case] is_late: bool) {
+    let (cluster, log) = (TestCluster::start(), Log::default());
+    cluster.create(config_map("m")).await;
+    let (_leader, stop) = start(&cluster, &electing(&cluster, "leader"), &log);
+    cluster.advance(Duration::from_secs(1)).await;
+    let (standby, worked) = (electing(&cluster, "standby"), Log::default());
+    let calls = worked.clone();
+    let controller = standby.controller("maps").for_::<ConfigMap>().warm_up();
+    let controller = controller.build(move |request: Request| {
+        calls.say(request.key.name());
+        async { Ok::<_, ReconcileError>(Action::await_change()) }
+    });
+    let controller = controller.expect("it is complete");
+    let queue = controller.queue();
+    if is_late {
+        start(&cluster, &standby, &log);
+        cluster.advance(Duration::from_secs(5)).await;
+        standby.add(controller).expect("it is new");
+    } else {
+        standby.add(controller).expect("it is new");
+        start(&cluster, &standby, &log);
+    }
+    cluster.advance(Duration::from_secs(5)).await;
+    assert_eq!((queue.len(), worked.take().len()), (1, 0));
+    stop.cancel();
+    standby.elected().await;
+    cluster.advance(Duration::from_secs(1)).await;
+    assert_eq!((queue.len(), worked.take().len()), (0, 1));
+}
