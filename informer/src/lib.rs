@@ -77,7 +77,7 @@
 //! |---|---|---|
 //! | keys in a [`queue::WorkQueue`] | one entry a key | |
 //! | a key held back until caches have seen its writes | 150 s | it fails, and is tried again with growing pauses |
-//! | caches of a controller that sync | 2 minutes ([`runtime::ControllerBuilder::cache_sync_timeout`]) | it fails |
+//! | caches of a controller or a manager that sync | 2 minutes ([`runtime::ControllerBuilder::cache_sync_timeout`]) | it fails, and names them |
 //! | a shutdown | 30 s ([`runtime::ManagerBuilder::graceful_shutdown_timeout`]) | what is left is dropped |
 //! | events that wait to be written | 1,000 | more are dropped |
 //! | series of events that are remembered | 4,096 | the one that was silent longest is forgotten |

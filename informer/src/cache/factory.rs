@@ -5,10 +5,11 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures::future::{BoxFuture, FutureExt, join_all};
+use futures::future::{BoxFuture, FutureExt, TryFutureExt, join_all, try_join_all};
 use kube::core::{ApiResource, ClusterResourceScope, DynamicObject, PartialObjectMeta};
 use kube::{Client, Resource};
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 use super::informer::{SharedInformer, SharedInformerBuilder};
 use super::list_watch::ApiListWatch;
@@ -59,6 +60,9 @@ struct Entry {
 trait Member: Send + Sync {
     fn run(&self, stop: watch::Receiver<bool>) -> BoxFuture<'static, ()>;
     fn synced(&self) -> BoxFuture<'static, Result<(), Error>>;
+    fn has_synced(&self) -> bool;
+    fn is_read(&self) -> bool;
+    fn patience(&self) -> Option<Duration>;
     fn as_any(&self) -> &dyn Any;
 }
 
@@ -80,6 +84,18 @@ impl<K: Cacheable> Member for SharedInformer<K> {
     fn synced(&self) -> BoxFuture<'static, Result<(), Error>> {
         let informer = self.clone();
         async move { Self::synced(&informer).await }.boxed()
+    }
+
+    fn has_synced(&self) -> bool {
+        Self::has_synced(self)
+    }
+
+    fn is_read(&self) -> bool {
+        Self::is_read(self)
+    }
+
+    fn patience(&self) -> Option<Duration> {
+        Self::patience(self)
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -294,6 +310,35 @@ impl SharedInformerFactory {
         join_all(synced).await.into_iter().collect()
     }
 
+    /// Waits until those that are started and that no controller waits for, or somebody reads, have synced: each as long
+    /// as its controllers would, or else as long as `limit`. An error names those that have not.
+    pub(crate) fn synced_within(&self, limit: Duration, whose: Whose) -> BoxFuture<'static, Result<(), Error>> {
+        let is_one = |it: &&Entry| {
+            let is_free = it.informer.patience().is_none();
+            it.is_started && (is_free || whose == Whose::FreeOrRead && it.informer.is_read())
+        };
+        let informers = self.lock();
+        let waited: Vec<_> = informers
+            .iter()
+            .filter(is_one)
+            .map(|it| (it.path.clone(), Arc::clone(&it.informer)))
+            .collect();
+        async move {
+            let each = waited.iter().map(|(_, informer)| {
+                let limit = informer.patience().unwrap_or(limit);
+                timeout(limit, informer.synced()).map_err(move |_| limit)
+            });
+            let limit = match try_join_all(each).await {
+                Ok(all) => return all.into_iter().collect(),
+                Err(limit) => limit,
+            };
+            let late = waited.iter().filter(|(_, informer)| !informer.has_synced());
+            let late: Vec<_> = late.map(|(path, _)| path.as_str()).collect();
+            Err(late_caches(limit, &late))
+        }
+        .boxed()
+    }
+
     /// Stops all and waits for their handlers; none starts afterwards.
     pub async fn shutdown(&self) {
         self.shared.stop.send_replace(true);
@@ -320,6 +365,21 @@ impl SharedInformerFactory {
     fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
         self.shared.informers.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Which informers are waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// Those that no controller waits for.
+    Free,
+    /// These, and those that somebody reads.
+    FreeOrRead,
+}
+
+/// These caches have not synced in time.
+pub(crate) fn late_caches(limit: Duration, paths: &[&str]) -> Error {
+    let paths = paths.join(", ");
+    Error::refused(format!("timed out after {limit:?} waiting for caches to sync: {paths}"))
 }
 
 impl fmt::Debug for SharedInformerFactory {

@@ -73,6 +73,17 @@ struct Shared<K> {
     resync_period: Duration,
     /// A handler with a resync period was added.
     resyncs_changed: Notify,
+    /// Guards who depends on it.
+    dependence: Mutex<Dependence>,
+}
+
+/// Who depends on an informer, for those who start others in order.
+#[derive(Clone, Copy, Debug, Default)]
+struct Dependence {
+    /// It has a lister.
+    is_read: bool,
+    /// A controller waits for it, for so long; of several the shortest time.
+    patience: Option<Duration>,
 }
 
 /// How far an informer has come.
@@ -200,6 +211,7 @@ impl<K: Cacheable> SharedInformerBuilder<K> {
             phase: watch::Sender::new(Phase::New),
             resync_period: at_least_a_second(self.resync_period),
             resyncs_changed: Notify::new(),
+            dependence: Mutex::default(),
         };
         Ok(SharedInformer {
             shared: Arc::new(shared),
@@ -303,7 +315,34 @@ impl<K: Cacheable> SharedInformer<K> {
 
     /// Reads the cache.
     pub fn lister(&self) -> Lister<K> {
+        self.dependence().is_read = true;
+        self.cache()
+    }
+
+    /// The same for the machinery of controllers, which waits for the cache by itself.
+    pub(crate) fn cache(&self) -> Lister<K> {
         self.shared.indexer.lister()
+    }
+
+    /// Whether somebody reads the cache.
+    pub(crate) fn is_read(&self) -> bool {
+        self.dependence().is_read
+    }
+
+    /// A controller waits for it no longer than this.
+    pub(crate) fn is_waited_for(&self, timeout: Duration) {
+        let mut dependence = self.dependence();
+        let least = dependence.patience.map_or(timeout, |it| it.min(timeout));
+        dependence.patience = Some(least);
+    }
+
+    /// How long controllers wait for it; `None` if there are none.
+    pub(crate) fn patience(&self) -> Option<Duration> {
+        self.dependence().patience
+    }
+
+    fn dependence(&self) -> MutexGuard<'_, Dependence> {
+        self.shared.dependence.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the first list is in the cache. Handlers may not have been told yet; see
@@ -387,7 +426,7 @@ impl<K: Cacheable> SharedInformer<K> {
     }
 
     /// What it lists, for messages.
-    fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         self.shared.reflectors.first().map(Reflector::name).unwrap_or_default()
     }
 

@@ -39,6 +39,7 @@ mod expiring;
 pub use delta_queue::QueueOrder;
 pub use expiring::ExpiringCache;
 pub use factory::{SharedInformerFactory, SharedInformerFactoryBuilder};
+pub(crate) use factory::{Whose, late_caches};
 pub use fake_source::FakeSource;
 pub use index::{IndexFn, indexes};
 pub use indexer::Indexer;

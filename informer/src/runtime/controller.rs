@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::controller_builder::{ControllerBuilder, Source, Watch};
 use super::runnable::{Group, Runnable};
-use crate::cache::SharedInformerFactory;
+use crate::cache::{SharedInformerFactory, late_caches};
 use crate::queue::WorkQueue;
 use crate::reconcile::BoxError;
 use crate::tasks::TaskGroup;
@@ -70,6 +70,9 @@ pub(super) struct Parts {
 
 /// A watch that has begun.
 pub(super) struct Registered {
+    /// What is watched, for messages.
+    pub(super) name: String,
+    pub(super) has_synced: Box<dyn Fn() -> bool + Send + Sync>,
     pub(super) synced: BoxFuture<'static, Result<(), Error>>,
     pub(super) remove: Box<dyn FnOnce() + Send>,
 }
@@ -147,11 +150,12 @@ impl Controller {
             stop: CancellationToken::new(),
             tasks: TaskGroup::default(),
         };
-        let mut syncing = Vec::new();
+        let (mut names, mut syncing) = (Vec::new(), Vec::new());
         for watch in parts.watches.drain(..) {
-            let Registered { synced, remove } = watch(&parts.queue)?;
-            running.removals.push(remove);
-            syncing.push(synced);
+            let watch = watch(&parts.queue)?;
+            running.removals.push(watch.remove);
+            names.push((watch.name, watch.has_synced));
+            syncing.push(watch.synced);
         }
         for source in parts.sources.drain(..) {
             running.tasks.spawn(source(parts.queue.clone(), running.stop.clone()));
@@ -160,10 +164,10 @@ impl Controller {
         let all = timeout(parts.cache_sync_timeout, join_all(syncing))
             .await
             .map_err(|_| {
-                let (name, limit) = (&parts.name, parts.cache_sync_timeout);
-                Error::refused(format!(
-                    "controller {name:?}: timed out after {limit:?} waiting for caches to sync"
-                ))
+                let late = names.iter().filter(|(_, has_synced)| !has_synced());
+                let late: Vec<_> = late.map(|(name, _)| name.as_str()).collect();
+                let (name, err) = (&parts.name, late_caches(parts.cache_sync_timeout, &late));
+                Error::refused(format!("controller {name:?}: {err}"))
             })?;
         all.into_iter().collect::<Result<(), Error>>()?;
         self.running = Some(running);
@@ -182,6 +186,10 @@ impl Runnable for Controller {
         } else {
             Group::Always
         }
+    }
+
+    fn reads_caches(&self) -> bool {
+        true
     }
 
     fn warm_up(&mut self) -> BoxFuture<'_, Result<(), BoxError>> {

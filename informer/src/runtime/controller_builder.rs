@@ -25,6 +25,9 @@ pub(super) type Watch = Box<dyn FnOnce(&WorkQueue<ObjectKey>) -> Result<Register
 /// A source of keys that is no informer; it runs until the token is cancelled.
 pub(super) type Source = Box<dyn FnOnce(WorkQueue<ObjectKey>, CancellationToken) -> BoxFuture<'static, ()> + Send>;
 
+/// How long caches may take to sync where nobody says otherwise.
+pub(super) const CACHE_SYNC_TIMEOUT: Duration = Duration::from_secs(120);
+
 /// How a [`Controller`] is to be. See there for a whole one.
 ///
 /// One of [`Manager::controller`] knows its manager, and ends with [`complete`](ControllerBuilder::complete); any other
@@ -37,6 +40,8 @@ pub struct ControllerBuilder<M = ()> {
     owner_kind: Option<(String, String, bool)>,
     watches: Vec<Watch>,
     sources: Vec<Source>,
+    /// Tell informers how long the controller waits for them.
+    waits: Vec<Box<dyn Fn(Duration) + Send>>,
     caches: HashMap<String, Arc<dyn CacheState>>,
     metrics: Metrics,
     limiter: Option<Box<dyn RateLimiter<ObjectKey>>>,
@@ -81,6 +86,7 @@ impl<M> ControllerBuilder<M> {
             owner_kind: None,
             watches: Vec::new(),
             sources: Vec::new(),
+            waits: Vec::new(),
             caches: HashMap::new(),
             metrics: Metrics::new(),
             limiter: None,
@@ -92,7 +98,7 @@ impl<M> ControllerBuilder<M> {
                 timeout: None,
                 recovers_panics: true,
             },
-            cache_sync_timeout: Duration::from_secs(120),
+            cache_sync_timeout: CACHE_SYNC_TIMEOUT,
             needs_leader_election: true,
             is_warmed_up: false,
             faults: Vec::new(),
@@ -176,8 +182,10 @@ impl<M> ControllerBuilder<M> {
         predicate: impl Predicate<K>,
     ) -> Self {
         let path = format!("{}/{}", K::group(resource), K::plural(resource));
-        self.caches.entry(path).or_insert_with(|| Arc::new(informer.lister()));
-        let informer = informer.clone();
+        self.caches.entry(path).or_insert_with(|| Arc::new(informer.cache()));
+        let (informer, waited_for) = (informer.clone(), informer.clone());
+        self.waits
+            .push(Box::new(move |timeout| waited_for.is_waited_for(timeout)));
         self.watches.push(Box::new(move |queue| {
             let queue = queue.clone();
             let has_priorities = queue.has_priorities();
@@ -256,7 +264,7 @@ impl<M> ControllerBuilder<M> {
         self
     }
 
-    /// How long the caches may take to sync; then the controller fails. Default 2 minutes.
+    /// How long the caches may take to sync; then the controller fails, and with it its manager. Default 2 minutes.
     pub fn cache_sync_timeout(mut self, timeout: Duration) -> Self {
         self.cache_sync_timeout = timeout;
         self
@@ -299,6 +307,9 @@ impl<M> ControllerBuilder<M> {
         if let Some(fault) = faults.first() {
             return Err(Error::refused(format!("controller {:?}: {fault}", self.name)));
         }
+        for wait in self.waits {
+            wait(self.cache_sync_timeout);
+        }
         let mut queue = WorkQueue::builder().named(&self.name, &self.metrics);
         if self.is_by_priority {
             queue = queue.by_priority();
@@ -324,8 +335,10 @@ impl<M> ControllerBuilder<M> {
 }
 
 fn registered<K: Cacheable>(informer: SharedInformer<K>, registration: HandlerRegistration) -> Registered {
-    let waiting = registration.clone();
+    let (waiting, looking) = (registration.clone(), registration.clone());
     Registered {
+        name: informer.name(),
+        has_synced: Box::new(move || looking.has_synced()),
         synced: Box::pin(async move { waiting.synced().await }),
         remove: Box::new(move || informer.remove_handler(&registration)),
     }

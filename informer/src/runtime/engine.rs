@@ -1,16 +1,19 @@
 //! `Engine`: what a manager runs, in the order in which it starts and stops.
 
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 
 use futures::FutureExt;
 use futures::future::{Either, select};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::controller_builder::CACHE_SYNC_TIMEOUT;
 use super::leader_election::Outcome;
 use super::manager::Manager;
 use super::runnable::{Group, Runnable};
 use crate::Error;
+use crate::cache::Whose;
 use crate::error::text_of_panic;
 use crate::reconcile::BoxError;
 use crate::tasks::TaskGroup;
@@ -19,17 +22,43 @@ use crate::tasks::TaskGroup;
 pub(super) struct Engine<'a> {
     manager: &'a Manager,
     adding: mpsc::UnboundedReceiver<Box<dyn Runnable>>,
-    failed: mpsc::UnboundedReceiver<Error>,
-    failures: mpsc::UnboundedSender<Error>,
+    happening: mpsc::UnboundedReceiver<Happening>,
+    tell: mpsc::UnboundedSender<Happening>,
+    stage: Stage,
+    /// What is not to run yet.
+    waiting: Vec<Box<dyn Runnable>>,
     servers: Crew,
     always: Crew,
     leader: Crew,
-    /// What waits for this process to lead.
-    standby: Vec<Box<dyn Runnable>>,
+    /// Waits for caches, and warm-ups.
+    preparing: TaskGroup,
     election: TaskGroup,
     end_election: CancellationToken,
     /// The lease was lost: whatever still runs is to be dropped where it waits.
     pub(super) is_lost: bool,
+}
+
+/// How far the start has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    /// Caches sync that no controller waits for.
+    Servers,
+    /// Caches sync that are read; what installs their types may run.
+    Always,
+    /// Everything is ready to lead.
+    Standby,
+    Leader,
+}
+
+/// What the manager waits for.
+enum Happening {
+    Failure(Error),
+    /// Caches have synced, or have not in time.
+    Synced(Stage, Result<(), Error>),
+    WarmedUp(Box<dyn Runnable>),
+    Elected,
+    /// The election is over; it has no outcome if it panicked.
+    Over(Option<Outcome>),
 }
 
 /// Runnables of one group.
@@ -40,17 +69,11 @@ struct Crew {
 }
 
 impl Crew {
-    fn start(&self, runnable: Box<dyn Runnable>, failures: &mpsc::UnboundedSender<Error>) {
-        let (stop, failures, name) = (self.stop.clone(), failures.clone(), runnable.name());
+    fn start(&self, runnable: Box<dyn Runnable>, tell: &mpsc::UnboundedSender<Happening>) {
+        let (stop, tell, name) = (self.stop.clone(), tell.clone(), runnable.name());
         self.tasks.spawn(async move {
-            // What panics has failed: a manager must not go on without it as if nothing had happened.
-            let run = async { runnable.run(stop).await };
-            let result = AssertUnwindSafe(run).catch_unwind().await.unwrap_or_else(|panic| {
-                let text = text_of_panic(&*panic);
-                Err(format!("panic: {text}").into())
-            });
-            if let Err(err) = result {
-                let _ = failures.send(failed(&name, &err));
+            if let Err(err) = guarded(&name, async { runnable.run(stop).await }).await {
+                let _ = tell.send(Happening::Failure(err));
             }
         });
     }
@@ -61,22 +84,29 @@ impl Crew {
     }
 }
 
-fn failed(name: &str, err: &BoxError) -> Error {
-    Error::refused(format!("{name}: {err}"))
+/// What a runnable does. What panics has failed: a manager must not go on without it as if nothing had happened.
+async fn guarded(name: &str, doing: impl Future<Output = Result<(), BoxError>>) -> Result<(), Error> {
+    let result = AssertUnwindSafe(doing).catch_unwind().await.unwrap_or_else(|panic| {
+        let text = text_of_panic(&*panic);
+        Err(format!("panic: {text}").into())
+    });
+    result.map_err(|err| Error::refused(format!("{name}: {err}")))
 }
 
 impl<'a> Engine<'a> {
     pub(super) fn new(manager: &'a Manager, adding: mpsc::UnboundedReceiver<Box<dyn Runnable>>) -> Self {
-        let (failures, failed) = mpsc::unbounded_channel();
+        let (tell, happening) = mpsc::unbounded_channel();
         Self {
             manager,
             adding,
-            failed,
-            failures,
+            happening,
+            tell,
+            stage: Stage::Servers,
+            waiting: Vec::new(),
             servers: Crew::default(),
             always: Crew::default(),
             leader: Crew::default(),
-            standby: Vec::new(),
+            preparing: TaskGroup::default(),
             election: TaskGroup::default(),
             end_election: CancellationToken::new(),
             is_lost: false,
@@ -85,102 +115,119 @@ impl<'a> Engine<'a> {
 
     /// Returns at the first failure.
     pub(super) async fn run(&mut self, runnables: Vec<Box<dyn Runnable>>) -> Result<(), Error> {
-        let inner = &self.manager.0;
-        let mut always = Vec::new();
         for runnable in runnables {
-            match runnable.group() {
-                Group::Server => self.servers.start(runnable, &self.failures),
-                Group::Always => always.push(runnable),
-                Group::Leader => self.standby.push(runnable),
-            }
+            self.take(runnable);
         }
-        inner.factory.start();
-        inner.factory.wait_for_cache_sync().await?;
-        for runnable in always {
-            self.always.start(runnable, &self.failures);
-        }
-        for runnable in &mut self.standby {
-            let name = runnable.name();
-            runnable.warm_up().await.map_err(|err| failed(&name, &err))?;
-        }
-        let mut lost = self.stand_for_election();
-        let mut is_leader = false;
+        self.manager.0.factory.start();
+        self.wait_for_caches(Whose::Free, Stage::Always);
+        self.wait_for_caches(Whose::FreeOrRead, Stage::Standby);
         loop {
-            let elected = inner.elected.clone();
-            let event = {
-                let added = std::pin::pin!(self.adding.recv());
-                let failure = std::pin::pin!(self.failed.recv());
-                let lost = std::pin::pin!(lost.recv());
-                let elected = std::pin::pin!(async move {
-                    match is_leader {
-                        false => elected.cancelled().await,
-                        true => futures::future::pending().await,
-                    }
-                });
-                match select(select(failure, lost), select(elected, added)).await {
-                    Either::Left((Either::Left((failure, _)), _)) => Happening::Failure(failure),
-                    Either::Left((Either::Right((outcome, _)), _)) => Happening::Lost(outcome),
-                    Either::Right((Either::Left(((), _)), _)) => Happening::Elected,
-                    Either::Right((Either::Right((added, _)), _)) => Happening::Added(added),
+            let next = {
+                let happening = pin!(self.happening.recv());
+                let added = pin!(self.adding.recv());
+                match select(happening, added).await {
+                    Either::Left((happening, _)) => Either::Left(happening),
+                    Either::Right((added, _)) => Either::Right(added),
                 }
             };
-            match event {
-                Happening::Failure(Some(err)) => return Err(err),
-                Happening::Lost(outcome) => {
-                    self.is_lost = outcome == Some(Outcome::Lost);
-                    return Err(Error::refused("manager: leader election lost"));
-                }
-                Happening::Elected => {
-                    is_leader = true;
-                    for runnable in self.standby.drain(..) {
-                        self.leader.start(runnable, &self.failures);
-                    }
-                }
-                Happening::Added(Some(runnable)) => {
-                    inner.factory.start();
-                    match runnable.group() {
-                        Group::Server => self.servers.start(runnable, &self.failures),
-                        Group::Always => self.always.start(runnable, &self.failures),
-                        Group::Leader if is_leader => self.leader.start(runnable, &self.failures),
-                        Group::Leader => self.standby.push(runnable),
-                    }
+            match next {
+                Either::Left(Some(happening)) => self.react(happening)?,
+                Either::Right(Some(added)) => {
+                    self.manager.0.factory.start();
+                    self.take(added);
                 }
                 // We hold both senders: this does not happen.
-                Happening::Failure(None) | Happening::Added(None) => return Ok(()),
+                Either::Left(None) | Either::Right(None) => return Ok(()),
             }
         }
     }
 
-    /// Begins the election. What is received says that it is over.
-    fn stand_for_election(&self) -> mpsc::UnboundedReceiver<Outcome> {
-        let (over, lost) = mpsc::unbounded_channel();
-        let elected = self.manager.0.elected.clone();
-        let end = self.end_election.clone();
-        let elector = self.manager.0.elector.clone();
-        self.election.spawn(async move {
-            let Some(elector) = elector else {
-                elected.cancel();
-                end.cancelled().await;
-                return;
+    fn react(&mut self, happening: Happening) -> Result<(), Error> {
+        match happening {
+            Happening::Failure(err) => return Err(err),
+            Happening::Synced(_, Err(err)) => return Err(Error::refused(format!("manager: {err}"))),
+            Happening::Synced(stage, Ok(())) => {
+                let is_ready = stage == Stage::Standby;
+                self.enter(stage);
+                if is_ready {
+                    self.stand_for_election();
+                }
+            }
+            Happening::WarmedUp(runnable) if self.stage == Stage::Leader => self.leader.start(runnable, &self.tell),
+            Happening::WarmedUp(runnable) => self.waiting.push(runnable),
+            Happening::Elected => self.enter(Stage::Leader),
+            Happening::Over(outcome) => {
+                self.is_lost = outcome == Some(Outcome::Lost);
+                return Err(Error::refused("manager: leader election lost"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs what was waiting for this stage. Without effect if it has come further already.
+    fn enter(&mut self, stage: Stage) {
+        if stage <= self.stage {
+            return;
+        }
+        self.stage = stage;
+        for runnable in std::mem::take(&mut self.waiting) {
+            self.take(runnable);
+        }
+    }
+
+    /// Starts a runnable, warms it up or keeps it, as its time has come or not.
+    fn take(&mut self, runnable: Box<dyn Runnable>) {
+        let needs = match (runnable.group(), runnable.reads_caches()) {
+            (Group::Server, _) => return self.servers.start(runnable, &self.tell),
+            (Group::Always, false) => Stage::Always,
+            (Group::Always, true) => Stage::Standby,
+            (Group::Leader, _) => Stage::Leader,
+        };
+        match needs {
+            Stage::Leader if self.stage == Stage::Leader => self.leader.start(runnable, &self.tell),
+            Stage::Leader if self.stage == Stage::Standby => self.warm_up(runnable),
+            _ if self.stage >= needs => self.always.start(runnable, &self.tell),
+            _ => self.waiting.push(runnable),
+        }
+    }
+
+    fn warm_up(&self, mut runnable: Box<dyn Runnable>) {
+        let (tell, name) = (self.tell.clone(), runnable.name());
+        self.preparing.spawn(async move {
+            let happening = match guarded(&name, async { runnable.warm_up().await }).await {
+                Ok(()) => Happening::WarmedUp(runnable),
+                Err(err) => Happening::Failure(err),
             };
+            let _ = tell.send(happening);
+        });
+    }
+
+    fn wait_for_caches(&self, whose: Whose, stage: Stage) {
+        let synced = self.manager.0.factory.synced_within(CACHE_SYNC_TIMEOUT, whose);
+        let tell = self.tell.clone();
+        self.preparing.spawn(async move {
+            let _ = tell.send(Happening::Synced(stage, synced.await));
+        });
+    }
+
+    /// Begins the election, or leads at once where there is none.
+    fn stand_for_election(&self) {
+        let (elected, tell) = (self.manager.0.elected.clone(), self.tell.clone());
+        let Some(elector) = self.manager.0.elector.clone() else {
+            elected.cancel();
+            let _ = tell.send(Happening::Elected);
+            return;
+        };
+        let (end, told) = (self.end_election.clone(), tell.clone());
+        self.election.spawn(async move {
             let leading = |end: CancellationToken| async move {
                 elected.cancel();
+                let _ = told.send(Happening::Elected);
                 end.cancelled().await;
             };
-            let outcome = elector.run(end, leading).await;
-            let _ = over.send(outcome);
+            let outcome = AssertUnwindSafe(elector.run(end, leading)).catch_unwind().await;
+            let _ = tell.send(Happening::Over(outcome.ok()));
         });
-        // Without an elector the channel would close at once, which is no loss: keep it open.
-        if self.manager.0.elector.is_none() {
-            let (open, never) = mpsc::unbounded_channel();
-            let end = self.end_election.clone();
-            self.election.spawn(async move {
-                end.cancelled().await;
-                drop(open);
-            });
-            return never;
-        }
-        lost
     }
 
     /// Stops everything in order, and waits for it.
@@ -193,12 +240,4 @@ impl<'a> Engine<'a> {
         self.end_election.cancel();
         self.election.finished().await;
     }
-}
-
-/// What the manager waits for.
-enum Happening {
-    Failure(Option<Error>),
-    Lost(Option<Outcome>),
-    Elected,
-    Added(Option<Box<dyn Runnable>>),
 }

@@ -26,9 +26,14 @@ use crate::{Cacheable, Clock, Error};
 
 /// Runs controllers and whatever else a process consists of (controller-runtime's `Manager`). Copies are the same one.
 ///
-/// It starts servers, then the caches, which it waits for, then what always runs, and last, when this process leads,
-/// what only the leader runs. A standby has warm caches. It stops in the order `Always`, `Leader`, caches, `Server`,
-/// and gives up the lease at the very end.
+/// It starts servers, then the caches, then what always runs, and last, when this process leads, what only the leader
+/// runs. A standby has warm caches. It stops in the order `Always`, `Leader`, caches, `Server`, and gives up the lease at
+/// the very end.
+///
+/// It waits for caches, but not for ever: those that no controller watches have to sync before what always runs may
+/// start, and those that somebody has a lister of before it stands for election; each within two minutes, or the
+/// shortest [`cache_sync_timeout`](ControllerBuilder::cache_sync_timeout) of the controllers that watch it. All others
+/// are waited for by their controllers. So what always runs may install the types that controllers are for.
 ///
 /// ```
 /// use informer::reconcile::{Action, ReconcileError, Request};

@@ -13,7 +13,8 @@ use crate::reconcile::BoxError;
 pub enum Group {
     /// Before the caches and after them: what answers from outside.
     Server,
-    /// As long as the manager runs.
+    /// As long as the manager runs. It begins when the caches have synced that no controller watches; to wait for all
+    /// that are read, see [`Runnable::reads_caches`].
     Always,
     /// As long as this process leads.
     Leader,
@@ -35,7 +36,8 @@ pub trait Runnable: Send + 'static {
         self.group() == Group::Leader
     }
 
-    /// What it does before this process leads. Default: nothing.
+    /// What it does before this process leads. Default: nothing. It is awaited before `run` begins, and nothing else
+    /// waits for it.
     fn warm_up(&mut self) -> BoxFuture<'_, Result<(), BoxError>> {
         futures::future::ready(Ok(())).boxed()
     }
