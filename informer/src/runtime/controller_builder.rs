@@ -172,8 +172,19 @@ impl<M> ControllerBuilder<M> {
         self.informer(&informer, &(), to_keys, |_: &Event<PartialObjectMeta<K>>| true)
     }
 
-    /// An informer made elsewhere: of a dynamic type, a part of the objects, or another cluster. It is run by whoever
-    /// made it.
+    /// An informer of another cluster. It is run by whoever made it. What the controller writes at home is not waited for
+    /// in its cache.
+    pub fn remote_informer<K: Cacheable>(
+        self,
+        informer: &SharedInformer<K>,
+        resource: &K::DynamicType,
+        to_keys: impl ToKeys<K>,
+        predicate: impl Predicate<K>,
+    ) -> Self {
+        self.informer(informer, resource, to_keys, predicate)
+    }
+
+    /// An informer made elsewhere: of a dynamic type, or a part of the objects. It is run by whoever made it.
     pub fn informer<K: Cacheable>(
         mut self,
         informer: &SharedInformer<K>,

@@ -6,6 +6,7 @@ mod leader_election;
 mod helpers;
 mod recorder;
 mod controller;
+mod own_writes;
 mod manager;
 mod startup;
 mod objects;

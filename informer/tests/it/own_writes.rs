@@ -1,0 +1,187 @@
+//! Read-your-writes where a type has several caches: which of them have to see what a controller wrote.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use informer::ObjectKey;
+use informer::cache::{ApiListWatch, SharedInformer, SharedInformerFactory};
+use informer::handler::{Event, enqueue};
+use informer::reconcile::{Action, ReconcileError, Request, Writes};
+use informer::runtime::{Controller, ControllerBuilder};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::Api;
+use kube::api::{Patch, PatchParams, PostParams};
+use rstest::rstest;
+use serde_json::json;
+use testkit::objects::{config_map, namespace, secret};
+use testkit::{TestCluster, Verb, faults};
+use tokio_util::sync::CancellationToken;
+
+/// An informer of some Secrets that runs.
+fn part(cluster: &TestCluster, source: ApiListWatch) -> SharedInformer<Secret> {
+    let informer = SharedInformer::new(source);
+    let runs = informer.clone();
+    cluster.run(async move { runs.run(std::future::pending()).await });
+    informer
+}
+
+/// Has an informer for its cache alone: its changes wake nobody.
+fn with(builder: ControllerBuilder, informer: &SharedInformer<Secret>) -> ControllerBuilder {
+    let nobody = enqueue::mapped(|_: &informer::Object<Secret>| Vec::<ObjectKey>::new());
+    builder.informer(informer, &(), nobody, |_: &Event<Secret>| true)
+}
+
+/// Runs a controller of one ConfigMap that writes a Secret each time and asks to be called again after a second; answers
+/// how often it was called.
+fn writer(
+    cluster: &TestCluster,
+    builder: ControllerBuilder,
+    written: &ObjectKey,
+    app: &'static str,
+) -> Arc<Mutex<u32>> {
+    let calls: Arc<Mutex<u32>> = Arc::default();
+    let count = Arc::clone(&calls);
+    let client = Writes::new().observe(&cluster.client());
+    let api: Api<Secret> = Api::namespaced(client, written.namespace().unwrap_or("default"));
+    let name = written.name().to_owned();
+    let controller = builder.build(move |_: Request| {
+        let (api, name) = (api.clone(), name.clone());
+        let call = {
+            let mut count = count.lock().expect("no panic");
+            *count += 1;
+            count.to_string()
+        };
+        async move {
+            let patch = json!({"metadata": {"labels": {"app": app}, "annotations": {"call": call}}});
+            api.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+            Ok::<_, ReconcileError>(Action::requeue(Duration::from_secs(1)))
+        }
+    });
+    cluster.run(controller.expect("it is complete").run(CancellationToken::new()));
+    calls
+}
+
+async fn two_namespaces() -> TestCluster {
+    let cluster = TestCluster::start();
+    for name in ["shop", "billing"] {
+        cluster.create(namespace(name)).await;
+        cluster.create(secret("s").namespace(name).label("app", name)).await;
+    }
+    cluster.create(config_map("a")).await;
+    cluster
+}
+
+fn by_namespace(cluster: &TestCluster, part: &str) -> ApiListWatch {
+    ApiListWatch::namespaced::<Secret>(cluster.client(), part, &())
+}
+
+fn by_label(cluster: &TestCluster, part: &str) -> ApiListWatch {
+    ApiListWatch::all::<Secret>(cluster.client(), &()).labels(&format!("app in (x,{part}), !y"))
+}
+
+fn by_label_and_field(cluster: &TestCluster, part: &str) -> ApiListWatch {
+    by_label(cluster, part).fields("type=Opaque")
+}
+
+#[rstest]
+#[case::namespaces(by_namespace)]
+#[case::labels(by_label)]
+#[case::labels_and_fields(by_label_and_field)]
+#[tokio::test(start_paused = true)]
+async fn a_cache_that_never_has_an_object_holds_nobody_back(
+    #[case] source: fn(&TestCluster, &str) -> ApiListWatch,
+    #[values(["shop", "billing"], ["billing", "shop"])] order: [&str; 2],
+) {
+    let cluster = two_namespaces().await;
+    let factory = SharedInformerFactory::new(cluster.client());
+    let mut builder = Controller::builder("writer", &factory).for_::<ConfigMap>();
+    for name in order {
+        builder = with(builder, &part(&cluster, source(&cluster, name)));
+    }
+    let calls = writer(&cluster, builder, &ObjectKey::new("billing", "s"), "billing");
+    cluster.advance(Duration::from_millis(10_500)).await;
+    assert_eq!(*calls.lock().expect("no panic"), 11);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_of_several_namespaces_is_asked_for_the_one_that_was_written_to() {
+    let cluster = two_namespaces().await;
+    let factory = SharedInformerFactory::builder(cluster.client())
+        .namespace("shop")
+        .namespace("billing")
+        .namespace("default")
+        .build();
+    let builder = Controller::builder("writer", &factory)
+        .for_::<ConfigMap>()
+        .owns::<Secret>();
+    let calls = writer(&cluster, builder, &ObjectKey::new("billing", "s"), "billing");
+    cluster.advance(Duration::from_millis(10_500)).await;
+    assert_eq!(*calls.lock().expect("no panic"), 11);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_cache_that_may_have_an_object_has_to_see_it() {
+    let cluster = two_namespaces().await;
+    // The cache of this namespace stands still, while the other one moves on.
+    let broken = cluster.inject(faults::server_error().on(Verb::Watch, "secrets").namespace("billing"));
+    let factory = SharedInformerFactory::new(cluster.client());
+    let [shop, billing] =
+        ["shop", "billing"].map(|it| part(&cluster, ApiListWatch::namespaced::<Secret>(cluster.client(), it, &())));
+    let client = Writes::new().observe(&cluster.client());
+    let (api, made) = (Api::<Secret>::namespaced(client, "billing"), billing.lister());
+    let builder = with(
+        with(Controller::builder("maker", &factory).for_::<ConfigMap>(), &shop),
+        &billing,
+    );
+    let controller = builder.build(move |_: Request| {
+        let (api, made) = (api.clone(), made.clone());
+        async move {
+            if made.len() < 2 {
+                let mut secret = Secret::default();
+                secret.metadata.generate_name = Some("made-".to_owned());
+                api.create(&PostParams::default(), &secret).await?;
+            }
+            Ok::<_, ReconcileError>(Action::requeue(Duration::from_millis(100)))
+        }
+    });
+    cluster.run(controller.expect("it is complete").run(CancellationToken::new()));
+    for number in 0..20 {
+        cluster.advance(Duration::from_millis(500)).await;
+        cluster.create(secret(&format!("n-{number}")).namespace("shop")).await;
+    }
+    drop(broken);
+    cluster.advance(Duration::from_secs(60)).await;
+    let all = cluster.list::<Secret>();
+    let made = all.iter().filter(|it| it.metadata.generate_name.is_some());
+    assert_eq!(made.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_leaves_a_cache_has_to_be_seen_leaving() {
+    let cluster = two_namespaces().await;
+    let factory = SharedInformerFactory::new(cluster.client());
+    let source = ApiListWatch::all::<Secret>(cluster.client_named("part"), &()).labels("app=billing");
+    let part = part(&cluster, source);
+    let builder = with(Controller::builder("writer", &factory).for_::<ConfigMap>(), &part);
+    cluster.settle().await;
+    cluster.watches().client("part").hold();
+    let calls = writer(&cluster, builder, &ObjectKey::new("billing", "s"), "other");
+    cluster.advance(Duration::from_secs(10)).await;
+    assert_eq!(*calls.lock().expect("no panic"), 1, "the cache has the object still");
+    cluster.watches().client("part").resume();
+    cluster.advance(Duration::from_millis(5_500)).await;
+    assert!(*calls.lock().expect("no panic") > 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_written_at_home_is_not_waited_for_in_a_cache_of_another_cluster() {
+    let (home, away) = (two_namespaces().await, TestCluster::start());
+    away.create(secret("s")).await;
+    let remote = part(&away, ApiListWatch::all::<Secret>(away.client(), &()));
+    let factory = SharedInformerFactory::new(home.client());
+    let builder = Controller::builder("writer", &factory);
+    let builder = builder.remote_informer(&remote, &(), enqueue::object(), |_: &Event<Secret>| true);
+    let calls = writer(&home, builder, &ObjectKey::new("billing", "s"), "billing");
+    home.advance(Duration::from_millis(10_500)).await;
+    assert_eq!(*calls.lock().expect("no panic"), 11);
+}
