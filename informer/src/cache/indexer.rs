@@ -162,6 +162,11 @@ impl<K: Cacheable> Indexer<K> {
         least.cloned().unwrap_or_default()
     }
 
+    /// The version that this source has reached.
+    pub(crate) fn version_of(&self, source: usize) -> ResourceVersion {
+        self.read().versions.get(source).cloned().unwrap_or_default()
+    }
+
     /// Waits until the store's version is one that `is_reached` accepts.
     pub(crate) async fn wait_for_version(&self, is_reached: impl Fn(&ResourceVersion) -> bool) {
         let waiting = Waiting::new(&self.shared.waiting);

@@ -1,5 +1,6 @@
 //! `SharedInformer`: one copy of a type, and all who want to be told of changes.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -19,7 +20,7 @@ use super::processor::Processor;
 use super::reflector::{Reflector, ReflectorOptions, Source};
 use crate::handler::ResourceEventHandler;
 use crate::object::{Cacheable, Storage};
-use crate::{Error, ResourceVersion};
+use crate::{Error, ObjectKey, ResourceVersion};
 
 /// One copy of a type for all who want to read it and to be told of changes (client-go's `SharedIndexInformer`).
 /// Copies of this value are the same informer.
@@ -322,6 +323,22 @@ impl<K: Cacheable> SharedInformer<K> {
     /// The same for the machinery of controllers, which waits for the cache by itself.
     pub(crate) fn cache(&self) -> Lister<K> {
         self.shared.indexer.lister()
+    }
+
+    /// Whether the cache has the object of this key, or may come to have it with these labels.
+    pub(crate) fn may_have(&self, key: &ObjectKey, labels: Option<&BTreeMap<String, String>>) -> bool {
+        let mut reflectors = self.shared.reflectors.iter();
+        self.cache().get(key).is_some()
+            || reflectors.any(|it| it.store().scope.contains(key) && it.may_have(key, labels))
+    }
+
+    /// The version up to which the cache has all changes of the object of this key.
+    pub(crate) fn version_for(&self, key: &ObjectKey) -> ResourceVersion {
+        let mut reflectors = self.shared.reflectors.iter();
+        match reflectors.position(|it| it.store().scope.contains(key)) {
+            Some(source) => self.shared.indexer.version_of(source),
+            None => self.shared.indexer.version(),
+        }
     }
 
     /// Whether somebody reads the cache.

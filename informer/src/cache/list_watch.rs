@@ -1,5 +1,6 @@
 //! `ListWatch`: where objects come from. As text: what is decoded, and when, is decided further on.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,11 +10,11 @@ use futures::{Stream, TryStreamExt};
 use http::Request;
 use http::header::{ACCEPT, ACCEPT_ENCODING};
 use http_body_util::BodyExt;
-use kube::core::{Selector, Status};
+use kube::core::{Expression, Selector, SelectorExt, Status};
 use kube::{Client, Resource};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-use crate::{Error, ResourceVersion};
+use crate::{Error, ObjectKey, ResourceVersion};
 
 /// An answer as it comes in, in pieces of any size. It ends where the answer does.
 pub type Body = Pin<Box<dyn Stream<Item = Result<Bytes, Error>> + Send>>;
@@ -31,6 +32,13 @@ pub trait ListWatch: Send + Sync + 'static {
 
     /// Whether a watch can begin with the objects there are (`sendInitialEvents`). A source that cannot is listed.
     fn can_stream_lists(&self) -> bool {
+        true
+    }
+
+    /// Whether the object of this key is listed if it has these labels; `None` where they are not known. Default: it may
+    /// be. A controller waits until the caches that may have what it wrote have seen it.
+    fn may_have(&self, key: &ObjectKey, labels: Option<&BTreeMap<String, String>>) -> bool {
+        let _ = (key, labels);
         true
     }
 
@@ -105,6 +113,8 @@ pub struct ApiListWatch {
     client: Client,
     path: String,
     label_selector: String,
+    /// The same as a value, if it could be read.
+    selector: Option<Selector>,
     field_selector: String,
     shape: Shape,
     tweak: Option<Tweak>,
@@ -126,6 +136,7 @@ impl ApiListWatch {
             client,
             path,
             label_selector: String::new(),
+            selector: None,
             field_selector: String::new(),
             shape: Shape::Whole,
             tweak: None,
@@ -136,13 +147,17 @@ impl ApiListWatch {
     #[must_use]
     pub fn labels(mut self, selector: &str) -> Self {
         selector.clone_into(&mut self.label_selector);
+        self.selector = (!selector.is_empty()).then(|| read_selector(selector)).flatten();
         self
     }
 
     /// The same, as a value.
     #[must_use]
     pub fn labels_from(self, selector: &Selector) -> Self {
-        self.labels(&selector.to_string())
+        Self {
+            selector: Some(selector.clone()),
+            ..self.labels(&selector.to_string())
+        }
     }
 
     /// Only objects with these fields: `status.phase=Running`.
@@ -279,9 +294,68 @@ impl ListWatch for ApiListWatch {
         self.ask(&query, accept, true).await
     }
 
+    fn may_have(&self, key: &ObjectKey, labels: Option<&BTreeMap<String, String>>) -> bool {
+        if namespace_of(&self.path).is_some_and(|it| key.namespace() != Some(it)) {
+            return false;
+        }
+        match (&self.selector, labels, &self.tweak) {
+            (Some(selector), Some(labels), None) => selector.matches(labels),
+            // A tweak may have changed what is selected.
+            (None, _, _) | (_, None, _) | (_, _, Some(_)) => true,
+        }
+    }
+
     fn name(&self) -> String {
         self.path.clone()
     }
+}
+
+/// The namespace in a path: `shop` of `/api/v1/namespaces/shop/pods`.
+fn namespace_of(path: &str) -> Option<&str> {
+    let (_, rest) = path.split_once("/namespaces/")?;
+    rest.split_once('/').map(|(namespace, _)| namespace)
+}
+
+/// A selector of labels from its text; `None` if it is not understood.
+fn read_selector(text: &str) -> Option<Selector> {
+    let mut depth = 0_usize;
+    let parts = text.split(|it| {
+        match it {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        it == ',' && depth == 0
+    });
+    parts.map(|it| read_expression(it.trim())).collect()
+}
+
+fn read_expression(text: &str) -> Option<Expression> {
+    let name = |name: &str| {
+        let name = name.trim();
+        let is_name = !name.is_empty() && !name.contains(|it: char| it.is_whitespace() || "()=!,<>".contains(it));
+        is_name.then(|| name.to_owned())
+    };
+    if let Some(absent) = text.strip_prefix('!') {
+        return Some(Expression::DoesNotExist(name(absent)?));
+    }
+    if let Some(set) = text.strip_suffix(')') {
+        let (before, values) = set.split_once('(')?;
+        let values = values.split(',').map(|it| it.trim().to_owned()).collect();
+        let (label, operator) = before.trim().rsplit_once(char::is_whitespace)?;
+        return match operator {
+            "in" => Some(Expression::In(name(label)?, values)),
+            "notin" => Some(Expression::NotIn(name(label)?, values)),
+            _ => None,
+        };
+    }
+    if let Some((label, value)) = text.split_once("!=") {
+        return Some(Expression::NotEqual(name(label)?, value.trim().to_owned()));
+    }
+    if let Some((label, value)) = text.split_once("==").or_else(|| text.split_once('=')) {
+        return Some(Expression::Equal(name(label)?, value.trim().to_owned()));
+    }
+    Some(Expression::Exists(name(text)?))
 }
 
 impl fmt::Debug for ApiListWatch {
@@ -291,5 +365,40 @@ impl fmt::Debug for ApiListWatch {
             "ApiListWatch({}, labels {:?}, fields {:?})",
             self.path, self.label_selector, self.field_selector
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("", "app=web", true)]
+    #[case("app=web", "app=web", true)]
+    #[case("app==web", "app=api", false)]
+    #[case("app!=web", "app=api", true)]
+    #[case("app!=web", "", true)]
+    #[case("app in (web, api),tier", "app=api", false)]
+    #[case("app in (web, api), tier", "app=api,tier=x", true)]
+    #[case("app notin (web,api)", "app=api", false)]
+    #[case("!app", "app=api", false)]
+    #[case("app", "tier=x", false)]
+    #[case::number("size > 3", "size=1", true)]
+    #[case::not_a_selector("app in web", "app=api", true)]
+    fn a_selector_that_is_understood_says_what_is_not_listed(
+        #[case] selector: &str,
+        #[case] labels: &str,
+        #[case] expected: bool,
+    ) {
+        let labels: BTreeMap<_, _> = labels
+            .split(',')
+            .filter_map(|it| it.split_once('='))
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect();
+        let expressions = read_selector(selector).map(|it| it.matches(&labels));
+        let may_have = selector.is_empty() || expressions.unwrap_or(true);
+        assert_eq!(may_have, expected);
     }
 }

@@ -1,6 +1,6 @@
 //! `Gate`: holds keys back until the caches have seen what was written for them (KEP-5647).
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,9 +13,12 @@ use super::writes::{Write, Written};
 use crate::{ObjectKey, ResourceVersion};
 
 /// How far a cache is.
-pub trait CacheState: Send + Sync + 'static {
-    /// The version up to which it has all changes.
-    fn resource_version(&self) -> ResourceVersion;
+pub(crate) trait CacheState: Send + Sync + 'static {
+    /// Whether it has the object of this key, or may come to have it with these labels, as far as they are known.
+    fn may_have(&self, key: &ObjectKey, labels: Option<&BTreeMap<String, String>>) -> bool;
+
+    /// The version up to which it has all changes of the object of this key.
+    fn resource_version(&self, key: &ObjectKey) -> ResourceVersion;
 
     /// The uid of the object of this key, if there is one.
     fn uid(&self, key: &ObjectKey) -> Option<String>;
@@ -28,11 +31,14 @@ const PATIENCE: Duration = Duration::from_secs(150);
 /// The first pause after which a held key is looked at again, and the last. An event of the write comes sooner, mostly.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
+/// The caches of a controller by resource as in a path: `apps/deployments`. A resource has several where informers have a
+/// part of the objects each, or another form of them.
+pub(crate) type Caches = HashMap<String, Vec<Arc<dyn CacheState>>>;
+
 /// What was written for each key and is not in the caches yet. Bounded by the keys of the queue and the objects that
 /// one reconcile writes.
 pub(crate) struct Gate<R> {
-    /// By resource as in a path: `apps/deployments`.
-    caches: HashMap<String, Arc<dyn CacheState>>,
+    caches: Caches,
     /// Guards the writes. Never iterated.
     unseen: Mutex<HashMap<R, Unseen, RandomState>>,
 }
@@ -54,7 +60,7 @@ pub(super) enum Passage {
 }
 
 impl<R: Clone + Eq + Hash> Gate<R> {
-    pub(crate) fn new(caches: HashMap<String, Arc<dyn CacheState>>) -> Self {
+    pub(crate) fn new(caches: Caches) -> Self {
         Self {
             caches,
             unseen: Mutex::default(),
@@ -90,7 +96,7 @@ impl<R: Clone + Eq + Hash> Gate<R> {
     /// Remembers what was written for a key.
     pub(super) fn remember(&self, key: &R, mut writes: Vec<Write>) {
         // What no cache has cannot be stale, and what the cache has seen meanwhile need not be kept.
-        writes.retain(|write| self.caches.contains_key(&write.resource) && !self.has_seen(write));
+        writes.retain(|write| !self.has_seen(write));
         if writes.is_empty() {
             return;
         }
@@ -103,18 +109,24 @@ impl<R: Clone + Eq + Hash> Gate<R> {
         all.insert(key.clone(), unseen);
     }
 
+    /// Whether all caches have seen a write of which they may show the state before it.
     fn has_seen(&self, write: &Write) -> bool {
-        let Some(cache) = self.caches.get(&write.resource) else {
-            return true;
-        };
-        match &write.what {
-            // Versions that cannot be compared hold nobody back.
-            Written::Version(version) => match cache.resource_version().partial_cmp(version) {
-                Some(order) => order.is_ge(),
-                None => !cache.resource_version().is_empty(),
-            },
+        let mut caches = self.caches.get(&write.resource).into_iter().flatten();
+        caches.all(|cache| match &write.what {
+            Written::Version(version) => {
+                !cache.may_have(&write.key, write.labels.as_ref())
+                    || is_reached(&cache.resource_version(&write.key), version)
+            }
             Written::Gone { uid } => cache.uid(&write.key).is_none_or(|it| it != *uid),
-        }
+        })
+    }
+}
+
+/// Versions that cannot be compared hold nobody back.
+fn is_reached(at: &ResourceVersion, version: &ResourceVersion) -> bool {
+    match at.partial_cmp(version) {
+        Some(order) => order.is_ge(),
+        None => !at.is_empty(),
     }
 }
 

@@ -8,8 +8,7 @@ mod gate;
 mod stats;
 mod worker;
 
-pub use gate::CacheState;
-pub(crate) use gate::Gate;
+pub(crate) use gate::{CacheState, Caches, Gate};
 pub use reconciler::{Action, BoxError, ReconcileError, Reconciler, Request};
 pub(crate) use worker::{Workers, WorkersConfig};
 pub use writes::Writes;

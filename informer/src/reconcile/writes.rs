@@ -1,5 +1,6 @@
 //! `Writes`: what a controller wrote, by the answers to its own requests.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,6 +31,8 @@ pub(crate) struct Write {
     /// As in a path: `apps/deployments`, `/pods`.
     pub(crate) resource: String,
     pub(crate) key: ObjectKey,
+    /// Its labels, if the answer told them.
+    pub(crate) labels: Option<BTreeMap<String, String>>,
     pub(crate) what: Written,
 }
 
@@ -152,6 +155,7 @@ struct Answer {
 struct Metadata {
     name: String,
     uid: String,
+    labels: BTreeMap<String, String>,
     resource_version: String,
     deletion_timestamp: Option<String>,
     finalizers: Vec<String>,
@@ -192,6 +196,8 @@ impl Target {
             None => ObjectKey::cluster(&name),
         };
         let is_status = kind == "Status";
+        // A Scale is another object than the one that is scaled.
+        let labels = (!is_status && kind != "Scale").then_some(metadata.labels);
         // A deleted object stays as long as it has finalizers or a grace period. The answer to the request that ends
         // that, or that deletes what nothing holds, is its last state.
         let is_held = !metadata.finalizers.is_empty() || metadata.deletion_grace_period_seconds.unwrap_or(0) > 0;
@@ -212,6 +218,7 @@ impl Target {
         writes.push(Write {
             resource: self.resource,
             key,
+            labels,
             what,
         });
     }

@@ -1,6 +1,6 @@
 //! `ControllerBuilder`: which changes concern which keys, and how they are worked on.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::controller::{Controller, Registered};
 use super::manager::Manager;
-use crate::cache::{HandlerRegistration, Lister, SharedInformer, SharedInformerFactory};
+use crate::cache::{HandlerRegistration, SharedInformer, SharedInformerFactory};
 use crate::handler::{Event, Predicate, ResourceEventHandler, ToKeys, enqueue};
 use crate::metrics::Metrics;
 use crate::queue::{AddOptions, LOW_PRIORITY, RateLimiter, WorkQueue};
-use crate::reconcile::{CacheState, Gate, Reconciler, Workers, WorkersConfig};
+use crate::reconcile::{CacheState, Caches, Gate, Reconciler, Workers, WorkersConfig};
 use crate::{Cacheable, Error, ObjectKey, ResourceVersion};
 
 /// A watch that is to begin: it gets the queue, and answers with how to wait for it and how to end it.
@@ -42,7 +42,7 @@ pub struct ControllerBuilder<M = ()> {
     sources: Vec<Source>,
     /// Tell informers how long the controller waits for them.
     waits: Vec<Box<dyn Fn(Duration) + Send>>,
-    caches: HashMap<String, Arc<dyn CacheState>>,
+    caches: Caches,
     metrics: Metrics,
     limiter: Option<Box<dyn RateLimiter<ObjectKey>>>,
     is_by_priority: bool,
@@ -87,7 +87,7 @@ impl<M> ControllerBuilder<M> {
             watches: Vec::new(),
             sources: Vec::new(),
             waits: Vec::new(),
-            caches: HashMap::new(),
+            caches: Caches::new(),
             metrics: Metrics::new(),
             limiter: None,
             is_by_priority: true,
@@ -172,18 +172,6 @@ impl<M> ControllerBuilder<M> {
         self.informer(&informer, &(), to_keys, |_: &Event<PartialObjectMeta<K>>| true)
     }
 
-    /// An informer of another cluster. It is run by whoever made it. What the controller writes at home is not waited for
-    /// in its cache.
-    pub fn remote_informer<K: Cacheable>(
-        self,
-        informer: &SharedInformer<K>,
-        resource: &K::DynamicType,
-        to_keys: impl ToKeys<K>,
-        predicate: impl Predicate<K>,
-    ) -> Self {
-        self.informer(informer, resource, to_keys, predicate)
-    }
-
     /// An informer made elsewhere: of a dynamic type, or a part of the objects. It is run by whoever made it.
     pub fn informer<K: Cacheable>(
         mut self,
@@ -193,7 +181,18 @@ impl<M> ControllerBuilder<M> {
         predicate: impl Predicate<K>,
     ) -> Self {
         let path = format!("{}/{}", K::group(resource), K::plural(resource));
-        self.caches.entry(path).or_insert_with(|| Arc::new(informer.cache()));
+        self.caches.entry(path).or_default().push(Arc::new(informer.clone()));
+        self.remote_informer(informer, to_keys, predicate)
+    }
+
+    /// An informer of another cluster. It is run by whoever made it. Its cache is not waited for to see what the
+    /// controller writes, which it does at home.
+    pub fn remote_informer<K: Cacheable>(
+        mut self,
+        informer: &SharedInformer<K>,
+        to_keys: impl ToKeys<K>,
+        predicate: impl Predicate<K>,
+    ) -> Self {
         let (informer, waited_for) = (informer.clone(), informer.clone());
         self.waits
             .push(Box::new(move |timeout| waited_for.is_waited_for(timeout)));
@@ -261,7 +260,7 @@ impl<M> ControllerBuilder<M> {
     /// Keys are worked on although the caches have not seen what was written for them last.
     ///
     /// Without this, a key is held back until the caches of the controller are at least as new as all that its last
-    /// reconcile wrote by an observed client: [`Manager::client`], or one made with
+    /// reconcile wrote of their objects by an observed client: [`Manager::client`], or one made with
     /// [`Writes::observe`](crate::reconcile::Writes::observe). A key that is held for more than 150 s fails, and is
     /// tried again with growing pauses.
     pub fn without_read_your_writes(mut self) -> Self {
@@ -355,13 +354,17 @@ fn registered<K: Cacheable>(informer: SharedInformer<K>, registration: HandlerRe
     }
 }
 
-impl<K: Cacheable> CacheState for Lister<K> {
-    fn resource_version(&self) -> ResourceVersion {
-        Self::resource_version(self)
+impl<K: Cacheable> CacheState for SharedInformer<K> {
+    fn may_have(&self, key: &ObjectKey, labels: Option<&BTreeMap<String, String>>) -> bool {
+        Self::may_have(self, key, labels)
+    }
+
+    fn resource_version(&self, key: &ObjectKey) -> ResourceVersion {
+        self.version_for(key)
     }
 
     fn uid(&self, key: &ObjectKey) -> Option<String> {
-        self.get(key).map(|object| object.uid())
+        self.cache().get(key).map(|object| object.uid())
     }
 }
 

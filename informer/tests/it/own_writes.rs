@@ -180,7 +180,7 @@ async fn what_is_written_at_home_is_not_waited_for_in_a_cache_of_another_cluster
     let remote = part(&away, ApiListWatch::all::<Secret>(away.client(), &()));
     let factory = SharedInformerFactory::new(home.client());
     let builder = Controller::builder("writer", &factory);
-    let builder = builder.remote_informer(&remote, &(), enqueue::object(), |_: &Event<Secret>| true);
+    let builder = builder.remote_informer(&remote, enqueue::object(), |_: &Event<Secret>| true);
     let calls = writer(&home, builder, &ObjectKey::new("billing", "s"), "billing");
     home.advance(Duration::from_millis(10_500)).await;
     assert_eq!(*calls.lock().expect("no panic"), 11);

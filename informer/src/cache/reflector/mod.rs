@@ -8,6 +8,7 @@ mod options;
 mod watch;
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 use std::panic::AssertUnwindSafe;
@@ -126,6 +127,15 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
         self.source.name()
     }
 
+    pub(crate) fn store(&self) -> &S {
+        &self.store
+    }
+
+    /// Whether the source may have the object of this key with these labels.
+    pub(crate) fn may_have(&self, key: &ObjectKey, labels: Option<&BTreeMap<String, String>>) -> bool {
+        self.source.may_have(key, labels)
+    }
+
     async fn work(&self) {
         let mut run = Run {
             jitter: Jitter::new(self.options.seed, &self.source.name()),
@@ -179,6 +189,7 @@ pub(crate) trait Source: Send + Sync {
     fn list<'a>(&'a self, options: &'a ListOptions) -> BoxFuture<'a, Result<Body, Error>>;
     fn watch<'a>(&'a self, options: &'a WatchOptions) -> BoxFuture<'a, Result<Body, Error>>;
     fn can_stream_lists(&self) -> bool;
+    fn may_have(&self, key: &ObjectKey, labels: Option<&BTreeMap<String, String>>) -> bool;
     fn name(&self) -> String;
 }
 
@@ -193,6 +204,10 @@ impl<L: ListWatch> Source for L {
 
     fn can_stream_lists(&self) -> bool {
         ListWatch::can_stream_lists(self)
+    }
+
+    fn may_have(&self, key: &ObjectKey, labels: Option<&BTreeMap<String, String>>) -> bool {
+        ListWatch::may_have(self, key, labels)
     }
 
     fn name(&self) -> String {
