@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::fmt;
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -49,9 +50,7 @@ impl Server {
 
     async fn serve(self, stop: CancellationToken) {
         let connections = TaskGroup::default();
-        while let Some(accepted) = stop.run_until_cancelled(self.listener.accept()).await {
-            // A connection that fails while it is accepted concerns nobody else.
-            let Ok((stream, _)) = accepted else { continue };
+        while let Some((stream, _)) = stop.run_until_cancelled(accepted(|| self.listener.accept())).await {
             let endpoints = self.endpoints.clone();
             let service = service_fn(move |request| {
                 let answer = answer(&endpoints, &request);
@@ -64,6 +63,15 @@ impl Server {
                     .max_buf_size(HEADER_BYTES);
                 let _ = http.serve_connection(TokioIo::new(stream), service).await;
             });
+        }
+    }
+}
+
+/// The next connection. One that fails while it is accepted concerns nobody else.
+async fn accepted<T, Fut: Future<Output = io::Result<T>>>(accept: impl Fn() -> Fut) -> T {
+    loop {
+        if let Ok(connection) = accept().await {
+            return connection;
         }
     }
 }
@@ -106,5 +114,33 @@ impl fmt::Debug for Server {
         f.debug_struct("Server")
             .field("address", &self.address())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_cannot_accept_waits_longer_and_longer() {
+        let (began, tries) = (Instant::now(), Cell::new(0));
+        let no_more_files = || {
+            tries.set(tries.get() + 1);
+            let tried = tries.get();
+            async move {
+                if tried <= 10 {
+                    Err(io::Error::from_raw_os_error(24))
+                } else {
+                    Ok(tried)
+                }
+            }
+        };
+        assert_eq!(accepted(no_more_files).await, 11);
+        let pauses: u128 = [5, 10, 20, 40, 80, 160, 320, 640, 1_000, 1_000].iter().sum();
+        assert_eq!(began.elapsed().as_millis(), pauses);
     }
 }
