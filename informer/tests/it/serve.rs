@@ -3,10 +3,11 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use informer::metrics::Metrics;
-use informer::runtime::{Endpoints, Group, Manager, Runnable, Server, ping, run_always};
+use informer::runtime::{Endpoints, Group, Manager, Runnable, Server, ping, run_always, run_when_leader};
 use rstest::rstest;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 /// Any free port of this machine.
@@ -82,24 +83,52 @@ fn silent_client() -> kube::Client {
     kube::Client::new(never, "default")
 }
 
-#[tokio::test]
-async fn a_manager_answers_before_its_caches_have_synced_and_until_everything_else_has_stopped() {
-    let (manager, stop) = (Manager::new(silent_client()), CancellationToken::new());
-    manager.lister::<k8s_openapi::api::core::v1::Pod>();
+/// A manager with a server, and where it listens.
+async fn serving(client: kube::Client) -> (Manager, SocketAddr) {
+    let manager = Manager::new(client);
     let server = Server::bind(manager.endpoints(), ANY).await.expect("a port is free");
     let address = server.address().expect("it listens");
     manager.add(server).expect("it is new");
-    let late = run_always("late", |stop| async move {
-        stop.cancelled().await;
-        Ok(())
-    });
-    manager.add(late).expect("it is new");
-    let running = tokio::spawn({
-        let (manager, stop) = (manager.clone(), stop.clone());
-        async move { manager.run(stop.cancelled_owned()).await }
-    });
+    (manager, address)
+}
+
+#[tokio::test]
+async fn a_manager_answers_before_its_caches_have_synced() {
+    let ((manager, address), stop) = (serving(silent_client()).await, CancellationToken::new());
+    manager.lister::<k8s_openapi::api::core::v1::Pod>();
+    let never = run_always("never", |_| async { panic!("the caches have not synced") });
+    manager.add(never).expect("it is new");
+    let shutdown = stop.clone();
+    let running = tokio::spawn(async move { manager.run(shutdown.cancelled_owned()).await });
     assert_eq!(ask(address, "GET", "/healthz").await.0, "HTTP/1.1 200 OK");
     stop.cancel();
+    running.await.expect("no panic").expect("it stops in time");
+    TcpStream::connect(address).await.expect_err("nobody listens any more");
+}
+
+#[rstest]
+#[case::always(Group::Always)]
+#[case::leader(Group::Leader)]
+#[tokio::test]
+async fn a_manager_answers_until_everything_else_has_stopped(#[case] group: Group) {
+    let ((manager, address), stop) = (serving(silent_client()).await, CancellationToken::new());
+    let ((begin, begun), (tell, answer)) = (oneshot::channel(), oneshot::channel());
+    let asks_at_its_end = move |stop: CancellationToken| async move {
+        let _ = begin.send(());
+        stop.cancelled().await;
+        let _ = tell.send(ask(address, "GET", "/healthz").await.0);
+        Ok(())
+    };
+    let last = match group {
+        Group::Leader => run_when_leader("last", asks_at_its_end),
+        Group::Always | Group::Server => run_always("last", asks_at_its_end),
+    };
+    manager.add(last).expect("it is new");
+    let shutdown = stop.clone();
+    let running = tokio::spawn(async move { manager.run(shutdown.cancelled_owned()).await });
+    begun.await.expect("it begins");
+    stop.cancel();
+    assert_eq!(answer.await.as_deref(), Ok("HTTP/1.1 200 OK"));
     running.await.expect("no panic").expect("it stops in time");
     TcpStream::connect(address).await.expect_err("nobody listens any more");
 }
