@@ -13,6 +13,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::health::{Answer, Endpoints};
@@ -24,6 +25,9 @@ use crate::tasks::TaskGroup;
 /// The bounds of a request, as in controller-runtime: the header in bytes, and the time it may take.
 const HEADER_BYTES: usize = 1 << 20;
 const HEADER_TIME: Duration = Duration::from_secs(32);
+
+/// The first pause after a connection could not be accepted, and the longest, as in Go's `net/http`.
+const ACCEPT_PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
 /// Serves [`Endpoints`] over HTTP/1.1, without TLS: `/healthz`, `/readyz`, `/metrics`. It is a [`Runnable`].
 pub struct Server {
@@ -67,12 +71,17 @@ impl Server {
     }
 }
 
-/// The next connection. One that fails while it is accepted concerns nobody else.
+/// The next connection. One that fails while it is accepted concerns nobody else; but where the process has no file
+/// descriptors left, the next fails at once, too.
 async fn accepted<T, Fut: Future<Output = io::Result<T>>>(accept: impl Fn() -> Fut) -> T {
+    let mut pause = ACCEPT_PAUSES.0;
     loop {
-        if let Ok(connection) = accept().await {
-            return connection;
+        match accept().await {
+            Ok(connection) => return connection,
+            Err(err) => tracing::warn!(%err, ?pause, "a connection was not accepted"),
         }
+        sleep(pause).await;
+        pause = (pause * 2).min(ACCEPT_PAUSES.1);
     }
 }
 
