@@ -366,3 +366,38 @@ impl fmt::Debug for EventWriter {
         self.sink.config.fmt(f)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn counts_are_written_as_far_as_there_is_room_and_the_rest_later() {
+        let never = tower::service_fn(|_: http::Request<kube::client::Body>| {
+            std::future::pending::<Result<http::Response<kube::client::Body>, kube::Error>>()
+        });
+        let client = Client::new(never, "default");
+        let (recorder, mut writer) = EventRecorder::new(client, RecorderConfig::new("web", "web-0"));
+        let lanes = |writer: &EventWriter| Lanes::new(Arc::clone(&writer.sink), CancellationToken::new());
+        let mut first = lanes(&writer);
+        for number in 0..QUEUE + 200 {
+            let regarding = ObjectReference {
+                name: Some(format!("pod-{number}")),
+                ..ObjectReference::default()
+            };
+            for _ in 0..3 {
+                recorder.record_about(regarding.clone(), Note::normal("Reason", "Act", ""));
+                let (event, at) = writer.events.try_recv().expect("it was recorded");
+                writer.take(event, at, &mut first);
+            }
+        }
+        // All of the series are over: what is not written now must be remembered nevertheless.
+        tokio::time::advance(REFRESH).await;
+        let waiting = [(); 3].map(|()| {
+            let mut lanes = lanes(&writer);
+            writer.refresh(&mut lanes);
+            lanes.len()
+        });
+        assert_eq!(waiting, [QUEUE, 200, 0]);
+    }
+}

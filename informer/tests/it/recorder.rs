@@ -297,3 +297,29 @@ async fn an_object_whose_name_makes_no_name_of_an_event_has_events(#[case] name:
     let regarded = |it: &Event| it.regarding.as_ref().and_then(|it| it.name.clone()).unwrap_or_default();
     assert!(events.iter().all(|it| regarded(it) == name));
 }
+
+#[tokio::test(start_paused = true)]
+async fn two_thousand_events_may_wait_and_more_are_dropped() {
+    let (cluster, metrics) = (TestCluster::start(), Metrics::new());
+    let (recorder, writer) = EventRecorder::new(cluster.client(), RecorderConfig::new("example.com/web", "web-0"));
+    recorder.register_metrics(&metrics);
+    cluster.run(writer.run(CancellationToken::new()));
+    let create = || faults::delay(Duration::from_secs(3_600)).on(Verb::Create, "events.events.k8s.io");
+    cluster.inject(create()).forget();
+    let record = |objects: std::ops::Range<u32>| {
+        for object in objects {
+            let regarding = ObjectReference {
+                name: Some(format!("web-{object}")),
+                ..ObjectReference::default()
+            };
+            recorder.record_about(regarding, Note::normal("Reason", "Act", ""));
+        }
+    };
+    // The writer takes a thousand out of the queue, eight of which are under way.
+    record(0..1_000);
+    cluster.advance(Duration::from_secs(1)).await;
+    record(1_000..2_003);
+    let text = metrics.render();
+    let line = "informer_events_dropped_total{controller=\"example.com/web\",reason=\"full\"} 3";
+    assert!(text.lines().any(|it| it == line), "{text}");
+}
