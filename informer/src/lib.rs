@@ -79,7 +79,8 @@
 //! | a key held back until caches have seen its writes | 150 s | it fails, and is tried again with growing pauses |
 //! | caches of a controller or a manager that sync | 2 minutes ([`runtime::ControllerBuilder::cache_sync_timeout`]) | it fails, and names them |
 //! | a shutdown | 30 s ([`runtime::ManagerBuilder::graceful_shutdown_timeout`]) | what is left is dropped |
-//! | events that wait to be written | 1,000 | more are dropped |
+//! | events that wait to be taken up | 1,000 | more are dropped |
+//! | events on their way to the server | 1,000, eight of them under way | the rest waits to be taken up |
 //! | series of events that are remembered | 4,096 | the one that was silent longest is forgotten |
 //! | tries to write an event | 12, 10 s apart | it is dropped |
 //!

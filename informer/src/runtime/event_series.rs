@@ -86,11 +86,15 @@ impl Correlator {
         Verdict::Create
     }
 
-    /// The series of which more is known than was written, and forgets those that are over.
-    pub(super) fn refresh(&mut self, now: Instant) -> Vec<(SeriesKey, Event, i32)> {
+    /// The series of which more is known than was written, as many as there is room for, and forgets those that are over
+    /// and written.
+    pub(super) fn refresh(&mut self, now: Instant, room: usize) -> Vec<(SeriesKey, Event, i32)> {
         let mut found = Vec::new();
         self.series.retain(|key, series| {
             if series.count > series.written {
+                if found.len() == room {
+                    return true;
+                }
                 series.written = series.count;
                 found.push((key.clone(), series.event.clone(), series.count));
             }

@@ -60,7 +60,7 @@ impl Lanes {
         }
     }
 
-    /// How many wait behind those under way.
+    /// How many wait or are under way.
     pub(super) fn len(&self) -> usize {
         self.lanes.iter().map(VecDeque::len).sum()
     }

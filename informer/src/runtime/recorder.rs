@@ -23,7 +23,8 @@ use crate::jitter::Jitter;
 use crate::metrics::{Collect, Metrics};
 use crate::reconcile::BoxError;
 
-/// Events that wait to be written; more are dropped.
+/// Events that wait to be taken up by the writer; more are dropped. It takes them up as long as fewer than this are on
+/// their way.
 const QUEUE: usize = 1000;
 
 /// How often the counts of series are written.
@@ -107,8 +108,9 @@ impl RecorderConfig {
 /// Recording waits for nothing and cannot fail: an [`EventWriter`] writes, which a [`Manager`](super::Manager) runs.
 /// Events that differ in the note only are a series: the second adds a count to the first, and what follows is counted
 /// and written every half hour, until there is silence for six minutes. Of one controller about one object there are 25
-/// at once and one more every five minutes; others are dropped, as are those beyond 1,000 that wait to be written. What
-/// is dropped is [counted](Self::register_metrics).
+/// at once and one more every five minutes; others are dropped. So are those that find 1,000 before them in the queue;
+/// 1,000 more may be on their way, eight of them with the server. What is dropped is
+/// [counted](Self::register_metrics).
 ///
 /// ```
 /// use informer::runtime::{EventRecorder, Manager, Note, RecorderConfig};
@@ -260,7 +262,13 @@ impl EventWriter {
                         false => std::future::pending().await,
                     }
                 });
-                let (done, timer) = (std::pin::pin!(lanes.done()), std::pin::pin!(sleep_until(refresh)));
+                let timer = std::pin::pin!(async {
+                    match has_room {
+                        true => sleep_until(refresh).await,
+                        false => std::future::pending().await,
+                    }
+                });
+                let done = std::pin::pin!(lanes.done());
                 match stop.run_until_cancelled(select(done, select(event, timer))).await {
                     None => break,
                     Some(Either::Left(((), _))) => continue,
@@ -272,8 +280,10 @@ impl EventWriter {
             match next {
                 Some((event, at)) => self.take(event, at, &mut lanes),
                 None => {
-                    refresh = Instant::now() + REFRESH;
-                    self.refresh(&mut lanes);
+                    refresh = Instant::now();
+                    if self.refresh(&mut lanes) {
+                        refresh += REFRESH;
+                    }
                 }
             }
         }
@@ -301,12 +311,14 @@ impl EventWriter {
         }
     }
 
-    /// Writes the counts of series that went on.
-    fn refresh(&mut self, lanes: &mut Lanes) {
-        for (key, event, count) in self.correlator.refresh(Instant::now()) {
+    /// Writes the counts of series that went on; `false` if there may be more of them than there is room for.
+    fn refresh(&mut self, lanes: &mut Lanes) -> bool {
+        let room = QUEUE.saturating_sub(lanes.len());
+        for (key, event, count) in self.correlator.refresh(Instant::now(), room) {
             let count = Some(count);
             lanes.push(&key, Write { event, count });
         }
+        lanes.len() < QUEUE
     }
 }
 
@@ -399,5 +411,39 @@ mod tests {
             lanes.len()
         });
         assert_eq!(waiting, [QUEUE, 200, 0]);
+    }
+    #[tokio::test(start_paused = true)]
+    async fn the_counts_of_more_series_than_may_wait_are_all_written() {
+        let patches = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&patches);
+        let server = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            if request.method() == http::Method::PATCH {
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+            let event = kube::client::Body::from(br#"{"metadata": {}}"#.to_vec());
+            std::future::ready(Ok::<_, kube::Error>(http::Response::new(event)))
+        });
+        let client = Client::new(server, "default");
+        let (recorder, writer) = EventRecorder::new(client, RecorderConfig::new("web", "web-0"));
+        let recording = std::pin::pin!(async {
+            for number in 0..QUEUE + 200 {
+                let regarding = ObjectReference {
+                    name: Some(format!("pod-{number}")),
+                    ..ObjectReference::default()
+                };
+                for _ in 0..3 {
+                    recorder.record_about(regarding.clone(), Note::normal("Reason", "Act", ""));
+                }
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            tokio::time::sleep(REFRESH).await;
+        });
+        select(std::pin::pin!(writer.run(CancellationToken::new())), recording).await;
+        let counts = 2 * (QUEUE as u64 + 200);
+        assert_eq!(
+            patches.load(Ordering::Relaxed),
+            counts,
+            "the second of each and the third"
+        );
     }
 }
