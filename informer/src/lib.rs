@@ -77,7 +77,7 @@
 //! |---|---|---|
 //! | keys in a [`queue::WorkQueue`] | one entry a key | |
 //! | a key held back until caches have seen its writes | 150 s | it fails, and is tried again with growing pauses |
-//! | caches of a controller or a manager that sync | 2 minutes ([`runtime::ControllerBuilder::cache_sync_timeout`]) | it fails, and names them |
+//! | caches that are to sync | 2 minutes ([`runtime::ControllerBuilder::cache_sync_timeout`]) | who waits fails |
 //! | a shutdown | 30 s ([`runtime::ManagerBuilder::graceful_shutdown_timeout`]) | what is left is dropped |
 //! | events that wait to be taken up | 1,000 | more are dropped |
 //! | events on their way to the server | 1,000, eight of them under way | the rest waits to be taken up |

@@ -310,8 +310,8 @@ impl SharedInformerFactory {
         join_all(synced).await.into_iter().collect()
     }
 
-    /// Waits until those that are started and that no controller waits for, or somebody reads, have synced: each as long
-    /// as its controllers would, or else as long as `limit`. An error names those that have not.
+    /// Waits until those that are started and that no controller waits for, or somebody reads, have synced: each as
+    /// long as its controllers would, or else as long as `limit`. An error names those that have not.
     pub(crate) fn synced_within(&self, limit: Duration, whose: Whose) -> BoxFuture<'static, Result<(), Error>> {
         let is_one = |it: &&Entry| {
             let is_free = it.informer.patience().is_none();

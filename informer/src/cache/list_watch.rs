@@ -35,8 +35,8 @@ pub trait ListWatch: Send + Sync + 'static {
         true
     }
 
-    /// Whether the object of this key is listed if it has these labels; `None` where they are not known. Default: it may
-    /// be. A controller waits until the caches that may have what it wrote have seen it.
+    /// Whether the object of this key is listed if it has these labels; `None` where they are not known. Default: it
+    /// may be. A controller waits until the caches that may have what it wrote have seen it.
     fn may_have(&self, key: &ObjectKey, labels: Option<&BTreeMap<String, String>>) -> bool {
         let _ = (key, labels);
         true

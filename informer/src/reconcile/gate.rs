@@ -31,8 +31,8 @@ const PATIENCE: Duration = Duration::from_secs(150);
 /// The first pause after which a held key is looked at again, and the last. An event of the write comes sooner, mostly.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
-/// The caches of a controller by resource as in a path: `apps/deployments`. A resource has several where informers have a
-/// part of the objects each, or another form of them.
+/// The caches of a controller by resource as in a path: `apps/deployments`. A resource has several where informers have
+/// a part of the objects each, or another form of them.
 pub(crate) type Caches = HashMap<String, Vec<Arc<dyn CacheState>>>;
 
 /// What was written for each key and is not in the caches yet. Bounded by the keys of the queue and the objects that

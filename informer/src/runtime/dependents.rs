@@ -54,8 +54,8 @@ where
     ///
     /// `change` should set those fields only that matter to it, and is given what is there or an empty object. Of an
     /// object that is there what differs is patched: fields stay that this program does not know, or that a transform
-    /// cut out of the cache. A field that can be written and not read, such as `stringData` of a Secret, always differs:
-    /// set the one that it becomes (`data`).
+    /// cut out of the cache. A field that can be written and not read, such as `stringData` of a Secret, always
+    /// differs: set the one that it becomes (`data`).
     ///
     /// # Errors
     ///

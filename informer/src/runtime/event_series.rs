@@ -86,8 +86,8 @@ impl Correlator {
         Verdict::Create
     }
 
-    /// The series of which more is known than was written, as many as there is room for, and forgets those that are over
-    /// and written.
+    /// The series of which more is known than was written, as many as there is room for, and forgets those that are
+    /// over and written.
     pub(super) fn refresh(&mut self, now: Instant, room: usize) -> Vec<(SeriesKey, Event, i32)> {
         let mut found = Vec::new();
         self.series.retain(|key, series| {

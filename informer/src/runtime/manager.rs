@@ -27,8 +27,8 @@ use crate::{Cacheable, Clock, Error};
 /// Runs controllers and whatever else a process consists of (controller-runtime's `Manager`). Copies are the same one.
 ///
 /// It starts servers, then the caches, then what always runs, and last, when this process leads, what only the leader
-/// runs. A standby has warm caches. It stops in the order `Always`, `Leader`, caches, `Server`, and gives up the lease at
-/// the very end.
+/// runs. A standby has warm caches. It stops in the order `Always`, `Leader`, caches, `Server`, and gives up the lease
+/// at the very end.
 ///
 /// It waits for caches, but not for ever: those that no controller watches have to sync before what always runs may
 /// start, and those that somebody has a lister of before it stands for election; each within two minutes, or the

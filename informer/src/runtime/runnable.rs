@@ -30,8 +30,8 @@ pub trait Runnable: Send + 'static {
         Group::Leader
     }
 
-    /// Whether it starts only when every cache has synced of which there is a [`Lister`](crate::cache::Lister). Default:
-    /// yes, unless it always runs: then it may install what a controller waits for.
+    /// Whether it starts only when every cache has synced of which there is a [`Lister`](crate::cache::Lister).
+    /// Default: yes, unless it always runs: then it may install what a controller waits for.
     fn reads_caches(&self) -> bool {
         self.group() == Group::Leader
     }

@@ -5,24 +5,21 @@ mod backoff;
 mod document;
 mod list;
 mod options;
+mod source;
 mod watch;
 
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
-use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use futures::future::{BoxFuture, FutureExt};
-use futures::stream::StreamExt;
 use tokio::time::sleep;
 
 pub use backoff::Backoff;
 pub use options::ReflectorOptions;
+pub(crate) use source::Source;
 
-use super::list_watch::{Body, ListOptions, ListWatch, WatchOptions};
-use crate::error::text_of_panic;
+use super::list_watch::ListWatch;
 use crate::jitter::Jitter;
 use crate::object::{Cacheable, Object};
 use crate::{Error, ObjectKey, ResourceVersion};
@@ -36,7 +33,7 @@ pub trait ReflectorStore<K: Cacheable>: Send + Sync + 'static {
     fn update(&self, object: Object<K>);
     /// A DELETED event, with the last state.
     fn delete(&self, object: Object<K>);
-    /// A DELETED event of which the last state cannot be read: `object` is the one that was [known](Self::known) before.
+    /// A DELETED event of which the last state cannot be read: `object` is the one that was [known](Self::known).
     fn vanish(&self, object: Object<K>) {
         self.delete(object);
     }
@@ -182,52 +179,4 @@ impl<K, S> fmt::Debug for Reflector<K, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Reflector({})", self.source.name())
     }
-}
-
-/// A `ListWatch` whatever its type.
-pub(crate) trait Source: Send + Sync {
-    fn list<'a>(&'a self, options: &'a ListOptions) -> BoxFuture<'a, Result<Body, Error>>;
-    fn watch<'a>(&'a self, options: &'a WatchOptions) -> BoxFuture<'a, Result<Body, Error>>;
-    fn can_stream_lists(&self) -> bool;
-    fn may_have(&self, key: &ObjectKey, labels: Option<&BTreeMap<String, String>>) -> bool;
-    fn name(&self) -> String;
-}
-
-impl<L: ListWatch> Source for L {
-    fn list<'a>(&'a self, options: &'a ListOptions) -> BoxFuture<'a, Result<Body, Error>> {
-        Box::pin(guarded(self, async move { ListWatch::list(self, options).await }))
-    }
-
-    fn watch<'a>(&'a self, options: &'a WatchOptions) -> BoxFuture<'a, Result<Body, Error>> {
-        Box::pin(guarded(self, async move { ListWatch::watch(self, options).await }))
-    }
-
-    fn can_stream_lists(&self) -> bool {
-        ListWatch::can_stream_lists(self)
-    }
-
-    fn may_have(&self, key: &ObjectKey, labels: Option<&BTreeMap<String, String>>) -> bool {
-        ListWatch::may_have(self, key, labels)
-    }
-
-    fn name(&self) -> String {
-        ListWatch::name(self)
-    }
-}
-
-/// An answer of a source, of which a panic is a failure: it would end the informer without a word.
-async fn guarded(source: &impl ListWatch, asking: impl Future<Output = Result<Body, Error>>) -> Result<Body, Error> {
-    let name = source.name();
-    let failed = move |panic: Box<dyn Any + Send>| {
-        let text = text_of_panic(&*panic);
-        Error::refused(format!("{name}: panic: {text}"))
-    };
-    let body = match AssertUnwindSafe(asking).catch_unwind().await {
-        Ok(body) => body?,
-        Err(panic) => return Err(failed(panic)),
-    };
-    let pieces = AssertUnwindSafe(body).catch_unwind();
-    Ok(Box::pin(
-        pieces.map(move |piece| piece.unwrap_or_else(|panic| Err(failed(panic)))),
-    ))
 }
