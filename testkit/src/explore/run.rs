@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 
 use super::cluster::{Variant, World};
 use super::end_state::{EndState, Mask};
-use super::gate::Gate;
+use super::gate::{Gate, HOT_LOOP};
 use super::plan::{Action, Plan};
 use super::progress::WallClock;
 use super::trace::{Step, What};
@@ -176,7 +176,7 @@ impl Run<'_> {
         let place = panicked_at().filter(|it| !it.contains("report.rs"));
         let text = place.map_or_else(|| text.to_owned(), |place| format!("{place}: {text}"));
         let oracle = match () {
-            () if text.contains("it never gets quiet") => "no hot loop",
+            () if text.contains("it never gets quiet") => HOT_LOOP,
             () if text.contains("the controller started at") => "no panic",
             () => "the scenario's own assertions",
         };
