@@ -3,10 +3,11 @@
 
 use std::time::Duration;
 
-use futures::StreamExt;
+use futures::{Stream, StreamExt};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Patch, WatchEvent, WatchParams};
-use kube::{Api, Client};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client, ResourceExt};
 use rstest::rstest;
 use serde_json::json;
 use testkit::TestCluster;
@@ -15,6 +16,24 @@ use testkit::objects::config_map;
 
 fn maps(client: Client) -> Api<ConfigMap> {
     Api::default_namespaced(client)
+}
+
+/// Each ConfigMap that is new or changed.
+fn applied(maps: &Api<ConfigMap>) -> impl Stream<Item = ConfigMap> + Unpin + use<> {
+    let events = watcher(maps.clone(), watcher::Config::default()).default_backoff();
+    events.applied_objects().filter_map(async |it| it.ok()).boxed()
+}
+
+/// Says of each ConfigMap that it was seen.
+async fn mark(client: Client) {
+    let maps = maps(client);
+    let mut applied = applied(&maps);
+    while let Some(map) = applied.next().await {
+        if map.labels().is_empty() {
+            let patch = Patch::Merge(json!({"metadata": {"labels": {"seen": "true"}}}));
+            let _ = maps.patch(&map.name_any(), &Default::default(), &patch).await;
+        }
+    }
 }
 
 /// Counts in the ConfigMap that is new; when an answer was lost to it, for each event, its own included, after a pause.
@@ -50,4 +69,29 @@ fn a_hot_loop_is_told_whatever_message_is_the_first_too_many(#[values(0, 1)] rea
     .replay("lose@operator:patch:configmaps:default/a#1")
     .report();
     assert_eq!(report.failure().map(|it| it.oracle()), Some("no hot loop"), "{report}");
+}
+
+/// A workload in two steps, the second of which needs the first.
+async fn stepwise(cluster: &TestCluster) {
+    cluster.controller("operator", mark);
+    let make = async { drop(cluster.create(config_map("a")).await) };
+    cluster.step("make a", make).await;
+    cluster.step("settle", cluster.settle()).await;
+    assert!(cluster.exists(config_map("a")), "there is nothing to do");
+}
+
+/// Whoever replays a failure and sees the test pass takes it for mended.
+#[rstest]
+#[case::its_controller_is_unknown("restart@opeartor", "no controller is called \"opeartor\"; there is \"operator\"")]
+#[case::its_client_is_unknown("skew=30000@opeartor", "no client is called \"opeartor\"; there is \"operator\"")]
+#[case::its_step_is_unknown(
+    "restart@operator;skip=make b",
+    "the scenario has no step \"make b\"; there are \"make a\", \"settle\""
+)]
+#[case::its_workload_fails_by_itself("restart@operator;skip=make a", "there is nothing to do")]
+fn a_replay_that_cannot_be_played_fails(#[case] replay: &str, #[case] said: &str) {
+    let report = explore(stepwise).replay(replay).schedules(1).report();
+    let failure = report.failure().unwrap_or_else(|| panic!("it passes: {report}"));
+    assert_eq!(failure.oracle(), "the replay can be played", "{report}");
+    assert!(failure.what().contains(said), "{report}");
 }
