@@ -1,15 +1,23 @@
 //! Runs that are asked for by their replay strings, once or many times over.
 
+use std::collections::BTreeSet;
+use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use fake_apiserver::{Entry, RecordedEvent, RecordedRequest};
 
-use super::plan::Plan;
+use super::Violation;
+use super::plan::{Action, Plan};
 use super::report::{Failure, Nondeterminism};
-use super::run::{Outcome, run};
+use super::run::{Outcome, Reference, run};
 use super::search::{Search, Stop};
 use super::shrink::shortened_reference;
+use super::trace::{self, Step, What};
 use crate::test_cluster::TestCluster;
+
+/// The oracle that is violated where a run cannot be made as it is asked for. That is a failure and no note: a note of a
+/// test that passes is read by nobody, and whoever asked would take the bug for mended.
+const PLAYABLE: &str = "the replay can be played";
 
 /// Makes the runs that are asked for by name.
 pub(crate) fn replays(
@@ -23,16 +31,16 @@ pub(crate) fn replays(
         let own;
         let mut reference = &search.reference;
         if !plan.skipped.is_empty() {
-            let Some(shortened) = shortened_reference(search.config, search.world, &plan) else {
-                continue;
-            };
-            own = shortened;
+            own = shortened(search, &plan)?;
             reference = &own;
         }
         let once = || run(search.config, search.world, &plan, false, Some(reference));
         let outcome = once();
         search.coverage.schedules += 1;
         search.coverage.messages += outcome.messages;
+        if let Some(what) = unknown_client(&plan, &outcome) {
+            return Err(unplayable(reference, outcome, plan, what));
+        }
         let is_met = |point: &str| !point.contains(':') || outcome.trace.iter().any(|step| step.point == point);
         let missed = plan.faults.iter().filter(|it| !is_met(&it.point));
         notes.extend(missed.map(|it| format!("`{it}` of the replay string strikes nothing: there is no such message")));
@@ -51,6 +59,59 @@ pub(crate) fn replays(
         }
     }
     Ok(())
+}
+
+/// The reference of a replay that leaves out steps, if there are such steps and the others do without them.
+fn shortened(search: &Search<'_>, plan: &Plan) -> Result<Reference, Stop> {
+    let reference = &search.reference;
+    let steps = &reference.outcome.steps;
+    if let Some(unknown) = plan.skipped.iter().find(|it| !steps.contains(it)) {
+        let what = format!("the scenario has no step {unknown:?}; {}", there_are(steps));
+        return Err(unplayable(reference, Outcome::default(), plan.clone(), what));
+    }
+    shortened_reference(search.config, search.world, plan).map_err(|failed| {
+        let why = failed.violations.first().map(ToString::to_string).unwrap_or_default();
+        let what = format!("what is left of the scenario fails although nothing goes wrong: {why}");
+        unplayable(reference, *failed, plan.clone(), what)
+    })
+}
+
+/// Which client of a plan there is none of, where it is not a message that is struck: those may be sent no more when the
+/// bug is mended.
+fn unknown_client(plan: &Plan, outcome: &Outcome) -> Option<String> {
+    let controllers: BTreeSet<&str> = outcome.controllers.iter().map(|it| &**it).collect();
+    let asks = |step: &&Step| match &step.what {
+        What::Request(request) => request.outcome != trace::Outcome::Unseen,
+        What::Event { .. } => true,
+        What::Note(_) => false,
+    };
+    let clients: BTreeSet<&str> = outcome.trace.iter().filter(asks).map(|it| &*it.client).collect();
+    plan.faults.iter().find_map(|fault| {
+        let (word, known) = if fault.action == Action::RestartAtEnd {
+            ("controller", &controllers)
+        } else if matches!(fault.action, Action::Skew(_)) {
+            ("client", &clients)
+        } else {
+            return None;
+        };
+        let is_unknown = !known.contains(fault.point.as_str());
+        is_unknown.then(|| format!("no {word} is called {:?}; {}", fault.point, there_are(known)))
+    })
+}
+
+fn unplayable(reference: &Reference, outcome: Outcome, plan: Plan, what: String) -> Stop {
+    let violation = Violation::new(PLAYABLE, what);
+    Stop::Failed(Box::new(Failure::new(reference, outcome, plan, violation)))
+}
+
+/// `there are "a", "b"`
+fn there_are<T: fmt::Debug>(names: impl IntoIterator<Item = T>) -> String {
+    let names: Vec<String> = names.into_iter().map(|it| format!("{it:?}")).collect();
+    match names.len() {
+        0 => "there is none".to_owned(),
+        1 => format!("there is {}", names[0]),
+        _ => format!("there are {}", names.join(", ")),
+    }
 }
 
 /// The first difference of two runs of one plan.

@@ -28,7 +28,7 @@ pub(crate) fn shrink(
         let own;
         let mut reference = reference;
         if !plan.skipped.is_empty() {
-            own = shortened_reference(config, world, plan)?;
+            own = shortened_reference(config, world, plan).ok()?;
             reference = &own;
         }
         let outcome = run(config, world, plan, false, Some(reference));
@@ -75,17 +75,17 @@ pub(crate) fn shrink(
     }
 }
 
-/// The reference of a shorter workload; `None` if it fails without any fault.
-pub(crate) fn shortened_reference(config: &Config, world: &World, plan: &Plan) -> Option<Reference> {
+/// The reference of a shorter workload, or the run of it that fails without any fault.
+pub(crate) fn shortened_reference(config: &Config, world: &World, plan: &Plan) -> Result<Reference, Box<Outcome>> {
     let nothing = Plan {
         faults: Vec::new(),
         skipped: plan.skipped.clone(),
     };
     let first = run(config, world, &nothing, false, None);
-    let other = run(config, world, &nothing, true, None);
     if !first.violations.is_empty() {
-        return None;
+        return Err(Box::new(first));
     }
+    let other = run(config, world, &nothing, true, None);
     let mask = first.end.mask(&other.end, &config.ignored);
-    Some(Reference { outcome: first, mask })
+    Ok(Reference { outcome: first, mask })
 }
