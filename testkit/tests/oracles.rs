@@ -4,14 +4,14 @@
 use std::time::Duration;
 
 use futures::{Stream, StreamExt};
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::{Patch, WatchEvent, WatchParams};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, ResourceExt};
 use rstest::rstest;
 use serde_json::json;
 use testkit::TestCluster;
-use testkit::explore::explore;
+use testkit::explore::{crashes, explore};
 use testkit::objects::config_map;
 
 fn maps(client: Client) -> Api<ConfigMap> {
@@ -94,4 +94,57 @@ fn a_replay_that_cannot_be_played_fails(#[case] replay: &str, #[case] said: &str
     let failure = report.failure().unwrap_or_else(|| panic!("it passes: {report}"));
     assert_eq!(failure.oracle(), "the replay can be played", "{report}");
     assert!(failure.what().contains(said), "{report}");
+}
+
+/// A name with every sign in it by which a replay string is taken apart.
+const ODD_NAME: &str = "my: operator; it's 100% @ #1";
+
+#[test]
+fn a_controller_is_crashed_whatever_its_name() {
+    let singles = |name: &'static str| {
+        let scenario = async move |cluster: &TestCluster| {
+            cluster.controller(name, mark);
+            cluster.create(config_map("a")).await;
+            cluster.settle().await;
+        };
+        let report = explore(scenario).faults(crashes()).schedules(50).run();
+        report.coverage().singles
+    };
+    assert_eq!(singles(ODD_NAME), singles("operator"));
+}
+
+/// Makes a Secret for ConfigMap `a`, and never asks whether there is one.
+async fn make_secrets(client: Client) {
+    let secrets = Api::<Secret>::default_namespaced(client.clone());
+    let mut applied = applied(&maps(client));
+    while let Some(map) = applied.next().await {
+        if map.name_any() == "a" {
+            let mut secret = Secret::default();
+            secret.metadata.generate_name = Some("a-".to_owned());
+            let _ = secrets.create(&Default::default(), &secret).await;
+        }
+    }
+}
+
+#[test]
+fn a_failure_is_replayed_whatever_its_controller_and_its_steps_are_called() {
+    let explored = || {
+        explore(async |cluster: &TestCluster| {
+            cluster.controller(ODD_NAME, make_secrets);
+            let more = async { drop(cluster.create(config_map("b")).await) };
+            cluster.step(ODD_NAME, more).await;
+            cluster.create(config_map("a")).await;
+            cluster.settle().await;
+        })
+    };
+    let report = explored().report();
+    let failure = report.failure().expect("a restart makes a second Secret");
+    let restarted = format!("restart {ODD_NAME} when all is done");
+    let left_out = format!("leave out the step {ODD_NAME:?}");
+    assert_eq!(failure.plan(), [restarted, left_out]);
+    // A shell has the string in single quotes.
+    assert!(!failure.replay().contains('\''), "{report}");
+    let again = explored().replay(&failure.replay()).schedules(1).report();
+    let found = again.failure().unwrap_or_else(|| panic!("it is not played: {again}"));
+    assert_eq!((found.what(), found.plan()), (failure.what(), failure.plan()));
 }
