@@ -10,7 +10,7 @@ use std::time::Duration;
 use fake_apiserver::{ApiServer, FaultGuard, Verb};
 use tokio::time::{Instant, sleep};
 
-use super::plan::{Action, Plan};
+use super::plan::{Action, Plan, escaped, given};
 use super::trace::{Delivery, Outcome, Request, Step, What};
 use super::{Check, Violation};
 use crate::controller::Running;
@@ -40,6 +40,7 @@ pub(crate) struct Gate {
 /// A controller's life: from its start to its crash.
 #[derive(Debug)]
 pub(crate) struct Life {
+    /// The name, as points have it.
     pub(crate) client: Arc<str>,
     pub(crate) number: u32,
     is_dead: AtomicBool,
@@ -138,7 +139,7 @@ impl Gate {
 
     /// Makes a controller one that crashes can strike.
     pub(crate) fn enter(&self, name: &str, running: &Running) {
-        lock(&self.controllers).insert(name.into(), running.clone());
+        lock(&self.controllers).insert(escaped(name).into(), running.clone());
     }
 
     /// The names of the controllers that can be restarted.
@@ -172,7 +173,7 @@ impl Gate {
 
     /// A new life of a client.
     pub(crate) fn life(&self, client: &str) -> Arc<Life> {
-        let client: Arc<str> = client.replace([':', ';', '@', '#', ' '], "-").into();
+        let client: Arc<str> = escaped(client).into();
         let number = {
             let mut state = self.state();
             let number = state.lives.entry(Arc::clone(&client)).or_default();
@@ -422,7 +423,8 @@ impl Gate {
                 let what = format!(
                     "{} deleted {base} {namespace}/{name} by name: it had seen the one with uid {known}, and deleted \
                      the one with uid {}, which it had not seen",
-                    life.client, shown.uid
+                    given(&life.client),
+                    shown.uid
                 );
                 self.violation("no delete by name of another object", what);
             }

@@ -1,7 +1,30 @@
 //! What can go wrong in a run, and its text: a plan is a list of perturbations, and its text is the replay string.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
+
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
+
+/// The signs of a name that mean something in a replay string, or in the single quotes a shell has around it.
+const SIGNS: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'#')
+    .add(b'%')
+    .add(b'\'')
+    .add(b':')
+    .add(b';')
+    .add(b'@');
+
+/// The name of a client or a step as it stands in points and replay strings, whatever people have called it.
+pub(crate) fn escaped(name: &str) -> Cow<'_, str> {
+    utf8_percent_encode(name, SIGNS).into()
+}
+
+/// The name that people gave.
+pub(crate) fn given(name: &str) -> Cow<'_, str> {
+    percent_decode_str(name).decode_utf8_lossy()
+}
 
 /// A place between a client and the server where something may go wrong: the n-th message of its kind about an object.
 ///
@@ -216,7 +239,7 @@ impl fmt::Display for Perturbation {
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Plan {
     pub(crate) faults: Vec<Perturbation>,
-    /// Steps of the workload that are left out, where the scenario names its steps.
+    /// Steps of the workload that are left out, where the scenario names its steps: the names people gave.
     pub(crate) skipped: Vec<String>,
 }
 
@@ -244,7 +267,7 @@ impl Plan {
         let mut plan = Self::default();
         for part in text.split(';').map(str::trim).filter(|it| !it.is_empty()) {
             if let Some(step) = part.strip_prefix("skip=") {
-                plan.skipped.push(step.to_owned());
+                plan.skipped.push(given(step).into_owned());
                 continue;
             }
             let wrong = || format!("`{part}` of the replay string is no fault");
@@ -272,7 +295,7 @@ impl Plan {
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let faults = self.faults.iter().map(ToString::to_string);
-        let skipped = self.skipped.iter().map(|step| format!("skip={step}"));
+        let skipped = self.skipped.iter().map(|step| format!("skip={}", escaped(step)));
         f.write_str(&faults.chain(skipped).collect::<Vec<_>>().join(";"))
     }
 }
@@ -280,7 +303,7 @@ impl fmt::Display for Plan {
 /// `crash the operator after patch configmaps default/volume; it starts again 1s later`
 fn words(fault: &Perturbation) -> String {
     let mut parts = fault.point.splitn(4, ':');
-    let client = parts.next().unwrap_or_default();
+    let client = given(parts.next().unwrap_or_default());
     let verb = parts.next().unwrap_or_default();
     let resource = parts.next().unwrap_or_default();
     let (object, nth) = parts.next().unwrap_or_default().rsplit_once('#').unwrap_or_default();
@@ -337,7 +360,7 @@ mod tests {
         let text = "crash-after=1000@operator:patch:configmaps:default/volume#1;fail=409@b:update:pods:shop/a#2;\
                     hold=12000@operator:event:pods:default/web-0#1;restart@operator;skew=-30000@operator;\
                     half-open=300000@operator:event:pods:default/web-0#2;drop@operator:event:pods:/#1;\
-                    large-versions@server;skip=scale down";
+                    large-versions@server;skip=scale%20down%3B%20wait";
         let plan = Plan::parse(text).expect("it is one");
         assert_eq!(plan.to_string(), text);
         assert_eq!(
@@ -345,7 +368,7 @@ mod tests {
             "crash operator after patch configmaps default/volume; it starts again 1s later"
         );
         let last = plan.words().pop();
-        assert_eq!(last.as_deref(), Some("leave out the step \"scale down\""));
+        assert_eq!(last.as_deref(), Some("leave out the step \"scale down; wait\""));
     }
 
     #[test]

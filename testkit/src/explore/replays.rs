@@ -1,5 +1,6 @@
 //! Runs that are asked for by their replay strings, once or many times over.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -7,7 +8,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use fake_apiserver::{Entry, RecordedEvent, RecordedRequest};
 
 use super::Violation;
-use super::plan::{Action, Plan};
+use super::plan::{Action, Plan, given};
 use super::report::{Failure, Nondeterminism};
 use super::run::{Outcome, Reference, run};
 use super::search::{Search, Stop};
@@ -79,13 +80,13 @@ fn shortened(search: &Search<'_>, plan: &Plan) -> Result<Reference, Stop> {
 /// Which client of a plan there is none of, where it is not a message that is struck: those may be sent no more when the
 /// bug is mended.
 fn unknown_client(plan: &Plan, outcome: &Outcome) -> Option<String> {
-    let controllers: BTreeSet<&str> = outcome.controllers.iter().map(|it| &**it).collect();
+    let controllers: BTreeSet<Cow<'_, str>> = outcome.controllers.iter().map(|it| given(it)).collect();
     let asks = |step: &&Step| match &step.what {
         What::Request(request) => request.outcome != trace::Outcome::Unseen,
         What::Event { .. } => true,
         What::Note(_) => false,
     };
-    let clients: BTreeSet<&str> = outcome.trace.iter().filter(asks).map(|it| &*it.client).collect();
+    let clients: BTreeSet<Cow<'_, str>> = outcome.trace.iter().filter(asks).map(|it| given(&it.client)).collect();
     plan.faults.iter().find_map(|fault| {
         let (word, known) = if fault.action == Action::RestartAtEnd {
             ("controller", &controllers)
@@ -94,8 +95,8 @@ fn unknown_client(plan: &Plan, outcome: &Outcome) -> Option<String> {
         } else {
             return None;
         };
-        let is_unknown = !known.contains(fault.point.as_str());
-        is_unknown.then(|| format!("no {word} is called {:?}; {}", fault.point, there_are(known)))
+        let name = given(&fault.point);
+        (!known.contains(&name)).then(|| format!("no {word} is called {name:?}; {}", there_are(known)))
     })
 }
 

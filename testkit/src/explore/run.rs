@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 use super::cluster::{Variant, World};
 use super::end_state::{EndState, Mask};
 use super::gate::{Gate, HOT_LOOP};
-use super::plan::{Action, Plan};
+use super::plan::{Action, Plan, given};
 use super::progress::WallClock;
 use super::trace::{Step, What};
 use super::{Check, Oracle, Violation};
@@ -256,7 +256,7 @@ impl Run<'_> {
                 drop(state);
                 let what = format!(
                     "nothing was left to do, and after a restart {} changed {changed}: {}",
-                    fault.point,
+                    given(&fault.point),
                     writes.join(", ")
                 );
                 self.gate.violation("idempotence", what);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::plan::Plan;
+use super::plan::{Plan, given};
 use super::run::Outcome;
 use super::trace::{Step, What};
 
@@ -70,7 +70,7 @@ impl Cell {
         };
         Self {
             at: step.told(),
-            who: format!("{}{life}", step.client),
+            who: format!("{}{life}", given(&step.client)),
             what: step.subject(),
             outcome: step.outcome(),
             lag: (step.view > 0 && !is_note).then_some((step.view, step.truth)),

@@ -10,7 +10,7 @@ use fake_apiserver::Verb;
 pub(crate) struct Step {
     /// Virtual time since the run began.
     pub(crate) at: Duration,
-    /// The client; `testkit` for the test itself.
+    /// The client, as points have it; `testkit` for the test itself.
     pub(crate) client: Arc<str>,
     /// The how-manieth life of the controller, counted from 1.
     pub(crate) life: u32,
