@@ -11,7 +11,7 @@ use kube::{Api, Client, ResourceExt};
 use rstest::rstest;
 use serde_json::json;
 use testkit::TestCluster;
-use testkit::explore::{crashes, explore};
+use testkit::explore::{crashes, explore, variants};
 use testkit::objects::config_map;
 
 fn maps(client: Client) -> Api<ConfigMap> {
@@ -147,4 +147,29 @@ fn a_failure_is_replayed_whatever_its_controller_and_its_steps_are_called() {
     let again = explored().replay(&failure.replay()).schedules(1).report();
     let found = again.failure().unwrap_or_else(|| panic!("it is not played: {again}"));
     assert_eq!((found.what(), found.plan()), (failure.what(), failure.plan()));
+}
+
+/// Marks the ConfigMap at last; what fails it tries again after twenty seconds.
+async fn mark_at_last(client: Client) {
+    let maps = maps(client);
+    let patch = Patch::Merge(json!({"metadata": {"labels": {"seen": "true"}}}));
+    while maps.patch("a", &Default::default(), &patch).await.is_err() {
+        tokio::time::sleep(Duration::from_secs(20)).await;
+    }
+}
+
+/// The first attempt fails at once. It is quiet until the second, which is silent for half a minute; the third, at 70 s,
+/// comes twenty seconds after the last fault.
+#[test]
+fn the_time_to_converge_counts_from_the_last_fault() {
+    let report = explore(async |cluster: &TestCluster| {
+        cluster.create(config_map("a")).await;
+        cluster.controller("operator", mark_at_last);
+        cluster.settle().await;
+    })
+    .replay("fail=500@operator:patch:configmaps:default/a#1;silence=30000@operator:patch:configmaps:default/a#2")
+    .faults(variants())
+    .within(Duration::from_secs(30))
+    .report();
+    assert!(report.is_success(), "{report}");
 }
