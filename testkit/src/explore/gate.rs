@@ -67,7 +67,7 @@ pub(crate) struct State {
     lagging: BTreeMap<(Arc<str>, String), Instant>,
     lives: BTreeMap<Arc<str>, u32>,
     pub(crate) violations: Vec<Violation>,
-    /// When the last window ends.
+    /// When the last fault is over, as far as it has begun.
     pub(crate) windows_end: Option<Instant>,
     pub(crate) messages: u64,
     /// Messages that are no hot loop, because the server's workers have given cause for them.
@@ -202,7 +202,11 @@ impl Gate {
         };
         let point = format!("{stem}#{count}");
         let struck = self.plan.faults.iter().filter(|it| it.point == point);
-        let actions = struck.map(|it| it.action).collect();
+        let actions: Vec<Action> = struck.map(|it| it.action).collect();
+        if !actions.is_empty() {
+            // What has no window of its own is over at once.
+            state.windows_end = state.windows_end.max(Some(Instant::now()));
+        }
         (point, actions)
     }
 

@@ -193,7 +193,7 @@ impl Run<'_> {
 
     /// Waits until all faults are over and the state is as it should be, or until it is too late.
     async fn converge(&self) -> EndState {
-        let mut deadline = None;
+        let mut quiet_since = None;
         loop {
             let is_quiet = self.settle().await;
             let windows_end = self.gate.state().windows_end;
@@ -201,7 +201,9 @@ impl Run<'_> {
                 sleep(end - Instant::now()).await;
                 continue;
             }
-            let deadline = *deadline.get_or_insert(Instant::now() + self.config.within);
+            // What strikes a retry comes later than the first quiet moment.
+            let quiet_since = *quiet_since.get_or_insert(Instant::now());
+            let deadline = windows_end.unwrap_or(quiet_since).max(quiet_since) + self.config.within;
             self.gate.check();
             let end = EndState::of(&self.gate.server, self.gate.base);
             let Err((oracle, why)) = self.is_right(&end) else {
