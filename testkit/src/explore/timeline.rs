@@ -252,3 +252,55 @@ pub(crate) fn name_in(body: &[u8]) -> Option<String> {
     let object: Value = serde_json::from_slice(body).ok()?;
     object["metadata"]["name"].as_str().map(str::to_owned)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    /// A run whose messages are notes.
+    fn run_of(texts: impl Iterator<Item = String>) -> Outcome {
+        let step = |(at, text): (usize, String)| Step {
+            at: Duration::from_millis(at as u64),
+            client: Arc::from("operator"),
+            life: 1,
+            what: What::Note(text),
+            view: 0,
+            truth: 0,
+            point: String::new(),
+        };
+        Outcome {
+            trace: texts.enumerate().map(step).collect(),
+            ..Outcome::default()
+        }
+    }
+
+    fn numbered(range: std::ops::Range<usize>) -> impl Iterator<Item = String> + Clone {
+        range.map(|it| it.to_string())
+    }
+
+    fn common(reference: &Outcome, failing: &Outcome) -> usize {
+        let rows = rows(reference, failing, &Plan::default());
+        rows.iter().filter(|row| row.is_same()).count()
+    }
+
+    #[test]
+    fn what_is_the_same_before_between_and_after_differences_stands_side_by_side() {
+        let reference = run_of(numbered(0..3_000));
+        let lost = numbered(0..100)
+            .chain(numbered(110..2_900))
+            .chain(numbered(2_950..3_000));
+        let failing = run_of(lost);
+        assert_eq!(common(&reference, &failing), 2_940);
+    }
+
+    /// A table of all pairs would have 360 million places.
+    #[test]
+    fn a_hot_loop_of_sixty_thousand_messages_needs_little_memory() {
+        let reference = run_of(numbered(0..6_000));
+        let turns = numbered(100..110).cycle().take(60_000);
+        let failing = run_of(numbered(0..110).chain(turns).chain(numbered(5_990..6_000)));
+        assert_eq!(common(&reference, &failing), 120);
+    }
+}
