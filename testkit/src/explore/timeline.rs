@@ -1,5 +1,6 @@
 //! `Timeline`: the reference and the failing run side by side.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -15,6 +16,13 @@ const SHOWN: usize = 60;
 
 /// The width of a column of text.
 const COLUMN: usize = 88;
+
+/// Two stretches of so many messages are brought together by a table of all their pairs, of four bytes each.
+const STRETCH: usize = 2_000;
+
+/// Pairs that are looked at for one timeline. What comes after them stands alone in its row, but for the end that both
+/// have in common.
+const PLACES: usize = 40_000_000;
 
 /// The rows: what both did, or one of them.
 #[derive(Debug)]
@@ -125,7 +133,7 @@ impl fmt::Display for Cell {
 pub(crate) fn rows(reference: &Outcome, failing: &Outcome, plan: &Plan) -> Vec<Row> {
     let (left, right) = (cells(reference, &Plan::default()), cells(failing, plan));
     let mut rows = Vec::new();
-    let mut ahead = longest_common(&left, &right).into_iter().peekable();
+    let mut ahead = common(&left, &right).into_iter().peekable();
     let (mut l, mut r) = (0, 0);
     while l < left.len() || r < right.len() {
         let (next_l, next_r) = ahead.peek().copied().unwrap_or((left.len(), right.len()));
@@ -175,23 +183,70 @@ fn cells(outcome: &Outcome, plan: &Plan) -> Vec<Cell> {
     cells
 }
 
+/// The places of what both did, in order: what is the same at the beginning and at the end, and between them stretch by
+/// stretch.
+fn common(left: &[Cell], right: &[Cell]) -> Vec<(usize, usize)> {
+    let (left, right) = numbers(left, right);
+    let same = |(l, r): &(&usize, &usize)| l == r;
+    let before = left.iter().zip(&right).take_while(same).count();
+    let (rest_l, rest_r) = (&left[before..], &right[before..]);
+    let after = rest_l.iter().rev().zip(rest_r.iter().rev()).take_while(same).count();
+    let (end_l, end_r) = (left.len() - after, right.len() - after);
+    let mut common: Vec<(usize, usize)> = (0..before).map(|at| (at, at)).collect();
+    let (mut l, mut r, mut places) = (before, before, PLACES);
+    while l < end_l && r < end_r {
+        let stretch_l = &left[l..end_l.min(l + STRETCH)];
+        let stretch_r = &right[r..end_r.min(r + STRETCH)];
+        let needed = (stretch_l.len() + 1) * (stretch_r.len() + 1);
+        if needed > places {
+            break;
+        }
+        places -= needed;
+        let found = longest_common(stretch_l, stretch_r);
+        common.extend(found.iter().map(|(in_l, in_r)| (l + in_l, r + in_r)));
+        match found.last() {
+            Some((last_l, last_r)) => (l, r) = (l + last_l + 1, r + last_r + 1),
+            // The run of which more is left has something of its own here.
+            None if end_r - r > end_l - l => r += stretch_r.len(),
+            None => l += stretch_l.len(),
+        }
+    }
+    common.extend((0..after).map(|at| (end_l + at, end_r + at)));
+    common
+}
+
+/// A number for each key, so that comparing them is cheap.
+fn numbers(left: &[Cell], right: &[Cell]) -> (Vec<usize>, Vec<usize>) {
+    let mut known = BTreeMap::new();
+    let mut numbers = left.iter().chain(right).map(|cell| {
+        let next = known.len();
+        *known.entry(cell.key.as_str()).or_insert(next)
+    });
+    let left = numbers.by_ref().take(left.len()).collect();
+    (left, numbers.collect())
+}
+
 /// The places of the longest common subsequence.
-fn longest_common(left: &[Cell], right: &[Cell]) -> Vec<(usize, usize)> {
-    let mut lengths = vec![vec![0_u32; right.len() + 1]; left.len() + 1];
+fn longest_common(left: &[usize], right: &[usize]) -> Vec<(usize, usize)> {
+    let width = right.len() + 1;
+    // How long it is from a place in both on, row by row.
+    let mut lengths = vec![0_u32; (left.len() + 1) * width];
     for l in (0..left.len()).rev() {
         for r in (0..right.len()).rev() {
-            lengths[l][r] = match left[l].key == right[r].key {
-                true => lengths[l + 1][r + 1] + 1,
-                false => lengths[l + 1][r].max(lengths[l][r + 1]),
+            let at = l * width + r;
+            lengths[at] = match left[l] == right[r] {
+                true => lengths[at + width + 1] + 1,
+                false => lengths[at + width].max(lengths[at + 1]),
             };
         }
     }
     let (mut l, mut r, mut common) = (0, 0, Vec::new());
     while l < left.len() && r < right.len() {
-        if left[l].key == right[r].key {
+        let at = l * width + r;
+        if left[l] == right[r] {
             common.push((l, r));
             (l, r) = (l + 1, r + 1);
-        } else if lengths[l + 1][r] >= lengths[l][r + 1] {
+        } else if lengths[at + width] >= lengths[at + 1] {
             l += 1;
         } else {
             r += 1;
@@ -280,7 +335,7 @@ mod tests {
         range.map(|it| it.to_string())
     }
 
-    fn common(reference: &Outcome, failing: &Outcome) -> usize {
+    fn side_by_side(reference: &Outcome, failing: &Outcome) -> usize {
         let rows = rows(reference, failing, &Plan::default());
         rows.iter().filter(|row| row.is_same()).count()
     }
@@ -292,7 +347,7 @@ mod tests {
             .chain(numbered(110..2_900))
             .chain(numbered(2_950..3_000));
         let failing = run_of(lost);
-        assert_eq!(common(&reference, &failing), 2_940);
+        assert_eq!(side_by_side(&reference, &failing), 2_940);
     }
 
     /// A table of all pairs would have 360 million places.
@@ -301,6 +356,6 @@ mod tests {
         let reference = run_of(numbered(0..6_000));
         let turns = numbered(100..110).cycle().take(60_000);
         let failing = run_of(numbered(0..110).chain(turns).chain(numbered(5_990..6_000)));
-        assert_eq!(common(&reference, &failing), 120);
+        assert_eq!(side_by_side(&reference, &failing), 120);
     }
 }
