@@ -4,15 +4,15 @@
 use std::time::Duration;
 
 use futures::{Stream, StreamExt};
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube::api::{Patch, WatchEvent, WatchParams};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
+use kube::api::{ListParams, Patch, WatchEvent, WatchParams};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, ResourceExt};
 use rstest::rstest;
 use serde_json::json;
-use testkit::TestCluster;
 use testkit::explore::{crashes, explore, variants};
-use testkit::objects::config_map;
+use testkit::objects::{config_map, object};
+use testkit::{TestCluster, Worker};
 
 fn maps(client: Client) -> Api<ConfigMap> {
     Api::default_namespaced(client)
@@ -172,4 +172,48 @@ fn the_time_to_converge_counts_from_the_last_fault() {
     .within(Duration::from_secs(30))
     .report();
     assert!(report.is_success(), "{report}");
+}
+
+/// Nobody watches ConfigMaps, and nobody asks for anything between the two writes.
+#[test]
+fn what_must_always_be_so_is_looked_at_after_each_write_of_the_test() {
+    let report = explore(async |cluster: &TestCluster| {
+        cluster.controller("operator", |client| async move {
+            let _ = Api::<Pod>::default_namespaced(client)
+                .list(&ListParams::default())
+                .await;
+        });
+        cluster.create(config_map("a")).await;
+        cluster.delete::<ConfigMap>("a").await;
+        cluster.settle().await;
+    })
+    .always("there are no ConfigMaps", |cluster| {
+        cluster.list::<ConfigMap>().is_empty()
+    })
+    .report();
+    assert_eq!(report.failure().map(|it| it.oracle()), Some("always"), "{report}");
+}
+
+/// Nobody watches Pods either: the controller of ReplicaSets makes one after the other.
+#[test]
+fn what_must_always_be_so_is_looked_at_after_each_write_of_a_worker() {
+    let report = explore(async |cluster: &TestCluster| {
+        cluster.controller("operator", mark);
+        let set = object("apps/v1", "ReplicaSet", "web").set(
+            "spec",
+            json!({
+                "replicas": 2, "selector": {"matchLabels": {"app": "web"}},
+                "template": {
+                    "metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "web", "image": "web"}]},
+                },
+            }),
+        );
+        cluster.create(set).await;
+        cluster.settle().await;
+    })
+    .cluster(TestCluster::builder().workers([Worker::ReplicaSet]))
+    .always("no Pod is alone", |cluster| cluster.list::<Pod>().len() != 1)
+    .report();
+    let failure = report.failure().expect("there is one Pod before there are two");
+    assert_eq!((failure.oracle(), failure.plan()), ("always", Vec::new()), "{report}");
 }
