@@ -253,6 +253,9 @@ impl TestCluster {
             return answer.map_err(|err| format!("{what}: {err}"));
         }
         let answer = self.server.call(request).await;
+        if let Some(gate) = &self.gate {
+            gate.check();
+        }
         let (parts, body) = answer.into_parts();
         let value: Value = serde_json::from_slice(&body).unwrap_or_default();
         if parts.status.is_success() {

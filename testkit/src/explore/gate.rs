@@ -370,6 +370,10 @@ impl Gate {
         }
     }
 
+    pub(crate) fn has_checks(&self) -> bool {
+        !self.checks.is_empty()
+    }
+
     /// Looks at what must always be so, if something has changed since it last did.
     pub(crate) fn check(&self) {
         let revision = self.server.resource_version();

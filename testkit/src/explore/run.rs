@@ -136,6 +136,7 @@ fn run_here(config: &Config, world: &World, plan: &Plan, is_other: bool, referen
         };
         gate.watch_over(&cluster);
         gate.slow_workers();
+        gate.watch_workers();
         // From this thread's generator come the pauses of kube-runtime's retries; else it is seeded by the real clock.
         fastrand::seed(cluster.seed());
         let run = Run {

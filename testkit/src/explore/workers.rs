@@ -37,6 +37,24 @@ impl Gate {
         *guard = Some(self.server.inject(late));
     }
 
+    /// Looks at what must always be so after each request of a worker: the next one comes later.
+    pub(crate) fn watch_workers(self: &Arc<Self>) {
+        if !self.server.has_workers() || !self.has_checks() {
+            return;
+        }
+        let (server, gate) = (self.server.clone(), Arc::downgrade(self));
+        // It ends with the runtime of the run.
+        tokio::spawn(async move {
+            let mut total = 0;
+            loop {
+                server.journal().reached(total + 1).await;
+                total = server.journal().total();
+                let Some(gate) = gate.upgrade() else { return };
+                gate.check();
+            }
+        });
+    }
+
     /// Registers a request of a worker; returns how long it takes to come.
     fn of_worker(&self, worker: &str, info: &RequestInfo) -> Duration {
         let truth = self.server.resource_version();
