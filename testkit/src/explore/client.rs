@@ -21,7 +21,8 @@ use serde::Deserialize;
 use tokio::time::{sleep, sleep_until};
 use tower::{BoxError, Service, ServiceExt};
 
-use super::gate::{Gate, Life, Shown};
+use super::gate::Gate;
+use super::life::{Life, Shown};
 use super::owners::is_garbage;
 use super::plan::Action;
 use super::trace::{Outcome, Request};

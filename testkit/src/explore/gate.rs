@@ -3,13 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use fake_apiserver::{ApiServer, FaultGuard, Verb};
 use tokio::time::{Instant, sleep};
 
+use super::life::{Life, Shown};
 use super::plan::{Action, Plan, escaped, given};
 use super::trace::{Delivery, Outcome, Request, Step, What};
 use super::{Check, Violation};
@@ -37,26 +37,6 @@ pub(crate) struct Gate {
     state: Mutex<State>,
 }
 
-/// A controller's life: from its start to its crash.
-#[derive(Debug)]
-pub(crate) struct Life {
-    /// The name, as points have it.
-    pub(crate) client: Arc<str>,
-    pub(crate) number: u32,
-    is_dead: AtomicBool,
-    /// Guards what the client was told in this life.
-    told: Mutex<Told>,
-}
-
-/// What a client was told.
-#[derive(Debug, Default)]
-struct Told {
-    /// The newest revision of each resource.
-    revisions: BTreeMap<String, u64>,
-    /// The uid behind each name.
-    uids: BTreeMap<String, String>,
-}
-
 #[derive(Default)]
 pub(crate) struct State {
     pub(crate) trace: Vec<Step>,
@@ -80,16 +60,6 @@ pub(crate) struct State {
     /// Checks for what is sometimes so that have held.
     pub(crate) held: BTreeSet<usize>,
     checked_at: u64,
-}
-
-/// An object as answers and events show it; what the gate wants of it.
-#[derive(Debug, Default)]
-pub(crate) struct Shown {
-    pub(crate) namespace: String,
-    pub(crate) name: String,
-    pub(crate) generate_name: String,
-    pub(crate) uid: String,
-    pub(crate) revision: u64,
 }
 
 /// A request as the gate registers it.
@@ -180,12 +150,7 @@ impl Gate {
             *number += 1;
             *number
         };
-        Arc::new(Life {
-            client,
-            number,
-            is_dead: AtomicBool::new(false),
-            told: Mutex::default(),
-        })
+        Arc::new(Life::new(client, number))
     }
 
     /// What is to go wrong at a point; it is counted here.
@@ -348,7 +313,7 @@ impl Gate {
 
     /// Kills a controller, and starts it again after a time. What it has begun is never told how it ended.
     pub(crate) fn crash(self: &Arc<Self>, life: &Life, down: Duration) {
-        life.is_dead.store(true, Ordering::Relaxed);
+        life.end();
         self.note(&life.client, life.number, "crash".to_owned());
         let Some(running) = lock(&self.controllers).get(&life.client).cloned() else {
             return;
@@ -438,54 +403,6 @@ impl Gate {
             }
             let mut state = self.state();
             state.deleted.entry(key).or_default().insert(shown.uid.clone());
-        }
-    }
-}
-
-impl Life {
-    pub(crate) fn is_dead(&self) -> bool {
-        self.is_dead.load(Ordering::Relaxed)
-    }
-
-    /// The newest revision of a resource the client was told of.
-    pub(crate) fn view(&self, resource: &str) -> u64 {
-        let resource = resource.split('/').next().unwrap_or_default();
-        lock(&self.told).revisions.get(resource).copied().unwrap_or_default()
-    }
-
-    fn uid(&self, resource: &str, namespace: &str, name: &str) -> Option<String> {
-        let key = format!("{resource} {namespace}/{name}");
-        lock(&self.told).uids.get(&key).cloned()
-    }
-
-    /// The client was told of an object in the answer to a request: its view of the whole resource does not move.
-    pub(crate) fn told_of_object(&self, resource: &str, shown: &Shown) {
-        let revision = 0;
-        let (namespace, name, uid) = (shown.namespace.clone(), shown.name.clone(), shown.uid.clone());
-        let generate_name = String::new();
-        self.told(
-            resource,
-            &Shown {
-                namespace,
-                name,
-                generate_name,
-                uid,
-                revision,
-            },
-        );
-    }
-
-    /// The client was told of an object, or of a revision if the object has no name.
-    pub(crate) fn told(&self, resource: &str, shown: &Shown) {
-        let resource = resource.split('/').next().unwrap_or_default();
-        let mut told = lock(&self.told);
-        match told.revisions.get_mut(resource) {
-            Some(newest) => *newest = shown.revision.max(*newest),
-            None => drop(told.revisions.insert(resource.to_owned(), shown.revision)),
-        }
-        if !shown.uid.is_empty() {
-            let key = format!("{resource} {}/{}", shown.namespace, shown.name);
-            told.uids.insert(key, shown.uid.clone());
         }
     }
 }

@@ -7,6 +7,7 @@ mod kinds;
 mod plan;
 mod trace;
 mod cluster;
+mod life;
 mod gate;
 mod client;
 mod owners;

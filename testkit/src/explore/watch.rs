@@ -13,7 +13,8 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use tower::BoxError;
 
 use super::client::{Line, ServerBody, broken, contains};
-use super::gate::{Gate, Life, Shown, Ticket};
+use super::gate::{Gate, Ticket};
+use super::life::{Life, Shown};
 use super::plan::Action;
 use super::trace::{BOOKMARK, Delivery, INITIAL_END, Step, What};
 

@@ -1,0 +1,100 @@
+//! `Life`: a controller from its start to its crash, and what it was told in that time.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use crate::test_cluster::lock;
+
+/// A controller's life: from its start to its crash.
+#[derive(Debug)]
+pub(crate) struct Life {
+    /// The name, as points have it.
+    pub(crate) client: Arc<str>,
+    pub(crate) number: u32,
+    is_dead: AtomicBool,
+    /// Guards what the client was told in this life.
+    told: Mutex<Told>,
+}
+
+/// What a client was told.
+#[derive(Debug, Default)]
+struct Told {
+    /// The newest revision of each resource.
+    revisions: BTreeMap<String, u64>,
+    /// The uid behind each name.
+    uids: BTreeMap<String, String>,
+}
+
+/// An object as answers and events show it; what the gate wants of it.
+#[derive(Debug, Default)]
+pub(crate) struct Shown {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) generate_name: String,
+    pub(crate) uid: String,
+    pub(crate) revision: u64,
+}
+
+impl Life {
+    pub(crate) fn new(client: Arc<str>, number: u32) -> Self {
+        Self {
+            client,
+            number,
+            is_dead: AtomicBool::new(false),
+            told: Mutex::default(),
+        }
+    }
+
+    /// It is told nothing from now on, and its requests come to nothing.
+    pub(crate) fn end(&self) {
+        self.is_dead.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_dead(&self) -> bool {
+        self.is_dead.load(Ordering::Relaxed)
+    }
+
+    /// The newest revision of a resource the client was told of.
+    pub(crate) fn view(&self, resource: &str) -> u64 {
+        let resource = resource.split('/').next().unwrap_or_default();
+        lock(&self.told).revisions.get(resource).copied().unwrap_or_default()
+    }
+
+    /// The uid behind a name, as far as the client was told.
+    pub(crate) fn uid(&self, resource: &str, namespace: &str, name: &str) -> Option<String> {
+        let key = format!("{resource} {namespace}/{name}");
+        lock(&self.told).uids.get(&key).cloned()
+    }
+
+    /// The client was told of an object in the answer to a request: its view of the whole resource does not move.
+    pub(crate) fn told_of_object(&self, resource: &str, shown: &Shown) {
+        let revision = 0;
+        let (namespace, name, uid) = (shown.namespace.clone(), shown.name.clone(), shown.uid.clone());
+        let generate_name = String::new();
+        self.told(
+            resource,
+            &Shown {
+                namespace,
+                name,
+                generate_name,
+                uid,
+                revision,
+            },
+        );
+    }
+
+    /// The client was told of an object, or of a revision if the object has no name.
+    pub(crate) fn told(&self, resource: &str, shown: &Shown) {
+        let resource = resource.split('/').next().unwrap_or_default();
+        let mut told = lock(&self.told);
+        match told.revisions.get_mut(resource) {
+            Some(newest) => *newest = shown.revision.max(*newest),
+            None => drop(told.revisions.insert(resource.to_owned(), shown.revision)),
+        }
+        if !shown.uid.is_empty() {
+            let key = format!("{resource} {}/{}", shown.namespace, shown.name);
+            told.uids.insert(key, shown.uid.clone());
+        }
+    }
+}
