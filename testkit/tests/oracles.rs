@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use futures::{Stream, StreamExt};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
-use kube::api::{ListParams, Patch, WatchEvent, WatchParams};
+use kube::api::{DeleteParams, ListParams, Patch, WatchEvent, WatchParams};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, ResourceExt};
 use rstest::rstest;
 use serde_json::json;
-use testkit::explore::{crashes, explore, variants};
+use testkit::explore::{Explore, Oracle, crashes, explore, variants};
 use testkit::objects::{config_map, object};
 use testkit::{TestCluster, Worker};
 
@@ -69,6 +69,66 @@ fn a_hot_loop_is_told_whatever_message_is_the_first_too_many(#[values(0, 1)] rea
     .replay("lose@operator:patch:configmaps:default/a#1")
     .report();
     assert_eq!(report.failure().map(|it| it.oracle()), Some("no hot loop"), "{report}");
+}
+
+/// Once confused, it counts on each second for ever.
+#[rstest]
+#[case::in_it(None, Some("no hot loop"))]
+#[case::taken_out(Some(Oracle::HotLoop), None)]
+fn a_hot_loop_can_be_taken_out(#[case] without: Option<Oracle>, #[case] oracle: Option<&str>) {
+    let explored = explore(async |cluster: &TestCluster| {
+        cluster.controller("operator", |client| count(client, 0, Duration::from_secs(1)));
+        cluster.create(config_map("a")).await;
+        cluster.advance(Duration::from_secs(5)).await;
+    })
+    .ignore("metadata.annotations.count")
+    .replay("lose@operator:patch:configmaps:default/a#1")
+    .faults(variants());
+    let report = without.into_iter().fold(explored, Explore::without).report();
+    assert_eq!(report.failure().map(|it| it.oracle()), oracle, "{report}");
+}
+
+/// A loop that keeps the clock from moving is never right.
+#[test]
+fn a_loop_at_one_instant_cannot_be_taken_out() {
+    let report = explore(async |cluster: &TestCluster| {
+        cluster.controller("operator", |client| count(client, 0, Duration::ZERO));
+        cluster.create(config_map("a")).await;
+        cluster.advance(Duration::from_secs(5)).await;
+    })
+    .ignore("metadata.annotations.count")
+    .without(Oracle::HotLoop)
+    .replay("lose@operator:patch:configmaps:default/a#1")
+    .report();
+    assert!(!report.is_success(), "{report}");
+}
+
+/// Deletes after ten seconds what it saw at its start.
+async fn delete_late(client: Client) {
+    let maps = maps(client);
+    if let Ok(found) = maps.list(&ListParams::default()).await {
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        for map in found {
+            let _ = maps.delete(&map.name_any(), &DeleteParams::default()).await;
+        }
+    }
+}
+
+#[rstest]
+#[case::in_it(None, Some("no delete by name of another object"))]
+#[case::taken_out(Some(Oracle::DeletesByName), None)]
+fn deletes_by_name_can_be_taken_out(#[case] without: Option<Oracle>, #[case] oracle: Option<&str>) {
+    let explored = explore(async |cluster: &TestCluster| {
+        cluster.create(config_map("a")).await;
+        cluster.controller("operator", delete_late);
+        cluster.settle().await;
+        cluster.delete::<ConfigMap>("a").await;
+        cluster.create(config_map("a")).await;
+        cluster.advance(Duration::from_secs(20)).await;
+    })
+    .faults(variants());
+    let report = without.into_iter().fold(explored, Explore::without).report();
+    assert_eq!(report.failure().map(|it| it.oracle()), oracle, "{report}");
 }
 
 /// A workload in two steps, the second of which needs the first.
