@@ -96,6 +96,7 @@ fn a_loop_at_one_instant_cannot_be_taken_out() {
         cluster.create(config_map("a")).await;
         cluster.advance(Duration::from_secs(5)).await;
     })
+    .cluster(TestCluster::builder().max_requests(500))
     .ignore("metadata.annotations.count")
     .without(Oracle::HotLoop)
     .replay("lose@operator:patch:configmaps:default/a#1")

@@ -80,7 +80,9 @@ impl Explore {
         self
     }
 
-    /// The kinds of faults: `crashes() | errors() | stale_watches() | delays() | pauses()`. Default: all of them.
+    /// The kinds of faults, joined by `|`: [`crashes`](super::crashes), [`errors`](super::errors),
+    /// [`stale_watches`](super::stale_watches), [`delays`](super::delays), [`pauses`](super::pauses),
+    /// [`clock_skew`](super::clock_skew) and [`variants`](super::variants). Default: all of them.
     pub fn faults(mut self, faults: Faults) -> Self {
         self.faults = faults;
         self
@@ -138,7 +140,7 @@ impl Explore {
         self
     }
 
-    /// Takes out an oracle.
+    /// Takes out an oracle. The others are [always](Oracle) held.
     pub fn without(mut self, oracle: Oracle) -> Self {
         self.config.skipped.insert(oracle);
         self

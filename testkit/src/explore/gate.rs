@@ -11,8 +11,9 @@ use tokio::time::{Instant, sleep};
 
 use super::life::{Life, Shown};
 use super::plan::{Action, Plan, escaped, given};
+use super::run::Config;
 use super::trace::{Delivery, Outcome, Request, Step, What};
-use super::{Check, Violation};
+use super::{Check, Oracle, Violation};
 use crate::controller::Running;
 use crate::test_cluster::{TEST_CLIENT, TestCluster, lock};
 
@@ -29,6 +30,7 @@ pub(crate) struct Gate {
     /// Requests and events after which the run is a hot loop.
     limit: u64,
     checks: Arc<[Check]>,
+    skipped: BTreeSet<Oracle>,
     cluster: OnceLock<Weak<TestCluster>>,
     controllers: Mutex<BTreeMap<Arc<str>, Running>>,
     /// Holds what makes the server's workers take their time.
@@ -71,14 +73,15 @@ pub(crate) struct Ticket {
 }
 
 impl Gate {
-    pub(crate) fn new(server: ApiServer, plan: Plan, limit: u64, checks: Arc<[Check]>) -> Self {
+    pub(crate) fn new(server: ApiServer, plan: Plan, limit: u64, config: &Config) -> Self {
         Self {
             base: server.resource_version(),
             server,
             plan,
             started: Instant::now(),
             limit,
-            checks,
+            checks: Arc::clone(&config.checks),
+            skipped: config.skipped.clone(),
             cluster: OnceLock::new(),
             controllers: Mutex::default(),
             workers: Mutex::default(),
@@ -391,8 +394,9 @@ impl Gate {
             let mut state = self.state();
             state.created.entry(key).or_default().insert(shown.uid.clone());
         } else if request.verb == Verb::Delete && !request.resource.contains('/') {
+            let is_checked = !has_precondition && !self.skipped.contains(&Oracle::DeletesByName);
             let known = life.uid(base, namespace, name);
-            if let Some(known) = known.filter(|known| *known != shown.uid && !has_precondition) {
+            if let Some(known) = known.filter(|known| *known != shown.uid && is_checked) {
                 let what = format!(
                     "{} deleted {base} {namespace}/{name} by name: it had seen the one with uid {known}, and deleted \
                      the one with uid {}, which it had not seen",
