@@ -1,6 +1,7 @@
 //! What exploration holds its runs against and when it looks, and the replays it is asked for: what cannot be played
 //! fails.
 
+use std::process::Command;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt};
@@ -277,4 +278,27 @@ fn what_must_always_be_so_is_looked_at_after_each_write_of_a_worker() {
     .report();
     let failure = report.failure().expect("there is one Pod before there are two");
     assert_eq!((failure.oracle(), failure.plan()), ("always", Vec::new()), "{report}");
+}
+
+/// What the test below runs by hand; by itself it explores a little.
+#[test]
+#[expect(clippy::print_stdout, reason = "the other test reads it")]
+fn a_run_that_is_asked_for() {
+    println!("{}", explore(stepwise).schedules(2).run());
+}
+
+#[test]
+fn a_replay_by_hand_has_not_tried_all_there_is() {
+    let test = std::env::current_exe().expect("this is one");
+    let ran = Command::new(test)
+        .args(["--exact", "a_run_that_is_asked_for", "--nocapture"])
+        .env("EXPLORE_REPLAY", "restart@operator")
+        .output()
+        .expect("it starts");
+    let said = String::from_utf8_lossy(&ran.stdout);
+    assert!(ran.status.success(), "{said}");
+    assert!(
+        said.contains("nothing makes it fail") && said.contains("not searched") && !said.contains("all there is"),
+        "{said}"
+    );
 }
