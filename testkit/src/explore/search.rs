@@ -88,8 +88,6 @@ pub(crate) fn reference(config: &Config, world: &World) -> Result<(Reference, Ve
 
 impl Search<'_> {
     pub(crate) fn search(&mut self) -> Result<(), Stop> {
-        let own = self.held.len();
-        debug_assert!(own <= self.config.checks.len(), "each check holds once");
         let trace = &self.reference.outcome.trace;
         let controllers = self.reference.outcome.controllers.clone();
         let singles = candidates(trace, 0, &controllers, self.faults);
