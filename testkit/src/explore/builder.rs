@@ -292,13 +292,11 @@ impl Explore {
             Ok(()) => search.search(),
             Err(stop) => Err(stop),
         };
-        let (is_whole, failure) = match stop {
-            Ok(()) => (!search.is_cut, None),
-            Err(Stop::Spent) => (false, None),
-            Err(Stop::Failed(failure)) => (false, Some(failure)),
+        let failure = match stop {
+            Ok(()) | Err(Stop::Spent) => None,
+            Err(Stop::Failed(failure)) => Some(failure),
         };
         report.coverage = search.coverage;
-        report.coverage.is_whole = is_whole;
         report.coverage.elapsed = clock.elapsed();
         report.nondeterminism = search.nondeterminism;
         if !is_replay && failure.is_none() {

@@ -48,7 +48,8 @@ pub struct Coverage {
     pub states: u64,
     /// Requests and events of all runs.
     pub messages: u64,
-    /// Whether all there is was tried.
+    /// Whether all single faults, pairs and delivery orders were tried. Random schedules have no end, and replays are no
+    /// search.
     pub is_whole: bool,
     /// Real time.
     pub elapsed: Duration,
@@ -245,7 +246,12 @@ impl Coverage {
 
 impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let end = if self.is_whole { "all there is" } else { "truncated" };
+        let end = match (self.is_whole, self.singles.1) {
+            (true, _) => "all there is but random ones",
+            // Replays alone.
+            (false, 0) => "not searched",
+            (false, _) => "truncated",
+        };
         write!(
             f,
             "{} ({end}, after {:.2?}); {} write points, {} points, {} states",

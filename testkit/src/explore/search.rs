@@ -108,6 +108,7 @@ impl Search<'_> {
         }
         self.pairs(&tried, |first, second| first != second || first == Kind::Crash)?;
         self.orders(&tried)?;
+        self.coverage.is_whole = !self.is_cut;
         self.swarm(tried)
     }
 
