@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use futures::{Stream, StreamExt};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
-use kube::api::{DeleteParams, ListParams, Patch, WatchEvent, WatchParams};
+use kube::api::{DeleteParams, GetParams, ListParams, Patch, PatchParams, WatchEvent, WatchParams};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, ResourceExt};
 use rstest::rstest;
 use serde_json::json;
-use testkit::explore::{Explore, Oracle, crashes, explore, variants};
+use testkit::explore::{Explore, Oracle, crashes, explore, stale_watches, variants};
 use testkit::objects::{config_map, object};
 use testkit::{TestCluster, Worker};
 
@@ -314,4 +314,38 @@ fn all_there_is_was_tried_when_only_random_runs_are_left() {
         "{report}"
     );
     assert!(coverage.is_whole, "{report}");
+}
+
+/// Copies what a read of its own says, which a cache of the server may answer.
+async fn copy(client: Client) {
+    let maps = maps(client);
+    let mut applied = applied(&maps);
+    while let Some(map) = applied.next().await {
+        if map.name_any() == "a"
+            && let Ok(found) = maps.get_with("a", &GetParams::any()).await
+        {
+            let copy = json!({
+                "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "copy"}, "data": found.data,
+            });
+            let params = PatchParams::apply("operator").force();
+            let _ = maps.patch("copy", &params, &Patch::Apply(copy)).await;
+        }
+    }
+}
+
+#[test]
+fn a_read_of_one_object_that_allows_it_is_answered_by_a_replica_that_lags() {
+    let report = explore(async |cluster: &TestCluster| {
+        cluster.controller("operator", copy);
+        cluster.create(config_map("a").data("version", "1")).await;
+        cluster.settle().await;
+        cluster.patch(config_map("a"), json!({"data": {"version": "2"}})).await;
+        cluster.settle().await;
+    })
+    .faults(stale_watches())
+    .report();
+    let failure = report.failure().expect("it copies what is old");
+    let said = "answer get configmaps default/a (number 2) of operator from a replica that lags";
+    assert_eq!(failure.plan(), [said], "{report}");
+    assert_eq!(failure.oracle(), "end state");
 }
