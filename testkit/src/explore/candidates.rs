@@ -35,6 +35,9 @@ const SERVER: &str = "server";
 /// Everything else that is due happens in it.
 const INSTANT: Duration = Duration::from_millis(1);
 
+/// How old what a replica shows is, in percent of the revisions of the run.
+const STALE: [u8; 3] = [50, 75, 25];
+
 /// Something that may be tried, and how early: small ranks first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Candidate {
@@ -139,11 +142,16 @@ fn of_request(request: &Request, is_second: bool) -> Vec<(u8, Action)> {
                 actions.push((1, Action::Fail(409)));
             }
         }
-        Verb::Get => actions.extend([
-            (2, Action::Fail(500)),
-            (5, Action::Silence(SILENCE)),
-            (6, Action::Delay(INSTANT)),
-        ]),
+        Verb::Get => {
+            actions.extend([
+                (2, Action::Fail(500)),
+                (5, Action::Silence(SILENCE)),
+                (6, Action::Delay(INSTANT)),
+            ]);
+            if request.may_be_stale {
+                actions.extend(STALE.map(|percent| (4, Action::Stale(percent))));
+            }
+        }
         Verb::List => {
             actions.extend([
                 (3, Action::Fail(500)),
@@ -156,7 +164,7 @@ fn of_request(request: &Request, is_second: bool) -> Vec<(u8, Action)> {
             if request.may_be_stale {
                 // A list after another fault is mostly that of a restart, which may go back in time.
                 let rank = if is_second { 0 } else { 4 };
-                actions.extend([50, 75, 25].map(|percent| (rank, Action::Stale(percent))));
+                actions.extend(STALE.map(|percent| (rank, Action::Stale(percent))));
             }
         }
         Verb::Watch => {

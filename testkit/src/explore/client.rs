@@ -5,7 +5,6 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::Bytes;
 use fake_apiserver::Verb;
@@ -25,11 +24,12 @@ use super::gate::Gate;
 use super::life::{Life, Shown};
 use super::owners::is_garbage;
 use super::plan::Action;
+use super::stale::stale;
 use super::trace::{Outcome, Request};
 use super::watch::GatedWatch;
 
-/// The names of the parameters that lists are read by.
-const REVISION: &str = "resourceVersion";
+/// The name of the parameter that says how old a read may be.
+pub(crate) const REVISION: &str = "resourceVersion";
 
 /// A client of a new life of the controller `name`.
 pub(crate) fn client(gate: &Arc<Gate>, name: &str) -> kube::Client {
@@ -82,16 +82,13 @@ fn read(request: &http::Request<Body>) -> Option<Request> {
         resource,
         object: format!("{}/{}", path.namespace, path.name),
         may_conflict: verb == Verb::Update || (is_apply && parameter("force") != Some("true")),
-        may_be_stale: verb == Verb::List && parameter(REVISION) == Some("0"),
+        may_be_stale: matches!(verb, Verb::List | Verb::Get) && parameter(REVISION) == Some("0"),
         may_expire: verb == Verb::List
             && (parameter("continue").is_some() || parameter("resourceVersionMatch") == Some("Exact")),
         streams_list: verb == Verb::Watch && parameter("sendInitialEvents") == Some("true"),
         outcome: Outcome::Open,
     })
 }
-
-/// How long a replica lags.
-const LAG: Duration = Duration::from_secs(12);
 
 type Answer = Result<Response<GatedBody>, io::Error>;
 
@@ -115,14 +112,14 @@ where
     while let Some(until) = gate.paused(&life.client) {
         sleep_until(until).await;
     }
+    let mut lagging = None;
     for action in &ticket.actions {
         if let Some(answer) = before(gate, &life, &about, *action).await {
             gate.outcome(&life, ticket.index, outcome(&answer));
             return answer;
         }
         if let Action::Stale(percent) = action {
-            gate.lag(&life, &about.resource, LAG);
-            parts.uri = stale(gate, &parts.uri, *percent);
+            lagging = stale(gate, &life, &about, &mut parts.uri, *percent);
         }
     }
     if life.is_dead() {
@@ -130,6 +127,7 @@ where
     }
     let has_precondition = about.verb == Verb::Delete && contains(&body, b"\"uid\"");
     let response = forward(server, http::Request::from_parts(parts, Body::from(body))).await?;
+    drop(lagging);
     let code = response.status().as_u16();
     let response = match about.verb {
         Verb::Watch if response.status().is_success() => {
@@ -276,22 +274,6 @@ fn failure(code: u16, about: &Request) -> Response<GatedBody> {
         headers.insert(header::RETRY_AFTER, header::HeaderValue::from_static("1"));
     }
     response
-}
-
-/// The list as it was between the beginning of the run and now.
-fn stale(gate: &Gate, uri: &http::Uri, percent: u8) -> http::Uri {
-    let revision = gate.base + (gate.server.resource_version() - gate.base) * u64::from(percent) / 100;
-    let exact = format!("{REVISION}={revision}&resourceVersionMatch=Exact");
-    let others = uri
-        .query()
-        .unwrap_or_default()
-        .split('&')
-        .filter(|it| !it.starts_with(REVISION));
-    let query = others.map(str::to_owned).chain([exact]).collect::<Vec<_>>().join("&");
-    // It was a URI before, and only digits and letters were added.
-    format!("{}?{query}", uri.path())
-        .parse()
-        .unwrap_or_else(|_| uri.clone())
 }
 
 /// Reads an answer for what it tells the client, and hands it on.

@@ -24,7 +24,8 @@ pub const fn errors() -> Faults {
 
 /// Watches are held for a second or twelve, end, are silent for a minute until their connection breaks, expire with
 /// 410, so that the client must list again, with or without having been silent before, and tell an event twice.
-/// Bookmarks come late or never. Lists that allow it (`resourceVersion=0`) show an older state.
+/// Bookmarks come late or never. Lists and reads of one object that allow it (`resourceVersion=0`) show an
+/// older state.
 pub const fn stale_watches() -> Faults {
     Faults(4)
 }

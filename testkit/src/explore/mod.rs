@@ -10,6 +10,7 @@ mod cluster;
 mod life;
 mod gate;
 mod client;
+mod stale;
 mod owners;
 mod watch;
 mod workers;

@@ -55,8 +55,8 @@ pub(crate) enum Action {
     Delay(Duration),
     /// From this request on, nothing goes from or to the client for this time: a partition.
     Pause(Duration),
-    /// The list shows an older state, and the watch that follows is silent for a while, as of a replica that lags; only
-    /// lists that allow it. The state is as old as so many percent of all revisions of the run.
+    /// The read shows an older state, as of a replica that lags, and the watch that follows a list is silent for a while;
+    /// only lists and reads of one object that allow it. The state is as old as so many percent of all revisions of the run.
     Stale(u8),
     /// From this event on, the watch is silent for this time, and then tells all.
     Hold(Duration),
@@ -329,6 +329,7 @@ fn words(fault: &Perturbation) -> String {
         }
         Action::Delay(time) => format!("delay {what} of {client} by {time:?}"),
         Action::Pause(time) => format!("cut {client} off for {time:?} from {what} on"),
+        Action::Stale(_) if verb == "get" => format!("answer {what} of {client} from a replica that lags"),
         Action::Stale(_) => format!("answer {what} of {client} from a replica that lags, which catches up 12s later"),
         Action::Hold(time) => format!("hold the watch of {client} for {time:?} from {what} on"),
         Action::Miss(time) => {
