@@ -39,8 +39,9 @@ use std::sync::Arc;
 use crate::eventually::quietly;
 use crate::test_cluster::TestCluster;
 
-/// What [`explore`] holds every run against and [`Explore::without`] can take out. All are on. What is always wrong is not
-/// among them: a panic, an assertion of the scenario, a scenario that never ends, a loop that keeps the clock from moving.
+/// What [`explore`] holds every run against and [`Explore::without`] can take out. All are on. What is always wrong is
+/// not among them: a panic, an assertion of the scenario, a scenario that never ends, a loop that keeps the clock from
+/// moving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Oracle {
     /// The end state equals that of the run in which nothing goes wrong, but for what differs between two such runs.
@@ -49,8 +50,8 @@ pub enum Oracle {
     CreatesAndDeletes,
     /// A restart when all is done changes nothing.
     Idempotence,
-    /// A run has ten times the messages of the reference and 200 more at the most. Without it a controller may go on for
-    /// ever; a scenario that waits for it to [`settle`](TestCluster::settle) still fails.
+    /// A run has ten times the messages of the reference and 200 more at the most. Without it a controller may go on
+    /// for ever; a scenario that waits for it to [`settle`](TestCluster::settle) still fails.
     HotLoop,
     /// No client deletes by name an object with another uid than the one it had seen.
     DeletesByName,

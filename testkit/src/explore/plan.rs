@@ -55,8 +55,9 @@ pub(crate) enum Action {
     Delay(Duration),
     /// From this request on, nothing goes from or to the client for this time: a partition.
     Pause(Duration),
-    /// The read shows an older state, as of a replica that lags, and the watch that follows a list is silent for a while;
-    /// only lists and reads of one object that allow it. The state is as old as so many percent of all revisions of the run.
+    /// The read shows an older state, as of a replica that lags, and the watch that follows a list is silent for a
+    /// while; only lists and reads of one object that allow it. The state is as old as so many percent of all revisions
+    /// of the run.
     Stale(u8),
     /// From this event on, the watch is silent for this time, and then tells all.
     Hold(Duration),

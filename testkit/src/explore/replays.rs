@@ -16,8 +16,8 @@ use super::shrink::shortened_reference;
 use super::trace::{self, Step, What};
 use crate::test_cluster::TestCluster;
 
-/// The oracle that is violated where a run cannot be made as it is asked for. That is a failure and no note: a note of a
-/// test that passes is read by nobody, and whoever asked would take the bug for mended.
+/// The oracle that is violated where a run cannot be made as it is asked for. That is a failure and no note: a note of
+/// a test that passes is read by nobody, and whoever asked would take the bug for mended.
 const PLAYABLE: &str = "the replay can be played";
 
 /// Makes the runs that are asked for by name.
@@ -77,8 +77,8 @@ fn shortened(search: &Search<'_>, plan: &Plan) -> Result<Reference, Stop> {
     })
 }
 
-/// Which client of a plan there is none of, where it is not a message that is struck: those may be sent no more when the
-/// bug is mended.
+/// Which client of a plan there is none of, where it is not a message that is struck: those may be sent no more when
+/// the bug is mended.
 fn unknown_client(plan: &Plan, outcome: &Outcome) -> Option<String> {
     let controllers: BTreeSet<Cow<'_, str>> = outcome.controllers.iter().map(|it| given(it)).collect();
     let asks = |step: &&Step| match &step.what {

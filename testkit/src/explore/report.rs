@@ -48,8 +48,8 @@ pub struct Coverage {
     pub states: u64,
     /// Requests and events of all runs.
     pub messages: u64,
-    /// Whether all single faults, pairs and delivery orders were tried. Random schedules have no end, and replays are no
-    /// search.
+    /// Whether all single faults, pairs and delivery orders were tried. Random schedules have no end, and replays are
+    /// no search.
     pub is_whole: bool,
     /// Real time.
     pub elapsed: Duration,
