@@ -51,8 +51,8 @@ impl Registry {
         Ok(revision)
     }
 
-    /// Stores what the server itself makes of an object in the wake of a client's write, if `old` is still the one; what
-    /// follows from it is the caller's.
+    /// Stores what the server itself makes of an object in the wake of a client's write, if `old` is still the one;
+    /// what follows from it is the caller's.
     pub(super) fn replace_own(&self, row: &Row, old: &Stored, body: Body) -> bool {
         let stored = self.store.update(&row.storage, &old.key, old.revision, body);
         if stored.is_ok() {
