@@ -12,6 +12,8 @@ pub(crate) mod scale;
 #[cfg(feature = "cel")]
 mod compile;
 mod default;
+#[cfg(feature = "cel")]
+mod depth;
 mod embedded;
 #[cfg(feature = "cel")]
 mod engine;
