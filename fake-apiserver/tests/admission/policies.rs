@@ -144,6 +144,23 @@ async fn p7_expressions_are_compiled_when_they_are_written(#[case] expression: &
     );
 }
 
+/// A policy that changes ConfigMaps, with its binding.
+async fn mutating_policy(server: &ApiServer, mutation: Value) {
+    let spec = json!({"reinvocationPolicy": "Never", "mutations": [mutation], "matchConstraints": {"resourceRules": [{
+        "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]}});
+    let path = format!("{GROUP}/mutatingadmissionpolicies");
+    made(&post(server, &path, json!({"metadata": {"name": "p"}, "spec": spec})).await);
+    let path = format!("{GROUP}/mutatingadmissionpolicybindings");
+    made(
+        &post(
+            server,
+            &path,
+            json!({"metadata": {"name": "b"}, "spec": {"policyName": "p"}}),
+        )
+        .await,
+    );
+}
+
 #[rstest]
 #[case::applied(json!({"patchType": "ApplyConfiguration", "applyConfiguration": {
     "expression": "Object{metadata: Object.metadata{labels: {'a': object.metadata.name}}}"}}),
@@ -153,23 +170,33 @@ async fn p7_expressions_are_compiled_when_they_are_written(#[case] expression: &
 #[tokio::test(start_paused = true)]
 async fn p8_a_mutating_policy_changes_the_object(#[case] mutation: Value, #[case] labels: Value) {
     let server = ApiServer::start();
-    let spec = json!({"reinvocationPolicy": "Never", "mutations": [mutation], "matchConstraints": {"resourceRules": [{
-        "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]}});
-    let path = format!("{GROUP}/mutatingadmissionpolicies");
-    made(&post(&server, &path, json!({"metadata": {"name": "p"}, "spec": spec})).await);
-    let path = format!("{GROUP}/mutatingadmissionpolicybindings");
-    made(
-        &post(
-            &server,
-            &path,
-            json!({"metadata": {"name": "b"}, "spec": {"policyName": "p"}}),
-        )
-        .await,
-    );
+    mutating_policy(&server, mutation).await;
     let mut object = map("a");
     object["metadata"]["labels"] = json!({"own": "y"});
     let answer = post(&server, MAPS, object).await;
     assert_eq!(answer.body["metadata"]["labels"], labels, "{}", answer.body);
+}
+
+#[rstest]
+#[case::shared_lists(
+    "[JSONPatch{op: 'add', path: '/data', value: dyn([1]SHARED)}]",
+    "the result is too large"
+)]
+#[case::joined(
+    "[JSONPatch{op: 'add', path: '/data', value: object.data.a.split('').join(object.data.b)}]",
+    "operation cancelled: actual cost limit exceeded"
+)]
+#[tokio::test(start_paused = true)]
+async fn p8_what_a_mutating_policy_makes_is_bounded(#[case] expression: &str, #[case] why: &str) {
+    let server = ApiServer::start();
+    let expression = expression.replace("SHARED", &".map(x, [x, x])".repeat(60));
+    let mutation = json!({"patchType": "JSONPatch", "jsonPatch": {"expression": expression}});
+    mutating_policy(&server, mutation).await;
+    let mut object = map("a");
+    object["data"] = json!({"a": "x".repeat(500_000), "b": "x".repeat(500_000)});
+    let answer = post(&server, MAPS, object).await;
+    let said = answer.failure().1;
+    assert!(said.ends_with(why), "{said:.300}");
 }
 
 #[rstest]

@@ -189,6 +189,17 @@ fn times(start: &str, depth: usize, wrap: fn(String) -> String) -> String {
 #[case::negations("!".repeat(20_000) + "true")]
 #[case::doubled_text(times("'aaaaaaaaaa'", 24, |it| format!("[{it}].map(x, x + x)[0]")) + ".size() > 0")]
 #[case::doubled_list(times("[1, 2]", 40, |it| format!("[{it}].map(x, x + x)[0]")) + ".size() > 0")]
+#[case::shared_lists_compared("[1]".to_owned() + &".map(x, [x, x])".repeat(60) + " == dyn([2])")]
+#[case::shared_lists_equal(
+    "[[1]".to_owned() + &".map(x, [x, x])".repeat(60) + "].all(x, x == x && optional.of(x) == optional.of(x))"
+)]
+#[case::shared_lists_in_a_list("[[1]".to_owned() + &".map(x, [x, x])".repeat(60) + "].all(x, x in [x])")]
+#[case::shared_lists_as_arguments("[1]".to_owned() + &".map(x, [x, x])".repeat(60) + ".isSorted()")]
+#[case::shared_lists_of_the_wrong_type("dyn([1]".to_owned() + &".map(x, [x, x])".repeat(20) + ").lowerAscii() == ''")]
+#[case::distinct_lists(
+    "[[1]".to_owned() + &".map(x, [x, x])".repeat(12) + "].all(x, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]\
+     .map(y, [x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x]).distinct().size() > 0)"
+)]
 #[case::loops(times("true", 12, |it| format!("[1,2,3,4,5,6,7,8,9,10].all(x, {it})")))]
 #[case::lists_of_lists(times("[1]", 10, |it| format!("[1,2,3,4,5,6,7,8,9,10].map(x, {it})")) + ".size() > 0")]
 #[case::replacement(times("self.t", 12, |it| format!("{it}.replace('', 'aaaaaaaaaa')")) + ".size() > 0")]
