@@ -136,8 +136,7 @@ impl Registry {
                 environment.set_object(object.clone());
                 environment.evaluate_variables(&policy.variables);
                 let program = mutation.program.as_ref().map_err(Clone::clone)?;
-                let value = environment.value(program)?.to_json();
-                let value = value.ok_or_else(|| "the result is no JSON".to_owned())?;
+                let value = environment.value(program)?.to_json()?;
                 let row = match matched {
                     Matched::As(row) if attributes.kind == kind_of(&attributes.row.info) => row,
                     Matched::As(_) | Matched::AsRequested => attributes.row,

@@ -15,6 +15,9 @@ use super::engine::{add_missing_functions, to_cel};
 use super::eval::{self, Failure, Meter};
 use super::parse::{parse, visit_parts};
 
+/// The most parts of a value that JSON is made of; no object of a request has as many.
+const JSON_MAX: usize = 2_000_000;
+
 /// An expression, parsed.
 #[derive(Debug)]
 pub(crate) struct Program(Expression);
@@ -215,9 +218,13 @@ impl Outcome {
         }
     }
 
-    /// The value as JSON; `None` where JSON has nothing like it.
-    pub(crate) fn to_json(&self) -> Option<Value> {
-        to_json(&self.0)
+    /// The value as JSON; else why it cannot be.
+    pub(crate) fn to_json(&self) -> Result<Value, String> {
+        // What is shared in the value is not in JSON.
+        if eval::weight(&self.0, JSON_MAX) > JSON_MAX {
+            return Err("the result is too large".to_owned());
+        }
+        to_json(&self.0).ok_or_else(|| "the result is no JSON".to_owned())
     }
 }
 

@@ -12,7 +12,7 @@ use kube_cel::cel::objects::OptionalValue;
 use kube_cel::cel::parser::Expression;
 
 use super::evaluation::{Evaluated, Evaluation, overload};
-use super::meter::{Failure, Meter, size, weight};
+use super::meter::{Failure, Meter, size};
 use super::operators;
 use crate::registry::custom::parse;
 use crate::registry::custom::pattern::Pattern;
@@ -61,7 +61,9 @@ impl<'a> Evaluation<'a, '_> {
 
     /// Calls a function of the library with values.
     fn library(&mut self, prefix: Option<&str>, name: &str, is_method: bool, args: Vec<CelValue>) -> Evaluated {
-        self.meter.work(args.iter().map(weight).sum())?;
+        for arg in &args {
+            self.meter.weigh(arg)?;
+        }
         let ident = |name: String| Expression {
             id: 0,
             expr: Expr::Ident(name),
@@ -88,10 +90,7 @@ impl<'a> Evaluation<'a, '_> {
         };
         let result = catch_unwind(AssertUnwindSafe(|| CelValue::resolve(&call, &context)));
         let value = result.map_err(|_| Failure::Error("the expression cannot be evaluated".into()))??;
-        self.meter.work(weight(&value))?;
-        if name == "join" {
-            self.meter.charge_traversal(size(&value), 2)?;
-        }
+        self.meter.weigh(&value)?;
         Ok(value)
     }
 }
@@ -124,6 +123,8 @@ fn native(name: &str, is_method: bool, args: &[CelValue], meter: &mut Meter) -> 
             })
         }),
         ("startsWith" | "endsWith" | "contains" | "matches", [text, part]) => of_texts(name, text, part, meter),
+        ("join", [items]) if is_method => join(items, "", meter),
+        ("join", [items, CelValue::String(separator)]) if is_method => join(items, separator, meter),
         _ => return None,
     };
     Some(result)
@@ -158,6 +159,31 @@ fn of_texts(name: &str, text: &CelValue, part: &CelValue, meter: &mut Meter) -> 
     }))
 }
 
+/// The items of a list as one text, whose size is known before it is made.
+fn join(items: &CelValue, separator: &str, meter: &mut Meter) -> Evaluated {
+    let CelValue::List(items) = items else {
+        return Err(overload());
+    };
+    meter.work(items.len())?;
+    let mut texts = Vec::with_capacity(items.len());
+    for item in items.iter() {
+        let CelValue::String(text) = item else {
+            return Err(overload());
+        };
+        texts.push(text.as_str());
+    }
+    let separators = separator.len().saturating_mul(texts.len().saturating_sub(1));
+    let bytes = texts
+        .iter()
+        .fold(separators, |sum, text| sum.saturating_add(text.len()));
+    if bytes > TEXT_MAX {
+        return Err(meter.exhaust());
+    }
+    let made = texts.join(separator);
+    meter.charge_traversal(made.chars().count(), 2)?;
+    Ok(CelValue::String(Arc::new(made)))
+}
+
 /// A regular expression, which is compiled once for many evaluations.
 fn pattern(text: &str, meter: &mut Meter) -> Result<Rc<Pattern>, Failure> {
     let known = PATTERNS.with_borrow(|known| known.get(text).cloned());
@@ -179,8 +205,11 @@ fn pattern(text: &str, meter: &mut Meter) -> Result<Rc<Pattern>, Failure> {
 fn charge(prefix: Option<&str>, name: &str, args: &[CelValue], meter: &mut Meter) -> Result<(), Failure> {
     let size = |index: usize| args.get(index).map_or(0, size);
     match (prefix, name) {
-        (Some("sets"), "contains" | "intersects") => meter.charge(1 + size(0).saturating_mul(size(1)) as u64),
-        (Some("sets"), "equivalent") => meter.charge(1 + size(0).saturating_mul(size(1)).saturating_mul(2) as u64),
+        (Some("sets"), "contains" | "intersects" | "equivalent") => {
+            let factor = if name == "equivalent" { 2 } else { 1 };
+            meter.charge(size(0).saturating_mul(size(1)).saturating_mul(factor).saturating_add(1) as u64)?;
+            pairs(args, size(0).max(size(1)), meter)
+        }
         (Some("ip"), "isCanonical") => meter.charge_traversal(size(0), 2),
         (Some("lists"), "range") => match args {
             [CelValue::Int(count)] => meter.charge(11_u64.saturating_add(u64::try_from(*count).unwrap_or_default())),
@@ -189,7 +218,7 @@ fn charge(prefix: Option<&str>, name: &str, args: &[CelValue], meter: &mut Meter
         (None, "check") => meter.charge(CHECK_COST),
         (None, "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf") => match args.first() {
             Some(CelValue::String(_) | CelValue::Bytes(_)) => meter.charge_traversal(size(0), 1),
-            Some(value) => meter.charge(weight(value) as u64),
+            Some(value) => meter.weigh(value).and_then(|weight| meter.charge(weight as u64)),
             None => meter.charge(1),
         },
         (
@@ -212,9 +241,19 @@ fn charge(prefix: Option<&str>, name: &str, args: &[CelValue], meter: &mut Meter
             let regex = size(1).div_ceil(4) as u64;
             meter.charge(((size(0) + 1).div_ceil(10) as u64).saturating_mul(regex))
         }
-        (None, "distinct" | "sort") => meter.charge(11 + size(0).saturating_mul(size(0)).saturating_mul(2) as u64),
-        // Charged by what it makes.
-        (None, "join") => Ok(()),
+        (None, "distinct" | "sort") => {
+            meter.charge(size(0).saturating_mul(size(0)).saturating_mul(2).saturating_add(11) as u64)?;
+            pairs(args, size(0), meter)
+        }
         _ => meter.charge(1),
     }
+}
+
+/// Counts the comparisons of each item with so many others.
+fn pairs(args: &[CelValue], others: usize, meter: &mut Meter) -> Result<(), Failure> {
+    for arg in args {
+        let weight = meter.weigh(arg)?;
+        meter.work(weight.saturating_mul(others))?;
+    }
+    Ok(())
 }

@@ -1,9 +1,10 @@
 //! `Meter`: what an evaluation has cost, and when it costs too much.
 
+use kube_cel::cel::objects::OptionalValue;
 use kube_cel::cel::{ExecutionError, Value as CelValue};
 
-/// What an evaluation may do beside its cost: copies of values which cost nothing on a real server, where they are
-/// shared. No rule of a request of 3 MiB comes near.
+/// What an evaluation may do beside its cost: copies of values and comparisons within them, which cost nothing on a real
+/// server. No rule of a request of 3 MiB comes near.
 const WORK_MAX: u64 = 50_000_000;
 
 /// Why an expression has no value.
@@ -21,9 +22,17 @@ impl From<ExecutionError> for Failure {
             ExecutionError::DivisionByZero(_) => "division by zero".to_owned(),
             ExecutionError::RemainderByZero(_) => "modulus by zero".to_owned(),
             ExecutionError::NoSuchKey(key) => format!("no such key: {key}"),
-            ExecutionError::NoSuchOverload | ExecutionError::UnsupportedBinaryOperator(..) => {
-                "no such overload".to_owned()
-            }
+            // The library's texts show the values, which may be larger than any text.
+            ExecutionError::NoSuchOverload
+            | ExecutionError::NotSupportedAsMethod { .. }
+            | ExecutionError::UnsupportedBinaryOperator(..)
+            | ExecutionError::UnsupportedIndex(..)
+            | ExecutionError::UnsupportedKeyType(_)
+            | ExecutionError::UnsupportedListIndex(_)
+            | ExecutionError::UnsupportedMapIndex(_)
+            | ExecutionError::UnsupportedTargetType { .. }
+            | ExecutionError::UnsupportedUnaryOperator(..)
+            | ExecutionError::ValuesNotComparable(..) => "no such overload".to_owned(),
             ExecutionError::Overflow(_, CelValue::UInt(_), _) => "unsigned integer overflow".to_owned(),
             ExecutionError::Overflow(_, CelValue::Int(_), _) => "integer overflow".to_owned(),
             ExecutionError::FunctionError { message, .. } => message,
@@ -70,13 +79,21 @@ impl Meter {
         self.charge((size.saturating_mul(factor)).div_ceil(10) as u64)
     }
 
-    /// Counts copies, which cost nothing.
+    /// Counts copies and comparisons, which cost nothing.
     pub(super) fn work(&mut self, copies: usize) -> Result<(), Failure> {
         self.work = self.work.saturating_add(copies as u64);
         match self.work > WORK_MAX {
             true => Err(self.exhaust()),
             false => Ok(()),
         }
+    }
+
+    /// Counts what there is to copy of a value, and says how much that is.
+    pub(super) fn weigh(&mut self, value: &CelValue) -> Result<usize, Failure> {
+        let left = WORK_MAX.saturating_sub(self.work);
+        let weight = weight(value, usize::try_from(left).unwrap_or(usize::MAX));
+        self.work(weight)?;
+        Ok(weight)
     }
 
     /// Ends the evaluation as if it had cost too much.
@@ -97,13 +114,29 @@ pub(super) fn size(value: &CelValue) -> usize {
     }
 }
 
-/// How much there is to copy of a value.
-pub(super) fn weight(value: &CelValue) -> usize {
+/// How much there is to walk of a value: at least this, where it is more than `most`. A value that shares its parts may
+/// hold more than can ever be walked.
+pub(in super::super) fn weight(value: &CelValue, most: usize) -> usize {
+    let mut sum: usize = 1;
+    let mut add = |more: usize, part: &CelValue| {
+        sum += more;
+        sum += weight(part, most.saturating_sub(sum));
+        sum <= most
+    };
     match value {
-        CelValue::String(text) => 1 + text.len() / 16,
-        CelValue::Bytes(bytes) => 1 + bytes.len() / 16,
-        CelValue::List(items) => items.iter().fold(1, |sum, item| sum + weight(item)),
-        CelValue::Map(map) => map.map.values().fold(1, |sum, item| sum + 1 + weight(item)),
-        _ => 1,
+        CelValue::String(text) => sum += text.len() / 16,
+        CelValue::Bytes(bytes) => sum += bytes.len() / 16,
+        CelValue::List(items) => {
+            items.iter().all(|item| add(0, item));
+        }
+        CelValue::Map(map) => {
+            map.map.values().all(|item| add(1, item));
+        }
+        other => {
+            if let Some(inner) = <&OptionalValue>::try_from(other).ok().and_then(OptionalValue::value) {
+                add(0, inner);
+            }
+        }
     }
+    sum
 }

@@ -9,4 +9,4 @@ mod meter;
 mod operators;
 
 pub(super) use evaluation::evaluate;
-pub(super) use meter::{Failure, Meter};
+pub(super) use meter::{Failure, Meter, weight};

@@ -10,7 +10,7 @@ use kube_cel::cel::parser::Expression;
 
 use super::evaluation::{Evaluated, overload};
 use super::functions::optional;
-use super::meter::{Failure, Meter, size, weight};
+use super::meter::{Failure, Meter, size};
 
 /// What is said of an operator on types it has not.
 pub(super) const NO_OVERLOAD: &str = "no such overload";
@@ -47,10 +47,7 @@ pub(super) fn binary(name: &str, left: CelValue, right: CelValue, meter: &mut Me
     match name {
         "_==_" | "_!=_" => {
             meter.charge_traversal(size(&left).min(size(&right)), 1)?;
-            if size(&left) == size(&right) {
-                meter.work(weight(&left).min(weight(&right)))?;
-            }
-            Ok(CelValue::Bool((left == right) == (name == "_==_")))
+            Ok(CelValue::Bool(equal(&left, &right, meter)? == (name == "_==_")))
         }
         "_<_" | "_<=_" | "_>_" | "_>=_" => {
             meter.charge_traversal(size(&left).min(size(&right)), 1)?;
@@ -84,6 +81,43 @@ pub(super) fn binary(name: &str, left: CelValue, right: CelValue, meter: &mut Me
                 _ => left % right,
             }?)
         }
+    }
+}
+
+/// Whether two values are equal. What they share is walked again and again, and so every part of them is counted.
+fn equal(left: &CelValue, right: &CelValue, meter: &mut Meter) -> Result<bool, Failure> {
+    let optional = |value| <&OptionalValue>::try_from(value).ok();
+    match (left, right) {
+        (CelValue::List(left), CelValue::List(right)) if left.len() == right.len() => {
+            meter.work(1 + left.len())?;
+            for (left, right) in left.iter().zip(right.iter()) {
+                if !equal(left, right, meter)? {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        }
+        (CelValue::Map(left), CelValue::Map(right)) if left.map.len() == right.map.len() => {
+            meter.work(1 + left.map.len())?;
+            for (key, left) in left.map.iter() {
+                match right.map.get(key) {
+                    Some(right) if equal(left, right, meter)? => {}
+                    _ => return Ok(false),
+                }
+            }
+            Ok(true)
+        }
+        (CelValue::List(_) | CelValue::Map(_), CelValue::List(_) | CelValue::Map(_)) => Ok(false),
+        (left, right) => match (optional(left), optional(right)) {
+            (Some(left), Some(right)) => match (left.value(), right.value()) {
+                (Some(left), Some(right)) => equal(left, right, meter),
+                (left, right) => Ok(left.is_none() && right.is_none()),
+            },
+            _ => {
+                meter.work(if size(left) == size(right) { size(left) / 16 } else { 0 })?;
+                Ok(left == right)
+            }
+        },
     }
 }
 
@@ -123,7 +157,12 @@ pub(super) fn contains(item: &CelValue, container: &CelValue, is_free: bool, met
                 meter.charge(items.len() as u64)?;
             }
             meter.work(items.len())?;
-            Ok(CelValue::Bool(items.contains(item)))
+            for other in items.iter() {
+                if equal(other, item, meter)? {
+                    return Ok(CelValue::Bool(true));
+                }
+            }
+            Ok(CelValue::Bool(false))
         }
         CelValue::Map(map) => {
             meter.charge(1)?;
