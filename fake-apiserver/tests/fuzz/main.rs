@@ -17,6 +17,7 @@ mod costs;
 mod limits;
 mod patches;
 mod protobuf;
+mod rules;
 mod schemas;
 mod selectors;
 mod trial;

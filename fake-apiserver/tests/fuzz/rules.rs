@@ -1,0 +1,225 @@
+//! Rules of CRDs by example: which are taken, with which text others are refused, and what they say of objects.
+
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::ask::Answer;
+use crate::trial::{CRDS, WIDGETS, ask_once, post, widget, widgets};
+
+/// The CRD of Widgets with a `spec` of numbers, texts, a list and a map under these rules.
+fn crd(rules: Value) -> Value {
+    widgets(
+        &json!({"type": "object", "x-kubernetes-validations": rules, "properties": {
+            "n": {"type": "integer"}, "t": {"type": "string", "maxLength": 20},
+            "l": {"type": "array", "maxItems": 5, "items": {"type": "string", "maxLength": 5}},
+            "m": {"type": "object", "maxProperties": 5, "additionalProperties": {"type": "integer"}}}}),
+    )
+}
+
+fn spec() -> Value {
+    json!({"n": 3, "t": "aab", "l": ["a", "b"], "m": {"x": 1, "y": 2}})
+}
+
+/// What the server says of a CRD, and if it takes it, of a Widget.
+fn said_of(crd: &Value, object: &Value) -> Answer {
+    let answer = ask_once(&[], &post(CRDS, crd));
+    match answer.code {
+        201 => ask_once(&[post(CRDS, crd)], &post(WIDGETS, object)),
+        _ => answer,
+    }
+}
+
+/// What the server says of a rule, or of a Widget under it.
+fn said(rule: &str) -> Answer {
+    said_of(&crd(json!([{"rule": rule, "message": "m"}])), &widget(&spec()))
+}
+
+#[track_caller]
+fn assert_refused(answer: &Answer, text: &str) {
+    let message = answer.message();
+    assert!(
+        answer.code == 422 && message.contains(text),
+        "{} {message}",
+        answer.code
+    );
+}
+
+/// A CRD with a rule on whole Widgets, of whose metadata the schema says this.
+fn singleton(rule: &str, metadata: Option<Value>) -> Value {
+    let mut crd = crd(json!([]));
+    let root = &mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    root["x-kubernetes-validations"] = json!([{"rule": rule}]);
+    if let Some(metadata) = metadata {
+        root["properties"]["metadata"] = metadata;
+        root["properties"]["kind"] = json!({"type": "string"});
+        root["properties"]["apiVersion"] = json!({"type": "string"});
+    }
+    crd
+}
+
+#[rstest]
+#[case::undeclared(None)]
+#[case::declared(Some(json!({"type": "object"})))]
+#[case::with_a_name(Some(json!({"type": "object", "properties": {"name": {"type": "string", "maxLength": 20}}})))]
+#[case::with_another_name(Some(json!({"type": "object", "properties": {"generateName": {"type": "string"}}})))]
+fn a_rule_sees_the_name_of_its_object(#[case] metadata: Option<Value>) {
+    let rule = "self.metadata.name == 'singleton' && self.kind == 'Widget' && self.apiVersion == 'example.com/v1' && \
+                !has(self.metadata.generateName)";
+    let crd = singleton(rule, metadata);
+    let mut object = widget(&spec());
+    assert_refused(
+        &said_of(&crd, &object),
+        "Invalid value: failed rule: self.metadata.name == 'singleton'",
+    );
+    object["metadata"]["name"] = json!("singleton");
+    let answer = said_of(&crd, &object);
+    assert_eq!(answer.code, 201, "{}", answer.message());
+}
+
+#[rstest]
+#[case("self.metadata.labels.size() > 0", "<input>:1:14: undefined field 'labels'")]
+#[case("has(self.metadata.labels)", "undefined field 'labels'")]
+#[case(
+    "self.metadata.name == 1",
+    "found no matching overload for '_==_' applied to '(string, int)'"
+)]
+#[case("self.spec.name == 'a'", "undefined field 'name'")]
+fn a_rule_sees_no_more_of_metadata(
+    #[case] rule: &str,
+    #[case] text: &str,
+    #[values(None, Some(json!({"type": "object"})))] metadata: Option<Value>,
+) {
+    assert_refused(&said_of(&singleton(rule, metadata), &widget(&spec())), text);
+}
+
+#[test]
+fn a_rule_sees_the_name_of_an_embedded_object() {
+    let crd = widgets(&json!({"type": "object", "properties": {"t": {"type": "object",
+        "x-kubernetes-embedded-resource": true, "properties": {"metadata": {"type": "object"}},
+        "x-kubernetes-validations": [{"rule": "self.metadata.name == 'b' && self.kind == 'Pod'"}]}}}));
+    let embedded = |name: &str| widget(&json!({"t": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}}}));
+    assert_refused(&said_of(&crd, &embedded("a")), "spec.t: Invalid value: failed rule");
+    let answer = said_of(&crd, &embedded("b"));
+    assert_eq!(answer.code, 201, "{}", answer.message());
+}
+
+#[rstest]
+#[case::blank("self.l.all( x, x != '')")]
+#[case::line_break("self.l.all(\n  x,\n  x != '')")]
+#[case::before_the_comma("self.l.exists(x , x == 'a')")]
+#[case::inside("self.l.all(x, self.l.exists( y, x == y))")]
+#[case::named_as_a_namespace("self.l.all(sets, sets != '')")]
+#[case::range("lists.range(3) == [0, 1, 2]")]
+#[case::flatten("[[1], [2]].flatten() == [1, 2]")]
+#[case::canonical("ip.isCanonical('127.0.0.1')")]
+#[case::set("sets.contains(self.l, ['a'])")]
+#[case::all_entries("self.m.all(k, v, k != '' && v > 0)")]
+#[case::all_items("self.l.all(i, v, i < 2 && v != '')")]
+#[case::an_entry("self.m.exists(k, v, k == 'y' && v == 2)")]
+#[case::no_entry("!self.m.exists(k, v, k == 'y' && v == 1)")]
+#[case::one_entry("self.m.existsOne(k, v, v > 1) && !self.m.exists_one(k, v, v > 0)")]
+#[case::list("self.m.transformList(k, v, k + string(v)) == ['x1', 'y2']")]
+#[case::part_of_a_list("self.l.transformList(i, v, i > 0, v) == ['b']")]
+#[case::map("self.m.transformMap(k, v, v + 1) == {'x': 2, 'y': 3}")]
+#[case::map_of_a_list("self.l.transformMap(i, v, v) == {0: 'a', 1: 'b'}")]
+#[case::part_of_a_map("self.m.transformMap(k, v, k == 'x', v) == {'x': 1}")]
+#[case::entries("self.m.transformMapEntry(k, v, {v: k}) == {1: 'x', 2: 'y'}")]
+#[case::part_of_the_entries("self.m.transformMapEntry(k, v, v > 1, {v: k}) == {2: 'y'}")]
+#[case::within_another("self.m.all(k, v, self.l.exists(i, w, i + 1 == v && w != k))")]
+#[case::old_self_as_a_text("self.t != 'oldSelf'")]
+#[case::old_self_in_a_comment("self.n == 3 // not as oldSelf")]
+fn a_rule_that_holds(#[case] rule: &str) {
+    let answer = said(rule);
+    assert_eq!(answer.code, 201, "{}", answer.message());
+    // Its contrary is evaluated, too, and does not hold.
+    let contrary = rule.split("//").next().unwrap_or_default();
+    assert_refused(&said(&format!("!({contrary})")), "spec: Invalid value: m");
+}
+
+#[rstest]
+#[case("self.l.all(x, y != '')", "undeclared reference to 'y' (in container '')")]
+#[case("self.l.all(x, true) && x == 'a'", "undeclared reference to 'x' (in container '')")]
+#[case("self.m.all(k, v, w > 0)", "undeclared reference to 'w' (in container '')")]
+#[case(
+    "self.l.sortBy(x, x) == self.l",
+    "the function 'sortBy' is not supported by this server"
+)]
+#[case("lists.reverse([1]) == [1]", "undeclared reference to 'lists' (in container '')")]
+#[case("math.greatest(1, 2) == 2", "undeclared reference to 'math' (in container '')")]
+#[case("base64.encode(b'a') == ''", "undeclared reference to 'base64' (in container '')")]
+#[case("'a'", "cel expression must evaluate to a bool")]
+#[case("self.n", "cel expression must evaluate to a bool")]
+fn a_rule_that_is_refused(#[case] rule: &str, #[case] text: &str) {
+    assert_refused(&said(rule), text);
+}
+
+#[test]
+fn entries_with_one_key_are_an_error() {
+    let text = "insert failed: key 1 already exists evaluating rule: m";
+    assert_refused(&said("self.m.transformMapEntry(k, v, {1: k}) == {1: 'x'}"), text);
+}
+
+#[rstest]
+#[case::a_text("self != 'oldSelf'", 201)]
+#[case::a_comment("self != '' // oldSelf", 201)]
+#[case::a_change("self != oldSelf", 422)]
+fn a_rule_about_a_change_is_one_that_names_the_old_value(#[case] rule: &str, #[case] code: u16) {
+    let items = json!({"type": "string", "x-kubernetes-validations": [{"rule": rule, "message": "m"}]});
+    let crd =
+        widgets(&json!({"type": "object", "properties": {"l": {"type": "array", "maxItems": 5, "items": items}}}));
+    let answer = ask_once(&[], &post(CRDS, &crd));
+    assert_eq!(answer.code, code, "{}", answer.message());
+    assert!(
+        code == 201
+            || answer
+                .message()
+                .contains("oldSelf cannot be used on the uncorrelatable portion")
+    );
+}
+
+const MESSAGE: &str =
+    "spec.validation.openAPIV3Schema.properties[spec].x-kubernetes-validations[0].messageExpression: ";
+
+#[rstest]
+#[case::syntax("'a", "messageExpression compilation failed: ERROR: <input>:1:1: Syntax error")]
+#[case::name(
+    "other",
+    "messageExpression compilation failed: ERROR: <input>:1:1: undeclared reference to 'other'"
+)]
+#[case::field(
+    "self.zz",
+    "messageExpression compilation failed: ERROR: <input>:1:5: undefined field 'zz'"
+)]
+#[case::number("42", "messageExpression must evaluate to a string")]
+#[case::field_of_another_type("self.n", "messageExpression must evaluate to a string")]
+#[case::truth("self.t == 'a'", "messageExpression must evaluate to a string")]
+#[case::sum("1 + 1", "messageExpression must evaluate to a string")]
+fn a_message_expression_is_compiled(#[case] expression: &str, #[case] text: &str) {
+    let crd = crd(json!([{"rule": "true", "messageExpression": expression}]));
+    let answer = ask_once(&[], &post(CRDS, &crd));
+    assert_refused(&answer, MESSAGE);
+    assert_refused(&answer, text);
+}
+
+#[rstest]
+#[case("'t is ' + self.t")]
+#[case("self.t")]
+#[case("'%d'.format([self.n])")]
+#[case("self.l.join(', ')")]
+#[case("string(self.n)")]
+#[case("self.n > 1 ? 'a' : 'b'")]
+#[case("self.l[0]")]
+#[case("self.?t.orValue('')")]
+fn a_message_expression_that_makes_a_text(#[case] expression: &str) {
+    let answer = ask_once(
+        &[],
+        &post(CRDS, &crd(json!([{"rule": "true", "messageExpression": expression}]))),
+    );
+    assert_eq!(answer.code, 201, "{}", answer.message());
+}
+
+#[test]
+fn arithmetic_past_the_numbers_is_no_failure_of_the_server() {
+    let answer = said("self.l.slice(-1, 9223372036854775807) == []");
+    assert_refused(&answer, "slice");
+}
