@@ -110,11 +110,10 @@ fn of_method(name: &str, target: &Part, args: &[Part]) -> Option<Price> {
         "validate" => Price::of(argument?.scaled(TRAVERSAL).scaled(FORMAT_REGEX * REGEX)),
         "slice" => match args {
             [from, to] => {
-                let range = from
-                    .number
-                    .zip(to.number)
-                    .and_then(|(from, to)| u64::try_from(to - from).ok());
-                listed(1.0, range.map_or(size, Range::exactly))
+                let written = |part: &Part| part.number.map(|it| u64::try_from(it).unwrap_or(0));
+                let (from, to) = (written(from).unwrap_or(0), written(to).unwrap_or(size.max));
+                // A real server's numbers begin anew below 0: a slice that ends before it begins is the dearest.
+                listed(1.0, Range::exactly(to.wrapping_sub(from)))
             }
             _ => return None,
         },
@@ -144,7 +143,7 @@ fn of_function(name: &str, args: &[Part]) -> Option<Price> {
         "sets.contains" | "sets.intersects" => Price::of(size.times(args.get(1)?.size_or_any()) + Range::ONE),
         "sets.equivalent" => Price::of(size.times(args.get(1)?.size_or_any()).scaled(2.0) + Range::ONE),
         "lists.range" => {
-            let count = args.first()?.number.and_then(|it| u64::try_from(it).ok());
+            let count = args.first()?.number.map(|it| u64::try_from(it).unwrap_or(0));
             listed(1.0, count.map_or(Range::ANY, Range::exactly))
         }
         _ => return None,
