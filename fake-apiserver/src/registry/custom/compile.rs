@@ -3,28 +3,48 @@
 use kube_cel::cel::common::ast::{Expr, LiteralValue};
 use kube_cel::cel::parser::Expression;
 
-use super::engine::is_function;
+use super::free::static_type;
+use super::names::{unknown_function, unknown_variable};
 use super::parse::{escape, parse};
-use super::rules::mentions;
-use super::schema::{Additional, JsonType, Structural};
+use super::schema::{Additional, JsonType, Structural, implied};
+
+const ARITHMETIC: [&str; 5] = ["_+_", "_-_", "_*_", "_/_", "_%_"];
 
 /// What is wrong with a rule of `node`, in the words of the real server where it says the same.
-pub(super) fn problem(rule: &str, node: &Structural) -> Option<String> {
-    let expression = match parse(rule) {
-        Ok(expression) => expression,
-        Err(error) => return Some(format!("compilation failed: {}", error.replace("\n|", "\n |"))),
-    };
-    let check = Check { rule, node };
-    if let Some(problem) = check.names(&expression).or_else(|| check.types(&expression)) {
-        return Some(problem);
+pub(super) fn problem_of_rule(rule: &str, node: &Structural) -> Option<String> {
+    match kind_of(rule, node) {
+        Ok(None | Some("bool")) => None,
+        Ok(Some(_)) => Some("cel expression must evaluate to a bool".to_owned()),
+        Err(problem) => Some(problem),
     }
-    const ARITHMETIC: [&str; 5] = ["_+_", "_-_", "_*_", "_/_", "_%_"];
-    match &expression.expr {
-        Expr::Call(call) if ARITHMETIC.contains(&call.func_name.as_str()) => {
-            Some("cel expression must evaluate to a bool".into())
-        }
+}
+
+/// What is wrong with the `messageExpression` of a rule of `node`.
+pub(super) fn problem_of_message(expression: &str, node: &Structural) -> Option<String> {
+    match kind_of(expression, node) {
+        // Sums may be texts.
+        Ok(None | Some("string" | "_+_")) => None,
+        Ok(Some(_)) => Some("messageExpression must evaluate to a string".to_owned()),
+        Err(problem) => Some(format!("messageExpression {problem}")),
+    }
+}
+
+/// The type of what an expression on a value of `node` makes, as far as it is known, or the operator that makes it; else
+/// what is wrong with it.
+fn kind_of(expression: &str, node: &Structural) -> Result<Option<&'static str>, String> {
+    let program = parse(expression).map_err(|error| format!("compilation failed: {}", error.replace("\n|", "\n |")))?;
+    let check = Check { rule: expression, node };
+    if let Some(problem) = check.names(&program).or_else(|| check.types(&program)) {
+        return Err(problem);
+    }
+    let arithmetic = || match &program.expr {
+        Expr::Call(call) => ARITHMETIC.into_iter().find(|it| *it == call.func_name),
         _ => None,
-    }
+    };
+    Ok(check
+        .type_of(&program)
+        .or_else(|| static_type(&program))
+        .or_else(arithmetic))
 }
 
 struct Check<'a> {
@@ -38,36 +58,20 @@ impl<'a> Check<'a> {
         format!("compilation failed: ERROR: <input>:1:{column}: {what}\n | {rule}\n | {dots}^")
     }
 
-    /// Functions and variables that do not exist.
+    /// Functions and variables that do not exist, of which the first is told.
     fn names(&self, expression: &Expression) -> Option<String> {
-        let references = expression.references();
-        let mut functions: Vec<&str> = references.functions();
-        functions.sort_unstable();
-        let is_name = |name: &str| name.chars().all(|c| c.is_alphanumeric() || c == '_');
-        if let Some(name) = functions.into_iter().find(|name| is_name(name) && !is_function(name)) {
-            const LACKING: [&str; 4] = ["sortBy", "bind", "transformList", "transformMap"];
-            if LACKING.contains(&name) {
-                return Some(format!("the function '{name}' is not supported by this server"));
-            }
-            let offset = self.rule.find(&format!("{name}(")).map_or(0, |at| at + name.len());
-            return Some(self.at(offset, &format!("undeclared reference to '{name}' (in container '')")));
+        const LACKING: [&str; 5] = ["sortBy", "optMap", "optFlatMap", "unwrap", "unwrapOpt"];
+        let function = unknown_function(expression);
+        if let Some(name) = function.filter(|name| LACKING.contains(name)) {
+            return Some(format!("the function '{name}' is not supported by this server"));
         }
-        let mut variables: Vec<&str> = references.variables();
-        variables.sort_unstable();
-        // Types and the prefixes of functions read as variables, too; macros declare theirs before a comma.
-        let is_known = |name: &str| {
-            matches!(
-                name,
-                "self" | "oldSelf" | "format" | "math" | "sets" | "optional" | "base64" | "strings"
-            ) || is_function(name)
-                || matches!(name, "list" | "map" | "null_type")
-                || name.starts_with(['@', '_'])
-                || self.rule.contains(&format!("({name},"))
-        };
-        let name = variables
-            .into_iter()
-            .find(|name| !is_known(name) && mentions(self.rule, name))?;
-        let offset = self.rule.find(name).unwrap_or(0);
+        let function = function.map(|name| {
+            let call = self.rule.find(&format!("{name}(")).map(|at| at + name.len());
+            (call.or_else(|| self.rule.find(name)).unwrap_or_default(), name)
+        });
+        let variable = unknown_variable(expression, &["self", "oldSelf"]);
+        let variable = variable.map(|name| (self.rule.find(name).unwrap_or_default(), name));
+        let (offset, name) = function.into_iter().chain(variable).min()?;
         Some(self.at(offset, &format!("undeclared reference to '{name}' (in container '')")))
     }
 
@@ -79,13 +83,12 @@ impl<'a> Check<'a> {
                     return Some(problem);
                 }
                 let node = self.node_of(&select.operand)?;
-                if !is_closed(node) || node.properties.keys().any(|name| escape(name) == select.field) {
+                let field = &select.field;
+                if !is_closed(node) || field_of(node, field).is_some() {
                     return None;
                 }
-                let field = &select.field;
-                let is_meta = node.is_resource && super::schema::is_meta_field(field);
                 let offset = self.rule.find(&format!(".{field}")).unwrap_or(0);
-                (!is_meta).then(|| self.at(offset, &format!("undefined field '{field}'")))
+                Some(self.at(offset, &format!("undefined field '{field}'")))
             }
             Expr::Call(call) => {
                 let below = call.target.as_deref().into_iter().chain(&call.args);
@@ -126,6 +129,13 @@ impl<'a> Check<'a> {
                 LiteralValue::Bytes(_) | LiteralValue::Null | LiteralValue::UInt(_) => None,
             };
         }
+        if let Expr::Call(call) = &expression.expr
+            && ARITHMETIC.contains(&call.func_name.as_str())
+        {
+            let mut kinds = call.args.iter().map(|it| self.type_of(it));
+            let first = kinds.next()??;
+            return kinds.all(|it| it == Some(first)).then_some(first);
+        }
         let node = self.node_of(expression)?;
         if node.int_or_string
             || node
@@ -151,12 +161,19 @@ impl<'a> Check<'a> {
             Expr::Ident(name) if name == "self" => Some(self.node),
             Expr::Select(select) => {
                 let node = self.node_of(&select.operand)?;
-                let declared = node.properties.iter().find(|(name, _)| escape(name) == select.field);
-                declared.map(|(_, child)| child)
+                field_of(node, &select.field)
             }
             _ => None,
         }
     }
+}
+
+/// The schema of a field by its escaped name.
+fn field_of<'a>(node: &'a Structural, name: &str) -> Option<&'a Structural> {
+    implied(name).filter(|_| node.is_resource).or_else(|| {
+        let declared = node.properties.iter().find(|(it, _)| escape(it) == name);
+        declared.map(|(_, child)| child)
+    })
 }
 
 /// Whether all fields of an object are declared.

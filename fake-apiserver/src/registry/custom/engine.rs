@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 use super::eval::{self, Failure, Meter};
 use super::parse::{OPTIONAL_SELECT, escape, parse};
 use super::rules::{Rule, Verdict};
-use super::schema::{JsonType, ListKind, Structural};
+use super::schema::{JsonType, ListKind, Structural, implied};
 use super::validate::View;
 
 /// The longest message a `messageExpression` may make.
@@ -26,7 +26,27 @@ const MESSAGE_MAX: usize = 5 * 1024;
 #[derive(Default)]
 pub(super) struct Compiled {
     rule: OnceLock<Result<Expression, String>>,
+    uses_old: OnceLock<bool>,
     message: OnceLock<Result<Expression, String>>,
+}
+
+impl Compiled {
+    /// The rule as a program.
+    fn rule(&self, text: &str) -> &Result<Expression, String> {
+        self.rule.get_or_init(|| parse(text))
+    }
+
+    /// Whether the rule is about a change.
+    pub(super) fn uses_old(&self, text: &str) -> bool {
+        *self
+            .uses_old
+            .get_or_init(|| self.rule(text).as_ref().is_ok_and(uses_old))
+    }
+}
+
+/// Whether an expression names the value before a change.
+pub(super) fn uses_old(expression: &Expression) -> bool {
+    expression.references().has_variable("oldSelf")
 }
 
 impl std::fmt::Debug for Compiled {
@@ -96,29 +116,21 @@ fn type_value(name: &str) -> CelValue {
 }
 
 /// Whether a function of this name is registered: calling it without arguments then fails for another reason.
-pub(super) fn is_function(name: &str) -> bool {
-    const NAMESPACES: [&str; 8] = [
-        "",
-        "format.",
-        "math.",
-        "sets.",
-        "optional.",
-        "base64.",
-        "strings.",
-        "jsonpatch.",
-    ];
-    if KNOWN.with_borrow(|known| known.contains(name)) {
+pub(super) fn is_function(namespace: Option<&str>, name: &str) -> bool {
+    let name = match namespace {
+        Some(namespace) => format!("{namespace}.{name}"),
+        None => name.to_owned(),
+    };
+    if KNOWN.with_borrow(|known| known.contains(&name)) {
         return true;
     }
     let is_known = FUNCTIONS.with(|functions| {
-        NAMESPACES.iter().any(|namespace| {
-            let call = parse(&format!("{namespace}{name}()"));
-            let result = call.map(|call| execute_raw(&call, functions));
-            !matches!(result, Ok(Some(Err(ExecutionError::UndeclaredReference(_)))))
-        })
+        let call = parse(&format!("{name}()"));
+        let result = call.map(|call| execute_raw(&call, functions));
+        !matches!(result, Ok(Some(Err(ExecutionError::UndeclaredReference(_)))))
     });
     if is_known {
-        KNOWN.with_borrow_mut(|known| known.insert(name.to_owned()));
+        KNOWN.with_borrow_mut(|known| known.insert(name));
     }
     is_known
 }
@@ -131,12 +143,12 @@ pub(super) fn evaluate(
     old: Option<View<'_>>,
     budget: &mut u64,
 ) -> Verdict {
-    let program = match rule.compiled.rule.get_or_init(|| parse(&rule.text)) {
+    let program = match rule.compiled.rule(&rule.text) {
         Ok(program) => program,
         Err(error) => return Verdict::Error(error.clone()),
     };
     // Sets and map-lists are equal whatever their order, which only a rule about a change can compare.
-    let convert = |view: View<'_>| to_cel(view, Some(node), rule.uses_old);
+    let convert = |view: View<'_>| to_cel(view, Some(node), rule.uses_old());
     let mut variables = vec![("self", convert(value))];
     let optional = |value| CelValue::Opaque(Arc::new(value));
     match (old.map(convert), rule.has_optional_old) {
@@ -237,18 +249,10 @@ fn map_to_cel(map: &Map<String, Value>, node: Option<&Structural>, sorts: bool) 
             insert(name.clone(), to_cel(value.into(), None, sorts));
             continue;
         };
-        match (node.properties.get(name), node.child(name)) {
+        let implied = implied(name).filter(|_| node.is_resource);
+        match (implied.or_else(|| node.properties.get(name)), node.child(name)) {
             (Some(child), _) => insert(escape(name), to_cel(value.into(), Some(child), sorts)),
             (None, Some(child)) => insert(name.clone(), to_cel(value.into(), Some(child), sorts)),
-            (None, None) if node.is_resource && name == "metadata" => {
-                let names = value.as_object().into_iter().flatten();
-                let names = names.filter(|(name, _)| matches!(name.as_str(), "name" | "generateName"));
-                let names: Map<String, Value> = names.map(|(name, it)| (name.clone(), it.clone())).collect();
-                insert(name.clone(), to_cel(View::Object(&names), None, sorts));
-            }
-            (None, None) if node.is_resource && matches!(name.as_str(), "apiVersion" | "kind") => {
-                insert(name.clone(), to_cel(value.into(), None, sorts));
-            }
             (None, None) => {}
         }
     }

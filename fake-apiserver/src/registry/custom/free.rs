@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use super::authorizer;
 use super::engine::{add_missing_functions, to_cel};
 use super::eval::{self, Failure, Meter};
+use super::names::unknown_variable;
 use super::parse::{parse, visit_parts};
 
 /// The most parts of a value that JSON is made of; no object of a request has as many.
@@ -84,73 +85,10 @@ impl Program {
     pub(crate) fn static_type(&self) -> Option<&'static str> {
         static_type(&self.0)
     }
-
-    /// The variables it names, in a stated order; functions and the variables of macros are not among them.
-    pub(crate) fn unknown_variable(&self, known: &[&str]) -> Option<String> {
-        let mut bound: Vec<String> = Vec::new();
-        unknown_variable(&self.0, known, &mut bound)
-    }
 }
 
-/// The first variable that is neither known nor bound by a macro.
-fn unknown_variable(expression: &Expression, known: &[&str], bound: &mut Vec<String>) -> Option<String> {
-    match &expression.expr {
-        Expr::Ident(name) => {
-            const TYPES: [&str; 12] = [
-                "int",
-                "uint",
-                "double",
-                "string",
-                "bytes",
-                "bool",
-                "list",
-                "map",
-                "null_type",
-                "type",
-                "duration",
-                "timestamp",
-            ];
-            let is_known = known.contains(&name.as_str())
-                || bound.contains(name)
-                || TYPES.contains(&name.as_str())
-                || name.starts_with(['@', '_'])
-                || matches!(
-                    name.as_str(),
-                    "format" | "math" | "sets" | "optional" | "base64" | "strings" | "jsonpatch"
-                );
-            (!is_known).then(|| name.clone())
-        }
-        Expr::Call(call) => {
-            let parts = call.target.as_deref().into_iter().chain(&call.args);
-            parts.into_iter().find_map(|it| unknown_variable(it, known, bound))
-        }
-        Expr::Select(select) => unknown_variable(&select.operand, known, bound),
-        Expr::List(list) => list.elements.iter().find_map(|it| unknown_variable(it, known, bound)),
-        Expr::Map(map) => map.entries.iter().find_map(|entry| match &entry.expr {
-            EntryExpr::MapEntry(entry) => {
-                unknown_variable(&entry.key, known, bound).or_else(|| unknown_variable(&entry.value, known, bound))
-            }
-            EntryExpr::StructField(field) => unknown_variable(&field.value, known, bound),
-        }),
-        Expr::Comprehension(it) => {
-            let found = unknown_variable(&it.iter_range, known, bound)
-                .or_else(|| unknown_variable(&it.accu_init, known, bound));
-            let depth = bound.len();
-            bound.extend([it.iter_var.clone(), it.accu_var.clone()]);
-            bound.extend(it.iter_var2.clone());
-            let found = found.or_else(|| {
-                [&it.loop_cond, &it.loop_step, &it.result]
-                    .into_iter()
-                    .find_map(|part| unknown_variable(part, known, bound))
-            });
-            bound.truncate(depth);
-            found
-        }
-        Expr::Unspecified | Expr::Literal(_) | Expr::Struct(_) => None,
-    }
-}
-
-fn static_type(expression: &Expression) -> Option<&'static str> {
+/// The type of what an expression makes, as far as it can be known without evaluating it.
+pub(super) fn static_type(expression: &Expression) -> Option<&'static str> {
     match &expression.expr {
         Expr::Literal(literal) => Some(match literal {
             LiteralValue::Boolean(_) => "bool",
@@ -262,8 +200,8 @@ pub(crate) fn problem(expression: &str, wanted: Option<&str>, known: &[&str]) ->
         Ok(program) => program,
         Err(error) => return Some(format!("compilation failed: {}", error.replace("\n|", "\n |"))),
     };
-    if let Some(name) = program.unknown_variable(known) {
-        let offset = expression.find(&name).unwrap_or(0);
+    if let Some(name) = unknown_variable(&program.0, known) {
+        let offset = expression.find(name).unwrap_or(0);
         let (column, dots) = (offset + 1, ".".repeat(offset));
         return Some(format!(
             "compilation failed: ERROR: <input>:1:{column}: undeclared reference to '{name}' (in container '')\n | \

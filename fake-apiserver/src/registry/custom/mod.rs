@@ -24,7 +24,11 @@ pub(crate) mod free;
 #[cfg(feature = "cel")]
 pub(crate) mod authorizer;
 mod formats;
+#[cfg(feature = "cel")]
+mod macros;
 mod metadata;
+#[cfg(feature = "cel")]
+mod names;
 mod number;
 #[cfg(feature = "cel")]
 mod parse;

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use kube_cel::cel::common::ast::{CallExpr, EntryExpr, Expr};
 use kube_cel::cel::parser::{Expression, ParseErrors, Parser};
 
-use super::depth;
+use super::{depth, macros};
 
 /// The longest expression, in characters.
 const CHARS_MAX: usize = 100_000;
@@ -26,18 +26,8 @@ const ERRORS_MAX: usize = 100;
 /// What calls of `a.?b` and of `a[?b]` become.
 pub(super) const OPTIONAL_SELECT: &str = "optionalSelect__";
 
-/// Namespaces of functions, which read as targets.
-const NAMESPACES: [&str; 9] = [
-    "base64",
-    "format",
-    "ip",
-    "jsonpatch",
-    "lists",
-    "math",
-    "optional",
-    "sets",
-    "strings",
-];
+/// Namespaces of functions, which read as targets. The library has more of them than a real server.
+const NAMESPACES: [&str; 7] = ["format", "ip", "jsonpatch", "lists", "optional", "sets", "strings"];
 
 /// The namespace of a function that is called, such as `sets` of `sets.contains(…)`. A variable of that name hides it.
 pub(super) fn namespace(call: &CallExpr, is_variable: impl Fn(&str) -> bool) -> Option<&str> {
@@ -58,7 +48,7 @@ pub(super) fn parse(expression: &str) -> Result<Expression, String> {
         stacker::maybe_grow(stack, stack, || parser().parse(expression).map_err(show))
     }));
     let mut expression = parsed.unwrap_or_else(|_| Err("the expression cannot be parsed".to_owned()))?;
-    rewrite_optional(&mut expression);
+    rewrite(&mut expression);
     Ok(expression)
 }
 
@@ -90,13 +80,16 @@ fn check_size(expression: &str) -> Result<usize, String> {
 }
 
 /// Turns `a.?b` and `a[?b]` into calls of a function of ours: the library parses them, but fails where `b` is absent.
-fn rewrite_optional(expression: &mut Expression) {
-    if let Expr::Call(call) = &mut expression.expr
-        && matches!(call.func_name.as_str(), "_?._" | "_[?_]")
-    {
-        OPTIONAL_SELECT.clone_into(&mut call.func_name);
+/// Expands the macros it does not know.
+fn rewrite(expression: &mut Expression) {
+    if let Expr::Call(call) = &mut expression.expr {
+        if matches!(call.func_name.as_str(), "_?._" | "_[?_]") {
+            OPTIONAL_SELECT.clone_into(&mut call.func_name);
+        } else if let Some(expanded) = macros::expand(call) {
+            expression.expr = expanded;
+        }
     }
-    visit_parts(expression, &mut rewrite_optional);
+    visit_parts(expression, &mut rewrite);
 }
 
 /// Calls `visit` with each part of an expression but those of a struct, which no expression of ours makes.

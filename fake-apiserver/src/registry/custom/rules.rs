@@ -26,8 +26,6 @@ pub(super) struct Rule {
     field_path: String,
     /// Whether `oldSelf` is an optional, and the rule holds for new values too.
     pub(super) has_optional_old: bool,
-    /// Whether the rule is about a change.
-    pub(super) uses_old: bool,
     #[cfg(feature = "cel")]
     pub(super) compiled: engine::Compiled,
 }
@@ -70,11 +68,23 @@ impl Rule {
             },
             field_path: text("fieldPath"),
             has_optional_old: rule.get("optionalOldSelf") == Some(&Value::Bool(true)),
-            uses_old: mentions(&text("rule"), "oldSelf"),
             text: text("rule"),
             #[cfg(feature = "cel")]
             compiled: engine::Compiled::default(),
         }
+    }
+
+    /// Whether the rule is about a change.
+    #[cfg(feature = "cel")]
+    pub(super) fn uses_old(&self) -> bool {
+        self.compiled.uses_old(&self.text)
+    }
+
+    /// Nothing is known of a rule that is not evaluated.
+    #[cfg(not(feature = "cel"))]
+    #[expect(clippy::unused_self, reason = "with the library there is something to ask")]
+    fn uses_old(&self) -> bool {
+        false
     }
 
     fn error(&self, verdict: Verdict, node: &Structural, value: View<'_>, path: &Path<'_>) -> Option<FieldError> {
@@ -170,15 +180,6 @@ impl Verdict {
             Self::TooDear | Self::OutOfBudget | Self::MessageTooDear | Self::MessageOutOfBudget => true,
         }
     }
-}
-
-/// Whether `word` stands in an expression as a word.
-pub(super) fn mentions(expression: &str, word: &str) -> bool {
-    let is_word = |c: char| c.is_alphanumeric() || c == '_';
-    expression.match_indices(word).any(|(at, _)| {
-        let after = expression[at + word.len()..].chars().next();
-        !expression[..at].ends_with(is_word) && !after.is_some_and(is_word)
-    })
 }
 
 /// The field a rule's `fieldPath` leads to, such as `.a.b` or `.m['x.y']`.
@@ -299,7 +300,7 @@ impl Run<'_> {
             return;
         }
         for rule in &node.rules {
-            if old.is_none() && rule.uses_old && !rule.has_optional_old {
+            if old.is_none() && rule.uses_old() && !rule.has_optional_old {
                 continue;
             }
             let verdict = match self.budget {
@@ -311,7 +312,7 @@ impl Run<'_> {
             let Some(error) = rule.error(verdict, node, value, path) else {
                 continue;
             };
-            if may_stay && !rule.uses_old && is_unchanged() {
+            if may_stay && !rule.uses_old() && is_unchanged() {
                 self.ratcheted.push(error.to_string());
             } else {
                 self.errors.push(error);
@@ -453,7 +454,7 @@ mod tests {
     )]
     fn o8_rules_that_are_refused(#[case] rule: &str, #[case] expected: &str) {
         let node = Structural::parse(&spec(json!({})));
-        let problem = super::super::compile::problem(rule, &node);
+        let problem = super::super::compile::problem_of_rule(rule, &node);
         assert!(
             problem.as_deref().is_some_and(|text| text.contains(expected)),
             "{problem:?}"

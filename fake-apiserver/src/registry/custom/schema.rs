@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+#[cfg(feature = "cel")]
+use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
@@ -218,6 +220,20 @@ impl Structural {
 /// Whether a resource has this field without declaring it.
 pub(super) fn is_meta_field(name: &str) -> bool {
     matches!(name, "apiVersion" | "kind" | "metadata")
+}
+
+/// What a resource has without declaring it, as rules see it; what it declares of these is not seen.
+#[cfg(feature = "cel")]
+pub(super) fn implied(name: &str) -> Option<&'static Structural> {
+    static METADATA: LazyLock<Structural> = LazyLock::new(|| {
+        let text = serde_json::json!({"type": "string"});
+        Structural::parse(&serde_json::json!({"type": "object", "properties": {"name": text, "generateName": text}}))
+    });
+    match name {
+        "metadata" => Some(&METADATA),
+        "apiVersion" | "kind" => METADATA.properties.get("name"),
+        _ => None,
+    }
 }
 
 /// Parses one schema; equal patterns become one.

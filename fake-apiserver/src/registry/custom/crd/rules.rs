@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 
-use super::super::rules::mentions;
+use super::super::rules::EVALUATED;
+#[cfg(feature = "cel")]
+use super::super::{compile, engine::uses_old, parse::parse, schema::Structural};
 #[cfg(feature = "cel")]
 use super::cost;
 use super::node::Node;
@@ -61,6 +63,7 @@ fn check(rule: Node<'_>, path: &FieldPath, errors: &mut FieldErrors) {
 struct Around<'a> {
     /// The schema above within which a value cannot be told from its neighbours over time.
     lost: Option<&'a FieldPath>,
+    is_root: bool,
     #[cfg(feature = "cel")]
     scope: cost::Scope,
 }
@@ -72,6 +75,7 @@ pub(super) fn validate_meaning(node: Node<'_>, path: &FieldPath, is_stored: bool
     let mut costs = Costs::new(is_stored);
     let around = Around {
         lost: None,
+        is_root: true,
         #[cfg(feature = "cel")]
         scope: cost::Scope::root(),
     };
@@ -82,8 +86,8 @@ pub(super) fn validate_meaning(node: Node<'_>, path: &FieldPath, is_stored: bool
 fn walk(node: Node<'_>, path: &FieldPath, around: Around<'_>, costs: &mut Costs, errors: &mut FieldErrors) {
     #[cfg(feature = "cel")]
     let around = Around {
-        lost: around.lost,
         scope: around.scope.with_types(node),
+        ..around
     };
     if let Some(additional) = node.schema("additionalProperties") {
         let path = path.child("additionalProperties");
@@ -118,38 +122,42 @@ fn walk(node: Node<'_>, path: &FieldPath, around: Around<'_>, costs: &mut Costs,
             errors,
         );
     }
-    let problem = problems(node);
+    let problems = Problems::of(node, around.is_root);
     for (index, rule) in node.list("x-kubernetes-validations").iter().enumerate() {
         if let Some(rule) = rule.as_object() {
             let path = path.child("x-kubernetes-validations").index(index);
-            check_meaning(Node(rule), &problem, &path, &around, costs, errors);
+            check_meaning(Node(rule), &problems, &path, &around, costs, errors);
         }
     }
 }
 
 fn check_meaning(
     rule: Node<'_>,
-    problem: impl Fn(&str) -> Option<String>,
+    problems: &Problems<'_>,
     path: &FieldPath,
     around: &Around<'_>,
     costs: &mut Costs,
     errors: &mut FieldErrors,
 ) {
     let text = rule.text("rule");
-    match problem(text) {
-        Some(problem) => invalid_printed(path.child("rule"), &print(rule), &problem, errors),
-        None => costs.add(rule, around, path, errors),
+    let problem = problems.of_rule(text);
+    let is_about_change = problem.is_none() && problems.is_about_change(text);
+    if let Some(problem) = problem {
+        invalid_printed(path.child("rule"), &print(rule), &problem, errors);
+    } else {
+        costs.add_rule(rule, around, path, errors);
+        let message = rule.text("messageExpression");
+        match problems.of_message(message).filter(|_| !message.is_empty()) {
+            Some(problem) => invalid_printed(path.child("messageExpression"), &print(rule), &problem, errors),
+            None => costs.add_message(rule, around, path, errors),
+        }
     }
-    let is_about_change = mentions(text, "oldSelf");
     if let Some(lost) = around.lost.filter(|_| is_about_change) {
         let detail = format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {lost}");
         errors.invalid(path.child("rule"), text, detail);
     }
-    if let Some(value) = rule
-        .0
-        .get("optionalOldSelf")
-        .filter(|it| !it.is_null() && !is_about_change)
-    {
+    let optional = rule.0.get("optionalOldSelf").filter(|it| !it.is_null());
+    if let Some(value) = optional.filter(|_| EVALUATED && !is_about_change) {
         let text = "may not be set if oldSelf is not used in rule";
         errors.invalid(path.child("optionalOldSelf"), value.clone(), text);
     }
@@ -161,6 +169,7 @@ impl<'a> Around<'a> {
         let _ = (node, name, child);
         Self {
             lost,
+            is_root: false,
             #[cfg(feature = "cel")]
             scope: self.scope.property(node, name, child),
         }
@@ -171,6 +180,7 @@ impl<'a> Around<'a> {
         let _ = (node, child);
         Self {
             lost,
+            is_root: false,
             #[cfg(feature = "cel")]
             scope: self.scope.element(node, child),
         }
@@ -190,17 +200,20 @@ impl Costs {
         Self { costs }
     }
 
-    /// Counts a rule and its `messageExpression`.
-    fn add(&mut self, rule: Node<'_>, around: &Around<'_>, path: &FieldPath, errors: &mut FieldErrors) {
-        let parse = |key: &str| super::super::parse::parse(rule.text(key)).ok();
-        let (has_optional_old, scope) = (rule.flag("optionalOldSelf"), &around.scope);
-        if let Some(program) = parse("rule") {
-            let path = path.child("rule");
-            self.costs.add_rule(&program, has_optional_old, scope, &path, errors);
+    fn add_rule(&mut self, rule: Node<'_>, around: &Around<'_>, path: &FieldPath, errors: &mut FieldErrors) {
+        if let Ok(program) = parse(rule.text("rule")) {
+            let (has_optional_old, path) = (rule.flag("optionalOldSelf"), path.child("rule"));
+            self.costs
+                .add_rule(&program, has_optional_old, &around.scope, &path, errors);
         }
-        if let Some(program) = parse("messageExpression").filter(|_| rule.has("messageExpression")) {
-            let path = path.child("messageExpression");
-            self.costs.add_message(&program, has_optional_old, scope, &path, errors);
+    }
+
+    fn add_message(&mut self, rule: Node<'_>, around: &Around<'_>, path: &FieldPath, errors: &mut FieldErrors) {
+        let message = rule.text("messageExpression");
+        if let Some(program) = parse(message).ok().filter(|_| !message.is_empty()) {
+            let (has_optional_old, path) = (rule.flag("optionalOldSelf"), path.child("messageExpression"));
+            self.costs
+                .add_message(&program, has_optional_old, &around.scope, &path, errors);
         }
     }
 
@@ -216,22 +229,75 @@ impl Costs {
     }
 
     #[expect(clippy::unused_self, reason = "with the library there is something to count")]
-    fn add(&mut self, _rule: Node<'_>, _around: &Around<'_>, _path: &FieldPath, _errors: &mut FieldErrors) {}
+    fn add_rule(&mut self, _rule: Node<'_>, _around: &Around<'_>, _path: &FieldPath, _errors: &mut FieldErrors) {}
+
+    #[expect(clippy::unused_self, reason = "with the library there is something to count")]
+    fn add_message(&mut self, _rule: Node<'_>, _around: &Around<'_>, _path: &FieldPath, _errors: &mut FieldErrors) {}
 
     fn finish(self, _path: &FieldPath, _errors: &mut FieldErrors) {}
 }
 
-/// What is wrong with a rule of this schema, which is read once for all of them.
+/// What is wrong with the rules of one schema, which is read once for all of them.
 #[cfg(feature = "cel")]
-fn problems(node: Node<'_>) -> impl Fn(&str) -> Option<String> {
-    use super::super::{compile, schema::Structural};
-    let schema = std::cell::LazyCell::new(move || Structural::parse(&Value::Object(node.0.clone())));
-    move |rule| compile::problem(rule, &schema)
+struct Problems<'a> {
+    node: Node<'a>,
+    is_root: bool,
+    schema: std::cell::OnceCell<Structural>,
 }
 
+#[cfg(feature = "cel")]
+impl<'a> Problems<'a> {
+    fn of(node: Node<'a>, is_root: bool) -> Self {
+        let schema = std::cell::OnceCell::new();
+        Self { node, is_root, schema }
+    }
+
+    fn schema(&self) -> &Structural {
+        self.schema.get_or_init(|| {
+            let schema = Value::Object(self.node.0.clone());
+            match self.is_root {
+                true => Structural::parse_root(&schema),
+                false => Structural::parse(&schema),
+            }
+        })
+    }
+
+    fn of_rule(&self, rule: &str) -> Option<String> {
+        compile::problem_of_rule(rule, self.schema())
+    }
+
+    fn of_message(&self, expression: &str) -> Option<String> {
+        compile::problem_of_message(expression, self.schema())
+    }
+
+    #[expect(clippy::unused_self, reason = "without the library nothing is known of it")]
+    fn is_about_change(&self, rule: &str) -> bool {
+        parse(rule).is_ok_and(|program| uses_old(&program))
+    }
+}
+
+/// Nothing is wrong with rules that are not evaluated.
 #[cfg(not(feature = "cel"))]
-fn problems(_: Node<'_>) -> impl Fn(&str) -> Option<String> {
-    |_| None
+struct Problems<'a>(std::marker::PhantomData<Node<'a>>);
+
+#[cfg(not(feature = "cel"))]
+#[expect(clippy::unused_self, reason = "with the library there is something to find")]
+impl<'a> Problems<'a> {
+    fn of(_node: Node<'a>, _is_root: bool) -> Self {
+        Self(std::marker::PhantomData)
+    }
+
+    fn of_rule(&self, _rule: &str) -> Option<String> {
+        None
+    }
+
+    fn of_message(&self, _expression: &str) -> Option<String> {
+        None
+    }
+
+    fn is_about_change(&self, _rule: &str) -> bool {
+        false
+    }
 }
 
 /// A rule as Go prints its internal form.

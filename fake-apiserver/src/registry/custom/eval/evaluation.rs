@@ -13,6 +13,7 @@ use kube_cel::cel::{Context, Value as CelValue};
 use super::functions;
 use super::meter::{Failure, Meter};
 use super::operators::{self, NO_OVERLOAD, is_constant};
+use crate::registry::custom::macros::MAP_INSERT;
 
 /// What making a list, a map or an object costs.
 const LIST_COST: u64 = 10;
@@ -187,8 +188,9 @@ impl<'a> Evaluation<'a, '_> {
     }
 
     fn comprehension(&mut self, it: &'a ComprehensionExpr) -> Evaluated {
-        let items = match self.value(&it.iter_range)? {
-            CelValue::List(items) => items,
+        let range = self.value(&it.iter_range)?;
+        let items = match &range {
+            CelValue::List(items) => Arc::clone(items),
             CelValue::Map(map) => {
                 self.meter.work(map.map.len())?;
                 let mut keys: Vec<&Key> = map.map.keys().collect();
@@ -201,27 +203,47 @@ impl<'a> Evaluation<'a, '_> {
         let depth = self.scope.len();
         self.scope.push((&it.accu_var, Ok(start)));
         self.scope.push((&it.iter_var, Ok(CelValue::Null)));
-        let result = self.iterate(it, &items, depth);
+        if let Some(second) = &it.iter_var2 {
+            self.scope.push((second, Ok(CelValue::Null)));
+        }
+        let result = self.iterate(it, &range, &items, depth);
         self.scope.truncate(depth + 1);
         let result = result.and_then(|()| self.value(&it.result));
         self.scope.truncate(depth);
         result
     }
 
-    /// Makes all steps; the result so far is the variable at `at`, that of the item is the next one.
-    fn iterate(&mut self, it: &'a ComprehensionExpr, items: &[CelValue], at: usize) -> Result<(), Failure> {
-        let makes_list = matches!(it.accu_init.expr, Expr::List(_));
-        for item in items {
+    /// Makes all steps; the result so far is the variable at `at`, those of the item are the next ones.
+    fn iterate(
+        &mut self,
+        it: &'a ComprehensionExpr,
+        range: &CelValue,
+        items: &[CelValue],
+        at: usize,
+    ) -> Result<(), Failure> {
+        let collects = matches!(it.accu_init.expr, Expr::List(_) | Expr::Map(_));
+        for (index, item) in items.iter().enumerate() {
             self.meter.work(1)?;
-            self.scope[at + 1].1 = Ok(item.clone());
+            let (first, second) = match (&it.iter_var2, range) {
+                (None, _) => (item.clone(), None),
+                (Some(_), CelValue::Map(_)) => (item.clone(), Some(operators::entry(range, item)?)),
+                (Some(_), _) => {
+                    let index = i64::try_from(index).unwrap_or(i64::MAX);
+                    (CelValue::Int(index), Some(item.clone()))
+                }
+            };
+            self.scope[at + 1].1 = Ok(first);
+            if let Some(second) = second {
+                self.scope[at + 2].1 = Ok(second);
+            }
             if let CelValue::Bool(false) = self.value(&it.loop_cond)? {
                 break;
             }
-            let appended = match makes_list {
-                true => self.append(&it.loop_step, &it.accu_var, at),
+            let collected = match collects {
+                true => self.collect(&it.loop_step, &it.accu_var, at),
                 false => None,
             };
-            let next = match appended {
+            let next = match collected {
                 Some(Ok(())) => continue,
                 Some(Err(error)) => Err(error),
                 None => self.value(&it.loop_step),
@@ -229,52 +251,88 @@ impl<'a> Evaluation<'a, '_> {
             self.scope[at].1 = match next {
                 Ok(value) => Ok(value),
                 Err(Failure::TooDear) => return Err(Failure::TooDear),
-                Err(error) if makes_list => return Err(error),
+                Err(error) if collects => return Err(error),
                 Err(Failure::Error(error)) => Err(error),
             };
         }
         Ok(())
     }
 
-    /// The step of `map` and of `filter`, which add to the list that is there; `None` if the step is another one.
-    fn append(&mut self, step: &'a Expression, accu: &str, at: usize) -> Option<Result<(), Failure>> {
+    /// The step of a macro that adds to the list or the map that is there; `None` if the step is another one.
+    fn collect(&mut self, step: &'a Expression, accu: &str, at: usize) -> Option<Result<(), Failure>> {
         let Expr::Call(call) = &step.expr else { return None };
-        let is_accu = |it: &Expression| matches!(&it.expr, Expr::Ident(name) if name == accu);
         match (call.func_name.as_str(), call.args.as_slice()) {
-            ("_?_:_", [condition, yes, no]) if is_accu(no) && is_append(yes, accu) => match self.value(condition) {
-                Ok(CelValue::Bool(true)) => self.append(yes, accu, at),
-                Ok(CelValue::Bool(false)) => Some(self.meter.charge(1)),
-                Ok(_) => Some(Err(overload())),
-                Err(error) => Some(Err(error)),
-            },
-            (
-                "_+_",
-                [
-                    list,
-                    Expression {
-                        expr: Expr::List(more), ..
-                    },
-                ],
-            ) if is_accu(list) => {
-                let costs = self.meter.charge(LIST_COST + 2);
-                let items = costs.and_then(|()| self.elements(more));
-                Some(items.map(|items| {
-                    if let Ok(CelValue::List(list)) = &mut self.scope[at].1 {
-                        Arc::make_mut(list).extend(items);
-                    }
-                }))
+            ("_?_:_", [condition, yes, no]) if is_ident(no, accu) && collects(yes, accu) => {
+                match self.value(condition) {
+                    Ok(CelValue::Bool(true)) => self.collect(yes, accu, at),
+                    Ok(CelValue::Bool(false)) => Some(self.meter.charge(1)),
+                    Ok(_) => Some(Err(overload())),
+                    Err(error) => Some(Err(error)),
+                }
             }
+            ("_+_", [list, more]) if is_ident(list, accu) => match &more.expr {
+                Expr::List(more) => Some(self.append(more, at)),
+                _ => None,
+            },
+            (MAP_INSERT, [map, entry @ ..]) if is_ident(map, accu) => Some(self.insert(entry, at)),
             _ => None,
         }
     }
+
+    /// Adds items to the list that is there.
+    fn append(&mut self, more: &'a ListExpr, at: usize) -> Result<(), Failure> {
+        self.meter.charge(LIST_COST + 2)?;
+        let items = self.elements(more)?;
+        if let Ok(CelValue::List(list)) = &mut self.scope[at].1 {
+            Arc::make_mut(list).extend(items);
+        }
+        Ok(())
+    }
+
+    /// Adds a key with its value, or all entries of a map, to the map that is there.
+    fn insert(&mut self, entry: &'a [Expression], at: usize) -> Result<(), Failure> {
+        self.meter.charge(2)?;
+        let entries: Vec<(Key, CelValue)> = match entry {
+            [key, value] => {
+                let key = self.value(key)?.try_into().map_err(|_| overload())?;
+                vec![(key, self.value(value)?)]
+            }
+            [map] => match self.value(map)? {
+                CelValue::Map(map) => {
+                    self.meter.work(map.map.len())?;
+                    map.map
+                        .iter()
+                        .map(|(key, value)| (key.clone(), value.clone()))
+                        .collect()
+                }
+                _ => return Err(overload()),
+            },
+            _ => return Err(overload()),
+        };
+        let Ok(CelValue::Map(map)) = &mut self.scope[at].1 else {
+            return Err(overload());
+        };
+        let map = Arc::make_mut(&mut map.map);
+        for (key, value) in entries {
+            if map.contains_key(&key) {
+                return Err(Failure::Error(format!("insert failed: key {key} already exists")));
+            }
+            map.insert(key, value);
+        }
+        Ok(())
+    }
 }
 
-fn is_append(step: &Expression, accu: &str) -> bool {
+fn is_ident(expression: &Expression, name: &str) -> bool {
+    matches!(&expression.expr, Expr::Ident(it) if it == name)
+}
+
+/// Whether a step adds to what there is.
+fn collects(step: &Expression, accu: &str) -> bool {
     let Expr::Call(call) = &step.expr else { return false };
     match (call.func_name.as_str(), call.args.as_slice()) {
-        ("_+_", [list, more]) => {
-            matches!(&list.expr, Expr::Ident(name) if name == accu) && matches!(more.expr, Expr::List(_))
-        }
+        ("_+_", [list, more]) => is_ident(list, accu) && matches!(more.expr, Expr::List(_)),
+        (MAP_INSERT, [map, ..]) => is_ident(map, accu),
         _ => false,
     }
 }

@@ -181,7 +181,8 @@ fn index(container: &CelValue, key: &CelValue) -> Evaluated {
     entry(container, key)
 }
 
-fn entry(container: &CelValue, key: &CelValue) -> Evaluated {
+/// The value of a key of a map, or of an index of a list.
+pub(super) fn entry(container: &CelValue, key: &CelValue) -> Evaluated {
     let show = |key: &CelValue| match key {
         CelValue::Int(key) => key.to_string(),
         CelValue::UInt(key) => key.to_string(),

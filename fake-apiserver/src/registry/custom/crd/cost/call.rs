@@ -8,6 +8,7 @@ use super::coster::{Coster, Entries, Part};
 use super::price::{self, Price};
 use super::range::{Range, TRAVERSAL};
 use super::types::Type;
+use crate::registry::custom::macros::MAP_INSERT;
 use crate::registry::custom::parse;
 
 impl Coster {
@@ -139,7 +140,7 @@ const PREDICATES: &[&str] = &[
 #[rustfmt::skip]
 const TEXTS: &[&str] = &[
     "string", "lowerAscii", "upperAscii", "substring", "trim", "replace", "join", "find", "charAt", "format",
-    "strings.quote", "base64.encode", "getScheme", "getHost", "getHostname", "getPort", "getEscapedPath",
+    "strings.quote", "getScheme", "getHost", "getHostname", "getPort", "getEscapedPath",
     "jsonpatch.escapeKey",
 ];
 
@@ -185,6 +186,11 @@ fn result_type(name: &str, target: Option<&Part>, args: &[Part]) -> Type {
             inner => inner,
         },
         "sum" | "min" | "max" => first.element(),
+        MAP_INSERT => match args {
+            [_, key, value] => Type::Map(Rc::new(key.kind.clone()), Rc::new(value.kind.clone())),
+            [_, entries] => entries.kind.clone(),
+            _ => Type::Unknown,
+        },
         _ => fixed_type(name),
     }
 }
@@ -198,7 +204,7 @@ fn fixed_type(name: &str) -> Type {
         | "patch" | "prefixLength" | "family" => Type::Int,
         "uint" => Type::Uint,
         "double" | "asApproximateFloat" => Type::Double,
-        "bytes" | "base64.decode" => Type::Bytes,
+        "bytes" => Type::Bytes,
         "split" | "findAll" => Type::list(Type::String),
         "lists.range" => Type::list(Type::Int),
         "duration" => Type::Duration,

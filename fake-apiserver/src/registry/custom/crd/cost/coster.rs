@@ -121,6 +121,13 @@ impl Part {
         self
     }
 
+    fn is_list(&self) -> bool {
+        match &self.entries {
+            Some(entries) => entries.is_list,
+            None => matches!(self.kind, Type::List(_)),
+        }
+    }
+
     /// Its size; anything, if nothing is known but its type.
     pub(super) fn size_or_any(&self) -> Range {
         match (self.size, &self.kind) {
@@ -253,12 +260,15 @@ impl Coster {
             size: start.size,
             entries: start.entries,
         });
-        self.push_variable(&it.iter_var, &range);
+        match &it.iter_var2 {
+            None => self.push_variable(&it.iter_var, &range),
+            Some(second) => self.push_variables(&it.iter_var, second, &range),
+        }
         let condition = self.part(&it.loop_cond);
         let step = self.part(&it.loop_step);
         self.locals.truncate(depth + 1);
-        // What a list is made of shows in the step that adds to it.
-        if let (Some(local), Type::List(_)) = (self.locals.last_mut(), &step.kind) {
+        // What a list or a map is made of shows in the step that adds to it.
+        if let (Some(local), Type::List(_) | Type::Map(..)) = (self.locals.last_mut(), &step.kind) {
             local.kind = step.kind.clone();
         }
         let result = self.part(&it.result);
@@ -280,18 +290,31 @@ impl Coster {
 
     /// The variable of a macro on `range`.
     fn push_variable(&mut self, name: &str, range: &Part) {
-        let is_list = match &range.entries {
-            Some(entries) => entries.is_list,
-            None => matches!(range.kind, Type::List(_)),
-        };
+        let is_list = range.is_list();
         let place = range.place.step(&self.root, |decl| match is_list {
             true => decl.element(),
             false => decl.key(),
         });
         let size = range.entries.map(|it| if is_list { it.values } else { it.keys });
+        self.push_local(name, range.kind.iterated(), place, size);
+    }
+
+    /// The variables of a macro on `range` that has two: an index and an item, or a key and a value.
+    fn push_variables(&mut self, first: &str, second: &str, range: &Part) {
+        let is_list = range.is_list();
+        let key = range
+            .place
+            .step(&self.root, |decl| if is_list { None } else { decl.key() });
+        let kind = if is_list { Type::Int } else { range.kind.iterated() };
+        self.push_local(first, kind, key, range.entries.map(|it| it.keys));
+        let value = range.place.step(&self.root, Decl::element);
+        self.push_local(second, range.kind.element(), value, range.entries.map(|it| it.values));
+    }
+
+    fn push_local(&mut self, name: &str, kind: Type, place: Place, size: Option<Range>) {
         self.locals.push(Local {
             name: name.to_owned(),
-            kind: range.kind.iterated(),
+            kind,
             place,
             size,
             entries: None,
