@@ -53,7 +53,7 @@
 //! - `exec`, `attach`, `port-forward` and `proxy` lead nowhere.
 //! - Rights are off until asked for ([`Authorization`]): every client is an administrator.
 //! - Answers are protobuf only for clients that take nothing else; CBOR is not spoken.
-//! - CEL has no cost limits; deep checks of rarely written fields of built-in kinds are left out.
+//! - Deep checks of rarely written fields of built-in kinds are left out.
 //! - Aggregated API servers are not called.
 //!
 //! # Features
