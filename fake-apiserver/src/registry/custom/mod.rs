@@ -11,6 +11,8 @@ pub(crate) mod scale;
 
 #[cfg(feature = "cel")]
 mod compile;
+#[cfg(feature = "cel")]
+mod costs;
 mod default;
 #[cfg(feature = "cel")]
 mod depth;

@@ -13,15 +13,8 @@ use kube_cel::cel::{Context, Value as CelValue};
 use super::functions;
 use super::meter::{Failure, Meter};
 use super::operators::{self, NO_OVERLOAD, is_constant};
+use crate::registry::custom::costs;
 use crate::registry::custom::macros::MAP_INSERT;
-
-/// What making a list, a map or an object costs.
-const LIST_COST: u64 = 10;
-const MAP_COST: u64 = 30;
-
-/// The stack that must be left for a call, and how much there is then, in bytes. Expressions are not deep without end.
-const STACK_LEFT: usize = 256 * 1024;
-const STACK_MORE: usize = 4 * 1024 * 1024;
 
 /// A value, or why there is none.
 pub(super) type Evaluated = Result<CelValue, Failure>;
@@ -63,7 +56,7 @@ impl<'a> Evaluation<'a, '_> {
                 }
             }
             Expr::Select(select) => self.select(select),
-            Expr::Call(call) => stacker::maybe_grow(STACK_LEFT, STACK_MORE, || self.call(call)),
+            Expr::Call(call) => stacker::maybe_grow(costs::STACK_LEFT, costs::STACK_MORE, || self.call(call)),
             Expr::List(list) => self.list(list),
             Expr::Map(map) => self.map(map),
             Expr::Comprehension(it) => self.comprehension(it),
@@ -93,7 +86,7 @@ impl<'a> Evaluation<'a, '_> {
 
     fn list(&mut self, list: &'a ListExpr) -> Evaluated {
         if !list.elements.iter().all(is_constant) {
-            self.meter.charge(LIST_COST)?;
+            self.meter.charge(costs::LIST)?;
         }
         self.meter.work(list.elements.len())?;
         Ok(CelValue::List(Arc::new(self.elements(list)?)))
@@ -115,7 +108,7 @@ impl<'a> Evaluation<'a, '_> {
     }
 
     fn map(&mut self, map: &'a MapExpr) -> Evaluated {
-        self.meter.charge(MAP_COST)?;
+        self.meter.charge(costs::MAP)?;
         self.meter.work(map.entries.len())?;
         let mut fields = HashMap::with_capacity(map.entries.len());
         for entry in &map.entries {
@@ -281,7 +274,7 @@ impl<'a> Evaluation<'a, '_> {
 
     /// Adds items to the list that is there.
     fn append(&mut self, more: &'a ListExpr, at: usize) -> Result<(), Failure> {
-        self.meter.charge(LIST_COST + 2)?;
+        self.meter.charge(costs::LIST + 2)?;
         let items = self.elements(more)?;
         if let Ok(CelValue::List(list)) = &mut self.scope[at].1 {
             Arc::make_mut(list).extend(items);

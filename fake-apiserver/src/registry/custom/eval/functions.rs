@@ -14,11 +14,8 @@ use kube_cel::cel::parser::Expression;
 use super::evaluation::{Evaluated, Evaluation, overload};
 use super::meter::{Failure, Meter, size};
 use super::operators;
-use crate::registry::custom::parse;
 use crate::registry::custom::pattern::Pattern;
-
-/// What asking an authorizer costs.
-const CHECK_COST: u64 = 350_000;
+use crate::registry::custom::{costs, parse};
 
 /// What compiling a regular expression is counted as, beside its cost.
 const COMPILE_WORK: usize = 2_000;
@@ -212,10 +209,14 @@ fn charge(prefix: Option<&str>, name: &str, args: &[CelValue], meter: &mut Meter
         }
         (Some("ip"), "isCanonical") => meter.charge_traversal(size(0), 2),
         (Some("lists"), "range") => match args {
-            [CelValue::Int(count)] => meter.charge(11_u64.saturating_add(u64::try_from(*count).unwrap_or_default())),
+            [CelValue::Int(count)] => meter.charge(
+                u64::try_from(*count)
+                    .unwrap_or_default()
+                    .saturating_add(costs::LIST + 1),
+            ),
             _ => meter.charge(1),
         },
-        (None, "check") => meter.charge(CHECK_COST),
+        (None, "check") => meter.charge(costs::CHECK),
         (None, "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf") => match args.first() {
             Some(CelValue::String(_) | CelValue::Bytes(_)) => meter.charge_traversal(size(0), 1),
             Some(value) => meter.weigh(value).and_then(|weight| meter.charge(weight as u64)),
@@ -242,7 +243,8 @@ fn charge(prefix: Option<&str>, name: &str, args: &[CelValue], meter: &mut Meter
             meter.charge(((size(0) + 1).div_ceil(10) as u64).saturating_mul(regex))
         }
         (None, "distinct" | "sort") => {
-            meter.charge(size(0).saturating_mul(size(0)).saturating_mul(2).saturating_add(11) as u64)?;
+            let compared = size(0).saturating_mul(size(0)).saturating_mul(2) as u64;
+            meter.charge(compared.saturating_add(costs::LIST + 1))?;
             pairs(args, size(0), meter)
         }
         _ => meter.charge(1),

@@ -8,15 +8,12 @@ use kube_cel::cel::parser::Expression;
 use super::decl::Decl;
 use super::range::Range;
 use super::types::Type;
+use crate::registry::custom::costs;
 
 /// What making a list, a map or an object costs.
-const LIST: Range = Range::exactly(10);
-const MAP: Range = Range::exactly(30);
+const LIST: Range = Range::exactly(costs::LIST);
+const MAP: Range = Range::exactly(costs::MAP);
 const OBJECT: Range = Range::exactly(40);
-
-/// The stack that must be left for a call, and how much there is then, in bytes.
-const STACK_LEFT: usize = 256 * 1024;
-const STACK_MORE: usize = 4 * 1024 * 1024;
 
 /// The most that an expression on a value of type `root` costs.
 pub(super) fn cost(program: &Expression, root: &Rc<Decl>, has_optional_old: bool) -> u64 {
@@ -160,7 +157,7 @@ impl Coster {
             Expr::Literal(literal) => self::literal(literal),
             Expr::Ident(name) => self.ident(name),
             Expr::Select(select) => self.select(select),
-            Expr::Call(call) => stacker::maybe_grow(STACK_LEFT, STACK_MORE, || self.call(call)),
+            Expr::Call(call) => stacker::maybe_grow(costs::STACK_LEFT, costs::STACK_MORE, || self.call(call)),
             Expr::List(list) => self.list(list),
             Expr::Map(map) => self.map(map),
             Expr::Comprehension(it) => self.comprehension(it),

@@ -3,9 +3,7 @@
 use super::coster::{Entries, Part};
 use super::range::{REGEX, Range, TRAVERSAL};
 use super::types::Type;
-
-/// What asking an authorizer costs.
-const CHECK: u64 = 350_000;
+use crate::registry::custom::costs;
 
 /// The longest regular expression behind a named format.
 const FORMAT_REGEX: f64 = 128.0;
@@ -61,12 +59,12 @@ fn of_method(name: &str, target: &Part, args: &[Part]) -> Option<Price> {
     let size = target.size_or_any();
     let argument = args.first().map(Part::size_or_any);
     Some(match name {
-        "check" => Price::of(Range::exactly(CHECK)),
+        "check" => Price::of(Range::exactly(costs::CHECK)),
         "fieldSelector" | "labelSelector" => {
             let length = argument?;
             // A list, and for two characters each a requirement: a struct and its list.
             let requirements = length.scaled(0.5).scaled(50.0);
-            Price::of(Range::exactly(10) + length.scaled(TRAVERSAL) + requirements)
+            Price::of(Range::exactly(costs::LIST) + length.scaled(TRAVERSAL) + requirements)
         }
         "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" => match &target.kind {
             Type::List(items) => Price::of(size.times(Range::ONE + traversal_of_item(target, items))),
@@ -152,7 +150,7 @@ fn of_function(name: &str, args: &[Part]) -> Option<Price> {
 
 /// A list made of so many elements.
 fn listed(factor: f64, size: Range) -> Price {
-    Price::sized(size.scaled(factor) + Range::ONE + Range::exactly(10), size)
+    Price::sized(size.scaled(factor) + Range::ONE + Range::exactly(costs::LIST), size)
 }
 
 /// The size of an item of a list.
