@@ -126,6 +126,7 @@ fn a_rule_sees_the_name_of_an_embedded_object() {
 #[case::entries("self.m.transformMapEntry(k, v, {v: k}) == {1: 'x', 2: 'y'}")]
 #[case::part_of_the_entries("self.m.transformMapEntry(k, v, v > 1, {v: k}) == {2: 'y'}")]
 #[case::within_another("self.m.all(k, v, self.l.exists(i, w, i + 1 == v && w != k))")]
+#[case::sum("[duration('1h'), duration('2h')].sum() == duration('3h')")]
 #[case::old_self_as_a_text("self.t != 'oldSelf'")]
 #[case::old_self_in_a_comment("self.n == 3 // not as oldSelf")]
 fn a_rule_that_holds(#[case] rule: &str) {
@@ -150,6 +151,18 @@ fn a_rule_that_holds(#[case] rule: &str) {
 #[case("'a'", "cel expression must evaluate to a bool")]
 #[case("self.n", "cel expression must evaluate to a bool")]
 fn a_rule_that_is_refused(#[case] rule: &str, #[case] text: &str) {
+    assert_refused(&said(rule), text);
+}
+
+#[rstest]
+#[case("[9223372036854775807, 1].sum() > 0", "integer overflow evaluating rule: m")]
+#[case("-9223372036854775807 - self.n < 0", "integer overflow evaluating rule: m")]
+#[case("(-9223372036854775807 - 1) / (self.n - 4) < 0", "overflow evaluating rule: m")]
+#[case(
+    "timestamp('9999-12-31T23:59:59Z') + duration('1h') > timestamp('2020-01-01T00:00:00Z')",
+    "evaluating rule: m"
+)]
+fn numbers_past_their_end_are_errors(#[case] rule: &str, #[case] text: &str) {
     assert_refused(&said(rule), text);
 }
 
