@@ -53,6 +53,9 @@ impl<'a> Evaluation<'a, '_> {
             return result;
         }
         charge(prefix, name, &args, self.meter)?;
+        if let ("sum", true, [CelValue::List(items)]) = (name, is_method, args.as_slice()) {
+            return sum(items);
+        }
         self.library(prefix, name, is_method, args)
     }
 
@@ -154,6 +157,24 @@ fn of_texts(name: &str, text: &CelValue, part: &CelValue, meter: &mut Meter) -> 
                 .map_err(|error| Failure::Error(error.to_owned()))?
         }
     }))
+}
+
+/// The sum of the items of a list, 0 if it has none.
+fn sum(items: &[CelValue]) -> Evaluated {
+    let Some((first, rest)) = items.split_first() else {
+        return Ok(CelValue::Int(0));
+    };
+    let is_number = |it: &CelValue| {
+        matches!(
+            it,
+            CelValue::Int(_) | CelValue::UInt(_) | CelValue::Float(_) | CelValue::Duration(_)
+        )
+    };
+    if !items.iter().all(is_number) {
+        return Err(overload());
+    }
+    rest.iter()
+        .try_fold(first.clone(), |sum, item| Ok((sum + item.clone())?))
 }
 
 /// The items of a list as one text, whose size is known before it is made.
