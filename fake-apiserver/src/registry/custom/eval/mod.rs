@@ -8,5 +8,8 @@ mod functions;
 mod meter;
 mod operators;
 
+#[cfg(test)]
+mod tests;
+
 pub(super) use evaluation::evaluate;
 pub(super) use meter::{Failure, Meter, weight};

@@ -118,6 +118,23 @@ fn loops_in_loops(#[case] rule: &str, #[case] with_ten: u64) {
 }
 
 #[rstest]
+#[case::all_entries("{'a': 1, 'b': 2}.all(k, v, v > 0)", 41)]
+#[case::an_entry("{'a': 1, 'b': 2}.exists(k, v, v > 0)", 43)]
+#[case::one_entry("{'a': 1, 'b': 2}.existsOne(k, v, v > 0)", 40)]
+#[case::map("{'a': 1, 'b': 2}.transformMap(k, v, v + 1)", 71)]
+#[case::part_of_a_map("{'a': 1, 'b': 2}.transformMap(k, v, v < 5, v + 1)", 75)]
+#[case::entries("{'a': 1, 'b': 2}.transformMapEntry(k, v, {k: v + 1})", 131)]
+#[case::part_of_the_entries("{'a': 1, 'b': 2}.transformMapEntry(k, v, v < 5, {k: v + 1})", 135)]
+#[case::all_items("[1, 2].all(i, v, v > 0)", 21)]
+#[case::an_item("[1, 2].exists(i, v, v > 0)", 23)]
+#[case::one_item("[1, 2].existsOne(i, v, v > 0)", 20)]
+#[case::list("[1, 2].transformList(i, v, v + 1)", 49)]
+#[case::part_of_a_list("[1, 2].transformList(i, v, v < 5, v + 1)", 53)]
+fn macros_with_two_variables(#[case] rule: &str, #[case] expected: u64) {
+    assert_eq!(cost(rule, &number()), expected);
+}
+
+#[rstest]
 #[case("self.a == 'x'", 3)]
 #[case("self.all(k, k.startsWith('a'))", 10_000_000)]
 #[case("self.map(k, self[k]).exists(v, v == 'x')", 10_000_000)]
