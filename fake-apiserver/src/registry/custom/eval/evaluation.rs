@@ -64,6 +64,16 @@ impl<'a> Evaluation<'a, '_> {
         }
     }
 
+    /// The value of a branch of a condition, or of a key: where it is a variable or within one, it costs nothing.
+    fn attribute(&mut self, expression: &'a Expression) -> Evaluated {
+        let spent = self.meter.spent();
+        let value = self.value(expression)?;
+        if is_attribute(expression) {
+            self.meter.forget_since(spent);
+        }
+        Ok(value)
+    }
+
     fn select(&mut self, select: &'a SelectExpr) -> Evaluated {
         let operand = self.value(&select.operand)?;
         if !select.test {
@@ -108,7 +118,11 @@ impl<'a> Evaluation<'a, '_> {
     }
 
     fn map(&mut self, map: &'a MapExpr) -> Evaluated {
-        self.meter.charge(costs::MAP)?;
+        let is_constant =
+            |it: &EntryExpr| matches!(it, EntryExpr::MapEntry(it) if is_constant(&it.key) && is_constant(&it.value));
+        if !map.entries.iter().all(|it| is_constant(&it.expr)) {
+            self.meter.charge(costs::MAP)?;
+        }
         self.meter.work(map.entries.len())?;
         let mut fields = HashMap::with_capacity(map.entries.len());
         for entry in &map.entries {
@@ -132,8 +146,8 @@ impl<'a> Evaluation<'a, '_> {
             ("_&&_", [left, right]) => self.junction(left, right, false),
             ("_||_", [left, right]) => self.junction(left, right, true),
             ("_?_:_", [condition, yes, no]) => match self.value(condition)? {
-                CelValue::Bool(true) => self.value(yes),
-                CelValue::Bool(false) => self.value(no),
+                CelValue::Bool(true) => self.attribute(yes),
+                CelValue::Bool(false) => self.attribute(no),
                 _ => Err(overload()),
             },
             ("@not_strictly_false", [arg]) => {
@@ -152,6 +166,10 @@ impl<'a> Evaluation<'a, '_> {
             (name, [arg]) if matches!(name, "!_" | "-_") => {
                 let value = self.value(arg)?;
                 operators::unary(name, value, self.meter)
+            }
+            ("_[_]", [container, key]) => {
+                let (container, key) = (self.value(container)?, self.attribute(key)?);
+                operators::binary("_[_]", container, key, self.meter)
             }
             (name, [left, right]) if operators::is_binary(name) => {
                 let (left, right) = (self.value(left)?, self.value(right)?);
@@ -258,7 +276,7 @@ impl<'a> Evaluation<'a, '_> {
             ("_?_:_", [condition, yes, no]) if is_ident(no, accu) && collects(yes, accu) => {
                 match self.value(condition) {
                     Ok(CelValue::Bool(true)) => self.collect(yes, accu, at),
-                    Ok(CelValue::Bool(false)) => Some(self.meter.charge(1)),
+                    Ok(CelValue::Bool(false)) => Some(Ok(())),
                     Ok(_) => Some(Err(overload())),
                     Err(error) => Some(Err(error)),
                 }
@@ -313,6 +331,19 @@ impl<'a> Evaluation<'a, '_> {
             map.insert(key, value);
         }
         Ok(())
+    }
+}
+
+/// Whether an expression is a variable, or a place within one.
+fn is_attribute(expression: &Expression) -> bool {
+    match &expression.expr {
+        Expr::Ident(_) => true,
+        Expr::Select(select) => !select.test && is_attribute(&select.operand),
+        Expr::Call(call) => match (call.func_name.as_str(), call.args.as_slice()) {
+            ("_[_]", [container, key]) => is_attribute(container) && (is_attribute(key) || is_constant(key)),
+            _ => false,
+        },
+        _ => false,
     }
 }
 

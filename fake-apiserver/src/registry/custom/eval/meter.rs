@@ -74,6 +74,11 @@ impl Meter {
         }
     }
 
+    /// Takes back what has been charged since so much was spent.
+    pub(super) fn forget_since(&mut self, spent: u64) {
+        self.spent = spent;
+    }
+
     /// Charges what reading so much of a text or of a list costs.
     pub(super) fn charge_traversal(&mut self, size: usize, factor: usize) -> Result<(), Failure> {
         self.charge((size.saturating_mul(factor)).div_ceil(10) as u64)
