@@ -29,8 +29,8 @@ pub(super) fn problem_of_message(expression: &str, node: &Structural) -> Option<
     }
 }
 
-/// The type of what an expression on a value of `node` makes, as far as it is known, or the operator that makes it; else
-/// what is wrong with it.
+/// The type of what an expression on a value of `node` makes, as far as it is known, or the operator that makes it;
+/// else what is wrong with it.
 fn kind_of(expression: &str, node: &Structural) -> Result<Option<&'static str>, String> {
     let program = parse(expression).map_err(|error| format!("compilation failed: {}", error.replace("\n|", "\n |")))?;
     let check = Check { rule: expression, node };

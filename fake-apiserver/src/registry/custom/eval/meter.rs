@@ -3,8 +3,8 @@
 use kube_cel::cel::objects::OptionalValue;
 use kube_cel::cel::{ExecutionError, Value as CelValue};
 
-/// What an evaluation may do beside its cost: copies of values and comparisons within them, which cost nothing on a real
-/// server. No rule of a request of 3 MiB comes near.
+/// What an evaluation may do beside its cost: copies of values and comparisons within them, which cost nothing on a
+/// real server. No rule of a request of 3 MiB comes near.
 const WORK_MAX: u64 = 50_000_000;
 
 /// Why an expression has no value.
