@@ -167,6 +167,12 @@ fn numbers_past_their_end_are_errors(#[case] rule: &str, #[case] text: &str) {
 }
 
 #[test]
+fn a_function_on_another_type_shows_no_value() {
+    let answer = said("dyn(self.l).lowerAscii() == ''");
+    assert_refused(&answer, "'no such overload': call arguments did not match a supported operator");
+}
+
+#[test]
 fn entries_with_one_key_are_an_error() {
     let text = "insert failed: key 1 already exists evaluating rule: m";
     assert_refused(&said("self.m.transformMapEntry(k, v, {1: k}) == {1: 'x'}"), text);
