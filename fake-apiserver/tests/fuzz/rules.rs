@@ -169,7 +169,10 @@ fn numbers_past_their_end_are_errors(#[case] rule: &str, #[case] text: &str) {
 #[test]
 fn a_function_on_another_type_shows_no_value() {
     let answer = said("dyn(self.l).lowerAscii() == ''");
-    assert_refused(&answer, "'no such overload': call arguments did not match a supported operator");
+    assert_refused(
+        &answer,
+        "'no such overload': call arguments did not match a supported operator",
+    );
 }
 
 #[test]

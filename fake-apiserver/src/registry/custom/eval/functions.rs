@@ -23,6 +23,9 @@ const COMPILE_WORK: usize = 2_000;
 /// The longest text a function may make.
 const TEXT_MAX: usize = 64 * 1024 * 1024;
 
+/// The most parts of the arguments of a function of the library, whose errors show them. No request of 3 MiB has as many.
+const ARGS_MAX: usize = 4_000_000;
+
 /// Regular expressions kept for the next evaluation; then they are forgotten.
 const PATTERNS_MAX: usize = 64;
 
@@ -61,8 +64,12 @@ impl<'a> Evaluation<'a, '_> {
 
     /// Calls a function of the library with values.
     fn library(&mut self, prefix: Option<&str>, name: &str, is_method: bool, args: Vec<CelValue>) -> Evaluated {
+        let mut weight: usize = 0;
         for arg in &args {
-            self.meter.weigh(arg)?;
+            weight += self.meter.weigh(arg)?;
+        }
+        if weight > ARGS_MAX {
+            return Err(self.meter.exhaust());
         }
         let ident = |name: String| Expression {
             id: 0,

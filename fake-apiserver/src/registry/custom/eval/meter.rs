@@ -25,6 +25,7 @@ impl From<ExecutionError> for Failure {
             // The library's texts show the values, which may be larger than any text.
             ExecutionError::NoSuchOverload
             | ExecutionError::NotSupportedAsMethod { .. }
+            | ExecutionError::UnexpectedType { .. }
             | ExecutionError::UnsupportedBinaryOperator(..)
             | ExecutionError::UnsupportedIndex(..)
             | ExecutionError::UnsupportedKeyType(_)
