@@ -23,7 +23,8 @@ const COMPILE_WORK: usize = 2_000;
 /// The longest text a function may make.
 const TEXT_MAX: usize = 64 * 1024 * 1024;
 
-/// The most parts of the arguments of a function of the library, whose errors show them. No request of 3 MiB has as many.
+/// The most parts of the arguments of a function of the library, whose errors show them. No request of 3 MiB has as
+/// many.
 const ARGS_MAX: usize = 4_000_000;
 
 /// Regular expressions kept for the next evaluation; then they are forgotten.
