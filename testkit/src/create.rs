@@ -2,6 +2,7 @@
 
 use std::panic::Location;
 
+use bytes::Bytes;
 use http::{Method, Request};
 use kube::Resource;
 use serde::Serialize;
@@ -52,7 +53,7 @@ impl TestCluster {
                 .put_new(object)
                 .await
                 .unwrap_or_else(|reason| fail_at(place, &reason));
-            typed(place, created)
+            typed(place, &created)
         }
     }
 
@@ -68,7 +69,7 @@ impl TestCluster {
         async move {
             let id = ObjectId::of(&object);
             let answer = self.send(Method::PUT, &id, "", Some(&object)).await;
-            typed(place, answer.unwrap_or_else(|reason| fail_at(place, &reason)))
+            typed(place, &answer.unwrap_or_else(|reason| fail_at(place, &reason)))
         }
     }
 
@@ -152,7 +153,7 @@ impl TestCluster {
         let id = target.id();
         async move {
             let answer = self.send(Method::PATCH, &id, subresource, Some(&patch)).await;
-            typed(place, answer.unwrap_or_else(|reason| fail_at(place, &reason)))
+            typed(place, &answer.unwrap_or_else(|reason| fail_at(place, &reason)))
         }
     }
 
@@ -173,12 +174,12 @@ impl TestCluster {
     }
 
     /// Deletes an object; the error is for people.
-    pub(crate) async fn remove(&self, id: &ObjectId) -> Result<Value, String> {
+    pub(crate) async fn remove(&self, id: &ObjectId) -> Result<Bytes, String> {
         self.send(Method::DELETE, id, "", None).await
     }
 
     /// Creates an object in its namespace, which is created as well if it is missing, and then its status.
-    pub(crate) async fn put_new(&self, object: Value) -> Result<Value, String> {
+    pub(crate) async fn put_new(&self, object: Value) -> Result<Bytes, String> {
         let id = ObjectId::of(&object);
         let (_, namespace) = self.path(&id)?;
         if !namespace.is_empty() && self.server.uid_of("v1", "Namespace", "", &namespace).is_none() {
@@ -188,21 +189,21 @@ impl TestCluster {
             self.note_created(&ObjectId::of(&missing));
         }
         let created = self.send(Method::POST, &id, "", Some(&object)).await?;
-        self.note_created(&ObjectId::of(&created));
-        let info = self.server.resource(&id.api_version, &id.kind);
-        let has_status = info.is_some_and(|info| info.subresource("status").is_some());
-        match object
-            .get("status")
-            .filter(|it| has_status && it.as_object().is_some_and(|it| !it.is_empty()))
-        {
-            // The name may have been generated.
-            Some(status) => {
-                let status = json!({"status": status});
-                self.send(Method::PATCH, &ObjectId::of(&created), "/status", Some(&status))
-                    .await
-            }
-            None => Ok(created),
+        // The name may have been generated.
+        let created_id = || ObjectId::of(&serde_json::from_slice(&created).unwrap_or_default());
+        if self.is_real() {
+            self.note_created(&created_id());
         }
+        let status = object.get("status");
+        let Some(status) = status.filter(|it| it.as_object().is_some_and(|it| !it.is_empty())) else {
+            return Ok(created);
+        };
+        let info = self.server.resource(&id.api_version, &id.kind);
+        if info.is_none_or(|info| info.subresource("status").is_none()) {
+            return Ok(created);
+        }
+        let status = json!({"status": status});
+        self.send(Method::PATCH, &created_id(), "/status", Some(&status)).await
     }
 
     /// The path of a kind's collection and the namespace in it, empty for kinds of the cluster.
@@ -222,14 +223,14 @@ impl TestCluster {
         ))
     }
 
-    /// Sends one request as the test's own client; the error is for people.
+    /// Sends one request as the test's own client, and returns the body of the answer; the error is for people.
     async fn send(
         &self,
         method: Method,
         id: &ObjectId,
         subresource: &str,
         body: Option<&Value>,
-    ) -> Result<Value, String> {
+    ) -> Result<Bytes, String> {
         let (mut path, _) = self.path(id)?;
         let what = format!("{} {id}", verb(&method));
         if method != Method::POST {
@@ -250,17 +251,18 @@ impl TestCluster {
         if let Some(real) = &self.real {
             let answer = real.send(request).await;
             self.refresh().await;
-            return answer.map_err(|err| format!("{what}: {err}"));
+            let answer = answer.map_err(|err| format!("{what}: {err}"))?;
+            return Ok(answer.to_string().into());
         }
         let answer = self.server.call(request).await;
         if let Some(gate) = &self.gate {
             gate.check();
         }
         let (parts, body) = answer.into_parts();
-        let value: Value = serde_json::from_slice(&body).unwrap_or_default();
         if parts.status.is_success() {
-            return Ok(value);
+            return Ok(body);
         }
+        let value: Value = serde_json::from_slice(&body).unwrap_or_default();
         let text = |field: &str| value[field].as_str().unwrap_or_default().to_owned();
         Err(format!(
             "{what}: {} {}: {}",
@@ -286,7 +288,10 @@ fn verb(method: &Method) -> &'static str {
     }
 }
 
-fn typed<K: DeserializeOwned>(place: &Location<'_>, value: Value) -> K {
-    let id = ObjectId::of(&value);
-    serde_json::from_value(value).unwrap_or_else(|err| fail_at(place, &format!("{id} is of another type: {err}")))
+/// The object of an answer.
+fn typed<K: DeserializeOwned>(place: &Location<'_>, answer: &[u8]) -> K {
+    serde_json::from_slice(answer).unwrap_or_else(|err| {
+        let id = ObjectId::of(&serde_json::from_slice(answer).unwrap_or_default());
+        fail_at(place, &format!("{id} is of another type: {err}"))
+    })
 }
