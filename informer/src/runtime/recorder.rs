@@ -383,6 +383,14 @@ impl fmt::Debug for EventWriter {
 mod tests {
     use super::*;
 
+    /// One of many Pods.
+    fn numbered(number: usize) -> ObjectReference {
+        ObjectReference {
+            name: Some(format!("pod-{number}")),
+            ..ObjectReference::default()
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn counts_are_written_as_far_as_there_is_room_and_the_rest_later() {
         let never = tower::service_fn(|_: http::Request<kube::client::Body>| {
@@ -393,10 +401,7 @@ mod tests {
         let lanes = |writer: &EventWriter| Lanes::new(Arc::clone(&writer.sink), CancellationToken::new());
         let mut first = lanes(&writer);
         for number in 0..QUEUE + 200 {
-            let regarding = ObjectReference {
-                name: Some(format!("pod-{number}")),
-                ..ObjectReference::default()
-            };
+            let regarding = numbered(number);
             for _ in 0..3 {
                 recorder.record_about(regarding.clone(), Note::normal("Reason", "Act", ""));
                 let (event, at) = writer.events.try_recv().expect("it was recorded");
@@ -412,6 +417,7 @@ mod tests {
         });
         assert_eq!(waiting, [QUEUE, 200, 0]);
     }
+
     #[tokio::test(start_paused = true)]
     async fn the_counts_of_more_series_than_may_wait_are_all_written() {
         let patches = Arc::new(AtomicU64::new(0));
@@ -427,10 +433,7 @@ mod tests {
         let (recorder, writer) = EventRecorder::new(client, RecorderConfig::new("web", "web-0"));
         let recording = std::pin::pin!(async {
             for number in 0..QUEUE + 200 {
-                let regarding = ObjectReference {
-                    name: Some(format!("pod-{number}")),
-                    ..ObjectReference::default()
-                };
+                let regarding = numbered(number);
                 for _ in 0..3 {
                     recorder.record_about(regarding.clone(), Note::normal("Reason", "Act", ""));
                 }

@@ -312,10 +312,14 @@ fn words(fault: &Perturbation) -> String {
         "1" | "" => String::new(),
         nth => format!(" (number {nth})"),
     };
-    let what = match verb {
-        "event" if object == "/" => format!("the bookmark of {resource}{nth}"),
-        "event" => format!("the event of {resource} {object}{nth}"),
-        "list" | "watch" => format!("{verb} {resource}{nth}"),
+    let what = match (verb, object.split_once('/')) {
+        ("event", Some(("", ""))) => format!("the bookmark of {resource}{nth}"),
+        ("event", Some(("", name))) => format!("the event of {resource} {name}{nth}"),
+        ("event", _) => format!("the event of {resource} {object}{nth}"),
+        ("list" | "watch", _) | (_, Some(("", ""))) => format!("{verb} {resource}{nth}"),
+        // Its name is yet to be made.
+        (_, Some((namespace, ""))) => format!("{verb} {resource} in {namespace}{nth}"),
+        (_, Some(("", name))) => format!("{verb} {resource} {name}{nth}"),
         _ => format!("{verb} {resource} {object}{nth}"),
     };
     let again = |time: Duration| format!("; it starts again {time:?} later");
@@ -356,6 +360,16 @@ fn words(fault: &Perturbation) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[rstest::rstest]
+    #[case::in_a_namespace("lose@b:patch:pods:shop/a#2", "patch pods shop/a (number 2)")]
+    #[case::of_the_cluster("lose@b:patch:nodes:/a#1", "patch nodes a")]
+    #[case::whose_name_is_made("lose@b:create:pods:shop/#1", "create pods in shop")]
+    #[case::of_the_cluster_whose_name_is_made("lose@b:create:nodes:/#1", "create nodes")]
+    fn a_request_is_told_as_people_do(#[case] replay: &str, #[case] told: &str) {
+        let words = Plan::parse(replay).expect("it is one").words();
+        assert_eq!(words, [format!("do {told} of b, and lose the answer")]);
+    }
 
     #[test]
     fn a_replay_string_is_read_as_it_was_written() {

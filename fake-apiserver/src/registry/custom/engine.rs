@@ -98,7 +98,7 @@ pub(super) fn add_missing_functions(context: &mut Context<'_>) {
 }
 
 /// Types that `type(x)` may be compared with.
-const TYPE_NAMES: [&str; 9] = [
+pub(super) const TYPE_NAMES: [&str; 9] = [
     "int",
     "uint",
     "double",

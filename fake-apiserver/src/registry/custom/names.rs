@@ -3,31 +3,19 @@
 use kube_cel::cel::common::ast::{EntryExpr, Expr};
 use kube_cel::cel::parser::Expression;
 
-use super::engine::is_function;
+use super::engine::{TYPE_NAMES, is_function};
 use super::parse::namespace;
 
-/// Types, which read as variables.
-const TYPES: [&str; 12] = [
-    "int",
-    "uint",
-    "double",
-    "string",
-    "bytes",
-    "bool",
-    "list",
-    "map",
-    "null_type",
-    "type",
-    "duration",
-    "timestamp",
-];
+/// Types that read as variables and have no value here, beside those that have one.
+const TYPES: [&str; 3] = ["type", "duration", "timestamp"];
 
 /// The first variable that is neither known nor bound by a macro.
 pub(super) fn unknown_variable<'e>(expression: &'e Expression, known: &[&str]) -> Option<&'e str> {
     let mut ask = |expression: &'e Expression, bound: &[&str]| match &expression.expr {
         Expr::Ident(name) => {
             let name = name.as_str();
-            let is_known = known.contains(&name) || bound.contains(&name) || TYPES.contains(&name);
+            let is_type = TYPE_NAMES.contains(&name) || TYPES.contains(&name);
+            let is_known = known.contains(&name) || bound.contains(&name) || is_type;
             (!is_known && !name.starts_with('@')).then_some(name)
         }
         _ => None,
