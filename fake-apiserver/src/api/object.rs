@@ -26,14 +26,30 @@ impl DerefMut for Object {
 }
 
 /// The fields of a map in the order of their names; see [`Object::sort`].
-pub(crate) fn in_order(map: &Map<String, Value>) -> impl Iterator<Item = (&String, &Value)> {
-    let sorted = KEEPS_ORDER.then(|| {
-        let mut fields: Vec<(&String, &Value)> = map.iter().collect();
-        fields.sort_unstable_by_key(|(name, _)| *name);
-        fields
-    });
-    let as_they_are = sorted.is_none().then(|| map.iter());
-    as_they_are.into_iter().flatten().chain(sorted.into_iter().flatten())
+pub(crate) fn in_order(map: &Map<String, Value>) -> InOrder<'_> {
+    if !keeps_order() {
+        return InOrder::AsTheyAre(map.iter());
+    }
+    let mut fields: Vec<(&String, &Value)> = map.iter().collect();
+    fields.sort_unstable_by_key(|(name, _)| *name);
+    InOrder::Sorted(fields.into_iter())
+}
+
+/// The fields of a map, from [`in_order`].
+pub(crate) enum InOrder<'a> {
+    AsTheyAre(serde_json::map::Iter<'a>),
+    Sorted(std::vec::IntoIter<(&'a String, &'a Value)>),
+}
+
+impl<'a> Iterator for InOrder<'a> {
+    type Item = (&'a String, &'a Value);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self {
+            Self::AsTheyAre(fields) => fields.next(),
+            Self::Sorted(fields) => fields.next(),
+        }
+    }
 }
 
 /// Whether maps of this build keep the order in which they were filled: some crate of it has turned serde_json's
