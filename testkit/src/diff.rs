@@ -9,7 +9,10 @@ const VALUE_CHARS: usize = 200;
 /// `found` has do not count; lists must have the same length.
 pub(crate) fn missing(expected: &Value, found: &Value) -> Vec<String> {
     let mut lines = Vec::new();
-    compare("", expected, Some(found), &mut lines);
+    // In the same order in every build: serde_json's `preserve_order` may be on.
+    let mut expected = expected.clone();
+    expected.sort_all_objects();
+    compare("", &expected, Some(found), &mut lines);
     lines
 }
 
