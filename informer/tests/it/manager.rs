@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use informer::Clock;
-use informer::reconcile::{Action, ReconcileError, Request};
+use informer::reconcile::{Action, ReconcileError, Reconciler, Request};
 use informer::runtime::{
     Controller, ControllerBuilder, LeaderElectionConfig, LeaseLock, Manager, Task, run_always, run_when_leader,
 };
@@ -275,6 +275,15 @@ async fn replicas_do_not_come_back_in_step() {
     assert_ne!(came_back[0], came_back[1]);
 }
 
+/// A reconciler that notes which keys it is called for.
+fn noting(log: &Log) -> impl Reconciler + use<> {
+    let calls = log.clone();
+    move |request: Request| {
+        calls.say(request.key.name());
+        async { Ok::<_, ReconcileError>(Action::await_change()) }
+    }
+}
+
 #[rstest]
 #[case::cold(|it: ControllerBuilder<Manager>| it, 0, false)]
 #[case::warm(|it: ControllerBuilder<Manager>| it.warm_up(), 1, false)]
@@ -290,13 +299,8 @@ async fn a_standby_fills_its_queue_if_asked_to_and_works_if_it_need_not_lead(
     let (_leader, stop) = start(&cluster, &electing(&cluster, "leader"), &log);
     cluster.advance(Duration::from_secs(1)).await;
     let (standby, worked) = (electing(&cluster, "standby"), Log::default());
-    let calls = worked.clone();
     let controller = configure(standby.controller("maps").for_::<ConfigMap>());
-    let controller = controller.build(move |request: Request| {
-        calls.say(request.key.name());
-        async { Ok::<_, ReconcileError>(Action::await_change()) }
-    });
-    let controller = controller.expect("it is complete");
+    let controller = controller.build(noting(&worked)).expect("it is complete");
     let queue = controller.queue();
     standby.add(controller).expect("it is new");
     start(&cluster, &standby, &log);
@@ -319,13 +323,8 @@ async fn a_controller_that_is_added_to_a_standby_is_warmed_up_too(#[case] is_lat
     let (_leader, stop) = start(&cluster, &electing(&cluster, "leader"), &log);
     cluster.advance(Duration::from_secs(1)).await;
     let (standby, worked) = (electing(&cluster, "standby"), Log::default());
-    let calls = worked.clone();
     let controller = standby.controller("maps").for_::<ConfigMap>().warm_up();
-    let controller = controller.build(move |request: Request| {
-        calls.say(request.key.name());
-        async { Ok::<_, ReconcileError>(Action::await_change()) }
-    });
-    let controller = controller.expect("it is complete");
+    let controller = controller.build(noting(&worked)).expect("it is complete");
     let queue = controller.queue();
     if is_late {
         start(&cluster, &standby, &log);
