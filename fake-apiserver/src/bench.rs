@@ -8,8 +8,8 @@ use crate::api::object::Object;
 use crate::api::selector::{FieldSelector, LabelSelector};
 use crate::api::status::Status;
 use crate::registry::managed_fields::{self, Manager, Types, single_version};
-use crate::registry::schema::SchemaRef;
-use crate::registry::schema::builtin::shape_of;
+use crate::registry::types::schema::SchemaRef;
+use crate::registry::types::schema::builtin::shape_of;
 use crate::server::ApiServer;
 use crate::watch::{self, Filter, Scope, WatchStart};
 

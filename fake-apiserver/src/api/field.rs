@@ -228,45 +228,50 @@ impl FieldErrors {
     }
 
     /// `path: Required value: detail`
-    pub fn required(&mut self, path: FieldPath, detail: impl Into<String>) {
-        self.add(path, FieldErrorKind::Required, None, detail.into());
+    pub fn required(&mut self, path: impl Into<FieldPath>, detail: impl Into<String>) {
+        self.add(path.into(), FieldErrorKind::Required, None, detail.into());
     }
 
     /// `path: Invalid value: value: detail`
-    pub fn invalid(&mut self, path: FieldPath, value: impl Into<Value>, detail: impl Into<String>) {
-        self.add(path, FieldErrorKind::Invalid, Some(value.into()), detail.into());
+    pub fn invalid(&mut self, path: impl Into<FieldPath>, value: impl Into<Value>, detail: impl Into<String>) {
+        self.add(path.into(), FieldErrorKind::Invalid, Some(value.into()), detail.into());
     }
 
     /// `path: Unsupported value: value: supported values: "a", "b"`
-    pub fn not_supported(&mut self, path: FieldPath, value: impl Into<Value>, supported: &[&str]) {
+    pub fn not_supported(&mut self, path: impl Into<FieldPath>, value: impl Into<Value>, supported: &[&str]) {
         let list: Vec<String> = supported.iter().map(|text| quote(text)).collect();
         let detail = if list.is_empty() {
             String::new()
         } else {
             format!("supported values: {}", list.join(", "))
         };
-        self.add(path, FieldErrorKind::NotSupported, Some(value.into()), detail);
+        self.add(path.into(), FieldErrorKind::NotSupported, Some(value.into()), detail);
     }
 
     /// `path: Forbidden: detail`
-    pub fn forbidden(&mut self, path: FieldPath, detail: impl Into<String>) {
-        self.add(path, FieldErrorKind::Forbidden, None, detail.into());
+    pub fn forbidden(&mut self, path: impl Into<FieldPath>, detail: impl Into<String>) {
+        self.add(path.into(), FieldErrorKind::Forbidden, None, detail.into());
     }
 
     /// `path: Duplicate value: value`
-    pub fn duplicate(&mut self, path: FieldPath, value: impl Into<Value>) {
-        self.add(path, FieldErrorKind::Duplicate, Some(value.into()), String::new());
+    pub fn duplicate(&mut self, path: impl Into<FieldPath>, value: impl Into<Value>) {
+        self.add(
+            path.into(),
+            FieldErrorKind::Duplicate,
+            Some(value.into()),
+            String::new(),
+        );
     }
 
     /// `path: Not found: value`
-    pub fn not_found(&mut self, path: FieldPath, value: impl Into<Value>) {
-        self.add(path, FieldErrorKind::NotFound, Some(value.into()), String::new());
+    pub fn not_found(&mut self, path: impl Into<FieldPath>, value: impl Into<Value>) {
+        self.add(path.into(), FieldErrorKind::NotFound, Some(value.into()), String::new());
     }
 
     /// `path: Too long: may not be more than max bytes`
-    pub fn too_long(&mut self, path: FieldPath, max: usize) {
+    pub fn too_long(&mut self, path: impl Into<FieldPath>, max: usize) {
         self.add(
-            path,
+            path.into(),
             FieldErrorKind::TooLong,
             None,
             format!("may not be more than {max} bytes"),
@@ -274,10 +279,10 @@ impl FieldErrors {
     }
 
     /// `path: Too many: n: must have at most max items`
-    pub fn too_many(&mut self, path: FieldPath, n: usize, max: usize) {
+    pub fn too_many(&mut self, path: impl Into<FieldPath>, n: usize, max: usize) {
         let items = if max == 1 { "item" } else { "items" };
         self.add(
-            path,
+            path.into(),
             FieldErrorKind::TooMany,
             Some(n.into()),
             format!("must have at most {max} {items}"),

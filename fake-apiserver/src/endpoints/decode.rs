@@ -13,9 +13,9 @@ use crate::api::object::Object;
 use crate::api::options::{DeleteOptions, FieldValidation};
 use crate::api::status::Status;
 use crate::registry::body::{self, Decoded};
-use crate::registry::decode::{self, protobuf};
-use crate::registry::schema::builtin::shape_of;
 use crate::registry::scheme::Row;
+use crate::registry::types::decode::{self, protobuf};
+use crate::registry::types::schema::builtin::shape_of;
 
 /// Who serves a row, as negotiation asks.
 pub(crate) fn served(row: &Row) -> Served {

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256, Sha512};
 
 use crate::api::resource::{ResourceInfo, Scope, SubresourceInfo, Text};
-use crate::registry::schema::resources::BUILTINS;
+use crate::registry::types::schema::resources::BUILTINS;
 
 /// The media type of an aggregated discovery answer.
 pub(crate) const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";

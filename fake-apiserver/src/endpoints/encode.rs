@@ -22,9 +22,9 @@ use super::{Endpoints, decode, partial, status_protobuf, yaml};
 use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::registry::codec;
-use crate::registry::decode::protobuf;
 use crate::registry::read::Page;
 use crate::registry::scheme::Row;
+use crate::registry::types::decode::protobuf;
 use crate::registry::write::{Answer, SuccessStatus};
 
 /// Answers larger than this are compressed where the client takes it (rule A29).

@@ -300,8 +300,8 @@ fn accepts_json(accept: &str) -> bool {
 /// The definition of a built-in kind.
 fn definition_of(group: &str, version: &str, kind: &str) -> Option<String> {
     let single = kind.strip_suffix("List").unwrap_or(kind);
-    let shape = crate::registry::schema::builtin::shape_of(group, version, kind)
-        .or_else(|| crate::registry::schema::builtin::shape_of(group, version, single))?;
+    let shape = crate::registry::types::schema::builtin::shape_of(group, version, kind)
+        .or_else(|| crate::registry::types::schema::builtin::shape_of(group, version, single))?;
     let name = shape.structure()?.definition();
     let name = name.rsplit_once('.').map_or(name, |(package, _)| package);
     Some(format!("{name}.{kind}"))

@@ -311,7 +311,7 @@ impl WatchBody {
             && self.view == View::Whole
         {
             // An empty object of a Go type shows the fields it never omits; no type refuses an empty one.
-            let _ = crate::registry::decode::convert(shape, &mut object);
+            let _ = crate::registry::types::decode::convert(shape, &mut object);
         }
         let shown = self.shown(object);
         event_line("BOOKMARK", &shown)

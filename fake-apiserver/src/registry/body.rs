@@ -4,10 +4,10 @@ use serde_json::Value;
 
 use super::custom::decode as custom;
 use super::custom::definition::CustomVersion;
-use super::decode;
 use super::patch::{self, Patched};
-use super::schema::builtin::Shape;
 use super::scheme::Row;
+use super::types::decode;
+use super::types::schema::builtin::Shape;
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::api::options::FieldValidation;

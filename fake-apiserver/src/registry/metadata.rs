@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::kinds::{labels, names};
 use super::strategy::Strategy;
+use super::types::{labels, names};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::api::status::Status;

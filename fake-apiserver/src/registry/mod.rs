@@ -13,16 +13,14 @@ use crate::entropy::Entropy;
 use crate::storage::{Store, World};
 use crate::watch::{Fanout, Replicas, WatchStart, Watcher};
 
+pub(crate) mod types;
 pub(crate) mod scheme;
-pub(crate) mod schema;
 pub(crate) mod codec;
 pub(crate) mod body;
-pub(crate) mod decode;
 pub(crate) mod strategy;
 pub(crate) mod metadata;
 pub(crate) mod admission;
 mod convert;
-pub(crate) mod quantity;
 pub(crate) mod kinds;
 pub(crate) mod custom;
 pub(crate) mod read;

@@ -4,15 +4,15 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
+use super::types::decode as decode_builtin;
+use super::types::schema::{SchemaRef, Unset, builtin, resources};
 use crate::api::object::Object;
 use crate::api::resource::ResourceInfo;
 use crate::registry::custom::conversion::Conversion;
 use crate::registry::custom::decode;
 use crate::registry::custom::definition::{CustomResource, CustomVersion};
 use crate::registry::custom::strategy::CustomStrategy;
-use crate::registry::decode as decode_builtin;
 use crate::registry::kinds;
-use crate::registry::schema::{SchemaRef, Unset, builtin, resources};
 use crate::registry::strategy::Strategy;
 
 /// One served resource in one version, with all that is needed to serve it.

@@ -92,7 +92,7 @@ pub(crate) trait Strategy: Sync + Send {
 
     /// Checks `metadata.name`; the text of what is wrong with it (rule B26).
     fn validate_name(&self, name: &str, is_prefix: bool) -> Vec<String> {
-        super::kinds::names::dns1123_subdomain(name, is_prefix)
+        super::types::names::dns1123_subdomain(name, is_prefix)
     }
 
     /// Whether a new object keeps the status its body has, though the kind has the subresource; Nodes do.

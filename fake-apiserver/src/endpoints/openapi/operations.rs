@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{META, REF};
 use crate::api::resource::{ResourceInfo, Scope, SubresourceInfo};
-use crate::registry::schema::resources::BUILTINS;
+use crate::registry::types::schema::resources::BUILTINS;
 
 /// Parameters of lists and watches, beside those of all requests.
 const LIST: [(&str, &str); 10] = [

@@ -2,7 +2,7 @@ use std::borrow::Cow;
 
 use super::*;
 use crate::api::resource::{Scope, SubresourceInfo, Text};
-use crate::registry::schema::resources::BUILTINS;
+use crate::registry::types::schema::resources::BUILTINS;
 
 fn now() -> Timestamp {
     "2026-11-21T10:00:00Z".parse().expect("a time")

@@ -10,7 +10,7 @@ use super::transport::Endpoint;
 #[cfg(feature = "cel")]
 use crate::api::object::Object;
 use crate::registry::Registry;
-use crate::registry::kinds::access::{at, list, number, objects, text};
+use crate::registry::types::access::{at, list, number, objects, text};
 
 /// The group of configuration objects, which are exempt from what they configure.
 pub(super) const GROUP: &str = "admissionregistration.k8s.io";

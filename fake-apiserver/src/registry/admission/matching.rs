@@ -10,8 +10,8 @@ use crate::api::object::Object;
 use crate::api::resource::ResourceInfo;
 use crate::api::selector::LabelSelector;
 use crate::registry::Registry;
-use crate::registry::kinds::access::{list, objects, text};
 use crate::registry::scheme::Row;
+use crate::registry::types::access::{list, objects, text};
 use crate::storage::Key;
 
 /// What stands for all groups, versions, resources or operations.

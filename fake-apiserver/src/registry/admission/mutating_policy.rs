@@ -13,10 +13,10 @@ use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::registry::Registry;
 use crate::registry::custom::free::Program;
-use crate::registry::kinds::access::{at, objects, text};
 use crate::registry::managed_fields::merge_applied;
 use crate::registry::patch::json_patch_or_why;
 use crate::registry::scheme::Row;
+use crate::registry::types::access::{at, objects, text};
 
 /// One policy with its bindings.
 #[derive(Debug)]

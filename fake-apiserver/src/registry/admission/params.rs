@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::attributes::Attributes;
 use crate::api::selector::LabelSelector;
-use crate::registry::kinds::access::{at, text};
+use crate::registry::types::access::{at, text};
 use crate::registry::{Registry, codec};
 use crate::storage::{Key, Range};
 

@@ -12,7 +12,7 @@ use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::registry::Registry;
 use crate::registry::custom::free::Program;
-use crate::registry::kinds::access::{at, list, objects, text};
+use crate::registry::types::access::{at, list, objects, text};
 
 /// The longest message a `messageExpression` may make, in bytes.
 const MESSAGE_BYTES_MAX: usize = 5 * 1024;

@@ -6,10 +6,10 @@ use super::attributes::{Attributes, kind_of};
 use crate::api::admission::GroupVersionKind;
 use crate::api::object::Object;
 use crate::registry::body;
-use crate::registry::decode;
 use crate::registry::managed_fields;
-use crate::registry::schema::builtin::shape_of;
 use crate::registry::scheme::Row;
+use crate::registry::types::decode;
+use crate::registry::types::schema::builtin::shape_of;
 
 /// Reads a changed object as `kind`: typed, pruned, defaulted. The error is the decoder's.
 pub(super) fn read_back(row: &Row, kind: &GroupVersionKind, value: Value) -> Result<Object, String> {

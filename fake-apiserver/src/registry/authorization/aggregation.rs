@@ -9,9 +9,9 @@ use super::{CLUSTER_ROLES, GROUP, Rbac};
 use crate::api::object::Object;
 use crate::api::rbac::PolicyRule;
 use crate::api::selector::LabelSelector;
-use crate::registry::kinds::access::{at, list};
 use crate::registry::managed_fields::{self, Manager, Types};
 use crate::registry::scheme::Row;
+use crate::registry::types::access::{at, list};
 use crate::registry::{Registry, codec};
 use crate::storage::{Range, Stored};
 

@@ -9,7 +9,7 @@ use crate::api::resource::GroupResource;
 use crate::api::status::Status;
 use crate::api::user::MASTERS;
 use crate::registry::Registry;
-use crate::registry::kinds::access::{at, text};
+use crate::registry::types::access::{at, text};
 use crate::registry::write::WriteRequest;
 
 /// What of metadata the garbage collector changes, or nobody in particular.

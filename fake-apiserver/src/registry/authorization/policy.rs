@@ -8,7 +8,7 @@ use crate::api::field::quote;
 use crate::api::object::Object;
 use crate::api::rbac::{Attributes, PolicyRule};
 use crate::api::user::{SERVICE_ACCOUNT_PREFIX, UserInfo};
-use crate::registry::kinds::access::{objects, text};
+use crate::registry::types::access::{objects, text};
 
 /// Rules by the Role's or ClusterRole's kind, namespace and name.
 type Rules = BTreeMap<(&'static str, String, String), Arc<[PolicyRule]>>;

@@ -13,7 +13,7 @@ use crate::api::admission::AdmissionRequest;
 use crate::api::rbac::Attributes;
 use crate::api::user::{AUTHENTICATED, UserInfo};
 use crate::registry::authorization::{Authorizer, Decision};
-use crate::registry::kinds::names;
+use crate::registry::types::names;
 
 /// The key by which a map is an authorizer, as no user writes it.
 const AUTHORIZER: &str = "\u{0}authorizer";

@@ -7,9 +7,9 @@ use super::path::Path;
 use super::schema::{Additional, Structural};
 use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, FieldPath};
 use crate::api::object::Object;
-use crate::registry::kinds::names;
 use crate::registry::metadata as rules;
 use crate::registry::strategy::Strategy;
+use crate::registry::types::names;
 
 /// Decodes the metadata of all embedded objects, adding the paths of unknown fields. The error is the server's text.
 pub(super) fn decode(map: &mut Map<String, Value>, node: &Structural, unknown: &mut Vec<String>) -> Result<(), String> {

@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 use super::formats::Format;
 use super::pattern::Pattern;
 use super::rules::Rule;
-use crate::registry::schema::builtin::object_meta;
-use crate::registry::schema::{Form, ListKeys, ListType, SchemaRef};
+use crate::registry::types::schema::builtin::object_meta;
+use crate::registry::types::schema::{Form, ListKeys, ListType, SchemaRef};
 
 /// One node of a structural schema.
 ///

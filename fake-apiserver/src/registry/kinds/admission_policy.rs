@@ -2,13 +2,13 @@
 
 use serde_json::{Map, Value, json};
 
-use super::access::{at, default_to, list, object_mut, objects, objects_mut, restore, text};
-use super::labels;
 use super::plain::restore_metadata;
 use super::webhook_configuration::validate_rule;
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::registry::strategy::{Context, Strategy};
+use crate::registry::types::access::{at, default_to, list, object_mut, objects, objects_mut, restore, text};
+use crate::registry::types::labels;
 
 const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
 

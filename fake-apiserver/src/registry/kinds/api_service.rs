@@ -2,12 +2,12 @@
 
 use serde_json::json;
 
-use super::access::{at, default_to, number, object_mut, text};
-use super::names;
 use super::plain::restore_metadata;
 use crate::api::field::{FieldErrors, FieldPath, quote};
 use crate::api::object::Object;
 use crate::registry::strategy::{Context, Strategy};
+use crate::registry::types::access::{at, default_to, number, object_mut, text};
+use crate::registry::types::names;
 
 /// The strategy of APIServices.
 #[derive(Debug)]

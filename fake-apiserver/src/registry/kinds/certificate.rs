@@ -1,10 +1,10 @@
 //! CertificateSigningRequests and the other kinds of their group, which are selected by their signer.
 
-use super::access::{list, restore, text};
 use super::plain;
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::registry::strategy::{Context, FieldLabels, Strategy};
+use crate::registry::types::access::{list, restore, text};
 
 /// The strategy of CertificateSigningRequests.
 #[derive(Debug)]

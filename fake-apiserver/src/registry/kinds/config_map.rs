@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
-use super::access::{at, is_empty};
-use super::names;
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::registry::strategy::{Context, Strategy};
+use crate::registry::types::access::{at, is_empty};
+use crate::registry::types::names;
 
 /// Bytes that the values of one ConfigMap or Secret may have together.
 pub(crate) const DATA_MAX: usize = 1024 * 1024;

@@ -2,20 +2,20 @@
 
 use serde_json::{Value, json};
 
-use super::check::{not_negative, required_one_of};
 use super::cron::{check_schedule, is_time_zone};
 use super::job::{default_policies, validate_job_spec};
 use super::pod::defaults::default_template;
 use super::pod::warnings;
-use super::view::{
-    JsonMap, default_number, default_object, default_text, default_value, flag, is_set, object, object_made,
-    object_or_empty, same, text,
-};
 use super::workload_rules::print_selector;
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::registry::metadata::invalid_printed;
 use crate::registry::strategy::{Context, Strategy};
+use crate::registry::types::check::{not_negative, required_one_of};
+use crate::registry::types::view::{
+    JsonMap, default_number, default_object, default_text, default_value, flag, is_set, object, object_made,
+    object_or_empty, same, text,
+};
 
 /// The longest name, so that those of its Jobs, eleven characters longer, are labels.
 const NAME_MAX: usize = 52;

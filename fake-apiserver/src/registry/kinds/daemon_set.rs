@@ -2,15 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::check::not_negative;
 use super::deployment::unsupported_strategy;
-use super::labels;
 use super::pod::defaults::default_template;
 use super::pod::validation::Template;
 use super::pod::warnings;
-use super::view::{
-    JsonMap, default_number, default_text, list, object, object_made, object_or_empty, same, text, value_of,
-};
 use super::workload_rules::{
     Selection, default_conditions, number_or_percent, parts, unchanged_selector, validate_always, validate_at_most_all,
     validate_collisions, validate_counts, validate_number_or_percent, validate_selected, wrong_selector,
@@ -18,6 +13,11 @@ use super::workload_rules::{
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::registry::strategy::{Context, Strategy};
+use crate::registry::types::check::not_negative;
+use crate::registry::types::labels;
+use crate::registry::types::view::{
+    JsonMap, default_number, default_text, list, object, object_made, object_or_empty, same, text, value_of,
+};
 
 /// Counts the changes of the template; a field of old, shown as an annotation.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";

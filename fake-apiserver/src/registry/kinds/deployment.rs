@@ -2,13 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::check::not_negative;
 use super::pod::defaults::default_template;
 use super::pod::{go_struct, warnings};
-use super::view::{
-    JsonMap, copy_field, default_number, default_text, default_value, integer, object, object_made, object_or_empty,
-    same, text,
-};
 use super::workload_rules::{
     default_conditions, number_or_percent, parts, unchanged_selector, validate_at_most_all, validate_available,
     validate_collisions, validate_counts, validate_number_or_percent, validate_parts, validate_selector,
@@ -17,6 +12,11 @@ use super::workload_rules::{
 use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::registry::strategy::{Context, Strategy};
+use crate::registry::types::check::not_negative;
+use crate::registry::types::view::{
+    JsonMap, copy_field, default_number, default_text, default_value, integer, object, object_made, object_or_empty,
+    same, text,
+};
 
 /// Deployments.
 #[derive(Debug)]
@@ -125,7 +125,7 @@ fn validate_rollout(strategy: &JsonMap, path: &FieldPath, errors: &mut FieldErro
             validate_number_or_percent(rolling, "maxSurge", &path, errors);
             let number = |field| number_or_percent(rolling, field);
             if number("maxUnavailable") == 0 && number("maxSurge") == 0 {
-                let shown = super::view::value_of(rolling, "maxUnavailable");
+                let shown = crate::registry::types::view::value_of(rolling, "maxUnavailable");
                 errors.invalid(path.child("maxUnavailable"), shown, "may not be 0 when `maxSurge` is 0");
             }
             validate_at_most_all(rolling, "maxUnavailable", &path, errors);

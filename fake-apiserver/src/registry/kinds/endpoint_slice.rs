@@ -4,11 +4,11 @@ use std::net::IpAddr;
 
 use serde_json::{Map, Value, json};
 
-use super::access::{at, default_to, list, objects, objects_mut, text};
-use super::{labels, names, net};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::registry::strategy::{Context, Strategy};
+use crate::registry::types::access::{at, default_to, list, objects, objects_mut, text};
+use crate::registry::types::{labels, names, net};
 
 const ADDRESS_TYPES: [&str; 3] = ["FQDN", "IPv4", "IPv6"];
 const ENDPOINTS_MAX: usize = 1_000;

@@ -1,13 +1,12 @@
-//! Endpoints, the deprecated kind.
+//! Endpoints, the deprecated kind; follows `ValidateEndpoints` of `pkg/apis/core/validation`.
 
-use serde_json::{Map, Value};
-
-use super::access::{default_to, list, number, objects, objects_mut, text};
 use super::service::validate_protocol;
-use super::{names, net};
-use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::field::FieldErrors;
 use crate::api::object::Object;
 use crate::registry::strategy::{Context, Strategy};
+use crate::registry::types::access::{default_to, objects_mut};
+use crate::registry::types::cursor::Cursor;
+use crate::registry::types::net;
 
 /// The strategy of Endpoints.
 #[derive(Debug)]
@@ -23,8 +22,8 @@ impl Strategy for Endpoints {
     }
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
-        for (index, subset) in objects(object, "subsets") {
-            validate_subset(subset, &FieldPath::new("subsets").index(index), errors);
+        for subset in Cursor::root(object).items("subsets") {
+            validate_subset(&subset, errors);
         }
     }
 
@@ -43,39 +42,23 @@ impl Strategy for Endpoints {
     }
 }
 
-fn validate_subset(subset: &Map<String, Value>, path: &FieldPath, errors: &mut FieldErrors) {
-    if list(subset, "addresses").is_empty() && list(subset, "notReadyAddresses").is_empty() {
-        errors.required(path.clone(), "must specify `addresses` or `notReadyAddresses`");
+fn validate_subset(subset: &Cursor<'_>, errors: &mut FieldErrors) {
+    if subset.is_empty("addresses") && subset.is_empty("notReadyAddresses") {
+        errors.required(subset, "must specify `addresses` or `notReadyAddresses`");
     }
-    for field in ["addresses", "notReadyAddresses"] {
-        for (index, address) in objects(subset, field) {
-            let path = path.child(field).index(index);
-            let (ip, host) = (text(address, "ip"), text(address, "hostname"));
-            if let Some(parsed) = net::validate_ip(ip, || path.child("ip"), errors) {
-                net::validate_ordinary_ip(parsed, ip, &path.child("ip"), errors);
-            }
-            for text in names::dns1123_label(host, false)
-                .into_iter()
-                .filter(|_| !host.is_empty())
-            {
-                errors.invalid(path.child("hostname"), host, text);
-            }
-        }
+    for address in ["addresses", "notReadyAddresses"]
+        .iter()
+        .flat_map(|field| subset.items(field))
+    {
+        net::validate_endpoint_ip(&address.at("ip"), errors);
+        address.at("hostname").check_label(errors);
     }
-    let needs_name = list(subset, "ports").len() > 1;
-    for (index, port) in objects(subset, "ports") {
-        let path = path.child("ports").index(index);
-        let name = text(port, "name");
-        if needs_name && name.is_empty() {
-            errors.required(path.child("name"), "");
+    for port in subset.items("ports") {
+        if subset.list("ports").len() > 1 {
+            port.at("name").check_required(errors);
         }
-        for text in names::dns1123_label(name, false)
-            .into_iter()
-            .filter(|_| !name.is_empty())
-        {
-            errors.invalid(path.child("name"), name, text);
-        }
-        net::validate_port_number(number(port, "port").unwrap_or(0), &path.child("port"), errors);
-        validate_protocol(text(port, "protocol"), &path, errors);
+        port.at("name").check_label(errors);
+        port.at("port").check_port_number(errors);
+        validate_protocol(port.text("protocol"), &port.path(), errors);
     }
 }

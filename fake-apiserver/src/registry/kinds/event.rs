@@ -2,12 +2,12 @@
 
 use serde_json::{Map, Value, json};
 
-use super::access::{at, is_empty, number, text};
 use super::plain;
-use super::{labels, names};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::registry::strategy::{Context, FieldLabels, Strategy};
+use crate::registry::types::access::{at, is_empty, number, text};
+use crate::registry::types::{labels, names};
 
 const CORE: &str = "v1";
 const EVENTS: &str = "events.k8s.io/v1";

@@ -1,11 +1,11 @@
 //! FlowSchemas and PriorityLevelConfigurations.
 
-use super::access::{at, default_to, ensure_object, number, object_mut, text};
-use super::names;
 use super::plain::restore_metadata;
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::registry::strategy::{Context, Strategy};
+use crate::registry::types::access::{at, default_to, ensure_object, number, object_mut, text};
+use crate::registry::types::names;
 
 const PRECEDENCE: i64 = 1_000;
 const PRECEDENCE_MAX: i64 = 10_000;

@@ -4,11 +4,11 @@ use std::net::IpAddr;
 
 use serde_json::{Map, Value};
 
-use super::access::{at, list, objects, restore, text};
-use super::{names, net};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::registry::strategy::{Context, Strategy};
+use crate::registry::types::access::{at, list, objects, restore, text};
+use crate::registry::types::{names, net};
 
 const PATH_TYPES: [&str; 3] = ["Exact", "ImplementationSpecific", "Prefix"];
 

@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use super::access::{at, default_to, object_mut, text};
-use super::names;
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::registry::strategy::{Context, Strategy};
+use crate::registry::types::access::{at, default_to, object_mut, text};
+use crate::registry::types::names;
 
 const CONTROLLER_MAX: usize = 250;
 

@@ -2,23 +2,23 @@
 
 use serde_json::{Value, json};
 
-use super::check::{not_negative, unchanged};
 use super::job_policies::{validate_failure_policy, validate_success_policy};
 use super::job_status::validate_status;
-use super::labels;
-use super::names;
 use super::pod::defaults::default_template;
 use super::pod::validation::Template;
 use super::pod::{go_names, go_struct, warnings};
-use super::view::{
-    JsonMap, copy_field, default_number, default_text, default_value, flag, integer, is_set, items, items_mut, object,
-    object_made, object_mut, object_or_empty, same, text, value_of,
-};
 use super::workload_rules::{Selection, default_conditions, unchanged_selector, validate_selected, wrong_selector};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::registry::metadata::invalid_printed;
 use crate::registry::strategy::{Context, FieldLabels, Propagation, Strategy};
+use crate::registry::types::check::{not_negative, unchanged};
+use crate::registry::types::labels;
+use crate::registry::types::names;
+use crate::registry::types::view::{
+    JsonMap, copy_field, default_number, default_text, default_value, flag, integer, is_set, items, items_mut, object,
+    object_made, object_mut, object_or_empty, same, text, value_of,
+};
 
 const CONTROLLER_UID: &str = "batch.kubernetes.io/controller-uid";
 const JOB_NAME: &str = "batch.kubernetes.io/job-name";
@@ -415,7 +415,7 @@ fn validate_changes(spec: &JsonMap, old: &Object, path: &FieldPath, errors: &mut
     ] {
         if !same(spec, old_spec, field) {
             let shown = go_names(&value_of(spec, field));
-            errors.invalid(path.child(field), shown, super::check::IMMUTABLE);
+            errors.invalid(path.child(field), shown, crate::registry::types::check::IMMUTABLE);
         }
     }
 }
@@ -438,11 +438,15 @@ fn validate_template_change(spec: &JsonMap, old: &Object, path: &FieldPath, erro
     if changeable {
         if !same(template, &allowed, "spec") {
             let shown = go_names(&value_of(template, "spec"));
-            errors.invalid(path.child("template.spec"), shown, super::check::IMMUTABLE);
+            errors.invalid(
+                path.child("template.spec"),
+                shown,
+                crate::registry::types::check::IMMUTABLE,
+            );
         }
     } else if template != &allowed {
         let shown = go_names(&Value::Object(template.clone()));
-        errors.invalid(path.child("template"), shown, super::check::IMMUTABLE);
+        errors.invalid(path.child("template"), shown, crate::registry::types::check::IMMUTABLE);
     }
 }
 
@@ -483,7 +487,9 @@ fn allow_resources(template: &JsonMap, allowed: &mut JsonMap) {
     };
     for list in ["containers", "initContainers"] {
         let new = items(spec, list).map(|(_, container)| container);
-        if super::view::list(spec, list).len() != super::view::list(allowed_spec, list).len() {
+        if crate::registry::types::view::list(spec, list).len()
+            != crate::registry::types::view::list(allowed_spec, list).len()
+        {
             continue;
         }
         for (container, new) in items_mut(allowed_spec, list).zip(new) {

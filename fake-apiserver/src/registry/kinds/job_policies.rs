@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::check::{not_negative, wrong};
 use super::job_status::count_indexes;
-use super::names;
-use super::view::{JsonMap, integer, is_set, items, list, object, object_or_empty, text, value_of};
 use crate::api::field::{FieldErrors, FieldPath};
+use crate::registry::types::check::{not_negative, wrong};
+use crate::registry::types::names;
+use crate::registry::types::view::{JsonMap, integer, is_set, items, list, object, object_or_empty, text, value_of};
 
 const ACTIONS: [&str; 4] = ["Count", "FailIndex", "FailJob", "Ignore"];
 const STATUSES: [&str; 3] = ["False", "True", "Unknown"];

@@ -2,11 +2,13 @@
 
 use serde_json::Value;
 
-use super::check::not_negative;
 use super::job_policies::without_value;
-use super::view::{JsonMap, flag, integer, is_set, items, object, object_or_empty, same, text, texts, value_of};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
+use crate::registry::types::check::not_negative;
+use crate::registry::types::view::{
+    JsonMap, flag, integer, is_set, items, object, object_or_empty, same, text, texts, value_of,
+};
 
 /// A Job's spec and status, before or after a write.
 #[derive(Clone, Copy)]
@@ -266,7 +268,11 @@ fn validate_transitions(job: Job<'_>, old: Job<'_>, path: &FieldPath, errors: &m
     let changed = |field: &str| !same(job.status, old.status, field);
     if set(job, "completionTime") && set(old, "completionTime") && changed("completionTime") {
         let shown = value_of(job.status, "completionTime");
-        errors.invalid(path.child("completionTime"), shown, super::check::IMMUTABLE);
+        errors.invalid(
+            path.child("completionTime"),
+            shown,
+            crate::registry::types::check::IMMUTABLE,
+        );
     }
     let resuming = old.is("Suspended") && job.has("Suspended", "False");
     let suspended = flag(job.spec, "suspend") == Some(true);

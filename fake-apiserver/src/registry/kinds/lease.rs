@@ -1,9 +1,9 @@
 //! Leases and LeaseCandidates (rule R8).
 
-use super::access::{at, number, text};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::registry::strategy::{Context, Strategy};
+use crate::registry::types::access::{at, number, text};
 
 /// The strategy of Leases.
 #[derive(Debug)]

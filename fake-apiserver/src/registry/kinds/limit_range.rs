@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::access::{at, ensure_object, objects, objects_mut, text};
-use super::labels;
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
-use crate::registry::quantity::Quantity;
 use crate::registry::strategy::{Context, Strategy};
+use crate::registry::types::access::{at, ensure_object, objects, objects_mut, text};
+use crate::registry::types::labels;
+use crate::registry::types::quantity::Quantity;
 
 /// The strategy of LimitRanges.
 #[derive(Debug)]

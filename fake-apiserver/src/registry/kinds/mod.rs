@@ -1,8 +1,5 @@
 //! One strategy a built-in kind that needs one. It knows objects and nothing of storage or HTTP.
 
-pub(crate) mod names;
-pub(crate) mod view;
-pub(crate) mod check;
 pub(crate) mod pod;
 pub(crate) mod workload_rules;
 pub(crate) mod deployment;
@@ -16,13 +13,10 @@ pub(crate) mod cron_job;
 pub(crate) mod cron;
 pub(crate) mod pod_template;
 pub(crate) mod workloads;
-pub(crate) mod labels;
-pub(crate) mod access;
 pub(crate) mod plain;
 pub(crate) mod namespace;
 pub(crate) mod config_map;
 pub(crate) mod secret;
-pub(crate) mod net;
 pub(crate) mod service;
 pub(crate) mod service_account;
 pub(crate) mod node;

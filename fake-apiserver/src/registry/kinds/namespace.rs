@@ -2,12 +2,13 @@
 
 use serde_json::json;
 
-use super::access::{at, default_to, ensure_object, list, restore, text};
-use super::{labels, names, plain};
+use super::plain;
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::registry::metadata;
 use crate::registry::strategy::{Context, FieldLabels, Strategy};
+use crate::registry::types::access::{at, default_to, ensure_object, list, restore, text};
+use crate::registry::types::{labels, names};
 
 /// The label every Namespace carries its name in.
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";

@@ -2,11 +2,13 @@
 
 use serde_json::{Map, Value, json};
 
-use super::access::{at, default_to, ensure_object, is_empty, list, number, objects, objects_mut, text};
-use super::{labels, names, net};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::registry::strategy::{Context, Strategy};
+use crate::registry::types::access::{
+    at, default_to, ensure_object, is_empty, list, number, objects, objects_mut, text,
+};
+use crate::registry::types::{labels, names, net};
 
 /// The directions of traffic: the list of rules, and what a rule calls its peers.
 const DIRECTIONS: [(&str, &str); 2] = [("ingress", "from"), ("egress", "to")];

@@ -2,11 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::access::{at, ensure_object, is_empty, list, objects, text};
-use super::{labels, names, net, plain};
+use super::plain;
 use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, FieldPath, quote};
 use crate::api::object::Object;
 use crate::registry::strategy::{Context, FieldLabels, Strategy};
+use crate::registry::types::access::{at, ensure_object, is_empty, list, objects, text};
+use crate::registry::types::{labels, names, net};
 
 /// The taint a Node carries until its kubelet says it is ready.
 const NOT_READY: &str = "node.kubernetes.io/not-ready";

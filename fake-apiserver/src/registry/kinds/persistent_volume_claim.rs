@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
-use super::access::{at, default_to, ensure_object, is_empty, list, restore, text};
-use super::{labels, names};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::registry::strategy::{Context, Strategy};
+use crate::registry::types::access::{at, default_to, ensure_object, is_empty, list, restore, text};
+use crate::registry::types::{labels, names};
 
 /// Keeps a claim that Pods still use.
 const PROTECTION: &str = "kubernetes.io/pvc-protection";

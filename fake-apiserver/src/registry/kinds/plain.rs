@@ -2,10 +2,10 @@
 
 use serde_json::Map;
 
-use super::access::restore;
-use super::names;
 use crate::api::object::Object;
 use crate::registry::strategy::{Context, FieldLabels, Strategy};
+use crate::registry::types::access::restore;
+use crate::registry::types::names;
 
 /// A strategy that is nothing but flags.
 #[derive(Clone, Debug)]

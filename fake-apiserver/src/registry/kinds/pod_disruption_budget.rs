@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use super::access::{at, restore};
-use super::{labels, names};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::registry::metadata::invalid_printed;
 use crate::registry::strategy::{Context, Strategy};
+use crate::registry::types::access::{at, restore};
+use crate::registry::types::{labels, names};
 
 /// The strategy of PodDisruptionBudgets.
 #[derive(Debug)]

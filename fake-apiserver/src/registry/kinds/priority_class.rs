@@ -1,9 +1,9 @@
 //! PriorityClasses.
 
-use super::access::{default_to, number, text};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::registry::strategy::{Context, Strategy};
+use crate::registry::types::access::{default_to, number, text};
 
 /// The highest priority a user may define.
 const USER_MAX: i64 = 1_000_000_000;

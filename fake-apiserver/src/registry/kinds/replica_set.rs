@@ -2,11 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::check::not_negative;
 use super::pod::defaults::{default_template, default_template_if_set};
 use super::pod::validation::Template;
 use super::pod::warnings;
-use super::view::{JsonMap, default_number, integer, is_set, object_made, object_or_empty, same, value_of};
 use super::workload_rules::{
     default_conditions, parts, unchanged_selector, validate_always, validate_available, validate_counts,
     validate_parts, validate_selector, validate_template,
@@ -14,6 +12,10 @@ use super::workload_rules::{
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::registry::strategy::{Context, FieldLabels, Propagation, Strategy};
+use crate::registry::types::check::not_negative;
+use crate::registry::types::view::{
+    JsonMap, default_number, integer, is_set, object_made, object_or_empty, same, value_of,
+};
 
 /// ReplicaSets.
 #[derive(Debug)]
@@ -78,7 +80,7 @@ impl Strategy for ReplicationControllerStrategy {
         if let Some(spec) = object_made(object, "spec") {
             default_number(spec, "replicas", 1);
             default_template_if_set(spec);
-            let template = super::view::object_or_empty(spec, "template");
+            let template = crate::registry::types::view::object_or_empty(spec, "template");
             let own = value_of(object_or_empty(template, "metadata"), "labels");
             if own.as_object().is_some_and(|labels| !labels.is_empty()) {
                 if object_or_empty(spec, "selector").is_empty() {
@@ -100,7 +102,10 @@ impl Strategy for ReplicationControllerStrategy {
     }
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
-        let (spec, path) = (super::view::object_or_empty(object, "spec"), FieldPath::new("spec"));
+        let (spec, path) = (
+            crate::registry::types::view::object_or_empty(object, "spec"),
+            FieldPath::new("spec"),
+        );
         not_negative(spec, "minReadySeconds", &path, errors);
         let selector = object_or_empty(spec, "selector");
         if selector.is_empty() {

@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use super::access::{at, list, restore};
-use super::labels;
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
-use crate::registry::quantity::Quantity;
 use crate::registry::strategy::{Context, Strategy};
+use crate::registry::types::access::{at, list, restore};
+use crate::registry::types::labels;
+use crate::registry::types::quantity::Quantity;
 
 const STANDARD: [&str; 20] = [
     "cpu",

@@ -1,8 +1,8 @@
 //! ResourceSlices.
 
-use super::access::text;
 use crate::api::object::Object;
 use crate::registry::strategy::{FieldLabels, Strategy};
+use crate::registry::types::access::text;
 
 /// The strategy of ResourceSlices.
 #[derive(Debug)]

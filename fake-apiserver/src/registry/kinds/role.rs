@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value};
 
-use super::access::{at, list, objects};
-use super::{labels, names};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::registry::strategy::{Context, Strategy};
+use crate::registry::types::access::{at, list, objects};
+use crate::registry::types::{labels, names};
 
 /// The strategy of Roles, and of ClusterRoles, which may speak of URLs too.
 #[derive(Debug)]

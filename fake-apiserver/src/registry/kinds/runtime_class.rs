@@ -1,10 +1,10 @@
 //! RuntimeClasses.
 
-use super::access::text;
-use super::names;
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::registry::strategy::{Context, Strategy};
+use crate::registry::types::access::text;
+use crate::registry::types::names;
 
 /// The strategy of RuntimeClasses.
 #[derive(Debug)]

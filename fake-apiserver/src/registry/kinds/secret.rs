@@ -4,13 +4,13 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
-use super::access::{at, default_to, ensure_object, text};
 use super::config_map::{DATA_MAX, decoded_length, validate_immutable, validate_key};
 use super::plain;
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::json::syntax_error;
 use crate::api::object::Object;
 use crate::registry::strategy::{Context, FieldLabels, Strategy};
+use crate::registry::types::access::{at, default_to, ensure_object, text};
 
 const REDACTED: &str = "<secret contents redacted>";
 const ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";

@@ -1,8 +1,8 @@
 //! ServiceAccounts.
 
-use super::access::objects_mut;
 use crate::api::object::Object;
 use crate::registry::strategy::{Context, Strategy};
+use crate::registry::types::access::objects_mut;
 
 /// The strategy of ServiceAccounts.
 #[derive(Debug)]

@@ -2,15 +2,9 @@
 
 use serde_json::json;
 
-use super::check::{not_negative, optional_label};
-use super::names;
 use super::pod::defaults::default_template;
 use super::pod::validation::Template;
 use super::pod::{default_claim_spec, go_struct, validate_claim_spec, warnings};
-use super::view::{
-    JsonMap, default_number, default_object, default_text, integer, is_set, items, items_mut, object, object_made,
-    object_or_empty, same, text,
-};
 use super::workload_rules::{
     Selection, default_conditions, number_or_percent, parts, validate_always, validate_at_most_all, validate_available,
     validate_collisions, validate_counts, validate_number_or_percent, validate_parts, validate_selected,
@@ -20,6 +14,12 @@ use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::registry::metadata::invalid_printed;
 use crate::registry::strategy::{Context, Strategy};
+use crate::registry::types::check::{not_negative, optional_label};
+use crate::registry::types::names;
+use crate::registry::types::view::{
+    JsonMap, default_number, default_object, default_text, integer, is_set, items, items_mut, object, object_made,
+    object_or_empty, same, text,
+};
 
 /// What an update of anything else is told.
 const FIXED: &str = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', \
@@ -146,7 +146,7 @@ fn default_spec(spec: &mut JsonMap) {
             default_object(strategy, "rollingUpdate");
         }
         if text(strategy, "type") == "RollingUpdate"
-            && let Some(rolling) = super::view::object_mut(strategy, "rollingUpdate")
+            && let Some(rolling) = crate::registry::types::view::object_mut(strategy, "rollingUpdate")
         {
             default_number(rolling, "partition", 0);
         }
@@ -235,7 +235,7 @@ fn validate_rollout(strategy: &JsonMap, path: &FieldPath, errors: &mut FieldErro
             if is_set(rolling, "maxUnavailable") {
                 validate_number_or_percent(rolling, "maxUnavailable", &path, errors);
                 if number_or_percent(rolling, "maxUnavailable") == 0 {
-                    let shown = super::view::value_of(rolling, "maxUnavailable");
+                    let shown = crate::registry::types::view::value_of(rolling, "maxUnavailable");
                     errors.invalid(path.child("maxUnavailable"), shown, "cannot be 0");
                 }
                 validate_at_most_all(rolling, "maxUnavailable", &path, errors);

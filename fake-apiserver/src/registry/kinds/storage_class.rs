@@ -1,9 +1,9 @@
 //! StorageClasses.
 
-use super::access::{at, default_to, text};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::registry::strategy::{Context, Strategy};
+use crate::registry::types::access::{at, default_to, text};
 
 /// The strategy of StorageClasses.
 #[derive(Debug)]
@@ -20,7 +20,11 @@ impl Strategy for StorageClass {
         if provisioner.is_empty() {
             errors.required(FieldPath::new("provisioner"), "");
         } else {
-            super::labels::validate_key(&provisioner.to_lowercase(), &FieldPath::new("provisioner"), errors);
+            crate::registry::types::labels::validate_key(
+                &provisioner.to_lowercase(),
+                &FieldPath::new("provisioner"),
+                errors,
+            );
         }
         for (field, supported) in [
             ("reclaimPolicy", ["Delete", "Retain"]),

@@ -1,10 +1,10 @@
 //! VolumeAttachments and VolumeAttributesClasses.
 
-use super::access::{at, text};
 use super::plain::restore_metadata;
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::registry::strategy::{Context, Strategy};
+use crate::registry::types::access::{at, text};
 
 /// The strategy of VolumeAttachments.
 #[derive(Debug)]

@@ -2,17 +2,17 @@
 
 use serde_json::Value;
 
-use super::check::{NEGATIVE, not_negative};
-use super::labels;
-use super::names;
 use super::pod::validation::Template;
-use super::view::{
-    JsonMap, default_value, integer, is_set, items, items_mut, list, object, object_or_empty, same, text, texts,
-    value_of,
-};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::registry::metadata::invalid_printed;
+use crate::registry::types::check::{NEGATIVE, not_negative};
+use crate::registry::types::labels;
+use crate::registry::types::names;
+use crate::registry::types::view::{
+    JsonMap, default_value, integer, is_set, items, items_mut, list, object, object_or_empty, same, text, texts,
+    value_of,
+};
 
 /// What a template is told that its selector does not select.
 const MISMATCH: &str = "`selector` does not match template `labels`";
@@ -103,7 +103,7 @@ pub(crate) fn wrong_selector(spec: &JsonMap, path: &FieldPath, detail: &str, err
 /// A selector that may never change.
 pub(crate) fn unchanged_selector(spec: &JsonMap, old: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
     if !same(spec, old, "selector") {
-        wrong_selector(spec, path, super::check::IMMUTABLE, errors);
+        wrong_selector(spec, path, crate::registry::types::check::IMMUTABLE, errors);
     }
 }
 

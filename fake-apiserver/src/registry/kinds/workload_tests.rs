@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::view::{JsonMap, object_or_empty, value_of};
 use super::workloads::workload_strategy;
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
 use crate::entropy::Entropy;
 use crate::registry::metadata;
 use crate::registry::strategy::{Context, Strategy};
+use crate::registry::types::view::{JsonMap, object_or_empty, value_of};
 
 const CASES: &str = include_str!("../../../tests/data/workloads.jsonl");
 
@@ -154,8 +154,8 @@ fn run(case: &JsonMap) -> Result<(), String> {
     }
     strategy.default(&mut new);
     match subresource {
-        "" => super::view::copy_field(&old, &mut new, "status"),
-        "status" => super::view::copy_field(&old, &mut new, "spec"),
+        "" => crate::registry::types::view::copy_field(&old, &mut new, "status"),
+        "status" => crate::registry::types::view::copy_field(&old, &mut new, "spec"),
         _ => {}
     }
     strategy.prepare_for_update(&mut new, &old, &context);
@@ -172,7 +172,7 @@ fn merge(target: &mut JsonMap, patch: &Value) {
                 target.remove(key);
             }
             Value::Object(_) => {
-                if let Some(inner) = super::view::object_made(target, key) {
+                if let Some(inner) = crate::registry::types::view::object_made(target, key) {
                     merge(inner, value);
                 }
             }

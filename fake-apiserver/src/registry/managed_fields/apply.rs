@@ -17,7 +17,7 @@ use super::update::{has_other_version, next_version, set_entries, subtract_chang
 use super::{Manager, Types, UNOWNED, json, last_applied, track_update};
 use crate::api::object::Object;
 use crate::api::status::Status;
-use crate::registry::schema::SchemaRef;
+use crate::registry::types::schema::SchemaRef;
 
 /// Applies `applied` to `live` (`None`: the object is created) as `manager`. `kind` is the kind of the resource.
 ///

@@ -13,8 +13,8 @@ use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::registry::custom::definition::CustomResource;
 use crate::registry::patch::{json_patch, merge_patch, strategic_patch};
-use crate::registry::schema::SchemaRef;
-use crate::registry::schema::builtin::shape_of;
+use crate::registry::types::schema::SchemaRef;
+use crate::registry::types::schema::builtin::shape_of;
 
 const RECORDED: &str = include_str!("../../../tests/data/ownership.json");
 

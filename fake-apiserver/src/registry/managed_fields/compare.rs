@@ -11,7 +11,7 @@ use super::element::{Element, same};
 use super::items::item_element;
 use super::set::FieldSet;
 use crate::api::object::in_order;
-use crate::registry::schema::{ListType, SchemaRef, Unset};
+use crate::registry::types::schema::{ListType, SchemaRef, Unset};
 
 /// The fields in which two objects differ.
 #[derive(Debug, Default)]

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::element::Element;
-use crate::registry::schema::{ListKeys, ListType, SchemaRef};
+use crate::registry::types::schema::{ListKeys, ListType, SchemaRef};
 
 /// The element of an item of a list that is a set or a map; the error is the text of a refused apply.
 pub(super) fn item_element<'a>(list: SchemaRef<'_>, item: &'a Value) -> Result<Element<'a>, String> {

@@ -6,7 +6,7 @@ use super::compare::compare;
 use super::set::FieldSet;
 use super::typed::{field_set, validate};
 use crate::api::object::Object;
-use crate::registry::schema::SchemaRef;
+use crate::registry::types::schema::SchemaRef;
 
 /// The manager for which the annotation is honoured.
 pub(super) const KUBECTL: &str = "kubectl";

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::element::{Element, same};
 use super::items::item_element;
-use crate::registry::schema::{ListType, SchemaRef};
+use crate::registry::types::schema::{ListType, SchemaRef};
 
 /// Merges `config` into `live`; says whether anything changed.
 pub(super) fn merge_maps(schema: SchemaRef<'_>, live: &mut Map<String, Value>, config: &Map<String, Value>) -> bool {

@@ -37,8 +37,8 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
+use super::types::schema::SchemaRef;
 use crate::api::object::Object;
-use crate::registry::schema::SchemaRef;
 
 /// The fields nobody owns (rule H9).
 const UNOWNED: [&[&str]; 12] = [

@@ -11,8 +11,8 @@ use super::prune::{prune_dropped, put_back_dangling, put_back_owned, without_las
 use super::{Manager, Types, apply, json as fields_json, single_version, track_update};
 use crate::api::object::Object;
 use crate::registry::patch::{json_patch, merge_patch, strategic_patch};
-use crate::registry::schema::SchemaRef;
-use crate::registry::schema::builtin::shape_of;
+use crate::registry::types::schema::SchemaRef;
+use crate::registry::types::schema::builtin::shape_of;
 
 /// Any JSON, small; its names and scalars are few, so that values meet.
 fn any_json() -> impl Strategy<Value = Value> {

@@ -7,7 +7,7 @@ use super::items::item_element;
 use super::json::decode_one;
 use super::set::{FieldSet, Node};
 use super::typed::field_set;
-use crate::registry::schema::{ListType, SchemaRef};
+use crate::registry::types::schema::{ListType, SchemaRef};
 
 /// Takes out of an object what is in `last`, is not in `set`, and is in none of `others`, which are `fieldsV1` objects
 /// of the same version. Says whether anything went. Only the parts where something was dropped are looked at.

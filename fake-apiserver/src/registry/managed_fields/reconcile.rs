@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::entries;
-use crate::registry::schema::{Form, ListType, SchemaRef};
+use crate::registry::types::schema::{Form, ListType, SchemaRef};
 
 /// Brings the entries of one version in line with its schema. Only schemas of custom resources ever change.
 pub(super) fn reconcile(schema: SchemaRef<'_>, api_version: &str, list: &mut [Value]) {

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use super::{Manager, ScaleFields, Types, single_version, track_update};
 use crate::api::object::Object;
 use crate::registry::custom::definition::CustomResource;
-use crate::registry::schema::SchemaRef;
-use crate::registry::schema::builtin::shape_of;
+use crate::registry::types::schema::SchemaRef;
+use crate::registry::types::schema::builtin::shape_of;
 
 const DEPLOYMENTS: ScaleFields<'static> = ScaleFields {
     api_version: "apps/v1",

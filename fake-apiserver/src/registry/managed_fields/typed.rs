@@ -9,7 +9,7 @@ use super::items::item_element;
 use super::set::FieldSet;
 use crate::api::object::in_order;
 use crate::registry::patch::go_text;
-use crate::registry::schema::{Form, ListType, SchemaRef};
+use crate::registry::types::schema::{Form, ListType, SchemaRef};
 
 /// Checks an applied object; the error is the text after `failed to create typed patch object (…): `.
 pub(super) fn validate(schema: SchemaRef<'_>, object: &Map<String, Value>) -> Result<(), String> {

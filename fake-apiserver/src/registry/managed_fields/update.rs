@@ -9,7 +9,7 @@ use super::reconcile::reconcile;
 use super::set::FieldSet;
 use super::{Manager, Types, json};
 use crate::api::object::Object;
-use crate::registry::schema::SchemaRef;
+use crate::registry::types::schema::SchemaRef;
 
 /// Records in `new` what this write changes compared to `live` (`None`: `new` is created).
 ///

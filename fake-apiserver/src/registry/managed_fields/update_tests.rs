@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{Manager, Types, restore_times, single_version, track_update};
 use crate::api::object::Object;
-use crate::registry::schema::SchemaRef;
+use crate::registry::types::schema::SchemaRef;
 
 const TYPES: Types<'static, 'static> = Types {
     schema: SchemaRef::Deduced,

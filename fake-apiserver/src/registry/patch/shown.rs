@@ -4,7 +4,7 @@
 use serde::ser::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use crate::registry::schema::builtin::{Shape, StructType};
+use crate::registry::types::schema::builtin::{Shape, StructType};
 
 /// The document `text` after `patch`, which is a merge patch or a JSON patch.
 pub(crate) fn shown_document(shape: Option<&'static Shape>, text: &str, patch: &[u8]) -> String {
@@ -114,7 +114,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::registry::schema::builtin::shape_of;
+    use crate::registry::types::schema::builtin::shape_of;
 
     #[rstest]
     #[case::untouched(r#"{"data":{"a":"b"}}"#, r#"{"name":"a","uid":"u","labels":{"l":"m"}}"#)]

@@ -8,7 +8,7 @@ use super::ordering::{ItemKey, by_key, is_in, merge_ordered};
 use super::{Patched, cannot_apply};
 use crate::api::nesting;
 use crate::api::status::Status;
-use crate::registry::schema::{PatchStrategy, SchemaRef};
+use crate::registry::types::schema::{PatchStrategy, SchemaRef};
 
 /// The directive of a map or list item.
 const PATCH: &str = "$patch";

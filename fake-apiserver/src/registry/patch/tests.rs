@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::{Patched, go_text, json_patch, merge_patch, parse_json, strategic_patch};
 use crate::api::status::Status;
-use crate::registry::schema::SchemaRef;
-use crate::registry::schema::builtin::shape_of;
+use crate::registry::types::schema::SchemaRef;
+use crate::registry::types::schema::builtin::shape_of;
 
 fn builtin(group: &str, version: &str, kind: &str) -> SchemaRef<'static> {
     SchemaRef::Builtin(shape_of(group, version, kind).expect("a built-in kind"))

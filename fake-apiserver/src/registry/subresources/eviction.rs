@@ -12,8 +12,8 @@ use crate::api::status::Status;
 use crate::api::user::UserInfo;
 use crate::registry::Registry;
 use crate::registry::body::Decoded;
-use crate::registry::decode::Wanted;
 use crate::registry::scheme::Row;
+use crate::registry::types::decode::Wanted;
 use crate::registry::update::Change;
 use crate::registry::write::{WriteRequest, Written};
 

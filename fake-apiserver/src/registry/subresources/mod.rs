@@ -10,10 +10,11 @@ mod token;
 
 use serde_json::Value;
 
+use super::Registry;
 use super::body::{self, Decoded};
 use super::scheme::Row;
+use super::types::decode;
 use super::write::{Answer, SuccessStatus, WriteRequest, Written};
-use super::{Registry, decode};
 use crate::api::object::Object;
 use crate::api::options::{PatchKind, Query, WriteKind, WriteOptions};
 use crate::api::request_info::{RequestInfo, Verb};

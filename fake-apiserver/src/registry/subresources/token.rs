@@ -9,11 +9,11 @@ use crate::api::object::Object;
 use crate::api::resource::{GroupKind, GroupResource};
 use crate::api::status::Status;
 use crate::entropy;
-use crate::registry::decode::Wanted;
 use crate::registry::managed_fields::{self, Manager, Types};
-use crate::registry::schema::SchemaRef;
-use crate::registry::schema::builtin::{self, Shape};
 use crate::registry::tokens::ISSUER;
+use crate::registry::types::decode::Wanted;
+use crate::registry::types::schema::SchemaRef;
+use crate::registry::types::schema::builtin::{self, Shape};
 use crate::registry::write::{Answer, Written};
 use crate::registry::{Registry, metadata};
 

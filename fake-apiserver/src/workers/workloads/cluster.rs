@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::resource::Resource;
 use crate::api::object::Object;
 use crate::api::selector::{LabelOperator, LabelSelector};
-use crate::registry::kinds::view::{flag, items, object_or_empty, text};
+use crate::registry::types::view::{flag, items, object_or_empty, text};
 use crate::storage::{Key, Range};
 
 /// The objects of the resources that matter, as they are now. Their `managedFields` are left out.

@@ -7,7 +7,7 @@ use super::sees::selector_of;
 use super::{Task, scheduler};
 use crate::api::object::Object;
 use crate::api::selector::LabelSelector;
-use crate::registry::kinds::view::{object, text};
+use crate::registry::types::view::{object, text};
 use crate::storage::Key;
 use crate::workers::Worker;
 

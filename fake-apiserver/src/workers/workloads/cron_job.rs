@@ -13,7 +13,7 @@ use super::sees::{Sees, find_condition};
 use crate::api::object::Object;
 use crate::api::options::PropagationPolicy;
 use crate::entropy;
-use crate::registry::kinds::view::{JsonMap, flag, integer, items, object_or_empty, text};
+use crate::registry::types::view::{JsonMap, flag, integer, items, object_or_empty, text};
 
 const COMPONENT: &str = "cronjob-controller";
 const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";

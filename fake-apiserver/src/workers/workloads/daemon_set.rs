@@ -16,7 +16,7 @@ use super::revisions;
 use super::scheduler::{fits_affinity, tolerates};
 use super::sees::{Sees, selector_of};
 use crate::api::object::Object;
-use crate::registry::kinds::view::{JsonMap, integer, items, object_or_empty, text};
+use crate::registry::types::view::{JsonMap, integer, items, object_or_empty, text};
 
 const COMPONENT: &str = "daemonset-controller";
 

@@ -11,7 +11,7 @@ use super::pods::{generation, is_finished, is_ready, plus, scaled, spec, status,
 use super::resource::Resource;
 use super::sees::{Sees, conditions, new_condition, put_condition, selector_of};
 use crate::api::object::Object;
-use crate::registry::kinds::view::{JsonMap, integer, is_set, object_or_empty};
+use crate::registry::types::view::{JsonMap, integer, is_set, object_or_empty};
 
 /// How long an eviction may take until the Pod is gone; after that it counts as failed.
 const DELETION_TIMEOUT: i64 = 120;

@@ -12,7 +12,7 @@ use super::resource::Resource;
 use super::sees::Sees;
 use crate::api::object::Object;
 use crate::api::selector::LabelSelector;
-use crate::registry::kinds::view::{JsonMap, flag, integer, items, list, text};
+use crate::registry::types::view::{JsonMap, flag, integer, items, list, text};
 use crate::storage::Key;
 
 /// Endpoints in one slice.

@@ -21,7 +21,7 @@ use super::{
     service_account, stateful_set, volumes,
 };
 use crate::api::object::Object;
-use crate::registry::kinds::view::{items, text};
+use crate::registry::types::view::{items, text};
 use crate::storage::Key;
 use crate::workers::controller::Identity;
 use crate::workers::{Api, Context, Controller, Failure, Follows, Observed, WorkQueue, Worker};

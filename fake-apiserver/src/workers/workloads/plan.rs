@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::resource::{Resource, Target};
 use crate::api::object::Object;
 use crate::api::options::PropagationPolicy;
-use crate::registry::kinds::view::{JsonMap, object_or_empty};
+use crate::registry::types::view::{JsonMap, object_or_empty};
 
 /// One write.
 #[derive(Clone, Debug, PartialEq)]

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::plan::controller_reference;
 use super::resource::Resource;
 use crate::api::object::Object;
-use crate::registry::kinds::view::{JsonMap, integer, items, object_or_empty, text};
+use crate::registry::types::view::{JsonMap, integer, items, object_or_empty, text};
 
 /// Reads `spec`.
 pub(crate) fn spec(object: &Object) -> &JsonMap {

@@ -13,7 +13,7 @@ use super::resource::Resource;
 use super::sees::{Sees, conditions, drop_condition, new_condition, put_condition, selector_of};
 use crate::api::object::Object;
 use crate::api::selector::LabelSelector;
-use crate::registry::kinds::view::{JsonMap, integer, object_or_empty, text};
+use crate::registry::types::view::{JsonMap, integer, object_or_empty, text};
 
 /// Pods that one look at a set creates or deletes at most; the rest comes with the next.
 const BURST: usize = 500;

@@ -10,7 +10,7 @@ use super::pods::{label, spec};
 use super::resource::Resource;
 use super::sees::Sees;
 use crate::api::object::Object;
-use crate::registry::kinds::view::{JsonMap, integer, object_or_empty};
+use crate::registry::types::view::{JsonMap, integer, object_or_empty};
 
 /// The label by which a Pod names its revision.
 pub(crate) const HASH_LABEL: &str = "controller-revision-hash";

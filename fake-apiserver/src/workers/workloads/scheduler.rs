@@ -11,7 +11,7 @@ use super::pods::{annotation, condition, is_finished, spec};
 use super::resource::{Resource, Target};
 use super::sees::{Sees, conditions};
 use crate::api::object::Object;
-use crate::registry::kinds::view::{JsonMap, flag, integer, items, list, object, object_or_empty, text};
+use crate::registry::types::view::{JsonMap, flag, integer, items, list, object, object_or_empty, text};
 
 /// The node where the test made none. No object of this name is made.
 pub(crate) const DEFAULT_NODE: &str = "node-0";

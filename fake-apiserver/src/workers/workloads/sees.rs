@@ -11,7 +11,7 @@ use super::resource::Resource;
 use crate::api::object::Object;
 use crate::api::selector::LabelSelector;
 use crate::entropy;
-use crate::registry::kinds::view::{JsonMap, items, list, text};
+use crate::registry::types::view::{JsonMap, items, list, text};
 
 /// What a controller decides by, beside the object it looks at.
 #[derive(Clone, Copy, Debug)]

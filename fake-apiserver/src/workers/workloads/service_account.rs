@@ -7,7 +7,7 @@ use super::pods::status;
 use super::resource::Resource;
 use super::sees::Sees;
 use crate::api::object::Object;
-use crate::registry::kinds::view::{object_or_empty, text};
+use crate::registry::types::view::{object_or_empty, text};
 
 const ROOT_CA: &str = "kube-root-ca.crt";
 

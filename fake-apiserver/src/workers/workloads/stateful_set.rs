@@ -13,7 +13,7 @@ use super::resource::Resource;
 use super::revisions::{self, Revisions};
 use super::sees::{Sees, selector_of};
 use crate::api::object::Object;
-use crate::registry::kinds::view::{JsonMap, integer, items, object, object_or_empty, text};
+use crate::registry::types::view::{JsonMap, integer, items, object, object_or_empty, text};
 
 const COMPONENT: &str = "statefulset-controller";
 const NAME_LABEL: &str = "statefulset.kubernetes.io/pod-name";

@@ -11,8 +11,8 @@ use super::resource::{Resource, Target};
 use super::scheduler::{SELECTED_NODE, claims};
 use super::sees::{Sees, selector_of};
 use crate::api::object::Object;
-use crate::registry::kinds::view::{JsonMap, is_set, list, object, object_or_empty, text};
-use crate::registry::quantity::Quantity;
+use crate::registry::types::quantity::Quantity;
+use crate::registry::types::view::{JsonMap, is_set, list, object, object_or_empty, text};
 
 const COMPONENT: &str = "persistentvolume-controller";
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";

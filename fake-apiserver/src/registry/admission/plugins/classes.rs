@@ -5,8 +5,8 @@ use serde_json::{Map, Value};
 
 use crate::api::object::Object;
 use crate::registry::Registry;
-use crate::registry::kinds::access::{at, ensure_object, list, text};
-use crate::registry::quantity::Quantity;
+use crate::registry::types::access::{at, ensure_object, list, text};
+use crate::registry::types::quantity::Quantity;
 
 /// Gives a new Pod the overhead and the scheduling of its RuntimeClass. The error is the rest of `pods "p" is
 /// forbidden: …`.

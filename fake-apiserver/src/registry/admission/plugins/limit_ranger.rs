@@ -6,9 +6,9 @@ use serde_json::{Map, Value};
 
 use crate::api::object::Object;
 use crate::registry::Registry;
-use crate::registry::kinds::access::{at, ensure_object, list, objects, objects_mut, text};
 use crate::registry::kinds::pod::pod_resources::requested;
-use crate::registry::quantity::Quantity;
+use crate::registry::types::access::{at, ensure_object, list, objects, objects_mut, text};
+use crate::registry::types::quantity::Quantity;
 use crate::storage::Range;
 
 /// Which annotation says what was filled in.

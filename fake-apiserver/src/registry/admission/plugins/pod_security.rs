@@ -10,7 +10,7 @@ use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::registry::Registry;
 use crate::registry::admission::attributes::Attributes;
-use crate::registry::kinds::access::at;
+use crate::registry::types::access::at;
 use crate::storage::Key;
 
 const LABEL: &str = "pod-security.kubernetes.io/";

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::registry::kinds::access::{at, list, number, objects, text};
+use crate::registry::types::access::{at, list, number, objects, text};
 
 /// How much a namespace allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::api::object::Object;
 use crate::registry::Registry;
-use crate::registry::kinds::access::{at, ensure_object, list, objects, objects_mut, text};
+use crate::registry::types::access::{at, ensure_object, list, objects, objects_mut, text};
 
 /// The account of a Pod that names none.
 const DEFAULT: &str = "default";

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use crate::api::object::Object;
-use crate::registry::kinds::access::{at, list, objects, text};
 use crate::registry::kinds::pod::pod_resources::{quality_of_service, requested};
-use crate::registry::quantity::Quantity;
+use crate::registry::types::access::{at, list, objects, text};
+use crate::registry::types::quantity::Quantity;
 
 /// Amounts by the names quotas have for them.
 pub(super) type Amounts = BTreeMap<String, Quantity>;

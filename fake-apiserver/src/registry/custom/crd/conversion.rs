@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::node::Node;
 use crate::api::field::{FieldErrors, FieldPath};
-use crate::registry::kinds::names::dns1035_label;
+use crate::registry::types::names::dns1035_label;
 
 /// Checks the conversion; errors name the fields of the internal form, in which `webhook` is flat.
 pub(super) fn validate(conversion: Option<&Value>, is_new: bool, path: &FieldPath, errors: &mut FieldErrors) {

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::node::Node;
 use super::{columns, conversion, open_api};
 use crate::api::field::{FieldErrors, FieldPath};
-use crate::registry::kinds::names::{dns1035_label, dns1123_subdomain};
+use crate::registry::types::names::{dns1035_label, dns1123_subdomain};
 
 /// Most distinct `selectableFields` of a version.
 pub(super) const MAX_SELECTABLE_FIELDS: usize = 8;

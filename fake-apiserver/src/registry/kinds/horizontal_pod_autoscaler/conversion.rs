@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::super::access::{at, ensure_object, list, objects, text};
 use super::{V1, V2, cpu_metric};
 use crate::api::object::Object;
+use crate::registry::types::access::{at, ensure_object, list, objects, text};
 
 pub(super) const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";

@@ -5,10 +5,10 @@ mod validation;
 
 use serde_json::{Map, Value, json};
 
-use super::access::{default_to, ensure_object, is_empty, object_mut, restore};
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
 use crate::registry::strategy::{Context, Strategy};
+use crate::registry::types::access::{default_to, ensure_object, is_empty, object_mut, restore};
 
 const V1: &str = "autoscaling/v1";
 const V2: &str = "autoscaling/v2";

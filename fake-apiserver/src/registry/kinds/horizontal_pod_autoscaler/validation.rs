@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value};
 
-use super::super::access::{at, is_empty, number, objects, text};
-use super::super::names;
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
-use crate::registry::quantity::Quantity;
+use crate::registry::types::access::{at, is_empty, number, objects, text};
+use crate::registry::types::names;
+use crate::registry::types::quantity::Quantity;
 
 const METRIC_TYPES: [(&str, &str); 5] = [
     ("ContainerResource", "containerResource"),

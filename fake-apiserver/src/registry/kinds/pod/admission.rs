@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use crate::api::object::Object;
-use crate::registry::kinds::view::{
+use crate::registry::strategy::Context;
+use crate::registry::types::view::{
     JsonMap, copy_field, default_value, flag, integer, is_set, items, object_mut, object_or_empty, text,
 };
-use crate::registry::strategy::Context;
 
 /// Seconds a pod stays on a node that is not ready or not reachable.
 const TOLERATION_SECONDS: i64 = 300;

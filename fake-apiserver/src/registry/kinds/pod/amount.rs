@@ -1,6 +1,6 @@
 //! Quantities as validation wants them: what is none reads as absent.
 
-use crate::registry::quantity::Quantity;
+use crate::registry::types::quantity::Quantity;
 
 /// Reads a quantity.
 pub(super) fn read(text: &str) -> Option<Quantity> {

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::windows::visit_containers;
 use crate::api::field::{FieldErrors, FieldPath};
-use crate::registry::kinds::view::{JsonMap, text};
+use crate::registry::types::view::{JsonMap, text};
 
 use super::mounts::descending;
 

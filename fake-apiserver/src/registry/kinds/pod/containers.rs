@@ -8,9 +8,9 @@ use super::probes::{validate_lifecycle, validate_probes};
 use super::resources::{Owner, validate_resources};
 use super::security::validate_container_security;
 use crate::api::field::{FieldErrors, FieldPath};
-use crate::registry::kinds::check::{optional_one_of, port_number, required, required_label, required_one_of, wrong};
-use crate::registry::kinds::names;
-use crate::registry::kinds::view::{
+use crate::registry::types::check::{optional_one_of, port_number, required, required_label, required_one_of, wrong};
+use crate::registry::types::names;
+use crate::registry::types::view::{
     JsonMap, flag, integer, is_set, items, list, object, object_or_empty, text, value_of,
 };
 

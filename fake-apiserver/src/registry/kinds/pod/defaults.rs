@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::image::default_pull_policy;
 use super::volume_defaults::default_volume;
-use crate::registry::kinds::view::{
+use crate::registry::types::view::{
     JsonMap, default_nonzero, default_number, default_object, default_text, default_value, integer, is_set, items_mut,
     object, object_made, object_mut, text,
 };

@@ -5,9 +5,9 @@ use serde_json::Value;
 use super::amount::read;
 use super::mounts::no_backsteps;
 use crate::api::field::{FieldErrors, FieldPath};
-use crate::registry::kinds::check::{required, required_label, wrong};
-use crate::registry::kinds::names;
-use crate::registry::kinds::view::{JsonMap, is_set, items, object, text};
+use crate::registry::types::check::{required, required_label, wrong};
+use crate::registry::types::names;
+use crate::registry::types::view::{JsonMap, is_set, items, object, text};
 
 /// What an env variable may show of its pod.
 const ENV_FIELDS: [&str; 9] = [

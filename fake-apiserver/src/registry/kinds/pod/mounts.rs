@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::api::field::{FieldErrors, FieldPath};
-use crate::registry::kinds::view::{JsonMap, flag, is_set, items, object_or_empty, text};
+use crate::registry::types::view::{JsonMap, flag, is_set, items, object_or_empty, text};
 
 /// The right volumes of a pod by name; whether each is a claim, which a device needs.
 pub(super) type Volumes<'a> = BTreeMap<&'a str, bool>;

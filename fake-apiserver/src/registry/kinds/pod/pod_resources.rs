@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::amount::read;
-use crate::registry::kinds::view::{JsonMap, items, object, object_made, object_mut, object_or_empty, text};
-use crate::registry::quantity::Quantity;
+use crate::registry::types::quantity::Quantity;
+use crate::registry::types::view::{JsonMap, items, object, object_made, object_mut, object_or_empty, text};
 
 /// What `resources.requests` or `.limits` of a pod spec's own `resources` may name.
 pub(super) fn is_pod_level(resource: &str) -> bool {

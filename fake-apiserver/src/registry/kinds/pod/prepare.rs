@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::pod_resources::quality_of_service;
 use crate::api::object::Object;
-use crate::registry::kinds::view::{
+use crate::registry::types::view::{
     JsonMap, copy_field, default_number, default_object, default_text, default_value, integer, is_set, items,
     items_mut, list, object, object_made, object_mut, object_or_empty, text, texts,
 };

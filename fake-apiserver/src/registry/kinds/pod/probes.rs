@@ -1,9 +1,9 @@
 //! Probes and lifecycle hooks of a container, and the handlers in them.
 
 use crate::api::field::{FieldErrors, FieldPath};
-use crate::registry::kinds::check::{not_negative, port, required, wrong};
-use crate::registry::kinds::names;
-use crate::registry::kinds::view::{JsonMap, integer, is_set, items, list, object, text};
+use crate::registry::types::check::{not_negative, port, required, wrong};
+use crate::registry::types::names;
+use crate::registry::types::view::{JsonMap, integer, is_set, items, list, object, text};
 
 /// The handlers of a probe, in the order in which they are looked at.
 const PROBE_HANDLERS: [&str; 4] = ["exec", "httpGet", "tcpSocket", "grpc"];

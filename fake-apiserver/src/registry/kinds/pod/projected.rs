@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use super::mounts::not_reserved;
 use super::volumes::{validate_downward_file, validate_key_paths, validate_mode};
 use crate::api::field::{FieldErrors, FieldPath};
-use crate::registry::kinds::check::required;
-use crate::registry::kinds::labels;
-use crate::registry::kinds::view::{JsonMap, integer, is_set, items, object, text, value_of};
+use crate::registry::types::check::required;
+use crate::registry::types::labels;
+use crate::registry::types::view::{JsonMap, integer, is_set, items, object, text, value_of};
 
 /// The least and the most seconds a projected token lives.
 const TOKEN_SECONDS: (i64, i64) = (600, 1 << 32);

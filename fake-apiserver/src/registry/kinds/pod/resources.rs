@@ -2,9 +2,9 @@
 
 use super::amount::{is_multiple, is_whole, read};
 use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, FieldPath};
-use crate::registry::kinds::check::{NEGATIVE, optional_label, wrong};
-use crate::registry::kinds::names;
-use crate::registry::kinds::view::{JsonMap, is_set, items, object_or_empty, text};
+use crate::registry::types::check::{NEGATIVE, optional_label, wrong};
+use crate::registry::types::names;
+use crate::registry::types::view::{JsonMap, is_set, items, object_or_empty, text};
 
 /// Whose resources they are: names are restricted further for the whole pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

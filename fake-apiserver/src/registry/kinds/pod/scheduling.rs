@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use crate::api::field::{FieldErrors, FieldPath};
-use crate::registry::kinds::check::{NOT_POSITIVE, optional_one_of, wrong};
-use crate::registry::kinds::view::{JsonMap, integer, is_set, items, list, object, object_or_empty, text, texts};
-use crate::registry::kinds::{labels, names};
+use crate::registry::types::check::{NOT_POSITIVE, optional_one_of, wrong};
+use crate::registry::types::view::{JsonMap, integer, is_set, items, list, object, object_or_empty, text, texts};
+use crate::registry::types::{labels, names};
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";

@@ -1,6 +1,6 @@
 //! Domains that a pod searches names in.
 
-use crate::registry::kinds::names;
+use crate::registry::types::names;
 
 /// What is wrong with a domain to search in, whose labels may hold underscores.
 pub(super) fn search_domain(domain: &str) -> Vec<String> {

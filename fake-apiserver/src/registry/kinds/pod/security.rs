@@ -5,8 +5,8 @@ use serde_json::Value;
 use super::mounts::descending;
 use super::windows::{validate_windows_options, visit_containers};
 use crate::api::field::{FieldErrors, FieldPath};
-use crate::registry::kinds::check::{between, in_range, optional_one_of};
-use crate::registry::kinds::view::{
+use crate::registry::types::check::{between, in_range, optional_one_of};
+use crate::registry::types::view::{
     JsonMap, flag, is_set, items, list, object, object_or_empty, text, texts, value_of,
 };
 

@@ -5,10 +5,10 @@ use serde_json::Value;
 use super::annotations;
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
-use crate::registry::kinds::check::{IMMUTABLE, wrong};
-use crate::registry::kinds::names;
-use crate::registry::kinds::net::validate_ip;
-use crate::registry::kinds::view::{JsonMap, integer, is_set, items, object, object_or_empty, text};
+use crate::registry::types::check::{IMMUTABLE, wrong};
+use crate::registry::types::names;
+use crate::registry::types::net::validate_ip;
+use crate::registry::types::view::{JsonMap, integer, is_set, items, object, object_or_empty, text};
 
 /// Conditions of the system, whose names are no qualified names' business.
 const SYSTEM_CONDITIONS: [&str; 3] = ["PodScheduled", "Ready", "Initialized"];

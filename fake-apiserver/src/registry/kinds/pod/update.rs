@@ -9,7 +9,7 @@ use super::scheduling::validate_tolerations;
 use super::validation::{deadline, deadline_range, validate_pod};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
-use crate::registry::kinds::view::{
+use crate::registry::types::view::{
     JsonMap, copy_field, integer, is_set, items, items_mut, list, object, object_mut, object_or_empty, same, text,
     value_of,
 };

@@ -15,12 +15,12 @@ use super::volumes::{self, validate_volumes};
 use super::windows::{validate_host_processes, validate_system};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
-use crate::registry::kinds::check::{between, in_range, optional_label, optional_subdomain, required_one_of, wrong};
-use crate::registry::kinds::net::validate_ip;
-use crate::registry::kinds::view::{
+use crate::registry::types::check::{between, in_range, optional_label, optional_subdomain, required_one_of, wrong};
+use crate::registry::types::net::validate_ip;
+use crate::registry::types::view::{
     JsonMap, flag, integer, is_set, items, list, object, object_or_empty, text, texts, value_of,
 };
-use crate::registry::kinds::{labels, names};
+use crate::registry::types::{labels, names};
 
 /// Seconds in 32 bits, at least one.
 const SECONDS: (i64, i64) = (1, 2_147_483_647);

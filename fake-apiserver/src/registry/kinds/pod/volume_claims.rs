@@ -2,9 +2,9 @@
 
 use super::amount::read;
 use crate::api::field::{FieldErrors, FieldPath};
-use crate::registry::kinds::check::{NOT_POSITIVE, optional_label, optional_one_of, optional_subdomain, required};
-use crate::registry::kinds::labels;
-use crate::registry::kinds::view::{JsonMap, is_set, object, object_or_empty, text, texts};
+use crate::registry::types::check::{NOT_POSITIVE, optional_label, optional_one_of, optional_subdomain, required};
+use crate::registry::types::labels;
+use crate::registry::types::view::{JsonMap, is_set, object, object_or_empty, text, texts};
 
 const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 

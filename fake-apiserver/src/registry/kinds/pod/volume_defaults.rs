@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::defaults::default_references;
 use super::image::default_pull_policy;
-use crate::registry::kinds::view::{
+use crate::registry::types::view::{
     JsonMap, default_number, default_object, default_text, default_value, items_mut, object_made, object_mut, text,
 };
 

@@ -4,9 +4,9 @@ use serde_json::Value;
 
 use super::mounts::descending;
 use crate::api::field::{FieldErrors, FieldPath};
-use crate::registry::kinds::check::{in_range, optional_label, optional_one_of, required, required_label, wrong};
-use crate::registry::kinds::names;
-use crate::registry::kinds::view::{JsonMap, flag, integer, is_set, list, object, text};
+use crate::registry::types::check::{in_range, optional_label, optional_one_of, required, required_label, wrong};
+use crate::registry::types::names;
+use crate::registry::types::view::{JsonMap, flag, integer, is_set, list, object, text};
 
 /// What the number of a partition is told.
 const PARTITION: &str = "must be between 0 and 255, inclusive";

@@ -9,9 +9,9 @@ use super::projected::validate_projected;
 use super::volume_claims::validate_claim_template;
 use super::volume_systems::validate_system;
 use crate::api::field::{FieldErrors, FieldPath};
-use crate::registry::kinds::check::{optional_one_of, required, required_label, required_one_of, wrong};
-use crate::registry::kinds::names;
-use crate::registry::kinds::view::{JsonMap, integer, is_set, items, object, text};
+use crate::registry::types::check::{optional_one_of, required, required_label, required_one_of, wrong};
+use crate::registry::types::names;
+use crate::registry::types::view::{JsonMap, integer, is_set, items, object, text};
 
 /// What a volume may show of its pod.
 const VOLUME_FIELDS: [&str; 5] = [

@@ -6,8 +6,8 @@ use super::amount::{is_whole, read};
 use super::windows::visit_containers;
 use crate::api::field::{FieldPath, quote};
 use crate::api::object::Object;
-use crate::registry::kinds::view::{JsonMap, integer, is_set, items, object, object_or_empty, text};
-use crate::registry::kinds::{names, view};
+use crate::registry::types::view::{JsonMap, integer, is_set, items, object, object_or_empty, text};
+use crate::registry::types::{names, view};
 
 /// Where the names of a kind's objects end up, if they should be labels.
 pub(crate) const NAMES_PODS: &str = "Pod names and hostnames";

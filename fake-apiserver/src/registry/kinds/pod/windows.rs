@@ -2,8 +2,8 @@
 
 use super::defaults::CONTAINER_LISTS;
 use crate::api::field::{FieldErrors, FieldPath};
-use crate::registry::kinds::check::{optional_subdomain, required};
-use crate::registry::kinds::view::{JsonMap, flag, is_set, items, list, object, object_or_empty, text};
+use crate::registry::types::check::{optional_subdomain, required};
+use crate::registry::types::view::{JsonMap, flag, is_set, items, list, object, object_or_empty, text};
 
 /// What of a pod's security context Windows does not know.
 const POD_FIELDS: [&str; 6] = [

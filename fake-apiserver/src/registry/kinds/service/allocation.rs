@@ -5,12 +5,12 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use serde_json::{Map, Value, json};
 
-use super::super::access::{at, ensure_object, is_empty, list, number, objects, objects_mut, text};
-use super::super::net::masked;
 use super::{is_externally_accessible, is_headless, needs_cluster_ip, needs_health_check, needs_node_port, validation};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::registry::strategy::Context;
+use crate::registry::types::access::{at, ensure_object, is_empty, list, number, objects, objects_mut, text};
+use crate::registry::types::net::masked;
 
 /// The range cluster IPs come from.
 const CLUSTER_RANGE: (Ipv4Addr, u32) = (Ipv4Addr::new(10, 0, 0, 0), 16);

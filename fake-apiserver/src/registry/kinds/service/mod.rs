@@ -8,11 +8,12 @@ pub(crate) use validation::validate_protocol;
 
 use serde_json::{Map, Value, json};
 
-use super::access::{at, default_to, ensure_object, list, object_mut, objects_mut, restore, text};
-use super::{names, plain};
+use super::plain;
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
 use crate::registry::strategy::{Context, FieldLabels, Strategy};
+use crate::registry::types::access::{at, default_to, ensure_object, list, object_mut, objects_mut, restore, text};
+use crate::registry::types::names;
 
 /// Seconds a client stays with its backend.
 const AFFINITY_SECONDS: i64 = 10_800;

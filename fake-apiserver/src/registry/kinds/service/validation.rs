@@ -4,11 +4,11 @@ use std::net::IpAddr;
 
 use serde_json::{Map, Value};
 
-use super::super::access::{at, is_empty, list, number, objects, text};
-use super::super::{labels, names, net};
 use super::{is_externally_accessible, is_headless, needs_health_check};
 use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, FieldPath, quote};
 use crate::api::object::Object;
+use crate::registry::types::access::{at, is_empty, list, number, objects, text};
+use crate::registry::types::{labels, names, net};
 
 type Spec = Map<String, Value>;
 

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::{DESIRED, HASH_LABEL, MAXIMUM, REVISION, REVISION_HISTORY, Rollout, annotations, replicas};
 use crate::api::object::Object;
-use crate::registry::kinds::view::{JsonMap, copy_field, integer, object_or_empty, same};
+use crate::registry::types::view::{JsonMap, copy_field, integer, object_or_empty, same};
 use crate::workers::workloads::hash::{safe_text, template_hash};
 use crate::workers::workloads::plan::{Plan, controller_reference};
 use crate::workers::workloads::pods::{annotation, generation, spec, status};

@@ -13,7 +13,7 @@ use super::pods::{self, created, scaled, spec};
 use super::resource::Resource;
 use super::sees::{Sees, selector_of};
 use crate::api::object::Object;
-use crate::registry::kinds::view::{JsonMap, flag, integer, object_or_empty, text};
+use crate::registry::types::view::{JsonMap, flag, integer, object_or_empty, text};
 
 /// The label that tells the Pods of one template from those of another.
 pub(crate) const HASH_LABEL: &str = "pod-template-hash";

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{Rollout, counted, replicas};
 use crate::api::object::Object;
-use crate::registry::kinds::view::{JsonMap, flag, integer, text};
+use crate::registry::types::view::{JsonMap, flag, integer, text};
 use crate::workers::workloads::plan::Plan;
 use crate::workers::workloads::pods::{generation, plus, spec, status, time};
 use crate::workers::workloads::resource::Resource;

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::track::Counted;
 use super::{COMPONENT, Run, indexes};
 use crate::api::object::Object;
-use crate::registry::kinds::view::{JsonMap, integer, items, list, object_or_empty, text};
+use crate::registry::types::view::{JsonMap, integer, items, list, object_or_empty, text};
 use crate::workers::workloads::plan::Plan;
 use crate::workers::workloads::pods::{status, time};
 use crate::workers::workloads::resource::Resource;

@@ -16,7 +16,7 @@ use super::resource::{Resource, Target};
 use super::sees::{Sees, selector_of};
 use crate::api::object::Object;
 use crate::api::options::PropagationPolicy;
-use crate::registry::kinds::view::{JsonMap, flag, integer, text};
+use crate::registry::types::view::{JsonMap, flag, integer, text};
 
 const COMPONENT: &str = "job-controller";
 /// The finalizer by which a Pod stays until it has been counted.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::track::{Counted, ended_at, index_of};
 use super::{COMPONENT, INDEX, INDEX_FAILURES, Run, TRACKED, indexes};
 use crate::api::object::Object;
-use crate::registry::kinds::view::{integer, object_or_empty, text};
+use crate::registry::types::view::{integer, object_or_empty, text};
 use crate::workers::workloads::plan::Plan;
 use crate::workers::workloads::pods::{first_to_go, from_template, phase, plus};
 use crate::workers::workloads::replica_set::told_of_creation;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{INDEX, Run, TRACKED, indexes};
 use crate::api::object::Object;
-use crate::registry::kinds::view::{JsonMap, integer, items, list, object_or_empty, text, texts};
+use crate::registry::types::view::{JsonMap, integer, items, list, object_or_empty, text, texts};
 use crate::workers::workloads::plan::Plan;
 use crate::workers::workloads::pods::{annotation, is_finished, phase, status};
 use crate::workers::workloads::resource::Resource;

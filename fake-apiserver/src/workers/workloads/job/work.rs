@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{COMPONENT, Run, track};
 use crate::api::object::Object;
-use crate::registry::kinds::view::{JsonMap, integer, text};
+use crate::registry::types::view::{JsonMap, integer, text};
 use crate::workers::workloads::plan::Plan;
 use crate::workers::workloads::pods::{self, plus, status, time};
 use crate::workers::workloads::resource::Resource;

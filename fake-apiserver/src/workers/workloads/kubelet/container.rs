@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::script::Runs;
 use super::{Look, later};
-use crate::registry::kinds::view::{JsonMap, integer, object, object_or_empty, text};
+use crate::registry::types::view::{JsonMap, integer, object, object_or_empty, text};
 use crate::workers::workloads::hash::long_hex;
 use crate::workers::workloads::pods::{self, spec};
 

@@ -18,7 +18,7 @@ use super::pods::{self, is_finished, spec};
 use super::resource::Resource;
 use super::sees::Sees;
 use crate::api::object::Object;
-use crate::registry::kinds::view::{JsonMap, integer, text};
+use crate::registry::types::view::{JsonMap, integer, text};
 
 /// When things happened to a Pod, finer than its status tells.
 #[derive(Clone, Debug, Default)]

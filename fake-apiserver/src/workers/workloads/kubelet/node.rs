@@ -7,7 +7,7 @@ use super::super::pods::{spec, status};
 use super::super::resource::Resource;
 use super::super::sees::{Sees, find_condition};
 use crate::api::object::Object;
-use crate::registry::kinds::view::{is_set, list, text};
+use crate::registry::types::view::{is_set, list, text};
 
 /// What a new Node is kept free by until it is ready.
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
@@ -35,7 +35,7 @@ pub(crate) fn sync(node: &Object, sees: &Sees<'_>) -> Plan {
 }
 
 /// The status of a Node that is ready; what a test wrote of it stays.
-fn ready_status(node: &Object, now: &str) -> crate::registry::kinds::view::JsonMap {
+fn ready_status(node: &Object, now: &str) -> crate::registry::types::view::JsonMap {
     let mut next = status(node).clone();
     let condition = |kind: &str, status: &str, reason: &str, message: &str| {
         json!({

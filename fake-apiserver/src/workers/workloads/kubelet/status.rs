@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::container::{Container, Stage, stage};
 use super::{Look, later, started};
-use crate::registry::kinds::view::{JsonMap, flag, integer, items, object, object_or_empty, text};
+use crate::registry::types::view::{JsonMap, flag, integer, items, object, object_or_empty, text};
 use crate::workers::workloads::pods::{generation, plus, spec, status};
 use crate::workers::workloads::sees::{conditions, find_condition};
 

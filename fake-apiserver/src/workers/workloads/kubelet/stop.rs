@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::container::ended;
 use super::{Look, grace, later};
-use crate::registry::kinds::view::{JsonMap, items, object, object_or_empty, text};
+use crate::registry::types::view::{JsonMap, items, object, object_or_empty, text};
 use crate::workers::workloads::plan::{Plan, Write};
 use crate::workers::workloads::pods::{is_finished, status};
 use crate::workers::workloads::resource::{Resource, Target};

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use crate::registry::schema::builtin::{Kind, Shape, StructType};
+use crate::registry::types::schema::builtin::{Kind, Shape, StructType};
 
 #[cfg(test)]
 use write::encode;

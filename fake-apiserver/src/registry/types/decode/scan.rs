@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
-use crate::registry::schema::builtin::{Kind, Shape};
+use crate::registry::types::schema::builtin::{Kind, Shape};
 
 /// The server collects no more strict errors than these.
 const MOST_ERRORS: usize = 100;

@@ -1,8 +1,8 @@
 use serde_json::json;
 
 use super::*;
-use crate::registry::decode::convert;
-use crate::registry::schema::builtin::shape_of;
+use crate::registry::types::decode::convert;
+use crate::registry::types::schema::builtin::shape_of;
 use rstest::rstest;
 
 /// Bodies written by Go's own serializer, and the JSON it makes of them.

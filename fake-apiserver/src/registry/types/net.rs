@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde_json::Value;
 
+use super::cursor::Cursor;
 use super::names;
 use crate::api::field::{FieldErrors, FieldPath};
 
@@ -16,6 +17,14 @@ pub(crate) fn validate_ip(value: &str, path: impl Fn() -> FieldPath, errors: &mu
         errors.invalid(path(), value, NOT_AN_ADDRESS);
     }
     parsed
+}
+
+/// Checks that the string under the cursor is an address that endpoints may have, as `ValidateEndpointIP` does.
+pub(crate) fn validate_endpoint_ip(address: &Cursor<'_>, errors: &mut FieldErrors) {
+    let text = address.as_text();
+    if let Some(parsed) = validate_ip(text, || address.path(), errors) {
+        validate_ordinary_ip(parsed, text, &address.path(), errors);
+    }
 }
 
 /// Checks that an address is one that endpoints may have.

@@ -13,7 +13,7 @@ pub(crate) enum SchemaRef<'a> {
     /// A node of the generated table.
     Builtin(&'static builtin::Shape),
     /// A node of a CRD's schema.
-    Custom(&'a super::custom::schema::Structural),
+    Custom(&'a crate::registry::custom::schema::Structural),
     /// Nothing is known: maps are granular, lists atomic (rule H11).
     Deduced,
 }

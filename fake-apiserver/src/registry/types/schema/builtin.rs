@@ -433,7 +433,7 @@ impl Shape {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::registry::schema::resources::BUILTINS;
+    use crate::registry::types::schema::resources::BUILTINS;
 
     #[test]
     fn tables_are_sorted_and_closed() {

@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 
 use super::time::{Canonical, Precision, canonical_base64, canonical_time};
 use super::zero::{add_shown_fields, is_always_shown, is_empty, zero, zero_of_field};
-use crate::registry::quantity;
-use crate::registry::schema::builtin::{Field, Kind, Shape, StructType};
+use crate::registry::types::quantity;
+use crate::registry::types::schema::builtin::{Field, Kind, Shape, StructType};
 
 /// Deeper documents are refused; the recursion below is this deep.
 const MOST_LEVELS: usize = 200;

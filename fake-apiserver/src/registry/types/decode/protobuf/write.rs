@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use super::MAGIC;
-use crate::registry::schema::builtin::{Kind, Shape, StructType, shape_of};
+use crate::registry::types::schema::builtin::{Kind, Shape, StructType, shape_of};
 
 /// Writes an object that names its kind as a whole body; `None` where the kind has no protobuf form here.
 pub(crate) fn encode_value(value: &Value) -> Option<Vec<u8>> {
@@ -33,7 +33,7 @@ pub(super) fn encode(group: &str, version: &str, kind: &str, object: &Map<String
             out
         }
     };
-    let api_version = crate::registry::decode::join(group, version);
+    let api_version = crate::registry::types::decode::join(group, version);
     let mut names = Vec::new();
     write_bytes(&mut names, 1, api_version.as_bytes());
     write_bytes(&mut names, 2, kind.as_bytes());

@@ -8,11 +8,11 @@ mod zero;
 
 use serde_json::{Map, Value};
 
+use super::schema::builtin::{Shape, is_unserved, shape_of};
 use crate::api::nesting;
 use crate::api::object::Object;
 use crate::api::options::FieldValidation;
 use crate::api::status::Status;
-use crate::registry::schema::builtin::{Shape, is_unserved, shape_of};
 
 pub(crate) use scan::duplicate_fields;
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::registry::schema::builtin::{Field, Kind, Shape, StructType};
+use crate::registry::types::schema::builtin::{Field, Kind, Shape, StructType};
 
 /// Whether Go's `omitempty` takes the value for empty. Structs never are.
 pub(super) fn is_empty(kind: Kind, value: &Value) -> bool {

@@ -1,0 +1,304 @@
+//! `Cursor`: the reader of JSON that rules use, a value together with the way to it.
+//!
+//! A field of the wrong type reads as absent, since bodies are decoded before rules see them. The path is built only
+//! when an error needs it, so that reading a valid object allocates nothing.
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value};
+
+use crate::api::field::FieldPath;
+
+/// A value, or its absence, at a place in an object.
+///
+/// Cursors are small and copied freely. A cursor borrows the one it was made from, so a chain of them lives on the
+/// stack: `for port in subset.items("ports") { errors.required(port.at("name"), "") }`. Where a cursor outlives its
+/// statement, name the whole way at once: `object.at("spec.template.spec")`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cursor<'a> {
+    node: Node<'a>,
+    step: Step<'a>,
+}
+
+/// The value under a cursor; a whole object is a map and none of `serde_json`'s values.
+#[derive(Clone, Copy, Debug)]
+enum Node<'a> {
+    Absent,
+    Map(&'a Map<String, Value>),
+    Value(&'a Value),
+}
+
+/// The last step of the way.
+#[derive(Clone, Copy, Debug)]
+#[allow(dead_code, reason = "kinds are converted to it one after the other")]
+enum Step<'a> {
+    /// The object itself.
+    Root,
+    /// A place that is already known as a path.
+    Path(&'a FieldPath),
+    /// A field, or several separated by dots.
+    Field(&'a Cursor<'a>, &'a str),
+    /// An item of a list field; the field is empty where the cursor is the list.
+    Item(&'a Cursor<'a>, &'a str, usize),
+    /// An entry of a map field; the field is empty where the cursor is the map.
+    Entry(&'a Cursor<'a>, &'a str, &'a str),
+}
+
+#[allow(dead_code, reason = "kinds are converted to it one after the other")]
+impl<'a> Cursor<'a> {
+    /// A cursor at an object, whose path prints as `<nil>`.
+    pub(crate) fn root(object: &'a Map<String, Value>) -> Self {
+        Self {
+            node: Node::Map(object),
+            step: Step::Root,
+        }
+    }
+
+    /// A cursor at an object whose path is known.
+    pub(crate) fn map_at(map: &'a Map<String, Value>, path: &'a FieldPath) -> Self {
+        Self {
+            node: Node::Map(map),
+            step: Step::Path(path),
+        }
+    }
+
+    /// A cursor at a value whose path is known.
+    pub(crate) fn value_at(value: Option<&'a Value>, path: &'a FieldPath) -> Self {
+        Self {
+            node: Node::of(value),
+            step: Step::Path(path),
+        }
+    }
+
+    /// The place of this value in another object, such as the stored one; the path stays.
+    #[must_use]
+    pub(crate) fn in_other(self, value: Option<&'a Value>) -> Self {
+        Self {
+            node: Node::of(value),
+            ..self
+        }
+    }
+
+    /// The field at a dotted way below this one.
+    pub(crate) fn at(&'a self, way: &'a str) -> Cursor<'a> {
+        Cursor {
+            node: Node::of(self.get(way)),
+            step: Step::Field(self, way),
+        }
+    }
+
+    /// The items of a list field, each at its index. An empty `way` means the items of this value.
+    pub(crate) fn items(&'a self, way: &'a str) -> impl ExactSizeIterator<Item = Cursor<'a>> {
+        let items = self.list(way).iter().enumerate();
+        items.map(move |(index, item)| Cursor {
+            node: Node::of(Some(item)),
+            step: Step::Item(self, way, index),
+        })
+    }
+
+    /// The entries of a map field in the order of the map, each at its key. An empty `way` means those of this value.
+    pub(crate) fn entries(&'a self, way: &'a str) -> impl Iterator<Item = (&'a str, Cursor<'a>)> {
+        self.map(way).into_iter().flatten().map(move |(key, value)| {
+            let entry = Cursor {
+                node: Node::of(Some(value)),
+                step: Step::Entry(self, way, key),
+            };
+            (key.as_str(), entry)
+        })
+    }
+
+    /// The value at a dotted way; `None` where it is absent or null. An empty `way` means this value.
+    pub(crate) fn get(&self, way: &str) -> Option<&'a Value> {
+        let mut steps = way.split('.').filter(|step| !step.is_empty());
+        let mut value = match (self.node, steps.next()) {
+            (Node::Absent, _) | (Node::Map(_), None) => return None,
+            (Node::Map(map), Some(step)) => map.get(step)?,
+            (Node::Value(value), None) => value,
+            (Node::Value(value), Some(step)) => value.get(step)?,
+        };
+        for step in steps {
+            value = value.get(step)?;
+        }
+        (!value.is_null()).then_some(value)
+    }
+
+    /// The value under the cursor as it is, absent ones as null; what an error shows.
+    pub(crate) fn to_value(self) -> Value {
+        match self.node {
+            Node::Absent => Value::Null,
+            Node::Map(map) => Value::Object(map.clone()),
+            Node::Value(value) => value.clone(),
+        }
+    }
+
+    /// The string under the cursor, empty where there is none.
+    pub(crate) fn as_text(&self) -> &'a str {
+        self.text("")
+    }
+
+    /// The string at a dotted way, empty where there is none.
+    pub(crate) fn text(&self, way: &str) -> &'a str {
+        self.get(way).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// The integer at a dotted way.
+    pub(crate) fn integer(&self, way: &str) -> Option<i64> {
+        self.get(way).and_then(Value::as_i64)
+    }
+
+    /// The boolean at a dotted way.
+    pub(crate) fn flag(&self, way: &str) -> Option<bool> {
+        self.get(way).and_then(Value::as_bool)
+    }
+
+    /// The list at a dotted way, empty where there is none.
+    pub(crate) fn list(&self, way: &str) -> &'a [Value] {
+        self.get(way).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    }
+
+    /// The object at a dotted way.
+    pub(crate) fn map(&self, way: &str) -> Option<&'a Map<String, Value>> {
+        match (self.node, way) {
+            (Node::Map(map), "") => Some(map),
+            _ => self.get(way).and_then(Value::as_object),
+        }
+    }
+
+    /// Whether the field is there and not null.
+    pub(crate) fn is_set(&self, way: &str) -> bool {
+        self.map(way).is_some() || self.get(way).is_some()
+    }
+
+    /// Whether the field is absent, null, or an empty string, list or object.
+    pub(crate) fn is_empty(&self, way: &str) -> bool {
+        match self.get(way) {
+            None => self.map(way).is_none_or(Map::is_empty),
+            Some(Value::String(text)) => text.is_empty(),
+            Some(Value::Array(items)) => items.is_empty(),
+            Some(Value::Object(fields)) => fields.is_empty(),
+            Some(Value::Null | Value::Bool(_) | Value::Number(_)) => false,
+        }
+    }
+
+    /// Whether both hold the same at a dotted way; absent and null are the same.
+    pub(crate) fn same(&self, other: &Cursor<'_>, way: &str) -> bool {
+        self.get(way) == other.get(way)
+    }
+
+    /// The path of this value.
+    pub(crate) fn path(&self) -> FieldPath {
+        match self.step {
+            Step::Root => FieldPath::root(),
+            Step::Path(path) => path.clone(),
+            Step::Field(parent, way) => parent.path_of(way).into_owned(),
+            Step::Item(parent, way, index) => parent.path_of(way).index(index),
+            Step::Entry(parent, way, key) => parent.path_of(way).key(key),
+        }
+    }
+
+    fn path_of(&self, way: &str) -> Cow<'_, FieldPath> {
+        match (self.step, way) {
+            (Step::Path(path), "") => Cow::Borrowed(path),
+            (_, "") => Cow::Owned(self.path()),
+            (_, way) => Cow::Owned(self.path().child(way)),
+        }
+    }
+}
+
+impl<'a> Node<'a> {
+    fn of(value: Option<&'a Value>) -> Self {
+        match value {
+            None | Some(Value::Null) => Node::Absent,
+            Some(value) => Node::Value(value),
+        }
+    }
+}
+
+impl From<Cursor<'_>> for FieldPath {
+    fn from(cursor: Cursor<'_>) -> Self {
+        cursor.path()
+    }
+}
+
+impl From<&Cursor<'_>> for FieldPath {
+    fn from(cursor: &Cursor<'_>) -> Self {
+        cursor.path()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn object() -> Map<String, Value> {
+        let object = json!({
+            "spec": {
+                "ports": [{"name": "web", "port": 80}, {"port": 81}],
+                "nodeSelector": {"a.b/c": "d"},
+                "paused": null,
+                "args": ["x", "y"],
+            },
+        });
+        object.as_object().expect("an object").clone()
+    }
+
+    #[test]
+    fn paths_name_fields_items_and_entries() {
+        let object = object();
+        let root = Cursor::root(&object);
+        assert_eq!(root.path().to_string(), "<nil>");
+        assert_eq!(root.at("spec.ports").path().to_string(), "spec.ports");
+        let spec = root.at("spec");
+        let names: Vec<String> = spec.items("ports").map(|it| it.at("name").path().to_string()).collect();
+        assert_eq!(names, ["spec.ports[0].name", "spec.ports[1].name"]);
+        let (key, entry) = spec.entries("nodeSelector").next().expect("an entry");
+        assert_eq!(
+            (key, entry.path().to_string()),
+            ("a.b/c", "spec.nodeSelector[a.b/c]".into())
+        );
+        let args = root.at("spec.args");
+        let second = args.items("").nth(1).expect("two items");
+        assert_eq!(
+            (second.as_text(), second.path().to_string()),
+            ("y", "spec.args[1]".into())
+        );
+    }
+
+    #[test]
+    fn a_known_path_is_continued() {
+        let (object, path) = (object(), FieldPath::new("items").index(3));
+        let cursor = Cursor::map_at(&object, &path);
+        assert_eq!(cursor.at("spec.paused").path().to_string(), "items[3].spec.paused");
+        assert_eq!(cursor.path(), path);
+    }
+
+    #[test]
+    fn null_absent_and_wrong_types_read_as_absent() {
+        let object = object();
+        let root = Cursor::root(&object);
+        for way in ["spec.paused", "spec.missing", "spec.ports.name", "missing.deep"] {
+            assert!(!root.is_set(way) && root.is_empty(way), "{way}");
+            assert_eq!((root.text(way), root.integer(way), root.flag(way)), ("", None, None));
+            assert_eq!(root.items(way).len() + root.entries(way).count(), 0);
+        }
+        assert_eq!(root.text("spec.ports"), "");
+        assert_eq!(root.at("spec.paused").to_value(), Value::Null);
+        assert!(root.is_set("") && !root.is_empty(""));
+    }
+
+    #[test]
+    fn absent_and_null_are_the_same() {
+        let object = object();
+        let mut other = object.clone();
+        other
+            .get_mut("spec")
+            .and_then(Value::as_object_mut)
+            .expect("an object")
+            .remove("paused");
+        let (one, two) = (Cursor::root(&object), Cursor::root(&other));
+        assert!(one.same(&two, "spec.paused"));
+        assert!(!one.same(&two, "spec"));
+    }
+}

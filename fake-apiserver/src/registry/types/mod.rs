@@ -1,0 +1,13 @@
+//! Kubernetes' types: the generated table of fields, typed decoding, quantities, times, names, and the one reader of
+//! JSON. It knows values and paths, nothing of kinds, verbs or storage.
+
+pub(crate) mod cursor;
+pub(crate) mod schema;
+pub(crate) mod decode;
+pub(crate) mod quantity;
+pub(crate) mod names;
+pub(crate) mod net;
+pub(crate) mod labels;
+pub(crate) mod check;
+pub(crate) mod view;
+pub(crate) mod access;
