@@ -60,6 +60,7 @@
 //! | a controller, and which changes it is for | [`runtime::Manager::controller`], [`runtime::ControllerBuilder`] |
 //! | several, with leader election, health and metrics | [`runtime::Manager`] |
 //! | to work on objects, or on keys of what may be gone | [`runtime::ObjectReconciler`], [`reconcile::Reconciler`] |
+//! | one client that reads from caches and writes to the server | [`runtime::CachedClient`] |
 //! | objects that belong to yours, made and kept as they should be | [`runtime::Dependents`] |
 //! | to say how it is | [`runtime::update_status`], [`runtime::conditions`] |
 //! | what a reconcile may answer, and what an error does | [`reconcile::Action`], [`reconcile::ReconcileError`] |
@@ -77,6 +78,8 @@
 //! |---|---|---|
 //! | keys in a [`queue::WorkQueue`] | one entry a key | |
 //! | a key held back until caches have seen its writes | 150 s | it fails, and is tried again with growing pauses |
+//! | a read of [`runtime::CachedClient`] that waits for its own write | 30 s | it fails |
+//! | writes of a type that such a client remembers | 4,096 | the oldest is forgotten |
 //! | caches that are to sync | 2 minutes ([`runtime::ControllerBuilder::cache_sync_timeout`]) | who waits fails |
 //! | a shutdown | 30 s ([`runtime::ManagerBuilder::graceful_shutdown_timeout`]) | what is left is dropped |
 //! | events that wait to be taken up | 1,000 | more are dropped |
@@ -104,7 +107,6 @@
 //! - `CreateOrPatch`: [`runtime::Dependents::ensure`] patches what differs, [`runtime::update_status`] the status.
 //! - Watches added to a controller that runs, and concurrency by kind: another controller can be added at any time, and
 //!   each says its own.
-//! - A client that reads from the cache and starts informers by being asked: a [`cache::Lister`] is asked for by name.
 //! - Fakes (the clientset, `interceptor`, `FakeRecorder`, envtest): the crate `drydock-testkit` has a whole server.
 //! - The recorder of `core/v1` events, and recorders that only log: servers since 1.19 have `events.k8s.io/v1`.
 //! - Leader election by coordination (`LeaseCandidate`, `preferredHolder`), and by other locks than Leases: the former

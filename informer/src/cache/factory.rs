@@ -345,6 +345,15 @@ impl SharedInformerFactory {
         self.shared.tasks.finished().await;
     }
 
+    /// The informer of what lies at this path, if it was asked for before and is started.
+    pub(crate) fn started<K: Cacheable>(&self, path: &str) -> Option<SharedInformer<K>> {
+        let informers = self.lock();
+        let known = informers
+            .iter()
+            .find(|it| it.is_started && it.kind == TypeId::of::<K>() && it.path == path);
+        known.and_then(|it| it.informer.as_any().downcast_ref().cloned())
+    }
+
     fn member<K: Cacheable>(&self, path: impl Fn(Option<&str>) -> String, form: Form) -> SharedInformer<K> {
         let mut informers = self.lock();
         let (kind, whole) = (TypeId::of::<K>(), path(None));

@@ -124,6 +124,16 @@ impl<K: Cacheable> Lister<K> {
         self.indexer.wait_for_version(is_reached).await;
     }
 
+    /// Whether there is an index of this name.
+    pub fn has_index(&self, index: &str) -> bool {
+        self.indexer.read().indexes.contains_key(index)
+    }
+
+    /// Waits until `is_so`, which is asked whenever the cache has moved on.
+    pub(crate) async fn until(&self, is_so: impl Fn() -> bool) {
+        self.indexer.wait_for_version(|_| is_so()).await;
+    }
+
     fn bucket(&self, index: &str, value: &str) -> Result<Sorted<K>, Error> {
         self.with_index(index, |index| index.buckets.get(value).cloned().unwrap_or_default())
     }

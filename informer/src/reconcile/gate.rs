@@ -22,6 +22,17 @@ pub(crate) trait CacheState: Send + Sync + 'static {
 
     /// The uid of the object of this key, if there is one.
     fn uid(&self, key: &ObjectKey) -> Option<String>;
+
+    /// Whether it shows no state from before this write.
+    fn has_seen(&self, write: &Write) -> bool {
+        match &write.what {
+            Written::Version(version) => {
+                !self.may_have(&write.key, write.labels.as_ref())
+                    || is_reached(&self.resource_version(&write.key), version)
+            }
+            Written::Gone { uid } => self.uid(&write.key).is_none_or(|it| it != *uid),
+        }
+    }
 }
 
 /// How long a key is held back before that counts as a failure: more than two bookmarks, which a cache that has a part
@@ -112,13 +123,7 @@ impl<R: Clone + Eq + Hash> Gate<R> {
     /// Whether all caches have seen a write of which they may show the state before it.
     fn has_seen(&self, write: &Write) -> bool {
         let mut caches = self.caches.get(&write.resource).into_iter().flatten();
-        caches.all(|cache| match &write.what {
-            Written::Version(version) => {
-                !cache.may_have(&write.key, write.labels.as_ref())
-                    || is_reached(&cache.resource_version(&write.key), version)
-            }
-            Written::Gone { uid } => cache.uid(&write.key).is_none_or(|it| it != *uid),
-        })
+        caches.all(|cache| cache.has_seen(write))
     }
 }
 

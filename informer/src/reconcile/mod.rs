@@ -11,4 +11,5 @@ mod worker;
 pub(crate) use gate::{CacheState, Caches, Gate};
 pub use reconciler::{Action, BoxError, ReconcileError, Reconciler, Request};
 pub(crate) use worker::{Workers, WorkersConfig};
+pub(crate) use writes::Write;
 pub use writes::Writes;

@@ -85,6 +85,19 @@ impl Writes {
         let writes = std::mem::take(&mut *scope.lock().unwrap_or_else(PoisonError::into_inner));
         (result, writes)
     }
+
+    /// Counts writes that were seen apart for the reconcile that is being polled, if there is one.
+    pub(crate) fn pass_on(writes: &[Write]) {
+        let _ = SCOPE.try_with(|scope| {
+            let mut all = scope.lock().unwrap_or_else(PoisonError::into_inner);
+            all.retain(|it| {
+                !writes
+                    .iter()
+                    .any(|new| new.resource == it.resource && new.key == it.key)
+            });
+            all.extend_from_slice(writes);
+        });
+    }
 }
 
 impl fmt::Debug for Writes {

@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use futures::future::{Either, select};
 use kube::{Client, Resource};
+use serde::Serialize;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use super::client::CachedClient;
 use super::controller_builder::ControllerBuilder;
 use super::dependents::Dependents;
 use super::engine::Engine;
@@ -18,7 +20,7 @@ use super::health::{Check, Endpoints};
 use super::leader_election::{LeaderElectionConfig, LeaderElector};
 use super::lease_lock::LeaseLock;
 use super::runnable::Runnable;
-use crate::cache::{Lister, SharedInformerFactory};
+use crate::cache::{Lister, SharedInformerFactory, indexes};
 use crate::jitter::Jitter;
 use crate::metrics::Metrics;
 use crate::reconcile::Writes;
@@ -56,6 +58,9 @@ pub struct Manager(pub(super) Arc<Inner>);
 
 pub(super) struct Inner {
     client: Client,
+    cached_client: CachedClient,
+    /// Cancelled when it begins to run.
+    started: CancellationToken,
     pub(super) factory: SharedInformerFactory,
     metrics: Metrics,
     clock: Clock,
@@ -142,8 +147,11 @@ impl ManagerBuilder {
             let tolerance = Duration::from_secs(20);
             endpoints.add_healthz("leaderElection", move || Ok(elector.check(tolerance)?));
         }
+        let (factory, started) = (self.factory.unwrap_or_else(factory), CancellationToken::new());
         Manager(Arc::new(Inner {
-            factory: self.factory.unwrap_or_else(factory),
+            cached_client: CachedClient::of_manager(client.clone(), &factory, started.clone()),
+            started,
+            factory,
             client,
             metrics: self.metrics,
             clock: self.clock,
@@ -180,6 +188,26 @@ impl Manager {
     /// The client for reconcilers: their writes are seen, so that no key is worked on with a cache older than them.
     pub fn client(&self) -> Client {
         self.0.client.clone()
+    }
+
+    /// The client that reads from the caches and writes to the server (controller-runtime's `GetClient`). It reads once
+    /// the manager runs.
+    pub fn cached_client(&self) -> CachedClient {
+        self.0.cached_client.clone()
+    }
+
+    /// Finds objects of a type by the value of a field, such as `spec.nodeName`: adds the index that
+    /// [`List::field`](super::List::field) reads (controller-runtime's `GetFieldIndexer().IndexField`).
+    ///
+    /// # Errors
+    ///
+    /// If the field has an index already, or the informer has stopped.
+    pub fn index_field<K>(&self, path: &str) -> Result<(), Error>
+    where
+        K: Cacheable + Resource<DynamicType = ()> + Serialize,
+        K::Scope: 'static,
+    {
+        self.0.factory.informer::<K>().add_index(indexes::field(path))
     }
 
     /// A controller of this manager: with its informers and its metrics, and run by it once it is
@@ -287,6 +315,7 @@ impl Manager {
             state.phase = Phase::Running(added);
             runnables
         };
+        self.0.started.cancel();
         let mut engine = Engine::new(self, adding);
         let outcome = {
             let shutdown = std::pin::pin!(shutdown);

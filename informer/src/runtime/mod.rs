@@ -14,6 +14,7 @@ mod health;
 mod serve;
 #[cfg(feature = "signals")]
 mod signals;
+mod client;
 mod leader_election;
 mod lease_lock;
 mod recorder;
@@ -29,6 +30,7 @@ pub mod conditions;
 mod expectations;
 mod retry;
 
+pub use client::{CachedClient, DeleteAllOf, KindClient, List, Subresource};
 pub use controller::Controller;
 pub use controller_builder::ControllerBuilder;
 pub use create_or_update::{OperationResult, create_or_update};

@@ -5,6 +5,7 @@ mod work_queue_model;
 mod leader_election;
 mod helpers;
 mod recorder;
+mod cached_client;
 mod controller;
 mod own_writes;
 mod manager;

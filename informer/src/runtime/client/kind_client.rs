@@ -1,0 +1,470 @@
+//! `KindClient`: the client of one type.
+
+use std::any::TypeId;
+use std::borrow::Borrow;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Resource;
+use kube::api::{DeleteParams, Patch};
+use kube::core::{ApiResource, ClusterResourceScope, DynamicObject, PartialObjectMeta};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::time::timeout;
+
+use super::cached_client::{CachedClient, Reader};
+use super::list::{DeleteAllOf, List};
+use super::write::Part;
+use crate::cache::{SharedInformer, SharedInformerFactory, late_caches};
+use crate::object::Cacheable;
+use crate::runtime::merge_patch::difference;
+use crate::{Error, Object, ObjectKey};
+
+/// How long a read waits for the cache to see what its client wrote.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Reads and writes the objects of one type; see [`CachedClient::kind`], [`CachedClient::dynamic`] and
+/// [`CachedClient::metadata`]. Its methods are those of [`CachedClient`].
+///
+/// ```
+/// use informer::ObjectKey;
+/// use informer::runtime::CachedClient;
+/// use kube::core::{ApiResource, GroupVersionKind};
+///
+/// # async fn read(client: CachedClient) -> Result<(), informer::Error> {
+/// let widgets = client.dynamic(&ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Widget")));
+/// if let Some(widget) = widgets.get(&ObjectKey::new("shop", "gear")).await? {
+///     println!("{}", widget.data["spec"]["size"]);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub struct KindClient<K> {
+    pub(super) client: CachedClient,
+    pub(super) kinds: Kinds<K>,
+}
+
+type Find<K> = Arc<dyn Fn(&SharedInformerFactory) -> SharedInformer<K> + Send + Sync>;
+type Path = Arc<dyn Fn(Option<&str>) -> String + Send + Sync>;
+
+/// How a type is found in a factory, and by the server.
+pub(super) struct Kinds<K> {
+    find: Find<K>,
+    path: Path,
+    /// In messages: `configmaps`.
+    pub(super) plural: Arc<str>,
+    /// As writes name it: `apps/deployments`.
+    resource: Arc<str>,
+    pub(super) is_of_cluster: bool,
+    pub(super) is_metadata: bool,
+}
+
+impl<K> Kinds<K> {
+    /// By the names that `R` has.
+    fn named<R>(
+        resource: R::DynamicType,
+        find: impl Fn(&SharedInformerFactory) -> SharedInformer<K> + Send + Sync + 'static,
+    ) -> Self
+    where
+        R: Resource<DynamicType: Send + Sync + 'static>,
+    {
+        let plural = R::plural(&resource);
+        Self {
+            find: Arc::new(find),
+            resource: format!("{}/{plural}", R::group(&resource)).into(),
+            plural: plural.as_ref().into(),
+            path: Arc::new(move |namespace| R::url_path(&resource, namespace)),
+            is_of_cluster: false,
+            is_metadata: false,
+        }
+    }
+
+    pub(super) fn path(&self, namespace: Option<&str>) -> String {
+        (self.path)(namespace)
+    }
+}
+
+impl<K: Cacheable + Resource<DynamicType = ()>> Kinds<K>
+where
+    K::Scope: 'static,
+{
+    pub(super) fn of_type() -> Self {
+        Self {
+            is_of_cluster: TypeId::of::<K::Scope>() == TypeId::of::<ClusterResourceScope>(),
+            ..Self::named::<K>((), SharedInformerFactory::informer::<K>)
+        }
+    }
+}
+
+impl Kinds<DynamicObject> {
+    pub(super) fn dynamic(resource: &ApiResource, is_of_cluster: bool) -> Self {
+        let named = resource.clone();
+        let find = move |factory: &SharedInformerFactory| {
+            if is_of_cluster {
+                factory.dynamic_of_cluster(&named)
+            } else {
+                factory.dynamic(&named)
+            }
+        };
+        Self {
+            is_of_cluster,
+            ..Self::named::<DynamicObject>(resource.clone(), find)
+        }
+    }
+}
+
+impl<K> Kinds<PartialObjectMeta<K>>
+where
+    K: Resource<DynamicType = ()> + Send + Sync + 'static,
+    K::Scope: 'static,
+{
+    pub(super) fn metadata() -> Self {
+        Self {
+            is_of_cluster: TypeId::of::<K::Scope>() == TypeId::of::<ClusterResourceScope>(),
+            is_metadata: true,
+            ..Self::named::<K>((), SharedInformerFactory::metadata::<K>)
+        }
+    }
+}
+
+impl<K: Cacheable> KindClient<K> {
+    pub(super) fn new(client: &CachedClient, kinds: Kinds<K>) -> Self {
+        Self {
+            client: client.clone(),
+            kinds,
+        }
+    }
+
+    /// The object of this key; see [`CachedClient::get`].
+    ///
+    /// # Errors
+    ///
+    /// See there.
+    pub async fn get(&self, key: &ObjectKey) -> Result<Option<Arc<K>>, Error> {
+        let object = self.get_object(key).await?;
+        object.map(|it| it.typed()).transpose()
+    }
+
+    /// The same, not yet decoded.
+    ///
+    /// # Errors
+    ///
+    /// See [`CachedClient::get`].
+    pub async fn get_object(&self, key: &ObjectKey) -> Result<Option<Object<K>>, Error> {
+        if self.is_live() {
+            return self.get_live(key).await;
+        }
+        let informer = self.informer(Some(key)).await?;
+        Ok(informer.cache().get(key))
+    }
+
+    /// Objects of the type; see [`CachedClient::list`].
+    pub fn list(&self) -> List<K> {
+        List::new(self.clone())
+    }
+
+    /// Creates an object; see [`CachedClient::create`].
+    ///
+    /// # Errors
+    ///
+    /// See there.
+    pub async fn create(&self, object: &K) -> Result<K, Error>
+    where
+        K: Serialize,
+    {
+        self.post(object).await
+    }
+
+    /// Replaces an object; see [`CachedClient::update`].
+    ///
+    /// # Errors
+    ///
+    /// See there.
+    pub async fn update(&self, object: &K) -> Result<K, Error>
+    where
+        K: Serialize,
+    {
+        self.replace(object, Part::Whole).await
+    }
+
+    /// Patches an object; see [`CachedClient::patch`].
+    ///
+    /// # Errors
+    ///
+    /// See there.
+    pub async fn patch(&self, key: &ObjectKey, patch: &Patch<impl Serialize + fmt::Debug>) -> Result<K, Error> {
+        self.send_patch(key, Part::Whole, &self.client.options.patch(), patch)
+            .await
+    }
+
+    /// Patches what differs; see [`CachedClient::patch_from`].
+    ///
+    /// # Errors
+    ///
+    /// See there.
+    pub async fn patch_from(&self, before: &impl Borrow<K>, after: &K) -> Result<K, Error>
+    where
+        K: Serialize + Clone,
+    {
+        self.patch_difference(before.borrow(), after, Part::Whole).await
+    }
+
+    /// Applies an object; see [`CachedClient::apply`].
+    ///
+    /// # Errors
+    ///
+    /// See there.
+    pub async fn apply(&self, object: &K) -> Result<K, Error>
+    where
+        K: Serialize,
+    {
+        self.send_apply(object, Part::Whole).await
+    }
+
+    /// Deletes an object; see [`CachedClient::delete`].
+    ///
+    /// # Errors
+    ///
+    /// See there.
+    pub async fn delete(&self, key: &ObjectKey) -> Result<(), Error> {
+        self.remove(key, &DeleteParams::default()).await
+    }
+
+    /// Deletes an object; see [`CachedClient::delete_with`].
+    ///
+    /// # Errors
+    ///
+    /// See there.
+    pub async fn delete_with(&self, key: &ObjectKey, params: &DeleteParams) -> Result<(), Error> {
+        self.remove(key, params).await
+    }
+
+    /// Deletes several objects; see [`CachedClient::delete_all_of`].
+    pub fn delete_all_of(&self) -> DeleteAllOf<K> {
+        DeleteAllOf::new(self.clone())
+    }
+
+    /// Writes the status of objects.
+    pub fn status(&self) -> Subresource<K> {
+        self.subresource("status")
+    }
+
+    /// Writes a subresource of objects: `status`, `scale`, `eviction`.
+    pub fn subresource(&self, name: &str) -> Subresource<K> {
+        Subresource {
+            kind: self.clone(),
+            name: name.to_owned(),
+        }
+    }
+
+    /// Whether reads go to the server.
+    pub(super) fn is_live(&self) -> bool {
+        self.client.reader_of::<K>() == Reader::Server
+    }
+
+    /// The informer, which has synced and has seen what this client wrote to the object, or to any.
+    pub(super) async fn informer(&self, key: Option<&ObjectKey>) -> Result<SharedInformer<K>, Error> {
+        self.client.check_started()?;
+        let (shared, path) = (&self.client.shared, self.kinds.path(None));
+        let informer = match (shared.factory.started::<K>(&path), self.client.reader) {
+            (Some(informer), _) => informer,
+            (None, Reader::StartedCache) => {
+                return Err(Error::refused(format!(
+                    "{path} is not cached: no informer of it was started, and this client starts none"
+                )));
+            }
+            (None, Reader::Cache | Reader::Server) => {
+                let informer = (self.kinds.find)(&shared.factory);
+                shared.factory.start();
+                informer
+            }
+        };
+        let limit = shared.cache_sync_timeout;
+        timeout(limit, informer.synced())
+            .await
+            .map_err(|_| late_caches(limit, &[&path]))??;
+        self.own_writes_seen(&informer, key).await?;
+        Ok(informer)
+    }
+
+    async fn own_writes_seen(&self, informer: &SharedInformer<K>, key: Option<&ObjectKey>) -> Result<(), Error> {
+        let first = || self.client.shared.unseen.first(&self.kinds.resource, key, informer);
+        if first().is_none() {
+            return Ok(());
+        }
+        let seen = timeout(PATIENCE, informer.cache().until(|| first().is_none())).await;
+        seen.map_err(|_| {
+            let what = first().map_or_else(String::new, |write| format!(" to {}", write.key));
+            Error::refused(format!(
+                "the cache of {} has not seen our last write{what} within {PATIENCE:?}",
+                informer.name()
+            ))
+        })
+    }
+
+    async fn get_live(&self, key: &ObjectKey) -> Result<Option<Object<K>>, Error> {
+        self.check_namespace("get", key)?;
+        let request = kube::core::Request::new(self.kinds.path(key.namespace()));
+        let params = kube::api::GetParams::default();
+        let request = if self.kinds.is_metadata {
+            request.get_metadata(key.name(), &params)
+        } else {
+            request.get(key.name(), &params)
+        };
+        let request = request.map_err(kube::Error::BuildRequest)?;
+        match self
+            .client
+            .shared
+            .client
+            .request_text(request)
+            .await
+            .map_err(Error::from)
+        {
+            Ok(text) => Object::decode(&text).map(Some),
+            Err(err) if err.is_not_found() => Ok(None),
+            Err(err) => Err(err),
+        }
+    }
+
+    async fn patch_difference(&self, before: &K, after: &K, part: Part<'_>) -> Result<K, Error>
+    where
+        K: Serialize + Clone,
+    {
+        let (key, other) = (ObjectKey::of(before), ObjectKey::of(after));
+        if key != other {
+            return Err(Error::refused(format!(
+                "patch of {key}: the change may not make it {other}"
+            )));
+        }
+        let pick = |object: &K| -> Result<Value, Error> {
+            let mut json = self.json(&key, object)?;
+            Ok(match part {
+                Part::Whole => json,
+                Part::Sub(name) => serde_json::json!({ name: json[name].take() }),
+            })
+        };
+        let Some(mut patch) = difference(&pick(before)?, &pick(after)?) else {
+            return Ok(before.clone());
+        };
+        if let Some(version) = before.meta().resource_version.as_deref() {
+            patch["metadata"]["resourceVersion"] = version.into();
+        }
+        self.send_patch(&key, part, &self.client.options.patch(), &Patch::Merge(&patch))
+            .await
+    }
+}
+
+/// Writes a subresource of objects of one type (controller-runtime's `SubResourceWriter`); see [`CachedClient::status`].
+///
+/// ```
+/// use informer::ObjectKey;
+/// use informer::runtime::CachedClient;
+/// use k8s_openapi::api::core::v1::Pod;
+///
+/// # async fn ready(client: CachedClient, key: &ObjectKey) -> Result<(), informer::Error> {
+/// if let Some(before) = client.get::<Pod>(key).await? {
+///     let mut pod = Pod::clone(&before);
+///     pod.status.get_or_insert_default().message = Some("it is well".into());
+///     client.status::<Pod>().patch_from(&before, &pod).await?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub struct Subresource<K> {
+    kind: KindClient<K>,
+    name: String,
+}
+
+impl<K: Cacheable> Subresource<K> {
+    /// Replaces the subresource; the rest of the object is not written.
+    ///
+    /// # Errors
+    ///
+    /// As [`CachedClient::update`].
+    pub async fn update(&self, object: &K) -> Result<K, Error>
+    where
+        K: Serialize,
+    {
+        self.kind.replace(object, Part::Sub(&self.name)).await
+    }
+
+    /// Patches the subresource.
+    ///
+    /// # Errors
+    ///
+    /// As [`CachedClient::patch`].
+    pub async fn patch(&self, key: &ObjectKey, patch: &Patch<impl Serialize + fmt::Debug>) -> Result<K, Error> {
+        let params = self.kind.client.options.patch();
+        self.kind.send_patch(key, Part::Sub(&self.name), &params, patch).await
+    }
+
+    /// Patches what differs between two states of the object in the field of this name, such as `status`.
+    ///
+    /// # Errors
+    ///
+    /// As [`CachedClient::patch_from`].
+    pub async fn patch_from(&self, before: &impl Borrow<K>, after: &K) -> Result<K, Error>
+    where
+        K: Serialize + Clone,
+    {
+        self.kind
+            .patch_difference(before.borrow(), after, Part::Sub(&self.name))
+            .await
+    }
+
+    /// Applies the subresource.
+    ///
+    /// # Errors
+    ///
+    /// As [`CachedClient::apply`].
+    pub async fn apply(&self, object: &K) -> Result<K, Error>
+    where
+        K: Serialize,
+    {
+        self.kind.send_apply(object, Part::Sub(&self.name)).await
+    }
+
+    /// Posts to the subresource: an `Eviction`, a `Binding`, a `TokenRequest`.
+    ///
+    /// # Errors
+    ///
+    /// As [`CachedClient::create`].
+    pub async fn create<T: DeserializeOwned>(&self, key: &ObjectKey, body: &impl Serialize) -> Result<T, Error> {
+        self.kind.post_subresource(key, &self.name, body).await
+    }
+}
+
+impl<K> Clone for Kinds<K> {
+    fn clone(&self) -> Self {
+        Self {
+            find: Arc::clone(&self.find),
+            path: Arc::clone(&self.path),
+            plural: Arc::clone(&self.plural),
+            resource: Arc::clone(&self.resource),
+            ..*self
+        }
+    }
+}
+
+impl<K> Clone for KindClient<K> {
+    fn clone(&self) -> Self {
+        Self {
+            client: self.client.clone(),
+            kinds: self.kinds.clone(),
+        }
+    }
+}
+
+impl<K> fmt::Debug for KindClient<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KindClient({})", self.kinds.plural)
+    }
+}
+
+impl<K> fmt::Debug for Subresource<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Subresource({:?}, {:?})", self.kind, self.name)
+    }
+}

@@ -1,0 +1,307 @@
+//! `List` and `DeleteAllOf`: which objects of a type are meant.
+
+use std::fmt;
+use std::future::IntoFuture;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use kube::api::{DeleteParams, ListParams};
+use kube::core::{Request, Selector};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::kind_client::KindClient;
+use crate::cache::{Lister, indexes};
+use crate::object::Cacheable;
+use crate::{Error, Object};
+
+/// Objects of one type, in the order of their keys (controller-runtime's `List` and its options); see
+/// [`CachedClient::list`](super::CachedClient::list). It is awaited.
+///
+/// All conditions have to hold. A [field](Self::field) needs an index, which
+/// [`Manager::index_field`](crate::runtime::Manager::index_field) adds.
+///
+/// ```
+/// use informer::runtime::{CachedClient, Manager};
+/// use k8s_openapi::api::core::v1::Pod;
+///
+/// # async fn read(manager: Manager) -> Result<(), informer::Error> {
+/// manager.index_field::<Pod>("spec.nodeName")?;
+/// // … in a reconcile …
+/// let client = manager.cached_client();
+/// let pods = client.list::<Pod>().in_namespace("shop").labels([("app", "web")]).field("spec.nodeName", "node-1").await?;
+/// println!("{} Pods", pods.len());
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "nothing is read until it is awaited"]
+pub struct List<K> {
+    kind: KindClient<K>,
+    namespace: Option<String>,
+    selectors: Vec<Selector>,
+    fields: Vec<(String, String)>,
+    indexes: Vec<(String, String)>,
+    owner: Option<String>,
+    limit: Option<usize>,
+}
+
+impl<K: Cacheable> List<K> {
+    pub(super) fn new(kind: KindClient<K>) -> Self {
+        Self {
+            kind,
+            namespace: None,
+            selectors: Vec::new(),
+            fields: Vec::new(),
+            indexes: Vec::new(),
+            owner: None,
+            limit: None,
+        }
+    }
+
+    /// Only those of this namespace (`InNamespace`).
+    pub fn in_namespace(mut self, namespace: &str) -> Self {
+        self.namespace = Some(namespace.to_owned());
+        self
+    }
+
+    /// Only those with these labels (`MatchingLabels`).
+    pub fn labels<'a>(self, labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let labels = labels
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value.to_owned()));
+        self.selector(labels.collect())
+    }
+
+    /// Only those that a selector matches (`MatchingLabelsSelector`).
+    pub fn selector(mut self, selector: Selector) -> Self {
+        self.selectors.push(selector);
+        self
+    }
+
+    /// Only those with this value in a field, such as `spec.nodeName` (`MatchingFields`). From the cache that takes the
+    /// index [`indexes::field`] of the path.
+    pub fn field(mut self, path: &str, value: &str) -> Self {
+        self.fields.push((path.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Only those that an index of the informer has under a value.
+    pub fn index(mut self, index: &str, value: &str) -> Self {
+        self.indexes.push((index.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Only those of which the object with this uid is an owner. The index [`indexes::owner_uid`] is added when it is
+    /// missing.
+    pub fn owned_by(mut self, uid: &str) -> Self {
+        self.owner = Some(uid.to_owned());
+        self
+    }
+
+    /// No more than so many, the first in the order of keys (`Limit`). Default: all.
+    pub fn limit(mut self, limit: usize) -> Self {
+        self.limit = Some(limit);
+        self
+    }
+
+    /// The objects, not yet decoded.
+    ///
+    /// # Errors
+    ///
+    /// If the cache cannot be read (see [`CachedClient`](super::CachedClient)), or an index is missing.
+    pub async fn objects(self) -> Result<Vec<Object<K>>, Error> {
+        if self.kind.is_live() {
+            return self.read_server().await;
+        }
+        let informer = self.kind.informer(None).await?;
+        let lister = informer.cache();
+        if self.owner.is_some() && !lister.has_index("owner") {
+            // Somebody else may have added it meanwhile.
+            let _ = informer.add_index(indexes::owner_uid());
+        }
+        self.read_cache(&lister)
+    }
+
+    fn read_cache(&self, lister: &Lister<K>) -> Result<Vec<Object<K>>, Error> {
+        let mut indexes = self.indexes.clone();
+        for (path, value) in &self.fields {
+            let index = format!("field:{path}");
+            if !lister.has_index(&index) {
+                let plural = &self.kind.kinds.plural;
+                return Err(Error::refused(format!(
+                    "list of {plural}: the field {path} has no index {index:?}: add it with `Manager::index_field`"
+                )));
+            }
+            indexes.push((index, value.clone()));
+        }
+        indexes.extend(self.owner.iter().map(|uid| ("owner".to_owned(), uid.clone())));
+        let found = match (indexes.split_first(), &self.namespace) {
+            (Some(((index, value), _)), _) => lister.by_index(index, value)?,
+            (None, Some(namespace)) => lister.namespace(namespace).list(),
+            (None, None) => lister.list(),
+        };
+        let mut others = Vec::new();
+        for (index, value) in indexes.iter().skip(1) {
+            others.push(lister.index_keys(index, value)?);
+        }
+        let is_meant = |object: &Object<K>| {
+            let namespace = self.namespace.as_deref();
+            namespace.is_none_or(|it| object.key().namespace() == Some(it))
+                // The keys of an index are sorted.
+                && others.iter().all(|keys| keys.binary_search(object.key()).is_ok())
+                && self.selectors.iter().all(|it| object.matches(it))
+        };
+        let found = found.into_iter().filter(is_meant);
+        Ok(found.take(self.limit.unwrap_or(usize::MAX)).collect())
+    }
+
+    async fn read_server(self) -> Result<Vec<Object<K>>, Error> {
+        if self.owner.is_some() || !self.indexes.is_empty() {
+            let plural = &self.kind.kinds.plural;
+            return Err(Error::refused(format!("list of {plural}: the server knows no indexes")));
+        }
+        let params = ListParams {
+            label_selector: labels_of(&self.selectors),
+            field_selector: fields_of(&self.fields),
+            limit: self.limit.and_then(|it| u32::try_from(it).ok()),
+            ..ListParams::default()
+        };
+        let request = Request::new(self.kind.kinds.path(self.namespace.as_deref()));
+        let request = if self.kind.kinds.is_metadata {
+            request.list_metadata(&params)
+        } else {
+            request.list(&params)
+        };
+        let request = request.map_err(kube::Error::BuildRequest)?;
+        let list: Items = self.kind.client.shared.client.request(request).await?;
+        list.items.iter().map(|it| Object::decode(it.get())).collect()
+    }
+}
+
+/// A list as text.
+#[derive(serde::Deserialize)]
+struct Items {
+    #[serde(default)]
+    items: Vec<Box<RawValue>>,
+}
+
+fn labels_of(selectors: &[Selector]) -> Option<String> {
+    let texts: Vec<_> = selectors.iter().map(ToString::to_string).collect();
+    Some(texts.join(",")).filter(|it| !it.is_empty())
+}
+
+fn fields_of(fields: &[(String, String)]) -> Option<String> {
+    let texts: Vec<_> = fields.iter().map(|(path, value)| format!("{path}={value}")).collect();
+    Some(texts.join(",")).filter(|it| !it.is_empty())
+}
+
+impl<K: Cacheable> IntoFuture for List<K> {
+    type Output = Result<Vec<Arc<K>>, Error>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move { self.objects().await?.iter().map(Object::typed).collect() })
+    }
+}
+
+/// Deletes several objects of one type by one request (controller-runtime's `DeleteAllOf`); see
+/// [`CachedClient::delete_all_of`](super::CachedClient::delete_all_of). It is awaited.
+///
+/// A type with namespaces needs [`in_namespace`](Self::in_namespace). The server tells no versions, so that later reads
+/// may show what was deleted.
+#[must_use = "nothing is deleted until it is awaited"]
+pub struct DeleteAllOf<K> {
+    kind: KindClient<K>,
+    namespace: Option<String>,
+    selectors: Vec<Selector>,
+    fields: Vec<(String, String)>,
+    params: DeleteParams,
+}
+
+impl<K: Cacheable> DeleteAllOf<K> {
+    pub(super) fn new(kind: KindClient<K>) -> Self {
+        Self {
+            kind,
+            namespace: None,
+            selectors: Vec::new(),
+            fields: Vec::new(),
+            params: DeleteParams::default(),
+        }
+    }
+
+    /// Those of this namespace.
+    pub fn in_namespace(mut self, namespace: &str) -> Self {
+        self.namespace = Some(namespace.to_owned());
+        self
+    }
+
+    /// Only those with these labels.
+    pub fn labels<'a>(self, labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let labels = labels
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value.to_owned()));
+        self.selector(labels.collect())
+    }
+
+    /// Only those that a selector matches.
+    pub fn selector(mut self, selector: Selector) -> Self {
+        self.selectors.push(selector);
+        self
+    }
+
+    /// Only those with this value in a field that the server selects by.
+    pub fn field(mut self, path: &str, value: &str) -> Self {
+        self.fields.push((path.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// How they are deleted: grace period, propagation policy.
+    pub fn params(mut self, params: DeleteParams) -> Self {
+        self.params = params;
+        self
+    }
+
+    async fn send(self) -> Result<(), Error> {
+        let plural = &self.kind.kinds.plural;
+        if self.namespace.is_none() && !self.kind.kinds.is_of_cluster {
+            return Err(Error::refused(format!("delete of all {plural}: there is no namespace")));
+        }
+        let selected = ListParams {
+            label_selector: labels_of(&self.selectors),
+            field_selector: fields_of(&self.fields),
+            ..ListParams::default()
+        };
+        let params = self.kind.client.options.delete(&self.params);
+        let request = Request::new(self.kind.kinds.path(self.namespace.as_deref()));
+        let request = request.delete_collection(&params, &selected);
+        self.kind.client.send_delete::<Value>(request).await
+    }
+}
+
+impl<K: Cacheable> IntoFuture for DeleteAllOf<K> {
+    type Output = Result<(), Error>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.send())
+    }
+}
+
+impl<K> fmt::Debug for List<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("List")
+            .field("kind", &self.kind)
+            .field("namespace", &self.namespace)
+            .field("fields", &self.fields)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<K> fmt::Debug for DeleteAllOf<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeleteAllOf")
+            .field("kind", &self.kind)
+            .field("namespace", &self.namespace)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,355 @@
+//! The client that reads from caches: what starts informers, what is read, and what has to be seen first.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use informer::ObjectKey;
+use informer::runtime::{CachedClient, Manager};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use kube::ResourceExt;
+use kube::api::{DeleteParams, Patch, Preconditions};
+use kube::core::{ApiResource, Expression};
+use rstest::rstest;
+use serde_json::json;
+use testkit::objects::{config_map, node, pod};
+use testkit::{TestCluster, Verb, faults};
+
+/// The cached client of a manager that runs.
+fn client(cluster: &TestCluster) -> CachedClient {
+    let manager = Manager::new(cluster.client_named("reader"));
+    let client = manager.cached_client();
+    cluster.run(async move { manager.run(std::future::pending()).await });
+    client
+}
+
+async fn running(cluster: &TestCluster) -> CachedClient {
+    let client = client(cluster);
+    cluster.settle().await;
+    client
+}
+
+fn key(name: &str) -> ObjectKey {
+    ObjectKey::new("default", name)
+}
+
+fn names<K: ResourceExt>(objects: &[Arc<K>]) -> Vec<String> {
+    objects.iter().map(|it| it.name_any()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_read_of_a_type_starts_its_informer_and_later_ones_send_nothing() {
+    let cluster = TestCluster::builder().object(config_map("m").data("a", "b")).start();
+    let client = running(&cluster).await;
+    assert_eq!(cluster.requests().client("reader").count(), 0);
+    let map = client.get::<ConfigMap>(&key("m")).await.expect("it is read");
+    assert_eq!(map.expect("it is there").data.as_ref().expect("data")["a"], "b");
+    assert!(client.get::<ConfigMap>(&key("n")).await.expect("it is read").is_none());
+    let asked = cluster.requests().client("reader").count();
+    assert!(asked <= 2, "a list and a watch, or one stream: {asked}");
+    client.list::<ConfigMap>().await.expect("it is read");
+    assert_eq!(cluster.requests().client("reader").count(), asked);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_read_before_the_manager_runs() {
+    let cluster = TestCluster::start();
+    let manager = Manager::new(cluster.client());
+    let err = manager
+        .cached_client()
+        .get::<Pod>(&key("a"))
+        .await
+        .expect_err("too early");
+    assert!(err.to_string().contains("the cache is not started"), "{err}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_may_refuse_what_has_no_informer() {
+    let cluster = TestCluster::builder().object(config_map("m")).start();
+    let client = running(&cluster).await;
+    let strict = client.clone().fail_on_missing_informer();
+    let err = strict.get::<ConfigMap>(&key("m")).await.expect_err("nobody started it");
+    assert!(err.to_string().contains("/api/v1/configmaps is not cached"), "{err}");
+    assert_eq!(cluster.requests().client("reader").count(), 0);
+    client.get::<ConfigMap>(&key("m")).await.expect("it is read");
+    assert!(
+        strict
+            .get::<ConfigMap>(&key("m"))
+            .await
+            .expect("it is cached now")
+            .is_some()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_informer_that_does_not_sync_fails_the_read_in_time() {
+    let cluster = TestCluster::start();
+    let client = running(&cluster).await;
+    let _fault = cluster.inject(faults::status(403, "Forbidden").client("reader"));
+    let key = key("m");
+    let read = tokio::time::timeout(Duration::from_secs(121), client.get::<ConfigMap>(&key));
+    let err = read
+        .await
+        .expect("it ends in two minutes")
+        .expect_err("it may not list");
+    assert!(err.to_string().contains("/api/v1/configmaps"), "{err}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn conditions_of_a_list_have_to_hold_together() {
+    let cluster = TestCluster::start();
+    let owner = cluster.create(config_map("owner")).await;
+    let web = |name: &str| pod(name).label("app", "web").set("spec.nodeName", "node-1");
+    cluster.create(web("a").namespace("shop").owned_by(&owner)).await;
+    cluster.create(web("b").namespace("shop")).await;
+    cluster.create(web("b").namespace("billing")).await;
+    cluster
+        .create(pod("c").namespace("shop").set("spec.nodeName", "node-2"))
+        .await;
+    let manager = Manager::new(cluster.client());
+    manager.index_field::<Pod>("spec.nodeName").expect("it is new");
+    let client = manager.cached_client();
+    cluster.run(async move { manager.run(std::future::pending()).await });
+    cluster.settle().await;
+    let pods = || client.list::<Pod>();
+    let on_node = pods()
+        .field("spec.nodeName", "node-1")
+        .await
+        .expect("there is an index");
+    assert_eq!(names(&on_node), ["b", "a", "b"]);
+    let here = pods().in_namespace("shop").labels([("app", "web")]);
+    assert_eq!(names(&here.await.expect("it is read")), ["a", "b"]);
+    let both = pods().field("spec.nodeName", "node-1").in_namespace("shop").limit(1);
+    assert_eq!(names(&both.await.expect("it is read")), ["a"]);
+    let owned = pods().owned_by(owner.uid()).field("spec.nodeName", "node-1");
+    assert_eq!(names(&owned.await.expect("it is read")), ["a"]);
+    let without = pods().selector(Expression::DoesNotExist("app".into()).into());
+    assert_eq!(names(&without.await.expect("it is read")), ["c"]);
+    let err = pods().field("status.phase", "Running").await.expect_err("no index");
+    assert!(err.to_string().contains("field status.phase has no index"), "{err}");
+    let err = pods().index("nothing", "x").await.expect_err("no index");
+    assert!(err.to_string().contains("there is no index \"nothing\""), "{err}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_shows_what_the_client_wrote_before() {
+    let cluster = TestCluster::start();
+    let client = running(&cluster).await;
+    client.list::<ConfigMap>().await.expect("it is read");
+    let map = |name: &str| {
+        let mut map = ConfigMap::default();
+        map.metadata.name = Some(name.into());
+        map.metadata.namespace = Some("default".into());
+        map
+    };
+    cluster.watches().on("configmaps").hold();
+    client.create(&map("a")).await.expect("it is new");
+    let reads = tokio::spawn({
+        let client = client.clone();
+        async move {
+            let one = client.get::<ConfigMap>(&key("a")).await.expect("it is read");
+            let all = client.list::<ConfigMap>().await.expect("it is read");
+            (one.is_some(), names(&all))
+        }
+    });
+    // Another object is read at once.
+    assert!(client.get::<ConfigMap>(&key("b")).await.expect("it is read").is_none());
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert!(!reads.is_finished(), "the cache has not seen it");
+    cluster.watches().on("configmaps").resume();
+    assert_eq!(reads.await.expect("no panic"), (true, vec!["a".to_owned()]));
+    client.delete::<ConfigMap>(&key("a")).await.expect("it is there");
+    assert!(client.get::<ConfigMap>(&key("a")).await.expect("it is read").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_the_cache_never_sees_fails_the_read_after_thirty_seconds() {
+    let cluster = TestCluster::builder().object(config_map("a")).start();
+    let client = running(&cluster).await;
+    client.list::<ConfigMap>().await.expect("it is read");
+    cluster.watches().on("configmaps").hold();
+    let patch = Patch::Merge(json!({"data": {"x": "y"}}));
+    client.patch::<ConfigMap>(&key("a"), &patch).await.expect("it is there");
+    let began = tokio::time::Instant::now();
+    let err = client.get::<ConfigMap>(&key("a")).await.expect_err("it is stale");
+    assert_eq!(began.elapsed().as_secs(), 30);
+    assert!(
+        err.to_string().contains("has not seen our last write to default/a"),
+        "{err}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_are_written_whole_in_part_or_applied() {
+    let cluster = TestCluster::builder().object(pod("p")).object(config_map("m")).start();
+    let client = running(&cluster).await;
+    let before = client.get::<ConfigMap>(&key("m")).await.expect("read").expect("there");
+    let mut map = ConfigMap::clone(&before);
+    map.data.get_or_insert_default().insert("a".into(), "1".into());
+    let updated = client.update(&map).await.expect("it is the newest");
+    assert!(client.update(&map).await.expect_err("it is old").is_conflict());
+    map.data.get_or_insert_default().insert("a".into(), "2".into());
+    assert!(
+        client
+            .patch_from(&before, &map)
+            .await
+            .expect_err("it is old")
+            .is_conflict()
+    );
+    let mut other = updated.clone();
+    other.data = Some([("b".to_owned(), "3".to_owned())].into());
+    let patched = client
+        .patch_from(&updated, &other)
+        .await
+        .expect("it is the newest")
+        .data
+        .expect("data");
+    assert_eq!(patched, [("b".to_owned(), "3".to_owned())].into());
+
+    let sent = cluster.requests().client("reader").writes().count();
+    client.patch_from(&updated, &updated).await.expect("nothing differs");
+    assert_eq!(cluster.requests().client("reader").writes().count(), sent);
+
+    let pod_before = client.get::<Pod>(&key("p")).await.expect("read").expect("there");
+    let mut pod = Pod::clone(&pod_before);
+    pod.status.get_or_insert_default().message = Some("well".into());
+    pod.metadata.labels = Some([("not".to_owned(), "written".to_owned())].into());
+    client
+        .status::<Pod>()
+        .patch_from(&pod_before, &pod)
+        .await
+        .expect("it is the newest");
+    let pod = client.get::<Pod>(&key("p")).await.expect("read").expect("there");
+    assert_eq!(pod.status.as_ref().and_then(|it| it.message.as_deref()), Some("well"));
+    assert!(pod.labels().is_empty());
+
+    let mut applied = map.clone();
+    (applied.metadata.resource_version, applied.data) = (None, Some([("c".to_owned(), "4".to_owned())].into()));
+    let err = client.apply(&applied).await.expect_err("nobody applies");
+    assert!(err.to_string().contains("has no field owner"), "{err}");
+    client
+        .clone()
+        .field_owner("me")
+        .apply(&applied)
+        .await
+        .expect("nobody has the field");
+    applied.data = Some([("c".to_owned(), "5".to_owned())].into());
+    let other = client.clone().field_owner("other");
+    assert!(other.apply(&applied).await.expect_err("it is another's").is_conflict());
+    other.force_ownership().apply(&applied).await.expect("it is taken");
+    assert_eq!(cluster.get::<ConfigMap>("m").data.expect("data")["c"], "5");
+}
+
+#[tokio::test(start_paused = true)]
+async fn deletions_go_by_key_precondition_or_selector() {
+    let cluster = TestCluster::start();
+    for name in ["a", "b", "c"] {
+        cluster
+            .create(config_map(name).label("app", if name == "c" { "api" } else { "web" }))
+            .await;
+    }
+    let client = running(&cluster).await;
+    let other = DeleteParams {
+        preconditions: Some(Preconditions {
+            uid: Some("other".into()),
+            resource_version: None,
+        }),
+        ..DeleteParams::default()
+    };
+    let err = client.delete_with::<ConfigMap>(&key("a"), &other).await;
+    assert!(err.expect_err("it is another one").is_conflict());
+    client
+        .clone()
+        .dry_run()
+        .delete::<ConfigMap>(&key("a"))
+        .await
+        .expect("it could be");
+    assert!(cluster.exists::<ConfigMap>("a"));
+    let err = client.delete::<ConfigMap>(&key("x")).await.expect_err("there is none");
+    assert!(err.is_not_found());
+    let all = client.delete_all_of::<ConfigMap>().in_namespace("default");
+    all.labels([("app", "web")]).await.expect("they are deleted");
+    assert!(!cluster.exists::<ConfigMap>("a") && cluster.exists::<ConfigMap>("c"));
+    let err = client
+        .delete_all_of::<ConfigMap>()
+        .await
+        .expect_err("of all namespaces");
+    assert!(err.to_string().contains("there is no namespace"), "{err}");
+}
+
+#[rstest]
+#[case::missing(ObjectKey::cluster("m"), false, "has no namespace")]
+#[case::too_much(ObjectKey::new("default", "n"), true, "which its type has not")]
+#[tokio::test(start_paused = true)]
+async fn a_key_that_does_not_fit_its_type_is_refused(
+    #[case] key: ObjectKey,
+    #[case] is_node: bool,
+    #[case] message: &str,
+) {
+    let cluster = TestCluster::start();
+    let client = running(&cluster).await;
+    let err = if is_node {
+        client.delete::<Node>(&key).await
+    } else {
+        client.delete::<ConfigMap>(&key).await
+    };
+    let err = err.expect_err("it does not fit").to_string();
+    assert!(err.contains(message), "{err}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_type_may_be_read_from_the_server() {
+    let cluster = TestCluster::builder()
+        .object(config_map("m").label("a", "b"))
+        .object(node("n"))
+        .start();
+    let client = running(&cluster).await.without_cache_for::<ConfigMap>();
+    assert!(client.get::<ConfigMap>(&key("m")).await.expect("it is read").is_some());
+    assert!(client.get::<ConfigMap>(&key("x")).await.expect("it is read").is_none());
+    let named = client
+        .list::<ConfigMap>()
+        .labels([("a", "b")])
+        .field("metadata.name", "m");
+    assert_eq!(names(&named.await.expect("the server selects")), ["m"]);
+    let err = client
+        .list::<ConfigMap>()
+        .owned_by("u")
+        .await
+        .expect_err("the server has no indexes");
+    assert!(err.to_string().contains("the server knows no indexes"), "{err}");
+    assert_eq!(
+        cluster
+            .requests()
+            .client("reader")
+            .on(Verb::Watch, "configmaps")
+            .count(),
+        0
+    );
+    let live = client.live();
+    assert!(
+        live.get::<Node>(&ObjectKey::cluster("n"))
+            .await
+            .expect("it is read")
+            .is_some()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn types_known_by_name_and_metadata_have_clients_too() {
+    let cluster = TestCluster::builder()
+        .object(config_map("m").data("a", "b"))
+        .object(node("n"))
+        .start();
+    let client = running(&cluster).await;
+    let maps = client.dynamic(&ApiResource::erase::<ConfigMap>(&()));
+    let map = maps.get(&key("m")).await.expect("it is read").expect("it is there");
+    assert_eq!(map.data["data"]["a"], "b");
+    let nodes = client.dynamic_of_cluster(&ApiResource::erase::<Node>(&()));
+    assert_eq!(names(&nodes.list().await.expect("it is read")), ["n"]);
+    let metadata = client.metadata::<ConfigMap>();
+    let label = Patch::Merge(json!({"metadata": {"labels": {"x": "y"}}}));
+    metadata.patch(&key("m"), &label).await.expect("it is there");
+    let map = metadata.get(&key("m")).await.expect("it is read").expect("it is there");
+    assert_eq!(map.labels()["x"], "y");
+    metadata.delete(&key("m")).await.expect("it is there");
+    assert!(maps.get(&key("m")).await.expect("it is read").is_none());
+}
