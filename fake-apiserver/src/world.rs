@@ -112,6 +112,26 @@ impl ApiServer {
             .collect()
     }
 
+    /// Returns the objects that were deleted after a revision, as they were last, oldest first. Deletions that have left
+    /// the [history](crate::ApiServerBuilder::history) are missing.
+    pub fn deleted_objects(&self, after: u64) -> Vec<StoredObject> {
+        let registry = &self.endpoints.registry;
+        let scheme = registry.scheme();
+        let row_of = |storage: &str| {
+            let mut rows = scheme.rows().filter(|row| row.is_stored() && row.is_storage_version);
+            rows.find(|row| *row.storage == *storage).map(Arc::clone)
+        };
+        let removed = registry.store.removed_after(after).into_iter();
+        removed
+            .filter_map(|(storage, stored)| {
+                Some(StoredObject {
+                    row: row_of(&storage)?,
+                    stored,
+                })
+            })
+            .collect()
+    }
+
     /// All objects of a state: CustomResourceDefinitions first, then Namespaces, then the rest by group and resource,
     /// in the order of keys. They can be [loaded](ApiServer::load) again.
     ///

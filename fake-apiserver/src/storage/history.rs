@@ -73,6 +73,12 @@ impl History {
         }
     }
 
+    /// The changes after `revision` that have not been forgotten, oldest first.
+    pub(crate) fn retained_after(&self, revision: Revision) -> impl Iterator<Item = &Arc<Change>> {
+        let first = self.changes.partition_point(|it| it.revision <= revision);
+        self.changes.range(first..)
+    }
+
     /// The changes after `revision`, oldest first, or the floor if some of them are gone.
     pub(crate) fn after(&self, revision: Revision) -> Result<impl DoubleEndedIterator<Item = &Arc<Change>>, Compacted> {
         if revision < self.floor {

@@ -238,6 +238,23 @@ impl Store {
         })
     }
 
+    /// Returns the objects that were removed after `cursor` and are still in the logs, as they were last, oldest first.
+    pub(crate) fn removed_after(&self, cursor: Revision) -> Vec<(Arc<str>, Arc<Stored>)> {
+        let state = self.lock();
+        let mut removed = Vec::new();
+        for (resource, table) in &state.world.tables {
+            let changes = table.history.retained_after(cursor);
+            for change in changes.filter(|it| it.current.is_none()) {
+                removed.push((change.revision, Arc::clone(resource), Arc::clone(change.object())));
+            }
+        }
+        removed.sort_by_key(|(revision, _, _)| *revision);
+        removed
+            .into_iter()
+            .map(|(_, resource, stored)| (resource, stored))
+            .collect()
+    }
+
     /// The present objects of all resources.
     pub(crate) fn everything(&self) -> Everything {
         let state = self.lock();

@@ -1,14 +1,14 @@
 //! `EndState`: what a run leaves behind, in a form in which two runs can be compared.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
+use std::sync::{Arc, OnceLock};
 
 use fake_apiserver::{ApiServer, StoredObject, Worker};
-use memchr::memmem;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::sameness::are_the_same;
-use crate::report::shortened;
+use super::derived::Deciders;
+use super::identities::{Identities, Keys, Referent, Which, resource};
+use super::pair::Pair;
 
 /// Resources that are the by-products of a run: nobody's state.
 const NOT_STATE: &[&str] = &["events", "leases"];
@@ -16,24 +16,33 @@ const NOT_STATE: &[&str] = &["events", "leases"];
 /// How many differences are told.
 const SHOWN: usize = 12;
 
-/// The longest value shown.
-const VALUE_CHARS: usize = 200;
+/// How many objects are named whose fields workers derived.
+const FOLDED: usize = 4;
 
 /// All objects by resource, namespace and name. Objects with a generated name share the key of what it begins with.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EndState {
-    objects: BTreeMap<String, Vec<Kept>>,
-    /// The uids of all objects, for telling owners that are gone.
-    uids: BTreeSet<String>,
+    objects: BTreeMap<Arc<str>, Vec<Kept>>,
+    /// By-products, which others may name.
+    others: Vec<StoredObject>,
+    /// Objects that were deleted in the run, oldest first.
+    deleted: Vec<StoredObject>,
+    keys: Arc<Keys>,
+    /// Made when they are first asked for.
+    identities: OnceLock<Identities>,
     /// A garbage collector runs, so that nothing is left that it would take away.
     is_collected: bool,
+    deciders: Deciders,
 }
 
+/// An object of an end state.
 #[derive(Clone, Debug)]
-struct Kept {
-    object: StoredObject,
+pub(crate) struct Kept {
+    pub(crate) object: StoredObject,
     /// It is as it was before the run.
-    is_untouched: bool,
+    pub(crate) is_untouched: bool,
+    /// The tokens it has, its own uid aside; made when they are first asked for.
+    mentions: OnceLock<Vec<String>>,
 }
 
 /// What differs between two runs in which nothing went wrong, and so is not compared.
@@ -47,37 +56,97 @@ pub(crate) struct Mask {
 
 /// A field that differs.
 struct Difference {
-    key: String,
+    key: Arc<str>,
     path: String,
     text: String,
+    /// The server's workers wrote it, because of what controllers wrote.
+    is_derived: bool,
 }
 
 impl EndState {
     /// What is there now; `base` is the revision at which the run began.
     pub(crate) fn of(server: &ApiServer, base: u64) -> Self {
+        let (others, objects) = server
+            .stored_objects()
+            .into_iter()
+            .partition::<Vec<_>, _>(|it| NOT_STATE.contains(&it.resource()));
+        let keys = Keys::of(objects.iter());
         let mut state = Self {
             is_collected: server.runs(Worker::GarbageCollector),
+            deciders: Deciders::of(server),
+            deleted: server.deleted_objects(base),
+            others,
             ..Self::default()
         };
-        for object in server.stored_objects() {
-            state.uids.insert(object.uid().to_owned());
-            if NOT_STATE.contains(&object.resource()) {
-                continue;
-            }
+        for object in objects {
             let is_untouched = object.revision() <= base;
-            let mut key = format!("{} {}/{}", resource(&object), object.namespace(), object.name());
-            // Looked for in the text first: decoding is dear.
-            if !is_untouched
-                && memmem::find(object.stored_bytes(), b"\"generateName\":").is_some()
-                && let Some(prefix) = object.value()["metadata"]["generateName"].as_str()
-                && object.name().starts_with(prefix)
-            {
-                key = format!("{} {}/{prefix}*", resource(&object), object.namespace());
-            }
-            let kept = Kept { object, is_untouched };
-            state.objects.entry(key).or_default().push(kept);
+            let key = match is_untouched {
+                true => plain_key(&object),
+                false => keys.key(&object),
+            };
+            let kept = Kept {
+                object,
+                is_untouched,
+                mentions: OnceLock::new(),
+            };
+            state.objects.entry(key.into()).or_default().push(kept);
         }
+        state.keys = Arc::new(keys);
         state
+    }
+
+    /// What was handed out in the run, and to which objects.
+    pub(crate) fn identities(&self) -> &Identities {
+        self.identities.get_or_init(|| {
+            let existing = self.objects.iter().flat_map(|(key, all)| {
+                let all = all.iter().enumerate();
+                all.map(move |(place, kept)| (Arc::clone(key), place, &kept.object))
+            });
+            let others = self.others.iter().map(|it| (plain_key(it).into(), 0, it));
+            Identities::of(&self.keys, existing.chain(others), &self.deleted)
+        })
+    }
+
+    /// What a token means.
+    pub(crate) fn identity(&self, token: &str) -> Option<&Referent> {
+        self.identities().get(token)
+    }
+
+    /// The object that has this uid and is not deleted.
+    fn existing(&self, uid: &str) -> Option<&Referent> {
+        let found = self.identity(uid);
+        found.filter(|it| matches!(it.which, Which::Existing(_)))
+    }
+
+    pub(crate) fn exists(&self, uid: &str) -> bool {
+        self.existing(uid).is_some()
+    }
+
+    /// Whether no two objects share this key.
+    pub(crate) fn is_single(&self, key: &str) -> bool {
+        self.named(key).len() <= 1
+    }
+
+    pub(crate) fn keys_of_several(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.objects.iter().filter(|(_, all)| all.len() > 1).map(|(key, _)| key)
+    }
+
+    /// The tokens of an object, its own uid aside.
+    pub(crate) fn mentions<'a>(&self, kept: &'a Kept) -> &'a [String] {
+        kept.mentions.get_or_init(|| {
+            let mut object = kept.object.value();
+            if let Some(metadata) = object["metadata"].as_object_mut() {
+                metadata.retain(|field, _| !matches!(field.as_str(), "name" | "uid" | "managedFields"));
+            }
+            let text = object.to_string();
+            let found = self.identities().in_text(&text).into_iter();
+            found.map(|(_, token, _)| token.to_owned()).collect()
+        })
+    }
+
+    pub(crate) fn hide_choices(&self, key: &str, object: &mut Value) {
+        let resource = key.split(' ').next().unwrap_or_default();
+        self.deciders.hide_choice(resource, object);
     }
 
     /// What differs from another run's that was to be the same.
@@ -94,9 +163,18 @@ impl EndState {
         mask
     }
 
-    /// How `found` differs, for people, one line a field; empty if it does not.
+    /// How `found` differs, for people, one line a field; empty if it does not. What controllers wrote comes first;
+    /// what workers derived from it is folded into one line then.
     pub(crate) fn compare(&self, found: &Self, mask: &Mask) -> Vec<String> {
-        let differences = self.differences(found, mask);
+        let (derived, mut differences): (Vec<_>, Vec<_>) =
+            self.differences(found, mask).into_iter().partition(|it| it.is_derived);
+        let folded = match differences.is_empty() {
+            true => {
+                differences = derived;
+                None
+            }
+            false => folded(&derived),
+        };
         let left_out = differences.len().saturating_sub(SHOWN);
         let mut lines: Vec<String> = differences
             .into_iter()
@@ -106,21 +184,25 @@ impl EndState {
         if left_out > 0 {
             lines.push(format!("and {left_out} more"));
         }
+        lines.extend(folded);
         lines
     }
 
     fn differences(&self, found: &Self, mask: &Mask) -> Vec<Difference> {
+        let pair = Pair::new([self, found], mask);
         let mut differences = Vec::new();
-        let keys: BTreeSet<&String> = self.objects.keys().chain(found.objects.keys()).collect();
+        let keys: BTreeSet<&Arc<str>> = self.objects.keys().chain(found.objects.keys()).collect();
         for key in keys {
             let (left, right) = (self.named(key), found.named(key));
-            let mut fields = self.fields_of_one(found, mask, key, left, right);
+            let mut fields = pair.fields_of_one(key, left, right);
             if !fields.is_empty() && !self.is_collected {
                 let (left, right) = self.without_garbage(found, left.to_vec(), right.to_vec());
-                fields = self.fields_of_one(found, mask, key, &left, &right);
+                fields = pair.fields_of_one(key, &left, &right);
             }
+            let kept = || left.iter().chain(right).map(|it| it.object.value());
             differences.extend(fields.into_iter().map(|(path, text)| Difference {
-                key: key.clone(),
+                key: Arc::clone(key),
+                is_derived: kept().all(|it| self.deciders.is_derived(&it, &path)),
                 path,
                 text,
             }));
@@ -128,54 +210,8 @@ impl EndState {
         differences
     }
 
-    fn named(&self, key: &str) -> &[Kept] {
+    pub(crate) fn named(&self, key: &str) -> &[Kept] {
         self.objects.get(key).map_or(&[], Vec::as_slice)
-    }
-
-    /// What differs in the objects of one key: paths, and texts for people.
-    fn fields_of_one(
-        &self,
-        found: &Self,
-        mask: &Mask,
-        key: &str,
-        left: &[Kept],
-        right: &[Kept],
-    ) -> Vec<(String, String)> {
-        let resource = key.split(' ').next().unwrap_or_default();
-        if left.len() != right.len() {
-            let is_masked = mask.names.contains(resource);
-            let difference = (!is_masked).then(|| (String::new(), number(left.len(), right.len())));
-            return difference.into_iter().collect();
-        }
-        let unmasked = |left: &Value, right: &Value| {
-            let mut fields = Vec::new();
-            fields_that_differ("", left, right, &mut fields);
-            fields.retain(|(path, _)| !mask.hides(resource, path));
-            fields
-        };
-        if let ([left], [right]) = (left, right) {
-            let is_the_same = left.is_untouched && right.is_untouched || self.are_the_same(left, found, right);
-            return match is_the_same {
-                true => Vec::new(),
-                false => unmasked(&self.shown(left), &found.shown(right)),
-            };
-        }
-        // Objects with generated names: which is which does not matter.
-        let mut differences = Vec::new();
-        let mut remaining: Vec<Value> = right.iter().map(|it| found.shown(it)).collect();
-        for object in left.iter().map(|it| self.shown(it)) {
-            match remaining.iter().position(|other| unmasked(&object, other).is_empty()) {
-                Some(at) => drop(remaining.remove(at)),
-                None => {
-                    let nearest = remaining
-                        .iter()
-                        .map(|other| unmasked(&object, other))
-                        .min_by_key(Vec::len);
-                    differences.extend(nearest.unwrap_or_default());
-                }
-            }
-        }
-        differences
     }
 
     /// The objects of one key that are no garbage. Garbage of one run stands for what is missing there, so that an
@@ -209,57 +245,17 @@ impl EndState {
             .cloned()
             .unwrap_or_default();
         let mut owners = owners.iter().filter_map(|it| it["uid"].as_str()).peekable();
-        let all = || self.objects.values().flatten();
         owners.peek().is_some()
-            && owners.all(|uid| match all().find(|it| it.object.uid() == uid) {
-                Some(owner) => self.has_lost_owners(&owner.object, looked_at),
-                None => !self.uids.contains(uid),
+            && owners.all(|uid| {
+                let Some(owner) = self.existing(uid) else { return true };
+                match (owner.which, self.named(&owner.key)) {
+                    (Which::Existing(place), all) if place < all.len() => {
+                        self.has_lost_owners(&all[place].object, looked_at)
+                    }
+                    // Events and Leases own nothing that counts.
+                    _ => false,
+                }
             })
-    }
-
-    /// Whether two objects need not be decoded to know that they are the same.
-    fn are_the_same(&self, left: &Kept, found: &Self, right: &Kept) -> bool {
-        let in_left = |uid: &str| self.uids.contains(uid);
-        let in_right = |uid: &str| found.uids.contains(uid);
-        are_the_same([&left.object, &right.object], [&in_left, &in_right])
-    }
-
-    /// An object without what two runs never have in common.
-    fn shown(&self, kept: &Kept) -> Value {
-        let mut object = kept.object.value();
-        let Some(metadata) = object["metadata"].as_object_mut() else {
-            return object;
-        };
-        for field in [
-            "resourceVersion",
-            "uid",
-            "creationTimestamp",
-            "managedFields",
-            "generation",
-        ] {
-            metadata.remove(field);
-        }
-        if let Some(time) = metadata.get_mut("deletionTimestamp") {
-            *time = "is set".into();
-        }
-        if metadata.contains_key("generateName") {
-            metadata.remove("name");
-        }
-        if let Some(owners) = metadata.get_mut("ownerReferences").and_then(Value::as_array_mut) {
-            for owner in owners.iter_mut().filter_map(Value::as_object_mut) {
-                let is_there = owner
-                    .get("uid")
-                    .and_then(Value::as_str)
-                    .is_some_and(|it| self.uids.contains(it));
-                let uid = if is_there {
-                    "of an object that exists"
-                } else {
-                    "of nothing: an orphan"
-                };
-                owner.insert("uid".into(), uid.into());
-            }
-        }
-        object
     }
 
     /// The newest write to anything that is state, and how many objects there are.
@@ -286,7 +282,34 @@ impl Mask {
         self.names.extend(other.names);
     }
 
-    fn hides(&self, resource: &str, path: &str) -> bool {
+    /// Whether objects of a resource have other names in each run.
+    pub(crate) fn hides_names(&self, resource: &str) -> bool {
+        self.names.contains(resource)
+    }
+
+    /// Removes from a value, which stands at `path`, the parts that are hidden.
+    pub(crate) fn remove(&self, resource: &str, path: &str, value: &mut Value) {
+        let step = |name: &str| match path {
+            "" => name.to_owned(),
+            _ => format!("{path}.{name}"),
+        };
+        match value {
+            Value::Object(fields) => {
+                fields.retain(|name, _| !self.hides(resource, &step(name)));
+                for (name, field) in fields.iter_mut() {
+                    self.remove(resource, &step(name), field);
+                }
+            }
+            Value::Array(items) => {
+                for item in items {
+                    self.remove(resource, &step("0"), item);
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+
+    pub(crate) fn hides(&self, resource: &str, path: &str) -> bool {
         if self.paths.is_empty() {
             return false;
         }
@@ -301,19 +324,26 @@ impl Mask {
     }
 }
 
-fn resource(object: &StoredObject) -> String {
-    match object.group() {
-        "" => object.resource().to_owned(),
-        group => format!("{}.{group}", object.resource()),
-    }
+fn plain_key(object: &StoredObject) -> String {
+    format!("{} {}/{}", resource(object), object.namespace(), object.name())
 }
 
-fn number(expected: usize, found: usize) -> String {
-    match (expected, found) {
-        (1, 0) => "it is missing".to_owned(),
-        (0, 1) => "it should not be there".to_owned(),
-        _ => format!("there should be {expected} of them, and there are {found}"),
+/// `3 fields of pods default/web-*, …`, in one line.
+fn folded(derived: &[Difference]) -> Option<String> {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for difference in derived {
+        *counts.entry(difference.key.replace(" /", " ")).or_default() += 1;
     }
+    let left_out = counts.len().saturating_sub(FOLDED);
+    let mut parts: Vec<String> = counts
+        .iter()
+        .take(FOLDED)
+        .map(|(key, count)| format!("{key} ({count})"))
+        .collect();
+    if left_out > 0 {
+        parts.push(format!("{left_out} more objects"));
+    }
+    (!parts.is_empty()).then(|| format!("and fields derived by workers: {}", parts.join(", ")))
 }
 
 fn prefixed(path: &str) -> String {
@@ -334,40 +364,4 @@ fn general(path: &str) -> String {
         }
     });
     steps.collect::<Vec<_>>().join(".")
-}
-
-fn fields_that_differ(path: &str, expected: &Value, found: &Value, out: &mut Vec<(String, String)>) {
-    let step = |name: &str| match path {
-        "" => name.to_owned(),
-        _ => format!("{path}.{name}"),
-    };
-    match (expected, found) {
-        (Value::Object(expected), Value::Object(found)) => {
-            let names: BTreeSet<&String> = Map::keys(expected).chain(found.keys()).collect();
-            for name in names {
-                let nothing = Value::Null;
-                let (left, right) = (
-                    expected.get(name).unwrap_or(&nothing),
-                    found.get(name).unwrap_or(&nothing),
-                );
-                fields_that_differ(&step(name), left, right, out);
-            }
-        }
-        (Value::Array(expected), Value::Array(found)) if expected.len() == found.len() => {
-            for (at, (left, right)) in expected.iter().zip(found).enumerate() {
-                fields_that_differ(&step(&at.to_string()), left, right, out);
-            }
-        }
-        _ if expected == found => {}
-        _ => {
-            let show = |value: &Value| match value {
-                Value::Null => "nothing".to_owned(),
-                value => shortened(&value.to_string(), VALUE_CHARS),
-            };
-            let mut text = String::new();
-            // Writing to a String does not fail.
-            let _ = write!(text, "expected {}, found {}", show(expected), show(found));
-            out.push((path.to_owned(), text));
-        }
-    }
 }

@@ -4,11 +4,11 @@
 use fake_apiserver::StoredObject;
 use memchr::memmem;
 
-/// Whether they are the same but for their own uids, times of creation and managed fields, and if all owners they name
-/// exist. `no` may mean that somebody has to look more closely.
+/// Whether they are the same but for their own uids, times of creation and managed fields, and name the same owners.
+/// `no` may mean that somebody has to look more closely.
 ///
-/// `exists` are the uids of the run of each.
-pub(crate) fn are_the_same(objects: [&StoredObject; 2], exists: [&dyn Fn(&str) -> bool; 2]) -> bool {
+/// `means_the_same` is asked of an owner's uid in the one and in the other.
+pub(crate) fn are_the_same(objects: [&StoredObject; 2], means_the_same: &dyn Fn(&str, &str) -> bool) -> bool {
     let names_no_owner = |it: &StoredObject| memmem::find(it.stored_bytes(), b"\"ownerReferences\"").is_none();
     if objects[0].stored_bytes() == objects[1].stored_bytes() && names_no_owner(objects[0]) {
         return true;
@@ -24,7 +24,7 @@ pub(crate) fn are_the_same(objects: [&StoredObject; 2], exists: [&dyn Fn(&str) -
         let is_same = match (one, other) {
             (None, None) => return true,
             (Some(Part::Own(one)), Some(Part::Own(other))) => one == other,
-            (Some(Part::Owner(one)), Some(Part::Owner(other))) => (exists[0])(one) && (exists[1])(other),
+            (Some(Part::Owner(one)), Some(Part::Owner(other))) => means_the_same(one, other),
             (Some(Part::Text(one)), Some(Part::Text(other))) => one == other,
             _ => false,
         };

@@ -1,0 +1,209 @@
+//! `Pair`: two end states side by side: which of their objects are the same, and in which fields the others differ.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::sync::{Arc, OnceLock};
+
+use serde_json::{Map, Value};
+
+use super::end_state::{EndState, Kept, Mask};
+use super::identities::{Referent, Which, replace};
+use super::sameness::are_the_same;
+use crate::report::shortened;
+
+/// The longest value shown.
+const VALUE_CHARS: usize = 200;
+
+/// Fields of the metadata that no two runs have in common, or that only count writes.
+const OWN: [&str; 4] = ["resourceVersion", "creationTimestamp", "managedFields", "generation"];
+
+/// The reference's state and another one.
+pub(crate) struct Pair<'a> {
+    states: [&'a EndState; 2],
+    mask: &'a Mask,
+    /// The objects of one key that have the same content have the same number; made when it is first asked for.
+    numbers: OnceLock<Numbers>,
+}
+
+/// For each key with several objects, how many contents there are, and the number of each object's, in both states.
+type Numbers = BTreeMap<Arc<str>, (usize, [Vec<usize>; 2])>;
+
+impl<'a> Pair<'a> {
+    pub(crate) fn new(states: [&'a EndState; 2], mask: &'a Mask) -> Self {
+        Self {
+            states,
+            mask,
+            numbers: OnceLock::new(),
+        }
+    }
+
+    /// What differs in the objects of one key: paths, and texts for people.
+    pub(crate) fn fields_of_one(&self, key: &str, left: &[Kept], right: &[Kept]) -> Vec<(String, String)> {
+        let resource = key.split(' ').next().unwrap_or_default();
+        if left.len() != right.len() {
+            let is_masked = self.mask.hides_names(resource);
+            let difference = (!is_masked).then(|| (String::new(), number(left.len(), right.len())));
+            return difference.into_iter().collect();
+        }
+        let unmasked = |left: &Value, right: &Value| {
+            let mut fields = Vec::new();
+            fields_that_differ("", left, right, &mut fields);
+            fields.retain(|(path, _)| !self.mask.hides(resource, path));
+            fields
+        };
+        if let ([left], [right]) = (left, right) {
+            let is_same = left.is_untouched && right.is_untouched || self.are_the_same(left, right);
+            return match is_same {
+                true => Vec::new(),
+                false => unmasked(&self.shown(0, key, left), &self.shown(1, key, right)),
+            };
+        }
+        // Objects with generated names: which is which does not matter.
+        let mut differences = Vec::new();
+        let mut remaining: Vec<Value> = right.iter().map(|it| self.shown(1, key, it)).collect();
+        for object in left.iter().map(|it| self.shown(0, key, it)) {
+            match remaining.iter().position(|other| unmasked(&object, other).is_empty()) {
+                Some(at) => drop(remaining.remove(at)),
+                None => {
+                    let nearest = remaining
+                        .iter()
+                        .map(|other| unmasked(&object, other))
+                        .min_by_key(Vec::len);
+                    differences.extend(nearest.unwrap_or_default());
+                }
+            }
+        }
+        differences
+    }
+
+    /// Whether two objects need not be decoded to know that they are the same.
+    fn are_the_same(&self, left: &Kept, right: &Kept) -> bool {
+        let [one, other] = self.states;
+        let means_the_same = |left: &str, right: &str| match (one.identity(left), other.identity(right)) {
+            (Some(left), Some(right)) => left == right && one.is_single(&left.key) && other.is_single(&right.key),
+            (_, _) => false,
+        };
+        are_the_same([&left.object, &right.object], &means_the_same)
+            && one.mentions(left).iter().all(|it| means_the_same(it, it))
+    }
+
+    /// An object without what two runs never have in common, and with canonical names for what was handed out.
+    fn shown(&self, side: usize, key: &str, kept: &Kept) -> Value {
+        self.canonical(side, key, kept, &|referent| self.words(side, referent))
+    }
+
+    fn canonical(&self, side: usize, key: &str, kept: &Kept, words: &dyn Fn(&Referent) -> String) -> Value {
+        let state = self.states[side];
+        let mut object = kept.object.value();
+        state.hide_choices(key, &mut object);
+        let Some(metadata) = object["metadata"].as_object_mut() else {
+            return object;
+        };
+        for field in OWN.iter().chain(&["uid"]) {
+            metadata.remove(*field);
+        }
+        if let Some(time) = metadata.get_mut("deletionTimestamp") {
+            *time = "is set".into();
+        }
+        if key.contains('*') {
+            metadata.remove("name");
+        }
+        let owners = metadata.get_mut("ownerReferences").and_then(Value::as_array_mut);
+        for owner in owners.into_iter().flatten().filter_map(Value::as_object_mut) {
+            let is_there = |it: &Value| it.as_str().is_some_and(|it| state.exists(it));
+            if !owner.get("uid").is_some_and(is_there) {
+                owner.insert("uid".into(), "of nothing: an orphan".into());
+            }
+        }
+        let own = kept.object.uid();
+        let words = |referent: &Referent| match state.identity(own) {
+            Some(this) if this.key == referent.key && this.which == referent.which => {
+                format!("its own {}", referent.what)
+            }
+            _ => words(referent),
+        };
+        replace(&mut object, state.identities(), &words);
+        object
+    }
+
+    /// What a token means, in words that are the same on both sides if it means the same.
+    fn words(&self, side: usize, referent: &Referent) -> String {
+        let Which::Existing(place) = referent.which else {
+            return referent.words(None);
+        };
+        let [one, other] = self.states;
+        if one.is_single(&referent.key) && other.is_single(&referent.key) {
+            return referent.words(None);
+        }
+        let numbers = self.numbers.get_or_init(|| self.count());
+        let ordinal = numbers.get(&referent.key).filter(|(contents, _)| *contents > 1);
+        referent.words(ordinal.and_then(|(_, numbers)| numbers[side].get(place).copied()))
+    }
+
+    /// Numbers the objects of each key by their contents.
+    fn count(&self) -> Numbers {
+        let keys: BTreeSet<&Arc<str>> = self.states.iter().flat_map(|it| it.keys_of_several()).collect();
+        let contents = |side: usize, key: &str| {
+            let kept = self.states[side].named(key).iter();
+            let contents = kept.map(|it| {
+                let mut content = self.canonical(side, key, it, &|referent| referent.words(None));
+                let resource = key.split(' ').next().unwrap_or_default();
+                self.mask.remove(resource, "", &mut content);
+                content.to_string()
+            });
+            contents.collect::<Vec<String>>()
+        };
+        let numbered = keys.into_iter().map(|key| {
+            let sides = [contents(0, key), contents(1, key)];
+            let all: BTreeSet<&String> = sides.iter().flatten().collect();
+            let number = |content: &String| all.iter().take_while(|it| **it < content).count() + 1;
+            let numbers = [0, 1].map(|side| sides[side].iter().map(number).collect());
+            (Arc::clone(key), (all.len(), numbers))
+        });
+        numbered.collect()
+    }
+}
+
+fn number(expected: usize, found: usize) -> String {
+    match (expected, found) {
+        (1, 0) => "it is missing".to_owned(),
+        (0, 1) => "it should not be there".to_owned(),
+        _ => format!("there should be {expected} of them, and there are {found}"),
+    }
+}
+
+fn fields_that_differ(path: &str, expected: &Value, found: &Value, out: &mut Vec<(String, String)>) {
+    let step = |name: &str| match path {
+        "" => name.to_owned(),
+        _ => format!("{path}.{name}"),
+    };
+    match (expected, found) {
+        (Value::Object(expected), Value::Object(found)) => {
+            let names: BTreeSet<&String> = Map::keys(expected).chain(found.keys()).collect();
+            for name in names {
+                let nothing = Value::Null;
+                let (left, right) = (
+                    expected.get(name).unwrap_or(&nothing),
+                    found.get(name).unwrap_or(&nothing),
+                );
+                fields_that_differ(&step(name), left, right, out);
+            }
+        }
+        (Value::Array(expected), Value::Array(found)) if expected.len() == found.len() => {
+            for (at, (left, right)) in expected.iter().zip(found).enumerate() {
+                fields_that_differ(&step(&at.to_string()), left, right, out);
+            }
+        }
+        _ if expected == found => {}
+        _ => {
+            let show = |value: &Value| match value {
+                Value::Null => "nothing".to_owned(),
+                value => shortened(&value.to_string(), VALUE_CHARS),
+            };
+            let mut text = String::new();
+            // Writing to a String does not fail.
+            let _ = write!(text, "expected {}, found {}", show(expected), show(found));
+            out.push((path.to_owned(), text));
+        }
+    }
+}

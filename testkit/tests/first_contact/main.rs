@@ -1,0 +1,3 @@
+//! The first exploration of a controller that nobody wrote for it: what raises no alarm, and what a report says.
+
+mod canonical;
