@@ -1,218 +1,110 @@
-//! The ClusterRoles and bindings that are there before the first client: those that people, kubectl and tests use.
-//! Those of Kubernetes' own components are not.
+//! The Roles and bindings that are there before the first client, those of Kubernetes' own components included. They
+//! stand in `bootstrap.txt`, which is made from the bootstrap policy of Kubernetes and says itself how it is read.
 
 use serde_json::{Map, Value, json};
 
 use super::GROUP;
 use crate::api::rbac::PolicyRule;
 
-const READ: &str = "get list watch";
-const WRITE: &str = "create delete deletecollection patch update";
-const ALL: &str = "create delete deletecollection get list patch update watch";
-
-/// A rule: verbs, the API group, and resources, separated by spaces.
-type Rule = (&'static str, &'static str, &'static str);
+const TABLE: &str = include_str!("bootstrap.txt");
 
 /// The label by which a ClusterRole is gathered into `admin`, `edit` or `view`.
 const AGGREGATE_TO: &str = "rbac.authorization.k8s.io/aggregate-to-";
 
-/// ClusterRoles whose rules are gathered: the name, and what it is itself gathered into.
-const AGGREGATED: [(&str, &str); 3] = [("admin", ""), ("edit", "admin"), ("view", "edit")];
-
-/// ClusterRoles about resources: the name, what they are gathered into, and the rules.
-const ROLES: [(&str, &str, &[Rule]); 5] = [
-    (
-        "system:aggregate-to-admin",
-        "admin",
-        &[
-            ("create", "authorization.k8s.io", "localsubjectaccessreviews"),
-            (ALL, GROUP, "rolebindings roles"),
-        ],
-    ),
-    (
-        "system:aggregate-to-edit",
-        "edit",
-        &[
-            (
-                READ,
-                "",
-                "pods/attach pods/exec pods/portforward pods/proxy secrets services/proxy",
-            ),
-            ("impersonate", "", "serviceaccounts"),
-            (WRITE, "", "pods pods/attach pods/exec pods/portforward pods/proxy"),
-            ("create", "", "pods/eviction"),
-            (
-                WRITE,
-                "",
-                "configmaps events persistentvolumeclaims replicationcontrollers replicationcontrollers/scale secrets \
-                 serviceaccounts services services/proxy",
-            ),
-            ("create", "", "serviceaccounts/token"),
-            (
-                WRITE,
-                "apps",
-                "daemonsets deployments deployments/rollback deployments/scale replicasets replicasets/scale \
-                 statefulsets statefulsets/scale",
-            ),
-            (WRITE, "autoscaling", "horizontalpodautoscalers"),
-            (WRITE, "batch", "cronjobs jobs"),
-            (
-                WRITE,
-                "extensions",
-                "daemonsets deployments deployments/rollback deployments/scale ingresses networkpolicies replicasets \
-                 replicasets/scale replicationcontrollers/scale",
-            ),
-            (WRITE, "policy", "poddisruptionbudgets"),
-            (WRITE, "networking.k8s.io", "ingresses networkpolicies"),
-            (ALL, "coordination.k8s.io", "leases"),
-            (WRITE, "resource.k8s.io", "resourceclaims resourceclaimtemplates"),
-        ],
-    ),
-    (
-        "system:aggregate-to-view",
-        "view",
-        &[
-            (
-                READ,
-                "",
-                "configmaps endpoints persistentvolumeclaims persistentvolumeclaims/status pods replicationcontrollers \
-                 replicationcontrollers/scale serviceaccounts services services/status",
-            ),
-            (
-                READ,
-                "",
-                "bindings events limitranges namespaces/status pods/log pods/status replicationcontrollers/status \
-                 resourcequotas resourcequotas/status",
-            ),
-            (READ, "", "namespaces"),
-            (READ, "discovery.k8s.io", "endpointslices"),
-            (
-                READ,
-                "apps",
-                "controllerrevisions daemonsets daemonsets/status deployments deployments/scale deployments/status \
-                 replicasets replicasets/scale replicasets/status statefulsets statefulsets/scale statefulsets/status",
-            ),
-            (
-                READ,
-                "autoscaling",
-                "horizontalpodautoscalers horizontalpodautoscalers/status",
-            ),
-            (READ, "batch", "cronjobs cronjobs/status jobs jobs/status"),
-            (
-                READ,
-                "extensions",
-                "daemonsets daemonsets/status deployments deployments/scale deployments/status ingresses \
-                 ingresses/status networkpolicies replicasets replicasets/scale replicasets/status \
-                 replicationcontrollers/scale",
-            ),
-            (READ, "policy", "poddisruptionbudgets poddisruptionbudgets/status"),
-            (READ, "networking.k8s.io", "ingresses ingresses/status networkpolicies"),
-            (
-                READ,
-                "resource.k8s.io",
-                "resourceclaims resourceclaims/status resourceclaimtemplates",
-            ),
-        ],
-    ),
-    (
-        "system:auth-delegator",
-        "",
-        &[
-            ("create", "authentication.k8s.io", "tokenreviews"),
-            ("create", "authorization.k8s.io", "subjectaccessreviews"),
-        ],
-    ),
-    (
-        "system:basic-user",
-        "",
-        &[
-            (
-                "create",
-                "authorization.k8s.io",
-                "selfsubjectaccessreviews selfsubjectrulesreviews",
-            ),
-            ("create", "authentication.k8s.io", "selfsubjectreviews"),
-        ],
-    ),
-];
-
-/// ClusterRoles about paths, which are only read.
-const PATHS: [(&str, &str); 4] = [
-    (
-        "system:discovery",
-        "/api /api/* /apis /apis/* /healthz /livez /openapi /openapi/* /readyz /version /version/",
-    ),
-    (
-        "system:monitoring",
-        "/healthz /healthz/* /livez /livez/* /metrics /metrics/slis /readyz /readyz/*",
-    ),
-    (
-        "system:public-info-viewer",
-        "/healthz /livez /readyz /version /version/",
-    ),
-    (
-        "system:service-account-issuer-discovery",
-        "/.well-known/openid-configuration /.well-known/openid-configuration/ /openid/v1/jwks /openid/v1/jwks/",
-    ),
-];
-
-/// ClusterRoleBindings, each named as its ClusterRole, and the groups they are for.
-const BINDINGS: [(&str, &[&str]); 6] = [
-    ("cluster-admin", &["system:masters"]),
-    ("system:basic-user", &["system:authenticated"]),
-    ("system:discovery", &["system:authenticated"]),
-    ("system:monitoring", &["system:monitoring"]),
-    (
-        "system:public-info-viewer",
-        &["system:authenticated", "system:unauthenticated"],
-    ),
-    ("system:service-account-issuer-discovery", &["system:serviceaccounts"]),
-];
-
 /// All of them, ready to be stored.
 pub(crate) fn objects() -> Vec<Value> {
-    let mut objects = vec![role("cluster-admin", "", &PolicyRule::everything())];
-    for (name, urls) in PATHS {
-        objects.push(role(name, "", &[PolicyRule::paths(["get"], urls.split(' '))]));
-    }
-    for (name, into, rules) in ROLES {
-        let rule =
-            |(verbs, group, resources): &Rule| PolicyRule::resources(verbs.split(' '), [*group], resources.split(' '));
-        let rules: Vec<PolicyRule> = rules.iter().map(rule).collect();
-        objects.push(role(name, into, &rules));
-    }
-    for (name, into) in AGGREGATED {
-        let mut aggregated = role(name, into, &[]);
-        aggregated["aggregationRule"] = json!({
-            "clusterRoleSelectors": [{"matchLabels": {format!("{AGGREGATE_TO}{name}"): "true"}}],
-        });
-        objects.push(aggregated);
-    }
-    for (name, groups) in BINDINGS {
-        let subject = |group: &&str| json!({"apiGroup": GROUP, "kind": "Group", "name": group});
-        objects.push(json!({
-            "apiVersion": format!("{GROUP}/v1"), "kind": "ClusterRoleBinding", "metadata": metadata(name, ""),
-            "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": name},
-            "subjects": groups.iter().map(subject).collect::<Vec<_>>(),
-        }));
+    let mut objects: Vec<Value> = Vec::new();
+    for line in TABLE.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        match words.as_slice() {
+            ["role", namespace, name, more @ ..] => objects.push(role(namespace, name, more)),
+            ["binding", namespace, name, kind, role, subjects] => {
+                objects.push(binding(namespace, name, (kind, role), subjects));
+            }
+            [what @ ("rule" | "paths"), verbs, rest @ ..] => {
+                let rules = objects.last_mut().and_then(|role| role["rules"].as_array_mut());
+                rules.into_iter().for_each(|rules| rules.push(rule(what, verbs, rest)));
+            }
+            // Comments.
+            _ => {}
+        }
     }
     objects
 }
 
-fn role(name: &str, into: &str, rules: &[PolicyRule]) -> Value {
-    json!({
-        "apiVersion": format!("{GROUP}/v1"), "kind": "ClusterRole", "metadata": metadata(name, into),
-        "rules": rules.iter().map(PolicyRule::to_value).collect::<Vec<_>>(),
-    })
+/// The words of a list; `-` is the empty word.
+fn words(list: &str) -> impl Iterator<Item = &str> {
+    list.split(',').map(|word| if word == "-" { "" } else { word })
 }
 
-fn metadata(name: &str, into: &str) -> Value {
+fn rule(what: &str, verbs: &str, rest: &[&str]) -> Value {
+    let rule = match (what, rest) {
+        ("paths", [paths]) => PolicyRule::paths(words(verbs), words(paths)),
+        (_, [groups, resources, names @ ..]) => PolicyRule {
+            resource_names: names.iter().flat_map(|names| words(names)).map(str::to_owned).collect(),
+            ..PolicyRule::resources(words(verbs), words(groups), words(resources))
+        },
+        _ => PolicyRule::default(),
+    };
+    rule.to_value()
+}
+
+fn role(namespace: &str, name: &str, more: &[&str]) -> Value {
+    let (mut labels, mut gathered) = (Vec::new(), None);
+    for pair in more.chunks(2) {
+        match pair {
+            ["aggregate-to", names] => labels.extend(words(names)),
+            ["aggregates", name] => gathered = Some(*name),
+            _ => {}
+        }
+    }
+    let kind = if namespace == "-" { "ClusterRole" } else { "Role" };
+    let mut role = json!({
+        "apiVersion": format!("{GROUP}/v1"), "kind": kind, "metadata": metadata(namespace, name, &labels), "rules": [],
+    });
+    if let Some(name) = gathered {
+        role["aggregationRule"] = json!({
+            "clusterRoleSelectors": [{"matchLabels": {format!("{AGGREGATE_TO}{name}"): "true"}}],
+        });
+    }
+    role
+}
+
+fn binding(namespace: &str, name: &str, (kind, role): (&str, &str), subjects: &str) -> Value {
+    let subject = |subject: &str| match subject.split_once(':') {
+        Some(("ServiceAccount", account)) => {
+            let (namespace, name) = account.split_once(':').unwrap_or_default();
+            json!({"kind": "ServiceAccount", "name": name, "namespace": namespace})
+        }
+        Some((kind, name)) => json!({"apiGroup": GROUP, "kind": kind, "name": name}),
+        None => Value::Null,
+    };
+    let of = if namespace == "-" {
+        "ClusterRoleBinding"
+    } else {
+        "RoleBinding"
+    };
+    let mut binding = json!({
+        "apiVersion": format!("{GROUP}/v1"), "kind": of, "metadata": metadata(namespace, name, &[]),
+        "roleRef": {"apiGroup": GROUP, "kind": kind, "name": role},
+    });
+    if subjects != "-" {
+        binding["subjects"] = subjects.split(',').map(subject).collect();
+    }
+    binding
+}
+
+fn metadata(namespace: &str, name: &str, into: &[&str]) -> Value {
     let mut labels = Map::new();
     labels.insert("kubernetes.io/bootstrapping".into(), "rbac-defaults".into());
-    if !into.is_empty() {
-        labels.insert(format!("{AGGREGATE_TO}{into}"), "true".into());
+    for role in into {
+        labels.insert(format!("{AGGREGATE_TO}{role}"), "true".into());
     }
-    json!({
+    let mut metadata = json!({
         "name": name, "labels": labels, "annotations": {"rbac.authorization.kubernetes.io/autoupdate": "true"},
-    })
+    });
+    if namespace != "-" {
+        metadata["namespace"] = namespace.into();
+    }
+    metadata
 }
