@@ -1,5 +1,5 @@
-//! What a new server has before its first client comes (rule R1): namespaces, PriorityClasses, ClusterRoles with RBAC,
-//! and the Service `kubernetes` on request.
+//! What a new server has before its first client comes (rule R1): namespaces, PriorityClasses, Roles with RBAC, and on
+//! request the Service `kubernetes` with what else a cluster has, Roles included.
 //!
 //! They are the same for every server that starts at the same second, uids included, whatever the seed; so they are
 //! made once a process and shared until somebody writes to them.
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::builder::{Authorization, Options};
 use crate::entropy::{self, Entropy};
 use crate::registry::authorization;
-use crate::registry::kinds::service::FIRST_CLUSTER_IP;
+use crate::registry::kinds::service::ClusterRange;
 use crate::server::ApiServer;
 use crate::storage::World;
 use crate::workers::Kubelet;
@@ -34,7 +34,8 @@ const PORT: u16 = 6443;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Kind {
     rbac: bool,
-    kubernetes_service: bool,
+    /// The range of the Service `kubernetes`, where there is one.
+    kubernetes_service: Option<ClusterRange>,
     /// The second of the start.
     second: i64,
 }
@@ -45,7 +46,7 @@ static WORLDS: Mutex<BTreeMap<Kind, World>> = Mutex::new(BTreeMap::new());
 pub(crate) fn world(options: &Options, start: Timestamp) -> World {
     let kind = Kind {
         rbac: options.authorization == Authorization::Rbac,
-        kubernetes_service: options.kubernetes_service,
+        kubernetes_service: options.kubernetes_service.then_some(options.cluster_range),
         second: start.as_second(),
     };
     let known = WORLDS
@@ -83,11 +84,13 @@ fn make(kind: Kind) -> World {
     // The names are valid and free: nothing has been stored before.
     let _ = server.load(["default", "kube-node-lease", "kube-public", "kube-system"].map(namespace));
     let _ = server.load(PRIORITY_CLASSES.map(|class| priority_class(class, second)));
-    if kind.kubernetes_service {
-        let _ = server.load(kubernetes_service(second));
+    if let Some(range) = kind.kubernetes_service {
+        let _ = server.load([service_cidr(range, second)]);
+        let _ = server.load(kubernetes_service(range, second));
+        let _ = server.load(system_config_maps(second));
     }
     let world = server.snapshot().0;
-    if !kind.rbac {
+    if !kind.rbac && kind.kubernetes_service.is_none() {
         return world;
     }
     // Without RBAC no write of a ClusterRole gathers those that are aggregated: they are gathered once, at the end.
@@ -141,7 +144,7 @@ fn owned(api_version: &str, now: Timestamp, fields: &Value) -> Value {
 
 /// The Service by which Pods reach their API server, its Endpoints and its EndpointSlice, as kube-apiserver writes them
 /// when it starts.
-fn kubernetes_service(now: Timestamp) -> [Value; 3] {
+fn kubernetes_service(range: ClusterRange, now: Timestamp) -> [Value; 3] {
     let metadata = |labels: Value, api_version: &str, mut fields: Value| {
         let mut labelled: serde_json::Map<String, Value> = serde_json::Map::new();
         labelled.insert(".".into(), json!({}));
@@ -153,7 +156,7 @@ fn kubernetes_service(now: Timestamp) -> [Value; 3] {
             "managedFields": owned(api_version, now, &fields),
         })
     };
-    let ip = FIRST_CLUSTER_IP.to_string();
+    let ip = range.first_ip().to_string();
     let spec = json!({
         "clusterIP": ip, "clusterIPs": [ip], "internalTrafficPolicy": "Cluster", "ipFamilies": ["IPv4"],
         "ipFamilyPolicy": "SingleStack", "sessionAffinity": "None", "type": "ClusterIP",
@@ -193,6 +196,48 @@ fn kubernetes_service(now: Timestamp) -> [Value; 3] {
         "endpoints": [{"addresses": [ADDRESS], "conditions": {"ready": true}}], "ports": ports,
     });
     [service, endpoints, slice]
+}
+
+/// The range of cluster IPs, as kube-apiserver writes it when it starts.
+fn service_cidr(range: ClusterRange, now: Timestamp) -> Value {
+    let ready = json!({
+        "type": "Ready", "status": "True", "reason": "", "message": "Kubernetes default Service CIDR is ready",
+        "lastTransitionTime": entropy::seconds(now),
+    });
+    json!({
+        "apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR",
+        "metadata": {
+            "name": "kubernetes", "generation": 1, "finalizers": ["networking.k8s.io/service-cidr-finalizer"],
+            "managedFields": owned("networking.k8s.io/v1", now, &json!({"f:spec": {"f:cidrs": {}}})),
+        },
+        "spec": {"cidrs": [range.to_string()]}, "status": {"conditions": [ready]},
+    })
+}
+
+/// What others read in `kube-system`: whom front proxies and client certificates are to be trusted by, and since when
+/// the use of tokens in Secrets is written down.
+fn system_config_maps(now: Timestamp) -> [Value; 2] {
+    let map = |name: &str, data: Value| {
+        let names = data.as_object().into_iter().flat_map(serde_json::Map::keys);
+        let mut fields: serde_json::Map<String, Value> = names.map(|name| (format!("f:{name}"), json!({}))).collect();
+        fields.insert(".".into(), json!({}));
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "data": data,
+            "metadata": {
+                "name": name, "namespace": "kube-system",
+                "managedFields": owned("v1", now, &json!({"f:data": fields})),
+            },
+        })
+    };
+    let day = entropy::seconds(now);
+    let day = day.split('T').next().unwrap_or_default();
+    [
+        map("extension-apiserver-authentication", json!({})),
+        map(
+            "kube-apiserver-legacy-service-account-token-tracking",
+            json!({"since": day}),
+        ),
+    ]
 }
 
 fn node(number: usize) -> Value {
@@ -278,6 +323,8 @@ mod tests {
     #[case("/api/v1/namespaces/default/services/kubernetes")]
     #[case("/api/v1/namespaces/default/endpoints/kubernetes")]
     #[case("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes")]
+    #[case("/apis/networking.k8s.io/v1/servicecidrs/kubernetes")]
+    #[case("/api/v1/namespaces/kube-system/configmaps/kube-apiserver-legacy-service-account-token-tracking")]
     #[tokio::test]
     async fn what_the_api_server_writes_of_itself_is_as_it_would_store_it(#[case] path: &str) {
         let server = ApiServer::builder().kubernetes_service(true).start();

@@ -15,7 +15,11 @@ use crate::endpoints::journal;
 use crate::entropy::Entropy;
 use crate::registry::admission::AdmissionSetup;
 use crate::registry::authentication::Authentication;
+use crate::registry::kinds::service::ClusterRange;
+use crate::registry::tokens::TokenOptions;
 use crate::server::{ApiServer, Snapshot};
+#[cfg(feature = "tls")]
+use crate::tls::ServiceAccountKeys;
 use crate::webhooks::Routes;
 use crate::workers::{Kubelet, Worker};
 
@@ -37,10 +41,12 @@ pub(crate) struct Options {
     pub(crate) workers: Vec<Worker>,
     pub(crate) authorization: Authorization,
     pub(crate) authentication: Authentication,
+    pub(crate) tokens: TokenOptions,
     pub(crate) admission: AdmissionSetup,
     pub(crate) routes: Routes,
     pub(crate) nodes: usize,
     pub(crate) kubernetes_service: bool,
+    pub(crate) cluster_range: ClusterRange,
     pub(crate) event_ttl: Option<Duration>,
 }
 
@@ -75,10 +81,12 @@ impl Default for Options {
             workers: Vec::new(),
             authorization: Authorization::default(),
             authentication: Authentication::default(),
+            tokens: TokenOptions::default(),
             admission: AdmissionSetup::default(),
             routes: Routes::default(),
             nodes: 0,
             kubernetes_service: false,
+            cluster_range: ClusterRange::default(),
             event_ttl: Some(EVENT_TTL),
         }
     }
@@ -131,13 +139,22 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Whether the Service `default/kubernetes` is there from the start, with its Endpoints and its EndpointSlice, as
-    /// kube-apiserver writes them: cluster IP 10.0.0.1, port 443, at the address 192.0.2.1, where nobody answers. Off
-    /// by default, so that a test which lists Services finds its own; the command `fake-apiserver` has it. Nobody
-    /// writes it again when it is deleted.
+    /// Whether the Service `default/kubernetes` is there from the start, with its Endpoints, its EndpointSlice and the
+    /// ServiceCIDR `kubernetes`, as kube-apiserver writes them: cluster IP 10.0.0.1, port 443, at the address
+    /// 192.0.2.1, where nobody answers. So are the ConfigMaps of `kube-system` by which others learn of the server's
+    /// authorities and tokens. Off by default, so that a test which lists Services finds its own; the command
+    /// `fake-apiserver` has it. Nobody writes it again when it is deleted.
     pub fn kubernetes_service(mut self, is_there: bool) -> Self {
         self.options.kubernetes_service = is_there;
         self
+    }
+
+    /// The range of cluster IPs of IPv4, such as `10.0.0.0/24`, which the ServiceCIDR `kubernetes` then says. It counts
+    /// with [`kubernetes_service`](Self::kubernetes_service). Default 10.0.0.0/16. Fails if it is no range that
+    /// kube-apiserver would take in `--service-cluster-ip-range`.
+    pub fn service_cluster_ip_range(mut self, range: &str) -> Result<Self, String> {
+        self.options.cluster_range = range.parse()?;
+        Ok(self)
     }
 
     /// How long after its last write an Event is removed, which its watchers are told as `DELETED`: the `--event-ttl`
@@ -222,8 +239,30 @@ impl ApiServerBuilder {
         self
     }
 
+    /// The keys of ServiceAccounts' tokens. Default: a key for HMAC that is made from the seed, so that a run is a
+    /// function of it; then whoever knows the seed can make tokens, and `/openid/v1/jwks` is 404.
+    #[cfg(feature = "tls")]
+    pub fn service_account_keys(mut self, keys: ServiceAccountKeys) -> Self {
+        self.options.tokens.signer = Some(Arc::new(keys));
+        self
+    }
+
+    /// Who issues the tokens of ServiceAccounts: the first of these; tokens of the others are believed, too. Default
+    /// `https://kubernetes.default.svc.cluster.local`. After `--service-account-issuer` of kube-apiserver.
+    pub fn service_account_issuers(mut self, issuers: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.options.tokens.issuers = issuers.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// For whom a token must be to be believed. Default: the issuers. After `--api-audiences` of kube-apiserver.
+    pub fn api_audiences(mut self, audiences: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.options.tokens.audiences = audiences.into_iter().map(Into::into).collect();
+        self
+    }
+
     /// Answers requests below `/_fake`, too, through which a test in another process injects faults and looks at the
-    /// server; see [`control`](crate::control). Whoever reaches the port may do all of it.
+    /// server; see [`control`](crate::control). It shows and writes all objects, Secrets included, whatever Roles say,
+    /// so it is for users in `system:masters` alone; without RBAC everybody is.
     pub fn control_api(mut self) -> Self {
         self.control = Some(Arc::default());
         self

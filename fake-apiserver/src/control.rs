@@ -26,7 +26,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Method, Response, StatusCode, Uri};
+use http::header::{CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use http::request::Parts;
+use http::{Response, StatusCode, Uri};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -36,7 +38,13 @@ use crate::faults::{Failure, FaultRule, RequestFilter, RestartLog, WatchEventKin
 use crate::server::{ApiServer, Snapshot};
 
 /// Where it lies.
-pub(crate) const PREFIX: &str = "/_fake";
+const PREFIX: &str = "/_fake";
+
+/// Whether a path is of the control API.
+pub(crate) fn is_for(path: &str) -> bool {
+    path.strip_prefix(PREFIX)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
 
 /// The largest body: a world may be sent.
 pub(crate) const BODY_BYTES_MAX: usize = 256 * 1024 * 1024;
@@ -156,13 +164,11 @@ impl Refusal {
 type Answered = Result<Answer, Refusal>;
 
 /// Answers a request to the control API.
-pub(crate) fn answer(
-    server: &ApiServer,
-    control: &Control,
-    method: &Method,
-    uri: &Uri,
-    body: &Bytes,
-) -> Response<Bytes> {
+pub(crate) fn answer(server: &ApiServer, control: &Control, parts: &Parts, body: &Bytes) -> Response<Bytes> {
+    if let Err(Refusal(code, reason)) = check_type(parts, body) {
+        return refuse(code.as_u16(), &reason);
+    }
+    let (method, uri) = (&parts.method, &parts.uri);
     let path = uri.path().strip_prefix(PREFIX).unwrap_or_default();
     let words: Vec<_> = path.split('/').filter(|it| !it.is_empty()).collect();
     let answered = match (method.as_str(), words.as_slice()) {
@@ -190,16 +196,42 @@ pub(crate) fn answer(
         }
         _ => Err(Refusal::absent(&format!("{method} {}", uri.path()))),
     };
-    let (code, kind, text) = match answered {
-        Ok(Answer::Json(value)) => (StatusCode::OK, "application/json", format!("{value}\n")),
-        Ok(Answer::Text(text)) => (StatusCode::OK, "text/plain; charset=utf-8", text),
-        Err(Refusal(code, reason)) => (code, "application/json", format!("{}\n", json!({"error": reason}))),
-    };
+    match answered {
+        Ok(Answer::Json(value)) => respond(200, "application/json", format!("{value}\n")),
+        Ok(Answer::Text(text)) => respond(200, "text/plain; charset=utf-8", text),
+        Err(Refusal(code, reason)) => refuse(code.as_u16(), &reason),
+    }
+}
+
+/// The answer of what is not done: `{"error": reason}`.
+pub(crate) fn refuse(code: u16, reason: &str) -> Response<Bytes> {
+    respond(code, "application/json", format!("{}\n", json!({"error": reason})))
+}
+
+fn respond(code: u16, kind: &'static str, text: String) -> Response<Bytes> {
     let mut response = Response::new(text.into());
-    *response.status_mut() = code;
-    let kind = http::HeaderValue::from_static(kind);
-    response.headers_mut().insert(http::header::CONTENT_TYPE, kind);
+    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
+}
+
+/// Bodies are JSON, objects YAML too, and say so: what a form of a page sends is neither.
+fn check_type(parts: &Parts, body: &Bytes) -> Result<(), Refusal> {
+    let types: &[&str] = match parts.uri.path().strip_prefix(PREFIX) {
+        Some("/objects") => &["application/json", "application/yaml"],
+        _ => &["application/json"],
+    };
+    let sent = parts.headers.get(CONTENT_TYPE).and_then(|it| it.to_str().ok());
+    let sent = sent.and_then(|it| it.split(';').next()).unwrap_or_default().trim();
+    match body.is_empty() || types.iter().any(|it| it.eq_ignore_ascii_case(sent)) {
+        true => Ok(()),
+        false => Err(Refusal(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            format!("the body must be {} and say so in Content-Type", types.join(" or ")),
+        )),
+    }
 }
 
 const HELP: &str = "\

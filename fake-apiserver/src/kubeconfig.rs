@@ -28,8 +28,10 @@ impl fmt::Debug for Credentials {
 
 /// A kubeconfig for the server at `url`, with credentials where the server speaks TLS.
 ///
+/// `other` is a second user and context, and its token.
+///
 /// Over TLS the user needs a certificate: kubectl asks the terminal for a name and a password if it finds none.
-pub(crate) fn kubeconfig(url: &str, credentials: Option<&Credentials>) -> String {
+pub(crate) fn kubeconfig(url: &str, credentials: Option<&Credentials>, other: Option<(&str, &str)>) -> String {
     let field = |name: &str, pem: &str| format!("\n    {name}: {}", BASE64_STANDARD.encode(pem));
     let (trust, user) = match credentials {
         Some(Credentials { ca, certificate, key }) => (
@@ -37,6 +39,16 @@ pub(crate) fn kubeconfig(url: &str, credentials: Option<&Credentials>) -> String
             field("client-certificate-data", certificate) + &field("client-key-data", key),
         ),
         None => (String::new(), " {}".to_owned()),
+    };
+    let (other_user, other_context) = match other {
+        Some((name, token)) => (
+            format!(
+                "\n- name: {name}\n  user:\n    token: {}",
+                serde_json::Value::from(token)
+            ),
+            format!("\n- name: {name}\n  context:\n    cluster: {NAME}\n    user: {name}\n    namespace: default"),
+        ),
+        None => (String::new(), String::new()),
     };
     format!(
         "apiVersion: v1
@@ -47,13 +59,13 @@ clusters:
     server: {url}{trust}
 users:
 - name: {NAME}
-  user:{user}
+  user:{user}{other_user}
 contexts:
 - name: {NAME}
   context:
     cluster: {NAME}
     user: {NAME}
-    namespace: default
+    namespace: default{other_context}
 current-context: {NAME}
 "
     )
@@ -73,7 +85,7 @@ mod tests {
             certificate: "cert".to_owned(),
             key: "key".to_owned(),
         };
-        let text = kubeconfig("https://[::1]:6443", Some(&credentials));
+        let text = kubeconfig("https://[::1]:6443", Some(&credentials), Some(("ops", "t: \"x")));
         let config: Value = yaml::parse(text.as_bytes()).expect("it is YAML").value;
         let cluster = &config["clusters"][0];
         assert_eq!(cluster["name"], config["contexts"][0]["context"]["cluster"]);
@@ -81,13 +93,18 @@ mod tests {
         assert_eq!(cluster["cluster"]["certificate-authority-data"], "UEVN");
         assert_eq!(config["users"][0]["user"]["client-certificate-data"], "Y2VydA==");
         assert_eq!(config["users"][0]["user"]["client-key-data"], "a2V5");
+        assert_eq!(
+            config["users"][1],
+            serde_json::json!({"name": "ops", "user": {"token": "t: \"x"}})
+        );
+        assert_eq!(config["contexts"][1]["context"]["user"], "ops");
         assert_eq!(config["users"][0]["name"], config["contexts"][0]["context"]["user"]);
         assert_eq!(config["current-context"], config["contexts"][0]["name"]);
     }
 
     #[test]
     fn plain_http_needs_no_credentials() {
-        let text = kubeconfig("http://127.0.0.1:1", None);
+        let text = kubeconfig("http://127.0.0.1:1", None, None);
         let config: Value = yaml::parse(text.as_bytes()).expect("it is YAML").value;
         assert_eq!(
             config["clusters"][0]["cluster"],

@@ -100,7 +100,9 @@ pub use faults::{
     Decision, Fault, FaultGuard, Held, HeldEvent, RestartLog, Seen, Verdict, WatchEventKind, WatchHandle, When,
 };
 pub use replica::Replica;
-pub use serve::Serving;
+pub use serve::{ServeOptions, Serving};
 pub use server::{ApiServer, LoadError, Snapshot};
+#[cfg(feature = "tls")]
+pub use tls::{ServiceAccountKeys, random_token, self_signed_certificate};
 pub use workers::{Kubelet, PodScript, PodSelector, UnknownWorker, Worker};
 pub use world::{LoadReport, StoredObject, WorldDiff};

@@ -1,5 +1,7 @@
 //! The way in over sockets: accept, shake hands, speak HTTP/1.1 or HTTP/2, and end all of it in order.
 
+mod options;
+
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -13,17 +15,20 @@ use http::{Request, Response};
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 use tower::{Service, ServiceExt};
 
+use crate::api::arrival::{Arrival, Hosts};
 use crate::api::user::UserInfo;
 use crate::kubeconfig::{Credentials, kubeconfig};
 use crate::tasks::TaskGroup;
+pub use options::ServeOptions;
+use options::Transport;
 
 /// How long [`Serving::shutdown`] waits for requests in progress; what is left then is cut.
 const SHUTDOWN_BOUND: Duration = Duration::from_secs(5);
@@ -31,6 +36,10 @@ const SHUTDOWN_BOUND: Duration = Duration::from_secs(5);
 /// How long a client may take for the TLS handshake; then the connection is closed.
 #[cfg(feature = "tls")]
 const HANDSHAKE_BOUND: Duration = Duration::from_secs(10);
+
+/// How long the head of a request may take, from the end of the answer before it or the start of the connection; then
+/// the connection is closed. It is the `ReadHeaderTimeout` of kube-apiserver.
+const HEADER_BOUND: Duration = Duration::from_secs(32);
 
 /// The rest after an accept that failed for want of file descriptors or memory.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
@@ -40,16 +49,6 @@ const HEADER_BYTES: u32 = 1 << 20;
 
 /// How many requests, watches above all, one HTTP/2 connection carries at once; the next ones wait for one to end.
 const HTTP2_STREAMS: u32 = 1000;
-
-/// What is spoken below HTTP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Transport {
-    /// Plain TCP.
-    Http,
-    /// TLS with a generated certificate authority.
-    #[cfg(feature = "tls")]
-    Https,
-}
 
 /// A server that listens on a socket, until it is shut down or dropped.
 ///
@@ -89,7 +88,12 @@ impl Serving {
 
     /// A kubeconfig for kubectl and every client library, as YAML.
     pub fn kubeconfig(&self) -> String {
-        kubeconfig(&self.url(), self.credentials.as_ref())
+        kubeconfig(&self.url(), self.credentials.as_ref(), None)
+    }
+
+    /// The same with a second user and context `name`, which come with a bearer token.
+    pub fn kubeconfig_with_token(&self, name: &str, token: &str) -> String {
+        kubeconfig(&self.url(), self.credentials.as_ref(), Some((name, token)))
     }
 
     /// Stops listening, ends watches, lets requests in progress finish for at most five seconds, and cuts the rest.
@@ -111,13 +115,14 @@ impl<S> HttpService for S where
 }
 
 /// Answers requests to `addr` with `service`. Port 0 takes a free port.
-pub(crate) async fn serve(addr: SocketAddr, transport: Transport, service: impl HttpService) -> io::Result<Serving> {
+pub(crate) async fn serve(addr: SocketAddr, options: &ServeOptions, service: impl HttpService) -> io::Result<Serving> {
     let listener = TcpListener::bind(addr).await?;
     let addr = listener.local_addr()?;
-    let (handshake, credentials) = Handshake::new(transport, addr)?;
+    let (handshake, credentials) = Handshake::new(&options.transport, addr)?;
+    let hosts = Arc::new(Hosts::new(addr, &options.hosts));
     let (stop, stopped) = watch::channel(false);
     let tasks = TaskGroup::default();
-    tasks.spawn(accept(listener, handshake, service, Stop(stopped)));
+    tasks.spawn(accept(listener, handshake, hosts, service, Stop(stopped)));
     Ok(Serving {
         addr,
         credentials,
@@ -127,7 +132,7 @@ pub(crate) async fn serve(addr: SocketAddr, transport: Transport, service: impl 
 }
 
 /// The accept loop: one task a connection, all of them owned by this one.
-async fn accept(listener: TcpListener, handshake: Handshake, service: impl HttpService, stop: Stop) {
+async fn accept(listener: TcpListener, handshake: Handshake, hosts: Arc<Hosts>, service: impl HttpService, stop: Stop) {
     let connections = TaskGroup::default();
     let mut stopped = pin!(stop.clone().requested());
     loop {
@@ -137,7 +142,12 @@ async fn accept(listener: TcpListener, handshake: Handshake, service: impl HttpS
         };
         match accepted {
             Ok((stream, addr)) => {
-                let peer = Peer { addr, user: None };
+                let hosts = Arc::clone(&hosts);
+                let peer = Peer {
+                    addr,
+                    hosts,
+                    user: None,
+                };
                 connections.spawn(connection(
                     stream,
                     peer,
@@ -201,17 +211,36 @@ async fn speak(
     stop: Stop,
 ) {
     let (sender, stopped) = (peer.clone(), stop.clone().requested());
-    let requests = service_fn(move |request| answer(request, sender.clone(), service.clone(), stop.clone()));
+    let begun = Arc::new(Notify::new());
+    let first = Arc::clone(&begun);
+    let requests = service_fn(move |request| {
+        begun.notify_one();
+        answer(request, sender.clone(), service.clone(), stop.clone())
+    });
     let mut protocol = auto::Builder::new(StreamTasks::default());
-    protocol.http1().max_buf_size(HEADER_BYTES as usize);
+    protocol
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_BOUND)
+        .max_buf_size(HEADER_BYTES as usize);
     protocol
         .http2()
         .max_header_list_size(HEADER_BYTES)
         .max_concurrent_streams(HTTP2_STREAMS);
 
+    // hyper looks at the time of heads after it knows the version of HTTP; a client may say nothing at all.
+    let silence = async {
+        if timeout(HEADER_BOUND, first.notified()).await.is_ok() {
+            std::future::pending().await
+        }
+    };
     let mut connection = pin!(protocol.serve_connection(TokioIo::new(stream), requests));
     let ended = tokio::select! {
         ended = &mut connection => ended,
+        () = silence => {
+            tracing::debug!(peer = %peer.addr, "no request within {HEADER_BOUND:?}");
+            return;
+        }
         () = stopped => {
             connection.as_mut().graceful_shutdown();
             connection.await
@@ -230,6 +259,11 @@ async fn answer(
     stop: Stop,
 ) -> io::Result<Response<StoppableBody>> {
     let (method, uri, addr) = (request.method().clone(), request.uri().clone(), peer.addr);
+    let arrival = Arrival {
+        hosts: peer.hosts,
+        has_body: !request.body().is_end_stream(),
+    };
+    request.extensions_mut().insert(arrival);
     if let Some(user) = peer.user {
         request.extensions_mut().insert(user);
     }
@@ -243,6 +277,8 @@ async fn answer(
 #[derive(Clone, Debug)]
 struct Peer {
     addr: SocketAddr,
+    /// The hosts its requests may name.
+    hosts: Arc<Hosts>,
     /// Whom a client certificate names; an extension of each request.
     user: Option<Arc<UserInfo>>,
 }
@@ -261,12 +297,12 @@ impl Handshake {
         not(feature = "tls"),
         expect(unused_variables, reason = "only a certificate names an address")
     )]
-    fn new(transport: Transport, addr: SocketAddr) -> io::Result<(Self, Option<Credentials>)> {
+    fn new(transport: &Transport, addr: SocketAddr) -> io::Result<(Self, Option<Credentials>)> {
         match transport {
             Transport::Http => Ok((Self::None, None)),
             #[cfg(feature = "tls")]
-            Transport::Https => {
-                let identity = crate::tls::Identity::generate(addr.ip())?;
+            Transport::Https(options) => {
+                let identity = crate::tls::Identity::new(options, addr.ip())?;
                 Ok((Self::Tls(identity.config.into()), Some(identity.credentials)))
             }
         }
@@ -345,6 +381,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     use futures::StreamExt;
+    use rstest::rstest;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
@@ -365,9 +402,9 @@ mod tests {
         Ok(Response::new(body))
     }
 
-    async fn start(transport: Transport) -> Serving {
+    async fn start(options: ServeOptions) -> Serving {
         let service = tower::service_fn(test_service);
-        serve(ANY_PORT, transport, service)
+        serve(ANY_PORT, &options, service)
             .await
             .expect("loopback has a free port")
     }
@@ -392,7 +429,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_request_is_answered() {
-        let serving = start(Transport::Http).await;
+        let serving = start(ServeOptions::http()).await;
         let mut stream = send(&serving, "/a").await;
         let answer = read_until(&mut stream, "you asked for /a").await;
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
@@ -402,7 +439,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_watch_event_is_sent_at_once_and_shutdown_ends_the_watch_cleanly() {
-        let serving = start(Transport::Http).await;
+        let serving = start(ServeOptions::http()).await;
         let mut stream = send(&serving, "/watch").await;
         read_until(&mut stream, "event\n\r\n").await;
 
@@ -417,7 +454,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_idle_connection_does_not_hold_up_shutdown() {
-        let serving = start(Transport::Http).await;
+        let serving = start(ServeOptions::http()).await;
         let mut stream = send(&serving, "/a").await;
         read_until(&mut stream, "/a").await;
         let addr = serving.addr();
@@ -428,7 +465,7 @@ mod tests {
 
     #[tokio::test]
     async fn dropping_cuts_what_is_in_progress() {
-        let serving = start(Transport::Http).await;
+        let serving = start(ServeOptions::http()).await;
         let mut watch = send(&serving, "/watch").await;
         read_until(&mut watch, "event\n\r\n").await;
         drop(serving);
@@ -440,13 +477,35 @@ mod tests {
 
     #[tokio::test]
     async fn a_request_that_never_ends_is_cut_at_the_bound() {
-        let serving = start(Transport::Http).await;
+        let serving = start(ServeOptions::http()).await;
         let mut stream = send(&serving, "/hold").await;
         tokio::time::pause();
         serving.shutdown().await;
         let mut rest = Vec::new();
         let _ = stream.read_to_end(&mut rest).await;
         assert_eq!(rest, b"");
+    }
+
+    #[rstest]
+    #[case::nothing("")]
+    #[case::half_a_preface("PRI * HTTP/2.0\r\n")]
+    #[case::half_a_head("GET /a HTTP/1.1\r\nHost: x\r\n")]
+    #[case::half_a_second_head("GET /a HTTP/1.1\r\nHost: x\r\n\r\nGET /b HTTP/1.1\r\n")]
+    #[tokio::test]
+    async fn a_head_that_does_not_come_ends_the_connection(#[case] sent: &str) {
+        let serving = start(ServeOptions::http()).await;
+        let mut stream = TcpStream::connect(serving.addr()).await.expect("it listens");
+        stream.write_all(sent.as_bytes()).await.expect("it reads");
+        if sent.contains("/b") {
+            read_until(&mut stream, "you asked for /a").await;
+        }
+        tokio::time::pause();
+        let asked = tokio::time::Instant::now();
+        let mut rest = Vec::new();
+        let _ = stream.read_to_end(&mut rest).await;
+        let passed = asked.elapsed();
+        assert!(passed <= HEADER_BOUND + Duration::from_secs(1), "{passed:?}");
+        assert!(passed >= HEADER_BOUND - Duration::from_secs(1), "{passed:?}");
     }
 
     #[cfg(feature = "tls")]
@@ -496,7 +555,7 @@ mod tests {
 
         #[tokio::test]
         async fn the_server_is_trusted_by_its_names() {
-            let serving = start(Transport::Https).await;
+            let serving = start(ServeOptions::tls()).await;
             for name in ["127.0.0.1", "localhost", "::1"] {
                 let answer = get(&serving, name, "/a", None).await;
                 assert!(answer.ends_with("you asked for /a"), "{answer}");
@@ -507,7 +566,7 @@ mod tests {
 
         #[tokio::test]
         async fn a_client_certificate_names_the_user() {
-            let serving = start(Transport::Https).await;
+            let serving = start(ServeOptions::tls()).await;
             let answer = get(&serving, "localhost", "/user", None).await;
             assert!(answer.ends_with("None\n"), "{answer}");
 
@@ -519,8 +578,8 @@ mod tests {
 
         #[tokio::test]
         async fn a_certificate_of_another_authority_is_refused() {
-            let serving = start(Transport::Https).await;
-            let other = start(Transport::Https).await;
+            let serving = start(ServeOptions::tls()).await;
+            let other = start(ServeOptions::tls()).await;
             let stream = TcpStream::connect(serving.addr()).await.expect("it listens");
             let name = ServerName::try_from("localhost").expect("it is a name");
             let connector = connector(&serving, other.credentials.as_ref());

@@ -30,7 +30,7 @@ use crate::registry::admission::AdmissionSetup;
 use crate::registry::authentication::Access;
 use crate::registry::authorization::Rbac;
 use crate::registry::{Bounds, Registry, codec};
-use crate::serve::{Serving, Transport, serve};
+use crate::serve::{ServeOptions, Serving, serve};
 use crate::storage::World;
 use crate::tasks::TaskGroup;
 use crate::workers::{self, Host, Kubelet, Worker};
@@ -110,7 +110,12 @@ impl ApiServer {
             ..options.admission.clone()
         };
         admission.plugins.counts_quota |= options.workers.contains(&Worker::ResourceQuota);
-        let access = Access::new(options.authentication.clone(), rbac, entropy.seed());
+        let access = Access::new(
+            options.authentication.clone(),
+            rbac,
+            options.tokens.clone(),
+            entropy.seed(),
+        );
         let bounds = Bounds {
             history: options.history_bound,
             event_ttl: options.event_ttl,
@@ -270,9 +275,7 @@ impl ApiServer {
             let server = server.clone();
             async move {
                 match &server.control {
-                    Some(control) if request.uri().path().starts_with(control::PREFIX) => {
-                        server.controlled(control, request).await
-                    }
+                    Some(control) if control::is_for(request.uri().path()) => server.controlled(control, request).await,
                     _ => server.endpoints.converse(request).await,
                 }
             }
@@ -282,9 +285,12 @@ impl ApiServer {
     /// Answers a request to the control API.
     async fn controlled(&self, control: &Control, request: Request<Body>) -> io::Result<Response<Body>> {
         let (parts, body) = request.into_parts();
+        if let Err(status) = self.endpoints.admit_master(&parts) {
+            return Ok(control::refuse(status.code, &status.message).map(Body::from));
+        }
         let body = Limited::new(body, control::BODY_BYTES_MAX).collect().await;
         let body = body.map_err(io::Error::other)?.to_bytes();
-        Ok(control::answer(self, control, &parts.method, &parts.uri, &body).map(Body::from))
+        Ok(control::answer(self, control, &parts, &body).map(Body::from))
     }
 
     /// The server as a function from requests to answers: a tower service without a socket. Where a fault breaks the
@@ -313,15 +319,34 @@ impl ApiServer {
     }
 
     /// Listens for HTTP, on a free port if the address names port 0. No tokio clock must be paused: sockets live in
-    /// real time.
+    /// real time. Requests must name loopback or the address in `Host`, and none may come from a page of another
+    /// origin; see [`ServeOptions::accept_hosts`].
     pub async fn serve(&self, addr: SocketAddr) -> io::Result<Serving> {
-        serve(addr, Transport::Http, self.connection()).await
+        self.serve_with(addr, &ServeOptions::http()).await
     }
 
     /// Listens for HTTPS with a certificate of a generated authority; see [`Serving::kubeconfig`].
     #[cfg(feature = "tls")]
     pub async fn serve_tls(&self, addr: SocketAddr) -> io::Result<Serving> {
-        serve(addr, Transport::Https, self.connection()).await
+        self.serve_with(addr, &ServeOptions::tls()).await
+    }
+
+    /// Listens as `options` say, on a free port if the address names port 0.
+    ///
+    /// ```
+    /// use fake_apiserver::{ApiServer, ServeOptions};
+    ///
+    /// # #[tokio::main]
+    /// # async fn main() -> std::io::Result<()> {
+    /// let options = ServeOptions::http().accept_hosts(["api.test"]);
+    /// let serving = ApiServer::start().serve_with("127.0.0.1:0".parse().unwrap(), &options).await?;
+    /// assert!(serving.url().starts_with("http://127.0.0.1:"));
+    /// serving.shutdown().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn serve_with(&self, addr: SocketAddr, options: &ServeOptions) -> io::Result<Serving> {
+        serve(addr, options, self.connection()).await
     }
 
     /// Reads an object without a request: nothing is written into the journal. `namespace` is empty for objects of the

@@ -1,22 +1,28 @@
 //! TLS: a certificate authority and a server certificate made for one server, and gone with it.
 
+mod der;
+mod keys;
 mod subject;
 
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use rcgen::{
     BasicConstraints, Certificate, CertificateParams, CertifiedIssuer, DistinguishedName, DnType,
     ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
 };
 use tokio_rustls::rustls::crypto::ring;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{self, RootCertStore, ServerConfig, ServerConnection};
 
 use crate::api::user::UserInfo;
 use crate::kubeconfig::Credentials;
+pub use keys::ServiceAccountKeys;
 
 type Authority = CertifiedIssuer<'static, KeyPair>;
 
@@ -36,29 +42,122 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// A new authority, a certificate of it for loopback and for `address`, and one for the administrator.
+    /// A new authority, a certificate of it for loopback and for `address`, and one for the administrator. If the
+    /// options have a certificate, that is shown instead.
     ///
     /// Keys are drawn from the system's randomness, not from the server's seed: they are no part of what a run does.
-    pub(crate) fn generate(address: IpAddr) -> io::Result<Self> {
+    pub(crate) fn new(options: &TlsOptions, address: IpAddr) -> io::Result<Self> {
         let failed = io::Error::other::<rcgen::Error>;
         let authority = authority().map_err(failed)?;
-        let (server, server_key) = server_certificate(&authority, address).map_err(failed)?;
         let (admin, admin_key) = admin_certificate(&authority).map_err(failed)?;
-        let config = server_config(&authority, server.der().clone(), &server_key).map_err(io::Error::other)?;
+        let (ca, chain, key) = match &options.certificate {
+            Some((chain, key)) => {
+                let certificates = certificates(chain)?;
+                let key = PrivateKeyDer::from_pem_slice(key)
+                    .map_err(|err| invalid(&format!("the key of the certificate: {err:?}")))?;
+                (String::from_utf8_lossy(chain).into_owned(), certificates, key)
+            }
+            None => {
+                let (server, key) = server_certificate(&authority, address).map_err(failed)?;
+                let key = PrivatePkcs8KeyDer::from(key.serialize_der());
+                (authority.pem(), vec![server.der().clone()], key.into())
+            }
+        };
+        let mut roots = RootCertStore::empty();
+        roots.add(authority.der().clone()).map_err(io::Error::other)?;
+        for certificate in options.client_ca.iter().map(|pem| certificates(pem)) {
+            let (added, _) = roots.add_parsable_certificates(certificate?);
+            if added == 0 {
+                return Err(invalid("there is no authority of clients in it"));
+            }
+        }
+        let config = server_config(roots, chain, key).map_err(io::Error::other)?;
         Ok(Self {
             credentials: Credentials {
-                ca: authority.pem(),
+                ca,
                 certificate: admin.pem(),
-                key: admin_key.serialize_pem(),
+                key: key_pem(&admin_key),
             },
             config: Arc::new(config),
         })
     }
 }
 
+/// How a server speaks TLS, where it is not to make all of it up.
+#[derive(Clone, Default)]
+pub(crate) struct TlsOptions {
+    /// The server's certificates and the key of the first, in PEM.
+    pub(crate) certificate: Option<(Vec<u8>, Vec<u8>)>,
+    /// Authorities of client certificates besides the generated one, in PEM.
+    pub(crate) client_ca: Option<Vec<u8>>,
+}
+
+impl std::fmt::Debug for TlsOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TlsOptions").finish_non_exhaustive()
+    }
+}
+
+/// A certificate for loopback and `address` that signs itself, and its key, both in PEM and drawn from the system's
+/// randomness.
+///
+/// ```
+/// let (certificate, key) = fake_apiserver::self_signed_certificate([192, 0, 2, 7].into()).unwrap();
+/// let options = fake_apiserver::ServeOptions::tls().certificate(certificate, key);
+/// ```
+pub fn self_signed_certificate(address: IpAddr) -> io::Result<(String, String)> {
+    let authority = authority().map_err(io::Error::other)?;
+    let (certificate, key) = server_certificate(&authority, address).map_err(io::Error::other)?;
+    Ok((certificate.pem() + &authority.pem(), key_pem(&key)))
+}
+
+/// A bearer token of 128 bits from the system's randomness.
+///
+/// ```
+/// assert_eq!(fake_apiserver::random_token().unwrap().len(), 32);
+/// ```
+pub fn random_token() -> io::Result<String> {
+    let mut bytes = [0; 16];
+    let random = ring::default_provider().secure_random;
+    random
+        .fill(&mut bytes)
+        .map_err(|_| io::Error::other("the system gives no random numbers"))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// The certificates in a PEM file; an error if there are none.
+fn certificates(pem: &[u8]) -> io::Result<Vec<CertificateDer<'static>>> {
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    match certificates {
+        Ok(found) if found.is_empty() => Err(invalid("there is no certificate in it")),
+        Ok(found) => Ok(found),
+        Err(err) => Err(invalid(&format!("not PEM: {err:?}"))),
+    }
+}
+
+fn invalid(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
+}
+
 /// The user whose certificate was verified in the handshake, if the client showed one.
 pub(crate) fn user(connection: &ServerConnection) -> Option<UserInfo> {
     subject::user(connection.peer_certificates()?.first()?)
+}
+
+/// A key in PEM: SEC 1, which clients read that know no PKCS #8.
+fn key_pem(key: &KeyPair) -> String {
+    let Some(der) = keys::sec1(&key.serialize_der()) else {
+        return key.serialize_pem();
+    };
+    let text = BASE64_STANDARD.encode(der);
+    let lines: Vec<&str> = (0..text.len())
+        .step_by(64)
+        .map(|at| &text[at..text.len().min(at + 64)])
+        .collect();
+    format!(
+        "-----BEGIN EC PRIVATE KEY-----\n{}\n-----END EC PRIVATE KEY-----\n",
+        lines.join("\n")
+    )
 }
 
 fn authority() -> Result<Authority, rcgen::Error> {
@@ -105,23 +204,20 @@ fn sign(
 }
 
 fn server_config(
-    authority: &Authority,
-    certificate: CertificateDer<'static>,
-    key: &KeyPair,
+    clients: RootCertStore,
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
 ) -> Result<ServerConfig, rustls::Error> {
     let provider = Arc::new(ring::default_provider());
-    let mut roots = RootCertStore::empty();
-    roots.add(authority.der().clone())?;
-    // A client may show a certificate; one that the authority did not sign fails the handshake.
-    let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
+    // A client may show a certificate; one that no authority of clients signed fails the handshake.
+    let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(clients), Arc::clone(&provider))
         .allow_unauthenticated()
         .build()
         .map_err(|err| rustls::Error::General(err.to_string()))?;
-    let key = PrivatePkcs8KeyDer::from(key.serialize_der());
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .with_client_cert_verifier(clients)
-        .with_single_cert(vec![certificate], key.into())?;
+        .with_single_cert(chain, key)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)
 }

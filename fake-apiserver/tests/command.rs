@@ -38,7 +38,7 @@ fn get_as(server: &Server, path: &str, token: &str) -> (u16, String) {
     };
     write!(
         stream,
-        "GET {path} HTTP/1.1\r\nHost: x\r\n{credentials}Connection: close\r\n\r\n"
+        "GET {path} HTTP/1.1\r\nHost: localhost\r\n{credentials}Connection: close\r\n\r\n"
     )
     .expect("it reads");
     let mut answer = String::new();

@@ -30,7 +30,7 @@ fn send(server: &Server, method: &str, path: &str, body: &str) -> TcpStream {
     let mut stream = connect(server);
     let length = body.len();
     let head = format!(
-        "{method} {path} HTTP/1.1\r\nHost: x\r\nUser-Agent: socket\r\nConnection: close\r\n\
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: socket\r\nConnection: close\r\n\
          Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
     );
     stream.write_all(format!("{head}{body}").as_bytes()).expect("it reads");

@@ -3,6 +3,8 @@
 pub mod resource;
 pub mod request_info;
 pub mod user;
+pub(crate) mod arrival;
+pub(crate) mod token;
 pub mod rbac;
 pub mod admission;
 pub mod options;

@@ -214,6 +214,32 @@ impl Status {
         Self::new(401, "Unauthorized", "Unauthorized")
     }
 
+    /// 403 of a request over a socket that names a host which is not this server, as a page does that was loaded from a
+    /// name which leads here now.
+    pub(crate) fn foreign_host(host: &str) -> Self {
+        let why =
+            format!("host {host:?} is not this server's: it answers to loopback names, its address and --accept-hosts");
+        Self::new(403, "Forbidden", why)
+    }
+
+    /// 403 of a request that a page of another origin makes in a browser.
+    pub(crate) fn foreign_origin(origin: &str) -> Self {
+        Self::new(
+            403,
+            "Forbidden",
+            format!("requests of pages from another origin are refused: {origin:?}"),
+        )
+    }
+
+    /// 415 of a body whose type is not named.
+    pub(crate) fn no_content_type() -> Self {
+        Self::new(
+            415,
+            "UnsupportedMediaType",
+            "a request with a body must name its type in Content-Type",
+        )
+    }
+
     /// 422 Invalid with one cause an error (rule A9). The message names an error once, `causes` every time.
     pub fn invalid(kind: &GroupKind, name: &str, errors: &FieldErrors) -> Self {
         let mut texts: Vec<String> = Vec::new();

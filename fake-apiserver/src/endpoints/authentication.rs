@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use http::header::AUTHORIZATION;
+use http::request::Parts;
 use http::{HeaderMap, Method};
 
 use super::Endpoints;
@@ -13,12 +14,12 @@ use crate::api::rbac::Attributes;
 use crate::api::request_info::{ResourcePath, Verb};
 use crate::api::selector::FieldSelector;
 use crate::api::status::Status;
-use crate::api::user::{Anonymous, SentBy, UserInfo};
+use crate::api::user::{Anonymous, MASTERS, SentBy, UserInfo};
 use crate::registry::authentication::TokenVerdict;
 
 /// Finds out who asks, and fails with 401 or 403 if he may not.
 pub(super) fn admit(server: &Endpoints, call: &mut Call) -> Result<(), Status> {
-    if let Some(user) = authenticate(server, call)? {
+    if let Some(user) = authenticate(server, &call.parts)? {
         call.user = user;
     }
     if call.parts.extensions.get::<SentBy>().is_some() {
@@ -46,18 +47,36 @@ pub(super) fn admit(server: &Endpoints, call: &mut Call) -> Result<(), Status> {
     server.registry.authorize(&call.user, &request)
 }
 
+/// Fails with 401 or 403 unless an administrator asks: somebody in `system:masters`, whatever Roles say. The control
+/// API stands above them, since it writes them.
+pub(super) fn admit_master(server: &Endpoints, parts: &Parts) -> Result<(), Status> {
+    let user = authenticate(server, parts)?;
+    let user = user.unwrap_or_else(|| Arc::clone(&server.registry.access.authentication.admin));
+    if user.is_in(MASTERS) && impersonation::wanted(&parts.headers)?.is_none() {
+        return Ok(());
+    }
+    let method = parts.method.as_str().to_lowercase();
+    let request = Attributes {
+        verb: &method,
+        path: parts.uri.path(),
+        ..Attributes::default()
+    };
+    let reason = "the control API is for system:masters alone";
+    Err(Status::not_allowed(&request, &user.name, reason))
+}
+
 /// The user of a request; `None` for the administrator.
-fn authenticate(server: &Endpoints, call: &Call) -> Result<Option<Arc<UserInfo>>, Status> {
+fn authenticate(server: &Endpoints, parts: &Parts) -> Result<Option<Arc<UserInfo>>, Status> {
     let authentication = &server.registry.access.authentication;
-    if let Some(user) = call.parts.extensions.get::<Arc<UserInfo>>() {
+    if let Some(user) = parts.extensions.get::<Arc<UserInfo>>() {
         let mut user = Arc::clone(user);
         Arc::make_mut(&mut user).authenticate();
         return Ok(Some(user));
     }
-    if let Some(user) = call.parts.extensions.get::<UserInfo>() {
+    if let Some(user) = parts.extensions.get::<UserInfo>() {
         return Ok(Some(Arc::new(user.clone())));
     }
-    if let Some(token) = bearer_token(&call.parts.headers) {
+    if let Some(token) = bearer_token(&parts.headers) {
         return match server.registry.judge_token(token, &[]) {
             TokenVerdict::User(user, _) => Ok(Some(user)),
             // Where nobody asks who may do what, a token that is no longer good is the administrator's, too.

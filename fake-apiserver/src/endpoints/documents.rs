@@ -4,7 +4,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::header::{self, HeaderName, HeaderValue};
 use http::{Method, Response};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::filters::Call;
 use super::negotiation::{self, Discovery, Encoding, Served};
@@ -24,6 +24,9 @@ pub(crate) fn answer(registry: &Registry, scheme: &Scheme, call: &Call) -> Resul
     let path = path.strip_suffix('/').unwrap_or(path);
     if let Some(answer) = health(path, call) {
         return Ok(answer);
+    }
+    if let "/openid/v1/jwks" | "/.well-known/openid-configuration" = path {
+        return Ok(key_discovery(registry, call, path));
     }
     let is_get = call.parts.method == Method::GET;
     let rows: Vec<&ResourceInfo> = scheme.rows().map(|row| &row.info).collect();
@@ -128,6 +131,34 @@ fn health(path: &str, call: &Call) -> Option<Response<Body>> {
         .headers_mut()
         .insert("x-content-type-options", HeaderValue::from_static("nosniff"));
     Some(response)
+}
+
+/// What others need to check tokens of ServiceAccounts: the issuer and the public keys, as OpenID Connect has them.
+fn key_discovery(registry: &Registry, call: &Call, path: &str) -> Response<Body> {
+    let tokens = &registry.access.tokens;
+    let Some((keys, algorithms)) = tokens.key_set() else {
+        return encode::not_found_text();
+    };
+    let (value, kind) = match path {
+        "/openid/v1/jwks" => (keys, "application/jwk-set+json"),
+        _ => {
+            let host = call.parts.uri.authority().map(http::uri::Authority::as_str);
+            let base = match host.or(call.header(&header::HOST)) {
+                Some(host) => format!("https://{host}"),
+                None => tokens.issuer().trim_end_matches('/').to_owned(),
+            };
+            let value = json!({
+                "issuer": tokens.issuer(), "jwks_uri": format!("{base}/openid/v1/jwks"),
+                "response_types_supported": ["id_token"], "subject_types_supported": ["public"],
+                "id_token_signing_alg_values_supported": algorithms,
+            });
+            (value, "application/json")
+        }
+    };
+    let mut response = encode::respond_whole(200, kind, value.to_string().into());
+    let cached = HeaderValue::from_static("public, max-age=3600");
+    response.headers_mut().insert(header::CACHE_CONTROL, cached);
+    response
 }
 
 /// `/openapi/v2`, `/openapi/v3` and the documents below it (rule N6).

@@ -7,13 +7,14 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::header::{self, HeaderName, HeaderValue};
 use http::request::Parts;
-use http::{HeaderMap, Response};
+use http::{HeaderMap, Method, Response};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use uuid::fmt::Hyphenated;
 
 use super::broken::NoAnswer;
 use super::encode;
 use super::journal::{Journal, RecordedRequest, StoredAnswer};
+use crate::api::arrival::Arrival;
 use crate::api::options::Query;
 use crate::api::request_info::{ClientName, RequestInfo};
 use crate::api::status::Status;
@@ -183,6 +184,33 @@ pub(crate) enum KeptAnswer {
 
 fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
+}
+
+/// Refuses what a page in a browser can send to a server on its user's machine. Only requests over sockets are looked
+/// at; see [`Arrival`].
+pub(crate) fn check_arrival(parts: &Parts) -> Result<(), Status> {
+    let Some(arrival) = parts.extensions.get::<Arrival>() else {
+        return Ok(());
+    };
+    let header = text(&parts.headers, &header::HOST);
+    let asked = parts.uri.authority().map(http::uri::Authority::as_str);
+    for host in [asked, header].into_iter().flatten() {
+        if !arrival.hosts.accept(host) {
+            return Err(Status::foreign_host(host));
+        }
+    }
+    if let Some(origin) = parts.headers.get(header::ORIGIN) {
+        let origin = origin.to_str().unwrap_or_default();
+        let (_, authority) = origin.split_once("://").unwrap_or_default();
+        if authority.is_empty() || asked.or(header) != Some(authority) {
+            return Err(Status::foreign_origin(origin));
+        }
+    }
+    let writes = matches!(parts.method, Method::POST | Method::PUT | Method::PATCH);
+    if writes && arrival.has_body && !parts.headers.contains_key(header::CONTENT_TYPE) {
+        return Err(Status::no_content_type());
+    }
+    Ok(())
 }
 
 /// Reads a body whole, within the limit.

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::body::Body;
 use futures::FutureExt as _;
+use http::request::Parts;
 use http::{Request, Response};
 
 use crate::api::status::Status;
@@ -86,11 +87,18 @@ impl Endpoints {
         response
     }
 
+    /// Whether a request for the control API may be answered; else 401, 403 or 415.
+    pub(crate) fn admit_master(&self, parts: &Parts) -> Result<(), Status> {
+        filters::check_arrival(parts)?;
+        authentication::admit_master(self, parts)
+    }
+
     async fn answer(self: &Arc<Self>, call: &mut Call, body: Body) -> Result<Response<Body>, Status> {
         if self.faults.downtime.strikes(&call.client) {
             call.struck.push("connection refused, restarting".to_owned());
             return Ok(broken::no_answer(Broken::Refused));
         }
+        filters::check_arrival(&call.parts)?;
         filters::check_timeout(call)?;
         let admitted = authentication::admit(self, call);
         let scheme = self.registry.scheme();

@@ -52,7 +52,8 @@ pub(crate) fn find(scheme: &Scheme, call: &mut Call) -> Result<Target, Status> {
         return missing();
     }
     let subresource = path.subresource.split('/').next().unwrap_or_default();
-    if !subresource.is_empty() && row.info.subresource(subresource).is_none() {
+    let is_longer = path.subresource.len() > subresource.len() && subresource != "proxy";
+    if !subresource.is_empty() && (is_longer || row.info.subresource(subresource).is_none()) {
         return match row.is_custom() {
             true => Err(Status::not_found(&row.info.group_resource(), path.name)),
             false => Err(Status::unknown_path()),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Registry;
 use super::authorization::Rbac;
-use super::tokens::{ISSUER, TokenKey};
+use super::tokens::{TokenOptions, Tokens};
 use crate::api::user::{Anonymous, UserInfo};
 
 /// Who asks, and who may do what.
@@ -13,18 +13,18 @@ use crate::api::user::{Anonymous, UserInfo};
 pub(crate) struct Access {
     /// Who asks.
     pub(crate) authentication: Authentication,
-    /// What tokens of ServiceAccounts are signed with.
-    pub(super) token_key: TokenKey,
+    /// Makes and reads the tokens of ServiceAccounts.
+    pub(crate) tokens: Tokens,
     /// Who may do what; `None`: everybody everything.
     pub(super) rbac: Option<Rbac>,
 }
 
 impl Access {
-    /// `seed` is the server's, from which it makes its key.
-    pub(crate) fn new(authentication: Authentication, rbac: Option<Rbac>, seed: u64) -> Self {
+    /// `seed` is the server's, from which it makes a key if it was given none.
+    pub(crate) fn new(authentication: Authentication, rbac: Option<Rbac>, tokens: TokenOptions, seed: u64) -> Self {
         Self {
             authentication,
-            token_key: TokenKey::from_seed(seed),
+            tokens: Tokens::new(tokens, seed),
             rbac,
         }
     }
@@ -66,18 +66,23 @@ impl Registry {
     /// Whose token this is: one the server was given, or one it handed out for a ServiceAccount. `audiences` are those
     /// asked about, the server's own if there are none.
     pub(crate) fn judge_token(&self, token: &str, audiences: &[&str]) -> TokenVerdict {
+        let own = self.access.tokens.audiences();
         let unknown = || TokenVerdict::Unknown("invalid bearer token".to_owned());
         if let Some(user) = self.access.authentication.tokens.get(token) {
             // Such a token is for the server itself.
-            if !audiences.is_empty() && !audiences.contains(&ISSUER) {
-                return unknown();
-            }
-            return TokenVerdict::User(Arc::clone(user), vec![ISSUER.to_owned()]);
+            let common: Vec<String> = match audiences {
+                [] => own.to_vec(),
+                asked => own.iter().filter(|it| asked.contains(&it.as_str())).cloned().collect(),
+            };
+            return match common.is_empty() {
+                true => unknown(),
+                false => TokenVerdict::User(Arc::clone(user), common),
+            };
         }
         match self.token_owner(token, audiences) {
             Ok(Some(owner)) => TokenVerdict::User(Arc::new(owner.user), owner.audiences),
             Ok(None) if !self.access.authentication.is_strict => {
-                TokenVerdict::User(Arc::clone(&self.access.authentication.admin), vec![ISSUER.to_owned()])
+                TokenVerdict::User(Arc::clone(&self.access.authentication.admin), own.to_vec())
             }
             Ok(None) => unknown(),
             Err(why) => TokenVerdict::Unknown(format!("[invalid bearer token, {why}]")),

@@ -1,18 +1,25 @@
 //! Tokens of ServiceAccounts: signed JSON Web Tokens, as TokenRequest hands them out and as they are judged when they
-//! come back. They are signed with HMAC by a key made from the seed, so only the server that made one can check it.
+//! come back. Unless the server was given keys they are signed with HMAC by a key made from the seed, so only the server
+//! that made one can check it.
+
+use std::sync::Arc;
 
 use base64::Engine as _;
-use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
 use hmac::{Hmac, Mac};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::Registry;
 use crate::api::object::Object;
+use crate::api::token::TokenSigner;
 use crate::api::user::UserInfo;
 
-/// The issuer, and the audience of tokens that are asked for without one.
-pub(crate) const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
+/// The issuer unless the server was told another, which is also the audience of tokens that are asked for without one.
+const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
+
+/// The issuer of the tokens that kube-controller-manager writes into Secrets.
+const LEGACY_ISSUER: &str = "kubernetes/serviceaccount";
 
 /// How long past its end a token is still good, for clocks that differ; also an object's past its deletion.
 const LEEWAY_SECONDS: i64 = 60;
@@ -20,7 +27,64 @@ const LEEWAY_SECONDS: i64 = 60;
 /// `{"alg":"HS256"}`
 const HEADER: &str = "eyJhbGciOiJIUzI1NiJ9";
 
-/// What tokens are signed with.
+/// What the server was told of tokens.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TokenOptions {
+    /// What signs them; `None`: a key made from the seed.
+    pub(crate) signer: Option<Arc<dyn TokenSigner>>,
+    /// Who issues them, and whose tokens are believed besides; empty for [`ISSUER`].
+    pub(crate) issuers: Vec<String>,
+    /// For whom a token must be; empty for the issuers.
+    pub(crate) audiences: Vec<String>,
+}
+
+/// Makes tokens and reads them.
+#[derive(Clone, Debug)]
+pub(crate) struct Tokens {
+    signer: Arc<dyn TokenSigner>,
+    issuers: Vec<String>,
+    audiences: Vec<String>,
+}
+
+impl Tokens {
+    /// `seed` is that of the key if the options name none.
+    pub(crate) fn new(options: TokenOptions, seed: u64) -> Self {
+        let issuers = match options.issuers.is_empty() {
+            true => vec![ISSUER.to_owned()],
+            false => options.issuers,
+        };
+        Self {
+            signer: options.signer.unwrap_or_else(|| Arc::new(TokenKey::from_seed(seed))),
+            audiences: match options.audiences.is_empty() {
+                true => issuers.clone(),
+                false => options.audiences,
+            },
+            issuers,
+        }
+    }
+
+    /// Who issues the tokens that are handed out.
+    pub(crate) fn issuer(&self) -> &str {
+        self.issuers.first().map_or(ISSUER, String::as_str)
+    }
+
+    /// For whom a token is that is asked for without audiences.
+    pub(crate) fn audiences(&self) -> &[String] {
+        &self.audiences
+    }
+
+    /// A token that says `claims`.
+    pub(crate) fn sign(&self, claims: &Value) -> Result<String, String> {
+        self.signer.sign(claims)
+    }
+
+    /// The public keys and their algorithms; `None` if there are none.
+    pub(crate) fn key_set(&self) -> Option<(Value, Vec<&'static str>)> {
+        self.signer.key_set()
+    }
+}
+
+/// A key for HMAC.
 #[derive(Clone)]
 pub(crate) struct TokenKey([u8; 32]);
 
@@ -47,15 +111,20 @@ impl TokenKey {
         Self(digest.finalize().into())
     }
 
-    /// A token that says `claims`.
-    pub(crate) fn sign(&self, claims: &Value) -> String {
+    fn mac(&self, text: &str) -> Hmac<Sha256> {
+        let mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes keys of any length");
+        mac.chain_update(text)
+    }
+}
+
+impl TokenSigner for TokenKey {
+    fn sign(&self, claims: &Value) -> Result<String, String> {
         let payload = BASE64_URL_SAFE_NO_PAD.encode(claims.to_string());
         let signed = format!("{HEADER}.{payload}");
         let signature = BASE64_URL_SAFE_NO_PAD.encode(self.mac(&signed).finalize().into_bytes());
-        format!("{signed}.{signature}")
+        Ok(format!("{signed}.{signature}"))
     }
 
-    /// What a token says; `None` if this key did not sign it.
     fn claims(&self, token: &str) -> Option<Value> {
         let (signed, signature) = token.rsplit_once('.')?;
         let (header, payload) = signed.split_once('.')?;
@@ -68,9 +137,8 @@ impl TokenKey {
         serde_json::from_slice(&claims).ok()
     }
 
-    fn mac(&self, text: &str) -> Hmac<Sha256> {
-        let mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes keys of any length");
-        mac.chain_update(text)
+    fn key_set(&self) -> Option<(Value, Vec<&'static str>)> {
+        None
     }
 }
 
@@ -78,11 +146,21 @@ impl Registry {
     /// Whose token this is. `Ok(None)`: no token of this server; an error says why one is not good any more.
     /// `audiences` are those asked about, the server's own if there are none.
     pub(crate) fn token_owner(&self, token: &str, audiences: &[&str]) -> Result<Option<TokenOwner>, String> {
-        let Some(claims) = self.access.token_key.claims(token) else {
+        let tokens = &self.access.tokens;
+        let Some(claims) = tokens.signer.claims(token) else {
             return Ok(None);
         };
+        if claims["iss"] == LEGACY_ISSUER {
+            return self.legacy_owner(token, &claims, audiences).map(Some);
+        }
+        if !claims["iss"]
+            .as_str()
+            .is_some_and(|it| tokens.issuers.iter().any(|issuer| issuer == it))
+        {
+            return Ok(None);
+        }
         self.check_times(&claims)?;
-        let audiences = common_audiences(&claims, audiences)?;
+        let audiences = common_audiences(&claims, audiences, &tokens.audiences)?;
         let at = |path: &str| claims.pointer(path).and_then(Value::as_str).unwrap_or_default();
         let (namespace, name) = (at("/kubernetes.io/namespace"), at("/kubernetes.io/serviceaccount/name"));
         let uid = at("/kubernetes.io/serviceaccount/uid");
@@ -125,6 +203,46 @@ impl Registry {
         Ok(Some(TokenOwner { user, audiences }))
     }
 
+    /// The same of a token that kube-controller-manager wrote into a Secret. It has no end: it is good while the Secret
+    /// holds it.
+    fn legacy_owner(&self, token: &str, claims: &Value, audiences: &[&str]) -> Result<TokenOwner, String> {
+        let at = |name: &str| {
+            let name = format!("kubernetes.io/serviceaccount/{name}");
+            claims.get(&name).and_then(Value::as_str).unwrap_or_default().to_owned()
+        };
+        let (namespace, name, uid) = (at("namespace"), at("service-account.name"), at("service-account.uid"));
+        let (secret, own) = (at("secret.name"), &self.access.tokens.audiences);
+        let audiences: Vec<String> = match audiences.is_empty() {
+            true => own.clone(),
+            false => own
+                .iter()
+                .filter(|it| audiences.contains(&it.as_str()))
+                .cloned()
+                .collect(),
+        };
+        if audiences.is_empty() {
+            return Err("token is for other audiences".to_owned());
+        }
+        let holds = |secret: Object| {
+            let data = secret.get("data")?.get("token")?.as_str()?;
+            Some(BASE64_STANDARD.decode(data).ok()? == token.as_bytes())
+        };
+        let stored = self.stored_object("secrets", &namespace, &secret);
+        let stored = stored.ok_or("service account token has been invalidated")?;
+        if self.is_long_gone(&stored) || holds(stored) != Some(true) {
+            return Err("service account token does not match server's copy".to_owned());
+        }
+        let account = self.stored_object("serviceaccounts", &namespace, &name);
+        let account = account.ok_or_else(|| format!("serviceaccounts {name:?} not found"))?;
+        if account.uid() != uid {
+            let found = account.uid();
+            return Err(format!("service account UID ({found}) does not match claim ({uid})"));
+        }
+        let mut user = UserInfo::service_account(&namespace, &name);
+        user.uid = uid;
+        Ok(TokenOwner { user, audiences })
+    }
+
     fn check_times(&self, claims: &Value) -> Result<(), String> {
         let now = self.entropy.now().as_second();
         let time = |name: &str| claims.get(name).and_then(Value::as_i64);
@@ -152,8 +270,8 @@ fn add(user: &mut UserInfo, key: &str, value: &str) {
 }
 
 /// The audiences of a token that were asked about; an error if there is none.
-fn common_audiences(claims: &Value, asked: &[&str]) -> Result<Vec<String>, String> {
-    let own = [ISSUER];
+fn common_audiences(claims: &Value, asked: &[&str], own: &[String]) -> Result<Vec<String>, String> {
+    let own: Vec<&str> = own.iter().map(String::as_str).collect();
     let asked = if asked.is_empty() { &own[..] } else { asked };
     let audiences = claims.get("aud").and_then(Value::as_array);
     let audiences: Vec<String> = audiences
@@ -187,7 +305,7 @@ mod tests {
     #[test]
     fn a_token_is_read_by_its_own_key_alone() {
         let (key, claims) = (TokenKey::from_seed(1), json!({"sub": "x"}));
-        let token = key.sign(&claims);
+        let token = key.sign(&claims).unwrap();
         assert_eq!(key.claims(&token), Some(claims));
         assert_eq!(TokenKey::from_seed(2).claims(&token), None);
         let (head, tail) = token.split_at(token.len() / 2);

@@ -1,9 +1,8 @@
 //! Reads the user off a client certificate: CN is the name, each O is a group.
 
+use super::der::{SEQUENCE, SET, any_element, element};
 use crate::api::user::UserInfo;
 
-const SEQUENCE: u8 = 0x30;
-const SET: u8 = 0x31;
 /// `version`, which certificates of the first version leave out.
 const VERSION: u8 = 0xa0;
 
@@ -34,8 +33,20 @@ pub(super) fn user(certificate: &[u8]) -> Option<UserInfo> {
     (!user.name.is_empty()).then_some(user)
 }
 
-/// The names within `subject` of `tbsCertificate` (RFC 5280, 4.1).
+/// The names within `subject` of `tbsCertificate`.
 fn subject(certificate: &[u8]) -> Option<&[u8]> {
+    Some(element(from_subject(certificate)?, SEQUENCE)?.0)
+}
+
+/// `subjectPublicKeyInfo` of a certificate, tag and length included.
+pub(super) fn public_key(certificate: &[u8]) -> Option<&[u8]> {
+    let (_, _, key) = any_element(from_subject(certificate)?)?;
+    let (_, rest) = element(key, SEQUENCE)?;
+    Some(&key[..key.len() - rest.len()])
+}
+
+/// `tbsCertificate` from its `subject` on (RFC 5280, 4.1).
+fn from_subject(certificate: &[u8]) -> Option<&[u8]> {
     let (certificate, _) = element(certificate, SEQUENCE)?;
     let (mut fields, _) = element(certificate, SEQUENCE)?;
     if let Some((_, rest)) = element(fields, VERSION) {
@@ -44,29 +55,7 @@ fn subject(certificate: &[u8]) -> Option<&[u8]> {
     for _before in ["serialNumber", "signature", "issuer", "validity"] {
         (_, _, fields) = any_element(fields)?;
     }
-    Some(element(fields, SEQUENCE)?.0)
-}
-
-/// The content of the first element, which must have this tag, and what follows it.
-fn element(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
-    let (found, content, rest) = any_element(der)?;
-    (found == tag).then_some((content, rest))
-}
-
-/// The tag and the content of the first element, and what follows it.
-fn any_element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
-    let (&[tag, first], mut rest) = der.split_first_chunk()?;
-    let mut length = usize::from(first);
-    if first >= 0x80 {
-        // The long form: so many bytes hold the length. Four are more than any certificate needs.
-        let (bytes, after) = rest
-            .split_at_checked(usize::from(first & 0x7f))
-            .filter(|(bytes, _)| bytes.len() <= 4)?;
-        length = bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte));
-        rest = after;
-    }
-    let (content, rest) = rest.split_at_checked(length)?;
-    Some((tag, content, rest))
+    Some(fields)
 }
 
 #[cfg(test)]

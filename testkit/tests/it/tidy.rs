@@ -55,6 +55,7 @@ const SERVER_ARROWS: &[(&str, &[&str])] = &[
             "entropy",
             "registry",
             "server",
+            "tls",
             "webhooks",
             "workers",
         ],

@@ -10,7 +10,6 @@ use crate::api::resource::{GroupKind, GroupResource};
 use crate::api::status::Status;
 use crate::entropy;
 use crate::registry::managed_fields::{self, Manager, Types};
-use crate::registry::tokens::ISSUER;
 use crate::registry::types::decode::Wanted;
 use crate::registry::types::schema::SchemaRef;
 use crate::registry::types::schema::builtin::{self, Shape};
@@ -47,7 +46,7 @@ impl Registry {
         track(asked, shape, &write.manager_name(), &now);
         let warnings = &mut decoded.warnings;
         *asked = self.mutate_posted(&write, std::mem::take(asked), warnings).await?;
-        complete(asked, &account, &now)?;
+        complete(asked, &account, self.access.tokens.audiences(), &now)?;
         let lifetime = check(asked)?;
         *asked = self.check_posted(&write, std::mem::take(asked), warnings).await?;
         let bound = self.bound_object(asked, &account)?;
@@ -55,7 +54,7 @@ impl Registry {
         let end = self.entropy.now().saturating_add(SignedDuration::from_secs(lifetime));
         let end = end.unwrap_or(Timestamp::MAX);
         let claims = self.claims(asked, &account, &bound, end);
-        let token = self.access.token_key.sign(&claims);
+        let token = self.access.tokens.sign(&claims).map_err(Status::internal)?;
         asked.insert(
             "status".into(),
             json!({"token": token, "expirationTimestamp": entropy::seconds(end)}),
@@ -79,7 +78,7 @@ impl Registry {
         json!({
             "aud": value_at(asked, &["spec", "audiences"]),
             "exp": end.as_second(), "iat": now, "nbf": now,
-            "iss": ISSUER, "jti": self.entropy.uuid().to_string(),
+            "iss": self.access.tokens.issuer(), "jti": self.entropy.uuid().to_string(),
             "kubernetes.io": kubernetes,
             "sub": format!("system:serviceaccount:{}:{}", account.namespace(), account.name()),
         })
@@ -153,7 +152,7 @@ fn track(asked: &mut Object, shape: Option<&'static Shape>, manager: &str, now: 
 }
 
 /// Fills in what the request leaves to the server.
-fn complete(asked: &mut Object, account: &Object, now: &str) -> Result<(), Status> {
+fn complete(asked: &mut Object, account: &Object, audiences: &[String], now: &str) -> Result<(), Status> {
     if !asked.name().is_empty() && asked.name() != account.name() {
         let mut errors = FieldErrors::new();
         let why = "must match the service account name if specified";
@@ -166,7 +165,7 @@ fn complete(asked: &mut Object, account: &Object, now: &str) -> Result<(), Statu
     metadata.insert("creationTimestamp".into(), now.into());
     let spec = asked.entry("spec").or_insert_with(|| json!({}));
     if spec["audiences"].as_array().is_none_or(Vec::is_empty) {
-        spec["audiences"] = json!([ISSUER]);
+        spec["audiences"] = json!(audiences);
     }
     if spec["expirationSeconds"].is_null() {
         spec["expirationSeconds"] = DEFAULT_SECONDS.into();

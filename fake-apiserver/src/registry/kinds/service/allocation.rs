@@ -12,13 +12,85 @@ use crate::registry::strategy::Context;
 use crate::registry::types::access::{at, ensure_object, is_empty, list, number, objects, objects_mut, text};
 use crate::registry::types::net::masked;
 
-/// The range cluster IPs come from.
-const CLUSTER_RANGE: (Ipv4Addr, u32) = (Ipv4Addr::new(10, 0, 0, 0), 16);
-const CLUSTER_RANGE_TEXT: &str = "10.0.0.0/16";
-/// The first address of the range, which the Service `default/kubernetes` has.
-pub(crate) const FIRST_CLUSTER_IP: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-/// Addresses of the range but its first and its last.
-const CLUSTER_IPS: u64 = 65_534;
+/// A range cluster IPs come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ClusterRange {
+    first: Ipv4Addr,
+    prefix: u32,
+}
+
+impl Default for ClusterRange {
+    fn default() -> Self {
+        Self {
+            first: Ipv4Addr::new(10, 0, 0, 0),
+            prefix: 16,
+        }
+    }
+}
+
+impl std::fmt::Display for ClusterRange {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.first, self.prefix)
+    }
+}
+
+impl std::str::FromStr for ClusterRange {
+    type Err = String;
+
+    /// A range as kube-apiserver takes it in `--service-cluster-ip-range`, of IPv4 alone.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (address, prefix) = text.split_once('/').ok_or("there is no prefix length")?;
+        let address: Ipv4Addr = address.parse().map_err(|_| format!("{address:?} is no IPv4 address"))?;
+        let prefix: u32 = prefix.parse().map_err(|_| format!("{prefix:?} is no prefix length"))?;
+        // As large as kube-apiserver takes it, and with room for two Services.
+        if !(12..=30).contains(&prefix) {
+            return Err(format!("the prefix length must be from 12 to 30, not {prefix}"));
+        }
+        let first = Ipv4Addr::from_bits(address.to_bits() >> (32 - prefix) << (32 - prefix));
+        Ok(Self { first, prefix })
+    }
+}
+
+impl ClusterRange {
+    /// The first address of the range that is given away: the Service `default/kubernetes` has it.
+    pub(crate) fn first_ip(self) -> Ipv4Addr {
+        Ipv4Addr::from_bits(self.first.to_bits() | 1)
+    }
+
+    /// Addresses of the range but its first and its last.
+    fn len(self) -> u64 {
+        (1 << (32 - self.prefix)) - 2
+    }
+
+    /// An address of the range, from the first that is given away on.
+    fn at(self, index: u64) -> IpAddr {
+        let offset = u32::try_from(index + 1).unwrap_or(1);
+        IpAddr::V4(Ipv4Addr::from_bits(self.first.to_bits() | offset))
+    }
+
+    fn contains(self, address: IpAddr) -> bool {
+        masked(address, self.prefix) == IpAddr::V4(self.first)
+    }
+}
+
+/// The ranges of the stored ServiceCIDRs that are not about to go, in the order of their names; the default if there is
+/// none.
+fn ranges(context: &Context<'_>) -> Vec<ClusterRange> {
+    let stored = (context.stored)("networking.k8s.io", "servicecidrs");
+    let going = |cidr: &&Object| cidr.meta_str("deletionTimestamp").is_empty();
+    let texts = stored.iter().filter(going).flat_map(|cidr| {
+        let cidrs = at(cidr, "spec")
+            .and_then(|spec| spec.get("cidrs"))
+            .and_then(Value::as_array);
+        cidrs.into_iter().flatten().filter_map(Value::as_str)
+    });
+    let ranges: Vec<ClusterRange> = texts.filter_map(|text| text.parse().ok()).collect();
+    if ranges.is_empty() {
+        vec![ClusterRange::default()]
+    } else {
+        ranges
+    }
+}
 /// The range node ports come from.
 const NODE_PORTS: std::ops::RangeInclusive<i64> = 30_000..=32_767;
 const NODE_PORT_COUNT: u64 = 2_768;
@@ -235,10 +307,12 @@ fn allocate_cluster_ip(
     let taken = taken(slot, old, context);
     let ip = text(spec, "clusterIP");
     if ip.is_empty() {
-        let start = context.entropy.below(CLUSTER_IPS);
-        let free = (0..CLUSTER_IPS)
-            .map(|step| cluster_ip((start + step) % CLUSTER_IPS))
-            .find(|ip| !taken.ips.contains(ip));
+        let free = ranges(context).into_iter().find_map(|range| {
+            let start = context.entropy.below(range.len());
+            (0..range.len())
+                .map(|step| range.at((start + step) % range.len()))
+                .find(|ip| !taken.ips.contains(ip))
+        });
         let Some(free) = free else {
             let text = "failed to allocate a serviceIP: range is full";
             errors.invalid(FieldPath::new("spec.clusterIPs"), Value::Null, text);
@@ -251,8 +325,11 @@ fn allocate_cluster_ip(
     let Ok(address) = ip.parse::<IpAddr>() else {
         return;
     };
-    let why = if masked(address, CLUSTER_RANGE.1) != IpAddr::V4(CLUSTER_RANGE.0) {
-        format!("the provided IP ({ip}) is not in the valid range. The range of valid IPs is {CLUSTER_RANGE_TEXT}")
+    let ranges = ranges(context);
+    let why = if !ranges.iter().any(|range| range.contains(address)) {
+        let valid: Vec<String> = ranges.iter().map(ToString::to_string).collect();
+        let valid = valid.join(", ");
+        format!("the provided IP ({ip}) is not in the valid range. The range of valid IPs is {valid}")
     } else if taken.ips.contains(&address) {
         "provided IP is already allocated".to_owned()
     } else {
@@ -260,12 +337,6 @@ fn allocate_cluster_ip(
     };
     let text = format!("failed to allocate IP {ip}: {why}");
     errors.invalid(FieldPath::new("spec.clusterIPs"), list(spec, "clusterIPs"), text);
-}
-
-/// An address of the range, from 10.0.0.1 on.
-fn cluster_ip(index: u64) -> IpAddr {
-    let offset = u32::try_from(index + 1).unwrap_or(1);
-    IpAddr::V4(Ipv4Addr::from_bits(CLUSTER_RANGE.0.to_bits() | offset))
 }
 
 fn allocate_node_ports(

@@ -3,7 +3,7 @@
 mod allocation;
 mod validation;
 
-pub(crate) use allocation::FIRST_CLUSTER_IP;
+pub(crate) use allocation::ClusterRange;
 pub(crate) use validation::validate_protocol;
 
 use serde_json::{Map, Value, json};

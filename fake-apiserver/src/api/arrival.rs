@@ -1,0 +1,99 @@
+//! `Arrival`: what is known of a request because it came over a socket, and the `Hosts` such a request may name.
+//!
+//! A page in a browser on the developer's machine reaches loopback, too. It is kept out by what a browser cannot hide:
+//! the name the page was loaded from (`Host`, which DNS rebinding leaves as it is) and `Origin`.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+/// An extension of each request that came over a socket.
+#[derive(Clone, Debug)]
+pub(crate) struct Arrival {
+    /// The hosts the server answers to.
+    pub(crate) hosts: Arc<Hosts>,
+    /// Whether a body came with it, so that its type must be named.
+    pub(crate) has_body: bool,
+}
+
+/// The hosts a server answers to: loopback, the address it listens on, and those it was told.
+#[derive(Clone, Debug)]
+pub(crate) struct Hosts {
+    address: IpAddr,
+    /// Names in lower case: `*` is every host, `*.example.com` every host below that domain.
+    names: Vec<String>,
+}
+
+impl Hosts {
+    /// The hosts of a server that listens on `address`, besides `names`.
+    pub(crate) fn new(address: SocketAddr, names: &[String]) -> Self {
+        Self {
+            address: address.ip(),
+            names: names.iter().map(|name| name.to_ascii_lowercase()).collect(),
+        }
+    }
+
+    /// Whether the server answers to the host of `authority`, which is a host and perhaps a port.
+    pub(crate) fn accept(&self, authority: &str) -> bool {
+        let host = host_of(authority).to_ascii_lowercase();
+        let host = host.strip_suffix('.').unwrap_or(&host);
+        match host.parse::<IpAddr>() {
+            // DNS rebinding needs a name; who listens on all addresses is reached by any of them.
+            Ok(address) if self.address.is_unspecified() => !address.is_unspecified() || self.names_host(host),
+            Ok(address) => address.is_loopback() || address == self.address || self.names_host(host),
+            Err(_) => host == "localhost" || host.ends_with(".localhost") || self.names_host(host),
+        }
+    }
+
+    fn names_host(&self, host: &str) -> bool {
+        self.names.iter().any(|name| match name.strip_prefix('*') {
+            Some("") => true,
+            Some(domain) => domain.starts_with('.') && host.ends_with(domain) && host.len() > domain.len(),
+            None => name == host,
+        })
+    }
+}
+
+/// The host of `host`, `host:port`, `[::1]` or `[::1]:port`.
+pub(crate) fn host_of(authority: &str) -> &str {
+    if let Some(rest) = authority.strip_prefix('[') {
+        return rest.split_once(']').map_or(authority, |(host, _)| host);
+    }
+    authority.split_once(':').map_or(authority, |(host, _)| host)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::loopback("127.0.0.1:6443", &[], "127.0.0.1:6443", true)]
+    #[case::its_name("127.0.0.1:6443", &[], "localhost", true)]
+    #[case::in_capitals("127.0.0.1:6443", &[], "LOCALHOST:1", true)]
+    #[case::with_the_root("127.0.0.1:6443", &[], "localhost.", true)]
+    #[case::below_it("127.0.0.1:6443", &[], "a.localhost", true)]
+    #[case::ipv6("127.0.0.1:6443", &[], "[::1]:6443", true)]
+    #[case::a_rebound_name("127.0.0.1:6443", &[], "evil.example:6443", false)]
+    #[case::a_name_that_ends_alike("127.0.0.1:6443", &[], "notlocalhost", false)]
+    #[case::a_name_that_begins_alike("127.0.0.1:6443", &[], "127.0.0.1.evil.example", false)]
+    #[case::nothing("127.0.0.1:6443", &[], "", false)]
+    #[case::another_address("127.0.0.1:6443", &[], "192.0.2.7", false)]
+    #[case::its_own("192.0.2.7:6443", &[], "192.0.2.7:6443", true)]
+    #[case::any_address_of_all("0.0.0.0:6443", &[], "192.0.2.7:6443", true)]
+    #[case::no_name_of_all("0.0.0.0:6443", &[], "evil.example", false)]
+    #[case::a_name_it_was_told("127.0.0.1:6443", &["api.Test"], "API.test:6443", true)]
+    #[case::a_domain_it_was_told("127.0.0.1:6443", &["*.test"], "a.b.test", true)]
+    #[case::not_the_domain_itself("127.0.0.1:6443", &["*.test"], ".test", false)]
+    #[case::everybody("127.0.0.1:6443", &["*"], "evil.example", true)]
+    fn hosts_are_loopback_the_address_and_what_was_named(
+        #[case] address: &str,
+        #[case] names: &[&str],
+        #[case] authority: &str,
+        #[case] expected: bool,
+    ) {
+        let names: Vec<String> = names.iter().map(|it| (*it).to_owned()).collect();
+        let hosts = Hosts::new(address.parse().expect("an address"), &names);
+        assert_eq!(hosts.accept(authority), expected);
+    }
+}

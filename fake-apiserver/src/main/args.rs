@@ -1,0 +1,85 @@
+//! Options that every personality which serves objects has, and what their values look like.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use fake_apiserver::{UnknownWorker, Worker};
+
+/// What a server is to begin with and to do besides answering.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Of the fake")]
+pub(crate) struct Common {
+    /// Write a kubeconfig that leads to this server, readable by its owner alone
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+
+    /// Serve the CustomResourceDefinitions in this file or directory (may be repeated)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) crd: Vec<PathBuf>,
+
+    /// Start with the objects in this file or directory, as `kubectl get -o yaml` writes them (may be repeated)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) load: Vec<PathBuf>,
+
+    /// Seed of uids, generated names, tokens and all other random numbers but keys of TLS; whoever knows it can make
+    /// tokens. Without it uids are those of seed 0, and tokens come from the system's randomness
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+
+    /// Run these parts of a cluster, separated by commas: gc, namespace, workloads (all of them), all
+    #[arg(long, value_name = "NAMES", default_value = "", hide_default_value = true, value_parser = workers)]
+    pub(crate) workers: Workers,
+
+    /// Answer requests below /_fake, too: faults, watches, journal, snapshots (GET /_fake tells more). It shows and
+    /// writes all objects, Secrets and rights included, past Roles and validation, to users in system:masters; its
+    /// token is written to stderr and into the kubeconfig
+    #[arg(long)]
+    pub(crate) control: bool,
+
+    /// The token of the control API, whose user is in system:masters [default: a random one]
+    #[arg(long, value_name = "TOKEN", requires = "control")]
+    pub(crate) control_token: Option<String>,
+
+    /// Call webhooks of this host, or of the service NAME.NAMESPACE.svc, at an address (may be repeated)
+    #[arg(long, value_name = "HOST=ADDRESS", value_parser = webhook_address)]
+    pub(crate) webhook_address: Vec<(String, SocketAddr)>,
+
+    /// Answer requests for these hosts, too, separated by commas; `*.` stands for all below a name, `*` for any. Loopback
+    /// names and the address it listens on are answered anyway; others are refused, since a page in a browser can reach
+    /// this server by a name of its own
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) accept_hosts: Vec<String>,
+}
+
+/// What `--workers` names.
+#[derive(Clone, Debug)]
+pub(crate) struct Workers(pub(crate) Vec<Worker>);
+
+/// An address, or a name that has one.
+pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
+    text.to_socket_addrs()
+        .map_err(|err| err.to_string())?
+        .next()
+        .ok_or_else(|| "the name has no address".to_owned())
+}
+
+/// What `--webhook-address` takes.
+fn webhook_address(text: &str) -> Result<(String, SocketAddr), String> {
+    let (host, at) = text.split_once('=').ok_or("there is no `=` between host and address")?;
+    Ok((host.to_owned(), address(at)?))
+}
+
+/// What `--workers` takes: none, or a list of names.
+fn workers(text: &str) -> Result<Workers, UnknownWorker> {
+    if text.is_empty() {
+        return Ok(Workers(Vec::new()));
+    }
+    Worker::parse_list(text).map(Workers)
+}
+
+/// What durations look like: `90m` or `1h30m`.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let duration: jiff::SignedDuration = text.parse().map_err(|err: jiff::Error| err.to_string())?;
+    Duration::try_from(duration).map_err(|_| "a duration must not be negative".to_owned())
+}

@@ -1,0 +1,117 @@
+//! `etcd`, as far as those need it who start one for an API server: it says that it is well, and ends when it is told.
+//!
+//! The API server keeps its objects itself, so nothing is stored here and nobody speaks etcd's protocol.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use clap::Parser;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+
+use crate::args::address;
+use crate::setup::interruption;
+
+/// How long a client may take for its request.
+const REQUEST_BOUND: Duration = Duration::from_secs(2);
+
+/// The longest request that is read.
+const REQUEST_BYTES: usize = 16 * 1024;
+
+/// Stands where a control plane expects etcd: answers /health and /version, and stores nothing
+///
+/// The fake kube-apiserver keeps its objects itself. The options are those of etcd that starters of control planes pass;
+/// any other is refused.
+#[derive(Debug, Parser)]
+#[command(name = "etcd", version, args_override_self = true)]
+pub(crate) struct Args {
+    /// URLs to answer /health at, separated by commas; plain HTTP
+    #[arg(long, value_name = "URLS", default_value = "http://localhost:2379", value_delimiter = ',', value_parser = url)]
+    listen_client_urls: Vec<SocketAddr>,
+
+    /// URLs that clients are told; nobody asks for them here
+    #[arg(long, value_name = "URLS", value_delimiter = ',')]
+    advertise_client_urls: Vec<String>,
+
+    /// URLs for other members, of which there are none: nothing listens there
+    #[arg(long, value_name = "URLS", value_delimiter = ',')]
+    listen_peer_urls: Vec<String>,
+
+    /// The folder of a member; nothing is written into it
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<String>,
+
+    /// The name of the member
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    name: String,
+
+    /// Do not wait for the disk; nothing is written
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
+    unsafe_no_fsync: bool,
+
+    /// How much is logged; nothing is
+    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    log_level: String,
+}
+
+/// The address of a URL of plain HTTP.
+fn url(text: &str) -> Result<SocketAddr, String> {
+    let rest = text.strip_prefix("http://").ok_or("only http:// is spoken")?;
+    address(rest.trim_end_matches('/'))
+}
+
+/// Answers until a signal comes.
+#[tokio::main(flavor = "current_thread")]
+pub(crate) async fn run(args: &Args) -> Result<(), String> {
+    let interrupted = interruption().map_err(|err| format!("cannot listen for signals: {err}"))?;
+    let mut served = Vec::new();
+    for address in &args.listen_client_urls {
+        let listener = TcpListener::bind(address).await;
+        let listener = listener.map_err(|err| format!("cannot listen on {address}: {err}"))?;
+        served.push(Box::pin(serve(listener)));
+    }
+    tokio::select! {
+        () = interrupted => {}
+        _ = futures::future::select_all(served) => {}
+    }
+    Ok(())
+}
+
+/// Answers one connection after the other; none of them takes long.
+async fn serve(listener: TcpListener) {
+    loop {
+        if let Ok((stream, _)) = listener.accept().await {
+            // Who is slow is cut; who is gone needs no answer.
+            let _ = timeout(REQUEST_BOUND, answer(stream)).await;
+        }
+    }
+}
+
+async fn answer(mut stream: TcpStream) -> std::io::Result<()> {
+    let mut request = Vec::new();
+    while !request.windows(4).any(|it| it == b"\r\n\r\n") && request.len() < REQUEST_BYTES {
+        if stream.read_buf(&mut request).await? == 0 {
+            return Ok(());
+        }
+    }
+    let path = String::from_utf8_lossy(&request);
+    let path = path.split(' ').nth(1).unwrap_or_default();
+    let (status, body) = match path.split('?').next().unwrap_or_default() {
+        "/health" | "/livez" | "/readyz" => ("200 OK", r#"{"health":"true","reason":""}"#),
+        "/version" => (
+            "200 OK",
+            r#"{"etcdserver":"3.6.5","etcdcluster":"3.6.0","storage":"3.6.0"}"#,
+        ),
+        _ => (
+            "404 Not Found",
+            "this etcd stores nothing: the API server keeps its objects itself\n",
+        ),
+    };
+    let length = body.len();
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+    );
+    stream.write_all(format!("{head}{body}").as_bytes()).await?;
+    stream.shutdown().await
+}

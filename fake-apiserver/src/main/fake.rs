@@ -1,0 +1,216 @@
+//! `fake-apiserver` itself: its options, which are few and have defaults for a laptop.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use fake_apiserver::{Anonymous, Authorization, ServeOptions};
+
+use crate::args::{Common, address, duration};
+use crate::setup::{self, Setup};
+use crate::{assets, log};
+
+/// A fake Kubernetes API server: real list, watch, patch and apply, and no cluster behind them
+#[derive(Debug, Parser)]
+#[command(version, after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+
+    /// Address to listen on; port 0 takes a free one
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:0", value_parser = Listen::parse)]
+    listen: Listen,
+
+    /// Speak HTTPS, with a certificate authority made for this run
+    #[arg(long)]
+    tls: bool,
+
+    /// Who may do what: `always-allow` lets everybody do everything; `rbac` asks Roles and their bindings
+    #[arg(long, value_name = "MODE", default_value = "always-allow")]
+    authorization: Mode,
+
+    /// A bearer token, whose it is, and the groups he is in (may be repeated)
+    #[arg(long, value_name = "TOKEN=USER[:GROUP…]", value_parser = token)]
+    token: Vec<Token>,
+
+    /// Under rbac, a request without token and client certificate: `admin` is in system:masters, `allow` is
+    /// system:anonymous, `deny` is answered 401
+    #[arg(long, value_name = "WHO", default_value = "admin")]
+    anonymous: Nobody,
+
+    /// Listen beyond loopback though everybody who reaches the port may do everything
+    #[arg(long)]
+    insecure_listen: bool,
+
+    /// How long Events live after their last write, such as `90m` or `1h30m`; 0s is for ever
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration)]
+    event_ttl: Duration,
+
+    /// Admission plugins that are off by default: service-account, resource-quota-status (may be repeated)
+    #[arg(long, value_name = "NAME", value_parser = ["service-account", "resource-quota-status"])]
+    admission: Vec<String>,
+
+    /// Log every request to stderr
+    #[arg(short, long)]
+    verbose: bool,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Write the programs kube-apiserver, etcd and kubectl into a folder, for envtest and its like
+    #[command(visible_alias = "install-assets")]
+    Assets {
+        /// The folder; it is made if it is not there
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+    },
+}
+
+/// Where to listen, and the name it was given by.
+#[derive(Clone, Debug)]
+struct Listen {
+    address: SocketAddr,
+    host: String,
+}
+
+impl Listen {
+    fn parse(text: &str) -> Result<Self, String> {
+        let host = text.rsplit_once(':').map_or(text, |(host, _)| host);
+        Ok(Self {
+            address: address(text)?,
+            host: host.to_owned(),
+        })
+    }
+}
+
+/// What `--authorization` takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Mode {
+    AlwaysAllow,
+    Rbac,
+}
+
+/// What `--anonymous` takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Nobody {
+    Admin,
+    Allow,
+    Deny,
+}
+
+/// A token, and the name and the groups of its user.
+#[derive(Clone, Debug)]
+struct Token {
+    token: String,
+    user: String,
+    groups: Vec<String>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  A server for kubectl, in a second terminal:
+    fake-apiserver --kubeconfig fake.kubeconfig
+    kubectl --kubeconfig fake.kubeconfig create configmap hello
+
+  HTTPS on a fixed port, with your resources and a log of requests:
+    fake-apiserver --listen 127.0.0.1:6443 --tls --crd config/crd/bases -v
+
+  Roles count; one user with a token, everyone without one is the administrator:
+    fake-apiserver --authorization rbac --token s3cret=jane:devs --kubeconfig fake.kubeconfig
+    kubectl --kubeconfig fake.kubeconfig --token s3cret get pods
+
+  A copy of what runs in a real cluster:
+    kubectl get deployments,pods,services -A -o yaml > dump.yaml
+    fake-apiserver --load dump.yaml
+
+  Deleted owners and namespaces take with them what is theirs:
+    fake-apiserver --workers gc,namespace
+
+  The control plane of envtest:
+    export KUBEBUILDER_ASSETS=$PWD/bin
+    fake-apiserver assets bin
+
+When the server is ready it prints one line, `listening on URL`. It ends on SIGINT or SIGTERM.";
+
+/// The whole life of the server; the error is for people.
+#[tokio::main]
+pub(crate) async fn run(mut args: Args) -> Result<(), String> {
+    if let Some(Command::Assets { folder }) = &args.command {
+        return assets::install(folder);
+    }
+    log::start(args.verbose)?;
+    let is_open = args.authorization == Mode::AlwaysAllow || args.anonymous == Nobody::Admin;
+    let listen = args.listen.address;
+    if is_open && !listen.ip().is_loopback() && !args.insecure_listen {
+        return Err(format!(
+            "whoever reaches {listen} could do everything, since nobody has to say who he is: use --authorization rbac \
+             with --anonymous allow or deny, or --insecure-listen"
+        ));
+    }
+    args.common.accept_hosts.push(args.listen.host);
+    let mut builder = setup::builder(&mut args.common)?;
+    for plugin in &args.admission {
+        builder = match plugin.as_str() {
+            "service-account" => builder.service_account_admission(),
+            _ => builder.resource_quota_controller(),
+        };
+    }
+    let builder = builder
+        .event_ttl(Some(args.event_ttl).filter(|it| !it.is_zero()))
+        .authorization(match args.authorization {
+            Mode::AlwaysAllow => Authorization::AlwaysAllow,
+            Mode::Rbac => Authorization::Rbac,
+        })
+        .anonymous(match args.anonymous {
+            Nobody::Admin => Anonymous::Admin,
+            Nobody::Allow => Anonymous::Allowed,
+            Nobody::Deny => Anonymous::Refused,
+        });
+    let tokens = args.token.iter();
+    let builder = tokens.fold(builder, |builder, it| builder.token(&it.token, &it.user, &it.groups));
+    let setup = Setup {
+        builder,
+        listen,
+        options: if args.tls {
+            ServeOptions::tls()
+        } else {
+            ServeOptions::http()
+        },
+        common: args.common,
+    };
+    setup.serve().await
+}
+
+/// What `--token` takes. Colons part the names, but those of Kubernetes' own names: `system:masters` is one,
+/// `system:serviceaccount:shop:operator` another.
+fn token(text: &str) -> Result<Token, String> {
+    let (token, names) = text.split_once('=').ok_or("there is no `=`")?;
+    let mut parts = names.split(':');
+    let mut all: Vec<String> = Vec::new();
+    while let Some(first) = parts.next() {
+        let mut name = vec![first];
+        if first == "system" {
+            name.extend(parts.next());
+        }
+        let more = match name.as_slice() {
+            ["system", "serviceaccount"] => 2,
+            ["system", "node"] => 1,
+            _ => 0,
+        };
+        name.extend(parts.by_ref().take(more));
+        all.push(name.join(":"));
+    }
+    if token.is_empty() || all.iter().any(String::is_empty) {
+        return Err("neither the token nor a name may be empty".to_owned());
+    }
+    let user = all.remove(0);
+    Ok(Token {
+        token: token.to_owned(),
+        user,
+        groups: all,
+    })
+}

@@ -1,0 +1,314 @@
+//! `kube-apiserver` by its own flags, as envtest and its like pass them. What is not supported is refused by name.
+
+use std::fs;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Parser;
+use fake_apiserver::{Anonymous, ApiServerBuilder, Authorization, ServeOptions, ServiceAccountKeys};
+
+use crate::args::{Common, duration};
+use crate::log;
+use crate::setup::{self, Setup};
+
+/// The port of kube-apiserver.
+const SECURE_PORT: u16 = 6443;
+
+/// Admission plugins that can be turned off here.
+const PLUGINS: [&str; 1] = ["ServiceAccount"];
+
+/// Admission plugins that are on in kube-apiserver, and check or do nothing here: it is no change to turn them off.
+const ABSENT_PLUGINS: [&str; 5] = [
+    "CertificateApproval",
+    "CertificateSigning",
+    "CertificateSubjectRestriction",
+    "ClusterTrustBundleAttest",
+    "PodTopologyLabels",
+];
+
+/// Admission plugins that are always on here.
+const FIXED_PLUGINS: [&str; 15] = [
+    "DefaultIngressClass",
+    "DefaultStorageClass",
+    "DefaultTolerationSeconds",
+    "LimitRanger",
+    "MutatingAdmissionPolicy",
+    "MutatingAdmissionWebhook",
+    "NamespaceLifecycle",
+    "PersistentVolumeClaimResize",
+    "PodSecurity",
+    "Priority",
+    "ResourceQuota",
+    "RuntimeClass",
+    "StorageObjectInUseProtection",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionWebhook",
+];
+
+/// The API server of a control plane for tests, by the flags of kube-apiserver: it keeps its objects in memory
+///
+/// A flag that is not listed is refused, and so is a value that this server could only ignore.
+#[derive(Debug, Parser)]
+#[command(name = "kube-apiserver", version, args_override_self = true)]
+pub(crate) struct Args {
+    /// Address to listen on
+    #[arg(long, value_name = "IP", default_value_t = IpAddr::V4(Ipv4Addr::UNSPECIFIED))]
+    bind_address: IpAddr,
+
+    /// Port for HTTPS; 0 takes a free one
+    #[arg(long, value_name = "PORT", default_value_t = SECURE_PORT)]
+    secure_port: u16,
+
+    /// Port for plain HTTP, which there is none of: only 0 is taken
+    #[arg(long, value_name = "PORT", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=0))]
+    insecure_port: u16,
+
+    /// The address that clients are told to be the server's
+    #[arg(long, value_name = "IP")]
+    advertise_address: Option<IpAddr>,
+
+    /// Folder of apiserver.crt and apiserver.key; if they are not there they are made and written
+    #[arg(long, value_name = "DIR", default_value = "/var/run/kubernetes")]
+    cert_dir: PathBuf,
+
+    /// The server's certificate, and those between it and its authority, in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_private_key_file")]
+    tls_cert_file: Option<PathBuf>,
+
+    /// The key of the server's certificate, in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
+    tls_private_key_file: Option<PathBuf>,
+
+    /// Authorities of client certificates: CN is the user, each O a group
+    #[arg(long, value_name = "FILE")]
+    client_ca_file: Option<PathBuf>,
+
+    /// Whether a request without credentials is system:anonymous; else it is answered 401
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = true, action = clap::ArgAction::Set)]
+    anonymous_auth: bool,
+
+    /// Who may do what: AlwaysAllow or RBAC
+    #[arg(long, value_name = "MODES", value_delimiter = ',', default_value = "AlwaysAllow", value_parser = ["AlwaysAllow", "RBAC"])]
+    authorization_mode: Vec<String>,
+
+    /// Bearer tokens, a line each: token,user,uid,"group1,group2"
+    #[arg(long, value_name = "FILE")]
+    token_auth_file: Option<PathBuf>,
+
+    /// Who issues the tokens of ServiceAccounts; those of the second and further ones are believed, too
+    #[arg(long, value_name = "URL")]
+    service_account_issuer: Vec<String>,
+
+    /// Keys and certificates whose tokens are believed (may be repeated)
+    #[arg(long, value_name = "FILE")]
+    service_account_key_file: Vec<PathBuf>,
+
+    /// The key that signs tokens: RSA, P-256 or P-384
+    #[arg(long, value_name = "FILE")]
+    service_account_signing_key_file: Option<PathBuf>,
+
+    /// For whom tokens must be [default: the issuers]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    api_audiences: Vec<String>,
+
+    /// Where cluster IPs come from; the first is the Service kubernetes
+    #[arg(long, value_name = "CIDR", default_value = "10.0.0.0/24")]
+    service_cluster_ip_range: String,
+
+    /// Admission plugins to turn off, of those that are on
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    disable_admission_plugins: Vec<String>,
+
+    /// Admission plugins to turn on
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    enable_admission_plugins: Vec<String>,
+
+    /// Whether Pods may have privileged containers: only true is taken
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "true", value_parser = ["true"])]
+    allow_privileged: String,
+
+    /// URLs of etcd, which are not called: the objects are kept here, and are gone when this process ends
+    #[arg(long, value_name = "URLS", value_delimiter = ',')]
+    etcd_servers: Vec<String>,
+
+    /// How long Events live after their last write
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration)]
+    event_ttl: Duration,
+
+    /// Log every request to stderr from 4 on
+    #[arg(short, long, value_name = "LEVEL", default_value_t = 0)]
+    v: u8,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+/// The whole life of the server; the error is for people.
+#[tokio::main]
+pub(crate) async fn run(mut args: Args) -> Result<(), String> {
+    log::start(args.v >= 4)?;
+    let builder = setup::builder(&mut args.common)?;
+    let builder = admission(&args, users(&args, builder)?)?;
+    let builder = tokens(&args, builder)?
+        .event_ttl(Some(args.event_ttl).filter(|it| !it.is_zero()))
+        .service_cluster_ip_range(&args.service_cluster_ip_range)
+        .map_err(|why| format!("--service-cluster-ip-range: {why}"))?;
+    let setup = Setup {
+        builder,
+        listen: SocketAddr::new(args.bind_address, args.secure_port),
+        options: transport(&args)?,
+        common: args.common,
+    };
+    setup.serve().await
+}
+
+/// Who asks, and who may.
+fn users(args: &Args, mut builder: ApiServerBuilder) -> Result<ApiServerBuilder, String> {
+    // One mode that allows is enough, as for kube-apiserver.
+    let allows = args.authorization_mode.iter().any(|it| it == "AlwaysAllow");
+    builder = builder
+        .authorization(if allows {
+            Authorization::AlwaysAllow
+        } else {
+            Authorization::Rbac
+        })
+        .anonymous(if args.anonymous_auth {
+            Anonymous::Allowed
+        } else {
+            Anonymous::Refused
+        });
+    let Some(file) = &args.token_auth_file else {
+        return Ok(builder);
+    };
+    let text = String::from_utf8(read("token-auth-file", file)?)
+        .map_err(|_| format!("--token-auth-file {}: it is not text", file.display()))?;
+    for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let fields = csv(line);
+        let [token, user, _uid, groups @ ..] = fields.as_slice() else {
+            let number = number + 1;
+            return Err(format!(
+                "--token-auth-file {}, line {number}: expected token,user,uid",
+                file.display()
+            ));
+        };
+        let groups = groups.iter().flat_map(|it| it.split(',')).map(str::trim);
+        builder = builder.token(token, user, groups.filter(|it| !it.is_empty()));
+    }
+    Ok(builder)
+}
+
+/// The fields of a line, of which some stand in quotes.
+fn csv(line: &str) -> Vec<String> {
+    let (mut fields, mut field, mut quoted) = (Vec::new(), String::new(), false);
+    for c in line.trim().chars() {
+        match c {
+            '"' => quoted = !quoted,
+            ',' if !quoted => fields.push(std::mem::take(&mut field)),
+            c => field.push(c),
+        }
+    }
+    fields.push(field);
+    fields.iter().map(|it| it.trim().to_owned()).collect()
+}
+
+/// The keys of ServiceAccounts' tokens, and who issues them.
+fn tokens(args: &Args, mut builder: ApiServerBuilder) -> Result<ApiServerBuilder, String> {
+    builder = builder
+        .service_account_issuers(&args.service_account_issuer)
+        .api_audiences(&args.api_audiences);
+    let mut keys = match &args.service_account_signing_key_file {
+        Some(file) => Some(
+            ServiceAccountKeys::from_pem(&read("service-account-signing-key-file", file)?)
+                .map_err(|err| format!("--service-account-signing-key-file {}: {err}", file.display()))?,
+        ),
+        None => None,
+    };
+    for file in &args.service_account_key_file {
+        let name = "service-account-key-file";
+        let pem = read(name, file)?;
+        if keys.is_none() {
+            keys = Some(ServiceAccountKeys::generate().map_err(|err| err.to_string())?);
+        }
+        if let Some(keys) = &mut keys {
+            keys.trust_pem(&pem)
+                .map_err(|err| format!("--{name} {}: {err}", file.display()))?;
+        }
+    }
+    Ok(match keys {
+        Some(keys) => builder.service_account_keys(keys),
+        None => builder,
+    })
+}
+
+/// The admission plugins.
+fn admission(args: &Args, builder: ApiServerBuilder) -> Result<ApiServerBuilder, String> {
+    let known = |name: &str| {
+        let all = PLUGINS.iter().chain(&FIXED_PLUGINS);
+        all.copied().any(|it| it == name)
+    };
+    for name in &args.enable_admission_plugins {
+        if !known(name) {
+            return Err(format!("--enable-admission-plugins: there is no {name:?} here"));
+        }
+    }
+    for name in &args.disable_admission_plugins {
+        if FIXED_PLUGINS.contains(&name.as_str()) {
+            return Err(format!("--disable-admission-plugins: {name} is always on here"));
+        }
+        if !known(name) && !ABSENT_PLUGINS.contains(&name.as_str()) {
+            return Err(format!(
+                "--disable-admission-plugins: admission plugin {name:?} is unknown"
+            ));
+        }
+    }
+    let is_off = |name: &str| args.disable_admission_plugins.iter().any(|it| it == name);
+    Ok(match is_off("ServiceAccount") {
+        true => builder,
+        false => builder.service_account_admission(),
+    })
+}
+
+/// The certificate, and the authorities of clients.
+fn transport(args: &Args) -> Result<ServeOptions, String> {
+    let mut options = ServeOptions::tls();
+    let (certificate, key) = match (&args.tls_cert_file, &args.tls_private_key_file) {
+        (Some(certificate), Some(key)) => (certificate.clone(), key.clone()),
+        _ => (args.cert_dir.join("apiserver.crt"), args.cert_dir.join("apiserver.key")),
+    };
+    if args.tls_cert_file.is_some() || certificate.exists() {
+        options = options.certificate(
+            read("tls-cert-file", &certificate)?,
+            read("tls-private-key-file", &key)?,
+        );
+    } else {
+        let (pem, key_pem) =
+            fake_apiserver::self_signed_certificate(args.advertise_address.unwrap_or(args.bind_address))
+                .map_err(|err| format!("cannot make a certificate: {err}"))?;
+        let write = |path: &Path, pem: &str| {
+            write_private(path, pem).map_err(|err| format!("cannot write {}: {err}", path.display()))
+        };
+        fs::create_dir_all(&args.cert_dir).map_err(|err| format!("--cert-dir {}: {err}", args.cert_dir.display()))?;
+        write(&certificate, &pem)?;
+        write(&key, &key_pem)?;
+        options = options.certificate(pem.into_bytes(), key_pem.into_bytes());
+    }
+    if let Some(file) = &args.client_ca_file {
+        options = options.client_ca(read("client-ca-file", file)?);
+    }
+    Ok(options)
+}
+
+/// Writes a file that nobody else may read.
+fn write_private(path: &Path, text: &str) -> io::Result<()> {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    io::Write::write_all(&mut options.open(path)?, text.as_bytes())
+}
+
+fn read(flag: &str, file: &Path) -> Result<Vec<u8>, String> {
+    fs::read(file).map_err(|err| format!("--{flag} {}: {err}", file.display()))
+}

@@ -1,0 +1,155 @@
+//! The life of a server as a process: made as it was asked for, filled, announced, and ended by a signal.
+
+use std::fmt;
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
+use std::path::Path;
+
+use fake_apiserver::{ApiServer, ApiServerBuilder, ServeOptions, ServiceAccountKeys, Serving, load};
+
+use crate::args::Common;
+use crate::log::now;
+use crate::{report, tell};
+
+/// Entries of the journal, which nobody reads here: a server that runs for days must not grow by it.
+const JOURNAL_ENTRIES: usize = 256;
+
+/// The user of the control API's token.
+const CONTROL_USER: &str = "fake-apiserver-control";
+
+/// The first line of a kubeconfig this command wrote, and may therefore replace.
+const KUBECONFIG_MARK: &str = "# Written by fake-apiserver, which replaces it at its next start.\n";
+
+/// A server that is ready to be started.
+pub(crate) struct Setup {
+    pub(crate) common: Common,
+    pub(crate) builder: ApiServerBuilder,
+    pub(crate) listen: SocketAddr,
+    pub(crate) options: ServeOptions,
+}
+
+/// A builder with all that the common options say. The token of the control API is in them afterwards.
+pub(crate) fn builder(common: &mut Common) -> Result<ApiServerBuilder, String> {
+    let mut builder = ApiServer::builder()
+        .seed(common.seed.unwrap_or(0))
+        .start_time(now())
+        .workers(&common.workers.0)
+        .kubernetes_service(true);
+    if common.seed.is_none() {
+        let keys = ServiceAccountKeys::generate().map_err(|err| format!("cannot make keys for tokens: {err}"))?;
+        builder = builder.service_account_keys(keys);
+    }
+    for (host, address) in &common.webhook_address {
+        builder = builder.webhook_address(host, *address);
+    }
+    if !common.control {
+        return Ok(builder.journal_capacity(JOURNAL_ENTRIES));
+    }
+    let token = match (common.control_token.take(), common.seed) {
+        (Some(token), _) => token,
+        (None, Some(seed)) => format!("seed-{seed}"),
+        (None, None) => fake_apiserver::random_token().map_err(|err| format!("cannot make a token: {err}"))?,
+    };
+    builder = builder.control_api().token(&token, CONTROL_USER, ["system:masters"]);
+    common.control_token = Some(token);
+    Ok(builder)
+}
+
+impl Setup {
+    /// Serves until a signal comes; the error is for people.
+    pub(crate) async fn serve(self) -> Result<(), String> {
+        let interrupted = interruption().map_err(|err| format!("cannot listen for signals: {err}"))?;
+        let server = self.builder.start();
+        fill(&server, &self.common)?;
+        let options = self.options.accept_hosts(&self.common.accept_hosts);
+        let serving = server.serve_with(self.listen, &options).await;
+        let serving = serving.map_err(|err| format!("cannot listen on {}: {err}", self.listen))?;
+        let token = self.common.control_token.as_deref();
+        if let Some(file) = &self.common.kubeconfig {
+            write_kubeconfig(file, &serving, token)?;
+        }
+        if let Some(token) = token {
+            report(format_args!(
+                "control API at {}/_fake, bearer token {token}",
+                serving.url()
+            ));
+        }
+        tell(format_args!("listening on {}", serving.url()));
+
+        interrupted.await;
+        serving.shutdown().await;
+        Ok(())
+    }
+}
+
+/// Loads what the command line names.
+fn fill(server: &ApiServer, common: &Common) -> Result<(), String> {
+    let definitions = load::read(&common.crd).map_err(|err| err.to_string())?;
+    let other = definitions
+        .iter()
+        .find(|manifest| manifest.object["kind"] != "CustomResourceDefinition");
+    if let Some(manifest) = other {
+        let kind = &manifest.object["kind"];
+        return Err(format!(
+            "{}: {kind} is not a CustomResourceDefinition; use --load",
+            manifest.place
+        ));
+    }
+    let objects = load::read(&common.load).map_err(|err| err.to_string())?;
+    // One by one, so that an error can name the file.
+    for manifest in definitions.into_iter().chain(objects) {
+        let place = manifest.place;
+        server
+            .load([manifest.object])
+            .map_err(|err| format!("{place}: {err}"))?;
+    }
+    Ok(())
+}
+
+/// Writes the kubeconfig, but never over one that somebody else wrote. It may hold a key, so nobody else may read it.
+fn write_kubeconfig(file: &Path, serving: &Serving, control_token: Option<&str>) -> Result<(), String> {
+    let fail = |reason: &dyn fmt::Display| format!("cannot write the kubeconfig {}: {reason}", file.display());
+    match std::fs::read(file) {
+        Ok(content) if content.is_empty() || content.starts_with(KUBECONFIG_MARK.as_bytes()) => {}
+        Ok(_) => return Err(fail(&"the file exists and was not written by fake-apiserver")),
+        Err(err) if err.kind() == io::ErrorKind::NotFound => {}
+        Err(err) => return Err(fail(&err)),
+    }
+    let config = match control_token {
+        Some(token) => serving.kubeconfig_with_token(CONTROL_USER, token),
+        None => serving.kubeconfig(),
+    };
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut out = options.open(file).map_err(|err| fail(&err))?;
+    // The mode counts for new files only.
+    #[cfg(unix)]
+    out.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))
+        .map_err(|err| fail(&err))?;
+    out.write_all(format!("{KUBECONFIG_MARK}{config}").as_bytes())
+        .map_err(|err| fail(&err))
+}
+
+/// Signals are caught from the call on, not from the first poll.
+#[cfg(unix)]
+pub(crate) fn interruption() -> io::Result<impl Future<Output = ()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    })
+}
+
+#[cfg(not(unix))]
+pub(crate) fn interruption() -> io::Result<impl Future<Output = ()>> {
+    Ok(async {
+        let _ = tokio::signal::ctrl_c().await;
+    })
+}

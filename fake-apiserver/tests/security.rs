@@ -1,0 +1,203 @@
+//! What must not be possible to somebody who reaches the command's port: a page in a browser, a user without rights, a
+//! client that says nothing.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use common::{Server, command, folder};
+use rstest::rstest;
+
+/// The status of a request with these headers, and the body.
+fn ask(server: &Server, request: &str, headers: &[&str], body: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(server.url.trim_start_matches("http://")).expect("it listens");
+    let mut head = format!("{request} HTTP/1.1\r\nConnection: close\r\n");
+    for header in headers {
+        head += &format!("{header}\r\n");
+    }
+    if !body.is_empty() {
+        head += &format!("Content-Length: {}\r\n", body.len());
+    }
+    stream
+        .write_all(format!("{head}\r\n{body}").as_bytes())
+        .expect("it reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("the answer is text");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("the answer has a head");
+    let code = head.split(' ').nth(1).and_then(|it| it.parse().ok());
+    (code.expect("the head has a status"), body.to_owned())
+}
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const MAP: &str = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}"#;
+const JSON: &str = "Content-Type: application/json";
+
+/// A binding that makes everybody the administrator.
+const ESCALATION: &str = r#"{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRoleBinding",
+    "metadata":{"name":"x"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"},
+    "subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"Group","name":"system:unauthenticated"}]}"#;
+
+#[rstest]
+#[case::secrets_without_credentials("deny", "GET /_fake/world", "", 401)]
+#[case::secrets_as_anonymous("allow", "GET /_fake/world", "", 403)]
+#[case::rights_as_anonymous("allow", "POST /_fake/objects", ESCALATION, 403)]
+#[case::rights_without_credentials("deny", "POST /_fake/objects", ESCALATION, 401)]
+#[case::faults_as_anonymous("allow", "POST /_fake/faults", r#"{"effect":"conflict"}"#, 403)]
+#[case::the_list_of_what_there_is("deny", "GET /_fake", "", 401)]
+fn the_control_api_asks_who_is_there(
+    #[case] anonymous: &str,
+    #[case] request: &str,
+    #[case] body: &str,
+    #[case] code: u16,
+) {
+    let args = ["--control", "--authorization", "rbac", "--anonymous", anonymous];
+    let server = Server::start(&[&args[..], &["--token", "s3cret=jane:devs"]].concat());
+    assert_eq!(ask(&server, request, &["Host: localhost", JSON], body).0, code);
+    let jane = ["Host: localhost", JSON, "Authorization: Bearer s3cret"];
+    assert_eq!(ask(&server, request, &jane, body).0, 403, "roles give no right to it");
+    let unknown = ["Host: localhost", JSON, "Authorization: Bearer x"];
+    assert_eq!(ask(&server, request, &unknown, body).0, 401);
+}
+
+#[test]
+fn the_control_api_has_a_token_of_its_own_which_the_kubeconfig_tells() {
+    let file = folder().join("config");
+    let path = file.to_str().expect("the target folder has a plain name");
+    let args = [
+        "--control",
+        "--authorization",
+        "rbac",
+        "--anonymous",
+        "deny",
+        "--kubeconfig",
+        path,
+    ];
+    let server = Server::start(&args);
+    let config = std::fs::read_to_string(&file).expect("it is written before the server is ready");
+    let token = config
+        .split("token: \"")
+        .nth(1)
+        .and_then(|rest| rest.split('"').next())
+        .expect("the kubeconfig has a token");
+    assert_eq!(token.len(), 32, "{token}");
+    let bearer = format!("Authorization: Bearer {token}");
+    assert_eq!(
+        ask(&server, "GET /_fake/world", &["Host: localhost", &bearer], "").0,
+        200
+    );
+    let impersonating = ["Host: localhost", &bearer, "Impersonate-User: jane"];
+    assert_eq!(ask(&server, "GET /_fake/world", &impersonating, "").0, 403);
+
+    let named = Server::start(&[&args[..5], &["--control-token", "mine"]].concat());
+    let bearer = ["Host: localhost", "Authorization: Bearer mine"];
+    assert_eq!(ask(&named, "GET /_fake/world", &bearer, "").0, 200);
+}
+
+#[rstest]
+#[case::a_form("Content-Type: text/plain")]
+#[case::another_form("Content-Type: application/x-www-form-urlencoded")]
+#[case::nothing_said("X-Nothing: 1")]
+fn bodies_for_the_control_api_say_that_they_are_json(#[case] header: &str) {
+    let server = Server::start(&["--control"]);
+    let fault = r#"{"effect":"conflict"}"#;
+    let refused = ask(&server, "POST /_fake/faults", &["Host: localhost", header], fault);
+    assert_eq!(refused.0, 415, "{refused:?}");
+    let taken = ask(&server, "POST /_fake/faults", &["Host: localhost", JSON], fault);
+    assert_eq!(taken.0, 200, "{taken:?}");
+}
+
+#[rstest]
+#[case::of_a_page_elsewhere(&["Host: localhost", "Origin: http://evil.example"], 403)]
+#[case::of_a_page_nowhere(&["Host: localhost", "Origin: null"], 403)]
+#[case::of_a_page_on_another_port(&["Host: localhost:8001", "Origin: http://localhost:3000"], 403)]
+#[case::of_its_own_page(&["Host: localhost:8001", "Origin: http://localhost:8001"], 201)]
+#[case::by_a_name_that_was_rebound(&["Host: evil.example"], 403)]
+#[case::by_a_name_that_begins_alike(&["Host: localhost.evil.example"], 403)]
+#[case::by_an_address_elsewhere(&["Host: 192.0.2.7"], 403)]
+#[case::by_a_name_it_was_told(&["Host: api.test:8001"], 201)]
+#[case::by_its_address(&["Host: 127.0.0.1:8001"], 201)]
+fn a_page_in_a_browser_can_neither_write_nor_read(#[case] headers: &[&str], #[case] code: u16) {
+    let server = Server::start(&["--control", "--accept-hosts", "api.test"]);
+    let written = ask(&server, &format!("POST {MAPS}"), &[headers, &[JSON]].concat(), MAP);
+    assert_eq!(written.0, code, "{written:?}");
+    let read = if code == 201 { 200 } else { code };
+    for path in ["/api/v1/secrets", "/openapi/v2", "/healthz", "/_fake/world", "/nothing"] {
+        let expected = if (path, read) == ("/nothing", 200) { 404 } else { read };
+        assert_eq!(ask(&server, &format!("GET {path}"), headers, "").0, expected, "{path}");
+    }
+}
+
+#[rstest]
+#[case::post("POST", MAPS)]
+#[case::put("PUT", "/api/v1/namespaces/default/configmaps/a")]
+fn a_body_without_a_type_is_not_read(#[case] method: &str, #[case] path: &str) {
+    let server = Server::start(&[]);
+    let refused = ask(&server, &format!("{method} {path}"), &["Host: localhost"], MAP);
+    assert_eq!(refused.0, 415, "{refused:?}");
+    let form = "Content-Type: text/plain";
+    assert_eq!(
+        ask(&server, &format!("POST {MAPS}"), &["Host: localhost", form], MAP).0,
+        415
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn a_kubeconfig_is_for_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let file = folder().join("config");
+    // One that was there before, open to all.
+    std::fs::write(&file, "").expect("the folder is there");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).expect("it is ours");
+    let _server = Server::start(&["--tls", "--kubeconfig", file.to_str().expect("a plain name")]);
+    let mode = std::fs::metadata(&file).expect("it is written").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+/// A token for the ServiceAccount `default` of a server with these options.
+fn account_token(args: &[&str]) -> String {
+    let server = Server::start(args);
+    let account = r#"{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"default"}}"#;
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    let headers = ["Host: localhost", JSON];
+    assert_eq!(ask(&server, &format!("POST {accounts}"), &headers, account).0, 201);
+    let request = r#"{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest"}"#;
+    let (code, body) = ask(&server, &format!("POST {accounts}/default/token"), &headers, request);
+    assert_eq!(code, 201, "{body}");
+    let body: serde_json::Value = serde_json::from_str(&body).expect("it is JSON");
+    body["status"]["token"].as_str().expect("it has a token").to_owned()
+}
+
+#[test]
+fn tokens_of_another_run_are_not_believed_unless_a_seed_is_named() {
+    let rbac = ["--authorization", "rbac"];
+    for (args, code) in [(&[][..], 401), (&["--seed", "7"][..], 403)] {
+        let token = account_token(args);
+        let server = Server::start(&[&rbac[..], args].concat());
+        let account = r#"{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"default"}}"#;
+        let accounts = "POST /api/v1/namespaces/default/serviceaccounts";
+        assert_eq!(ask(&server, accounts, &["Host: localhost", JSON], account).0, 201);
+        let bearer = format!("Authorization: Bearer {token}");
+        let (found, body) = ask(&server, "GET /api/v1/nodes", &["Host: localhost", &bearer], "");
+        assert_eq!(found, code, "{args:?}: {body}");
+    }
+}
+
+#[rstest]
+#[case::everybody_is_admin(&["--listen", "0.0.0.0:0"], false)]
+#[case::who_says_nothing_is_admin(&["--listen", "0.0.0.0:0", "--authorization", "rbac"], false)]
+#[case::it_is_asked_for(&["--listen", "0.0.0.0:0", "--insecure-listen"], true)]
+#[case::somebody_is_asked(&["--listen", "0.0.0.0:0", "--authorization", "rbac", "--anonymous", "allow"], true)]
+fn nobody_listens_beyond_loopback_for_everybody(#[case] args: &[&str], #[case] starts: bool) {
+    if starts {
+        let server = Server::start(args);
+        assert!(server.url.starts_with("http://127.0.0.1:"), "{}", server.url);
+        return;
+    }
+    let output = command(args).output().expect("cargo has built the command");
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("--insecure-listen"), "{text}");
+}
