@@ -65,6 +65,8 @@
 //! | `cel` | the rules of CRDs (`x-kubernetes-validations`); without it they are named in a warning |
 //! | `cli`, on by default | the command `fake-apiserver`, with `tls` and `cel` |
 
+#![forbid(unsafe_code)]
+
 pub mod api;
 mod endpoints;
 pub mod faults;

@@ -132,6 +132,43 @@ impl ApiServer {
             .collect()
     }
 
+    /// The object of a resource as it is stored, without a request and without decoding it; `None` if there is no such
+    /// object, or if the resource is not served. `group` is empty for core, `namespace` for objects of the cluster.
+    pub fn stored_object(&self, group: &str, resource: &str, namespace: &str, name: &str) -> Option<StoredObject> {
+        let registry = &self.endpoints.registry;
+        let scheme = registry.scheme();
+        let mut rows = scheme.rows().filter(|row| row.is_stored() && row.is_storage_version);
+        let row = rows.find(|row| row.info.group == group && row.info.resource == resource)?;
+        let stored = registry.store.get(&row.storage, &Key::new(namespace, name))?;
+        Some(StoredObject {
+            row: Arc::clone(row),
+            stored,
+        })
+    }
+
+    /// Writes an object again as it is, as a writer does whose change no one else cares about: it gets a new
+    /// `resourceVersion`, watchers are told `MODIFIED`, and an update that names the version from before is refused
+    /// with 409 Conflict. No request is made. Returns `false` if the object was written or deleted since it was read.
+    ///
+    /// ```
+    /// use fake_apiserver::ApiServer;
+    /// use serde_json::json;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    /// # let _in = runtime.enter();
+    /// let server = ApiServer::start();
+    /// server.load([json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}})])?;
+    /// let map = server.stored_object("", "configmaps", "default", "a").ok_or("it was stored")?;
+    /// assert!(server.touch(&map));
+    /// assert!(!server.touch(&map), "it has another version now");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn touch(&self, object: &StoredObject) -> bool {
+        self.endpoints.registry.touch(&object.row, &object.stored)
+    }
+
     /// All objects of a state: CustomResourceDefinitions first, then Namespaces, then the rest by group and resource,
     /// in the order of keys. They can be [loaded](ApiServer::load) again.
     ///
