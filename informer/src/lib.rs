@@ -133,6 +133,8 @@
 //! | names and metrics of informers | a factory has one informer a type |
 //! | CBOR and protobuf | the text of JSON is what is kept |
 
+#![forbid(unsafe_code)]
+
 // the path of an object
 pub mod cache;
 pub mod handler;

@@ -259,6 +259,8 @@ impl TestClusterBuilder {
     #[track_caller]
     pub fn start(self) -> TestCluster {
         pause_the_clock();
+        // Before the first map of the controller's.
+        crate::explore::seed_hashes();
         let cluster = TestCluster::of_server(self.server_to_be().start(), Instant::now(), self.bounds);
         for step in self.steps {
             cluster.take(step);

@@ -306,11 +306,11 @@ fn a_replay_by_hand_has_not_tried_all_there_is() {
 /// Random runs go on until the budget is spent.
 #[test]
 fn all_there_is_was_tried_when_only_random_runs_are_left() {
-    let report = explore(stepwise).faults(crashes()).schedules(25).run();
+    let report = explore(stepwise).faults(crashes()).schedules(14).run();
     let coverage = report.coverage();
     let are_all_tried = coverage.singles.0 == coverage.singles.1 && coverage.pairs.0 == coverage.pairs.1;
     assert!(
-        are_all_tried && coverage.swarms > 0 && coverage.schedules == 25,
+        are_all_tried && coverage.swarms > 0 && coverage.schedules == 14,
         "{report}"
     );
     assert!(coverage.is_whole, "{report}");

@@ -1,10 +1,12 @@
 //! `explore`: what is explored, how, and for how long.
 
 use std::collections::BTreeSet;
+use std::num::NonZero;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
+use super::in_order::Runs;
 use super::kinds::Faults;
 use super::plan::{Action, Plan};
 use super::progress::{Progress, WallClock};
@@ -36,6 +38,7 @@ pub struct Explore {
     /// How often each is made.
     times: u64,
     at_random: Option<u64>,
+    threads: usize,
 }
 
 #[doc = include_str!("guide.md")]
@@ -55,20 +58,20 @@ where
             within: Duration::from_secs(120),
             ignored: Vec::new(),
             skipped: BTreeSet::new(),
-            has_fresh_threads: false,
             has_digests: false,
             current: Arc::default(),
         },
         world: TestClusterBuilder::default(),
         faults: Faults::all(),
         limits: Limits {
-            wall: Duration::from_secs(10),
+            time: Duration::from_secs(10),
             schedules: 2_000,
         },
         patience: Duration::from_secs(30),
         replays: Vec::new(),
         times: 1,
         at_random: None,
+        threads: std::thread::available_parallelism().map_or(1, NonZero::get),
     }
 }
 
@@ -146,10 +149,10 @@ impl Explore {
         self
     }
 
-    /// Wall-clock time to explore for. Default ten seconds. What is found does not depend on it, but how far the search
-    /// comes does; see [`schedules`](Self::schedules).
+    /// Processor time to explore for, of all threads together, so that a busy machine does not change how far the
+    /// search comes. Default ten seconds. See [`schedules`](Self::schedules).
     pub fn budget(mut self, time: Duration) -> Self {
-        self.limits.wall = time;
+        self.limits.time = time;
         self
     }
 
@@ -173,10 +176,11 @@ impl Explore {
         self
     }
 
-    /// Makes each run on a thread of its own. With [`seeded_hash!`](crate::seeded_hash) this is so by itself; see
-    /// [`explore`], "What kube-runtime leaves to chance".
-    pub fn fresh_threads(mut self) -> Self {
-        self.config.has_fresh_threads = true;
+    /// Makes so many runs at once. What is found does not depend on it: results are looked at in the order of plans.
+    /// Default: [`available_parallelism`](std::thread::available_parallelism). Controllers that share state through the
+    /// process, such as a `static`, need 1.
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = threads.max(1);
         self
     }
 
@@ -233,21 +237,21 @@ impl Explore {
                 Err(RecvTimeoutError::Disconnected) => panic!("the exploration itself panicked"),
                 Err(RecvTimeoutError::Timeout) => {
                     shown.show();
-                    let (since, plan) = crate::test_cluster::lock(&current).clone();
-                    let is_stuck = since.is_some_and(|since| since.elapsed() > patience);
-                    assert!(
-                        !is_stuck,
-                        "a run takes more than {patience:?} of real time: a task never waits, or blocks its thread\n\
-                         {REPLAY}='{plan}'"
-                    );
+                    let current = crate::test_cluster::lock(&current).clone();
+                    if let Some((_, plan)) = current.into_values().find(|(since, _)| since.elapsed() > patience) {
+                        panic!(
+                            "a run takes more than {patience:?} of real time: a task never waits, or blocks its \
+                             thread\n{REPLAY}='{plan}'"
+                        );
+                    }
                 }
             }
         }
     }
 
-    fn explore(mut self, name: &str, is_replay: bool, progress: &Progress) -> Report {
+    fn explore(self, name: &str, is_replay: bool, progress: &Progress) -> Report {
         let clock = WallClock::start();
-        self.config.has_fresh_threads |= super::seeded_hash::is_on();
+        super::seed_hashes();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .start_paused(true)
@@ -266,20 +270,20 @@ impl Explore {
             let outcome = Outcome::default();
             return report.failed(Failure::new(&reference, outcome, Plan::default(), violation));
         }
-        let wall = self.limits.wall;
-        let mut goes_on = |coverage: &Coverage, _: &Plan| {
-            progress.tell(coverage);
-            clock.elapsed() < wall
-        };
-        let mut search = Search {
+        let mut tell = |coverage: &Coverage| progress.tell(coverage);
+        let runs = Runs {
             config: &self.config,
             world: &world,
+            reference: Arc::new(reference),
+            threads: self.threads,
+        };
+        let mut search = Search {
+            runs: &runs,
             faults: self.faults,
             limits: self.limits,
             seed: self.at_random.unwrap_or_default(),
-            progress: &mut goes_on,
-            held: reference.outcome.held.clone(),
-            reference,
+            progress: &mut tell,
+            held: runs.reference.outcome.held.clone(),
             coverage: Coverage::default(),
             seen: BTreeSet::new(),
             nondeterminism,

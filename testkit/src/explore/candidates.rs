@@ -1,6 +1,6 @@
 //! What may go wrong at each point of a trace, in the order in which it is tried.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,9 +38,11 @@ const INSTANT: Duration = Duration::from_millis(1);
 /// How old what a replica shows is, in percent of the revisions of the run.
 const STALE: [u8; 3] = [50, 75, 25];
 
-/// Something that may be tried, and how early: small ranks first.
+/// Something that may be tried, and how early: what is like nothing before it first, then small ranks.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Candidate {
+    /// The same was possible earlier in the trace at another message of this client, verb and resource.
+    pub(crate) is_repeat: bool,
     pub(crate) rank: u8,
     /// Where in the trace.
     pub(crate) at: usize,
@@ -50,7 +52,7 @@ pub(crate) struct Candidate {
 
 /// All that may go wrong from a place in the trace on.
 pub(crate) fn candidates(trace: &[Step], from: usize, controllers: &[Arc<str>], faults: Faults) -> Vec<Candidate> {
-    let mut all = Vec::new();
+    let (mut all, mut known) = (Vec::new(), HashSet::new());
     for (at, step) in trace.iter().enumerate().skip(from) {
         let can_crash = controllers.contains(&step.client);
         let actions = match &step.what {
@@ -59,10 +61,10 @@ pub(crate) fn candidates(trace: &[Step], from: usize, controllers: &[Arc<str>], 
             What::Note(_) => continue,
         };
         for (rank, action) in actions {
-            let is_crash = matches!(action, Action::CrashBefore(_) | Action::CrashAfter(_));
-            if faults.has(action) && (can_crash || !is_crash) {
+            if faults.has(action) && (can_crash || !is_crash(action)) {
                 let point = step.point.clone();
                 all.push(Candidate {
+                    is_repeat: !known.insert((action, &step.client, step.class())),
                     rank,
                     at,
                     action,
@@ -73,6 +75,7 @@ pub(crate) fn candidates(trace: &[Step], from: usize, controllers: &[Arc<str>], 
     }
     if faults.has(Action::RestartAtEnd) && from == 0 {
         all.extend(controllers.iter().map(|client| Candidate {
+            is_repeat: false,
             rank: 0,
             at: trace.len(),
             action: Action::RestartAtEnd,
@@ -83,7 +86,35 @@ pub(crate) fn candidates(trace: &[Step], from: usize, controllers: &[Arc<str>], 
         all.extend(of_the_whole(trace).filter(|it| faults.has(it.action)));
     }
     all.sort();
+    let mut crashes = HashSet::new();
+    all.retain(|it| {
+        let moment = |step: &Step| {
+            (
+                it.action.window(),
+                Arc::clone(&step.client),
+                moment(trace, it.at, it.action),
+            )
+        };
+        !is_crash(it.action) || trace.get(it.at).is_none_or(|step| crashes.insert(moment(step)))
+    });
     all
+}
+
+fn is_crash(action: Action) -> bool {
+    matches!(action, Action::CrashBefore(_) | Action::CrashAfter(_))
+}
+
+/// The moment of a crash: a controller that is started anew then finds the same cluster at the same time as after
+/// another crash of the same moment, and has forgotten all else.
+fn moment(trace: &[Step], at: usize, action: Action) -> (Duration, u64, usize) {
+    // What a write has changed shows at the next message, if that is sent at once.
+    let next = trace.get(at + 1).filter(|it| it.at == trace[at].at);
+    match (action, next) {
+        (Action::CrashAfter(_), Some(next)) => (next.at, next.truth, 0),
+        // Like no other.
+        (Action::CrashAfter(_), None) => (trace[at].at, trace[at].truth, at + 1),
+        _ => (trace[at].at, trace[at].truth, 0),
+    }
 }
 
 /// What is so from the beginning of a run.
@@ -101,6 +132,7 @@ fn of_the_whole(trace: &[Step]) -> impl Iterator<Item = Candidate> {
         .collect();
     let skewed = electors.into_iter().flat_map(|client| {
         [SKEW, -SKEW].map(|ahead| Candidate {
+            is_repeat: false,
             rank: 4,
             at: 0,
             action: Action::Skew(ahead),
@@ -108,6 +140,7 @@ fn of_the_whole(trace: &[Step]) -> impl Iterator<Item = Candidate> {
         })
     });
     skewed.chain([Candidate {
+        is_repeat: false,
         rank: 4,
         at: 0,
         action: Action::LargeVersions,
@@ -139,7 +172,7 @@ fn of_request(request: &Request, is_second: bool) -> Vec<(u8, Action)> {
                 (7, Action::Pause(LONG)),
             ]);
             if request.may_conflict {
-                actions.push((1, Action::Fail(409)));
+                actions.push((1, Action::Conflict));
             }
         }
         Verb::Get => {

@@ -9,7 +9,6 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use fake_apiserver::Verb;
 use fake_apiserver::api::request_info::ResourcePath;
-use fake_apiserver::api::resource::GroupResource;
 use fake_apiserver::api::status::Status;
 use http::{Method, Response, StatusCode, header};
 use http_body_util::BodyExt;
@@ -22,7 +21,7 @@ use tower::{BoxError, Service, ServiceExt};
 
 use super::gate::Gate;
 use super::life::{Life, Shown};
-use super::owners::is_garbage;
+use super::owners::{Deletion, is_garbage};
 use super::plan::Action;
 use super::stale::stale;
 use super::trace::{Outcome, Request};
@@ -73,15 +72,11 @@ fn read(request: &http::Request<Body>) -> Option<Request> {
     if !path.subresource.is_empty() {
         resource = format!("{resource}/{}", path.subresource);
     }
-    let is_apply = request
-        .headers()
-        .get(header::CONTENT_TYPE)
-        .is_some_and(|it| it.as_bytes().starts_with(b"application/apply-patch"));
     Some(Request {
         verb,
         resource,
         object: format!("{}/{}", path.namespace, path.name),
-        may_conflict: verb == Verb::Update || (is_apply && parameter("force") != Some("true")),
+        may_conflict: false,
         may_be_stale: matches!(verb, Verb::List | Verb::Get) && parameter(REVISION) == Some("0"),
         may_expire: verb == Verb::List
             && (parameter("continue").is_some() || parameter("resourceVersionMatch") == Some("Exact")),
@@ -104,8 +99,8 @@ where
     let mut about = about;
     // The bodies of clients are in memory; one that cannot be read is none.
     let body = body.collect().await.map(|it| it.to_bytes()).unwrap_or_default();
-    let names_revision = matches!(about.verb, Verb::Patch | Verb::Delete) && contains(&body, b"\"resourceVersion\"");
-    about.may_conflict |= names_revision;
+    about.may_conflict =
+        matches!(about.verb, Verb::Update | Verb::Patch | Verb::Delete) && contains(&body, b"\"resourceVersion\"");
     let Some(ticket) = gate.request(&life, about.clone(), parts.uri.path()) else {
         return pending().await;
     };
@@ -125,7 +120,7 @@ where
     if life.is_dead() {
         return pending().await;
     }
-    let has_precondition = about.verb == Verb::Delete && contains(&body, b"\"uid\"");
+    let deletion = Deletion::of(gate, &about, &body);
     let response = forward(server, http::Request::from_parts(parts, Body::from(body))).await?;
     drop(lagging);
     let code = response.status().as_u16();
@@ -133,7 +128,7 @@ where
         Verb::Watch if response.status().is_success() => {
             response.map(|body| GatedBody::Watch(Box::new(GatedWatch::new(gate, &life, &about.resource, body))))
         }
-        _ => look(gate, &life, &about, has_precondition, response).await,
+        _ => look(gate, &life, &about, deletion, response).await,
     };
     gate.check();
     for action in &ticket.actions {
@@ -159,7 +154,7 @@ async fn before(gate: &Arc<Gate>, life: &Life, about: &Request, action: Action) 
             gate.crash(life, down);
             pending().await
         }
-        Action::Fail(code) => Some(Ok(failure(code, about))),
+        Action::Fail(code) => Some(Ok(failure(code))),
         Action::Silence(time) => {
             gate.lasts(time);
             sleep(time).await;
@@ -173,6 +168,12 @@ async fn before(gate: &Arc<Gate>, life: &Life, about: &Request, action: Action) 
         Action::Pause(time) => {
             gate.pause(&life.client, time);
             sleep(time).await;
+            None
+        }
+        Action::Conflict => {
+            if let Some(object) = gate.stored(about) {
+                gate.server.touch(&object);
+            }
             None
         }
         Action::CrashAfter(_)
@@ -207,6 +208,7 @@ async fn after(gate: &Arc<Gate>, life: &Life, action: Action) -> Option<Answer> 
         }
         Action::CrashBefore(_)
         | Action::Fail(_)
+        | Action::Conflict
         | Action::Silence(_)
         | Action::Delay(_)
         | Action::Pause(_)
@@ -236,15 +238,8 @@ pub(crate) fn broken() -> io::Error {
 }
 
 /// A failure as the server would answer it.
-fn failure(code: u16, about: &Request) -> Response<GatedBody> {
-    let (resource, group) = about.resource.split_once('.').unwrap_or((&about.resource, ""));
-    let resource = GroupResource {
-        group: group.split('/').next().unwrap_or_default().to_owned().into(),
-        resource: resource.split('/').next().unwrap_or_default().to_owned().into(),
-    };
-    let name = about.object.split_once('/').map_or("", |(_, name)| name);
+fn failure(code: u16) -> Response<GatedBody> {
     let status = match code {
-        409 => Status::object_modified(&resource, name),
         410 => Status::expired("The resourceVersion for the provided watch is too old."),
         429 => {
             let message = "the server has received too many requests and has asked us to try again later";
@@ -281,7 +276,7 @@ async fn look(
     gate: &Gate,
     life: &Life,
     about: &Request,
-    has_precondition: bool,
+    deletion: Deletion,
     response: Response<ServerBody>,
 ) -> Response<GatedBody> {
     let (parts, body) = response.into_parts();
@@ -289,9 +284,12 @@ async fn look(
     if parts.status.is_success()
         && let Ok(answer) = serde_json::from_slice::<Answered>(&bytes)
     {
-        let shown = answer.shown();
+        let mut shown = answer.shown();
+        if shown.generate_name.is_empty() {
+            shown.generate_name = deletion.generate_name;
+        }
         let is_created = parts.status == StatusCode::CREATED && !is_garbage(gate, &bytes);
-        gate.done(life, about, is_created, &shown, has_precondition);
+        gate.done(life, about, is_created, &shown, deletion.has_precondition);
         match &answer.items {
             Some(items) => {
                 life.told(&about.resource, &shown);

@@ -15,8 +15,8 @@ pub const fn crashes() -> Faults {
     Faults(1)
 }
 
-/// Requests fail: with 409 where a client must expect it, 410 for watches and for pages of lists and lists of an exact
-/// revision, 429 and 500; they are done and the answer is
+/// Requests fail: with 409 where a client names the version of an object, because another writer is faster; with 410
+/// for watches and for pages of lists and lists of an exact revision, 429 and 500; they are done and the answer is
 /// lost; there is no answer for half a minute, done or not done.
 pub const fn errors() -> Faults {
     Faults(2)

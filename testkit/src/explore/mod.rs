@@ -22,6 +22,7 @@ mod end_state;
 mod run;
 mod replays;
 mod seeded_hash;
+mod in_order;
 mod search;
 mod candidates;
 mod shrink;
@@ -35,6 +36,7 @@ pub use kinds::{Faults, clock_skew, crashes, delays, errors, pauses, stale_watch
 pub use report::{Coverage, Failure, Report};
 
 pub(crate) use gate::Gate;
+pub(crate) use seeded_hash::install as seed_hashes;
 
 use std::fmt;
 use std::sync::Arc;

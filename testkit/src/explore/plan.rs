@@ -45,6 +45,9 @@ pub(crate) enum Action {
     CrashAfter(Duration),
     /// The server answers with this HTTP status and does nothing.
     Fail(u16),
+    /// Another writer writes the object just before, so that the server refuses a request that names the version from
+    /// before (409). What is written changes nothing but the version.
+    Conflict,
     /// The request is done, and the connection breaks before the answer.
     Lose,
     /// The request does not reach the server; the connection breaks after this time.
@@ -101,7 +104,7 @@ impl Action {
             // A server without streaming lists says so.
             Self::Fail(422) | Self::LargeVersions => Kind::Variant,
             Self::Skew(_) => Kind::Clock,
-            Self::Fail(_) | Self::Lose | Self::Silence(_) | Self::SilenceAfter(_) => Kind::Error,
+            Self::Fail(_) | Self::Conflict | Self::Lose | Self::Silence(_) | Self::SilenceAfter(_) => Kind::Error,
             Self::Hold(_)
             | Self::Miss(_)
             | Self::HalfOpen(_)
@@ -128,6 +131,7 @@ impl Action {
             | Self::Miss(time)
             | Self::HalfOpen(time) => Some(time),
             Self::Fail(_)
+            | Self::Conflict
             | Self::Lose
             | Self::Stale(_)
             | Self::Cut
@@ -153,6 +157,7 @@ impl Action {
             Self::Miss(_) => Self::Miss(time),
             Self::HalfOpen(_) => Self::HalfOpen(time),
             Self::Fail(_)
+            | Self::Conflict
             | Self::Lose
             | Self::Stale(_)
             | Self::Cut
@@ -170,6 +175,7 @@ impl Action {
             Self::CrashBefore(_) => "crash",
             Self::CrashAfter(_) => "crash-after",
             Self::Fail(_) => "fail",
+            Self::Conflict => "conflict",
             Self::Lose => "lose",
             Self::Silence(_) => "silence",
             Self::SilenceAfter(_) => "silence-after",
@@ -195,6 +201,7 @@ impl Action {
             "crash" => Self::CrashBefore(time()?),
             "crash-after" => Self::CrashAfter(time()?),
             "fail" => Self::Fail(value?.parse().ok()?),
+            "conflict" => Self::Conflict,
             "lose" => Self::Lose,
             "silence" => Self::Silence(time()?),
             "silence-after" => Self::SilenceAfter(time()?),
@@ -327,6 +334,7 @@ fn words(fault: &Perturbation) -> String {
         Action::CrashBefore(time) => format!("crash {client} before {what}{}", again(time)),
         Action::CrashAfter(time) => format!("crash {client} after {what}{}", again(time)),
         Action::Fail(code) => format!("answer {what} of {client} with {code}, and do nothing"),
+        Action::Conflict => format!("another writer is faster than {what} of {client}: 409 if it names a version"),
         Action::Lose => format!("do {what} of {client}, and lose the answer"),
         Action::Silence(time) => format!("lose {what} of {client}; the connection breaks after {time:?}"),
         Action::SilenceAfter(time) => {
@@ -373,7 +381,7 @@ mod tests {
 
     #[test]
     fn a_replay_string_is_read_as_it_was_written() {
-        let text = "crash-after=1000@operator:patch:configmaps:default/volume#1;fail=409@b:update:pods:shop/a#2;\
+        let text = "crash-after=1000@operator:patch:configmaps:default/volume#1;conflict@b:update:pods:shop/a#2;\
                     hold=12000@operator:event:pods:default/web-0#1;restart@operator;skew=-30000@operator;\
                     half-open=300000@operator:event:pods:default/web-0#2;drop@operator:event:pods:/#1;\
                     large-versions@server;skip=scale%20down%3B%20wait";

@@ -1,4 +1,4 @@
-//! What is shown while runs are made, in a terminal only; and the one real clock of the testkit.
+//! What is shown while runs are made, in a terminal only; and the clocks of the machine.
 
 use std::io::{IsTerminal, Write};
 use std::sync::{Arc, Mutex};
@@ -7,12 +7,12 @@ use std::time::Duration;
 use super::report::Coverage;
 use crate::test_cluster::lock;
 
-/// A real clock: budgets are for people, who live by it. Nothing that a run does depends on it.
+/// A real clock: people live by it. Nothing that a run does depends on it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WallClock(std::time::Instant);
 
 impl WallClock {
-    #[expect(clippy::disallowed_methods, reason = "a budget is in real time")]
+    #[expect(clippy::disallowed_methods, reason = "people wait in real time")]
     pub(crate) fn start() -> Self {
         Self(std::time::Instant::now())
     }
@@ -20,6 +20,21 @@ impl WallClock {
     pub(crate) fn elapsed(self) -> Duration {
         self.0.elapsed()
     }
+}
+
+/// The time that processors have spent on this thread, so that a busy machine does not change how much is explored.
+/// Where the system does not tell it is real time since the process began to ask.
+#[cfg(unix)]
+pub(crate) fn thread_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
+}
+
+/// See above.
+#[cfg(not(unix))]
+pub(crate) fn thread_time() -> Duration {
+    static STARTED: std::sync::OnceLock<WallClock> = std::sync::OnceLock::new();
+    STARTED.get_or_init(WallClock::start).elapsed()
 }
 
 /// The progress line.

@@ -30,12 +30,12 @@ pub(crate) fn replays(
     for text in replays {
         let plan = Plan::parse(text).unwrap_or_else(|err| panic!("{err}"));
         let own;
-        let mut reference = &search.reference;
+        let mut reference = &*search.runs.reference;
         if !plan.skipped.is_empty() {
             own = shortened(search, &plan)?;
             reference = &own;
         }
-        let once = || run(search.config, search.world, &plan, false, Some(reference));
+        let once = || run(search.runs.config, search.runs.world, &plan, false, Some(reference));
         let outcome = once();
         search.coverage.schedules += 1;
         search.coverage.messages += outcome.messages;
@@ -64,13 +64,13 @@ pub(crate) fn replays(
 
 /// The reference of a replay that leaves out steps, if there are such steps and the others do without them.
 fn shortened(search: &Search<'_>, plan: &Plan) -> Result<Reference, Stop> {
-    let reference = &search.reference;
+    let reference = &search.runs.reference;
     let steps = &reference.outcome.steps;
     if let Some(unknown) = plan.skipped.iter().find(|it| !steps.contains(it)) {
         let what = format!("the scenario has no step {unknown:?}; {}", there_are(steps));
         return Err(unplayable(reference, Outcome::default(), plan.clone(), what));
     }
-    shortened_reference(search.config, search.world, plan).map_err(|failed| {
+    shortened_reference(search.runs.config, search.runs.world, plan).map_err(|failed| {
         let why = failed.violations.first().map(ToString::to_string).unwrap_or_default();
         let what = format!("what is left of the scenario fails although nothing goes wrong: {why}");
         unplayable(reference, *failed, plan.clone(), what)

@@ -53,6 +53,8 @@ pub struct Coverage {
     pub is_whole: bool,
     /// Real time.
     pub elapsed: Duration,
+    /// Processor time of the runs, which is what [`Explore::budget`](super::Explore::budget) bounds.
+    pub processor_time: Duration,
 }
 
 /// A run that violates something.

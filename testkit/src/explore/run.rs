@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -14,9 +15,9 @@ use super::cluster::{Variant, World};
 use super::end_state::{EndState, Mask};
 use super::gate::{Gate, HOT_LOOP};
 use super::plan::{Action, Plan, given};
-use super::progress::WallClock;
+use super::progress::{WallClock, thread_time};
 use super::trace::{Step, What};
-use super::{Check, Oracle, Violation};
+use super::{Check, Oracle, Violation, seeded_hash};
 use crate::controller::message;
 use crate::eventually::{hush, panicked_at};
 use crate::test_cluster::{TestCluster, lock};
@@ -33,6 +34,9 @@ const MESSAGES: (u64, u64) = (200, 10);
 /// The scenario, whatever its type.
 pub(crate) type Scenario = Box<dyn for<'a> Fn(&'a TestCluster) -> LocalBoxFuture<'a, ()> + Send + Sync>;
 
+/// The runs under way by the names of their threads, with the time at which they began.
+pub(crate) type Current = Arc<Mutex<BTreeMap<String, (WallClock, Plan)>>>;
+
 /// What all runs of an exploration have in common.
 pub(crate) struct Config {
     pub(crate) scenario: Scenario,
@@ -44,12 +48,10 @@ pub(crate) struct Config {
     pub(crate) within: Duration,
     pub(crate) ignored: Vec<String>,
     pub(crate) skipped: BTreeSet<Oracle>,
-    /// Whether each run has a thread of its own.
-    pub(crate) has_fresh_threads: bool,
     /// Whether all that is sent is summed up, so that two runs can be compared to the byte.
     pub(crate) has_digests: bool,
-    /// The run under way and since when, for whoever waits for it.
-    pub(crate) current: Arc<Mutex<(Option<WallClock>, Plan)>>,
+    /// The runs under way and since when, for whoever waits for them.
+    pub(crate) current: Current,
 }
 
 impl fmt::Debug for Config {
@@ -80,6 +82,8 @@ pub(crate) struct Outcome {
     pub(crate) notes: Vec<String>,
     /// Stands for every byte that was sent, if the configuration asks for it.
     pub(crate) digest: u64,
+    /// The processor time it took.
+    pub(crate) took: Duration,
 }
 
 /// The run in which nothing went wrong.
@@ -97,15 +101,21 @@ pub(crate) fn run(
     is_other: bool,
     reference: Option<&Reference>,
 ) -> Outcome {
-    *lock(&config.current) = (Some(WallClock::start()), plan.clone());
-    let outcome = match config.has_fresh_threads {
-        false => run_here(config, world, plan, is_other, reference),
-        true => std::thread::scope(|scope| {
-            let run = scope.spawn(|| run_here(config, world, plan, is_other, reference));
-            run.join().unwrap_or_else(|payload| std::panic::resume_unwind(payload))
-        }),
+    let name = thread::current().name().unwrap_or_default().to_owned();
+    lock(&config.current).insert(name.clone(), (WallClock::start(), plan.clone()));
+    let here = || {
+        seeded_hash::seed_this_thread();
+        let mut outcome = run_here(config, world, plan, is_other, reference);
+        outcome.took = thread_time();
+        outcome
     };
-    lock(&config.current).0 = None;
+    // What is kept for each thread, such as the keys of hash maps, begins anew with each run.
+    let outcome = thread::scope(|scope| {
+        let run = thread::Builder::new().name(name.clone()).spawn_scoped(scope, here);
+        let run = run.unwrap_or_else(|err| panic!("a run needs a thread: {err}"));
+        run.join().unwrap_or_else(|payload| resume_unwind(payload))
+    });
+    lock(&config.current).remove(&name);
     outcome
 }
 
@@ -309,6 +319,7 @@ impl Run<'_> {
         let state = &mut *self.gate.state();
         Outcome {
             digest,
+            took: Duration::ZERO,
             violations: std::mem::take(&mut state.violations),
             trace: std::mem::take(&mut state.trace),
             steps: std::mem::take(&mut state.steps),

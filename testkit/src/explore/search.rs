@@ -1,11 +1,13 @@
 //! The order of search: the reference, every single fault, pairs of different kinds, delivery orders, then swarms.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::candidates::{Candidate, candidates};
 use super::cluster::World;
+use super::in_order::{Runs, Work};
 use super::kinds::Faults;
 use super::plan::{Action, Kind, Plan};
 use super::report::{Coverage, Failure, Nondeterminism};
@@ -25,28 +27,30 @@ const SECONDS: usize = 500_000;
 /// Interesting plans a swarm begins with; the oldest go.
 const SWARM_SEEDS: usize = 256;
 
+/// Random plans that are made up before any of them is run.
+const BATCH: usize = 32;
+
 /// When to stop.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    pub(crate) wall: Duration,
+    /// The processor time of all runs.
+    pub(crate) time: Duration,
     pub(crate) schedules: u64,
 }
 
 /// An exploration under way.
 pub(crate) struct Search<'a> {
-    pub(crate) config: &'a Config,
-    pub(crate) world: &'a World,
+    pub(crate) runs: &'a Runs<'a>,
     pub(crate) faults: Faults,
     pub(crate) limits: Limits,
     pub(crate) seed: u64,
-    /// Is told after each run what is being done; ends the search by `false`.
-    pub(crate) progress: &'a mut dyn FnMut(&Coverage, &Plan) -> bool,
-    pub(crate) reference: Reference,
+    /// Is told after each run how far the search is.
+    pub(crate) progress: &'a mut dyn FnMut(&Coverage),
     pub(crate) coverage: Coverage,
     pub(crate) seen: BTreeSet<u64>,
     pub(crate) held: BTreeSet<usize>,
     pub(crate) nondeterminism: Vec<Nondeterminism>,
-    /// Whether pairs were left out because there are too many.
+    /// Whether pairs or orders were left out because there are too many.
     pub(crate) is_cut: bool,
     /// Stand for the plans of the swarm; a plan that is taken for another by chance goes untried.
     pub(crate) known: HashSet<u64>,
@@ -57,6 +61,7 @@ struct Tried {
     plan: Plan,
     kind: Kind,
     rank: u8,
+    is_repeat: bool,
     next: Vec<Candidate>,
 }
 
@@ -86,26 +91,25 @@ pub(crate) fn reference(config: &Config, world: &World) -> Result<(Reference, Ve
     Ok((reference, nondeterminism.into_iter().collect()))
 }
 
-impl Search<'_> {
+impl<'a> Search<'a> {
     pub(crate) fn search(&mut self) -> Result<(), Stop> {
-        let trace = &self.reference.outcome.trace;
-        let controllers = self.reference.outcome.controllers.clone();
-        let singles = candidates(trace, 0, &controllers, self.faults);
+        let reference = Arc::clone(&self.runs.reference);
+        let controllers = &reference.outcome.controllers;
+        let singles = candidates(&reference.outcome.trace, 0, controllers, self.faults);
         self.count_points(&singles);
-        let mut tried = Vec::new();
         self.coverage.singles.1 = singles.len() as u64;
         let most = SECONDS / singles.len().max(1);
-        for candidate in &singles {
-            let plan = Plan::single(&candidate.point, candidate.action);
-            let outcome = self.attempt(&plan)?;
-            self.coverage.singles.0 += 1;
-            let mut continued = self.continued(plan, candidate, &outcome);
+        let mut tried = Vec::new();
+        let plans = singles.into_iter().map(|it| (Plan::single(&it.point, it.action), it));
+        self.each(plans, |search, plan, candidate, outcome, _| {
+            search.coverage.singles.0 += 1;
+            let mut continued = search.continued(plan, &candidate, outcome);
             // They come sorted, the likeliest first.
-            self.is_cut |= continued.next.len() > most;
+            search.is_cut |= continued.next.len() > most;
             continued.next.truncate(most);
             continued.next.shrink_to_fit();
             tried.push(continued);
-        }
+        })?;
         self.pairs(&tried, |first, second| first != second || first == Kind::Crash)?;
         self.orders(&tried)?;
         self.coverage.is_whole = !self.is_cut;
@@ -114,25 +118,26 @@ impl Search<'_> {
 
     /// Uniformly random faults, for comparison with the order above.
     pub(crate) fn at_random(&mut self) -> Result<(), Stop> {
-        let controllers = self.reference.outcome.controllers.clone();
-        let all = candidates(&self.reference.outcome.trace, 0, &controllers, self.faults);
+        let reference = Arc::clone(&self.runs.reference);
+        let controllers = &reference.outcome.controllers;
+        let all = candidates(&reference.outcome.trace, 0, controllers, self.faults);
         self.coverage.singles.1 = all.len() as u64;
         let mut random = Random(self.seed);
-        while !all.is_empty() {
+        let plans = std::iter::repeat_with(|| {
             let mut plan = Plan::default();
             for _ in 0..=random.below(SWARM_FAULTS) {
                 let candidate = &all[random.index(all.len())];
                 plan = plan.and(&candidate.point, candidate.action);
             }
-            self.coverage.swarms += 1;
-            self.attempt(&plan)?;
-        }
-        Ok(())
+            (plan, ())
+        });
+        let plans = plans.take(if all.is_empty() { 0 } else { usize::MAX });
+        self.each(plans, |search, _, (), _, _| search.coverage.swarms += 1)
     }
 
     fn count_points(&mut self, singles: &[Candidate]) {
         let at: BTreeSet<usize> = singles.iter().map(|it| it.at).collect();
-        let trace = &self.reference.outcome.trace;
+        let trace = &self.runs.reference.outcome.trace;
         let is_write = |at: &&usize| {
             trace
                 .get(**at)
@@ -142,11 +147,24 @@ impl Search<'_> {
         self.coverage.points = at.len() as u64;
     }
 
-    /// Makes a run and looks at what came of it.
-    pub(crate) fn attempt(&mut self, plan: &Plan) -> Result<Outcome, Stop> {
-        let outcome = run(self.config, self.world, plan, false, Some(&self.reference));
+    /// Makes the runs of plans that are known beforehand, and looks at what came of each, in their order. `then` is
+    /// told as well whether a run reached what no other one had.
+    fn each<T: Clone>(
+        &mut self,
+        plans: impl Iterator<Item = (Plan, T)>,
+        then: impl FnMut(&mut Self, Plan, T, &Outcome, bool),
+    ) -> Result<(), Stop> {
+        let runs = self.runs;
+        let search = self;
+        runs.all(&mut Listed { search, plans, then })
+    }
+
+    /// Looks at what came of a run; returns whether it reached what no other one had.
+    fn accept(&mut self, plan: &Plan, outcome: &Outcome) -> Result<bool, Stop> {
+        let before = self.seen.len();
         self.coverage.schedules += 1;
         self.coverage.messages += outcome.messages;
+        self.coverage.processor_time += outcome.took;
         self.held.extend(&outcome.held);
         self.seen.extend(&outcome.coverage);
         self.coverage.states = self.seen.len() as u64;
@@ -156,25 +174,36 @@ impl Search<'_> {
                 return Err(Stop::Failed(failure));
             }
         }
-        let goes_on = (self.progress)(&self.coverage, plan);
-        if !goes_on || self.coverage.schedules >= self.limits.schedules {
-            return Err(Stop::Spent);
+        (self.progress)(&self.coverage);
+        Ok(self.seen.len() > before)
+    }
+
+    fn is_spent(&self) -> Result<(), Stop> {
+        let Limits { time, schedules } = self.limits;
+        match self.coverage.schedules >= schedules || self.coverage.processor_time >= time {
+            true => Err(Stop::Spent),
+            false => Ok(()),
         }
-        Ok(outcome)
     }
 
     /// A failure, if it comes again each time; then the smallest one that is the same.
     fn confirmed(&mut self, plan: &Plan, violation: Violation) -> Option<Box<Failure>> {
+        let Runs {
+            config,
+            world,
+            reference,
+            ..
+        } = self.runs;
         for _ in 0..CONFIRMATIONS {
-            let again = run(self.config, self.world, plan, false, Some(&self.reference));
+            let again = self.runs.one(plan);
             if again.violations.first().is_none_or(|it| it.oracle != violation.oracle) {
                 let what = format!("{violation}, in one run and not in another of the same plan");
                 self.nondeterminism.push(Nondeterminism::new(plan, &what));
                 return None;
             }
         }
-        let (plan, outcome, violation) = shrink::shrink(self.config, self.world, &self.reference, plan, violation);
-        Some(Box::new(Failure::new(&self.reference, outcome, plan, violation)))
+        let (plan, outcome, violation) = shrink::shrink(config, world, reference, plan, violation);
+        Some(Box::new(Failure::new(reference, outcome, plan, violation)))
     }
 
     /// What may go wrong after the faults of a plan have struck.
@@ -189,49 +218,43 @@ impl Search<'_> {
             Some(at) => candidates(&outcome.trace, at + 1, &outcome.controllers, self.faults),
             None => Vec::new(),
         };
-        let (kind, rank) = (last_fault.action.kind(), last_fault.rank);
-        Tried { plan, kind, rank, next }
+        Tried {
+            plan,
+            kind: last_fault.action.kind(),
+            rank: last_fault.rank,
+            is_repeat: last_fault.is_repeat,
+            next,
+        }
     }
 
-    /// All pairs, the likeliest first: those of two likely faults, and of each first fault one before the next.
+    /// All pairs, the likeliest first: those of two likely faults, of which neither is a repetition of another, and of
+    /// each first fault one before the next.
     fn pairs(&mut self, tried: &[Tried], wanted: impl Fn(Kind, Kind) -> bool) -> Result<(), Stop> {
         let mut order = Vec::new();
         for (first, one) in tried.iter().enumerate() {
             let seconds = one.next.iter().filter(|it| wanted(one.kind, it.action.kind()));
-            order.extend(
-                seconds
-                    .enumerate()
-                    .map(|(round, it)| (one.rank + it.rank, round, first, it)),
-            );
+            order.extend(seconds.enumerate().map(|(round, it)| {
+                let repeats = u8::from(one.is_repeat) + u8::from(it.is_repeat);
+                ((one.rank + it.rank + repeats, round, first), it)
+            }));
         }
-        order.sort_by_key(|(rank, round, first, _)| (*rank, *round, *first));
+        order.sort_by_key(|(place, _)| *place);
         self.coverage.pairs.1 = order.len() as u64;
-        for (_, _, first, second) in order {
-            self.attempt(&tried[first].plan.and(&second.point, second.action))?;
-            self.coverage.pairs.0 += 1;
-        }
-        Ok(())
+        let plans = order.into_iter().map(|((.., first), second)| {
+            let plan = tried[first].plan.and(&second.point, second.action);
+            (plan, ())
+        });
+        self.each(plans, |search, _, (), _, _| search.coverage.pairs.0 += 1)
     }
 
-    /// Delivery orders with up to three messages late, depth first.
+    /// Delivery orders with two late messages, then those with three.
     fn orders(&mut self, tried: &[Tried]) -> Result<(), Stop> {
-        const LATE: usize = 3;
-        let is_late = |it: &Candidate| it.action.kind() == Kind::Delay;
+        let mut queue = VecDeque::new();
         for first in tried.iter().filter(|it| it.kind == Kind::Delay) {
-            let one_more = |plan: &Plan, it: &Candidate| (plan.and(&it.point, it.action), it.clone());
-            let seconds = first.next.iter().filter(|it| is_late(it)).rev();
-            let mut stack: Vec<(Plan, Candidate)> = seconds.map(|it| one_more(&first.plan, it)).collect();
-            while let Some((plan, last)) = stack.pop() {
-                let outcome = self.attempt(&plan)?;
-                self.coverage.orders += 1;
-                if plan.faults.len() < LATE {
-                    let tried = self.continued(plan, &last, &outcome);
-                    let deeper = tried.next.iter().filter(|it| is_late(it)).rev();
-                    stack.extend(deeper.map(|it| one_more(&tried.plan, it)));
-                }
-            }
+            queue.extend(one_more_late(&first.plan, &first.next));
         }
-        Ok(())
+        let runs = self.runs;
+        runs.all(&mut Orders { search: self, queue })
     }
 
     /// Random changes of plans that reached something new, without end.
@@ -239,36 +262,103 @@ impl Search<'_> {
         let mut random = Random(self.seed);
         seeds.retain(|it| !it.next.is_empty());
         let mut idle = 0;
-        while !seeds.is_empty() && idle < SWARM_SEEDS * 16 {
-            let seed = &seeds[random.index(seeds.len())];
-            let mut plan = seed.plan.clone();
-            if plan.faults.len() as u64 >= SWARM_FAULTS {
-                plan.faults.remove(random.index(plan.faults.len()));
-            }
-            let next = seed.next[random.index(seed.next.len())].clone();
-            let plan = plan.and(&next.point, next.action);
-            let mut hasher = DefaultHasher::new();
-            plan.hash(&mut hasher);
-            if !self.known.insert(hasher.finish()) {
-                idle += 1;
-                continue;
-            }
-            let before = self.seen.len();
-            let outcome = self.attempt(&plan)?;
-            self.coverage.swarms += 1;
-            if self.seen.len() > before {
-                idle = 0;
-                if seeds.len() >= SWARM_SEEDS {
-                    seeds.remove(0);
+        loop {
+            let mut batch = Vec::new();
+            while !seeds.is_empty() && batch.len() < BATCH && idle < SWARM_SEEDS * 16 {
+                let seed = &seeds[random.index(seeds.len())];
+                let mut plan = seed.plan.clone();
+                if plan.faults.len() as u64 >= SWARM_FAULTS {
+                    plan.faults.remove(random.index(plan.faults.len()));
                 }
-                let tried = self.continued(plan, &next, &outcome);
-                if !tried.next.is_empty() {
-                    seeds.push(tried);
+                let next = seed.next[random.index(seed.next.len())].clone();
+                let plan = plan.and(&next.point, next.action);
+                let mut hasher = DefaultHasher::new();
+                plan.hash(&mut hasher);
+                match self.known.insert(hasher.finish()) {
+                    true => batch.push((plan, next)),
+                    false => idle += 1,
                 }
             }
+            if batch.is_empty() {
+                return Ok(());
+            }
+            self.each(batch.into_iter(), |search, plan, next, outcome, is_new| {
+                search.coverage.swarms += 1;
+                if is_new {
+                    idle = 0;
+                    if seeds.len() >= SWARM_SEEDS {
+                        seeds.remove(0);
+                    }
+                    let tried = search.continued(plan, &next, outcome);
+                    if !tried.next.is_empty() {
+                        seeds.push(tried);
+                    }
+                }
+            })?;
         }
-        Ok(())
     }
+}
+
+/// Plans that are known beforehand.
+struct Listed<'s, 'a, I, F> {
+    search: &'s mut Search<'a>,
+    plans: I,
+    then: F,
+}
+
+impl<'a, T, I, F> Work for Listed<'_, 'a, I, F>
+where
+    T: Clone,
+    I: Iterator<Item = (Plan, T)>,
+    F: FnMut(&mut Search<'a>, Plan, T, &Outcome, bool),
+{
+    type About = T;
+
+    fn next(&mut self) -> Option<(Plan, T)> {
+        self.plans.next()
+    }
+
+    fn done(&mut self, plan: Plan, about: T, outcome: Outcome) -> Result<(), Stop> {
+        let is_new = self.search.accept(&plan, &outcome)?;
+        (self.then)(self.search, plan, about, &outcome, is_new);
+        self.search.is_spent()
+    }
+}
+
+/// The most late messages of a delivery order.
+const LATE: usize = 3;
+
+/// Delivery orders, from which others follow.
+struct Orders<'s, 'a> {
+    search: &'s mut Search<'a>,
+    queue: VecDeque<(Plan, Candidate)>,
+}
+
+impl Work for Orders<'_, '_> {
+    type About = Candidate;
+
+    fn next(&mut self) -> Option<(Plan, Candidate)> {
+        self.queue.pop_front()
+    }
+
+    fn done(&mut self, plan: Plan, last: Candidate, outcome: Outcome) -> Result<(), Stop> {
+        self.search.accept(&plan, &outcome)?;
+        self.search.coverage.orders += 1;
+        if plan.faults.len() < LATE {
+            let tried = self.search.continued(plan, &last, &outcome);
+            let room = SECONDS.saturating_sub(self.queue.len());
+            let mut more = one_more_late(&tried.plan, &tried.next);
+            self.queue.extend(more.by_ref().take(room));
+            self.search.is_cut |= more.next().is_some();
+        }
+        self.search.is_spent()
+    }
+}
+
+/// A plan with one more message late.
+fn one_more_late<'t>(plan: &'t Plan, next: &'t [Candidate]) -> impl Iterator<Item = (Plan, Candidate)> + 't {
+    let late = next.iter().filter(|it| it.action.kind() == Kind::Delay);
+    late.map(|it| (plan.and(&it.point, it.action), it.clone()))
 }
 
 /// SplitMix64: a few lines are enough for choosing.

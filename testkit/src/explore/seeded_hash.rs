@@ -1,52 +1,98 @@
-//! `seeded_hash!`: the keys of `HashMap`, which the standard library draws at random, made the same in every run.
+//! The random numbers that hash maps are keyed with, made a function of the run.
+//!
+//! The standard library draws the keys of a thread's maps from the C library's `getrandom`, by a weak reference that a
+//! function of the program itself takes the place of; this file is that function. The maps of `ahash`, which
+//! kube-runtime uses, have a source of their own that can be set. On the thread of a run both hand out numbers that
+//! begin anew with the run; on all other threads they are as random as ever.
 
+use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Once;
 
-/// Makes the order of `HashMap`s in this program the same in every run of [`explore`](crate::explore), and with it what
-/// kube-runtime leaves to chance. It is written once, at the top of a test program:
-///
-/// ```standalone_crate
-/// testkit::seeded_hash!();
-/// ```
-///
-/// The standard library draws the keys of a thread's maps from the C library's `getrandom`, and asks the linker for it
-/// in such a way that a function of the program's own takes its place; this macro is that function. It hands out
-/// numbers that begin anew on each thread, and exploration, which notices, makes each run on a thread of its own. The
-/// function needs one block of `unsafe`, in the program that uses the macro.
-///
-/// **What else changes.** Whatever in the program asks the C library for random numbers gets the same on each thread:
-/// fit for tests, and for nothing else. Only Linux has it; elsewhere the macro does nothing.
-#[macro_export]
-macro_rules! seeded_hash {
-    () => {
-        #[cfg(target_os = "linux")]
-        #[unsafe(no_mangle)]
-        extern "C" fn getrandom(buffer: *mut u8, length: usize, _flags: u32) -> isize {
-            ::std::thread_local! {
-                static DRAWN: ::std::cell::Cell<u64> = const { ::std::cell::Cell::new(0) };
-            }
-            for at in 0..length {
-                // SplitMix64. A thread that ends may have no counter any more: then it begins anew.
-                let drawn = DRAWN
-                    .try_with(|it| it.replace(it.get().wrapping_add(1)))
-                    .unwrap_or_default();
-                let mut mixed = drawn.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-                mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-                mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-                // SAFETY: the caller gives a buffer of this length, as the C library's function asks for.
-                unsafe { buffer.add(at).write((mixed >> 56) as u8) };
-            }
-            length as isize
-        }
-    };
+thread_local! {
+    /// How many numbers were drawn in the run that this thread makes; `None` outside of runs.
+    static DRAWN: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// Whether two new threads draw the same keys.
-pub(crate) fn is_on() -> bool {
-    let drawn = || {
-        let thread = std::thread::Builder::new().spawn(|| RandomState::new().hash_one(0_u8));
-        thread.ok().and_then(|it| it.join().ok())
-    };
-    let first = drawn();
-    first.is_some() && first == drawn()
+/// Sets the source of `ahash`, once a process. It has to come before the first map of `ahash`, so clusters do it, too.
+pub(crate) fn install() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let thread = std::thread::Builder::new().name("seeded hash".to_owned()).spawn(|| {
+            seed_this_thread();
+            // Set by somebody else: then the order of such maps is left to chance.
+            let _ = ahash::random_state::set_random_source(Source);
+            // The part that all maps of the process share is drawn here.
+            std::hint::black_box(ahash::RandomState::new());
+        });
+        // Without a thread it is left to chance, too.
+        let _ = thread.map(std::thread::JoinHandle::join);
+    });
+}
+
+/// The numbers of this thread begin anew, and are the same each time.
+pub(crate) fn seed_this_thread() {
+    DRAWN.set(Some(0));
+    #[cfg(target_os = "linux")]
+    linux::link();
+}
+
+/// The next number of the run; `None` outside of runs. A thread that ends may have no counter any more.
+fn draw() -> Option<u64> {
+    let drawn = DRAWN.try_with(Cell::get).ok()??;
+    let _ = DRAWN.try_with(|it| it.set(Some(drawn.wrapping_add(1))));
+    // SplitMix64
+    let mut mixed = drawn.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    Some(mixed ^ (mixed >> 31))
+}
+
+/// Where maps of `ahash` get their keys.
+struct Source;
+
+impl ahash::random_state::RandomSource for Source {
+    fn gen_hasher_seed(&self) -> usize {
+        let seed = draw().unwrap_or_else(|| RandomState::new().hash_one(0_u8));
+        // On 32 bits the upper half is not needed.
+        seed as usize
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    #![expect(
+        unsafe_code,
+        reason = "the C library hands over a buffer, and the kernel is asked by its system call"
+    )]
+
+    use std::ffi::{c_uint, c_void};
+
+    /// The C library's function, which takes the place of its own in a program that is linked with this crate.
+    ///
+    /// # Safety
+    ///
+    /// `buffer` is valid for writes of `length` bytes.
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn getrandom(buffer: *mut c_void, length: usize, flags: c_uint) -> isize {
+        let mut written = 0;
+        while written < length {
+            let Some(number) = super::draw() else {
+                // SAFETY: the system call has the same contract as this function.
+                return unsafe { libc::syscall(libc::SYS_getrandom, buffer, length, flags) } as isize;
+            };
+            for byte in number.to_le_bytes().into_iter().take(length - written) {
+                // SAFETY: `written` is less than `length`, and the caller gives a buffer of that length.
+                unsafe { buffer.cast::<u8>().add(written).write(byte) };
+                written += 1;
+            }
+        }
+        length as isize
+    }
+
+    /// Makes the linker take this file, and so the function above.
+    pub(super) fn link() {
+        let function: unsafe extern "C" fn(*mut c_void, usize, c_uint) -> isize = getrandom;
+        std::hint::black_box(function);
+    }
 }

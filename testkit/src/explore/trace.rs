@@ -61,7 +61,7 @@ pub(crate) struct Request {
     pub(crate) resource: String,
     /// `namespace/name`
     pub(crate) object: String,
-    /// 409 is an answer it may get at any time.
+    /// It names the version it expects, so that 409 is an answer it may get at any time.
     pub(crate) may_conflict: bool,
     /// It may be answered by a replica that lags.
     pub(crate) may_be_stale: bool,
@@ -107,6 +107,15 @@ impl Step {
             What::Note(note) => note.clone(),
         };
         format!("{}µs {} {what} @{}", self.at.as_micros(), self.point, self.view)
+    }
+
+    /// What it has in common with other messages of its client: the verb or the kind of event, and the resource.
+    pub(crate) fn class(&self) -> (&str, &str) {
+        match &self.what {
+            What::Request(request) => (request.verb.as_str(), &request.resource),
+            What::Event { kind, resource, .. } => (kind, resource),
+            What::Note(note) => (note, ""),
+        }
     }
 
     /// `PATCH configmaps default/volume`, or the event, or the note.

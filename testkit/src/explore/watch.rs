@@ -157,6 +157,7 @@ impl GatedWatch {
             Action::CrashBefore(down) => self.gate.crash(&self.life, down),
             Action::CrashAfter(_)
             | Action::Fail(_)
+            | Action::Conflict
             | Action::Lose
             | Action::Silence(_)
             | Action::SilenceAfter(_)

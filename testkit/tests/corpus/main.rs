@@ -11,6 +11,7 @@ mod figures;
 mod lost_deletes;
 mod name_for_uid;
 mod over_creation;
+mod planted;
 mod stale_reads;
 mod stale_scheduler;
 
@@ -21,9 +22,6 @@ use futures::future::LocalBoxFuture;
 use rstest::rstest;
 use testkit::TestCluster;
 use testkit::explore::{Explore, explore};
-
-// kube-runtime iterates over HashMaps.
-testkit::seeded_hash!();
 
 /// Runs that a twin has to stand. It is more than all single faults of each.
 fn twin_schedules() -> u64 {

@@ -1,0 +1,26 @@
+//! Bugs that were planted, each with a twin that has none, and idioms of correct controllers that must raise no alarm.
+//! All with the defaults of exploration.
+
+mod idioms;
+mod threads;
+
+use testkit::TestCluster;
+use testkit::explore::{Explore, Report, explore};
+
+/// Runs that a correct controller has to stand. It is more than all single faults of each.
+fn most() -> u64 {
+    if crate::is_measured() { 3_000 } else { 150 }
+}
+
+/// An exploration without an end in time.
+fn exploration(scenario: impl AsyncFn(&TestCluster) + Send + Sync + 'static) -> Explore {
+    explore(scenario).budget(std::time::Duration::from_secs(600))
+}
+
+/// Sees to it that nothing is said of a correct controller.
+#[track_caller]
+fn is_silent(scenario: impl AsyncFn(&TestCluster) + Send + Sync + 'static) -> Report {
+    let report = exploration(scenario).schedules(most()).run();
+    assert_eq!(report.nondeterminism(), Vec::<String>::new(), "{report}");
+    report
+}

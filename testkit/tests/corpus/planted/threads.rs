@@ -1,0 +1,70 @@
+//! Exploration on one core and on several.
+
+use std::time::Duration;
+
+use rstest::rstest;
+use serde_json::Value;
+use testkit::TestCluster;
+use testkit::explore::Report;
+
+use super::exploration;
+use crate::{BUGS, Bug};
+
+fn of_bug(bug: Bug, is_fixed: bool, threads: usize, schedules: u64) -> Report {
+    let scenario = bug.scenario;
+    exploration(async move |cluster: &TestCluster| scenario(cluster, is_fixed).await)
+        .schedules(schedules)
+        .threads(threads)
+        .report()
+}
+
+/// The report without what the machine has to do with.
+fn told(report: &Report) -> Value {
+    let mut told = report.to_json();
+    told["coverage"]["seconds"] = Value::Null;
+    told
+}
+
+/// Those that are found by one fault, and by two.
+#[rstest]
+fn what_is_found_is_the_same_on_one_core_and_on_several(#[values(0, 3, 6)] bug: usize) {
+    let one = of_bug(BUGS[bug], false, 1, 2_000);
+    assert!(one.failure().is_some(), "{one}");
+    for threads in [2, 5] {
+        assert_eq!(told(&of_bug(BUGS[bug], false, threads, 2_000)), told(&one));
+    }
+}
+
+/// A search that goes through pairs and delivery orders to random plans.
+#[test]
+fn how_far_a_search_comes_is_the_same_on_one_core_and_on_several() {
+    let explored = |threads| {
+        let report = exploration(async |cluster: &TestCluster| {
+            cluster.controller("operator", |client| async move {
+                let maps = crate::support::api::<k8s_openapi::api::core::v1::ConfigMap>(&client);
+                while maps.get_opt("a").await.is_err() {
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                }
+            });
+            cluster.settle().await;
+        })
+        .schedules(120)
+        .threads(threads)
+        .report();
+        assert!(report.coverage().swarms > 0, "{report}");
+        told(&report)
+    };
+    assert_eq!(explored(1), explored(3));
+}
+
+/// Waiting in real time costs no processor time.
+#[test]
+fn the_budget_is_processor_time() {
+    let bug = BUGS[0].scenario;
+    let report = exploration(async move |cluster: &TestCluster| bug(cluster, true).await)
+        .budget(Duration::from_millis(1))
+        .report();
+    let coverage = report.coverage();
+    assert!(coverage.processor_time >= Duration::from_millis(1), "{report}");
+    assert!(coverage.schedules < 2_000, "{report}");
+}
