@@ -1,18 +1,17 @@
 //! kubectl against the command, over HTTP and HTTPS: what people type, and what they must see.
 //!
-//! Needs a kubectl of at least 1.30, in `$KUBECTL` or on the path; without one each test says that it is skipped.
+//! Needs kubectl 1.37, in `$KUBECTL` or installed by `.ci/kubectl`; without it each test says that it is skipped.
 
 mod common;
+#[path = "common/kubectl.rs"]
+mod kubectl;
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::OnceLock;
 
 use common::{Server, folder};
 use rstest::rstest;
-
-const OLDEST: (u32, u32) = (1, 30);
 
 /// How a server is reached.
 #[derive(Clone, Copy, Debug)]
@@ -21,28 +20,10 @@ enum Over {
     Https,
 }
 
-/// The kubectl to test with, if there is one that is new enough.
-fn kubectl_program() -> Option<&'static PathBuf> {
-    static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
-    let find = || {
-        let program = std::env::var_os("KUBECTL").map_or_else(|| PathBuf::from("kubectl"), PathBuf::from);
-        let output = Command::new(&program)
-            .args(["version", "--client", "-o", "json"])
-            .output();
-        let version: serde_json::Value = serde_json::from_slice(&output.ok()?.stdout).ok()?;
-        let part = |name: &str| -> Option<u32> {
-            let text = version["clientVersion"][name].as_str()?;
-            text.trim_end_matches('+').parse().ok()
-        };
-        ((part("major")?, part("minor")?) >= OLDEST).then_some(program)
-    };
-    PROGRAM.get_or_init(find).as_ref()
-}
-
 /// A server of its own and the kubectl that is led to it.
 struct Kubectl {
     server: Server,
-    program: &'static PathBuf,
+    program: &'static Path,
     folder: PathBuf,
 }
 
@@ -55,9 +36,12 @@ impl Kubectl {
     /// The same with more arguments for the server.
     #[expect(clippy::print_stderr, reason = "a test that is left out has to say so")]
     fn start_with(test: &str, over: Over, more: &[&str]) -> Option<Self> {
-        let Some(program) = kubectl_program() else {
-            eprintln!("skipped: {test} needs kubectl 1.30 or newer on the path or in $KUBECTL");
-            return None;
+        let program = match kubectl::kubectl() {
+            Ok(program) => program,
+            Err(reason) => {
+                eprintln!("skipped: {test} {reason}");
+                return None;
+            }
         };
         let folder = folder();
         let config = folder.join("config");

@@ -2,6 +2,8 @@
 //! recorded one. `README.md` beside this file says where they come from and how to add one.
 
 mod compare;
+#[path = "../common/kubectl.rs"]
+mod kubectl;
 mod normalise;
 mod replay;
 mod scenario;
@@ -183,11 +185,8 @@ async fn kubectl_sees_what_was_recorded(
 ) {
     let mut tally = Tally::default();
     for scenario in chosen(area).iter().filter(|scenario| scenario.needs_programs()) {
-        if shell::kubectl_folder().is_none() {
-            say(&format!(
-                "skipped: {area}/{} needs kubectl 1.30 or newer on the path or in $KUBECTL",
-                scenario.name
-            ));
+        if let Err(reason) = shell::kubectl_folder() {
+            say(&format!("skipped: {area}/{} {reason}", scenario.name));
             continue;
         }
         // Programs take their time: a scenario that differs on a busy machine gets two more chances.

@@ -12,49 +12,30 @@ use regex::Regex;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-/// The oldest kubectl whose words are those of the transcripts.
-const OLDEST: (u32, u32) = (1, 30);
+use crate::kubectl;
 
 /// How long a program may take.
 const SECONDS_MAX: u64 = 90;
 
-/// The folder to put in front of the path so that `kubectl` is one that is new enough; `None` if there is none.
-pub(crate) fn kubectl_folder() -> Option<&'static Path> {
-    static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
-    FOLDER.get_or_init(find_kubectl).as_deref()
-}
-
-fn find_kubectl() -> Option<PathBuf> {
-    let program = std::env::var_os("KUBECTL").map_or_else(|| PathBuf::from("kubectl"), PathBuf::from);
-    let output = Command::new(&program)
-        .args(["version", "--client", "-o", "json"])
-        .output();
-    let version: Value = serde_json::from_slice(&output.ok()?.stdout).ok()?;
-    let part = |name: &str| -> Option<u32> {
-        version["clientVersion"][name]
-            .as_str()?
-            .trim_end_matches('+')
-            .parse()
-            .ok()
-    };
-    if (part("major")?, part("minor")?) < OLDEST {
-        return None;
-    }
-    let folder = scratch("bin");
-    if program.is_absolute() {
+/// The folder to put in front of the PATH so that `kubectl` is the right one; else the reason why a test is skipped.
+pub(crate) fn kubectl_folder() -> Result<&'static Path, &'static str> {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    let program = kubectl::kubectl()?;
+    let folder = FOLDER.get_or_init(|| {
+        let folder = scratch("bin");
         // It may have another name.
-        std::fs::write(
-            folder.join("kubectl"),
-            format!("#!/bin/sh\nexec '{}' \"$@\"\n", program.display()),
-        )
-        .ok()?;
-        Command::new("chmod")
-            .arg("+x")
-            .arg(folder.join("kubectl"))
-            .status()
-            .ok()?;
-    }
-    Some(folder)
+        let launcher = folder.join("kubectl");
+        let script = format!("#!/bin/sh\nexec '{}' \"$@\"\n", program.display());
+        std::fs::write(&launcher, script).expect("the target folder can be written");
+        let made = Command::new("chmod").arg("+x").arg(&launcher).status();
+        assert!(
+            made.is_ok_and(|it| it.success()),
+            "{} cannot be made executable",
+            launcher.display()
+        );
+        folder
+    });
+    Ok(folder)
 }
 
 /// A folder that is there.
@@ -81,7 +62,7 @@ pub(crate) async fn run(
         .and_then(|mut it| it.write_all(stdin.as_bytes()))
         .map_err(text)?;
     let path = std::env::var("PATH").unwrap_or_default();
-    let kubectl = kubectl_folder().ok_or("there is no kubectl")?;
+    let kubectl = kubectl_folder()?;
     let mut child = Command::new("bash")
         .args(["-c", line])
         .env("PATH", format!("{}:{path}", kubectl.display()))
