@@ -2,7 +2,7 @@
 //!
 //! A failure names the file, the line and the rule. CONTRIBUTING.md says why the rules are as they are.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -248,6 +248,59 @@ fn files_are_small_and_say_what_they_are() {
         }
     }
     faults.assert_none();
+}
+
+#[test]
+fn cited_rules_stand_in_the_list_of_rules() {
+    let text = fs::read_to_string(root().join("fake-apiserver/docs/rules.md")).expect("the list of rules is there");
+    let known: BTreeSet<&str> = text
+        .lines()
+        .filter_map(|line| Some(line.strip_prefix("- **")?.split_once("**")?.0))
+        .collect();
+    assert!(known.len() > 250, "the list of rules has {} rules", known.len());
+    let mut faults = Faults::default();
+    let mut files = Vec::new();
+    find_files(&root(), &["rs", "md"], &mut files);
+    for file in files {
+        let source = Source::read(file);
+        for (index, line) in source.text.lines().enumerate() {
+            for rule in cited_rules(line) {
+                if !known.contains(rule.as_str()) {
+                    faults.add(
+                        &source,
+                        index + 1,
+                        &format!("rule {rule} is not in fake-apiserver/docs/rules.md"),
+                    );
+                }
+            }
+        }
+    }
+    faults.assert_none();
+}
+
+/// The rules that a line cites: `rule A1`, `rules A1, B2 and C3`, or the name of a test such as `fn b14_…`.
+fn cited_rules(line: &str) -> Vec<String> {
+    let mut cited = Vec::new();
+    for (at, _) in line.match_indices("rule") {
+        let rest = line[at + 4..].trim_start_matches('s');
+        let words = rest.split([' ', ',', ')', '.', ';', ':', '`']);
+        let words = words.filter(|it| !it.is_empty() && !matches!(*it, "and" | "or" | "to"));
+        cited.extend(words.map_while(|word| is_rule(word).then(|| word.to_owned())));
+    }
+    if let Some((_, name)) = line.split_once("fn ")
+        && let Some((rule, _)) = name.split_once('_')
+        && rule.starts_with(|it| ('a'..='u').contains(&it))
+        && is_rule(&rule.to_uppercase())
+    {
+        cited.push(rule.to_uppercase());
+    }
+    cited
+}
+
+/// Whether a word is a capital and a number.
+fn is_rule(word: &str) -> bool {
+    let number = word.strip_prefix(|it: char| it.is_ascii_uppercase());
+    number.is_some_and(|it| !it.is_empty() && it.bytes().all(|it| it.is_ascii_digit()))
 }
 
 #[test]
@@ -559,6 +612,16 @@ mod reader {
     fn names_of_a_group_are_its_first_ones() {
         assert_eq!(first_names("a::b;"), ["a"]);
         assert_eq!(first_names("{a, b::{c, d}, e::f};"), ["a", "b", "e"]);
+    }
+
+    #[test]
+    fn rules_are_cited_alone_in_lists_and_by_test_names() {
+        assert_eq!(
+            cited_rules("// goes at once (rules B13, B16 and J1), as rule R4."),
+            ["B13", "B16", "J1", "R4"]
+        );
+        assert_eq!(cited_rules("fn o8_rules_that_are_refused() {"), ["O8"]);
+        assert!(cited_rules("a rule of RBAC; fn v2_document(&self); the rules are").is_empty());
     }
 
     #[test]
