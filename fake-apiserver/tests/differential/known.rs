@@ -1,0 +1,75 @@
+//! `known_differences.txt`: the cases whose answers differ. The list may only shrink.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+fn path() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/differential/known_differences.txt")
+}
+
+/// Fails if a case differs that is not listed, or does not differ although it is. With `DIFFERENTIAL_UPDATE=1` what no
+/// longer differs goes from the list, and with `DIFFERENTIAL_UPDATE=all` the list is written anew.
+pub(crate) fn check(file: &str, different: &[(String, String)], most: usize) {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let text = std::fs::read_to_string(path()).expect("the list of known differences is there");
+    let prefix = format!("{file}/");
+    let listed: BTreeSet<&str> = text
+        .lines()
+        .filter_map(|line| Some(line.strip_prefix(&prefix)?.split('\t').next().unwrap_or_default()))
+        .collect();
+    let found: BTreeSet<&str> = different.iter().map(|(name, _)| name.as_str()).collect();
+
+    match std::env::var("DIFFERENTIAL_UPDATE").as_deref() {
+        Ok("all") => return write(&text, &prefix, different),
+        Ok(_) => {
+            let left: Vec<_> = different
+                .iter()
+                .filter(|(name, _)| listed.contains(name.as_str()))
+                .cloned()
+                .collect();
+            return write(&text, &prefix, &left);
+        }
+        Err(_) => {}
+    }
+    let new: Vec<_> = different
+        .iter()
+        .filter(|(name, _)| !listed.contains(name.as_str()))
+        .collect();
+    let lines: Vec<String> = new
+        .iter()
+        .take(most)
+        .map(|(name, difference)| format!("  {name}\n      {}", difference.chars().take(400).collect::<String>()))
+        .collect();
+    assert!(
+        new.is_empty(),
+        "{file}: {} answers are no longer those recorded:\n{}",
+        new.len(),
+        lines.join("\n")
+    );
+    let gone: Vec<_> = listed.difference(&found).collect();
+    assert!(
+        gone.is_empty(),
+        "{file}: {} known differences are gone; take them off the list with DIFFERENTIAL_UPDATE=1: {:?}",
+        gone.len(),
+        &gone[..gone.len().min(most)]
+    );
+}
+
+/// Replaces the lines of one file: a case and the nature of its difference each.
+fn write(text: &str, prefix: &str, different: &[(String, String)]) {
+    let (head, body): (Vec<&str>, Vec<&str>) = text.lines().partition(|line| line.starts_with('#'));
+    let mut lines: Vec<String> = body
+        .iter()
+        .filter(|it| !it.starts_with(prefix))
+        .map(|it| (*it).to_owned())
+        .collect();
+    lines.extend(different.iter().map(|(name, difference)| {
+        let nature = difference.split(':').next().unwrap_or_default();
+        format!("{prefix}{name}\t{nature}")
+    }));
+    lines.sort();
+    let text = format!("{}\n{}\n", head.join("\n"), lines.join("\n"));
+    std::fs::write(path(), text).expect("the list can be written");
+}

@@ -1,0 +1,102 @@
+//! Thousands of generated requests, each with the answer of a real kube-apiserver: this server must give the same.
+//!
+//! README.md says how the requests were made, and what `known_differences.txt` lists.
+
+mod compare;
+mod known;
+mod normal;
+mod recording;
+
+use axum::body::Body;
+use fake_apiserver::{Anonymous, ApiServer, Authorization};
+use http_body_util::BodyExt as _;
+use rstest::rstest;
+use tower::ServiceExt as _;
+
+use compare::{Answer, difference};
+use recording::{Recording, Request, Variables};
+
+/// The administrator's token.
+const TOKEN: &str = "admin-token";
+
+/// Differences that a failing test shows.
+const SHOWN_MAX: usize = 30;
+
+/// A server as the recorded one was.
+fn start() -> ApiServer {
+    ApiServer::builder()
+        .authorization(Authorization::Rbac)
+        .anonymous(Anonymous::Allowed)
+        .token(TOKEN, "admin", ["system:masters"])
+        .token("dev-token", "dev", [""; 0])
+        .start()
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn answers_are_those_recorded(#[files("tests/differential/requests/*.jsonl.gz")] path: std::path::PathBuf) {
+    let recording = Recording::read(&path);
+    let server = start();
+    let mut variables = Variables::default();
+    for step in &recording.setup {
+        set_up(&server, step, &mut variables).await;
+    }
+    // Owners of fields are ordered by whole seconds: what follows is later.
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+
+    let mut different = Vec::new();
+    for case in &recording.cases {
+        let (answer, _) = ask(&server, &case.request, &variables).await;
+        if let Some(difference) = difference(&case.answer, &answer) {
+            different.push((case.name.clone(), difference));
+        }
+    }
+    let total = recording.cases.len();
+    report(&recording.file, total - different.len(), total);
+    known::check(&recording.file, &different, SHOWN_MAX);
+}
+
+/// Shows the share of equal answers, for who runs the test with `--nocapture`.
+#[expect(clippy::print_stdout, reason = "it is the figure that the test is about")]
+fn report(file: &str, equal: usize, total: usize) {
+    println!("{file}: {equal} of {total} answers are the same");
+}
+
+/// Makes an object that the cases need, and keeps of the answer what they name.
+async fn set_up(server: &ApiServer, step: &recording::Step, variables: &mut Variables) {
+    for _ in 0..200 {
+        let (answer, raw) = ask(server, &step.request, variables).await;
+        if step.until.is_none_or(|status| status == answer.status) {
+            assert!(
+                answer.status < 400 || answer.status == 409,
+                "{} {}: {}",
+                step.request.method,
+                step.request.path,
+                answer.body
+            );
+            variables.keep(&step.keep, &raw);
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    }
+    tokio::time::sleep(std::time::Duration::from_secs_f64(step.pause)).await;
+}
+
+/// The answer in normal form, and its body as it came.
+async fn ask(server: &ApiServer, request: &Request, variables: &Variables) -> (Answer, Vec<u8>) {
+    let body = request.body.as_deref().map(|body| variables.fill(body));
+    let sent = request.http(TOKEN, &variables.fill_path(&request.path), body.clone());
+    let Ok(response) = server.service().oneshot(sent.map(Body::from)).await;
+    let (parts, stream) = response.into_parts();
+    let raw = stream
+        .collect()
+        .await
+        .map(|it| it.to_bytes().to_vec())
+        .unwrap_or_default();
+    let answer = Answer {
+        status: parts.status.as_u16(),
+        headers: compare::headers(&parts.headers),
+        body: normal::form(&raw, body.as_deref().unwrap_or_default()),
+    };
+    (answer, raw)
+}
