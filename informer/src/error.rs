@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::time::Duration;
 
 /// Why a request failed.
 ///
@@ -25,6 +26,8 @@ enum Kind {
     Request(kube::Error),
     /// What came is not what was asked for.
     Decode { what: String, source: serde_json::Error },
+    /// A request was accepted and not answered in time.
+    Unanswered { what: String, limit: Duration },
     /// Something was asked of the library that cannot be; the text says what.
     Refused(String),
 }
@@ -57,19 +60,10 @@ impl Error {
 
     /// Nobody listens where the server should be.
     pub fn is_connection_refused(&self) -> bool {
-        let mut source: Option<&(dyn std::error::Error + 'static)> = match &*self.kind {
-            Kind::Request(err) => Some(err),
-            Kind::Decode { .. } | Kind::Refused(_) => None,
-        };
-        while let Some(err) = source {
-            if let Some(err) = err.downcast_ref::<std::io::Error>()
-                && err.kind() == std::io::ErrorKind::ConnectionRefused
-            {
-                return true;
-            }
-            source = err.source();
+        match &*self.kind {
+            Kind::Request(err) => is_connection_refused(err),
+            Kind::Decode { .. } | Kind::Unanswered { .. } | Kind::Refused(_) => false,
         }
-        false
     }
 
     /// The server has not come as far as the version that was asked for. Servers before 1.19 say so in words alone.
@@ -98,6 +92,11 @@ impl Error {
         self.status().map(|status| status.reason.as_str())
     }
 
+    /// A request was accepted and not answered within its time limit. The server may have done what it was asked.
+    pub fn is_unanswered(&self) -> bool {
+        matches!(&*self.kind, Kind::Unanswered { .. })
+    }
+
     /// Whether an answer could not be read as what it should be: an object that is not of its type, say.
     pub fn is_decode(&self) -> bool {
         matches!(&*self.kind, Kind::Decode { .. })
@@ -107,7 +106,7 @@ impl Error {
     pub fn status(&self) -> Option<&kube::core::Status> {
         match &*self.kind {
             Kind::Request(kube::Error::Api(status)) => Some(status),
-            Kind::Request(_) | Kind::Decode { .. } | Kind::Refused(_) => None,
+            Kind::Request(_) | Kind::Decode { .. } | Kind::Unanswered { .. } | Kind::Refused(_) => None,
         }
     }
 
@@ -116,6 +115,14 @@ impl Error {
         let what = what.into();
         Self {
             kind: Box::new(Kind::Decode { what, source }),
+        }
+    }
+
+    /// `what` was asked for and not answered within `limit`.
+    pub(crate) fn unanswered(what: impl Into<String>, limit: Duration) -> Self {
+        let what = what.into();
+        Self {
+            kind: Box::new(Kind::Unanswered { what, limit }),
         }
     }
 
@@ -144,7 +151,7 @@ impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.kind {
             Kind::Request(source) => source.fmt(f),
-            Kind::Decode { .. } | Kind::Refused(_) => write!(f, "Error({self})"),
+            Kind::Decode { .. } | Kind::Unanswered { .. } | Kind::Refused(_) => write!(f, "Error({self})"),
         }
     }
 }
@@ -152,10 +159,29 @@ impl fmt::Debug for Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.kind {
+            // kube's own text of it ends with all of the Status as Rust writes it.
+            Kind::Request(kube::Error::Api(status)) => write_status(f, status),
             Kind::Request(source) => source.fmt(f),
             Kind::Decode { what, source } => write!(f, "{what}: {source}"),
+            Kind::Unanswered { what, limit } => write!(f, "{what}: no answer within {limit:?}"),
             Kind::Refused(why) => f.write_str(why),
         }
+    }
+}
+
+/// `pods is forbidden: … (403 Forbidden)`
+fn write_status(f: &mut fmt::Formatter<'_>, status: &kube::core::Status) -> fmt::Result {
+    let (message, reason) = (status.message.trim(), status.reason.as_str());
+    let message = if message.is_empty() {
+        "the server failed"
+    } else {
+        message
+    };
+    match (status.code, reason) {
+        (0, "") => f.write_str(message),
+        (0, reason) => write!(f, "{message} ({reason})"),
+        (code, "") => write!(f, "{message} ({code})"),
+        (code, reason) => write!(f, "{message} ({code} {reason})"),
     }
 }
 
@@ -164,9 +190,23 @@ impl std::error::Error for Error {
         match &*self.kind {
             Kind::Request(source) => source.source(),
             Kind::Decode { source, .. } => Some(source),
-            Kind::Refused(_) => None,
+            Kind::Unanswered { .. } | Kind::Refused(_) => None,
         }
     }
+}
+
+/// Whether nobody listens where the server should be: the request was not sent.
+pub(crate) fn is_connection_refused(err: &kube::Error) -> bool {
+    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(err);
+    while let Some(err) = source {
+        if let Some(err) = err.downcast_ref::<std::io::Error>()
+            && err.kind() == std::io::ErrorKind::ConnectionRefused
+        {
+            return true;
+        }
+        source = err.source();
+    }
+    false
 }
 
 /// The text of a panic.

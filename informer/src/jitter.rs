@@ -1,6 +1,9 @@
 //! `Jitter`: random numbers that are a function of a seed.
 
+use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
+
+use tokio::time::Instant;
 
 /// A sequence of numbers that a seed and a name determine: SplitMix64.
 ///
@@ -9,9 +12,10 @@ use std::time::Duration;
 pub(crate) struct Jitter(u64);
 
 impl Jitter {
-    /// The sequence of a seed and of who draws from it, so that two who share a seed do not move in step.
+    /// The sequence of a seed and of who draws from it, so that two who share a seed do not move in step. Seed 0 stands
+    /// for one that is [drawn](drawn_seed).
     pub(crate) fn new(seed: u64, name: &str) -> Self {
-        Self(spread(seed, name))
+        Self(spread(if seed == 0 { drawn_seed() } else { seed }, name))
     }
 
     /// A seed for all that belongs to who has this name.
@@ -45,6 +49,19 @@ impl Jitter {
     }
 }
 
+/// How often the clock is read to see if it stands still. The coarsest clocks move within 100 ns, which are fewer reads.
+const LOOKS: u32 = 256;
+
+/// A seed for who was given none: a random one, so that the replicas of a program do not come back to a server at one
+/// instant. Where tokio's clock is paused it is always 0, so that a test makes the same run each time.
+fn drawn_seed() -> u64 {
+    let first = Instant::now();
+    if (0..LOOKS).all(|_| Instant::now() == first) {
+        return 0;
+    }
+    RandomState::new().hash_one(first)
+}
+
 /// FNV-1a: any fixed spread of the name does.
 fn spread(seed: u64, name: &str) -> u64 {
     name.bytes().fold(seed ^ 0xcbf2_9ce4_8422_2325, |hash, byte| {
@@ -65,6 +82,15 @@ mod tests {
         assert_eq!(draw(1, "pods"), draw(1, "pods"));
         assert_ne!(draw(1, "pods"), draw(2, "pods"));
         assert_ne!(draw(1, "pods"), draw(1, "nodes"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_given_no_seed_draws_the_same_one_while_the_clock_is_paused() {
+        let draw = || Jitter::new(0, "pods").next();
+        assert_eq!(draw(), draw());
+        tokio::time::resume();
+        assert_ne!(draw(), draw(), "replicas of a program must not move in step");
+        assert_eq!(Jitter::new(1, "pods").next(), Jitter::new(1, "pods").next());
     }
 
     #[test]

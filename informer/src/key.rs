@@ -34,6 +34,12 @@ pub struct ObjectKey {
 /// Hashes differ from process to process, so that nobody chooses names that share one.
 static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::default);
 
+/// A number that is the same for equal texts, within this process.
+pub(crate) fn hash_of(text: &str) -> u32 {
+    let hash = HASHER.hash_one(text);
+    (hash ^ hash >> 32) as u32
+}
+
 impl ObjectKey {
     /// An object in a namespace.
     pub fn new(namespace: &str, name: &str) -> Self {
@@ -50,12 +56,11 @@ impl ObjectKey {
     }
 
     fn of_text(text: &str, name: usize) -> Self {
-        let hash = HASHER.hash_one(text);
         Self {
             text: text.into(),
             // A namespace of four billion letters fits into no object.
             name: u32::try_from(name).unwrap_or_default(),
-            hash: (hash ^ hash >> 32) as u32,
+            hash: hash_of(text),
         }
     }
 

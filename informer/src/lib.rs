@@ -51,7 +51,8 @@
 //!
 //! The library knows nothing of the server behind its client. It iterates in a stated order
 //! everywhere, takes its jitter from a seed and its time from tokio's clock, so that two runs with one seed make the
-//! same requests in the same order.
+//! same requests in the same order. Without a seed one is drawn at random; while tokio's clock is paused, as in tests, it
+//! is always the same.
 //!
 //! # Where to go on
 //!
@@ -77,11 +78,15 @@
 //! | what | at most | then |
 //! |---|---|---|
 //! | keys in a [`queue::WorkQueue`] | one entry a key | |
-//! | a key held back until caches have seen its writes | 150 s | it fails, and is tried again with growing pauses |
 //! | a read of [`runtime::CachedClient`] that waits for its own write | 30 s | it fails |
 //! | writes of a type that such a client remembers | 4,096 | the oldest is forgotten |
+//! | a watch that is opened | 30 s ([`cache::ReflectorOptions::request_timeout`]) | it has failed |
+//! | a page of a list | 60 s of silence, 5 minutes in all | it has failed |
+//! | a watch of a server that sends bookmarks | 3 minutes of silence | it is begun anew |
+//! | a request for a Lease | half the renew deadline, at least 1 s | it is tried again within the deadline |
+//! | a key held back until caches have seen its writes | 150 s | it fails, and is then worked on |
 //! | caches that are to sync | 2 minutes ([`runtime::ControllerBuilder::cache_sync_timeout`]) | who waits fails |
-//! | a shutdown | 30 s ([`runtime::ManagerBuilder::graceful_shutdown_timeout`]) | what is left is dropped |
+//! | a shutdown | 30 s ([`runtime::ManagerBuilder::graceful_shutdown_timeout`]) | what is left is dropped and named |
 //! | events that wait to be taken up | 1,000 | more are dropped |
 //! | events on their way to the server | 1,000, eight of them under way | the rest waits to be taken up |
 //! | series of events that are remembered | 4,096 | the one that was silent longest is forgotten |
@@ -122,11 +127,11 @@
 //! | of client-go | why |
 //! |---|---|
 //! | one check period that all resyncs share | each handler has its own period, kept to exactly |
-//! | the watch list that waits without end for a bookmark | after a minute of silence the source is listed instead |
+//! | the watch list that waits without end for a bookmark | after a minute the source is listed instead |
 //! | a deletion of what the cache never had | nobody was told of the object, so nobody is told that it is gone |
 //! | the detector of mutated caches | an [`Object`] cannot be changed |
 //! | the detector of inconsistent watch lists | the random tests compare the cache with the server |
-//! | `UndeltaStore`, `Heap`, the reflector's metrics | nothing here needs them |
+//! | `UndeltaStore`, `Heap` | nothing here needs them |
 //! | `MutationCache` | [`cache::Lister::reached`] waits for one's own writes |
 //! | `RetryWatcher`, `Until` | a [`cache::SharedInformer`] and a handler do the same |
 //! | the check of the expected type | the path decides the type; what is not of it fails where it is decoded |

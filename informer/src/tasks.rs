@@ -4,6 +4,7 @@ use std::future::{Future, poll_fn};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 
+use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
 /// Tasks that are stopped when the last clone of their group is dropped.
@@ -22,6 +23,18 @@ impl TaskGroup {
         // A group that lives long must not remember every task it ever had.
         while tasks.try_join_next().is_some() {}
         tasks.spawn(task);
+    }
+
+    /// The same on a runtime within which the caller need not be.
+    pub(crate) fn spawn_on(&self, task: impl Future<Output = ()> + Send + 'static, runtime: &Handle) {
+        let _entered = runtime.enter();
+        self.spawn(task);
+    }
+
+    /// Ends every task where it waits, and waits for that.
+    pub(crate) async fn abandon(&self) {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
+        self.finished().await;
     }
 
     /// Waits until every task has ended by itself; a panic of one of them goes on here.

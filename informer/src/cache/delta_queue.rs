@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 use super::indexer::{Indexer, in_order};
-use super::reflector::ReflectorStore;
+use super::reflector::{ReflectorStore, Unread};
 use crate::object::{Cacheable, Object};
 use crate::{ObjectKey, ResourceVersion};
 
@@ -39,6 +39,8 @@ pub(crate) enum Delta<K> {
     Replaced {
         source: usize,
         objects: Vec<Object<K>>,
+        /// Those that it had and that could not be read.
+        unread: Vec<Unread>,
         version: ResourceVersion,
     },
     /// Time to tell some handlers everything again.
@@ -229,16 +231,21 @@ impl<K: Cacheable> ReflectorStore<K> for Intake<K> {
     }
 
     fn replace(&self, objects: Vec<Object<K>>, version: ResourceVersion) {
+        self.replace_keeping(objects, Vec::new(), version);
+    }
+
+    fn replace_keeping(&self, objects: Vec<Object<K>>, unread: Vec<Unread>, version: ResourceVersion) {
         let source = self.source;
         let objects = in_order(objects);
         match self.queue.order {
             QueueOrder::Arrival => self.queue.push(Delta::Replaced {
                 source,
                 objects,
+                unread,
                 version,
             }),
             QueueOrder::ByObject => {
-                for gone in self.missing(&objects) {
+                for gone in self.missing(&objects, &unread) {
                     self.queue.push_object(Delta::Vanished(gone));
                 }
                 objects
@@ -272,7 +279,7 @@ impl<K: Cacheable> ReflectorStore<K> for Intake<K> {
 
 impl<K: Cacheable> Intake<K> {
     /// What is known, or on its way, and not in a list.
-    fn missing(&self, list: &[Object<K>]) -> Vec<Object<K>> {
+    fn missing(&self, list: &[Object<K>], unread: &[Unread]) -> Vec<Object<K>> {
         let mut known: BTreeMap<ObjectKey, Object<K>> = BTreeMap::new();
         let stored = self.indexer.lister().snapshot();
         known.extend(self.scope.of(&stored.0).map(|it| (it.key().clone(), it.clone())));
@@ -284,6 +291,11 @@ impl<K: Cacheable> Intake<K> {
                 {
                     known.insert(object.key().clone(), object.clone());
                 }
+            }
+        }
+        for it in unread {
+            if it.known(known.get(&it.key)).is_some() {
+                known.remove(&it.key);
             }
         }
         known.retain(|key, _| {

@@ -8,12 +8,14 @@ use std::time::Duration;
 use futures::future::{BoxFuture, FutureExt, TryFutureExt, join_all, try_join_all};
 use kube::core::{ApiResource, ClusterResourceScope, DynamicObject, PartialObjectMeta};
 use kube::{Client, Resource};
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::informer::{SharedInformer, SharedInformerBuilder};
+use super::informer::{SharedInformer, SharedInformerBuilder, StopOnDrop};
 use super::list_watch::ApiListWatch;
 use crate::Error;
+use crate::metrics::{Collect, Metrics, Samples};
 use crate::object::{Cacheable, Storage};
 use crate::tasks::TaskGroup;
 
@@ -42,10 +44,18 @@ pub struct SharedInformerFactory {
 
 struct Shared {
     config: SharedInformerFactoryBuilder,
-    /// Guards the informers, in the order in which they were first asked for.
-    informers: Mutex<Vec<Entry>>,
+    /// Guards the informers.
+    informers: Mutex<Informers>,
     tasks: TaskGroup,
     stop: watch::Sender<bool>,
+}
+
+#[derive(Default)]
+struct Informers {
+    /// In the order in which they were first asked for.
+    entries: Vec<Entry>,
+    /// Where those start that are asked for from now on; `None` if they wait for [`SharedInformerFactory::start`].
+    runtime: Option<Handle>,
 }
 
 /// An informer and what it is known by.
@@ -63,18 +73,21 @@ trait Member: Send + Sync {
     fn has_synced(&self) -> bool;
     fn is_read(&self) -> bool;
     fn patience(&self) -> Option<Duration>;
+    fn reason(&self) -> Option<String>;
+    fn check(&self) -> Result<(), Error>;
+    fn collect(&self, samples: &mut Samples);
     fn as_any(&self) -> &dyn Any;
 }
 
 impl<K: Cacheable> Member for SharedInformer<K> {
     fn run(&self, mut stop: watch::Receiver<bool>) -> BoxFuture<'static, ()> {
-        let informer = self.clone();
+        let informer = StopOnDrop(self.clone());
         async move {
             let stopped = async move {
                 // An error says that the factory is gone, which stops its informers, too.
                 let _ = stop.wait_for(|it| *it).await;
             };
-            if let Err(err) = Self::run(&informer, stopped).await {
+            if let Err(err) = Self::run(&informer.0, stopped).await {
                 tracing::error!(%err, "an informer of a factory did not start");
             }
         }
@@ -96,6 +109,18 @@ impl<K: Cacheable> Member for SharedInformer<K> {
 
     fn patience(&self) -> Option<Duration> {
         Self::patience(self)
+    }
+
+    fn reason(&self) -> Option<String> {
+        Self::reason(self)
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        Self::check(self)
+    }
+
+    fn collect(&self, samples: &mut Samples) {
+        Self::collect(self, samples);
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -173,7 +198,8 @@ impl SharedInformerFactoryBuilder {
         self
     }
 
-    /// The seed of all waiting times; see [`ReflectorOptions::seed`](super::ReflectorOptions::seed). Default 0.
+    /// The seed of all waiting times; see [`ReflectorOptions::seed`](super::ReflectorOptions::seed). Default 0: a
+    /// random one.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
@@ -283,15 +309,24 @@ impl SharedInformerFactory {
     /// Starts the informers that are not started; call it again after new ones. Does nothing once shut down. It must be
     /// called within a tokio runtime.
     pub fn start(&self) {
-        let mut informers = self.lock();
+        self.start_on(&mut self.lock(), &Handle::current());
+    }
+
+    /// Starts those that are not started, and from now on each one when it is asked for.
+    pub(crate) fn keep_starting(&self) {
+        let (mut informers, runtime) = (self.lock(), Handle::current());
+        self.start_on(&mut informers, &runtime);
+        informers.runtime = Some(runtime);
+    }
+
+    fn start_on(&self, informers: &mut Informers, runtime: &Handle) {
         if *self.shared.stop.borrow() {
             return;
         }
-        for entry in informers.iter_mut().filter(|it| !it.is_started) {
+        for entry in informers.entries.iter_mut().filter(|it| !it.is_started) {
             entry.is_started = true;
-            self.shared
-                .tasks
-                .spawn(entry.informer.run(self.shared.stop.subscribe()));
+            let running = entry.informer.run(self.shared.stop.subscribe());
+            self.shared.tasks.spawn_on(running, runtime);
         }
     }
 
@@ -303,6 +338,7 @@ impl SharedInformerFactory {
     pub async fn wait_for_cache_sync(&self) -> Result<(), Error> {
         let synced: Vec<_> = self
             .lock()
+            .entries
             .iter()
             .filter(|it| it.is_started)
             .map(|it| it.informer.synced())
@@ -319,6 +355,7 @@ impl SharedInformerFactory {
         };
         let informers = self.lock();
         let waited: Vec<_> = informers
+            .entries
             .iter()
             .filter(is_one)
             .map(|it| (it.path.clone(), Arc::clone(&it.informer)))
@@ -333,7 +370,9 @@ impl SharedInformerFactory {
                 Err(limit) => limit,
             };
             let late = waited.iter().filter(|(_, informer)| !informer.has_synced());
-            let late: Vec<_> = late.map(|(path, _)| path.as_str()).collect();
+            let late: Vec<_> = late
+                .map(|(path, informer)| (path.as_str(), informer.reason()))
+                .collect();
             Err(late_caches(limit, &late))
         }
         .boxed()
@@ -349,6 +388,7 @@ impl SharedInformerFactory {
     pub(crate) fn started<K: Cacheable>(&self, path: &str) -> Option<SharedInformer<K>> {
         let informers = self.lock();
         let known = informers
+            .entries
             .iter()
             .find(|it| it.is_started && it.kind == TypeId::of::<K>() && it.path == path);
         known.and_then(|it| it.informer.as_any().downcast_ref().cloned())
@@ -357,21 +397,40 @@ impl SharedInformerFactory {
     fn member<K: Cacheable>(&self, path: impl Fn(Option<&str>) -> String, form: Form) -> SharedInformer<K> {
         let mut informers = self.lock();
         let (kind, whole) = (TypeId::of::<K>(), path(None));
-        let known = informers.iter().find(|it| it.kind == kind && it.path == whole);
+        let known = informers.entries.iter().find(|it| it.kind == kind && it.path == whole);
         if let Some(informer) = known.and_then(|it| it.informer.as_any().downcast_ref::<SharedInformer<K>>()) {
             return informer.clone();
         }
         let informer = self.shared.config.informer::<K>(path, form);
-        informers.push(Entry {
+        informers.entries.push(Entry {
             kind,
             path: whole,
             informer: Arc::new(informer.clone()),
             is_started: false,
         });
+        if let Some(runtime) = informers.runtime.clone() {
+            self.start_on(&mut informers, &runtime);
+        }
         informer
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
+    /// Tells the metrics of each informer; see [`SharedInformer::register_metrics`].
+    pub fn register_metrics(&self, metrics: &Metrics) {
+        let collector: Arc<dyn Collect> = self.shared.clone();
+        metrics.register(&collector);
+    }
+
+    /// Fails if one of the informers does; see [`SharedInformer::check`].
+    ///
+    /// # Errors
+    ///
+    /// The first failure.
+    pub fn check(&self) -> Result<(), Error> {
+        let members = self.shared.members();
+        members.iter().try_for_each(|it| it.check())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Informers> {
         self.shared.informers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -385,15 +444,35 @@ pub(crate) enum Whose {
     FreeOrRead,
 }
 
-/// These caches have not synced in time.
-pub(crate) fn late_caches(limit: Duration, paths: &[&str]) -> Error {
-    let paths = paths.join(", ");
-    Error::refused(format!("timed out after {limit:?} waiting for caches to sync: {paths}"))
+impl Shared {
+    fn members(&self) -> Vec<Arc<dyn Member>> {
+        let informers = self.informers.lock().unwrap_or_else(PoisonError::into_inner);
+        informers.entries.iter().map(|it| Arc::clone(&it.informer)).collect()
+    }
+}
+
+impl Collect for Shared {
+    fn collect(&self, samples: &mut Samples) {
+        self.members().iter().for_each(|it| it.collect(samples));
+    }
+}
+
+/// These caches have not synced in time, each with the reason that is known.
+pub(crate) fn late_caches(limit: Duration, late: &[(&str, Option<String>)]) -> Error {
+    let of_one = |(path, reason): &(&str, Option<String>)| match reason {
+        Some(reason) => format!("{path} ({reason})"),
+        None => (*path).to_owned(),
+    };
+    let late: Vec<_> = late.iter().map(of_one).collect();
+    Error::refused(format!(
+        "timed out after {limit:?} waiting for caches to sync: {}",
+        late.join(", ")
+    ))
 }
 
 impl fmt::Debug for SharedInformerFactory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let paths: Vec<_> = self.lock().iter().map(|it| it.path.clone()).collect();
+        let paths: Vec<_> = self.lock().entries.iter().map(|it| it.path.clone()).collect();
         f.debug_struct("SharedInformerFactory")
             .field("informers", &paths)
             .finish_non_exhaustive()

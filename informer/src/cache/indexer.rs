@@ -235,6 +235,10 @@ impl<K: Cacheable> Writer<'_, K> {
         Some(old)
     }
 
+    pub(crate) fn get(&self, key: &ObjectKey) -> Option<&Object<K>> {
+        self.state.objects.get(key)
+    }
+
     /// Has, within `scope`, the objects of `list`, which is in order, and no others.
     pub(crate) fn replace(&mut self, scope: &Scope, list: Vec<Object<K>>) -> Difference<K> {
         let before = self.state.objects.clone();

@@ -16,10 +16,12 @@ use super::indexer::{Indexer, Scope};
 use super::list_watch::ListWatch;
 use super::listener::{HandlerOptions, HandlerRegistration, MIN_RESYNC};
 use super::lister::Lister;
+use super::phase::{self, Phase};
 use super::processor::Processor;
 use super::reflector::{Reflector, ReflectorOptions, Source};
 use crate::handler::ResourceEventHandler;
-use crate::object::{Cacheable, Storage};
+use crate::metrics::{Collect, Metrics, Samples};
+use crate::object::{Cacheable, Object, Storage, type_name};
 use crate::{Error, ObjectKey, ResourceVersion};
 
 /// One copy of a type for all who want to read it and to be told of changes (client-go's `SharedIndexInformer`).
@@ -87,25 +89,6 @@ struct Dependence {
     patience: Option<Duration>,
 }
 
-/// How far an informer has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    New,
-    Syncing,
-    Synced,
-    Stopped { was_synced: bool },
-}
-
-impl Phase {
-    fn has_synced(self) -> bool {
-        matches!(self, Self::Synced | Self::Stopped { was_synced: true })
-    }
-
-    fn is_stopped(self) -> bool {
-        matches!(self, Self::Stopped { .. })
-    }
-}
-
 /// How a [`SharedInformer`] is to be. Everything has a default.
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct SharedInformerBuilder<K> {
@@ -123,7 +106,7 @@ impl<K: Cacheable> SharedInformerBuilder<K> {
         self
     }
 
-    /// The seed of all waiting times; see [`ReflectorOptions::seed`]. Default 0.
+    /// The seed of all waiting times; see [`ReflectorOptions::seed`]. Default 0: a random one.
     pub fn seed(mut self, seed: u64) -> Self {
         self.options.seed = seed;
         self
@@ -322,13 +305,18 @@ impl<K: Cacheable> SharedInformer<K> {
 
     /// The same for the machinery of controllers, which waits for the cache by itself.
     pub(crate) fn cache(&self) -> Lister<K> {
-        self.shared.indexer.lister()
+        Lister::of_informer(self.shared.indexer.clone(), self.shared.phase.subscribe())
+    }
+
+    /// The uid of the object of this key, if the cache has one.
+    pub(crate) fn uid(&self, key: &ObjectKey) -> Option<String> {
+        self.shared.indexer.read().objects.get(key).map(Object::uid)
     }
 
     /// Whether the cache has the object of this key, or may come to have it with these labels.
     pub(crate) fn may_have(&self, key: &ObjectKey, labels: Option<&BTreeMap<String, String>>) -> bool {
         let mut reflectors = self.shared.reflectors.iter();
-        self.cache().get(key).is_some()
+        self.shared.indexer.read().objects.get(key).is_some()
             || reflectors.any(|it| it.store().scope.contains(key) && it.may_have(key, labels))
     }
 
@@ -374,18 +362,56 @@ impl<K: Cacheable> SharedInformer<K> {
     ///
     /// If the informer stops before.
     pub async fn synced(&self) -> Result<(), Error> {
-        let mut phase = self.shared.phase.subscribe();
-        let reached = phase
-            .wait_for(|it| it.has_synced() || it.is_stopped())
-            .await
-            .map(|it| *it);
-        match reached {
-            Ok(phase) if phase.has_synced() => Ok(()),
-            Ok(_) | Err(_) => Err(Error::refused(format!(
-                "the informer of {} stopped before it had synced",
-                self.name()
-            ))),
+        phase::synced(self.shared.phase.subscribe(), &self.name()).await
+    }
+
+    /// The time since the server last sent something: an answer, an event or a bookmark; of several namespaces the
+    /// longest. `None` before the informer runs. A server sends a bookmark each minute to every watch.
+    pub fn last_contact(&self) -> Option<Duration> {
+        let silences = self.shared.reflectors.iter().map(|it| it.contact().silence());
+        silences.max().flatten()
+    }
+
+    /// Fails if the informer runs and has heard nothing for so long that its cache may be stale: three minutes where the
+    /// server sends bookmarks, otherwise as long as its watches last, and in both cases the
+    /// [`request_timeout`](ReflectorOptions::request_timeout) more.
+    ///
+    /// # Errors
+    ///
+    /// As above; a readiness check calls it.
+    pub fn check(&self) -> Result<(), Error> {
+        if self.is_stopped() {
+            return Ok(());
         }
+        for reflector in &self.shared.reflectors {
+            let silence = reflector.contact().silence().unwrap_or_default();
+            if silence > reflector.longest_silence() {
+                let name = reflector.name();
+                let why = reflector.contact().failure();
+                let why = why.map(|it| format!(": {it}")).unwrap_or_default();
+                return Err(Error::refused(format!(
+                    "nothing was heard of {name} for {silence:.0?}{why}"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells `informer_last_contact_seconds`, `informer_failures_total` and `informer_objects`, by `name`, which is the
+    /// path that is listed, and `type`.
+    pub fn register_metrics(&self, metrics: &Metrics) {
+        let collector: Arc<dyn Collect> = self.shared.clone();
+        metrics.register(&collector);
+    }
+
+    pub(crate) fn collect(&self, samples: &mut Samples) {
+        self.shared.collect(samples);
+    }
+
+    /// Why it has not synced, as far as that is known.
+    pub(crate) fn reason(&self) -> Option<String> {
+        let mut failures = self.shared.reflectors.iter().filter_map(|it| it.contact().failure());
+        failures.next().map(|it| it.to_string())
     }
 
     /// The version of the last list, event or bookmark that came in; of several namespaces, the oldest.
@@ -406,26 +432,30 @@ impl<K: Cacheable> SharedInformer<K> {
     /// # Errors
     ///
     /// If it was run before.
-    pub async fn run(&self, shutdown: impl Future<Output = ()> + Send) -> Result<(), Error> {
-        {
-            let mut processor = self.shared.processor();
-            let mut was_new = false;
-            self.shared.phase.send_if_modified(|phase| {
-                was_new = *phase == Phase::New;
-                if was_new {
-                    *phase = Phase::Syncing;
-                }
-                was_new
-            });
-            if !was_new {
-                return Err(Error::refused(format!(
+    pub fn run(&self, shutdown: impl Future<Output = ()> + Send) -> impl Future<Output = Result<(), Error>> + Send {
+        // It has begun with this call: a future that is dropped unpolled ends it, too.
+        let mut was_new = false;
+        self.shared.phase.send_if_modified(|phase| {
+            was_new = *phase == Phase::New;
+            if was_new {
+                *phase = Phase::Syncing;
+            }
+            was_new
+        });
+        let ending = was_new.then(|| Ending(&self.shared));
+        async move {
+            match ending {
+                Some(ending) => self.run_to(ending, shutdown).await,
+                None => Err(Error::refused(format!(
                     "the informer of {} was run before",
                     self.name()
-                )));
+                ))),
             }
-            processor.start();
         }
-        let ending = Ending(&self.shared);
+    }
+
+    async fn run_to(&self, ending: Ending<'_, K>, shutdown: impl Future<Output = ()> + Send) -> Result<(), Error> {
+        self.shared.processor().start();
         {
             let reflect = join_all(self.shared.reflectors.iter().map(|it| it.run(std::future::pending())));
             let work = select(
@@ -526,12 +556,46 @@ impl<K: Cacheable> Shared<K> {
     }
 }
 
+impl<K: Cacheable> Collect for Shared<K> {
+    fn collect(&self, samples: &mut Samples) {
+        let kind = type_name::<K>();
+        for reflector in &self.reflectors {
+            let name = reflector.name();
+            let (labels, contact) = (&[("name", name.as_str()), ("type", &kind)], reflector.contact());
+            if let Some(silence) = contact.silence() {
+                let help = "Seconds since the server last sent something to the informer.";
+                samples.gauge("informer_last_contact_seconds", help, labels, silence.as_secs_f64());
+            }
+            let help = "Passes of the informer that failed, and objects that it could not read.";
+            samples.counter("informer_failures_total", help, labels, contact.failures() as f64);
+        }
+        let name = self.reflectors.first().map(Reflector::name).unwrap_or_default();
+        let objects = self.indexer.read().objects.len();
+        let labels = &[("name", name.as_str()), ("type", &kind)];
+        samples.gauge(
+            "informer_objects",
+            "Objects in the cache of the informer.",
+            labels,
+            objects as f64,
+        );
+    }
+}
+
 /// Stops the informer however its run ends.
 struct Ending<'a, K: Cacheable>(&'a Shared<K>);
 
 impl<K: Cacheable> Drop for Ending<'_, K> {
     fn drop(&mut self) {
         drop(self.0.stop());
+    }
+}
+
+/// An informer that is to run, and stops if it never does.
+pub(crate) struct StopOnDrop<K: Cacheable>(pub(crate) SharedInformer<K>);
+
+impl<K: Cacheable> Drop for StopOnDrop<K> {
+    fn drop(&mut self) {
+        drop(self.0.shared.stop());
     }
 }
 

@@ -231,6 +231,10 @@ impl ApiListWatch {
 fn status_of(code: u16, text: &[u8]) -> Status {
     match serde_json::from_slice::<Status>(text) {
         Ok(status) if !status.reason.is_empty() || status.code != 0 => status,
+        // A path that is not served is answered in plain text.
+        Ok(_) | Err(_) if code == 404 => {
+            Status::failure("the server could not find the requested resource", "NotFound").with_code(code)
+        }
         Ok(_) | Err(_) => {
             let text = String::from_utf8_lossy(text);
             Status::failure(&format!("the server answered {code}: {text}"), "Unknown").with_code(code)

@@ -354,9 +354,27 @@ struct End(Arc<Status>);
 
 impl Drop for End {
     fn drop(&mut self) {
-        self.0.stage.send_modify(|stage| {
-            let was_synced = *stage == Stage::Synced;
+        self.0.end();
+    }
+}
+
+impl<K> Drop for Listener<K> {
+    fn drop(&mut self) {
+        // Its task may never have begun.
+        self.status.end();
+    }
+}
+
+impl Status {
+    fn end(&self) {
+        self.stage.send_if_modified(|stage| {
+            let was_synced = match stage {
+                Stage::Ended { .. } => return false,
+                Stage::Synced => true,
+                Stage::Syncing => false,
+            };
             *stage = Stage::Ended { was_synced };
+            true
         });
     }
 }

@@ -3,11 +3,13 @@
 use std::fmt;
 
 use kube::core::{Expression, Selector};
+use tokio::sync::watch;
 
 use super::index::Index;
 use super::indexer::Indexer;
+use super::phase::{self, Phase};
 use super::sorted::Sorted;
-use crate::object::{Cacheable, Object};
+use crate::object::{Cacheable, Object, type_name};
 use crate::{Error, ObjectKey, ResourceVersion};
 
 /// Reads a cache (client-go's `Lister` and the reading half of its `Indexer`). Copies read the same one.
@@ -16,11 +18,37 @@ use crate::{Error, ObjectKey, ResourceVersion};
 /// waiting. Objects come in the order of their keys; what is read stays as it is, whatever becomes of the cache.
 pub struct Lister<K> {
     indexer: Indexer<K>,
+    /// How far the informer has come that fills the cache, if one does.
+    phase: Option<watch::Receiver<Phase>>,
 }
 
 impl<K: Cacheable> Lister<K> {
     pub(crate) fn new(indexer: Indexer<K>) -> Self {
-        Self { indexer }
+        Self { indexer, phase: None }
+    }
+
+    pub(crate) fn of_informer(indexer: Indexer<K>, phase: watch::Receiver<Phase>) -> Self {
+        Self {
+            indexer,
+            phase: Some(phase),
+        }
+    }
+
+    /// Whether the first list is in the cache. One that a program fills itself always has synced.
+    pub fn has_synced(&self) -> bool {
+        self.phase.as_ref().is_none_or(|it| it.borrow().has_synced())
+    }
+
+    /// Waits until the first list is in the cache.
+    ///
+    /// # Errors
+    ///
+    /// If the informer stops before.
+    pub async fn synced(&self) -> Result<(), Error> {
+        match &self.phase {
+            Some(phase) => phase::synced(phase.clone(), &type_name::<K>()).await,
+            None => Ok(()),
+        }
     }
 
     /// The object of this key.
@@ -207,6 +235,7 @@ impl<K> Clone for Lister<K> {
     fn clone(&self) -> Self {
         Self {
             indexer: self.indexer.clone(),
+            phase: self.phase.clone(),
         }
     }
 }

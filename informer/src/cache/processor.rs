@@ -20,7 +20,7 @@ use crate::tasks::TaskGroup;
 pub(crate) struct Processor<K> {
     listeners: Vec<Arc<Listener<K>>>,
     /// The tasks of handlers that were added before the informer runs.
-    to_start: Vec<BoxFuture<'static, ()>>,
+    to_start: Vec<(HandlerRegistration, BoxFuture<'static, ()>)>,
     /// `None` before it runs, and after.
     tasks: Option<TaskGroup>,
     /// Whether the first list of each source is in the store.
@@ -77,7 +77,7 @@ impl<K: Cacheable> Processor<K> {
         let task = Arc::clone(&listener).run(handler);
         match &self.tasks {
             Some(tasks) => tasks.spawn(task),
-            None => self.to_start.push(Box::pin(task)),
+            None => self.to_start.push((registration.clone(), Box::pin(task))),
         }
         self.listeners.push(listener);
         registration
@@ -85,6 +85,7 @@ impl<K: Cacheable> Processor<K> {
 
     /// Takes a handler out, if it is there.
     pub(crate) fn remove(&mut self, registration: &HandlerRegistration) {
+        self.to_start.retain(|(it, _)| !it.is(registration));
         self.listeners.retain(|listener| {
             let is_other = !listener.registration().is(registration);
             if !is_other {
@@ -97,7 +98,7 @@ impl<K: Cacheable> Processor<K> {
     /// Starts the tasks of the handlers.
     pub(crate) fn start(&mut self) {
         let tasks = TaskGroup::default();
-        self.to_start.drain(..).for_each(|task| tasks.spawn(task));
+        self.to_start.drain(..).for_each(|(_, task)| tasks.spawn(task));
         self.tasks = Some(tasks);
     }
 
@@ -174,10 +175,12 @@ impl<K: Cacheable> Processor<K> {
             }
             Delta::Replaced {
                 source,
-                objects,
+                mut objects,
+                unread,
                 version,
             } => {
                 let scope = self.scopes.get(source).cloned().unwrap_or(Scope::All);
+                objects.extend(unread.iter().filter_map(|it| it.known(writer.get(&it.key))));
                 let difference = writer.replace(&scope, in_order(objects));
                 newest.retain(|(it, _)| *it != source);
                 writer.moved_to(source, version);
@@ -236,8 +239,7 @@ impl<K: Cacheable> Processor<K> {
         }
         let (event, is_sync) = match old {
             Some(old) => {
-                let is_same = old.resource_version() == object.resource_version();
-                let is_sync = is_same && !old.resource_version().is_empty();
+                let is_sync = !old.resource_version().is_empty() && old.is_same_state(&object);
                 (Event::Updated { old, new: object }, is_sync)
             }
             None => {

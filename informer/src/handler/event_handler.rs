@@ -39,6 +39,16 @@ pub enum Event<K> {
 }
 
 impl<K> Event<K> {
+    /// Whether it tells nothing that was not so before: an object of the initial list, or an update without a change.
+    /// A queue with priorities lets real changes pass first.
+    pub fn is_replay(&self) -> bool {
+        match self {
+            Self::Added { is_in_initial_list, .. } => *is_in_initial_list,
+            Self::Updated { old, new } => old.is_same_state(new),
+            Self::Deleted { .. } => false,
+        }
+    }
+
     /// The newest state of the object.
     pub fn object(&self) -> &Object<K> {
         match self {
@@ -52,16 +62,6 @@ impl<K> Event<K> {
         match self {
             Self::Updated { old, .. } => Some(old),
             Self::Added { .. } | Self::Deleted { .. } => None,
-        }
-    }
-
-    /// Whether it tells nothing that was not so before: an object of the initial list, or an update without a change.
-    /// A queue with priorities lets real changes pass first.
-    pub fn is_replay(&self) -> bool {
-        match self {
-            Self::Added { is_in_initial_list, .. } => *is_in_initial_list,
-            Self::Updated { old, new } => old.resource_version() == new.resource_version(),
-            Self::Deleted { .. } => false,
         }
     }
 }

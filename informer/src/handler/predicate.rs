@@ -85,11 +85,7 @@ pub mod predicates {
 
     /// Updates with a new resource version: all but resyncs, and lists that found nothing new.
     pub fn resource_version_changed<K: Cacheable>() -> impl Predicate<K> + Clone {
-        |event: &Event<K>| {
-            event
-                .old()
-                .is_none_or(|old| old.resource_version() != event.object().resource_version())
-        }
+        |event: &Event<K>| event.old().is_none_or(|old| !old.is_same_state(event.object()))
     }
 
     /// Events of objects whose newest state has these labels, deletions too.

@@ -17,4 +17,5 @@ pub use body::Storage;
 pub(crate) use body::{Managed, cut_managed_fields};
 pub use facts::OwnerRef;
 pub(crate) use header::{Header, Text, plain_text};
+pub(crate) use object::type_name;
 pub use object::{Cacheable, Object};

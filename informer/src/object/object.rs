@@ -12,6 +12,7 @@ use super::body::{self, Body, Keep, Places, Storage};
 use super::compressed::Compressed;
 use super::header::Header;
 use super::read;
+use crate::key::hash_of;
 use crate::{Error, ObjectKey, ResourceVersion};
 
 /// What a type must be to be cached: every type of `k8s-openapi`, every derived custom resource,
@@ -43,6 +44,8 @@ pub struct Object<K> {
 struct Record<K> {
     key: ObjectKey,
     resource_version: ResourceVersion,
+    /// A hash of the uid, to tell two apart without reading the text; 0 if there is none.
+    uid: u32,
     generation: Option<i64>,
     is_deleting: bool,
     places: Places,
@@ -62,11 +65,21 @@ enum Decoded<K> {
     Kept(Arc<K>),
 }
 
+fn uid_hash(uid: &str) -> u32 {
+    if uid.is_empty() { 0 } else { hash_of(uid).max(1) }
+}
+
+/// Of two hashes of uids.
+fn may_be_same(one: u32, other: u32) -> bool {
+    one == 0 || other == 0 || one == other
+}
+
 impl<K> Record<K> {
     fn of(key: ObjectKey, header: &Header<'_>, places: Places, body: Body<K>) -> Self {
         Self {
             key,
             resource_version: header.resource_version(),
+            uid: uid_hash(&header.metadata.uid.0),
             generation: header.metadata.generation,
             is_deleting: header.metadata.deletion_timestamp.is_some(),
             places,
@@ -96,6 +109,18 @@ impl<K> Object<K> {
     /// Whether it has a deletion timestamp: it waits for finalizers, or for its grace period to end.
     pub fn is_deleting(&self) -> bool {
         self.record.is_deleting
+    }
+
+    /// Whether it has this uid; one without a uid, which a transform took away, may have any.
+    pub(crate) fn may_have_uid(&self, uid: &str) -> bool {
+        may_be_same(self.record.uid, uid_hash(uid))
+    }
+
+    /// Whether both are one state of one object: a cluster that was restored from a backup gives a version twice, to
+    /// objects of different uids.
+    pub fn is_same_state(&self, other: &Self) -> bool {
+        let (one, other) = (&self.record, &other.record);
+        Arc::ptr_eq(one, other) || one.resource_version == other.resource_version && may_be_same(one.uid, other.uid)
     }
 
     /// Whether both are the same state in the same place of memory.
@@ -141,6 +166,7 @@ impl<K: Cacheable> Object<K> {
         Self::new(Record {
             key: ObjectKey::of(&*typed),
             resource_version: ResourceVersion::from(metadata.resource_version.as_deref().unwrap_or_default()),
+            uid: uid_hash(metadata.uid.as_deref().unwrap_or_default()),
             generation: metadata.generation,
             is_deleting: metadata.deletion_timestamp.is_some(),
             places: Places::default(),
@@ -251,9 +277,17 @@ impl<K: Cacheable> Object<K> {
     }
 }
 
+/// The name of a type in messages: `Pod`, `PartialObjectMeta<Pod>`.
+pub(crate) fn type_name<K>() -> String {
+    let last = |path: &'static str| path.rsplit("::").next().unwrap_or(path);
+    match std::any::type_name::<K>().split_once('<') {
+        Some((outer, inner)) => format!("{}<{}", last(outer), last(inner)),
+        None => last(std::any::type_name::<K>()).to_owned(),
+    }
+}
+
 fn decode<K: Cacheable>(key: &ObjectKey, text: &str) -> Result<Arc<K>, Error> {
-    let name = std::any::type_name::<K>();
-    let name = name.rsplit("::").next().unwrap_or(name);
+    let name = type_name::<K>();
     serde_json::from_str(text)
         .map(Arc::new)
         .map_err(|err| Error::decode(format!("{key} is no {name}"), err))

@@ -3,13 +3,15 @@
 use std::fmt;
 use std::time::Duration;
 
+use tokio_util::sync::CancellationToken;
+
 use crate::ObjectKey;
 
 /// Any error.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
 
 /// What is to be worked on, and how often it failed before.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Request<R = ObjectKey> {
     /// Mostly the key of an object. The object may be gone: then what belongs to it is to be cleaned up.
@@ -20,7 +22,19 @@ pub struct Request<R = ObjectKey> {
     pub priority: i32,
     /// Counts the calls of one controller, from 1: what it logs about a call can be told from others.
     pub id: u64,
+    /// Cancelled when the controller is to stop (Go's `ctx.Done()`). It waits for the reconciles under way: one that
+    /// takes long should look at this and return. It has no part in comparisons.
+    pub stop: CancellationToken,
 }
+
+impl<R: PartialEq> PartialEq for Request<R> {
+    fn eq(&self, other: &Self) -> bool {
+        let facts = |it: &Self| (it.failures, it.priority, it.id);
+        self.key == other.key && facts(self) == facts(other)
+    }
+}
+
+impl<R: Eq> Eq for Request<R> {}
 
 impl<R> Request<R> {
     /// A request for a key, as a test of a reconciler makes it.
@@ -30,6 +44,7 @@ impl<R> Request<R> {
             failures: 0,
             priority: 0,
             id: 1,
+            stop: CancellationToken::new(),
         }
     }
 }

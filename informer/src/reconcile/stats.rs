@@ -82,6 +82,11 @@ impl Stats {
         });
     }
 
+    /// A key failed without being worked on.
+    pub(super) fn held_too_long(&self) {
+        self.with(|it| it.errors += 1);
+    }
+
     pub(super) fn panicked(&self) {
         self.with(|it| it.panics += 1);
     }

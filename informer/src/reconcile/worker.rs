@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
 
 use super::gate::{Gate, Passage};
 use super::reconciler::{Action, ReconcileError, Reconciler, Request, Then};
@@ -30,6 +31,8 @@ pub(crate) struct WorkersConfig {
     pub(crate) timeout: Option<Duration>,
     /// Whether a panic is an error of its key; otherwise it ends the controller.
     pub(crate) recovers_panics: bool,
+    /// Cancelled when the controller is to stop.
+    pub(crate) stop: CancellationToken,
 }
 
 /// Works on the keys of a queue until it is shut down.
@@ -87,8 +90,14 @@ where
 
     async fn process(&self, work: Work<R>) {
         if let Some(gate) = &self.gate {
-            match gate.look(&work) {
+            let mut passage = gate.look(&work, false);
+            if passage == Passage::Ask {
+                gate.ask(&work).await;
+                passage = gate.look(&work, true);
+            }
+            match passage {
                 Passage::Open => {}
+                Passage::Ask => return self.back_off(work, None),
                 Passage::Held(pause) => return self.add(work, pause, None),
                 Passage::Stuck(why) => return self.finish(work, Err(ReconcileError::from(why)), None),
             }
@@ -100,6 +109,7 @@ where
             failures: self.queue.num_requeues(&work),
             priority: work.priority(),
             id: self.calls.fetch_add(1, Ordering::Relaxed) + 1,
+            stop: self.config.stop.clone(),
         };
         let id = request.id;
         let result = match &self.gate {
@@ -145,8 +155,9 @@ where
             Err(err) if err.is_terminal() => Ending::TerminalError,
             Err(_) => Ending::Error,
         };
-        if let Some((started, _)) = call {
-            self.stats.ended(started.elapsed(), ending);
+        match call {
+            Some((started, _)) => self.stats.ended(started.elapsed(), ending),
+            None => self.stats.held_too_long(),
         }
         match result {
             Ok(action) => {

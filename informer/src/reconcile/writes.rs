@@ -4,14 +4,18 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use http::{Method, Request, Response};
+use bytes::Bytes;
+use http::header::ACCEPT;
+use http::{Method, Request, Response, StatusCode};
 use kube::Client;
 use kube::client::Body;
 use serde::Deserialize;
+use tokio::time::timeout;
 use tower::service_fn;
 
-use crate::{ObjectKey, ResourceVersion};
+use crate::{Error, ObjectKey, ResourceVersion};
 
 /// Sees the writes of a client, so that no reconcile acts on a cache that is older than them (KEP-5647).
 ///
@@ -20,13 +24,23 @@ use crate::{ObjectKey, ResourceVersion};
 /// work; the key is not worked on again before the caches of the controller have seen it. See
 /// `ControllerBuilder::without_read_your_writes` for what happens then.
 ///
+/// A write of which the outcome is not known counts, too: the answer was lost or came too late, or the request was
+/// dropped. Then the server is asked for the object before the key is worked on again, or, where it was to choose the
+/// name, for the metadata of up to 500 objects; the caches have to show what it answered.
+///
 /// Requests count that are made by the reconciler's own future. Those of tasks that it started do not, nor do
 /// `deletecollection` and evictions, which tell no version.
 #[derive(Clone, Copy, Default)]
 pub struct Writes(());
 
+/// How long the server may take to say what there is.
+const ASK_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Of a collection with more objects than this the version of the list is taken.
+const ASKED_MOST: usize = 500;
+
 /// One write.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Write {
     /// As in a path: `apps/deployments`, `/pods`.
     pub(crate) resource: String,
@@ -36,13 +50,117 @@ pub(crate) struct Write {
     pub(crate) what: Written,
 }
 
+impl Write {
+    /// Whether its outcome is not known.
+    pub(crate) fn is_unknown(&self) -> bool {
+        matches!(self.what, Written::Unknown(_))
+    }
+
+    /// Asks the server for the outcome, if that is unknown. It stays unknown where the server does not answer; `None`
+    /// says that it refuses to tell.
+    pub(crate) async fn learn(mut self) -> Option<Self> {
+        let Written::Unknown(asked) = &self.what else {
+            return Some(self);
+        };
+        match asked.present().await {
+            Ok(what) => self.what = what,
+            Err(err) if err.code().is_some_and(|code| code != 429 && code < 500) => {
+                tracing::warn!(?asked, %err, "a write is of unknown outcome, and the cache may be stale");
+                return None;
+            }
+            Err(err) => tracing::debug!(?asked, %err, "the outcome of a write is not known yet"),
+        }
+        Some(self)
+    }
+
+    /// Puts what was [learnt](Self::learn) of writes in the place of those of unknown outcome.
+    pub(crate) fn settle(writes: &mut Vec<Self>, object: &ObjectKey, resource: &str, learnt: Option<Self>) {
+        let is_it = |it: &Self| it.is_unknown() && it.resource == resource && it.key == *object;
+        if let Some(place) = writes.iter().position(is_it) {
+            match learnt {
+                Some(write) => writes[place] = write,
+                None => drop(writes.remove(place)),
+            }
+        }
+    }
+}
+
 /// What a cache has to show to have seen it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) enum Written {
     /// It must be at this version, or a later one.
     Version(ResourceVersion),
-    /// It must not have this object.
-    Gone { uid: String },
+    /// The same of an object that is being deleted. This may have been its last state: it has also been seen by a cache
+    /// that has come as far as `floor` and does not have the object.
+    Terminating {
+        version: ResourceVersion,
+        floor: ResourceVersion,
+        uid: String,
+    },
+    /// It must have come as far as `floor` and must not have this object.
+    Gone { floor: ResourceVersion, uid: String },
+    /// It must not have an object of this name.
+    Absent,
+    /// The outcome is not known: the server has to be asked what there is now.
+    Unknown(Asked),
+}
+
+/// What is asked for where the outcome of a write is unknown: the object, or all objects of the collection if the server
+/// was to choose the name.
+#[derive(Clone)]
+pub(crate) struct Asked {
+    client: Client,
+    path: String,
+    name: Option<String>,
+}
+
+impl Asked {
+    /// What a cache has to show to have seen what there is now.
+    pub(super) async fn present(&self) -> Result<Written, Error> {
+        let asking = async {
+            match &self.name {
+                Some(name) => self.object(name).await,
+                None => self.newest().await,
+            }
+        };
+        let unanswered = |_| Err(Error::unanswered(format!("reading {self:?}"), ASK_TIMEOUT));
+        timeout(ASK_TIMEOUT, asking).await.unwrap_or_else(unanswered)
+    }
+
+    async fn object(&self, name: &str) -> Result<Written, Error> {
+        let uri = format!("{}/{name}", self.path);
+        match self.get(&uri, "PartialObjectMetadata").await {
+            Ok(answer) => Ok(Written::Version(answer.metadata.version())),
+            Err(err) if err.is_not_found() => Ok(Written::Absent),
+            Err(err) => Err(err),
+        }
+    }
+
+    /// The newest state in the collection. A list of all would say the version of the whole server, which a cache learns
+    /// of with its next bookmark only; that is taken where there are many objects.
+    async fn newest(&self) -> Result<Written, Error> {
+        let uri = format!("{}?limit={ASKED_MOST}", self.path);
+        let answer = self.get(&uri, "PartialObjectMetadataList").await?;
+        if !answer.metadata.more.is_empty() {
+            return Ok(Written::Version(answer.metadata.version()));
+        }
+        let versions = answer.items.iter().map(|it| it.metadata.version());
+        let newest = versions.reduce(|one, other| if other > one { other } else { one });
+        Ok(newest.map_or(Written::Absent, Written::Version))
+    }
+
+    async fn get(&self, uri: &str, shape: &str) -> Result<Answer, Error> {
+        let shape = format!("application/json;as={shape};g=meta.k8s.io;v=v1,application/json");
+        let request = Request::get(uri).header(ACCEPT, shape);
+        let request = request.body(Vec::new()).map_err(kube::Error::HttpError)?;
+        Ok(self.client.request(request).await?)
+    }
+}
+
+impl fmt::Debug for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.path, self.name.as_deref().unwrap_or_default())
+    }
 }
 
 /// A request under way.
@@ -111,6 +229,8 @@ struct Target {
     resource: String,
     namespace: Option<String>,
     name: Option<String>,
+    /// The path of the collection.
+    path: String,
     scope: Scope,
 }
 
@@ -125,9 +245,9 @@ impl Target {
         }
         let scope = SCOPE.try_with(Arc::clone).ok()?;
         let parts: Vec<_> = request.uri().path().trim_matches('/').split('/').collect();
-        let (group, rest) = match parts[..] {
-            ["api", _version, ref rest @ ..] => ("", rest),
-            ["apis", group, _version, ref rest @ ..] => (group, rest),
+        let (group, root, rest) = match parts[..] {
+            ["api", version, ref rest @ ..] => ("", format!("/api/{version}"), rest),
+            ["apis", group, version, ref rest @ ..] => (group, format!("/apis/{group}/{version}"), rest),
             _ => return None,
         };
         let (namespace, rest) = match *rest {
@@ -141,10 +261,15 @@ impl Target {
             [plural, name] | [plural, name, "status" | "scale" | "finalize" | "binding"] => (plural, Some(name)),
             _ => return None,
         };
+        let path = match &namespace {
+            Some(namespace) => format!("{root}/namespaces/{namespace}/{plural}"),
+            None => format!("{root}/{plural}"),
+        };
         Some(Self {
             resource: format!("{group}/{plural}"),
             namespace,
             name: name.map(str::to_owned),
+            path,
             scope,
         })
     }
@@ -161,6 +286,13 @@ struct Answer {
     kind: String,
     metadata: Metadata,
     details: Details,
+    items: Vec<Item>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Item {
+    metadata: Metadata,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -171,8 +303,14 @@ struct Metadata {
     labels: BTreeMap<String, String>,
     resource_version: String,
     deletion_timestamp: Option<String>,
-    finalizers: Vec<String>,
-    deletion_grace_period_seconds: Option<i64>,
+    #[serde(rename = "continue")]
+    more: String,
+}
+
+impl Metadata {
+    fn version(&self) -> ResourceVersion {
+        ResourceVersion::from(self.resource_version.as_str())
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -184,16 +322,99 @@ struct Details {
 async fn observe(client: Client, request: Request<Body>, target: Target) -> Result<Response<Body>, kube::Error> {
     let is_delete = *request.method() == Method::DELETE;
     let is_dry_run = request.uri().query().is_some_and(|query| query.contains("dryRun="));
-    let response = client.send(request).await?;
-    if !response.status().is_success() || is_dry_run {
+    if is_dry_run {
+        return client.send(request).await;
+    }
+    let (head, body) = request.into_parts();
+    // What kube sends lies in memory.
+    let sent = body.collect_bytes().await?;
+    let request = Request::from_parts(head, Body::from(sent.clone()));
+    let mut outcome = Outcome {
+        sent,
+        asked: Asked {
+            client: client.clone(),
+            path: target.path.clone(),
+            name: target.name.clone(),
+        },
+        target: Some(target),
+    };
+    let response = match client.send(request).await {
+        Ok(response) => response,
+        Err(err) => {
+            if crate::error::is_connection_refused(&err) {
+                outcome.nothing();
+            }
+            return Err(err);
+        }
+    };
+    if !response.status().is_success() {
+        if !outcome.is_unknown(response.status()) {
+            outcome.nothing();
+        }
         return Ok(response);
     }
     let (head, body) = response.into_parts();
     let bytes = body.collect_bytes().await?;
     if let Ok(answer) = serde_json::from_slice::<Answer>(&bytes) {
-        target.remember(answer, is_delete);
+        outcome.answered(answer, is_delete);
     }
     Ok(Response::from_parts(head, Body::from(bytes)))
+}
+
+/// What is known of a request that was sent. Where it is dropped before there is an answer, the outcome is unknown.
+struct Outcome {
+    /// The body of the request, which names what is created.
+    sent: Bytes,
+    asked: Asked,
+    target: Option<Target>,
+}
+
+impl Outcome {
+    /// Whether the server may have done what it was asked although it failed: its own time limit, or that of a proxy,
+    /// has ended. Any other failure counts only where the server was to choose a name: to try again would make another
+    /// object, and is refused otherwise.
+    fn is_unknown(&self, code: StatusCode) -> bool {
+        match code {
+            StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT => true,
+            code => code.is_server_error() && self.name().is_none(),
+        }
+    }
+
+    /// The name of the object, if the request says it.
+    fn name(&self) -> Option<String> {
+        let sent = || {
+            serde_json::from_slice::<Item>(&self.sent)
+                .unwrap_or_default()
+                .metadata
+                .name
+        };
+        let name = self.asked.name.clone().unwrap_or_else(sent);
+        Some(name).filter(|it| !it.is_empty())
+    }
+
+    /// Nothing was written.
+    fn nothing(&mut self) {
+        self.target = None;
+    }
+
+    fn answered(&mut self, answer: Answer, is_delete: bool) {
+        if let Some(target) = self.target.take() {
+            target.remember(answer, is_delete);
+        }
+    }
+}
+
+impl Drop for Outcome {
+    fn drop(&mut self) {
+        if let Some(target) = self.target.take() {
+            let asked = Asked {
+                name: self.name(),
+                ..self.asked.clone()
+            };
+            let key = target.key(asked.name.as_deref().unwrap_or_default());
+            target.push(key, None, Written::Unknown(asked));
+        }
+    }
 }
 
 impl Target {
@@ -202,31 +423,59 @@ impl Target {
             kind,
             metadata,
             details,
+            items: _,
         } = answer;
-        let name = self.name.unwrap_or(metadata.name);
-        let key = match &self.namespace {
-            Some(namespace) => ObjectKey::new(namespace, &name),
-            None => ObjectKey::cluster(&name),
-        };
-        let is_status = kind == "Status";
+        let key = self.key(self.name.as_deref().unwrap_or(&metadata.name));
+        let version = metadata.version();
+        if kind == "Status" {
+            if details.uid.is_empty() {
+                return;
+            }
+            let (floor, uid) = (self.floor(&key), details.uid);
+            return self.push(key, None, Written::Gone { floor, uid });
+        }
         // A Scale is another object than the one that is scaled.
-        let labels = (!is_status && kind != "Scale").then_some(metadata.labels);
-        // A deleted object stays as long as it has finalizers or a grace period. The answer to the request that ends
-        // that, or that deletes what nothing holds, is its last state.
-        let is_held = !metadata.finalizers.is_empty() || metadata.deletion_grace_period_seconds.unwrap_or(0) > 0;
-        let is_gone = match metadata.deletion_timestamp {
-            Some(_) => !is_held,
-            None => is_delete,
+        let labels = (kind != "Scale").then_some(metadata.labels);
+        // What the server answered with is a state of the object, also where it is being deleted. It was the last one
+        // if a deletion is answered with a state that is not: nothing held the object.
+        let what = match metadata.deletion_timestamp {
+            Some(_) if version.is_empty() => return,
+            Some(_) => Written::Terminating {
+                floor: self.floor(&key),
+                version,
+                uid: metadata.uid,
+            },
+            None if is_delete => Written::Gone {
+                floor: self.floor(&key),
+                uid: metadata.uid,
+            },
+            None if version.is_empty() => return,
+            None => Written::Version(version),
         };
-        let what = match (is_status, is_gone) {
-            (true, _) if details.uid.is_empty() => return,
-            (true, _) => Written::Gone { uid: details.uid },
-            (false, true) => Written::Gone { uid: metadata.uid },
-            (false, false) if metadata.resource_version.is_empty() => return,
-            (false, false) => Written::Version(ResourceVersion::from(metadata.resource_version.as_str())),
-        };
+        self.push(key, labels, what);
+    }
+
+    fn key(&self, name: &str) -> ObjectKey {
+        match &self.namespace {
+            Some(namespace) => ObjectKey::new(namespace, name),
+            None => ObjectKey::cluster(name),
+        }
+    }
+
+    /// The version of the last write to this object before, which a cache must have seen to know of the object at all.
+    fn floor(&self, key: &ObjectKey) -> ResourceVersion {
+        let writes = self.scope.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = writes.iter().find(|it| it.resource == self.resource && it.key == *key);
+        match before.map(|it| &it.what) {
+            Some(Written::Version(version) | Written::Terminating { version, .. }) => version.clone(),
+            Some(Written::Gone { floor, .. }) => floor.clone(),
+            Some(Written::Absent | Written::Unknown(_)) | None => ResourceVersion::default(),
+        }
+    }
+
+    /// Of one object the last write is the one that counts.
+    fn push(self, key: ObjectKey, labels: Option<BTreeMap<String, String>>, what: Written) {
         let mut writes = self.scope.lock().unwrap_or_else(PoisonError::into_inner);
-        // Of one object the last write is the one that counts.
         writes.retain(|it| it.resource != self.resource || it.key != key);
         writes.push(Write {
             resource: self.resource,

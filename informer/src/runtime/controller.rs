@@ -63,6 +63,8 @@ pub(super) struct Parts {
     pub(super) watches: Vec<Watch>,
     pub(super) sources: Vec<Source>,
     pub(super) workers: BoxFuture<'static, ()>,
+    /// Tells reconciles that the controller is to stop.
+    pub(super) stopping: CancellationToken,
     pub(super) cache_sync_timeout: Duration,
     pub(super) needs_leader_election: bool,
     pub(super) is_warmed_up: bool,
@@ -73,6 +75,8 @@ pub(super) struct Registered {
     /// What is watched, for messages.
     pub(super) name: String,
     pub(super) has_synced: Box<dyn Fn() -> bool + Send + Sync>,
+    /// Why it has not, as far as that is known.
+    pub(super) reason: Box<dyn Fn() -> Option<String> + Send + Sync>,
     pub(super) synced: BoxFuture<'static, Result<(), Error>>,
     pub(super) remove: Box<dyn FnOnce() + Send>,
 }
@@ -124,8 +128,14 @@ impl Controller {
             None => return Ok(()),
             Some(begun) => begun?,
         }
-        let Parts { queue, workers, .. } = self.parts;
+        let Parts {
+            queue,
+            workers,
+            stopping,
+            ..
+        } = self.parts;
         if let Either::Right(((), workers)) = select(workers, std::pin::pin!(stop.cancelled())).await {
+            stopping.cancel();
             queue.shut_down();
             workers.await;
         }
@@ -154,7 +164,7 @@ impl Controller {
         for watch in parts.watches.drain(..) {
             let watch = watch(&parts.queue)?;
             running.removals.push(watch.remove);
-            names.push((watch.name, watch.has_synced));
+            names.push((watch.name, watch.has_synced, watch.reason));
             syncing.push(watch.synced);
         }
         for source in parts.sources.drain(..) {
@@ -164,8 +174,8 @@ impl Controller {
         let all = timeout(parts.cache_sync_timeout, join_all(syncing))
             .await
             .map_err(|_| {
-                let late = names.iter().filter(|(_, has_synced)| !has_synced());
-                let late: Vec<_> = late.map(|(name, _)| name.as_str()).collect();
+                let late = names.iter().filter(|(_, has_synced, _)| !has_synced());
+                let late: Vec<_> = late.map(|(name, _, reason)| (name.as_str(), reason())).collect();
                 let (name, err) = (&parts.name, late_caches(parts.cache_sync_timeout, &late));
                 Error::refused(format!("controller {name:?}: {err}"))
             })?;

@@ -97,6 +97,7 @@ impl<M> ControllerBuilder<M> {
                 concurrency: 1,
                 timeout: None,
                 recovers_panics: true,
+                stop: CancellationToken::new(),
             },
             cache_sync_timeout: CACHE_SYNC_TIMEOUT,
             needs_leader_election: true,
@@ -261,8 +262,8 @@ impl<M> ControllerBuilder<M> {
     ///
     /// Without this, a key is held back until the caches of the controller are at least as new as all that its last
     /// reconcile wrote of their objects by an observed client: [`Manager::client`], or one made with
-    /// [`Writes::observe`](crate::reconcile::Writes::observe). A key that is held for more than 150 s fails, and is
-    /// tried again with growing pauses.
+    /// [`Writes::observe`](crate::reconcile::Writes::observe). A key that is held for more than 150 s fails with an
+    /// error that names what it waits for, and is worked on at its next turn: a cache that stands still stops no key.
     pub fn without_read_your_writes(mut self) -> Self {
         self.is_gated = false;
         self
@@ -328,6 +329,7 @@ impl<M> ControllerBuilder<M> {
             queue = queue.rate_limiter(limiter);
         }
         let queue = queue.build();
+        let stopping = self.workers.stop.clone();
         let gate = (self.is_gated && !self.caches.is_empty()).then(|| Gate::new(self.caches));
         let workers = Workers::new(queue.clone(), reconciler, self.workers, gate, &self.metrics);
         Ok(Controller::new(super::controller::Parts {
@@ -337,6 +339,7 @@ impl<M> ControllerBuilder<M> {
             watches: self.watches,
             sources: self.sources,
             workers: Box::pin(workers.run()),
+            stopping,
             cache_sync_timeout: self.cache_sync_timeout,
             needs_leader_election: self.needs_leader_election,
             is_warmed_up: self.is_warmed_up,
@@ -345,9 +348,10 @@ impl<M> ControllerBuilder<M> {
 }
 
 fn registered<K: Cacheable>(informer: SharedInformer<K>, registration: HandlerRegistration) -> Registered {
-    let (waiting, looking) = (registration.clone(), registration.clone());
+    let (waiting, looking, failing) = (registration.clone(), registration.clone(), informer.clone());
     Registered {
         name: informer.name(),
+        reason: Box::new(move || failing.reason()),
         has_synced: Box::new(move || looking.has_synced()),
         synced: Box::pin(async move { waiting.synced().await }),
         remove: Box::new(move || informer.remove_handler(&registration)),
@@ -364,7 +368,7 @@ impl<K: Cacheable> CacheState for SharedInformer<K> {
     }
 
     fn uid(&self, key: &ObjectKey) -> Option<String> {
-        self.cache().get(key).map(|object| object.uid())
+        Self::uid(self, key)
     }
 }
 

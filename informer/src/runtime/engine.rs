@@ -1,11 +1,15 @@
 //! `Engine`: what a manager runs, in the order in which it starts and stops.
 
+use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{Either, select};
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::controller_builder::CACHE_SYNC_TIMEOUT;
@@ -17,6 +21,9 @@ use crate::cache::Whose;
 use crate::error::text_of_panic;
 use crate::reconcile::BoxError;
 use crate::tasks::TaskGroup;
+
+/// How long tasks are waited for that were dropped where they wait.
+const ABANDON_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What runs. When it is dropped, everything ends where it waits.
 pub(super) struct Engine<'a> {
@@ -66,22 +73,35 @@ enum Happening {
 struct Crew {
     stop: CancellationToken,
     tasks: TaskGroup,
+    /// The names of those that have not ended.
+    running: Arc<Mutex<BTreeSet<String>>>,
 }
 
 impl Crew {
     fn start(&self, runnable: Box<dyn Runnable>, tell: &mpsc::UnboundedSender<Happening>) {
         let (stop, tell, name) = (self.stop.clone(), tell.clone(), runnable.name());
+        self.names().insert(name.clone());
+        let running = Arc::clone(&self.running);
         self.tasks.spawn(async move {
             if let Err(err) = guarded(&name, async { runnable.run(stop).await }).await {
                 let _ = tell.send(Happening::Failure(err));
             }
+            names(&running).remove(&name);
         });
+    }
+
+    fn names(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        names(&self.running)
     }
 
     async fn stop(&self) {
         self.stop.cancel();
         self.tasks.finished().await;
     }
+}
+
+fn names(running: &Mutex<BTreeSet<String>>) -> MutexGuard<'_, BTreeSet<String>> {
+    running.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What a runnable does. What panics has failed: a manager must not go on without it as if nothing had happened.
@@ -118,7 +138,7 @@ impl<'a> Engine<'a> {
         for runnable in runnables {
             self.take(runnable);
         }
-        self.manager.0.factory.start();
+        self.manager.0.factory.keep_starting();
         self.wait_for_caches(Whose::Free, Stage::Always);
         self.wait_for_caches(Whose::FreeOrRead, Stage::Standby);
         loop {
@@ -132,10 +152,7 @@ impl<'a> Engine<'a> {
             };
             match next {
                 Either::Left(Some(happening)) => self.react(happening)?,
-                Either::Right(Some(added)) => {
-                    self.manager.0.factory.start();
-                    self.take(added);
-                }
+                Either::Right(Some(added)) => self.take(added),
                 // We hold both senders: this does not happen.
                 Either::Left(None) | Either::Right(None) => return Ok(()),
             }
@@ -237,6 +254,31 @@ impl<'a> Engine<'a> {
         self.leader.stop().await;
         self.manager.0.factory.shutdown().await;
         self.servers.stop().await;
+        self.leave_election().await;
+    }
+
+    /// Drops what has not stopped where it waits, gives the lease up, and answers the names of what was dropped.
+    pub(super) async fn abandon(&mut self) -> Vec<String> {
+        let mut late = Vec::new();
+        for crew in [&self.always, &self.leader, &self.servers] {
+            late.extend(std::mem::take(&mut *crew.names()));
+        }
+        if late.is_empty() {
+            late.push("handlers of informers".to_owned());
+        }
+        let ending = async {
+            for crew in [&self.always, &self.leader, &self.servers] {
+                crew.tasks.abandon().await;
+            }
+        };
+        // What blocks its thread cannot be dropped; the lease does not wait for it.
+        let _ = timeout(ABANDON_TIMEOUT, ending).await;
+        self.leave_election().await;
+        late
+    }
+
+    /// Gives the lease up, if this process has it. Bounded by the renew deadline.
+    async fn leave_election(&mut self) {
         self.end_election.cancel();
         self.election.finished().await;
     }

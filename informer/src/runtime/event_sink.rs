@@ -11,7 +11,7 @@ use k8s_openapi::api::events::v1::{Event, EventSeries};
 use kube::Client;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::json;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::event_series::SeriesKey;
@@ -27,6 +27,9 @@ const LANES: usize = 8;
 /// How often a write is tried, and how long is waited between, prolonged by up to a quarter. What the server refuses is
 /// not tried again.
 const TRIES: (u32, Duration) = (12, Duration::from_secs(10));
+
+/// How long one try may take; then it counts as failed, so that a write that is never answered does not close its lane.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What is to be written: an event, or how often the event of its name came.
 pub(super) struct Write {
@@ -117,7 +120,9 @@ impl Sink {
         let name = write.event.metadata.name.as_deref().unwrap_or_default();
         let mut jitter = Jitter::new(self.config.seed, &format!("{} {name}", self.config.instance));
         for tried in 1..=TRIES.0 {
-            let Err(err) = self.try_write(&api, &write).await else {
+            let written = timeout(REQUEST_TIMEOUT, self.try_write(&api, &write)).await;
+            let unanswered = |_| Err(Error::unanswered(format!("event {name}"), REQUEST_TIMEOUT));
+            let Err(err) = written.unwrap_or_else(unanswered) else {
                 return;
             };
             let is_refused = err.code().is_some();

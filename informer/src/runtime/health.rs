@@ -95,6 +95,8 @@ impl Endpoints {
         match parts[1..] {
             [] => all(parts[0], &checks, query),
             [name] => match checks.get(name) {
+                // The path itself always answers, as in controller-runtime.
+                None if name == "ping" => text(200, "ok"),
                 None => text(404, "404 page not found\n"),
                 Some(check) => match check.check() {
                     Ok(()) => text(200, "ok"),
@@ -137,6 +139,9 @@ fn all(path: &str, checks: &Checks, query: &str) -> Answer {
         } else {
             let _ = writeln!(body, "[+]{name} ok");
         }
+    }
+    if checks.is_empty() {
+        body.push_str("[+]ping ok\n");
     }
     for name in excluded.into_iter().filter(|it| !checks.contains_key(*it)) {
         let _ = writeln!(

@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures::future::{Either, select};
 use k8s_openapi::api::coordination::v1::Lease;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::lease_lock::{Claim, LeaseLock};
@@ -21,6 +21,9 @@ use crate::{Clock, Error};
 /// A wait for the lease is prolonged by up to this many times itself, so that candidates do not move in step.
 const JITTER_FACTOR: f64 = 1.2;
 
+/// The shortest time limit of a request for the Lease, as in client-go.
+const LEAST_REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// How leaders are elected. The defaults are controller-runtime's.
 #[derive(Clone, Debug)]
 pub struct LeaderElectionConfig {
@@ -28,7 +31,8 @@ pub struct LeaderElectionConfig {
     pub identity: String,
     /// How long the others wait after the last renewal they saw. Default 15 s.
     pub lease_duration: Duration,
-    /// How long the leader tries to renew before it gives up. Default 10 s.
+    /// How long the leader tries to renew before it gives up. Default 10 s. Half of it, but at least a second, is how
+    /// long each request for the Lease may take: one that is never answered neither ends a leader nor stops a candidate.
     pub renew_deadline: Duration,
     /// How long to wait between two tries. Default 2 s.
     pub retry_period: Duration,
@@ -37,7 +41,7 @@ pub struct LeaderElectionConfig {
     pub release_on_cancel: bool,
     /// What is written into the Lease. Nothing is decided by it.
     pub clock: Clock,
-    /// The seed of waits.
+    /// The seed of waits. Default 0: a random one; see [`ReflectorOptions::seed`](crate::cache::ReflectorOptions::seed).
     pub seed: u64,
 }
 
@@ -306,21 +310,24 @@ impl LeaderElector {
             held.filter(|it| it.claim.holder() == Some(self.identity()) && !it.is_expired())
         };
         if let Some(held) = held {
-            match lock.update(held.lease.clone(), &claim(Some(&held.claim))).await {
+            match self
+                .answered(lock.update(held.lease.clone(), &claim(Some(&held.claim))))
+                .await
+            {
                 Ok(lease) => return Ok(self.observe(lease)),
                 Err(err) => tracing::debug!(lease = lock.describe(), error = %err, "the lease is not as it was"),
             }
             self.state().slow_paths += 1;
         }
-        let Some(lease) = lock.get().await? else {
-            return Ok(self.observe(lock.create(&claim(None)).await?));
+        let Some(lease) = self.answered(lock.get()).await? else {
+            return Ok(self.observe(self.answered(lock.create(&claim(None))).await?));
         };
         let is_mine = self.observe(lease.clone());
         let before = Claim::of(&lease);
         if !is_mine && before.holder().is_some() && !self.is_expired() {
             return Ok(false);
         }
-        match lock.update(lease, &claim(Some(&before))).await {
+        match self.answered(lock.update(lease, &claim(Some(&before)))).await {
             Ok(lease) => Ok(self.observe(lease)),
             // Another was faster.
             Err(err) if err.is_conflict() && !is_mine => Ok(false),
@@ -335,7 +342,7 @@ impl LeaderElector {
             loop {
                 match self.try_release().await {
                     Ok(()) => return,
-                    Err(err) if err.is_conflict() => {}
+                    Err(err) if err.is_conflict() || err.is_unanswered() => {}
                     Err(err) => {
                         return tracing::warn!(lease = self.0.lock.describe(), error = %err, "could not release the lease");
                     }
@@ -347,16 +354,23 @@ impl LeaderElector {
     }
 
     async fn try_release(&self) -> Result<(), Error> {
-        let Some(lease) = self.0.lock.get().await? else {
+        let Some(lease) = self.answered(self.0.lock.get()).await? else {
             return Ok(());
         };
         if !self.observe(lease.clone()) {
             return Ok(());
         }
         let claim = Claim::of(&lease).released(&self.0.config.clock);
-        let lease = self.0.lock.update(lease, &claim).await?;
+        let lease = self.answered(self.0.lock.update(lease, &claim)).await?;
         self.observe(lease);
         Ok(())
+    }
+
+    /// A request for the Lease within its time limit.
+    async fn answered<T>(&self, request: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        let limit = (self.0.config.renew_deadline / 2).max(LEAST_REQUEST_TIMEOUT);
+        let answer = timeout(limit, request).await;
+        answer.unwrap_or_else(|_| Err(Error::unanswered(format!("lease {}", self.0.lock.describe()), limit)))
     }
 
     /// Remembers the Lease; whether this process holds it.

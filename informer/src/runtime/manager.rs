@@ -94,6 +94,7 @@ pub struct ManagerBuilder {
     clock: Clock,
     election: Option<(LeaseLock, LeaderElectionConfig)>,
     grace: Option<Duration>,
+    seed: u64,
 }
 
 impl ManagerBuilder {
@@ -103,15 +104,22 @@ impl ManagerBuilder {
         self
     }
 
-    /// The informers. Default: a factory of all namespaces, with the identity of the leader election as the seed of its
-    /// waiting times, so that replicas do not come back to a server together.
+    /// The seed of the waiting times of informers and of the leader election, where they have none of their own; see
+    /// [`ReflectorOptions::seed`](crate::cache::ReflectorOptions::seed). Default 0: a random one, or with leader election
+    /// one that the identity determines. It does not change a [factory](Self::factory) that is given.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// The informers. Default: a factory of all namespaces.
     pub fn factory(mut self, factory: SharedInformerFactory) -> Self {
         self.factory = Some(factory);
         self
     }
 
-    /// How long everything together may take to stop; then it is dropped where it waits, which is an error. Default
-    /// 30 s; `None` is for ever.
+    /// How long everything together may take to stop; then it is dropped where it waits, which is an error that names
+    /// what has not stopped, and the lease is given up. Default 30 s; `None` is for ever.
     pub fn graceful_shutdown_timeout(mut self, timeout: Option<Duration>) -> Self {
         self.grace = timeout;
         self
@@ -130,7 +138,13 @@ impl ManagerBuilder {
     /// If the times of the leader election do not fit together.
     pub fn build(self) -> Result<Manager, Error> {
         let elector = match &self.election {
-            Some((lock, config)) => Some(LeaderElector::new(lock.clone(), config.clone())?),
+            Some((lock, config)) => {
+                let mut config = config.clone();
+                if config.seed == 0 {
+                    config.seed = self.seed;
+                }
+                Some(LeaderElector::new(lock.clone(), config)?)
+            }
             None => None,
         };
         Ok(self.with_elector(elector))
@@ -138,16 +152,24 @@ impl ManagerBuilder {
 
     fn with_elector(self, elector: Option<LeaderElector>) -> Manager {
         let client = Writes::new().observe(&self.client);
-        let seed = elector.as_ref().map_or(0, |it| Jitter::seed_of(it.identity()));
+        let seed = match (&elector, self.seed) {
+            // Each replica has an identity of its own.
+            (Some(elector), 0) => Jitter::seed_of(elector.identity()),
+            (_, seed) => seed,
+        };
         let factory = || SharedInformerFactory::builder(self.client).seed(seed).build();
+        let factory = self.factory.unwrap_or_else(factory);
+        factory.register_metrics(&self.metrics);
         let endpoints = Endpoints::new(&self.metrics);
+        let caches = factory.clone();
+        endpoints.add_readyz("informers", move || Ok(caches.check()?));
         if let Some(elector) = &elector {
             elector.register_metrics(&self.metrics);
             let elector = elector.clone();
             let tolerance = Duration::from_secs(20);
             endpoints.add_healthz("leaderElection", move || Ok(elector.check(tolerance)?));
         }
-        let (factory, started) = (self.factory.unwrap_or_else(factory), CancellationToken::new());
+        let started = CancellationToken::new();
         Manager(Arc::new(Inner {
             cached_client: CachedClient::of_manager(client.clone(), &factory, started.clone()),
             started,
@@ -182,6 +204,7 @@ impl Manager {
             clock: Clock::system(),
             election: None,
             grace: Some(Duration::from_secs(30)),
+            seed: 0,
         }
     }
 
@@ -216,7 +239,8 @@ impl Manager {
         ControllerBuilder::of_manager(name, self)
     }
 
-    /// Reads the cache of a type: that of its informer in the factory.
+    /// Reads the cache of a type: that of its informer in the factory. Where the manager runs already, the informer
+    /// starts at once, and [`Lister::synced`] waits for it.
     pub fn lister<K>(&self) -> Lister<K>
     where
         K: Cacheable + Resource<DynamicType = ()>,
@@ -234,7 +258,7 @@ impl Manager {
         Dependents::new(self.client(), self.lister())
     }
 
-    /// The informers. They start with the manager.
+    /// The informers. They start with the manager, and those that are asked for later at once.
     pub fn factory(&self) -> SharedInformerFactory {
         self.0.factory.clone()
     }
@@ -329,17 +353,16 @@ impl Manager {
             // Another may lead by now: whatever still runs is dropped where it waits.
             return outcome;
         }
-        let stopped = match self.0.grace {
-            None => {
-                engine.stop().await;
-                Ok(())
-            }
-            Some(grace) => timeout(grace, engine.stop()).await,
+        let Some(grace) = self.0.grace else {
+            engine.stop().await;
+            return outcome;
         };
-        outcome.and(stopped.map_err(|_| {
-            let grace = self.0.grace.unwrap_or_default();
-            Error::refused(format!("manager: not everything has stopped within {grace:?}"))
-        }))
+        if timeout(grace, engine.stop()).await.is_ok() {
+            return outcome;
+        }
+        let late = engine.abandon().await.join(", ");
+        let why = format!("manager: not everything has stopped within {grace:?}: {late}");
+        outcome.and(Err(Error::refused(why)))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -87,7 +87,8 @@ pub struct RecorderConfig {
     pub instance: String,
     /// What is written into events.
     pub clock: Clock,
-    /// The seed of waits between tries.
+    /// The seed of waits between tries. Default 0: a random one; see
+    /// [`ReflectorOptions::seed`](crate::cache::ReflectorOptions::seed).
     pub seed: u64,
 }
 

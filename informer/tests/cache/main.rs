@@ -5,6 +5,7 @@ mod script;
 mod lists;
 mod watches;
 mod streaming;
+mod silence;
 mod shared;
 mod handlers;
 mod resync;

@@ -24,6 +24,10 @@ pub(crate) enum Answer {
     Late(Duration, String),
     /// Lines, and then the connection stays open without a word.
     Silent(String),
+    /// The request is accepted and never answered.
+    Never,
+    /// The line again and again, with this pause before each.
+    Endless(Duration, String),
     /// Lines, and then the connection breaks.
     Broken(String),
     Status(Box<Status>),
@@ -88,6 +92,11 @@ impl Script {
                 Ok(Bytes::from(it))
             })),
             Some(Answer::Silent(it)) => Box::pin(text(it).chain(stream::pending())),
+            Some(Answer::Never) => std::future::pending().await,
+            Some(Answer::Endless(pause, it)) => Box::pin(stream::unfold(it, move |it| async move {
+                tokio::time::sleep(pause).await;
+                Some((Ok(Bytes::from(it.clone())), it))
+            })),
             Some(Answer::Broken(it)) => {
                 let err = kube::Error::Service("connection reset by peer".into());
                 Box::pin(text(it).chain(stream::iter([Err(err.into())])))

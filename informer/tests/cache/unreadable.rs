@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use informer::cache::{Body, FakeSource, ListOptions, ListWatch, SharedInformer, SharedInformerBuilder, WatchOptions};
+use informer::cache::{
+    Body, FakeSource, ListOptions, ListWatch, QueueOrder, SharedInformer, SharedInformerBuilder, WatchOptions,
+};
 use informer::{Error, Storage};
 use k8s_openapi::api::core::v1::ConfigMap;
 use rstest::rstest;
@@ -55,6 +57,93 @@ async fn what_is_deleted_goes_also_if_its_last_state_cannot_be_read(
         ["initial a", "initial c", "vanished a", "added b", "deleted b"]
     );
     assert_eq!(informer.lister().resource_version().to_string(), "10");
+}
+
+type Bad = (serde_json::Value, Configure);
+
+fn typed() -> Bad {
+    (serde_json::json!(7), |it| it.storage(Storage::Typed))
+}
+
+fn refused() -> Bad {
+    (serde_json::json!({"last": "yes"}), |it| {
+        it.transform(|map| if is_last(map) { Err("not this one") } else { Ok(()) })
+    })
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn an_object_that_a_later_list_cannot_read_stays_as_it_was_and_that_is_an_error(
+    #[values(typed, refused)] bad: fn() -> Bad,
+    #[values(true, false)] streams: bool,
+    #[values(QueueOrder::Arrival, QueueOrder::ByObject)] order: QueueOrder,
+) {
+    let (data, configure) = bad();
+    let object = serde_json::json!({"metadata": {"name": "a", "uid": "u", "resourceVersion": "8"}, "data": data});
+    let other = serde_json::json!({"metadata": {"name": "c", "uid": "w", "resourceVersion": "8"}, "data": data});
+    let known = r#"{"metadata":{"name":"a","uid":"u","resourceVersion":"3"}}"#;
+    let last = r#"{"metadata":{"name":"c","uid":"v","resourceVersion":"4"}}"#;
+    let expired = crate::script::error_line(410, "Expired");
+    let script = if streams {
+        let line = |object: &str| format!("{{\"type\":\"ADDED\",\"object\":{object}}}\n");
+        let first = line(known) + &line(last) + &lines(&[("ADDED", "b", 4), ("END", "", 7)]) + &expired;
+        let second = line(&object.to_string()) + &line(&other.to_string()) + &lines(&[("END", "", 9)]);
+        Script::streaming([Answer::Text(first), Answer::Silent(second)])
+    } else {
+        let first = format!(
+            r#"{{"metadata":{{"resourceVersion":"7"}},"items":[{known},{{"metadata":{{"name":"b","resourceVersion":"4"}}}},{last}]}}"#
+        );
+        let second = format!(r#"{{"metadata":{{"resourceVersion":"9"}},"items":[{object},{other}]}}"#);
+        let silent = Answer::Silent(String::new());
+        Script::new([Answer::Text(first), Answer::Text(expired), Answer::Text(second), silent])
+    };
+    let (errors, told) = (Told::default(), Told::default());
+    let log = errors.clone();
+    let informer = configure(SharedInformer::builder(script)).order(order);
+    let informer = informer.on_error(move |err| log.push(err.to_string())).build();
+    let informer = informer.expect("nothing is there twice");
+    informer.add_handler(told.handler()).expect("it is new");
+    let three_seconds = tokio::time::sleep(Duration::from_secs(3));
+    informer.run(three_seconds).await.expect("it is new");
+    let mut told: Vec<_> = told.take().into_iter().filter(|it| !it.starts_with("same")).collect();
+    told.sort();
+    // What has the name of another object, with another uid, is another object: that one is gone.
+    assert_eq!(
+        told,
+        ["initial a", "initial b", "initial c", "vanished b", "vanished c"]
+    );
+    assert_eq!(stored(&informer), ["a@3"]);
+    let errors = errors.take();
+    assert_eq!(errors.iter().filter(|it| it.starts_with("a ")).count(), 1, "{errors:?}");
+    assert_eq!(informer.lister().resource_version().to_string(), "9");
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn an_object_of_the_same_version_and_another_uid_is_another_one(#[values(true, false)] is_typed: bool) {
+    let list = |uid: &str| {
+        let object = format!(r#"{{"metadata":{{"name":"a","uid":"{uid}","resourceVersion":"3"}}}}"#);
+        Answer::Text(format!(
+            r#"{{"metadata":{{"resourceVersion":"7"}},"items":[{object}]}}"#
+        ))
+    };
+    let expired = || Answer::Text(crate::script::error_line(410, "Expired"));
+    let silent = Answer::Silent(String::new());
+    let script = Script::new([list("u"), expired(), list("v"), expired(), list("v"), silent]);
+    let storage = if is_typed { Storage::Typed } else { Storage::Encoded };
+    let informer = SharedInformer::<ConfigMap>::builder(script).storage(storage).build();
+    let (informer, told) = (informer.expect("nothing is there twice"), Told::default());
+    let registration = informer.add_handler(told.handler()).expect("it is new");
+    let ten_seconds = tokio::time::sleep(Duration::from_secs(10));
+    informer.run(ten_seconds).await.expect("it is new");
+    registration.ended().await;
+    assert_eq!(informer.lister().list()[0].uid(), "v");
+    let updates: Vec<_> = told.take().into_iter().filter(|it| it.starts_with("updated")).collect();
+    assert_eq!(
+        updates,
+        ["updated a"],
+        "a restored cluster gave the version to another object"
+    );
 }
 
 /// A ConfigMap that cannot be read if it is called `a`, nor written if it is called `b`.

@@ -208,6 +208,36 @@ async fn a_leader_survives_errors_within_its_deadline(#[case] fault: testkit::Fa
     assert!(a.elector.is_leader());
 }
 
+#[rstest]
+#[case::renewing(Verb::Update)]
+#[case::reading(Verb::Get)]
+#[case::creating(Verb::Create)]
+#[tokio::test(start_paused = true)]
+async fn a_lease_request_that_is_never_answered_ends_no_leader_and_stops_no_candidate(#[case] verb: Verb) {
+    let (cluster, acts) = (TestCluster::start(), Acts::default());
+    let hung = cluster.inject(faults::no_answer().on(verb, "leases.coordination.k8s.io").once());
+    let a = join(&cluster, config(&cluster, "a"), &acts);
+    cluster.advance(seconds(60)).await;
+    assert_eq!(hung.hits(), 1);
+    assert_eq!(acts.all(), ["+a"]);
+    assert!(a.elector.is_leader());
+    a.cancel.cancel();
+    cluster.advance(seconds(5)).await;
+    assert_eq!(a.outcome(), Some(Outcome::Cancelled));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_is_given_up_although_one_request_for_that_is_never_answered() {
+    let (cluster, acts) = (TestCluster::start(), Acts::default());
+    let a = join(&cluster, config(&cluster, "a"), &acts);
+    cluster.advance(seconds(1)).await;
+    let hung = cluster.inject(faults::no_answer().on(Verb::Get, "leases.coordination.k8s.io").once());
+    a.cancel.cancel();
+    cluster.advance(seconds(9)).await;
+    assert_eq!(hung.hits(), 1);
+    assert_eq!(lease(&cluster).holder_identity.as_deref(), Some(""));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_another_took_is_lost() {
     let (cluster, acts) = (TestCluster::start(), Acts::default());

@@ -10,6 +10,7 @@ mod controller;
 mod own_writes;
 mod manager;
 mod startup;
+mod waits;
 mod objects;
 mod from_go;
 #[cfg(feature = "serve")]

@@ -6,9 +6,10 @@ use std::time::Duration;
 use informer::ObjectKey;
 use informer::cache::{ApiListWatch, SharedInformer, SharedInformerFactory};
 use informer::handler::{Event, enqueue};
+use informer::metrics::Metrics;
 use informer::reconcile::{Action, ReconcileError, Request, Writes};
 use informer::runtime::{Controller, ControllerBuilder};
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use rstest::rstest;
@@ -184,4 +185,127 @@ async fn what_is_written_at_home_is_not_waited_for_in_a_cache_of_another_cluster
     let calls = writer(&home, builder, &ObjectKey::new("billing", "s"), "billing");
     home.advance(Duration::from_millis(10_500)).await;
     assert_eq!(*calls.lock().expect("no panic"), 11);
+}
+
+/// How often a controller of Namespaces is called in ten seconds that does this with each, and asks to be called again
+/// after a second.
+async fn calls_for_a_namespace<F, Fut>(act: F) -> u32
+where
+    F: Fn(Api<Namespace>) -> Fut + Clone + Send + Sync + 'static,
+    Fut: Future<Output = Result<(), kube::Error>> + Send,
+{
+    // Nobody finishes it: it stays Terminating, held by `spec.finalizers` alone.
+    let cluster = TestCluster::start();
+    cluster.create(namespace("shop")).await;
+    let calls: Arc<Mutex<u32>> = Arc::default();
+    let count = Arc::clone(&calls);
+    let api: Api<Namespace> = Api::all(Writes::new().observe(&cluster.client()));
+    let factory = SharedInformerFactory::new(cluster.client());
+    let shop = |event: &Event<Namespace>| event.object().key().name() == "shop";
+    let builder = Controller::builder("ender", &factory).for_where::<Namespace>(shop);
+    let controller = builder.build(move |_: Request| {
+        *count.lock().expect("no panic") += 1;
+        let (api, act) = (api.clone(), act.clone());
+        async move {
+            act(api).await?;
+            Ok::<_, ReconcileError>(Action::requeue(Duration::from_secs(1)))
+        }
+    });
+    cluster.run(controller.expect("it is complete").run(CancellationToken::new()));
+    cluster.advance(Duration::from_millis(10_500)).await;
+    let calls = *calls.lock().expect("no panic");
+    assert_eq!(
+        cluster
+            .get::<Namespace>("shop")
+            .status
+            .and_then(|it| it.phase)
+            .as_deref(),
+        Some("Terminating")
+    );
+    calls
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_terminating_object_that_finalizers_of_its_spec_hold_is_a_version_and_no_end() {
+    let delete = |api: Api<Namespace>| async move { api.delete("shop", &Default::default()).await.map(drop) };
+    assert!(calls_for_a_namespace(delete).await > 10);
+    let delete_and_patch = |api: Api<Namespace>| async move {
+        api.delete("shop", &Default::default()).await?;
+        let label = json!({"metadata": {"labels": {"ended": "yes"}}});
+        api.patch("shop", &PatchParams::default(), &Patch::Merge(label))
+            .await
+            .map(drop)
+    };
+    assert!(calls_for_a_namespace(delete_and_patch).await > 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_whose_cache_stands_still_is_worked_on_again_within_its_bound_and_that_is_an_error() {
+    let cluster = two_namespaces().await;
+    let (factory, metrics) = (SharedInformerFactory::new(cluster.client()), Metrics::new());
+    let builder = Controller::builder("writer", &factory)
+        .for_::<ConfigMap>()
+        .owns::<Secret>();
+    let calls = writer(
+        &cluster,
+        builder.metrics(&metrics),
+        &ObjectKey::new("billing", "s"),
+        "billing",
+    );
+    cluster.advance(Duration::from_millis(500)).await;
+    for verb in [Verb::Watch, Verb::List] {
+        cluster.inject(faults::server_error().on(verb, "secrets")).forget();
+    }
+    cluster.watches().on("secrets").end();
+    cluster.advance(Duration::from_secs(10)).await;
+    let before = *calls.lock().expect("no panic");
+    cluster.advance(Duration::from_secs(800)).await;
+    let after = *calls.lock().expect("no panic") - before;
+    assert!((4..=6).contains(&after), "once in 150 s: {after} times");
+    let figures = metrics.render();
+    let errors = format!("controller_runtime_reconcile_errors_total{{controller=\"writer\"}} {after}");
+    assert!(figures.contains(&errors), "{figures}");
+}
+
+/// Makes the answer to the first creation of a Secret be lost.
+type Loss = fn() -> testkit::FaultBuilder;
+
+#[rstest]
+#[case::reset(|| faults::reset().but_applied())]
+#[case::timeout(|| faults::timeout().but_applied())]
+#[case::failed(|| faults::server_error().but_applied())]
+#[case::no_answer(|| faults::no_answer().but_applied())]
+#[case::truncated(|| faults::truncated(40))]
+#[tokio::test(start_paused = true)]
+async fn after_a_creation_whose_answer_was_lost_a_key_waits_for_a_cache_that_is_as_new(#[case] loss: Loss) {
+    let cluster = TestCluster::start();
+    let factory = SharedInformerFactory::new(cluster.client_named("cache"));
+    let made = factory.informer::<Secret>().lister();
+    let api: Api<Secret> = Api::default_namespaced(Writes::new().observe(&cluster.client_named("writer")));
+    let builder = Controller::builder("maker", &factory)
+        .for_::<ConfigMap>()
+        .owns::<Secret>();
+    let builder = builder.reconcile_timeout(Duration::from_secs(2));
+    let controller = builder.build(move |_: Request| {
+        let (api, made) = (api.clone(), made.clone());
+        async move {
+            if made.is_empty() {
+                let mut secret = Secret::default();
+                secret.metadata.generate_name = Some("made-".to_owned());
+                api.create(&PostParams::default(), &secret).await?;
+            }
+            Ok::<_, ReconcileError>(Action::await_change())
+        }
+    });
+    let lost = cluster.inject(loss().client("writer").on(Verb::Create, "secrets").once());
+    cluster.run(controller.expect("it is complete").run(CancellationToken::new()));
+    cluster.settle().await;
+    // The cache does not see the Secret for a while.
+    cluster.watches().client("cache").on("secrets").hold();
+    cluster.create(config_map("a")).await;
+    cluster.advance(Duration::from_secs(10)).await;
+    cluster.watches().client("cache").on("secrets").resume();
+    cluster.advance(Duration::from_secs(60)).await;
+    assert_eq!(lost.hits(), 1);
+    assert_eq!(cluster.list::<Secret>().len(), 1, "it was not made once more");
 }

@@ -110,7 +110,10 @@ async fn a_type_that_is_not_installed_ends_the_manager_in_time(
     if is_read {
         manager.lister::<Widget>();
     }
-    let why = format!("{who}: timed out after {seconds}s waiting for caches to sync: /apis/example.com/v1/widgets");
+    let why = format!(
+        "{who}: timed out after {seconds}s waiting for caches to sync: /apis/example.com/v1/widgets \
+         (the server could not find the requested resource (404 NotFound): is the type installed?)"
+    );
     let end = ended(&cluster, &manager).await;
     assert_eq!(end, Some((Err(why), seconds)));
 }
@@ -122,7 +125,9 @@ async fn who_may_not_list_a_type_ends_in_time() {
     let manager = Manager::new(cluster.client_as("operator", user));
     let maps = manager.controller("maps").for_::<ConfigMap>();
     maps.complete(done).expect("it is complete");
-    let why = "maps: controller \"maps\": timed out after 120s waiting for caches to sync: /api/v1/configmaps";
+    let why = "maps: controller \"maps\": timed out after 120s waiting for caches to sync: /api/v1/configmaps \
+        (configmaps is forbidden: User \"system:serviceaccount:default:operator\" cannot list resource \"configmaps\" in \
+        API group \"\" at the cluster scope (403 Forbidden))";
     let end = ended(&cluster, &manager).await;
     assert_eq!(end, Some((Err(why.to_owned()), 120)));
 }

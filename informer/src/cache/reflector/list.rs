@@ -1,9 +1,10 @@
 //! Listing: in pages or in one, from which version, and what to do when the server has forgotten it.
 
 use futures::StreamExt;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::document::{ListEnd, ListReader};
-use super::{Reflector, ReflectorStore, Run};
+use super::{Reflector, ReflectorStore, Run, Unread};
 use crate::cache::list_watch::ListOptions;
 use crate::object::{Cacheable, Header, Object};
 use crate::{Error, ResourceVersion};
@@ -11,11 +12,27 @@ use crate::{Error, ResourceVersion};
 /// Objects in a page, where pages are asked for and nobody said how large.
 const PAGE_SIZE: u32 = 500;
 
+/// A page that keeps coming may take so many times as long as one that is silent.
+const PAGE_SLACK: u32 = 5;
+
 /// The objects of a list that came in pages.
 struct Listed<K> {
-    objects: Vec<Object<K>>,
+    items: Items<K>,
     resource_version: ResourceVersion,
     pages: usize,
+}
+
+/// What a list has.
+pub(super) struct Items<K> {
+    pub(super) objects: Vec<Object<K>>,
+    pub(super) unread: Vec<Unread>,
+}
+
+impl<K> Items<K> {
+    fn clear(&mut self) {
+        self.objects.clear();
+        self.unread.clear();
+    }
 }
 
 impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
@@ -34,7 +51,9 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
         run.is_last_unavailable = false;
         run.comes_in_pages |= version.is_any() && listed.pages > 1;
         *self.last() = listed.resource_version.clone();
-        self.store.replace(listed.objects, listed.resource_version);
+        self.contact.listed();
+        let Items { objects, unread } = listed.items;
+        self.store.replace_keeping(objects, unread, listed.resource_version);
         self.store.room().await;
         Ok(())
     }
@@ -70,21 +89,24 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
             ..ListOptions::default()
         };
         let mut listed = Listed {
-            objects: Vec::new(),
+            items: Items {
+                objects: Vec::new(),
+                unread: Vec::new(),
+            },
             resource_version: ResourceVersion::default(),
             pages: 0,
         };
         loop {
             let mut is_first = listed.pages == 0;
-            let end = match self.page(&options, &mut listed.objects).await {
+            let end = match self.page(&options, &mut listed.items).await {
                 Ok(end) => end,
                 // The rest of the pages is forgotten: all at once, from the version first asked for.
                 Err(err) if err.is_expired() && listed.pages > 0 => {
-                    listed.objects.clear();
+                    listed.items.clear();
                     options.limit = 0;
                     options.continue_token.clear();
                     is_first = true;
-                    self.page(&options, &mut listed.objects).await?
+                    self.page(&options, &mut listed.items).await?
                 }
                 Err(err) => return Err(err),
             };
@@ -100,28 +122,46 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
     }
 
     /// Reads one page while it comes in.
-    async fn page(&self, options: &ListOptions, objects: &mut Vec<Object<K>>) -> Result<ListEnd, Error> {
-        let mut body = self.source.list(options).await?;
+    async fn page(&self, options: &ListOptions, items: &mut Items<K>) -> Result<ListEnd, Error> {
+        let mut keep = |text: &str, header: &Header<'_>| match self.item(text, header) {
+            Some(Ok(object)) => items.objects.push(object),
+            Some(Err(unread)) => items.unread.push(unread),
+            None => {}
+        };
+        let limit = self.options.request_timeout;
+        let unanswered = || Error::unanswered(format!("listing {}", self.source.name()), limit);
+        let end = Instant::now() + limit * PAGE_SLACK;
+        let asking = timeout(limit, self.source.list(options));
+        let mut body = asking.await.map_err(|_| unanswered())??;
         let mut reader = ListReader::default();
-        while let Some(piece) = body.next().await {
-            reader.push(&piece?, &mut |text, header| objects.extend(self.item(text, header)))?;
+        loop {
+            self.contact.heard();
+            let due = end.min(Instant::now() + limit);
+            let next = timeout_at(due, body.next()).await.map_err(|_| unanswered())?;
+            let Some(piece) = next else { break };
+            reader.push(&piece?, &mut keep)?;
         }
-        reader.finish(&mut |text, header| objects.extend(self.item(text, header)))
+        reader.finish(&mut keep)
     }
 
-    /// An object of a list; `None` if it is to be dropped.
-    pub(super) fn item(&self, text: &str, header: &Header<'_>) -> Option<Object<K>> {
+    /// An object of a list; `None` if it has no name.
+    pub(super) fn item(&self, text: &str, header: &Header<'_>) -> Option<Result<Object<K>, Unread>> {
         let key = header.key();
         let version = header.resource_version();
         if let Some(known) = self.store.known(&key)
             && !version.is_empty()
             && *known.resource_version() == version
+            && known.may_have_uid(&header.metadata.uid.0)
         {
-            return Some(known);
+            return Some(Ok(known));
         }
-        self.options
-            .object(key, text, header)
-            .inspect_err(|err| tracing::error!(source = self.source.name(), %err, "an object is dropped"))
-            .ok()
+        match self.options.object(key.clone(), text, header) {
+            Ok(object) => Some(Ok(object)),
+            Err(err) => {
+                self.report_unread(&err);
+                let uid = header.metadata.uid.0.clone().into_owned();
+                (!key.name().is_empty()).then_some(Err(Unread { key, uid }))
+            }
+        }
     }
 }

@@ -2,6 +2,7 @@
 //! of what the store does with the objects.
 
 mod backoff;
+mod contact;
 mod document;
 mod list;
 mod options;
@@ -12,10 +13,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::time::sleep;
 
 pub use backoff::Backoff;
+pub(crate) use contact::Contact;
 pub use options::ReflectorOptions;
 pub(crate) use source::Source;
 
@@ -39,6 +42,13 @@ pub trait ReflectorStore<K: Cacheable>: Send + Sync + 'static {
     }
     /// A list: there are these objects and no others, as of `version`.
     fn replace(&self, objects: Vec<Object<K>>, version: ResourceVersion);
+    /// A list of which some objects could not be read: there are these, too, in the states that the store has. Handlers
+    /// must not be told that they are gone. Default: puts what is [known](Self::known) into the list.
+    fn replace_keeping(&self, mut objects: Vec<Object<K>>, unread: Vec<Unread>, version: ResourceVersion) {
+        let known = unread.iter().filter_map(|it| it.known(self.known(&it.key).as_ref()));
+        objects.extend(known);
+        self.replace(objects, version);
+    }
     /// Nothing changed up to `version`.
     fn bookmark(&self, version: &ResourceVersion) {
         let _ = version;
@@ -52,6 +62,22 @@ pub trait ReflectorStore<K: Cacheable>: Send + Sync + 'static {
     /// Waits until the store can take more.
     fn room(&self) -> impl Future<Output = ()> + Send {
         async {}
+    }
+}
+
+/// An object of a list that could not be read: a transform failed, or it is not of its type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unread {
+    /// Namespace and name.
+    pub key: ObjectKey,
+    /// The uid.
+    pub uid: String,
+}
+
+impl Unread {
+    /// The object that a store has, if it is an earlier state of this one.
+    pub fn known<K: Cacheable>(&self, stored: Option<&Object<K>>) -> Option<Object<K>> {
+        stored.filter(|it| it.may_have_uid(&self.uid)).cloned()
     }
 }
 
@@ -75,6 +101,7 @@ pub struct Reflector<K, S> {
     options: ReflectorOptions<K>,
     /// Guards the version of the last list, event or bookmark.
     last: Mutex<ResourceVersion>,
+    contact: Contact,
     kind: PhantomData<fn(K)>,
 }
 
@@ -102,6 +129,7 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
             store,
             options,
             last: Mutex::default(),
+            contact: Contact::default(),
             kind: PhantomData,
         }
     }
@@ -133,7 +161,18 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
         self.source.may_have(key, labels)
     }
 
+    /// What is known of the connection to the source.
+    pub(crate) fn contact(&self) -> &Contact {
+        &self.contact
+    }
+
+    /// The longest silence of a source that is well: beyond it the cache may be older than its watch should let it be.
+    pub(crate) fn longest_silence(&self) -> Duration {
+        self.watch_silence().unwrap_or_else(|| self.options.longest_watch()) + self.options.request_timeout
+    }
+
     async fn work(&self) {
+        self.contact.heard();
         let mut run = Run {
             jitter: Jitter::new(self.options.seed, &self.source.name()),
             waits: Waits::new(self.options.backoff),
@@ -143,7 +182,7 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
         };
         loop {
             if let Err(err) = self.list_and_watch(&mut run).await {
-                self.options.report(&self.source.name(), &err);
+                self.report(&err);
             }
             // Also after a pass that ended well: a server that ends every pass must not be asked without pause.
             self.pause(&mut run).await;
@@ -163,6 +202,18 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
             self.list(run).await?;
         }
         self.watch(run, stream).await
+    }
+
+    /// Counts a failure, and tells the error handler.
+    fn report(&self, err: &Error) {
+        self.contact.failed(err);
+        self.options.report(&self.source.name(), err);
+    }
+
+    /// The same of an object that cannot be read. The cache keeps what it has of it.
+    fn report_unread(&self, err: &Error) {
+        self.contact.failed(err);
+        self.options.report_unread(&self.source.name(), err);
     }
 
     async fn pause(&self, run: &mut Run) {

@@ -16,6 +16,9 @@ use crate::{Error, ObjectKey};
 /// The shortest time a watch is asked to last.
 const MIN_WATCH_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
+/// How long a source may take to answer: the default of kube-apiserver's `--request-timeout`.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// Changes the text of an object.
 pub(crate) type Transform = Arc<dyn Fn(&ObjectKey, &str) -> Result<String, Error> + Send + Sync>;
 
@@ -24,8 +27,8 @@ type OnError = Arc<dyn Fn(&Error) + Send + Sync>;
 
 /// How a reflector behaves. The defaults are client-go's.
 pub struct ReflectorOptions<K> {
-    /// The seed of all waiting times. Default 0. In a cluster each replica should have one of its own, so that they do
-    /// not come back at the same instant when the server does: a hash of the Pod's name, say.
+    /// The seed of all waiting times. Default 0, which draws one at random, so that replicas do not come back at the same
+    /// instant when the server does. While tokio's clock is paused, as in tests, it draws the same one each time.
     pub seed: u64,
     /// Waits after failures.
     pub backoff: Backoff,
@@ -34,6 +37,11 @@ pub struct ReflectorOptions<K> {
     /// The server is asked to end a watch after this at least, and twice this at most. Less than five minutes, the
     /// default, counts as five minutes.
     pub min_watch_timeout: Duration,
+    /// How long the source may take to answer. The first byte of a page has to come within it, each piece within it
+    /// after the one before, and the whole page within five times as long; a watch has to be opened within half of it.
+    /// What takes longer is an error, of which [`Error::is_unanswered`] holds. Default 60 s, which is after how long an
+    /// API server gives up a list by itself.
+    pub request_timeout: Duration,
     /// Begin with a watch that sends the objects there are, and list only where that fails. Default true.
     pub streaming_lists: bool,
     /// For how long a watch that ends with an internal error of the server is begun again at once. Default zero: never.
@@ -55,7 +63,8 @@ impl<K: Cacheable> ReflectorOptions<K> {
     }
 
     /// Changes each object before it is stored. It is called once for each state, never for what a list found to be
-    /// gone, and should change nothing the second time. An object that it fails or panics for is logged and dropped.
+    /// gone, and should change nothing the second time. Where it fails or panics, that is an [error](Self::on_error),
+    /// and the cache keeps the state that it has of the object, if any: its handlers are never told that it is gone.
     #[must_use]
     pub fn transform<F, E>(mut self, transform: F) -> Self
     where
@@ -73,8 +82,8 @@ impl<K: Cacheable> ReflectorOptions<K> {
         self
     }
 
-    /// Is called with what ended a pass (`WatchErrorHandler`), in the place of the default, which logs it. It must
-    /// return quickly.
+    /// Is called with what ended a pass (`WatchErrorHandler`), and with what is wrong with an object that cannot be read,
+    /// in the place of the default, which logs it. It must return quickly.
     #[must_use]
     pub fn on_error(mut self, handler: impl Fn(&Error) + Send + Sync + 'static) -> Self {
         self.on_error = Some(Arc::new(handler));
@@ -133,16 +142,30 @@ impl<K: Cacheable> ReflectorOptions<K> {
         (least, least.saturating_mul(2).min(u64::from(u32::MAX)))
     }
 
+    /// How long a watch may last until it is given up.
+    pub(super) fn longest_watch(&self) -> Duration {
+        Duration::from_secs(self.watch_seconds().1) + super::watch::GRACE
+    }
+
+    pub(crate) fn report_unread(&self, source: &str, err: &Error) {
+        match &self.on_error {
+            Some(handler) => tell(handler, source, err),
+            None => tracing::error!(source, %err, "an object cannot be read"),
+        }
+    }
+
     pub(crate) fn report(&self, source: &str, err: &Error) {
         match &self.on_error {
-            Some(handler) => {
-                if catch_unwind(AssertUnwindSafe(|| handler(err))).is_err() {
-                    tracing::error!(source, %err, "the error handler panicked");
-                }
-            }
+            Some(handler) => tell(handler, source, err),
             None if err.is_expired() => tracing::debug!(source, %err, "the watch expired"),
             None => tracing::error!(source, %err, "failed to list and watch"),
         }
+    }
+}
+
+fn tell(handler: &OnError, source: &str, err: &Error) {
+    if catch_unwind(AssertUnwindSafe(|| handler(err))).is_err() {
+        tracing::error!(source, %err, "the error handler panicked");
     }
 }
 
@@ -153,6 +176,7 @@ impl<K> Default for ReflectorOptions<K> {
             backoff: Backoff::default(),
             page_size: None,
             min_watch_timeout: MIN_WATCH_TIMEOUT,
+            request_timeout: REQUEST_TIMEOUT,
             streaming_lists: true,
             internal_error_retry: Duration::ZERO,
             storage: Storage::default(),
@@ -171,6 +195,7 @@ impl<K> Clone for ReflectorOptions<K> {
             backoff: self.backoff,
             page_size: self.page_size,
             min_watch_timeout: self.min_watch_timeout,
+            request_timeout: self.request_timeout,
             streaming_lists: self.streaming_lists,
             internal_error_retry: self.internal_error_retry,
             storage: self.storage,

@@ -8,10 +8,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::StreamExt;
 use kube::core::Status;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::{Instant, Sleep, sleep_until, timeout, timeout_at};
 
 use super::document::{Lines, WatchLine};
-use super::{Reflector, ReflectorStore, Run};
+use super::{Reflector, ReflectorStore, Run, Unread};
 use crate::cache::list_watch::{Body, WatchOptions};
 use crate::object::{Cacheable, Object};
 use crate::{Error, ObjectKey, ResourceVersion};
@@ -20,11 +20,15 @@ use crate::{Error, ObjectKey, ResourceVersion};
 const VERY_SHORT: Duration = Duration::from_secs(1);
 
 /// How long after its time a watch may last until it counts as dead: the server, or the network, has forgotten it.
-const GRACE: Duration = Duration::from_secs(30);
+pub(super) const GRACE: Duration = Duration::from_secs(30);
 
-/// How long a streaming list may be silent before its end. client-go waits without end here; a server that ignores
-/// `sendInitialEvents` would then never be listed.
-const BOOKMARK_PATIENCE: Duration = Duration::from_secs(60);
+/// After what silence a watch counts as dead whose source sends bookmarks, one a minute.
+const BOOKMARK_SILENCE: Duration = Duration::from_secs(3 * 60);
+
+/// How long a streaming list may take, all its attempts together; then the source is listed instead. client-go waits
+/// without end here: a server that ignores `sendInitialEvents` would never be listed, least of all a busy one, whose
+/// watch is never silent.
+const STREAMING_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Internal errors count as a new series when the last one is so long ago.
 const INTERNAL_ERROR_RESET: Duration = Duration::from_secs(60);
@@ -41,6 +45,9 @@ pub(super) struct Stream {
     /// It was begun at no certain version, and there were ADDED events alone: they come in no order of versions.
     is_unordered: bool,
 }
+
+/// The objects with which a streaming list begins.
+type Initial<K> = BTreeMap<ObjectKey, Result<Object<K>, Unread>>;
 
 /// What came of a watch.
 enum Piece {
@@ -91,6 +98,8 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
 
     /// Lists by a watch: answers it when the store has what there was, to be followed further.
     pub(super) async fn watch_list(&self, run: &mut Run) -> Result<Stream, Error> {
+        let until = Instant::now() + STREAMING_PATIENCE;
+        let mut was_cut_off = false;
         loop {
             let version = if run.is_last_unavailable {
                 ResourceVersion::default()
@@ -98,35 +107,59 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
                 self.last_sync_resource_version()
             };
             let was_newest = version.is_empty();
-            let mut stream = match self.open(run, version, true).await {
-                Ok(stream) => stream,
-                Err(err) if err.is_connection_refused() || err.is_too_many_requests() => {
-                    self.pause(run).await;
-                    continue;
-                }
-                Err(err) if !was_newest && (err.is_expired() || err.is_version_too_large()) => {
-                    run.is_last_unavailable = true;
-                    continue;
-                }
-                Err(err) => return Err(err),
-            };
-            let mut objects = BTreeMap::new();
-            match self.collect(run, &mut stream, &mut objects).await {
-                Ok(Some(version)) => {
+            let mut objects = Initial::new();
+            match self.stream(run, version, until, &mut objects).await {
+                Ok(Some((stream, version))) => {
                     run.is_last_unavailable = false;
                     *self.last() = version.clone();
-                    self.store.replace(objects.into_values().collect(), version);
+                    self.contact.listed();
+                    let (mut listed, mut unread) = (Vec::with_capacity(objects.len()), Vec::new());
+                    for item in objects.into_values() {
+                        match item {
+                            Ok(object) => listed.push(object),
+                            Err(it) => unread.push(it),
+                        }
+                    }
+                    self.store.replace_keeping(listed, unread, version);
                     self.store.room().await;
                     return Ok(stream);
                 }
-                Ok(None) => {}
-                Err(err) if err.is_too_many_requests() => self.pause(run).await,
+                // Once at once: a server that cuts every watch off must not be asked without a pause.
+                Ok(None) if !was_cut_off => was_cut_off = true,
+                Ok(None) => drop(timeout_at(until, self.pause(run)).await),
+                Err(err) if err.is_connection_refused() || err.is_too_many_requests() => {
+                    drop(timeout_at(until, self.pause(run)).await);
+                }
                 Err(err) if !was_newest && (err.is_expired() || err.is_version_too_large()) => {
                     run.is_last_unavailable = true;
                 }
                 Err(err) => return Err(err),
             }
+            if Instant::now() >= until {
+                return Err(Error::unanswered("a streaming list", STREAMING_PATIENCE));
+            }
         }
+    }
+
+    /// One attempt: the watch and the version at which `objects` has all there was. `None` if the watch ended before.
+    async fn stream(
+        &self,
+        run: &mut Run,
+        version: ResourceVersion,
+        until: Instant,
+        objects: &mut Initial<K>,
+    ) -> Result<Option<(Stream, ResourceVersion)>, Error> {
+        let mut stream = self.open(run, version, true).await?;
+        stream.wait_until(until);
+        Ok(self
+            .collect(run, &mut stream, objects)
+            .await?
+            .map(|version| (stream, version)))
+    }
+
+    /// The silence after which a watch counts as dead; `None` if the source may be silent for as long as a watch lasts.
+    pub(super) fn watch_silence(&self) -> Option<Duration> {
+        self.contact.sends_bookmarks().then_some(BOOKMARK_SILENCE)
     }
 
     async fn open(&self, run: &mut Run, version: ResourceVersion, initial: bool) -> Result<Stream, Error> {
@@ -138,7 +171,11 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
             send_initial_events: initial,
             timeout_seconds: u32::try_from(seconds).unwrap_or(u32::MAX),
         };
-        let body = self.source.watch(&options).await?;
+        let limit = self.options.request_timeout / 2;
+        let asking = timeout(limit, self.source.watch(&options));
+        let unanswered = |_| Error::unanswered(format!("watching {}", self.source.name()), limit);
+        let body = asking.await.map_err(unanswered)??;
+        self.contact.heard();
         let began = Instant::now();
         let ends = began + Duration::from_secs(seconds) + GRACE;
         Ok(Stream {
@@ -157,12 +194,14 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
         &self,
         run: &mut Run,
         stream: &mut Stream,
-        objects: &mut BTreeMap<ObjectKey, Object<K>>,
+        objects: &mut Initial<K>,
     ) -> Result<Option<ResourceVersion>, Error> {
         loop {
-            stream.timer.as_mut().reset(Instant::now() + BOOKMARK_PATIENCE);
             match stream.next().await {
-                Piece::Bytes(bytes) => stream.lines.push(&bytes),
+                Piece::Bytes(bytes) => {
+                    self.contact.heard();
+                    stream.lines.push(&bytes);
+                }
                 Piece::End => {
                     stream.check_length()?;
                     return Ok(None);
@@ -177,8 +216,9 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
                 let line = WatchLine::read(line).map_err(|err| Error::decode("a watch event", err))?;
                 match &*line.kind {
                     "ADDED" | "MODIFIED" => {
-                        if let Some(object) = self.item(line.object, &line.header) {
-                            objects.insert(object.key().clone(), object);
+                        if let Some(item) = self.item(line.object, &line.header) {
+                            let key = item.as_ref().map_or_else(|it| &it.key, Object::key).clone();
+                            objects.insert(key, item);
                         }
                     }
                     "DELETED" => drop(objects.remove(&line.header.key())),
@@ -186,7 +226,6 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
                         let version = line.header.resource_version();
                         // From here on events are in the order of their versions.
                         stream.is_unordered = false;
-                        stream.timer.as_mut().reset(stream.ends);
                         return Ok(Some(version));
                     }
                     "BOOKMARK" => {}
@@ -219,8 +258,13 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
                 }
             }
             self.store.room().await;
+            let due = self.watch_silence().map(|it| Instant::now() + it);
+            stream.wait_until(due.map_or(stream.ends, |due| due.min(stream.ends)));
             match stream.next().await {
-                Piece::Bytes(bytes) => stream.lines.push(&bytes),
+                Piece::Bytes(bytes) => {
+                    self.contact.heard();
+                    stream.lines.push(&bytes);
+                }
                 Piece::End => {
                     stream.check_length()?;
                     return Ok(Ended::Over);
@@ -235,7 +279,7 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
         let object = |store: &dyn Fn(Object<K>)| {
             match self.options.object(line.header.key(), line.object, &line.header) {
                 Ok(object) => store(object),
-                Err(err) => tracing::error!(source = self.source.name(), %err, "an object is dropped"),
+                Err(err) => self.report_unread(&err),
             }
             true
         };
@@ -247,6 +291,7 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
                 true
             }
             "BOOKMARK" => {
+                self.contact.saw_bookmark();
                 self.store.bookmark(&line.header.resource_version());
                 true
             }
@@ -273,7 +318,7 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
             Ok(object) => return self.store.delete(object),
             Err(err) => err,
         };
-        tracing::error!(source = self.source.name(), %err, "the last state of a deleted object is dropped");
+        self.report_unread(&err);
         if let Some(known) = self.store.known(&key) {
             self.store.vanish(known);
             if !version.is_empty() {
@@ -287,6 +332,13 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
 }
 
 impl Stream {
+    /// Sets the timer. It is left as it is where it would change by less than a second: most pieces come in bursts.
+    fn wait_until(&mut self, due: Instant) {
+        if due.max(self.timer.deadline()) - due.min(self.timer.deadline()) >= Duration::from_secs(1) {
+            self.timer.as_mut().reset(due);
+        }
+    }
+
     async fn next(&mut self) -> Piece {
         std::future::poll_fn(|cx| {
             if let Poll::Ready(piece) = self.body.poll_next_unpin(cx) {

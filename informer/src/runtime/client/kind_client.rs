@@ -284,7 +284,7 @@ impl<K: Cacheable> KindClient<K> {
         let limit = shared.cache_sync_timeout;
         timeout(limit, informer.synced())
             .await
-            .map_err(|_| late_caches(limit, &[&path]))??;
+            .map_err(|_| late_caches(limit, &[(path.as_str(), informer.reason())]))??;
         self.own_writes_seen(&informer, key).await?;
         Ok(informer)
     }
@@ -294,6 +294,7 @@ impl<K: Cacheable> KindClient<K> {
         if first().is_none() {
             return Ok(());
         }
+        self.client.shared.unseen.learn(&self.kinds.resource).await;
         let seen = timeout(PATIENCE, informer.cache().until(|| first().is_none())).await;
         seen.map_err(|_| {
             let what = first().map_or_else(String::new, |write| format!(" to {}", write.key));

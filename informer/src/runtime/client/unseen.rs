@@ -30,6 +30,23 @@ impl Unseen {
         }
     }
 
+    /// Asks the server for the outcome of those writes to a resource of which it is unknown.
+    pub(super) async fn learn(&self, resource: &str) {
+        let unknown: Vec<Write> = {
+            let all = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = all.get(resource).into_iter().flatten();
+            known.filter(|it| it.is_unknown()).cloned().collect()
+        };
+        for write in unknown {
+            let key = write.key.clone();
+            let learnt = write.learn().await;
+            let mut all = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(known) = all.get_mut(resource) {
+                Write::settle(known, &key, resource, learnt);
+            }
+        }
+    }
+
     /// The first write, to this object or to any, that the cache has not seen. Forgets those that it has.
     pub(super) fn first(&self, resource: &str, key: Option<&ObjectKey>, cache: &impl CacheState) -> Option<Write> {
         let mut all = self.writes.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,0 +1,77 @@
+//! `Contact`: when the source was last heard, and what it failed with.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::Error;
+
+/// What a reflector knows of the connection to its source.
+#[derive(Debug, Default)]
+pub(crate) struct Contact {
+    /// Guards all of it.
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// When something last came, or the reflector began to ask; `None` before it runs.
+    heard: Option<Instant>,
+    /// The source has sent a bookmark in the middle of a watch.
+    sends_bookmarks: bool,
+    failures: u64,
+    /// The last failure since the source was last listed.
+    failure: Option<Arc<str>>,
+}
+
+impl Contact {
+    /// Something came from the source, or it is asked for the first time.
+    pub(super) fn heard(&self) {
+        self.lock().heard = Some(Instant::now());
+    }
+
+    pub(super) fn saw_bookmark(&self) {
+        self.lock().sends_bookmarks = true;
+    }
+
+    /// Whether the source sends bookmarks, of which one comes each minute.
+    pub(super) fn sends_bookmarks(&self) -> bool {
+        self.lock().sends_bookmarks
+    }
+
+    pub(super) fn failed(&self, err: &Error) {
+        let mut state = self.lock();
+        state.failures += 1;
+        let hint = if err.is_not_found() {
+            ": is the type installed?"
+        } else {
+            ""
+        };
+        state.failure = Some(format!("{err}{hint}").into());
+    }
+
+    /// A list is complete.
+    pub(super) fn listed(&self) {
+        self.lock().failure = None;
+    }
+
+    /// For how long nothing came; `None` before the reflector runs.
+    pub(crate) fn silence(&self) -> Option<Duration> {
+        self.lock().heard.map(|at| at.elapsed())
+    }
+
+    /// How many passes failed, and objects could not be read.
+    pub(crate) fn failures(&self) -> u64 {
+        self.lock().failures
+    }
+
+    /// The last failure since the source was last listed.
+    pub(crate) fn failure(&self) -> Option<Arc<str>> {
+        self.lock().failure.clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,135 @@
+//! Requests that are accepted and never answered: each has a time limit, and the cache goes on.
+
+use std::time::Duration;
+
+use informer::cache::SharedInformer;
+use k8s_openapi::api::core::v1::ConfigMap;
+use rstest::rstest;
+
+use crate::script::{Answer, Script, ending, lines, list, options, page, silent};
+use crate::support::{Told, stored};
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_not_opened_within_half_a_minute_costs_a_list() {
+    let script = Script::new([list(7, &[("a", 3)]), Answer::Never, list(9, &[("b", 9)]), silent(&[])]);
+    let (informer, asked) = script.run_for(40).await;
+    let expected = ["0.0 watch \"7\"", "30.8 list \"7\" limit=0", "30.8 watch \"9\""];
+    assert_eq!(asked[1..], expected);
+    assert_eq!(stored(&informer), ["b@9"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_streaming_list_that_is_not_opened_in_time_is_listed_instead() {
+    let script = Script::streaming([Answer::Never, list(7, &[("a", 3)]), silent(&[])]);
+    let (informer, asked) = script.run_for(40).await;
+    let expected = ["0.0 stream \"\"", "30.0 list \"0\" limit=500", "30.0 watch \"7\""];
+    assert_eq!(asked, expected);
+    assert_eq!(stored(&informer), ["a@3"]);
+}
+
+#[rstest]
+#[case::never(Answer::Never)]
+#[case::half(Answer::Silent(r#"{"metadata":{"resourceVersion":"7"},"items":[{"metadata":{"#.to_owned()))]
+#[tokio::test(start_paused = true)]
+async fn a_page_that_is_silent_for_a_minute_is_asked_for_again(
+    #[case] answer: Answer,
+    #[values(true, false)] first: bool,
+) {
+    let before = if first {
+        vec![]
+    } else {
+        vec![page(7, &[("a", 3)], "more")]
+    };
+    let pages = before.len();
+    let answers = before.into_iter().chain([answer, list(8, &[("b", 8)]), silent(&[])]);
+    let (informer, asked) = Script::new(answers).run_for(70).await;
+    let expected = ["60.8 list \"0\" limit=500", "60.8 watch \"8\""];
+    assert_eq!(asked[pages + 1..], expected);
+    assert_eq!(stored(&informer), ["b@8"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_that_trickles_in_is_given_up_after_five_minutes() {
+    let trickle = Answer::Endless(Duration::from_secs(50), " ".to_owned());
+    let script = Script::new([trickle, list(8, &[("b", 8)]), silent(&[])]);
+    let (_, asked) = script.run_for(310).await;
+    assert_eq!(asked[1], "300.8 list \"0\" limit=500");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_limits_are_those_of_the_options() {
+    let mut options = options();
+    options.request_timeout = Duration::from_secs(4);
+    let script = Script::new([Answer::Never, list(7, &[]), Answer::Never, list(8, &[]), silent(&[])]);
+    let (_, asked) = script.run_with(10, options).await;
+    let expected = [
+        "4.8 list \"0\" limit=500",
+        "4.8 watch \"7\"",
+        "8.4 list \"7\" limit=0",
+        "8.4 watch \"8\"",
+    ];
+    assert_eq!(asked[1..], expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_without_its_minutely_bookmarks_is_begun_anew_after_three_minutes() {
+    let script = Script::new([list(7, &[]), silent(&[("BOOKMARK", "", 8)]), silent(&[])]);
+    let (_, asked) = script.run_for(200).await;
+    assert_eq!(asked[1..], ["0.0 watch \"7\"", "180.0 watch \"8\""]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_busy_server_that_marks_no_end_is_listed_after_a_minute() {
+    let busy = Answer::Endless(Duration::from_secs(7), lines(&[("MODIFIED", "a", 5)]));
+    let script = Script::streaming([busy, list(7, &[("a", 5)]), silent(&[])]);
+    let (informer, asked) = script.run_for(70).await;
+    let expected = ["0.0 stream \"\"", "60.0 list \"0\" limit=500", "60.0 watch \"7\""];
+    assert_eq!(asked, expected);
+    assert_eq!(stored(&informer), ["a@5"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_cuts_every_stream_off_is_asked_with_pauses_and_listed_after_a_minute() {
+    let cut = std::iter::repeat_n(ending(&[("ADDED", "a", 3)]), 8);
+    let script = Script::streaming(cut.chain([list(7, &[("a", 3)]), silent(&[])]));
+    let (informer, asked) = script.run_for(70).await;
+    let times: Vec<_> = asked
+        .iter()
+        .map(|it| it.split(' ').next().unwrap_or_default())
+        .collect();
+    assert_eq!(
+        times,
+        [
+            "0.0", "0.0", "0.8", "2.4", "5.6", "12.0", "24.8", "50.4", "60.0", "60.0"
+        ]
+    );
+    assert_eq!(stored(&informer), ["a@3"]);
+}
+
+/// How an informer ends before it has begun.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    HandlerRemoved,
+    InformerDropped,
+    RunNotPolled,
+}
+
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_handler_that_is_never_told_anything_is_told_so(
+    #[values(Way::HandlerRemoved, Way::InformerDropped, Way::RunNotPolled)] way: Way,
+) {
+    let informer = SharedInformer::<ConfigMap>::new(Script::new([]));
+    let registration = informer.add_handler(Told::default().handler()).expect("it is new");
+    match way {
+        Way::HandlerRemoved => informer.remove_handler(&registration),
+        Way::InformerDropped => drop(informer),
+        Way::RunNotPolled => drop(informer.run(std::future::pending())),
+    }
+    let both = async {
+        registration.ended().await;
+        registration.synced().await
+    };
+    let synced = tokio::time::timeout(Duration::from_secs(1), both).await;
+    assert!(synced.expect("both return").is_err());
+}

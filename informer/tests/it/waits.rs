@@ -1,0 +1,145 @@
+//! Waits of a running process: caches that are asked for late or hear nothing, and shutdowns that do not end.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use informer::reconcile::{Action, ReconcileError, Request};
+use informer::runtime::{LeaderElectionConfig, LeaseLock, Manager, run_always, run_when_leader};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use rstest::rstest;
+use testkit::objects::{config_map, secret};
+use testkit::{TestCluster, Verb, faults};
+use tokio_util::sync::CancellationToken;
+
+fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+/// A manager that runs; its end is told by the second.
+fn running(cluster: &TestCluster, manager: &Manager) -> (CancellationToken, Arc<Mutex<Option<String>>>) {
+    let (stop, end) = (CancellationToken::new(), Arc::new(Mutex::new(None)));
+    let (manager, shutdown, told) = (manager.clone(), stop.clone(), Arc::clone(&end));
+    cluster.run(async move {
+        let result = manager.run(shutdown.cancelled_owned()).await;
+        let text = result.map_or_else(|err| err.to_string(), |()| "ended".to_owned());
+        *told.lock().expect("no panic") = Some(text);
+    });
+    (stop, end)
+}
+
+fn electing(cluster: &TestCluster) -> Manager {
+    let lock = LeaseLock::new(cluster.client(), "default", "lock");
+    let manager = Manager::builder(cluster.client()).leader_election(lock, LeaderElectionConfig::new("a"));
+    manager.build().expect("the times fit")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lister_of_a_running_manager_starts_at_once_and_can_be_waited_for() {
+    let cluster = TestCluster::start();
+    cluster.create(config_map("m")).await;
+    cluster.create(secret("s")).await;
+    let manager = Manager::new(cluster.client());
+    let (_stop, _end) = running(&cluster, &manager);
+    cluster.advance(seconds(1)).await;
+    let maps = manager.lister::<ConfigMap>();
+    assert!(!maps.has_synced());
+    maps.synced().await.expect("it runs");
+    assert_eq!(maps.len(), 1);
+    let secrets = manager.factory().informer::<Secret>();
+    secrets.synced().await.expect("it runs");
+    assert_eq!(secrets.lister().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_that_hears_nothing_is_told_by_the_metrics_and_not_ready() {
+    let cluster = TestCluster::start();
+    let manager = Manager::new(cluster.client());
+    manager.lister::<ConfigMap>();
+    let (_stop, _end) = running(&cluster, &manager);
+    let ready = || manager.endpoints().answer("/readyz", "").code;
+    let silence = || {
+        let metrics = manager.metrics().render();
+        let line = metrics
+            .lines()
+            .find(|it| it.starts_with("informer_last_contact_seconds{"));
+        let value = line.and_then(|it| it.rsplit(' ').next()?.parse::<f64>().ok());
+        value.unwrap_or_else(|| panic!("no figure in {metrics}"))
+    };
+    cluster.advance(seconds(600)).await;
+    assert_eq!(ready(), 200);
+    assert!(silence() <= 61.0, "there is a bookmark each minute: {}", silence());
+    let broken = [Verb::Watch, Verb::List].map(|it| cluster.inject(faults::no_answer().on(it, "configmaps")));
+    cluster.watches().on("configmaps").end();
+    cluster.advance(seconds(700)).await;
+    assert!(silence() > 690.0, "{}", silence());
+    assert_eq!(ready(), 500);
+    let why = manager.endpoints().answer("/readyz/informers", "").body;
+    assert!(why.contains("nothing was heard of /api/v1/configmaps"), "{why}");
+    drop(broken);
+    cluster.advance(seconds(120)).await;
+    assert_eq!(ready(), 200, "it has recovered by itself");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reconcile_is_told_of_the_shutdown() {
+    let cluster = TestCluster::start();
+    cluster.create(config_map("m")).await;
+    let manager = Manager::new(cluster.client());
+    let maps = manager.controller("maps").for_::<ConfigMap>();
+    let reconcile = |request: Request| async move {
+        request.stop.cancelled().await;
+        Ok::<_, ReconcileError>(Action::await_change())
+    };
+    maps.complete(reconcile).expect("it is complete");
+    let (stop, end) = running(&cluster, &manager);
+    cluster.advance(seconds(5)).await;
+    stop.cancel();
+    cluster.advance(seconds(1)).await;
+    assert_eq!(end.lock().expect("no panic").as_deref(), Some("ended"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_that_times_out_names_who_did_not_end_and_gives_the_lease_up() {
+    let cluster = TestCluster::start();
+    cluster.create(config_map("m")).await;
+    let manager = electing(&cluster);
+    for name in ["one", "other"] {
+        let hangs = run_always(name, |_| futures::future::pending());
+        manager.add(hangs).expect("it is new");
+    }
+    let ends = run_when_leader("ends", |stop| async move {
+        stop.cancelled().await;
+        Ok(())
+    });
+    manager.add(ends).expect("it is new");
+    let maps = manager.controller("maps").for_::<ConfigMap>();
+    let hangs = |_: Request| futures::future::pending::<Result<Action, ReconcileError>>();
+    maps.complete(hangs).expect("it is complete");
+    let (stop, end) = running(&cluster, &manager);
+    cluster.advance(seconds(10)).await;
+    stop.cancel();
+    cluster.advance(seconds(40)).await;
+    let why = "manager: not everything has stopped within 30s: one, other, ends, maps";
+    assert_eq!(end.lock().expect("no panic").as_deref(), Some(why));
+    let holder = cluster.get::<Lease>("lock").spec.and_then(|it| it.holder_identity);
+    assert_eq!(
+        holder.as_deref(),
+        Some(""),
+        "the next leader need not wait for the end of the lease"
+    );
+}
+
+#[rstest]
+#[case::without_checks(false, "/healthz/ping", 200)]
+#[case::ready(false, "/readyz/ping", 200)]
+#[case::with_other_checks(true, "/healthz/ping", 200)]
+#[case::another(false, "/healthz/pong", 404)]
+#[tokio::test(start_paused = true)]
+async fn ping_always_answers(#[case] has_checks: bool, #[case] path: &str, #[case] code: u16) {
+    let manager = Manager::new(TestCluster::start().client());
+    if has_checks {
+        manager.add_healthz("other", || Err("it is down".into()));
+    }
+    assert_eq!(manager.endpoints().answer(path, "").code, code);
+}
