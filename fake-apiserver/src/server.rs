@@ -33,6 +33,7 @@ use crate::registry::{Bounds, Registry, codec};
 use crate::serve::{ServeOptions, Serving, serve};
 use crate::storage::World;
 use crate::tasks::TaskGroup;
+use crate::webhooks::Handler;
 use crate::workers::{self, Host, Kubelet, Worker};
 
 /// A fake Kubernetes API server. Copies are the same server.
@@ -98,13 +99,14 @@ impl ApiServer {
     pub(crate) fn assemble(
         world: World,
         entropy: Entropy,
-        options: Options,
+        mut options: Options,
         kubelet: impl FnOnce(Arc<Notify>) -> Kubelet,
     ) -> Self {
         let rbac = match options.authorization {
             Authorization::AlwaysAllow => None,
             Authorization::Rbac => Some(Rbac::default()),
         };
+        options.routes = options.routes.apart();
         let mut admission = AdmissionSetup {
             transport: Arc::new(options.routes.clone()),
             ..options.admission.clone()
@@ -229,6 +231,16 @@ impl ApiServer {
     /// told 410 Expired. Watches under way go on.
     pub fn compact(&self) {
         self.endpoints.registry.compact(self.resource_version());
+    }
+
+    /// Answers calls of webhooks to `host` by a service in this process from now on, as
+    /// [`ApiServerBuilder::webhook`] does from the start.
+    pub fn answer_webhooks<S>(&self, host: &str, service: S)
+    where
+        S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + Sync + 'static,
+        S::Future: Send,
+    {
+        self.options.routes.answer(host, Handler::new(service));
     }
 
     /// The whole state as it is now.

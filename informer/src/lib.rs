@@ -61,6 +61,7 @@
 //! | a controller, and which changes it is for | [`runtime::Manager::controller`], [`runtime::ControllerBuilder`] |
 //! | several, with leader election, health and metrics | [`runtime::Manager`] |
 //! | to work on objects, or on keys of what may be gone | [`runtime::ObjectReconciler`], [`reconcile::Reconciler`] |
+//! | to admit, default and convert objects | `webhook::Webhooks`, with the feature `webhooks` |
 //! | one client that reads from caches and writes to the server | [`runtime::CachedClient`] |
 //! | objects that belong to yours, made and kept as they should be | [`runtime::Dependents`] |
 //! | to say how it is | [`runtime::update_status`], [`runtime::conditions`] |
@@ -97,6 +98,9 @@
 //! | feature | what it adds |
 //! |---|---|
 //! | `serve` | `runtime::Server`: health, readiness and metrics over HTTP |
+//! | `tls` | `runtime::CertWatcher`: certificates that are read again when their files change |
+//! | `self-signed` | `runtime::SelfSigned`: an authority and a certificate of one's own |
+//! | `webhooks` | `webhook`: admission and conversion, served over TLS or in process |
 //! | `signals` | `runtime::shutdown_signal`: SIGTERM and SIGINT |
 //! | `compression` | `Storage::Compressed`: objects held as compressed text |
 //!
@@ -109,14 +113,13 @@
 //!   generic function gives the same one to each watch.
 //! - Controllers of other keys than [`ObjectKey`] (`TypedBuilder`): [`queue::WorkQueue`], [`reconcile::Reconciler`]
 //!   take any, the builder does not yet.
-//! - `CreateOrPatch`: [`runtime::Dependents::ensure`] patches what differs, [`runtime::update_status`] the status.
 //! - Watches added to a controller that runs, and concurrency by kind: another controller can be added at any time, and
 //!   each says its own.
 //! - Fakes (the clientset, `interceptor`, `FakeRecorder`, envtest): the crate `drydock-testkit` has a whole server.
 //! - The recorder of `core/v1` events, and recorders that only log: servers since 1.19 have `events.k8s.io/v1`.
 //! - Leader election by coordination (`LeaseCandidate`, `preferredHolder`), and by other locks than Leases: the former
 //!   is not on by default in any server, the latter are gone from client-go.
-//! - Webhooks, conversion and certificates: they are a server of their own. pprof: it is Go's.
+//! - pprof: it is Go's.
 //! - `MutationCache` and expectations in controllers: versions of writes do it ([`reconcile::Writes`]);
 //!   [`runtime::Expectations`] are there for those who want them.
 //! - Metrics of requests (`rest_client_…`): a layer around the client counts them better.
@@ -146,6 +149,8 @@ pub mod handler;
 pub mod queue;
 pub mod reconcile;
 pub mod runtime;
+#[cfg(feature = "webhooks")]
+pub mod webhook;
 // what all layers share
 mod key;
 mod resource_version;

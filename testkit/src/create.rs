@@ -224,7 +224,7 @@ impl TestCluster {
     }
 
     /// Sends one request as the test's own client, and returns the body of the answer; the error is for people.
-    async fn send(
+    pub(crate) async fn send(
         &self,
         method: Method,
         id: &ObjectId,

@@ -50,6 +50,7 @@
 //! | time | [`TestCluster::settle`], [`eventually`][1], [`consistently`][2], [`advance`][3] |
 //! | what came of it | [`TestCluster::get`], [`assert_has`][4], [`requests`][5], [`assert_idle`][6] |
 //! | rights | [`TestClusterBuilder::rbac`], [`TestCluster::client_as`], [`TestCluster::observed_rbac`] |
+//! | webhooks | [`TestCluster::webhooks`] |
 //! | trouble | [`TestCluster::inject`] with [`faults`], [`TestCluster::watches`], [`replica`][7], [`Running::crash`] |
 //! | all trouble there is | [`explore`](mod@explore) |
 //! | worlds | [`TestCluster::snapshot`], [`fork`](TestCluster::fork), [`diff`](TestCluster::diff), [`Recording`] |
@@ -96,6 +97,7 @@ mod diff;
 mod filter;
 mod report;
 mod watches;
+mod webhooks;
 mod world;
 mod recording;
 mod real;

@@ -105,7 +105,7 @@ impl ApiServerBuilder {
     /// `clientConfig.url`, with its port unless it is 443, or `name.namespace.svc` of a `clientConfig.service`. No
     /// socket is opened and no certificate looked at, and time-outs go by the clock of tokio. Conversion webhooks of
     /// CRDs are called the same way.
-    pub fn webhook<S>(mut self, host: &str, service: S) -> Self
+    pub fn webhook<S>(self, host: &str, service: S) -> Self
     where
         S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + Sync + 'static,
         S::Future: Send,
@@ -117,7 +117,7 @@ impl ApiServerBuilder {
     /// The address at which webhooks of `host` are called over HTTPS, as in [`ApiServerBuilder::webhook`]. Without it
     /// a URL is called as it stands, and a service cannot be found. The certificate must be for `host`, and from the
     /// configuration's `caBundle`. Sockets live in real time: no tokio clock must be paused.
-    pub fn webhook_address(mut self, host: &str, address: SocketAddr) -> Self {
+    pub fn webhook_address(self, host: &str, address: SocketAddr) -> Self {
         self.options.routes.resolve(host, address);
         self
     }

@@ -46,6 +46,15 @@ impl Registry {
         self.ask_conversion(conversion, vec![object.clone()], &stored_in).await
     }
 
+    /// Asks for an object in another version of its resource, in which admission looks at it.
+    pub(super) async fn convert_to_review(&self, row: &Row, object: &Object, api_version: &str) -> Result<(), Status> {
+        let conversion = row.custom_resource().and_then(|it| it.conversion.as_deref());
+        match conversion {
+            Some(conversion) => self.ask_conversion(conversion, vec![object.clone()], api_version).await,
+            None => Ok(()),
+        }
+    }
+
     /// Asks for what a write is answered with.
     pub(super) async fn convert_answer(&self, row: &Row, written: Written) -> Result<Written, Status> {
         if let Answer::Stored(stored) = &written.answer {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -51,8 +51,12 @@ impl std::fmt::Debug for Handler {
 
 /// Where hosts of webhooks are. A host that is not named here is looked up and called as it stands; a service is
 /// refused.
+/// Copies are the same routes.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Routes {
+pub(crate) struct Routes(Arc<Mutex<Tables>>);
+
+#[derive(Clone, Debug, Default)]
+struct Tables {
     /// In this process.
     handlers: BTreeMap<String, Handler>,
     /// At another address than their name says.
@@ -69,14 +73,25 @@ fn authority(uri: &Uri) -> String {
 }
 
 impl Routes {
+    /// The same routes, which from here on go their own way.
+    pub(crate) fn apart(&self) -> Self {
+        Self(Arc::new(Mutex::new(self.tables().clone())))
+    }
+
     /// Answers for `host` by a service.
-    pub(crate) fn answer(&mut self, host: &str, handler: Handler) {
-        self.handlers.insert(host.trim_end_matches(":443").to_owned(), handler);
+    pub(crate) fn answer(&self, host: &str, handler: Handler) {
+        let host = host.trim_end_matches(":443").to_owned();
+        self.tables().handlers.insert(host, handler);
     }
 
     /// Calls `host` at an address.
-    pub(crate) fn resolve(&mut self, host: &str, address: SocketAddr) {
-        self.addresses.insert(host.trim_end_matches(":443").to_owned(), address);
+    pub(crate) fn resolve(&self, host: &str, address: SocketAddr) {
+        let host = host.trim_end_matches(":443").to_owned();
+        self.tables().addresses.insert(host, address);
+    }
+
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The entry of a host, with or without its port.
@@ -102,10 +117,14 @@ impl Routes {
             .header(header::USER_AGENT, "kube-apiserver-admission")
             .body(Body::from(body))
             .map_err(|error| error.to_string())?;
-        if let Some(handler) = Self::find(&self.handlers, &uri) {
+        let (handler, address) = {
+            let tables = self.tables();
+            let address = Self::find(&tables.addresses, &uri).copied();
+            (Self::find(&tables.handlers, &uri).cloned(), address)
+        };
+        if let Some(handler) = handler {
             return (handler.0)(request).await;
         }
-        let address = Self::find(&self.addresses, &uri).copied();
         if endpoint.is_service && address.is_none() {
             let name = host.trim_end_matches(".svc");
             let name = name.split('.').next().unwrap_or_default();

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::ObjectKey;
@@ -99,6 +100,7 @@ pub struct Action {
 pub(super) enum Then {
     Await,
     After(Duration),
+    At(Instant),
     BackOff,
 }
 
@@ -116,6 +118,11 @@ impl Action {
         } else {
             Then::After(after)
         })
+    }
+
+    /// Once more at this instant, or at once if it has passed. Its failures are forgotten.
+    pub fn requeue_at(at: Instant) -> Self {
+        Self::then(Then::At(at))
     }
 
     /// Once more when the rate limiter allows it, counted as a failure (controller-runtime's deprecated `Requeue`).

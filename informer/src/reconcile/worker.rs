@@ -149,7 +149,7 @@ where
         let ending = match &result {
             Ok(action) => match action.then {
                 Then::Await => Ending::Success,
-                Then::After(_) => Ending::RequeueAfter,
+                Then::After(_) | Then::At(_) => Ending::RequeueAfter,
                 Then::BackOff => Ending::Requeue,
             },
             Err(err) if err.is_terminal() => Ending::TerminalError,
@@ -167,6 +167,7 @@ where
                 match action.then {
                     Then::Await => {}
                     Then::After(after) => self.add(work, after, action.priority),
+                    Then::At(at) => self.add(work, at.saturating_duration_since(Instant::now()), action.priority),
                     Then::BackOff => self.back_off(work, action.priority),
                 }
             }

@@ -18,6 +18,10 @@ pub enum OperationResult {
     Created,
     /// It was another.
     Updated,
+    /// It was another, and so was its status.
+    UpdatedStatus,
+    /// Its status was another.
+    UpdatedStatusOnly,
 }
 
 /// Reads the object of `initial`'s name; creates it as `change` makes it of `initial` if there is none, else writes it

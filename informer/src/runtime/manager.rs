@@ -1,6 +1,6 @@
 //! `Manager`: starts what a process runs, in order, and stops it in order.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -19,6 +19,7 @@ use super::engine::Engine;
 use super::health::{Check, Endpoints};
 use super::leader_election::{LeaderElectionConfig, LeaderElector};
 use super::lease_lock::LeaseLock;
+use super::recorder::{EventRecorder, RecorderConfig};
 use super::runnable::Runnable;
 use crate::cache::{Lister, SharedInformerFactory, indexes};
 use crate::jitter::Jitter;
@@ -74,6 +75,7 @@ pub(super) struct Inner {
 
 struct State {
     names: BTreeSet<String>,
+    recorders: BTreeMap<String, EventRecorder>,
     phase: Phase,
 }
 
@@ -183,6 +185,7 @@ impl ManagerBuilder {
             grace: self.grace,
             state: Mutex::new(State {
                 names: BTreeSet::new(),
+                recorders: BTreeMap::new(),
                 phase: Phase::New(Vec::new()),
             }),
         }))
@@ -237,6 +240,42 @@ impl Manager {
     /// [complete](ControllerBuilder::complete).
     pub fn controller(&self, name: &str) -> ControllerBuilder<Self> {
         ControllerBuilder::of_manager(name, self)
+    }
+
+    /// The recorder of events of this controller, such as `example.com/web-operator`; the same one each time
+    /// (controller-runtime's `GetEventRecorder`). Its events are written while the manager runs, bear the manager's
+    /// clock, and name the identity of the leader election as the instance, or `name` where there is none.
+    ///
+    /// ```
+    /// use informer::runtime::{Manager, Note};
+    /// use k8s_openapi::api::core::v1::Pod;
+    ///
+    /// # fn record(manager: &Manager, pod: &Pod) -> Result<(), informer::Error> {
+    /// let recorder = manager.recorder("example.com/web")?;
+    /// recorder.record(pod, Note::normal("Created", "CreatePod", "it is there"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If it is asked for first after the manager has stopped, or if an
+    /// [`EventWriter`](super::EventWriter) of this name was added by hand.
+    pub fn recorder(&self, name: &str) -> Result<EventRecorder, Error> {
+        if let Some(recorder) = self.state().recorders.get(name) {
+            return Ok(recorder.clone());
+        }
+        let instance = self.0.elector.as_ref().map_or(name, LeaderElector::identity);
+        let config = RecorderConfig {
+            clock: self.0.clock,
+            seed: Jitter::seed_of(instance),
+            ..RecorderConfig::new(name, instance)
+        };
+        let (recorder, writer) = EventRecorder::new(self.client(), config);
+        self.add(writer)?;
+        recorder.register_metrics(&self.0.metrics);
+        self.state().recorders.insert(name.to_owned(), recorder.clone());
+        Ok(recorder)
     }
 
     /// Reads the cache of a type: that of its informer in the factory. Where the manager runs already, the informer

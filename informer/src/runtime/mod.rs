@@ -12,6 +12,12 @@ mod engine;
 mod health;
 #[cfg(feature = "serve")]
 mod serve;
+#[cfg(feature = "serve")]
+pub(crate) mod listen;
+#[cfg(feature = "tls")]
+mod cert_watcher;
+#[cfg(feature = "self-signed")]
+mod self_signed;
 #[cfg(feature = "signals")]
 mod signals;
 mod client;
@@ -22,6 +28,7 @@ mod event_series;
 mod event_sink;
 mod finalizer;
 mod create_or_update;
+mod create_or_patch;
 mod dependents;
 mod update_status;
 mod merge_patch;
@@ -30,9 +37,12 @@ pub mod conditions;
 mod expectations;
 mod retry;
 
+#[cfg(feature = "tls")]
+pub use cert_watcher::{CertWatcher, Certificate};
 pub use client::{CachedClient, DeleteAllOf, KindClient, List, Subresource};
 pub use controller::Controller;
 pub use controller_builder::ControllerBuilder;
+pub use create_or_patch::create_or_patch;
 pub use create_or_update::{OperationResult, create_or_update};
 pub use dependents::Dependents;
 pub use expectations::Expectations;
@@ -45,6 +55,8 @@ pub use object_reconciler::{AsReconciler, ObjectReconciler, as_reconciler};
 pub use recorder::{EventRecorder, EventType, EventWriter, Note, RecorderConfig};
 pub use retry::{Backoff, retry_on_conflict};
 pub use runnable::{Group, Runnable, Task, run_always, run_when_leader};
+#[cfg(feature = "self-signed")]
+pub use self_signed::SelfSigned;
 #[cfg(feature = "serve")]
 pub use serve::Server;
 #[cfg(feature = "signals")]

@@ -12,9 +12,12 @@ mod manager;
 mod startup;
 mod waits;
 mod objects;
+mod conveniences;
 mod from_go;
 #[cfg(feature = "serve")]
 mod serve;
 #[cfg(feature = "signals")]
 mod signals;
+#[cfg(all(feature = "webhooks", feature = "self-signed"))]
+mod webhooks;
 mod explored;

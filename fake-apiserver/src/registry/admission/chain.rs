@@ -214,6 +214,7 @@ impl Registry {
 
     /// An object of one version of a resource in another.
     pub(super) async fn convert(&self, from: &Row, to: &Row, object: Object) -> Result<Object, Status> {
+        self.convert_to_review(from, &object, &to.api_version).await?;
         match from.in_version(&object, &to.api_version) {
             Some((_, converted)) => Ok(converted.into_owned()),
             None => Err(Status::internal(format!(

@@ -1,0 +1,118 @@
+//! `create_or_patch`: makes an object as it should be, and sends what differs alone.
+
+use std::fmt;
+
+use kube::Resource;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::create_or_update::OperationResult;
+use super::merge_patch::{difference, json};
+use crate::{Error, ObjectKey};
+
+/// Reads the object of `initial`'s name; creates it as `change` makes it of `initial` if there is none, else patches
+/// what `change` makes different of what is there: first the object, then its status (controller-runtime's
+/// `CreateOrPatch`).
+///
+/// A patch takes the object at any version, so that there are no conflicts: what `change` leaves as it was is not
+/// written.
+///
+/// ```
+/// use informer::runtime::{OperationResult, create_or_patch};
+/// use k8s_openapi::api::core::v1::Pod;
+/// use kube::Api;
+/// use testkit::{TestCluster, objects::pod};
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), informer::Error> {
+/// let cluster = TestCluster::builder().object(pod("web")).start();
+/// let mut web = Pod::default();
+/// web.metadata.name = Some("web".into());
+/// let (web, result) = create_or_patch(&Api::default_namespaced(cluster.client()), web, |pod| {
+///     pod.status.get_or_insert_default().message = Some("it is well".into());
+///     Ok(())
+/// })
+/// .await?;
+/// assert_eq!(result, OperationResult::UpdatedStatusOnly);
+/// assert_eq!(web.status.unwrap().message.unwrap(), "it is well");
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// If `initial` has no name, `change` fails or changes name or namespace, or a request fails.
+pub async fn create_or_patch<K>(
+    api: &Api<K>,
+    mut initial: K,
+    change: impl FnOnce(&mut K) -> Result<(), Error>,
+) -> Result<(K, OperationResult), Error>
+where
+    K: Resource + Clone + DeserializeOwned + Serialize + fmt::Debug,
+{
+    let key = ObjectKey::of(&initial);
+    if key.name().is_empty() {
+        return Err(Error::refused("create or patch: the object has no name"));
+    }
+    let Some(found) = api.get_opt(key.name()).await? else {
+        change(&mut initial)?;
+        check_same(&key, &initial)?;
+        let status = status_of(&mut json(&key, &initial)?);
+        let created = api.create(&PostParams::default(), &initial).await?;
+        // The status of what is created is written apart, where the type keeps it apart.
+        let has_written = status.is_null() || status_of(&mut json(&key, &created)?) == status;
+        if has_written {
+            return Ok((created, OperationResult::Created));
+        }
+        let created = patch_status(api, &key, &status).await?;
+        return Ok((created, OperationResult::Created));
+    };
+    let mut wanted = found.clone();
+    change(&mut wanted)?;
+    check_same(&ObjectKey::of(&found), &wanted)?;
+    let (mut before, mut after) = (json(&key, &found)?, json(&key, &wanted)?);
+    let status = difference(&status_of(&mut before), &status_of(&mut after));
+    let rest = difference(&before, &after);
+    let mut object = found;
+    if let Some(patch) = &rest {
+        object = api
+            .patch(key.name(), &PatchParams::default(), &Patch::Merge(patch))
+            .await?;
+    }
+    if let Some(status) = &status {
+        object = patch_status(api, &key, status).await?;
+    }
+    let result = match (rest.is_some(), status.is_some()) {
+        (false, false) => OperationResult::Unchanged,
+        (true, false) => OperationResult::Updated,
+        (true, true) => OperationResult::UpdatedStatus,
+        (false, true) => OperationResult::UpdatedStatusOnly,
+    };
+    Ok((object, result))
+}
+
+async fn patch_status<K>(api: &Api<K>, key: &ObjectKey, status: &Value) -> Result<K, Error>
+where
+    K: Clone + DeserializeOwned + fmt::Debug,
+{
+    let patch = Patch::Merge(json!({ "status": status }));
+    Ok(api.patch_status(key.name(), &PatchParams::default(), &patch).await?)
+}
+
+/// Takes the status out of an object.
+fn status_of(object: &mut Value) -> Value {
+    let status = object.as_object_mut().and_then(|it| it.remove("status"));
+    status.unwrap_or_default()
+}
+
+fn check_same(before: &ObjectKey, after: &impl Resource) -> Result<(), Error> {
+    let after = ObjectKey::of(after);
+    if *before == after {
+        return Ok(());
+    }
+    Err(Error::refused(format!(
+        "create or patch: the change may not make {before} {after}"
+    )))
+}

@@ -1,0 +1,241 @@
+//! `Conversion`: the versions of a custom resource.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use kube::Resource;
+use kube::core::Status;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Converts between the versions of one custom resource (controller-runtime's `conversion.Hub` and `Convertible`): each
+/// version is converted to the hub, and the hub to each version.
+///
+/// Names, uids and all other metadata stay as they are, whatever the functions make of them; labels and annotations are
+/// those that they set, if they set any. Fields that are null are left out.
+///
+/// ```
+/// use informer::webhook::Conversion;
+/// # use kube::CustomResource;
+/// # use schemars::JsonSchema;
+/// # use serde::{Deserialize, Serialize};
+/// # #[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
+/// # #[kube(group = "example.com", version = "v1", kind = "Document", namespaced)]
+/// # struct DocumentSpec { title: String, words: u32 }
+/// # mod v1beta1 {
+/// #     use super::*;
+/// #     #[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
+/// #     #[kube(group = "example.com", version = "v1beta1", kind = "Document", namespaced)]
+/// #     pub struct DocumentSpec { pub name: String, #[serde(default)] pub words: u32 }
+/// # }
+///
+/// // `Document` of v1 has a `title`, `v1beta1::Document` calls it `name`.
+/// let documents = Conversion::to_hub::<Document>().spoke(
+///     |old: v1beta1::Document| {
+///         Ok::<_, &str>(Document::new("", DocumentSpec { title: old.spec.name, words: old.spec.words }))
+///     },
+///     |hub: Document| {
+///         let spec = v1beta1::DocumentSpec { name: hub.spec.title, words: hub.spec.words };
+///         Ok::<_, &str>(v1beta1::Document::new("", spec))
+///     },
+/// );
+/// # let _ = documents;
+/// ```
+pub struct Conversion<H = ()> {
+    pub(super) group: String,
+    pub(super) plural: String,
+    kind: String,
+    hub: String,
+    spokes: BTreeMap<String, Spoke>,
+    types: PhantomData<fn(H)>,
+}
+
+type Convert = Arc<dyn Fn(&Value) -> Result<Value, String> + Send + Sync>;
+
+#[derive(Clone)]
+struct Spoke {
+    to_hub: Convert,
+    from_hub: Convert,
+}
+
+impl Conversion {
+    /// Versions that are all converted by way of `H`.
+    pub fn to_hub<H: Resource<DynamicType = ()>>() -> Conversion<H> {
+        Conversion {
+            group: H::group(&()).into_owned(),
+            plural: H::plural(&()).into_owned(),
+            kind: H::kind(&()).into_owned(),
+            hub: H::api_version(&()).into_owned(),
+            spokes: BTreeMap::new(),
+            types: PhantomData,
+        }
+    }
+}
+
+impl<H> Conversion<H>
+where
+    H: Resource<DynamicType = ()> + DeserializeOwned + Serialize + 'static,
+{
+    /// Another version: how it becomes the hub (`ConvertTo`), and the hub becomes it (`ConvertFrom`).
+    #[must_use]
+    pub fn spoke<S, E1, E2>(
+        mut self,
+        to_hub: impl Fn(S) -> Result<H, E1> + Send + Sync + 'static,
+        from_hub: impl Fn(H) -> Result<S, E2> + Send + Sync + 'static,
+    ) -> Self
+    where
+        S: Resource<DynamicType = ()> + DeserializeOwned + Serialize + 'static,
+        E1: fmt::Display,
+        E2: fmt::Display,
+    {
+        let spoke = Spoke {
+            to_hub: converting(to_hub),
+            from_hub: converting(from_hub),
+        };
+        self.spokes.insert(S::api_version(&()).into_owned(), spoke);
+        self
+    }
+
+    /// The same without its types.
+    pub(super) fn erased(self) -> Conversion {
+        Conversion {
+            group: self.group,
+            plural: self.plural,
+            kind: self.kind,
+            hub: self.hub,
+            spokes: self.spokes,
+            types: PhantomData,
+        }
+    }
+}
+
+/// A typed function as one of JSON.
+fn converting<A, B, E>(convert: impl Fn(A) -> Result<B, E> + Send + Sync + 'static) -> Convert
+where
+    A: DeserializeOwned,
+    B: Serialize,
+    E: fmt::Display,
+{
+    Arc::new(move |object| {
+        let typed = A::deserialize(object).map_err(|err| format!("cannot be read: {err}"))?;
+        let converted = convert(typed).map_err(|err| err.to_string())?;
+        let mut json = serde_json::to_value(converted).map_err(|err| format!("cannot be written: {err}"))?;
+        without_nulls(&mut json);
+        keep_metadata(object, &mut json);
+        Ok(json)
+    })
+}
+
+fn without_nulls(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, value| !value.is_null());
+            fields.values_mut().for_each(without_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_nulls),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// The server takes changes of labels and annotations, and no others.
+fn keep_metadata(before: &Value, after: &mut Value) {
+    let mut metadata = before["metadata"].clone();
+    for name in ["labels", "annotations"] {
+        if let Some(set) = after.pointer(&format!("/metadata/{name}")) {
+            metadata[name] = set.clone();
+        }
+    }
+    after["metadata"] = metadata;
+}
+
+/// What is asked of a conversion webhook.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ConversionRequest {
+    pub(super) uid: String,
+    #[serde(rename = "desiredAPIVersion")]
+    desired_api_version: String,
+    #[serde(default)]
+    objects: Vec<Value>,
+}
+
+/// What it answers.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ConversionResponse {
+    pub(super) uid: String,
+    pub(super) converted_objects: Vec<Value>,
+    pub(super) result: Status,
+}
+
+/// Converts all objects of a request, or none.
+pub(super) fn convert(conversions: &[Conversion], request: &ConversionRequest) -> Result<Vec<Value>, String> {
+    let desired = request.desired_api_version.as_str();
+    let one = |object: &Value| {
+        let (version, kind) = (text(object, "apiVersion"), text(object, "kind"));
+        let group = version.rsplit_once('/').map_or("", |(group, _)| group);
+        let known = conversions.iter().find(|it| it.group == group && it.kind == kind);
+        let named = || {
+            let metadata = &object["metadata"];
+            format!("{kind} {:?} of {version}", text(metadata, "name"))
+        };
+        let Some(conversion) = known else {
+            return Err(format!("{}: there is no conversion of this type", named()));
+        };
+        conversion
+            .convert(object, version, desired)
+            .map_err(|err| format!("{}: {err}", named()))
+    };
+    request.objects.iter().map(one).collect()
+}
+
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value[field].as_str().unwrap_or_default()
+}
+
+impl Conversion {
+    fn convert(&self, object: &Value, from: &str, to: &str) -> Result<Value, String> {
+        let spoke = |version: &str| {
+            let spoke = self.spokes.get(version);
+            spoke.ok_or_else(|| format!("there is no conversion between {version} and {}", self.hub))
+        };
+        if from == to {
+            return Ok(object.clone());
+        }
+        let hub = if from == self.hub {
+            object.clone()
+        } else {
+            (spoke(from)?.to_hub)(object)?
+        };
+        if to == self.hub {
+            return Ok(hub);
+        }
+        (spoke(to)?.from_hub)(&hub)
+    }
+}
+
+impl<H> Clone for Conversion<H> {
+    fn clone(&self) -> Self {
+        Self {
+            group: self.group.clone(),
+            plural: self.plural.clone(),
+            kind: self.kind.clone(),
+            hub: self.hub.clone(),
+            spokes: self.spokes.clone(),
+            types: PhantomData,
+        }
+    }
+}
+
+impl<H> fmt::Debug for Conversion<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Conversion")
+            .field("kind", &self.kind)
+            .field("hub", &self.hub)
+            .field("spokes", &self.spokes.keys())
+            .finish()
+    }
+}

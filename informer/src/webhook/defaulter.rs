@@ -1,0 +1,136 @@
+//! `Defaulter`: may change what clients write.
+
+use k8s_openapi::ByteString;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::denial::Denial;
+use super::endpoint::decode;
+use super::review::{AdmissionRequest, AdmissionResponse, Operation};
+
+/// Changes objects of one type as they are written (controller-runtime's `admission.Defaulter`). Any
+/// `Fn(&mut K, &AdmissionRequest) -> Result<(), Denial>` is one.
+///
+/// Only what it changes is patched: fields stay that the type does not know. Deletions are not changed.
+///
+/// ```
+/// use informer::webhook::{AdmissionRequest, Defaulter, Denial};
+/// use k8s_openapi::api::core::v1::Pod;
+///
+/// struct OurScheduler;
+///
+/// impl Defaulter<Pod> for OurScheduler {
+///     async fn default(&self, pod: &mut Pod, _: &AdmissionRequest) -> Result<(), Denial> {
+///         pod.spec.get_or_insert_default().scheduler_name.get_or_insert_with(|| "ours".into());
+///         Ok(())
+///     }
+/// }
+/// ```
+pub trait Defaulter<K: Send>: Send + Sync + 'static {
+    /// Sets what is to be set.
+    fn default(&self, object: &mut K, request: &AdmissionRequest) -> impl Future<Output = Result<(), Denial>> + Send;
+}
+
+impl<K, F> Defaulter<K> for F
+where
+    K: Send,
+    F: Fn(&mut K, &AdmissionRequest) -> Result<(), Denial> + Send + Sync + 'static,
+{
+    async fn default(&self, object: &mut K, request: &AdmissionRequest) -> Result<(), Denial> {
+        self(object, request)
+    }
+}
+
+/// Asks a defaulter; the answer is the JSON patch that makes the object what it made of it.
+pub(super) async fn default<K>(
+    defaulter: &impl Defaulter<K>,
+    request: &AdmissionRequest,
+) -> Result<AdmissionResponse, Denial>
+where
+    K: DeserializeOwned + Serialize + Send,
+{
+    if matches!(request.operation, Operation::Delete | Operation::Connect) {
+        return Ok(AdmissionResponse::allowed());
+    }
+    let json = |object: &K| serde_json::to_value(object).map_err(Denial::errored);
+    let mut object: K = decode(&request.object)?;
+    let before = json(&object)?;
+    defaulter.default(&mut object, request).await?;
+    let wanted = carried(&request.object, &before, json(&object)?);
+    let patch = json_patch::diff(&request.object, &wanted);
+    if patch.0.is_empty() {
+        return Ok(AdmissionResponse::allowed());
+    }
+    Ok(AdmissionResponse {
+        patch: Some(ByteString(serde_json::to_vec(&patch).map_err(Denial::errored)?)),
+        patch_type: Some("JSONPatch"),
+        ..AdmissionResponse::allowed()
+    })
+}
+
+/// `raw` with the changes from `before` to `after`: what a type does not know, or writes although nobody said it, stays
+/// as the client sent it.
+fn carried(raw: &Value, before: &Value, after: Value) -> Value {
+    if *before == after {
+        return raw.clone();
+    }
+    match (raw, before, after) {
+        (Value::Object(raw), Value::Object(before), Value::Object(after)) => {
+            let mut kept: Map<_, _> = raw.clone();
+            for name in before.keys().filter(|it| !after.contains_key(*it)) {
+                kept.remove(name);
+            }
+            for (name, after) in after {
+                match (kept.get(&name), before.get(&name)) {
+                    (_, Some(before)) if *before == after => {}
+                    (Some(raw), Some(before)) => {
+                        let value = carried(raw, before, after);
+                        kept.insert(name, value);
+                    }
+                    (None, _) | (_, None) if after.is_null() => {}
+                    (None, _) | (_, None) => {
+                        kept.insert(name, after);
+                    }
+                }
+            }
+            Value::Object(kept)
+        }
+        (Value::Array(raw), Value::Array(before), Value::Array(after))
+            if raw.len() == before.len() && before.len() <= after.len() =>
+        {
+            let pairs = raw.iter().zip(before).map(Some).chain(std::iter::repeat(None));
+            let items = after.into_iter().zip(pairs).map(|(after, known)| match known {
+                Some((raw, before)) => carried(raw, before, after),
+                None => after,
+            });
+            Value::Array(items.collect())
+        }
+        (_, _, after) => after,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    #[rstest]
+    #[case::unknown_stays(json!({"a": 1, "x": 2}), json!({"a": 1}), json!({"a": 3}), json!({"a": 3, "x": 2}))]
+    #[case::unsaid_stays_unsaid(json!({}), json!({"list": []}), json!({"list": [], "b": 1}), json!({"b": 1}))]
+    #[case::removed(json!({"a": 1, "b": 2}), json!({"a": 1, "b": 2}), json!({"a": 1}), json!({"a": 1}))]
+    #[case::in_lists(json!([{"a": 1, "x": 2}]), json!([{"a": 1}]), json!([{"a": 5}, {"a": 6}]),
+        json!([{"a": 5, "x": 2}, {"a": 6}]))]
+    #[case::shorter_lists(json!([1, 2]), json!([1, 2]), json!([2]), json!([2]))]
+    #[case::another_type(json!({"a": "text"}), json!({"a": "text"}), json!({"a": [1]}), json!({"a": [1]}))]
+    fn only_what_changed_is_carried_over(
+        #[case] raw: Value,
+        #[case] before: Value,
+        #[case] after: Value,
+        #[case] wanted: Value,
+    ) {
+        assert_eq!(carried(&raw, &before, after), wanted);
+    }
+}

@@ -1,0 +1,175 @@
+//! `Endpoint`: one webhook over HTTP. What goes wrong is an answer, as controller-runtime gives it.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes, to_bytes};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use http::{Request, Response, StatusCode, header};
+use kube::core::Status;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::conversion::{self, Conversion, ConversionRequest, ConversionResponse};
+use super::denial::Denial;
+use super::review::{API_VERSION, AdmissionRequest, AdmissionResponse, Answered, Asked};
+use super::stats::Stats;
+use crate::error::text_of_panic;
+
+/// The longest review that is read, in bytes: two objects and a megabyte for the rest, as in controller-runtime.
+const REVIEW_BYTES_MAX: usize = 7 * 1024 * 1024;
+
+const CONVERSION_API_VERSION: &str = "apiextensions.k8s.io/v1";
+
+/// Decides about a request.
+pub(super) type Deciding =
+    Arc<dyn Fn(AdmissionRequest) -> BoxFuture<'static, Result<AdmissionResponse, Denial>> + Send + Sync>;
+
+/// One path.
+#[derive(Clone)]
+pub(super) struct Endpoint {
+    pub(super) path: String,
+    pub(super) stats: Arc<Stats>,
+    pub(super) what: What,
+}
+
+/// What is asked at a path.
+#[derive(Clone)]
+pub(super) enum What {
+    Admission(Deciding),
+    Conversion(Arc<[Conversion]>),
+}
+
+/// An object of a request as its type.
+pub(super) fn decode<K: DeserializeOwned>(object: &Value) -> Result<K, Denial> {
+    K::deserialize(object).map_err(|err| bad_request(&format!("the object cannot be read: {err}")))
+}
+
+fn bad_request(message: &str) -> Denial {
+    Denial::of_status(400, "BadRequest", message)
+}
+
+impl Endpoint {
+    /// Answers a review.
+    pub(super) async fn answer(self, request: Request<Body>) -> Response<Body> {
+        self.stats.started();
+        let began = Instant::now();
+        let read = read(request).await;
+        let answered = match &self.what {
+            What::Admission(decide) => to_json(&self.admission(read, decide).await),
+            What::Conversion(conversions) => to_json(&self.conversion(read, conversions)),
+        };
+        let (code, body) = match answered {
+            Ok(body) => (StatusCode::OK, body),
+            Err(err) => (StatusCode::INTERNAL_SERVER_ERROR, err.into_bytes()),
+        };
+        self.stats.ended(code.as_u16(), began.elapsed());
+        let mut response = Response::new(Body::from(body));
+        *response.status_mut() = code;
+        let json = header::HeaderValue::from_static("application/json");
+        response.headers_mut().insert(header::CONTENT_TYPE, json);
+        response
+    }
+
+    async fn admission(&self, read: Result<Bytes, Denial>, decide: &Deciding) -> Answered<AdmissionResponse> {
+        let asked = read.and_then(|text| parse::<AdmissionRequest>(&text, "AdmissionReview", API_VERSION));
+        let (uid, decided) = match asked {
+            Err(denial) => (String::new(), Err(denial)),
+            Ok(request) => {
+                let uid = request.uid.clone();
+                // A panic concerns its request alone.
+                let decided = AssertUnwindSafe(async { decide(request).await }).catch_unwind().await;
+                let decided = decided.unwrap_or_else(|panic| {
+                    self.stats.panicked();
+                    let text = text_of_panic(&*panic);
+                    tracing::error!(path = self.path, panic = text, "a webhook panicked");
+                    Err(Denial::errored(format!("panic: {text} [recovered]")))
+                });
+                (uid, decided)
+            }
+        };
+        let decided = decided.unwrap_or_else(|denial| {
+            let (status, warnings) = denial.into_parts();
+            tracing::debug!(
+                path = self.path,
+                code = status.code,
+                reason = status.message,
+                "a webhook refused"
+            );
+            AdmissionResponse {
+                warnings,
+                ..AdmissionResponse::refused(status)
+            }
+        });
+        Answered {
+            api_version: API_VERSION,
+            kind: "AdmissionReview",
+            response: AdmissionResponse { uid, ..decided },
+        }
+    }
+
+    fn conversion(&self, read: Result<Bytes, Denial>, conversions: &[Conversion]) -> Answered<ConversionResponse> {
+        let asked = read.and_then(|text| parse::<ConversionRequest>(&text, "ConversionReview", CONVERSION_API_VERSION));
+        let (uid, converted) = match asked {
+            Err(denial) => (String::new(), Err(denial.to_string())),
+            Ok(request) => {
+                let converted =
+                    std::panic::catch_unwind(AssertUnwindSafe(|| conversion::convert(conversions, &request)));
+                let converted = converted.unwrap_or_else(|panic| {
+                    self.stats.panicked();
+                    Err(format!("panic: {} [recovered]", text_of_panic(&*panic)))
+                });
+                (request.uid, converted)
+            }
+        };
+        let (converted_objects, result) = match converted {
+            Ok(objects) => (objects, Status::success()),
+            Err(message) => (Vec::new(), Status::failure(&message, "")),
+        };
+        Answered {
+            api_version: CONVERSION_API_VERSION,
+            kind: "ConversionReview",
+            response: ConversionResponse {
+                uid,
+                converted_objects,
+                result,
+            },
+        }
+    }
+}
+
+async fn read(request: Request<Body>) -> Result<Bytes, Denial> {
+    let content_type = request.headers().get(header::CONTENT_TYPE);
+    let content_type = content_type.and_then(|it| it.to_str().ok()).unwrap_or_default();
+    if content_type.split(';').next().map(str::trim) != Some("application/json") {
+        let message = format!("contentType={content_type}, expected application/json");
+        return Err(bad_request(&message));
+    }
+    let body = to_bytes(request.into_body(), REVIEW_BYTES_MAX).await;
+    let body = body.map_err(|err| Denial::of_status(413, "RequestEntityTooLarge", &err.to_string()))?;
+    if body.is_empty() {
+        return Err(bad_request("request body is empty"));
+    }
+    Ok(body)
+}
+
+fn parse<R: DeserializeOwned>(text: &[u8], kind: &str, api_version: &str) -> Result<R, Denial> {
+    let asked: Asked<R> =
+        serde_json::from_slice(text).map_err(|err| bad_request(&format!("the review cannot be read: {err}")))?;
+    if (asked.kind.as_str(), asked.api_version.as_str()) != (kind, api_version) {
+        let (version, other) = (&asked.api_version, &asked.kind);
+        return Err(bad_request(&format!(
+            "expected {kind} of {api_version}, got {other} of {version}"
+        )));
+    }
+    asked
+        .request
+        .ok_or_else(|| bad_request(&format!("the {kind} has no request")))
+}
+
+fn to_json(answer: &impl Serialize) -> Result<Vec<u8>, String> {
+    serde_json::to_vec(answer).map_err(|err| format!("the answer cannot be written: {err}"))
+}

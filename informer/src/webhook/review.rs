@@ -1,0 +1,152 @@
+//! `AdmissionReview` of `admission.k8s.io/v1`: what is asked, and the form of an answer.
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::authentication::v1::UserInfo;
+use kube::core::Status;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The only version that is spoken.
+pub(super) const API_VERSION: &str = "admission.k8s.io/v1";
+
+/// What a client wants to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Operation {
+    /// An object is created.
+    Create,
+    /// An object, or a subresource of it, is changed.
+    Update,
+    /// An object is deleted.
+    Delete,
+    /// A connection is opened: `exec`, `proxy`.
+    Connect,
+}
+
+/// A type by its names.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct GroupVersionKind {
+    /// Empty for the core group.
+    pub group: String,
+    /// `v1`.
+    pub version: String,
+    /// `Deployment`.
+    pub kind: String,
+}
+
+/// A resource by its names.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct GroupVersionResource {
+    /// Empty for the core group.
+    pub group: String,
+    /// `v1`.
+    pub version: String,
+    /// `deployments`.
+    pub resource: String,
+}
+
+/// What a webhook is asked about (`admission.Request`).
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct AdmissionRequest {
+    /// Names this question; the answer repeats it.
+    pub uid: String,
+    /// The type in which the webhook sees the object.
+    #[serde(default)]
+    pub kind: GroupVersionKind,
+    /// The resource in which the webhook sees the object.
+    #[serde(default)]
+    pub resource: GroupVersionResource,
+    /// `status`, `scale`; empty for the object itself.
+    #[serde(default)]
+    pub sub_resource: String,
+    /// The type of the client's request, if it was converted for the webhook.
+    #[serde(default)]
+    pub request_kind: Option<GroupVersionKind>,
+    /// The resource of the client's request.
+    #[serde(default)]
+    pub request_resource: Option<GroupVersionResource>,
+    /// The name of the object; empty where the server makes it.
+    #[serde(default)]
+    pub name: String,
+    /// The namespace of the object; empty for objects of the cluster.
+    #[serde(default)]
+    pub namespace: String,
+    /// What the client wants to do.
+    pub operation: Operation,
+    /// Who asks.
+    #[serde(default)]
+    pub user_info: UserInfo,
+    /// The object as it is to be; null for deletions.
+    #[serde(default)]
+    pub object: Value,
+    /// The object as it is; null for creations.
+    #[serde(default)]
+    pub old_object: Value,
+    /// Nothing will be stored: the webhook must have no side effects.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// `CreateOptions`, `UpdateOptions` or `DeleteOptions` of the request.
+    #[serde(default)]
+    pub options: Value,
+}
+
+/// A review as it comes.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Asked<R> {
+    #[serde(default)]
+    pub(super) api_version: String,
+    #[serde(default)]
+    pub(super) kind: String,
+    pub(super) request: Option<R>,
+}
+
+/// A review as it is answered.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Answered<R> {
+    pub(super) api_version: &'static str,
+    pub(super) kind: &'static str,
+    pub(super) response: R,
+}
+
+/// What a webhook decides.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct AdmissionResponse {
+    pub(super) uid: String,
+    pub(super) allowed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) status: Option<Status>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) patch: Option<ByteString>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) patch_type: Option<&'static str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) warnings: Vec<String>,
+}
+
+impl AdmissionResponse {
+    pub(super) fn allowed() -> Self {
+        Self {
+            uid: String::new(),
+            allowed: true,
+            status: None,
+            patch: None,
+            patch_type: None,
+            warnings: Vec::new(),
+        }
+    }
+
+    pub(super) fn refused(status: Status) -> Self {
+        Self {
+            allowed: false,
+            status: Some(status),
+            ..Self::allowed()
+        }
+    }
+}

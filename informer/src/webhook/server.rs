@@ -1,0 +1,126 @@
+//! `WebhookServer`: webhooks over TLS, as one of the things that a manager runs.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use axum::Router;
+use axum::body::Body;
+use futures::future::{BoxFuture, FutureExt, join};
+use http::Request;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+
+use super::webhooks::Webhooks;
+use crate::Error;
+use crate::reconcile::BoxError;
+use crate::runtime::{CertWatcher, Group, Runnable, listen};
+
+/// Serves [`Webhooks`] over HTTP/1.1 with TLS. A manager runs it from before its caches start until everything else has
+/// stopped.
+///
+/// ```
+/// use informer::runtime::{CertWatcher, Manager};
+/// use informer::webhook::{WebhookServer, Webhooks};
+///
+/// # async fn add(manager: &Manager, webhooks: Webhooks) -> Result<(), informer::Error> {
+/// // cert-manager and the kubelet replace these files while the process runs
+/// let certificates = CertWatcher::new("certs/tls.crt", "certs/tls.key")?.metrics(&manager.metrics());
+/// let webhooks = webhooks.metrics(&manager.metrics());
+/// let server = WebhookServer::bind(&webhooks, ([0, 0, 0, 0], 9443).into(), certificates).await?;
+/// manager.add_readyz("webhooks", server.started_check());
+/// manager.add(server)
+/// # }
+/// ```
+pub struct WebhookServer {
+    listener: TcpListener,
+    service: Router,
+    certificates: CertWatcher,
+    is_started: Arc<AtomicBool>,
+}
+
+impl WebhookServer {
+    /// Listens on an address; port 0 is any. `certificates` is a [`CertWatcher`], or a
+    /// [`Certificate`](crate::runtime::Certificate) that stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot.
+    pub async fn bind(
+        webhooks: &Webhooks,
+        address: SocketAddr,
+        certificates: impl Into<CertWatcher>,
+    ) -> Result<Self, Error> {
+        let listener = TcpListener::bind(address).await;
+        let listener = listener.map_err(|err| Error::refused(format!("listening on {address}: {err}")))?;
+        Ok(Self {
+            listener,
+            service: webhooks.service(),
+            certificates: certificates.into(),
+            is_started: Arc::default(),
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.listener.local_addr().ok()
+    }
+
+    /// A check that passes while it answers (`StartedChecker`).
+    pub fn started_check(&self) -> impl Fn() -> Result<(), BoxError> + Send + Sync + 'static {
+        let is_started = Arc::clone(&self.is_started);
+        move || match is_started.load(Ordering::Acquire) {
+            true => Ok(()),
+            false => Err("webhook server has not been started yet".into()),
+        }
+    }
+
+    async fn serve(self, stop: CancellationToken) {
+        let service = service_fn(move |request: Request<Incoming>| {
+            let service = self.service.clone();
+            async move {
+                Ok::<_, Infallible>(
+                    service
+                        .oneshot(request.map(Body::new))
+                        .await
+                        .unwrap_or_else(|it| match it {}),
+                )
+            }
+        });
+        let config = self.certificates.server_config();
+        self.is_started.store(true, Ordering::Release);
+        let serving = listen::serve(&self.listener, Some(config), service, &stop);
+        join(serving, self.certificates.run(stop.clone())).await;
+        self.is_started.store(false, Ordering::Release);
+    }
+}
+
+impl Runnable for WebhookServer {
+    fn name(&self) -> String {
+        match self.address() {
+            Some(address) => format!("webhooks on {address}"),
+            None => "webhooks".to_owned(),
+        }
+    }
+
+    fn group(&self) -> Group {
+        Group::Server
+    }
+
+    fn run(self: Box<Self>, stop: CancellationToken) -> BoxFuture<'static, Result<(), BoxError>> {
+        self.serve(stop).map(Ok).boxed()
+    }
+}
+
+impl fmt::Debug for WebhookServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WebhookServer")
+            .field("address", &self.address())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,88 @@
+//! `Stats`: the figures of a webhook, under controller-runtime's names.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::metrics::{Collect, Histogram, Samples};
+
+/// Prometheus' default bounds, in seconds.
+const BOUNDS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+
+/// What a webhook counts.
+#[derive(Debug)]
+pub(super) struct Stats {
+    path: String,
+    figures: Mutex<Figures>,
+}
+
+#[derive(Debug)]
+struct Figures {
+    in_flight: u64,
+    panics: u64,
+    by_code: BTreeMap<u16, u64>,
+    took: Histogram,
+}
+
+impl Stats {
+    pub(super) fn new(path: &str) -> Self {
+        Self {
+            path: path.to_owned(),
+            figures: Mutex::new(Figures {
+                in_flight: 0,
+                panics: 0,
+                by_code: BTreeMap::new(),
+                took: Histogram::new(BOUNDS),
+            }),
+        }
+    }
+
+    pub(super) fn started(&self) {
+        self.with(|it| it.in_flight += 1);
+    }
+
+    pub(super) fn ended(&self, code: u16, took: Duration) {
+        self.with(|it| {
+            it.in_flight -= 1;
+            *it.by_code.entry(code).or_default() += 1;
+            it.took.observe_time(took);
+        });
+    }
+
+    pub(super) fn panicked(&self) {
+        self.with(|it| it.panics += 1);
+    }
+
+    fn with(&self, count: impl FnOnce(&mut Figures)) {
+        count(&mut self.figures.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl Collect for Stats {
+    fn collect(&self, samples: &mut Samples) {
+        let it = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
+        let labels = &[("webhook", self.path.as_str())];
+        for (code, count) in &it.by_code {
+            let code = code.to_string();
+            let labels = &[("code", code.as_str()), ("webhook", self.path.as_str())];
+            let help = "Total number of admission requests by HTTP status code.";
+            samples.counter("controller_runtime_webhook_requests_total", help, labels, *count as f64);
+        }
+        let help = "Histogram of the latency of processing admission requests";
+        samples.histogram("controller_runtime_webhook_latency_seconds", help, labels, &it.took);
+        let help = "Current number of admission requests being served.";
+        samples.gauge(
+            "controller_runtime_webhook_requests_in_flight",
+            help,
+            labels,
+            it.in_flight as f64,
+        );
+        let help = "Total number of webhook panics";
+        samples.counter(
+            "controller_runtime_webhook_panics_total",
+            help,
+            labels,
+            it.panics as f64,
+        );
+    }
+}

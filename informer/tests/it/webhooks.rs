@@ -1,0 +1,535 @@
+//! Webhooks: what they answer, what they make of an object, and how they are reached.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use fake_apiserver::ApiServer;
+use http::{Request, header};
+use http_body_util::BodyExt;
+use informer::metrics::Metrics;
+use informer::reconcile::{Action, ReconcileError};
+use informer::runtime::{CertWatcher, Manager, SelfSigned, as_reconciler, update_status};
+use informer::webhook::{
+    AdmissionRequest, Conversion, Defaulter, Denial, Operation, Validator, WebhookServer, Webhooks,
+};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::admissionregistration::v1::WebhookClientConfig;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::ApiResource;
+use kube::core::crd::merge_crds;
+use kube::{CustomResource, CustomResourceExt};
+use rstest::rstest;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use testkit::TestCluster;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+
+const HOST: &str = "https://webhooks.shop";
+
+fn server() -> WebhookClientConfig {
+    WebhookClientConfig {
+        url: Some(HOST.into()),
+        ..WebhookClientConfig::default()
+    }
+}
+
+#[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[kube(
+    group = "example.com",
+    version = "v1",
+    kind = "Document",
+    namespaced,
+    status = "DocumentStatus"
+)]
+struct DocumentSpec {
+    title: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    language: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+struct DocumentStatus {
+    seen: Option<String>,
+}
+
+mod v1beta1 {
+    use super::*;
+
+    #[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
+    #[kube(
+        group = "example.com",
+        version = "v1beta1",
+        kind = "Document",
+        namespaced,
+        status = "DocumentStatus"
+    )]
+    pub(super) struct DocumentSpec {
+        pub(super) name: String,
+        pub(super) language: Option<String>,
+    }
+}
+
+fn documents() -> Conversion<Document> {
+    Conversion::to_hub::<Document>().spoke(
+        |old: v1beta1::Document| {
+            if old.spec.name == "bad" {
+                return Err("a bad name");
+            }
+            let spec = DocumentSpec {
+                title: old.spec.name,
+                language: old.spec.language,
+            };
+            let mut document = Document::new("", spec);
+            document.status = old.status;
+            Ok(document)
+        },
+        |hub: Document| {
+            let spec = v1beta1::DocumentSpec {
+                name: hub.spec.title,
+                language: hub.spec.language,
+            };
+            let mut document = v1beta1::Document::new("", spec);
+            document.status = hub.status;
+            Ok::<_, &str>(document)
+        },
+    )
+}
+
+/// Refuses titles in capitals, and warns of short ones.
+struct Titles;
+
+impl Validator<Document> for Titles {
+    async fn validate_create(&self, document: &Document, _: &AdmissionRequest) -> Result<Vec<String>, Denial> {
+        let title = &document.spec.title;
+        if title.to_uppercase() == *title {
+            return Err(Denial::invalid(format!("spec.title: {title:?} is in capitals")));
+        }
+        Ok(Vec::from_iter((title.len() < 4).then(|| "a short title".to_owned())))
+    }
+
+    async fn validate_update(
+        &self,
+        old: &Document,
+        new: &Document,
+        request: &AdmissionRequest,
+    ) -> Result<Vec<String>, Denial> {
+        if old.spec.title == new.spec.title {
+            return Ok(Vec::new());
+        }
+        self.validate_create(new, request).await
+    }
+
+    async fn validate_delete(&self, document: &Document, request: &AdmissionRequest) -> Result<Vec<String>, Denial> {
+        if document.spec.title == "Constitution" && !request.dry_run {
+            return Err("it is needed".into());
+        }
+        Ok(Vec::new())
+    }
+}
+
+struct Language;
+
+impl Defaulter<Document> for Language {
+    async fn default(&self, document: &mut Document, _: &AdmissionRequest) -> Result<(), Denial> {
+        document.spec.language.get_or_insert_with(|| "en".into());
+        Ok(())
+    }
+}
+
+fn webhooks() -> Webhooks {
+    let with_deletions = |webhook: &mut k8s_openapi::api::admissionregistration::v1::ValidatingWebhook| {
+        for rule in webhook.rules.iter_mut().flatten() {
+            rule.operations = Some(vec!["*".into()]);
+        }
+    };
+    let webhooks = Webhooks::new().validate_with(Titles, with_deletions);
+    let webhooks = webhooks.and_then(|it| it.mutate(Language)).expect("each is new");
+    webhooks.convert(documents())
+}
+
+/// A cluster with both versions of Document, of which v1 is stored, and the webhooks.
+async fn cluster() -> TestCluster {
+    let crd = merge_crds(vec![Document::crd(), v1beta1::Document::crd()], "v1").expect("they fit together");
+    let cluster = TestCluster::start();
+    cluster.create(crd).await;
+    let webhooks = webhooks();
+    cluster
+        .webhooks(webhooks.service(), webhooks.configurations("documents", &server()))
+        .await;
+    cluster
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_type_with_versions_admission_and_a_controller_is_tested_in_one_process() {
+    let cluster = cluster().await;
+    let manager = Manager::new(cluster.client_named("operator"));
+    let client = manager.client();
+    let seen = as_reconciler(manager.lister(), move |document: Arc<Document>| {
+        let client = client.clone();
+        async move {
+            let language = document.spec.language.clone();
+            update_status(&client, &*document, |it| {
+                it.status = Some(DocumentStatus { seen: language })
+            })
+            .await?;
+            Ok::<_, ReconcileError>(Action::await_change())
+        }
+    });
+    manager
+        .controller("documents")
+        .for_::<Document>()
+        .complete(seen)
+        .expect("it is complete");
+    cluster.run(async move { manager.run(std::future::pending()).await });
+
+    let old: Api<v1beta1::Document> = Api::default_namespaced(cluster.client());
+    let spec = v1beta1::DocumentSpec {
+        name: "Readme".into(),
+        language: None,
+    };
+    let mut document = v1beta1::Document::new("readme", spec);
+    document.metadata.labels = Some([("a".to_owned(), "b".to_owned())].into());
+    old.create(&PostParams::default(), &document)
+        .await
+        .expect("it is allowed");
+    cluster.settle().await;
+    let stored = cluster.get::<Document>("readme");
+    assert_eq!(
+        (stored.spec.title.as_str(), stored.spec.language.as_deref()),
+        ("Readme", Some("en"))
+    );
+    assert_eq!(stored.metadata.labels, document.metadata.labels);
+    assert_eq!(stored.status.and_then(|it| it.seen).as_deref(), Some("en"));
+    let read = old.get("readme").await.expect("it is converted");
+    assert_eq!(
+        (read.spec.name.as_str(), read.spec.language.as_deref()),
+        ("Readme", Some("en"))
+    );
+
+    let shout = v1beta1::DocumentSpec {
+        name: "SHOUT".into(),
+        language: None,
+    };
+    let err = old
+        .create(&PostParams::default(), &v1beta1::Document::new("b", shout))
+        .await;
+    let err = err.expect_err("it is in capitals").to_string();
+    assert!(err.contains("spec.title: \"SHOUT\" is in capitals"), "{err}");
+    let bad = v1beta1::DocumentSpec {
+        name: "bad".into(),
+        language: None,
+    };
+    let err = old
+        .create(&PostParams::default(), &v1beta1::Document::new("c", bad))
+        .await;
+    assert!(err.expect_err("it has no hub").to_string().contains("a bad name"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn deletions_and_dry_runs_are_seen_as_such() {
+    let cluster = cluster().await;
+    let spec = DocumentSpec {
+        title: "Constitution".into(),
+        language: None,
+    };
+    cluster.create(Document::new("c", spec)).await;
+    let api: Api<Document> = Api::default_namespaced(cluster.client());
+    let dry = kube::api::DeleteParams {
+        dry_run: true,
+        ..kube::api::DeleteParams::default()
+    };
+    api.delete("c", &dry).await.expect("nothing is deleted");
+    let err = api
+        .delete("c", &kube::api::DeleteParams::default())
+        .await
+        .expect_err("it is needed");
+    assert!(err.to_string().contains("denied the request: it is needed"), "{err}");
+}
+
+/// Asks a webhook; the code and the body.
+async fn ask(webhooks: &Webhooks, path: &str, content_type: &str, body: String) -> (u16, Value) {
+    let request = Request::post(path).header(header::CONTENT_TYPE, content_type);
+    let request = request.body(axum::body::Body::from(body)).expect("a request");
+    let response = webhooks.service().oneshot(request).await.expect("it answers");
+    let code = response.status().as_u16();
+    let body = response.into_body().collect().await.expect("all of it").to_bytes();
+    (code, serde_json::from_slice(&body).unwrap_or_default())
+}
+
+fn review(operation: &str, object: Value, old: Value) -> Value {
+    json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+        "uid": "u", "operation": operation, "object": object, "oldObject": old, "name": "m", "namespace": "shop",
+        "kind": {"group": "", "version": "v1", "kind": "ConfigMap"}, "userInfo": {"username": "me"}}})
+}
+
+fn judged(_: Option<&ConfigMap>, new: Option<&ConfigMap>, request: &AdmissionRequest) -> Result<Vec<String>, Denial> {
+    assert_ne!(request.namespace, "panic");
+    let data = new.and_then(|it| it.data.clone()).unwrap_or_default();
+    match data.get("verdict").map(String::as_str) {
+        Some("deny") => Err(Denial::new("no").with_warnings(["really".to_owned()])),
+        Some("panic") => panic!("oh"),
+        Some("server") => {
+            let status = kube::core::Status::failure("too busy", "TooManyRequests").with_code(429);
+            Err(kube::Error::Api(Box::new(status)).into())
+        }
+        _ => Ok(vec![format!(
+            "{:?} by {:?}",
+            request.operation, request.user_info.username
+        )]),
+    }
+}
+
+#[rstest]
+#[case::allowed("fine", true, 0, "", &["Create by Some(\"me\")"])]
+#[case::denied("deny", false, 403, "no", &["really"])]
+#[case::panic("panic", false, 500, "panic: oh [recovered]", &[])]
+#[case::error_of_the_server("server", false, 429, "too busy", &[])]
+#[tokio::test]
+async fn a_verdict_has_a_code_a_message_and_warnings(
+    #[case] verdict: &str,
+    #[case] allowed: bool,
+    #[case] code: u16,
+    #[case] message: &str,
+    #[case] warnings: &[&str],
+) {
+    let webhooks = Webhooks::new().validate::<ConfigMap>(judged).expect("it is new");
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"verdict": verdict}});
+    let review = review("CREATE", map, Value::Null).to_string();
+    let (http, answer) = ask(&webhooks, "/validate--v1-configmap", "application/json", review).await;
+    let response = &answer["response"];
+    assert_eq!(
+        (http, &response["uid"], &response["allowed"]),
+        (200, &json!("u"), &json!(allowed))
+    );
+    assert_eq!(response["status"]["code"].as_u64().unwrap_or_default(), u64::from(code));
+    assert_eq!(response["status"]["message"].as_str().unwrap_or_default(), message);
+    let warned: Vec<_> = response["warnings"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    assert_eq!(warned, warnings);
+}
+
+#[rstest]
+#[case::form("text/plain", "{}".to_owned(), "contentType=text/plain, expected application/json")]
+#[case::nothing("application/json", String::new(), "request body is empty")]
+#[case::no_json("application/json; charset=utf-8", "{".to_owned(), "the review cannot be read")]
+#[case::another_version("application/json", r#"{"apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview"}"#.to_owned(),
+    "expected AdmissionReview of admission.k8s.io/v1, got AdmissionReview of admission.k8s.io/v1beta1")]
+#[case::no_request("application/json", r#"{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}"#.to_owned(),
+    "the AdmissionReview has no request")]
+#[case::another_type("application/json", review("CREATE", json!({"data": 7}), Value::Null).to_string(),
+    "the object cannot be read")]
+#[tokio::test]
+async fn what_is_no_review_is_a_bad_request(#[case] content_type: &str, #[case] body: String, #[case] message: &str) {
+    let webhooks = Webhooks::new().validate::<ConfigMap>(judged).expect("it is new");
+    let (http, answer) = ask(&webhooks, "/validate--v1-configmap", content_type, body).await;
+    let status = &answer["response"]["status"];
+    assert_eq!((http, status["code"].as_u64()), (200, Some(400)), "{answer}");
+    assert!(
+        status["message"].as_str().unwrap_or_default().contains(message),
+        "{status}"
+    );
+}
+
+#[tokio::test]
+async fn only_what_a_defaulter_changes_is_patched() {
+    let sized = |map: &mut ConfigMap, _: &AdmissionRequest| {
+        map.data
+            .get_or_insert_default()
+            .entry("size".into())
+            .or_insert("big".into());
+        Ok(())
+    };
+    let webhooks = Webhooks::new().mutate::<ConfigMap>(sized).expect("it is new");
+    let ask = async |operation: &str, object: Value| {
+        let body = review(operation, object, Value::Null).to_string();
+        let (_, answer) = ask(&webhooks, "/mutate--v1-configmap", "application/json", body).await;
+        let patch = answer["response"]["patch"].as_str().map(|it| json!(it));
+        let patch = patch.map(|it| serde_json::from_value::<ByteString>(it).expect("base64").0);
+        patch.map(|it| serde_json::from_slice::<Value>(&it).expect("a patch"))
+    };
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "new": [1]});
+    let patch = ask("CREATE", map.clone()).await;
+    assert_eq!(
+        patch,
+        Some(json!([{"op": "add", "path": "/data", "value": {"size": "big"}}]))
+    );
+    let mut sized = map.clone();
+    sized["data"] = json!({"size": "small"});
+    assert_eq!(ask("UPDATE", sized).await, None);
+    assert_eq!(ask("DELETE", map).await, None);
+}
+
+#[tokio::test]
+async fn a_type_known_by_name_is_judged_too_and_one_path_has_one_webhook() {
+    let resource = ApiResource::erase::<ConfigMap>(&());
+    let none = |_: Option<&DynamicObject>, new: Option<&DynamicObject>, _: &AdmissionRequest| {
+        let is_empty = new.is_some_and(|it| it.data["data"].is_null());
+        if is_empty {
+            Err(Denial::new("empty"))
+        } else {
+            Ok(Vec::new())
+        }
+    };
+    let webhooks = Webhooks::new().validate_dynamic(&resource, none).expect("it is new");
+    let body = review("CREATE", json!({"metadata": {"name": "m"}}), Value::Null).to_string();
+    let (_, answer) = ask(&webhooks, "/validate--v1-configmap", "application/json", body).await;
+    assert_eq!(answer["response"]["status"]["message"], "empty");
+    let err = webhooks.validate::<ConfigMap>(judged).expect_err("there is one");
+    assert_eq!(
+        err.to_string(),
+        "webhooks: there is one at /validate--v1-configmap already"
+    );
+}
+
+#[tokio::test]
+async fn requests_are_counted_by_path() {
+    let metrics = Metrics::new();
+    let webhooks = Webhooks::new()
+        .validate::<ConfigMap>(judged)
+        .expect("it is new")
+        .metrics(&metrics);
+    let map = json!({"metadata": {"name": "m"}, "data": {"verdict": "panic"}});
+    let body = review("CREATE", map, Value::Null).to_string();
+    ask(&webhooks, "/validate--v1-configmap", "application/json", body).await;
+    let text = metrics.render();
+    for line in [
+        "controller_runtime_webhook_requests_total{code=\"200\",webhook=\"/validate--v1-configmap\"} 1",
+        "controller_runtime_webhook_panics_total{webhook=\"/validate--v1-configmap\"} 1",
+        "controller_runtime_webhook_requests_in_flight{webhook=\"/validate--v1-configmap\"} 0",
+        "controller_runtime_webhook_latency_seconds_count{webhook=\"/validate--v1-configmap\"} 1",
+    ] {
+        assert!(text.contains(line), "{line} in {text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn configurations_are_applied_by_the_process_itself() {
+    let cluster = TestCluster::start();
+    let webhooks = Webhooks::new().validate::<ConfigMap>(judged).expect("it is new");
+    cluster.server().answer_webhooks("webhooks.shop", webhooks.service());
+    webhooks
+        .install(&cluster.client(), "shop", &server())
+        .await
+        .expect("they are taken");
+    webhooks
+        .install(&cluster.client(), "shop", &server())
+        .await
+        .expect("once more changes nothing");
+    let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client());
+    let mut map = ConfigMap::default();
+    map.metadata.name = Some("m".into());
+    map.data = Some(BTreeMap::from([("verdict".to_owned(), "deny".to_owned())]));
+    let err = maps
+        .create(&PostParams::default(), &map)
+        .await
+        .expect_err("it is denied")
+        .to_string();
+    assert!(
+        err.contains("admission webhook \"validate.configmaps.v1.core\" denied the request: no"),
+        "{err}"
+    );
+}
+
+/// Any free port of this machine.
+const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+#[tokio::test]
+async fn a_manager_serves_webhooks_over_tls() {
+    let made = SelfSigned::new(["webhooks.shop.svc"]).expect("a name");
+    let webhooks = Webhooks::new().validate::<ConfigMap>(judged).expect("it is new");
+    let server = WebhookServer::bind(&webhooks, ANY, made.certificate().expect("it was made")).await;
+    let server = server.expect("a port is free");
+    let (address, check) = (server.address().expect("it listens"), server.started_check());
+    assert!(check().is_err(), "it does not answer yet");
+    let api = ApiServer::builder()
+        .webhook_address("webhooks.shop.svc", address)
+        .start();
+    let client = testkit_client(&api);
+    let manager = Manager::new(client.clone());
+    manager.add(server).expect("it is new");
+    let stop = CancellationToken::new();
+    let running = tokio::spawn({
+        let (manager, stop) = (manager.clone(), stop.clone());
+        async move { manager.run(stop.cancelled_owned()).await }
+    });
+    manager.elected().await;
+    assert!(check().is_ok());
+    let at = WebhookClientConfig {
+        ca_bundle: Some(ByteString(made.ca_bundle().as_bytes().to_vec())),
+        service: Some(k8s_openapi::api::admissionregistration::v1::ServiceReference {
+            name: "webhooks".into(),
+            namespace: "shop".into(),
+            ..Default::default()
+        }),
+        url: None,
+    };
+    webhooks.install(&client, "shop", &at).await.expect("they are taken");
+    let maps: Api<ConfigMap> = Api::namespaced(client, "default");
+    let patch = Patch::Apply(
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"verdict": "deny"}}),
+    );
+    let err = maps
+        .patch("m", &PatchParams::apply("test"), &patch)
+        .await
+        .expect_err("it is denied")
+        .to_string();
+    assert!(err.contains("denied the request: no"), "{err}");
+    stop.cancel();
+    running.await.expect("no panic").expect("it stops in order");
+    tokio::net::TcpStream::connect(address)
+        .await
+        .expect_err("nobody listens any more");
+}
+
+fn testkit_client(api: &ApiServer) -> kube::Client {
+    api.client_named("webhooks")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_certificate_is_read_again_when_its_files_change() {
+    let folder = std::env::temp_dir().join(format!("informer-certificates-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let (certificate, key) = (folder.join("tls.crt"), folder.join("tls.key"));
+    let write = |made: &SelfSigned| {
+        std::fs::write(&certificate, made.certificate_pem()).expect("it can be written");
+        std::fs::write(&key, made.key_pem()).expect("it can be written");
+    };
+    assert!(CertWatcher::new(&certificate, &key).is_err(), "there are no files");
+    let (first, second) = (
+        SelfSigned::new(["a"]).expect("a name"),
+        SelfSigned::new(["b"]).expect("a name"),
+    );
+    write(&first);
+    let metrics = Metrics::new();
+    let watcher = CertWatcher::new(&certificate, &key)
+        .expect("they belong together")
+        .metrics(&metrics);
+    let running = watcher.clone();
+    tokio::spawn(async move { running.run(CancellationToken::new()).await });
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    assert_eq!(watcher.reads(), 1);
+    std::fs::write(&certificate, second.certificate_pem()).expect("it can be written");
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(watcher.reads(), 1, "the key is still that of the first");
+    assert!(metrics.render().contains("certwatcher_read_certificate_errors_total 1"));
+    write(&second);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(watcher.reads(), 2);
+    std::fs::remove_dir_all(&folder).expect("it is there");
+}
+
+#[test]
+fn operations_are_those_of_kubernetes() {
+    let read = |text: &str| serde_json::from_value::<Operation>(json!(text)).ok();
+    assert_eq!(read("CONNECT"), Some(Operation::Connect));
+    assert_eq!(read("PATCH"), None);
+}

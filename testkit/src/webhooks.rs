@@ -1,0 +1,128 @@
+//! `webhooks`: admission and conversion that a service in the test answers.
+
+use std::convert::Infallible;
+use std::panic::Location;
+
+use axum::body::Body;
+use http::{Method, Request, Response};
+use serde_json::Value;
+use tower::Service;
+
+use crate::report::fail_at;
+use crate::target::ObjectId;
+use crate::test_cluster::TestCluster;
+
+impl TestCluster {
+    /// Installs webhooks: `service`, such as an axum router, answers in this process for every host that one of the
+    /// `configurations` names, and the configurations are written to the server.
+    ///
+    /// They are `ValidatingWebhookConfiguration`s, `MutatingWebhookConfiguration`s, and `CustomResourceDefinition`s, of
+    /// which `spec.conversion` is enough where the definition is there already. What is there is patched, other objects
+    /// are created. A `clientConfig` without a `caBundle` is given one, although no certificate is looked at: no socket
+    /// is opened, and time limits go by the cluster's clock.
+    ///
+    /// ```
+    /// use axum::{Router, body::Body, routing::post};
+    /// use serde_json::{Value, json};
+    /// use testkit::{TestCluster, objects::pod};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let cluster = TestCluster::start();
+    /// let refuse = |body: axum::body::Bytes| async move {
+    ///     let review: Value = serde_json::from_slice(&body).unwrap();
+    ///     let response = json!({"uid": review["request"]["uid"], "allowed": false, "status": {"message": "no Pods"}});
+    ///     json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}).to_string()
+    /// };
+    /// let configuration = json!({
+    ///     "apiVersion": "admissionregistration.k8s.io/v1",
+    ///     "kind": "ValidatingWebhookConfiguration",
+    ///     "metadata": {"name": "pods"},
+    ///     "webhooks": [{
+    ///         "name": "pods.example.com",
+    ///         "clientConfig": {"service": {"namespace": "shop", "name": "webhooks", "path": "/pods"}},
+    ///         "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"]}],
+    ///         "admissionReviewVersions": ["v1"],
+    ///         "sideEffects": "None",
+    ///     }],
+    /// });
+    /// cluster.webhooks(Router::new().route("/pods", post(refuse)), [configuration]).await;
+    /// let pods = kube::Api::<k8s_openapi::api::core::v1::Pod>::default_namespaced(cluster.client());
+    /// let web = serde_json::from_value(json!({"metadata": {"name": "web"}, "spec": {"containers": []}})).unwrap();
+    /// let err = pods.create(&Default::default(), &web).await.unwrap_err();
+    /// assert!(err.to_string().contains("denied the request: no Pods"), "{err}");
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If a configuration names no host, or the server refuses it.
+    #[track_caller]
+    pub fn webhooks<S, C>(&self, service: S, configurations: C) -> impl Future<Output = ()>
+    where
+        S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + Sync + 'static,
+        S::Future: Send,
+        C: IntoIterator<Item = Value>,
+    {
+        let place = Location::caller();
+        if self.is_real() {
+            self.fail("a real API server cannot call a service of the test");
+        }
+        let mut objects: Vec<Value> = configurations.into_iter().collect();
+        for config in objects.iter_mut().flat_map(client_configs) {
+            match host_of(config) {
+                Some(host) => self.server.answer_webhooks(&host, service.clone()),
+                None => fail_at(
+                    place,
+                    &format!("a clientConfig names neither a service nor a URL: {config}"),
+                ),
+            }
+            if config["caBundle"].as_str().is_none_or(str::is_empty) {
+                config["caBundle"] = CA_BUNDLE.into();
+            }
+        }
+        async move {
+            for object in objects {
+                let id = ObjectId::of(&object);
+                let is_there = self.server.uid_of(&id.api_version, &id.kind, "", &id.name).is_some();
+                let written = if is_there {
+                    self.send(Method::PATCH, &id, "", Some(&object)).await
+                } else {
+                    self.put_new(object).await
+                };
+                if let Err(reason) = written {
+                    fail_at(place, &reason);
+                }
+            }
+        }
+    }
+}
+
+/// `-----BEGIN CERTIFICATE-----`, which is as far as anybody looks.
+const CA_BUNDLE: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCg==";
+
+/// Each `clientConfig` of a configuration.
+fn client_configs(object: &mut Value) -> Vec<&mut Value> {
+    if object["kind"] == "CustomResourceDefinition" {
+        return object
+            .pointer_mut("/spec/conversion/webhook/clientConfig")
+            .into_iter()
+            .collect();
+    }
+    let webhooks = object["webhooks"].as_array_mut().into_iter().flatten();
+    webhooks.filter_map(|it| it.get_mut("clientConfig")).collect()
+}
+
+/// The host of a URL, with its port, or that of a service.
+fn host_of(config: &Value) -> Option<String> {
+    if let Some(url) = config["url"].as_str() {
+        let (_, rest) = url.split_once("://")?;
+        return rest.split(['/', '?']).next().map(str::to_owned);
+    }
+    let service = &config["service"];
+    let (name, namespace) = (service["name"].as_str()?, service["namespace"].as_str()?);
+    Some(match service["port"].as_u64() {
+        Some(port) if port != 443 => format!("{name}.{namespace}.svc:{port}"),
+        Some(_) | None => format!("{name}.{namespace}.svc"),
+    })
+}
