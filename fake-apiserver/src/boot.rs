@@ -88,6 +88,7 @@ fn make(kind: Kind) -> World {
         let _ = server.load([service_cidr(range, second)]);
         let _ = server.load(kubernetes_service(range, second));
         let _ = server.load(system_config_maps(second));
+        let _ = server.load(COMPONENTS.map(component_status));
     }
     let world = server.snapshot().0;
     if !kind.rbac && kind.kubernetes_service.is_none() {
@@ -238,6 +239,24 @@ fn system_config_maps(now: Timestamp) -> [Value; 2] {
             json!({"since": day}),
         ),
     ]
+}
+
+/// The components of a control plane, and the port at which each says that it is well. Nobody looks after them here but
+/// after the store.
+const COMPONENTS: [(&str, u16); 3] = [("controller-manager", 10_257), ("etcd-0", 0), ("scheduler", 10_259)];
+
+fn component_status((name, port): (&str, u16)) -> Value {
+    let condition = match port {
+        0 => json!({"type": "Healthy", "status": "True", "message": "ok"}),
+        port => {
+            let at = format!("127.0.0.1:{port}");
+            let why = format!("Get \"https://{at}/healthz\": dial tcp {at}: connect: connection refused");
+            json!({"type": "Healthy", "status": "False", "message": why})
+        }
+    };
+    json!({
+        "apiVersion": "v1", "kind": "ComponentStatus", "metadata": {"name": name}, "conditions": [condition],
+    })
 }
 
 fn node(number: usize) -> Value {

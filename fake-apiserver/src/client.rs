@@ -9,6 +9,7 @@ use tower::{Service, ServiceExt};
 
 use crate::api::request_info::ClientName;
 use crate::api::user::UserInfo;
+use crate::serve;
 use crate::server::ApiServer;
 
 impl ApiServer {
@@ -91,19 +92,28 @@ impl ApiServer {
     + 'static {
         let agent = http::HeaderValue::from_str(user_agent).unwrap_or(http::HeaderValue::from_static("kube-rs"));
         let name: Arc<str> = user_agent.into();
-        self.connection()
-            .map_request(move |request: Request<kube::client::Body>| {
-                let (mut parts, body) = request.into_parts();
-                parts
-                    .headers
-                    .entry(http::header::USER_AGENT)
-                    .or_insert_with(|| agent.clone());
-                parts.extensions.insert(ClientName(Arc::clone(&name)));
-                if let Some(user) = &user {
-                    parts.extensions.insert(Arc::clone(user));
+        let (connection, tasks) = (self.connection(), self.tasks.clone());
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (connection, tasks) = (connection.clone(), tasks.clone());
+            async move {
+                match request.headers().contains_key(http::header::UPGRADE) {
+                    true => serve::converse(request, connection, &tasks).await,
+                    false => connection.oneshot(request).await,
                 }
-                Request::from_parts(parts, Body::new(body))
-            })
+            }
+        });
+        service.map_request(move |request: Request<kube::client::Body>| {
+            let (mut parts, body) = request.into_parts();
+            parts
+                .headers
+                .entry(http::header::USER_AGENT)
+                .or_insert_with(|| agent.clone());
+            parts.extensions.insert(ClientName(Arc::clone(&name)));
+            if let Some(user) = &user {
+                parts.extensions.insert(Arc::clone(user));
+            }
+            Request::from_parts(parts, Body::new(body))
+        })
     }
 
     /// A client whose requests `remote` answers, and which pass this server's faults and journal on their way: a test's

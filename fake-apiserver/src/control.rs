@@ -3,6 +3,7 @@
 //! | request | what it does |
 //! |---|---|
 //! | `GET /_fake` | this list |
+//! | `GET /_fake/openapi.json` | the same as an OpenAPI document |
 //! | `POST /_fake/faults` | injects a [`FaultRule`]; answers its number |
 //! | `GET /_fake/faults` | the faults in force, with how many requests each has struck |
 //! | `DELETE /_fake/faults[/N]` | ends all of them, or one |
@@ -12,6 +13,7 @@
 //! | `DELETE /_fake/journal` | forgets them |
 //! | `POST /_fake/replicas` | how far a client sees: `{"client": "operator", "sees": {"behind": 3}}` |
 //! | `POST /_fake/clocks` | lets a client's clock go wrong: `{"client": "operator", "aheadMs": 5000}` |
+//! | `POST /_fake/pods` | says what becomes of Pods, a [`ScriptOrder`]; `DELETE` forgets all of it |
 //! | `POST /_fake/compact` | forgets history, as etcd's compaction does |
 //! | `POST /_fake/restart` | ends all connections: `{"log": "lost", "downMs": 2000}` |
 //! | `POST /_fake/snapshot` | keeps the state; answers its number |
@@ -36,6 +38,7 @@ use serde_json::{Value, json};
 use crate::endpoints::journal::Entry;
 use crate::faults::{Failure, FaultRule, RequestFilter, RestartLog, WatchEventKind, WatchHandle};
 use crate::server::{ApiServer, Snapshot};
+use crate::workers::{ScriptOrder, Worker};
 
 /// Where it lies.
 const PREFIX: &str = "/_fake";
@@ -138,6 +141,7 @@ impl Default for Restart {
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Restore {
     snapshot: u64,
 }
@@ -173,6 +177,7 @@ pub(crate) fn answer(server: &ApiServer, control: &Control, parts: &Parts, body:
     let words: Vec<_> = path.split('/').filter(|it| !it.is_empty()).collect();
     let answered = match (method.as_str(), words.as_slice()) {
         ("GET", []) => Ok(Answer::Text(HELP.to_owned())),
+        ("GET", ["openapi.json"]) => serde_json::from_str(OPEN_API).map(Answer::Json).map_err(Refusal::bad),
         (verb, ["faults", rest @ ..]) => faults(server, verb, rest, body),
         ("GET", ["watches"]) => Ok(Answer::Json(server.watches().iter().map(watch).collect())),
         ("POST", ["watches"]) => on_watches(server, body),
@@ -186,6 +191,11 @@ pub(crate) fn answer(server: &ApiServer, control: &Control, parts: &Parts, body:
             server.skew_clock(&order.client, order.ahead_ms);
             Answer::Json(json!({}))
         }),
+        ("POST", ["pods"]) => on_pods(server, body),
+        ("DELETE", ["pods"]) => {
+            server.kubelet().clear();
+            Ok(Answer::Json(json!({})))
+        }
         ("POST", ["compact"]) => {
             server.compact();
             Ok(Answer::Json(json!({"resourceVersion": server.resource_version()})))
@@ -234,7 +244,11 @@ fn check_type(parts: &Parts, body: &Bytes) -> Result<(), Refusal> {
     }
 }
 
+/// The same list for programs.
+const OPEN_API: &str = include_str!("control/openapi.json");
+
 const HELP: &str = "\
+GET    /_fake/openapi.json   this list for programs
 POST   /_fake/faults         inject a fault: {\"effect\": \"conflict\", \"on\": {\"verbs\": [\"update\"]}, \"times\": 1}
 GET    /_fake/faults         faults in force
 DELETE /_fake/faults[/N]     end all faults, or one
@@ -244,6 +258,8 @@ GET    /_fake/journal        requests and events; ?since=N
 DELETE /_fake/journal        forget them
 POST   /_fake/replicas       {\"client\": \"operator\", \"sees\": {\"behind\": 3}}
 POST   /_fake/clocks         {\"client\": \"operator\", \"aheadMs\": 5000}
+POST   /_fake/pods           {\"pods\": {\"labels\": \"app=db\"}, \"script\": {\"crashLoop\": true}}
+DELETE /_fake/pods           forget what becomes of Pods
 POST   /_fake/compact        forget history
 POST   /_fake/restart        {\"log\": \"lost\", \"downMs\": 2000}
 POST   /_fake/snapshot       keep the state
@@ -406,6 +422,16 @@ fn on_replica(server: &ApiServer, body: &Bytes) -> Answered {
     Ok(Answer::Json(
         json!({"sees": replica.sees(), "newest": server.resource_version()}),
     ))
+}
+
+fn on_pods(server: &ApiServer, body: &Bytes) -> Answered {
+    if !server.runs(Worker::Kubelet) {
+        return Err(Refusal::bad("Pods run with --workers kubelet, workloads or all"));
+    }
+    let order: ScriptOrder = read(body)?;
+    let (pods, script) = order.read().map_err(Refusal::bad)?;
+    server.kubelet().script(pods, script);
+    Ok(Answer::Json(json!({})))
 }
 
 fn restart(server: &ApiServer, body: &Bytes) -> Answered {

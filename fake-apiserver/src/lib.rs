@@ -95,6 +95,7 @@ mod entropy;
 mod tasks;
 
 pub use api::request_info::{RequestInfo, Verb};
+pub use api::streams::{ExecOutput, Stdin};
 pub use api::user::{Anonymous, UserInfo};
 pub use builder::{ApiServerBuilder, Authorization};
 pub use endpoints::journal::{Entry, Journal, RecordedEvent, RecordedRequest};
@@ -106,5 +107,5 @@ pub use serve::{ServeOptions, Serving};
 pub use server::{ApiServer, LoadError, Snapshot};
 #[cfg(feature = "tls")]
 pub use tls::{ServiceAccountKeys, random_token, self_signed_certificate};
-pub use workers::{Kubelet, PodScript, PodSelector, UnknownWorker, Worker};
+pub use workers::{Kubelet, PodScript, PodSelector, ScriptOrder, UnknownWorker, Worker};
 pub use world::{LoadReport, StoredObject, WorldDiff};

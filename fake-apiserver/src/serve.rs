@@ -25,8 +25,9 @@ use tower::{Service, ServiceExt};
 
 use crate::api::arrival::{Arrival, Hosts};
 use crate::api::user::UserInfo;
+use crate::endpoints::websocket::Upgrade;
 use crate::kubeconfig::{Credentials, kubeconfig};
-use crate::tasks::TaskGroup;
+use crate::tasks::{TaskGroup, WeakTaskGroup};
 pub use options::ServeOptions;
 use options::Transport;
 
@@ -211,11 +212,14 @@ async fn speak(
     stop: Stop,
 ) {
     let (sender, stopped) = (peer.clone(), stop.clone().requested());
+    // Connections that are no longer HTTP's end here, with their HTTP part.
+    let tasks = TaskGroup::default();
+    let upgrades = tasks.downgrade();
     let begun = Arc::new(Notify::new());
     let first = Arc::clone(&begun);
     let requests = service_fn(move |request| {
         begun.notify_one();
-        answer(request, sender.clone(), service.clone(), stop.clone())
+        answer(request, sender.clone(), service.clone(), upgrades.clone(), stop.clone())
     });
     let mut protocol = auto::Builder::new(StreamTasks::default());
     protocol
@@ -234,7 +238,7 @@ async fn speak(
             std::future::pending().await
         }
     };
-    let mut connection = pin!(protocol.serve_connection(TokioIo::new(stream), requests));
+    let mut connection = pin!(protocol.serve_connection_with_upgrades(TokioIo::new(stream), requests));
     let ended = tokio::select! {
         ended = &mut connection => ended,
         () = silence => {
@@ -249,6 +253,45 @@ async fn speak(
     if let Err(err) = ended {
         tracing::trace!(peer = %peer.addr, "connection ended: {err}");
     }
+    tasks.finished().await;
+}
+
+/// Sends a request over a connection in memory, for an answer that may be 101: what comes after HTTP needs a connection.
+/// What the request carries beside its head and body reaches the service.
+#[cfg(feature = "client")]
+pub(crate) async fn converse(
+    request: Request<Body>,
+    service: impl HttpService,
+    tasks: &TaskGroup,
+) -> io::Result<Response<Body>> {
+    const BUFFER: usize = 64 * 1024;
+    let (client, server) = tokio::io::duplex(BUFFER);
+    let extensions = request.extensions().clone();
+    let service = service.map_request(move |mut request: Request<Body>| {
+        request.extensions_mut().remove::<Arrival>();
+        request.extensions_mut().extend(extensions.clone());
+        request
+    });
+    let loopback = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
+    let peer = Peer {
+        addr: loopback,
+        hosts: Arc::new(Hosts::new(loopback, &[])),
+        user: None,
+    };
+    let (stop, stopped) = watch::channel(false);
+    tasks.spawn(async move {
+        speak(server, peer, service, Stop(stopped)).await;
+        drop(stop);
+    });
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(client))
+        .await
+        .map_err(io::Error::other)?;
+    tasks.spawn(async move {
+        // The one who asked sees how it ends.
+        let _ = connection.with_upgrades().await;
+    });
+    let response = sender.send_request(request).await.map_err(io::Error::other)?;
+    Ok(response.map(Body::new))
 }
 
 /// One request: in with what is known of its sender, out with a body that ends when the server stops.
@@ -256,6 +299,7 @@ async fn answer(
     mut request: Request<Incoming>,
     peer: Peer,
     service: impl HttpService,
+    tasks: WeakTaskGroup,
     stop: Stop,
 ) -> io::Result<Response<StoppableBody>> {
     let (method, uri, addr) = (request.method().clone(), request.uri().clone(), peer.addr);
@@ -267,9 +311,21 @@ async fn answer(
     if let Some(user) = peer.user {
         request.extensions_mut().insert(user);
     }
+    let upgraded = hyper::upgrade::on(&mut request);
     let response = service.oneshot(request.map(Body::new)).await?;
     let target = uri.path_and_query().map_or("*", |it| it.as_str());
     tracing::debug!(target: "fake_apiserver::request", "{addr} {method} {target} {}", response.status().as_u16());
+    if let Some(work) = response.extensions().get::<Upgrade>().and_then(Upgrade::take) {
+        let stopped = stop.clone().requested();
+        tasks.spawn(async move {
+            if let Ok(stream) = upgraded.await {
+                tokio::select! {
+                    () = work(Box::new(TokioIo::new(stream))) => {}
+                    () = stopped => {}
+                }
+            }
+        });
+    }
     Ok(response.map(|body| StoppableBody::new(body, stop)))
 }
 

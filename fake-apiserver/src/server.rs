@@ -58,7 +58,7 @@ pub struct ApiServer {
     /// Shared: a request copies its server.
     options: Arc<Options>,
     /// The tasks of the workers. They end when nobody can reach the server any more: those who can have a copy.
-    tasks: TaskGroup,
+    pub(crate) tasks: TaskGroup,
     /// The control API, if it was asked for.
     pub(crate) control: Option<Arc<Control>>,
     kubelet: Kubelet,
@@ -130,8 +130,7 @@ impl ApiServer {
         });
         let kubelet = kubelet(Arc::clone(&endpoints.registry.committed));
         if options.workers.contains(&Worker::Kubelet) {
-            let logs = kubelet.clone();
-            endpoints.registry.set_pod_logs(move |pod| logs.logs_of(pod));
+            endpoints.registry.set_pod_streams(kubelet.clone());
         }
         let tasks = TaskGroup::default();
         let host: Arc<dyn Host> = endpoints.clone();

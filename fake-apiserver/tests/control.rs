@@ -328,3 +328,108 @@ fn what_cannot_be_is_refused_by_name(
     let answer = ask(&controlled(), method, path, body);
     assert!(answer.head.starts_with(head) && answer.body.contains(why), "{answer:?}");
 }
+
+/// Whether a value is as a schema of the document says; the part of JSON Schema that the document uses.
+fn fits(value: &Value, schema: &Value, document: &Value) -> bool {
+    if let Some(reference) = schema["$ref"].as_str() {
+        let found = document
+            .pointer(&reference[1..])
+            .expect("the document has what it refers to");
+        return fits(value, found, document);
+    }
+    if let Some(variants) = schema["oneOf"].as_array() {
+        return variants.iter().filter(|it| fits(value, it, document)).count() == 1;
+    }
+    let is = |name: &str| match name {
+        "object" => value.is_object(),
+        "array" => value.is_array(),
+        "string" => value.is_string(),
+        "boolean" => value.is_boolean(),
+        "integer" => value.is_i64() || value.is_u64(),
+        "number" => value.is_number(),
+        "null" => value.is_null(),
+        other => panic!("{other} is no type"),
+    };
+    let of_type = match &schema["type"] {
+        Value::String(name) => is(name),
+        Value::Array(names) => names.iter().any(|it| is(it.as_str().expect("a type is a name"))),
+        _ => true,
+    };
+    let listed = schema["enum"].as_array().is_none_or(|all| all.contains(value));
+    let smallest = schema["minimum"]
+        .as_f64()
+        .is_none_or(|least| value.as_f64().is_none_or(|it| it >= least));
+    let items = value.as_array().into_iter().flatten();
+    let mut items = items.map(|item| fits(item, &schema["items"], document));
+    let members = value.as_object().into_iter().flatten();
+    let closed = schema["additionalProperties"] == false;
+    let mut members = members.map(|(name, member)| match schema["properties"].get(name) {
+        Some(property) => fits(member, property, document),
+        None => !closed,
+    });
+    let required = schema["required"].as_array().into_iter().flatten();
+    let mut required = required.map(|name| value.get(name.as_str().expect("a name")).is_some());
+    of_type && listed && smallest && items.all(|it| it) && members.all(|it| it) && required.all(|it| it)
+}
+
+/// Each operation of the document is answered as it says, and what it does not allow is refused.
+#[rstest]
+#[case("get", "/_fake/openapi.json", Value::Null)]
+#[case("post", "/_fake/faults", json!({"effect": {"status": {"code": 503, "applied": true}}, "on": {"verbs": ["list"]}, "times": 1}))]
+#[case("post", "/_fake/faults", json!({"effect": "refuse", "on": {"resource": "pods", "exceptClients": ["a"]}, "skip": 1, "probability": 0.5}))]
+#[case("get", "/_fake/faults", Value::Null)]
+#[case("delete", "/_fake/faults", Value::Null)]
+#[case("get", "/_fake/watches", Value::Null)]
+#[case("post", "/_fake/watches", json!({"on": {"resource": "pods"}, "do": "hold"}))]
+#[case("post", "/_fake/watches", json!({"do": {"release": 2}}))]
+#[case("post", "/_fake/watches", json!({"do": {"send": {"type": "DELETED", "object": {}}}}))]
+#[case("get", "/_fake/journal", Value::Null)]
+#[case("delete", "/_fake/journal", Value::Null)]
+#[case("post", "/_fake/replicas", json!({"client": "a", "sees": {"behind": 3}}))]
+#[case("post", "/_fake/replicas", json!({"client": "a", "sees": "everything"}))]
+#[case("post", "/_fake/clocks", json!({"client": "a", "aheadMs": -5}))]
+#[case("post", "/_fake/pods", json!({"pods": {"labels": "a=b"}, "script": {"runsForMs": 5, "exitCode": 1, "logs": "x"}}))]
+#[case("post", "/_fake/pods", json!({"script": {"exec": [{"command": ["a"], "stdout": "b", "echoesStdin": true}], "ports": [{"port": 1, "http": {"status": 200}}]}}))]
+#[case("delete", "/_fake/pods", Value::Null)]
+#[case("post", "/_fake/compact", Value::Null)]
+#[case("post", "/_fake/restart", json!({"log": "lost", "downMs": 0}))]
+#[case("post", "/_fake/snapshot", Value::Null)]
+#[case("post", "/_fake/objects", json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}))]
+#[case("post", "/_fake/events", json!({"type": "ADDED", "object": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default", "uid": "u"}}}))]
+fn the_control_api_is_as_its_document_says(#[case] method: &str, #[case] path: &str, #[case] body: Value) {
+    let server = Server::start(&["--control", "--workers", "all"]);
+    let document = control(&server, "GET", "/_fake/openapi.json", Value::Null);
+    let operation = &document["paths"][path][method];
+    assert!(operation.is_object(), "the document has {method} {path}");
+    let json = |of: &Value| of["content"]["application/json"]["schema"].clone();
+    let schema = json(&operation["requestBody"]);
+    if !body.is_null() {
+        assert!(fits(&body, &schema, &document), "{body} is what the document says");
+    }
+    let answer = control(&server, &method.to_uppercase(), path, body.clone());
+    assert!(
+        fits(&answer, &json(&operation["responses"]["200"]), &document),
+        "{answer}"
+    );
+    if schema["$ref"].is_string() {
+        let mut wrong = body;
+        wrong["unknown"] = 1.into();
+        assert!(!fits(&wrong, &schema, &document));
+        let refused = ask(&server, &method.to_uppercase(), path, &wrong.to_string());
+        assert!(refused.head.starts_with("HTTP/1.1 400"), "{wrong}: {refused:?}");
+    }
+}
+
+#[test]
+fn what_the_control_api_lists_the_document_describes() {
+    let server = controlled();
+    let document = control(&server, "GET", "/_fake/openapi.json", Value::Null);
+    let help = ask(&server, "GET", "/_fake", "").body;
+    for line in help.lines() {
+        let mut words = line.split_whitespace();
+        let (method, path) = (words.next().expect("a method"), words.next().expect("a path"));
+        let path = path.split(['?', '[']).next().expect("a path");
+        let operation = &document["paths"][path][method.to_lowercase()];
+        assert!(operation["operationId"].is_string(), "{line}");
+    }
+}

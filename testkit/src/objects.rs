@@ -69,9 +69,11 @@ pub fn deployment(name: &str) -> ObjectBuilder {
     )
 }
 
-/// A Job of one Pod.
+/// A Job of one Pod, whose container runs `true`.
 pub fn job(name: &str) -> ObjectBuilder {
-    let template = json!({"spec": {"containers": [container()], "restartPolicy": "Never"}});
+    let mut container = container();
+    container["command"] = json!(["true"]);
+    let template = json!({"spec": {"containers": [container], "restartPolicy": "Never"}});
     object("batch/v1", "Job", name).set("spec", json!({"template": template}))
 }
 

@@ -5,6 +5,7 @@ pub mod request_info;
 pub mod user;
 pub(crate) mod arrival;
 pub(crate) mod token;
+pub(crate) mod streams;
 pub mod rbac;
 pub mod admission;
 pub mod options;

@@ -1,15 +1,18 @@
 //! Who asks, and whether he may: authentication, impersonation and authorisation, in this order, before anything else
 //! is looked at (rules A23, Q1, Q2).
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use http::header::AUTHORIZATION;
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use http::header::{AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL};
 use http::request::Parts;
 use http::{HeaderMap, Method};
 
 use super::Endpoints;
 use super::filters::Call;
-use super::impersonation;
+use super::{impersonation, websocket};
 use crate::api::rbac::Attributes;
 use crate::api::request_info::{ResourcePath, Verb};
 use crate::api::selector::FieldSelector;
@@ -76,8 +79,8 @@ fn authenticate(server: &Endpoints, parts: &Parts) -> Result<Option<Arc<UserInfo
     if let Some(user) = parts.extensions.get::<UserInfo>() {
         return Ok(Some(Arc::new(user.clone())));
     }
-    if let Some(token) = bearer_token(&parts.headers) {
-        return match server.registry.judge_token(token, &[]) {
+    if let Some(token) = token(&parts.headers) {
+        return match server.registry.judge_token(&token, &[]) {
             TokenVerdict::User(user, _) => Ok(Some(user)),
             // Where nobody asks who may do what, a token that is no longer good is the administrator's, too.
             TokenVerdict::Unknown(_) if authentication.is_strict => Err(Status::unauthorized()),
@@ -90,6 +93,17 @@ fn authenticate(server: &Endpoints, parts: &Parts) -> Result<Option<Arc<UserInfo
         Anonymous::Allowed => Ok(Some(Arc::new(UserInfo::anonymous()))),
         Anonymous::Refused => Err(Status::unauthorized()),
     }
+}
+
+/// The token of a request: of `Authorization`, or of the protocols of a WebSocket.
+fn token(headers: &HeaderMap) -> Option<Cow<'_, str>> {
+    if let Some(token) = bearer_token(headers) {
+        return Some(Cow::Borrowed(token));
+    }
+    let mut protocols = websocket::words(headers, &SEC_WEBSOCKET_PROTOCOL);
+    let token = protocols.find_map(|it| it.strip_prefix(websocket::BEARER_PROTOCOL))?;
+    let token = BASE64_URL_SAFE_NO_PAD.decode(token.trim_end_matches('=')).ok()?;
+    String::from_utf8(token).ok().map(Cow::Owned)
 }
 
 /// The token of `Authorization: Bearer …`; other schemes are nobody's business.

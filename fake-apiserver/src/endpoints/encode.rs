@@ -46,7 +46,8 @@ pub(crate) fn answer(
         check_view(row, form, false)?;
     }
     let (code, value) = match &answer {
-        Answer::Nothing => return Ok(bare(204, Body::empty())),
+        // A connection has been made before.
+        Answer::Nothing | Answer::Connection(_) => return Ok(bare(204, Body::empty())),
         Answer::Text(text) => {
             let mut response = bare(code, Body::from(text.clone()));
             let plain = HeaderValue::from_static("text/plain");

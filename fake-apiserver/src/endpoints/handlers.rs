@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::filters::Call;
 use super::negotiation::{self, Route};
 use super::watch_body::WatchBody;
-use super::{Endpoints, decode, encode, yaml};
+use super::{Endpoints, decode, encode, websocket, yaml};
 use crate::api::object::Object;
 use crate::api::options::{FieldValidation, ListOptions, PatchKind, WriteKind, WriteOptions};
 use crate::api::request_info::{RequestInfo, Verb};
@@ -79,7 +79,11 @@ async fn watch(server: &Arc<Endpoints>, call: &Call, row: &Row, info: &RequestIn
         form,
         include,
     );
-    Ok(encode::stream(body))
+    let answer = encode::stream(body);
+    match websocket::is_asked_for(&call.parts.headers) {
+        true => websocket::watch(call, answer),
+        false => Ok(answer),
+    }
 }
 
 /// A write as the registry takes it.
@@ -223,6 +227,9 @@ async fn other_subresource(
         user: &call.user,
     };
     let written = server.registry.subresource(&request).await?;
+    if let Answer::Connection(connection) = written.answer {
+        return websocket::connect(call, connection).map_err(|status| status.warned(written.warnings));
+    }
     answer(server, call, row, &form, written)
 }
 

@@ -32,6 +32,7 @@ pub(crate) mod skew;
 pub(crate) mod relay;
 pub(crate) mod list_body;
 pub(crate) mod watch_body;
+pub(crate) mod websocket;
 pub(crate) mod partial;
 pub(crate) mod status_protobuf;
 pub(crate) mod table;

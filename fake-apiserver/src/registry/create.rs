@@ -79,10 +79,13 @@ impl Registry {
         self.prepare_new(request, &mut object)?;
         self.check_creation(request)?;
         warnings.extend(strategy.warnings(&object, None));
-        if version.is_some_and(|it| {
-            it.as_str()
-                .is_some_and(|text| super::parse_uint(text).is_ok_and(|it| it > 0))
-        }) {
+        // A dry run does not come to storage, which is what minds.
+        if !request.options.dry_run
+            && version.is_some_and(|it| {
+                it.as_str()
+                    .is_some_and(|text| super::parse_uint(text).is_ok_and(|it| it > 0))
+            })
+        {
             return Err(Status::new(
                 500,
                 "",
@@ -208,4 +211,38 @@ fn accepts_creates(row: &Row) -> Result<(), Status> {
     let mut status = Status::verb_not_supported(&row.info.group_resource(), "create");
     status.message = "create not allowed while custom resource definition is terminating".to_owned();
     Err(status)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use crate::server::ApiServer;
+
+    async fn post(query: &str, body: &'static str) -> u16 {
+        let request = http::Request::post(format!("/api/v1/namespaces/default/configmaps{query}"))
+            .header("content-type", "application/json")
+            .body(body)
+            .unwrap();
+        ApiServer::start().call(request).await.status().as_u16()
+    }
+
+    #[rstest]
+    #[case::in_earnest("", 500)]
+    #[case::as_a_trial("?dryRun=All", 201)]
+    #[tokio::test]
+    async fn a_version_is_minded_by_storage_alone(#[case] query: &str, #[case] code: u16) {
+        let body = r#"{"metadata":{"name":"a","resourceVersion":"7"}}"#;
+        assert_eq!(post(query, body).await, code);
+    }
+
+    #[rstest]
+    #[case::a_subresource("/api/v1/namespaces/default/status", 200)]
+    #[case::a_part_of_it("/api/v1/namespaces/default/status/y", 404)]
+    #[case::of_a_pod("/api/v1/namespaces/default/pods/a/log/y", 404)]
+    #[tokio::test]
+    async fn subresources_have_no_parts(#[case] path: &str, #[case] code: u16) {
+        let request = http::Request::get(path).body("").unwrap();
+        assert_eq!(ApiServer::start().call(request).await.status(), code);
+    }
 }

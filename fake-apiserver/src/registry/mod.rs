@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::api::object::Object;
+use crate::api::streams::PodStreams;
 use crate::entropy::Entropy;
 use crate::storage::{Store, World};
 use crate::watch::{Fanout, Replicas, WatchStart, Watcher};
@@ -49,12 +49,12 @@ use expiry::EventLeases;
 use recent::Recent;
 use scheme::Scheme;
 
-/// From a Pod to what its containers have written.
-struct PodLogs(Box<dyn Fn(&Object) -> String + Send + Sync>);
+/// What Pods answer, for [`Registry::pod_streams`].
+struct Streams(Box<dyn PodStreams>);
 
-impl fmt::Debug for PodLogs {
+impl fmt::Debug for Streams {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("PodLogs")
+        f.write_str("Streams")
     }
 }
 
@@ -92,8 +92,8 @@ pub(crate) struct Registry {
     finishing: AtomicUsize,
     /// The objects written last.
     recent: Recent,
-    /// What the containers of a Pod have written, where there is a kubelet.
-    pod_logs: OnceLock<PodLogs>,
+    /// What Pods answer to those who connect to them, where there is a kubelet.
+    pod_streams: OnceLock<Streams>,
     /// Who asks, and who may do what.
     pub(crate) access: Access,
     /// The served resources. Replaced as a whole when a CRD changes.
@@ -122,7 +122,7 @@ impl Registry {
             definitions: Mutex::default(),
             finishing: AtomicUsize::new(0),
             recent: Recent::default(),
-            pod_logs: OnceLock::new(),
+            pod_streams: OnceLock::new(),
             scheme: RwLock::default(),
         };
         registry.load_definitions();
@@ -135,14 +135,14 @@ impl Registry {
         Arc::clone(&self.scheme.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Serves logs of Pods from here on; the first to be set stays.
-    pub(crate) fn set_pod_logs(&self, logs: impl Fn(&Object) -> String + Send + Sync + 'static) {
-        let _ = self.pod_logs.set(PodLogs(Box::new(logs)));
+    /// Lets Pods answer from here on; the first to be set stays.
+    pub(crate) fn set_pod_streams(&self, streams: impl PodStreams + 'static) {
+        let _ = self.pod_streams.set(Streams(Box::new(streams)));
     }
 
-    /// What the containers of a Pod have written; `None` where there is no kubelet.
-    fn pod_logs(&self, pod: &Object) -> Option<String> {
-        self.pod_logs.get().map(|it| (it.0)(pod))
+    /// What Pods answer; `None` where there is no kubelet.
+    fn pod_streams(&self) -> Option<&dyn PodStreams> {
+        self.pod_streams.get().map(|it| &*it.0)
     }
 
     /// Changes the served resources.

@@ -10,6 +10,7 @@ use crate::api::object::Object;
 use crate::api::options::WriteOptions;
 use crate::api::request_info::RequestInfo;
 use crate::api::status::Status;
+use crate::api::streams::Connection;
 use crate::api::user::UserInfo;
 use crate::storage::Stored;
 
@@ -39,6 +40,8 @@ pub(crate) enum Answer {
     Status(Box<SuccessStatus>),
     /// Plain text: what containers have written.
     Text(String),
+    /// A connection, which is not answered with a body: that of a Pod.
+    Connection(Connection),
     /// Nothing at all: 204.
     Nothing,
 }

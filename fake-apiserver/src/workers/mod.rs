@@ -74,7 +74,7 @@ pub(crate) use observed::Observed;
 pub(crate) use queue::WorkQueue;
 pub(crate) use recorder::Regarding;
 pub use worker::{UnknownWorker, Worker};
-pub use workloads::{Kubelet, PodScript, PodSelector};
+pub use workloads::{Kubelet, PodScript, PodSelector, ScriptOrder};
 
 use std::sync::Arc;
 

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use crate::cluster::Cluster;
 
 fn cron(spec: Value) -> Value {
-    let pod = json!({"restartPolicy": "Never", "containers": [{"name": "main", "image": "busybox:1"}]});
+    let pod =
+        json!({"restartPolicy": "Never", "containers": [{"name": "main", "image": "busybox:1", "command": ["true"]}]});
     let mut cron = json!({
         "apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "tick"},
         "spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": {"spec": pod}}}},

@@ -11,7 +11,7 @@ use crate::cluster::{Cluster, condition};
 fn job(spec: Value) -> Value {
     let mut job = json!({
         "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "work"},
-        "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "busybox:1"}]}}},
+        "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "busybox:1", "command": ["true"]}]}}},
     });
     for (field, value) in spec.as_object().expect("a spec") {
         job["spec"][field] = value.clone();

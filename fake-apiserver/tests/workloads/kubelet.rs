@@ -11,7 +11,7 @@ use crate::cluster::{Cluster, condition};
 fn pod(policy: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one"},
-        "spec": {"restartPolicy": policy, "containers": [{"name": "main", "image": "busybox:1"}]},
+        "spec": {"restartPolicy": policy, "containers": [{"name": "main", "image": "busybox:1", "command": ["true"]}]},
     })
 }
 
@@ -27,6 +27,23 @@ fn stand(pod: &Value) -> String {
     let phase = pod["status"]["phase"].as_str().unwrap_or("gone");
     let reason = inner["reason"].as_str().unwrap_or_default();
     format!("{phase} {state} {reason} {}", container["restartCount"]).replace("  ", " ")
+}
+
+/// Where a container is not always started again, its command tells whether it ends.
+#[rstest]
+#[case::the_images_own(json!([]), 5000.0, "Running running 0")]
+#[case::a_server(json!(["nginx", "-g", "daemon off;"]), 5000.0, "Running running 0")]
+#[case::an_exit(json!(["sh", "-c", "exit 7"]), 2.5, "Failed terminated Error 0")]
+#[case::still_asleep(json!(["sleep", "30"]), 30.5, "Running running 0")]
+#[case::awake(json!(["sleep", "30"]), 31.5, "Succeeded terminated Completed 0")]
+#[tokio::test(start_paused = true)]
+async fn a_command_that_is_known_to_end_ends(#[case] command: Value, #[case] after: f64, #[case] want: &str) {
+    let cluster = Cluster::start();
+    let mut pod = pod("Never");
+    pod["spec"]["containers"][0]["command"] = command;
+    cluster.create(pod).await;
+    cluster.pass(after).await;
+    assert_eq!(stand(&cluster.get("v1", "Pod", "one").await), want);
 }
 
 #[rstest]

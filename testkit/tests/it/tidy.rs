@@ -64,9 +64,9 @@ const SERVER_ARROWS: &[(&str, &[&str])] = &[
         "boot",
         &["builder", "entropy", "registry", "server", "storage", "workers"],
     ),
-    ("client", &["api", "server"]),
+    ("client", &["api", "serve", "server"]),
     ("replica", &["server", "watch"]),
-    ("serve", &["api", "tasks", "tls", "kubeconfig"]),
+    ("serve", &["api", "endpoints", "tasks", "tls", "kubeconfig"]),
     ("tls", &["api", "kubeconfig"]),
     ("kubeconfig", &[]),
     ("load", &["endpoints"]),
@@ -74,7 +74,7 @@ const SERVER_ARROWS: &[(&str, &[&str])] = &[
         "world",
         &["api", "endpoints", "faults", "load", "registry", "server", "storage"],
     ),
-    ("control", &["endpoints", "faults", "load", "server"]),
+    ("control", &["endpoints", "faults", "load", "server", "workers"]),
     ("bench", &["api", "registry", "server", "watch"]),
 ];
 

@@ -48,7 +48,8 @@ pub(crate) async fn call(
     review: &Value,
 ) -> Result<Map<String, Value>, String> {
     let separator = if endpoint.url.contains('?') { '&' } else { '?' };
-    let url = format!("{}{separator}timeout={}s", endpoint.url, timeout.as_secs());
+    let url = cleaned(&endpoint.url);
+    let url = format!("{url}{separator}timeout={}s", timeout.as_secs());
     let body = Bytes::from(review.to_string());
     let failed = |why: &str| format!("Post {}: {why}", quote(&url));
     let reply = tokio::time::timeout(timeout, transport.post(endpoint, &url, body))
@@ -62,6 +63,29 @@ pub(crate) async fn call(
         return Err(unexpected(&reply));
     }
     decode(&reply.body)
+}
+
+/// A URL whose path is as short as client-go makes it, which calls webhooks: without empty parts, `.` and `..`, and
+/// without a slash at its end.
+fn cleaned(url: &str) -> String {
+    let (whole, query) = match url.split_once('?') {
+        Some((whole, query)) => (whole, format!("?{query}")),
+        None => (url, String::new()),
+    };
+    let start = whole.find("://").map_or(0, |at| at + "://".len());
+    let Some(slash) = whole[start..].find('/') else {
+        return url.to_owned();
+    };
+    let (host, path) = whole.split_at(start + slash);
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    format!("{host}/{}{query}", parts.join("/"))
 }
 
 /// The body as an object that says what it is.
@@ -195,5 +219,20 @@ fn denial(status: Option<&Value>) -> Denial {
         details: details
             .and_then(|it| serde_json::from_value::<StatusDetails>(it.clone()).ok())
             .map(Box::new),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[rstest::rstest]
+    #[case::as_envtest_writes_it("https://127.0.0.1:9443//mutate-v1-pod", "https://127.0.0.1:9443/mutate-v1-pod")]
+    #[case::dots("https://h/a/./b/../c/?x=//y", "https://h/a/c?x=//y")]
+    #[case::above_the_root("https://h/../a", "https://h/a")]
+    #[case::the_root("https://h//", "https://h/")]
+    #[case::no_path("https://h", "https://h")]
+    fn paths_are_as_short_as_client_go_makes_them(#[case] url: &str, #[case] expected: &str) {
+        assert_eq!(cleaned(url), expected);
     }
 }

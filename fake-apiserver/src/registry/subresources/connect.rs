@@ -1,22 +1,25 @@
-//! Connections to Pods, Nodes and Services: reviewed by admission, refused as the real server refuses them where it can
-//! be, else by name (rule I7).
+//! Connections to Pods, Nodes and Services: reviewed by admission, made where the script of a Pod answers them, refused as
+//! the real server refuses them where it can be, else by name (rule I7).
 
 use serde_json::{Map, Value};
 
-use super::{SubresourceRequest, first, text_at, value_at};
+use super::{SubresourceRequest, first, log, text_at, value_at};
+use crate::api::field::quote;
 use crate::api::object::Object;
 use crate::api::options::{Query, WriteOptions};
 use crate::api::status::Status;
+use crate::api::streams::{Connection, Streams};
 use crate::registry::Registry;
-use crate::registry::write::Written;
+use crate::registry::write::{Answer, Written};
 
 impl Registry {
     pub(super) async fn connect(&self, request: &SubresourceRequest<'_>) -> Result<Written, Status> {
         let mut warnings = Vec::new();
-        // Nobody has a say in what becomes of a warning: every connection ends in a refusal, which tells them.
         self.admit_options(request, &mut warnings).await?;
-        let refused = self.refuse(request).await;
-        Err(refused.warned(warnings))
+        match self.open(request).await {
+            Ok(connection) => Ok(Written::updated(Answer::Connection(connection), warnings)),
+            Err(refused) => Err(refused.warned(warnings)),
+        }
     }
 
     /// Admission, which is asked before anybody looks for the object.
@@ -30,25 +33,88 @@ impl Registry {
         self.admit_connection(&write, subresource, options, warnings).await
     }
 
-    async fn refuse(&self, request: &SubresourceRequest<'_>) -> Status {
-        let stored = match self.get(request.row, request.info, "").await {
-            Ok(stored) => stored,
-            Err(refused) => return refused,
-        };
+    /// What is at the other end, if the Pod's script has it.
+    async fn open(&self, request: &SubresourceRequest<'_>) -> Result<Connection, Status> {
+        let stored = self.get(request.row, request.info, "").await?;
         if request.row.info.resource != "pods" {
-            return request.unsupported();
+            return Err(request.unsupported());
         }
         let pod = self.decode(request.row, &stored);
-        if matches!(first(&request.info.subresource), "exec" | "attach")
-            && let Err(refused) = chosen_container(&pod, request.query.get("container").unwrap_or_default())
-        {
-            return refused;
+        let subresource = first(&request.info.subresource);
+        let query = request.query;
+        let mut container = "";
+        if matches!(subresource, "exec" | "attach") {
+            container = chosen_container(&pod, query.get("container").unwrap_or_default())?;
         }
         if text_at(&pod, &["spec", "nodeName"]).is_empty() {
-            return Status::bad_request(format!("pod {} does not have a host assigned", pod.name()));
+            let why = format!("pod {} does not have a host assigned", pod.name());
+            return Err(Status::bad_request(why));
         }
-        request.unsupported()
+        let Some(scripted) = self.pod_streams() else {
+            return Err(request.unsupported());
+        };
+        let runs = || match log::is_running(&pod, container) {
+            true => Ok(()),
+            false => Err(Status::internal(format!("container not found ({})", quote(container)))),
+        };
+        match subresource {
+            "exec" => {
+                let handler = scripted.exec(&pod).ok_or_else(|| request.unsupported())?;
+                runs()?;
+                let command: Vec<String> = query.all("command").map(str::to_owned).collect();
+                if command.is_empty() {
+                    return Err(Status::bad_request(
+                        "you must specify at least 1 command for the container",
+                    ));
+                }
+                Ok(Connection::Exec(handler, command, streams(query)?))
+            }
+            // Where nothing is said of commands nothing is said of streams either.
+            "attach" if scripted.exec(&pod).is_some() => {
+                runs()?;
+                Ok(Connection::Attach(scripted.logs(&pod), streams(query)?))
+            }
+            "portforward" => {
+                let mut ports = Vec::new();
+                for text in query
+                    .all("ports")
+                    .flat_map(|it| it.split(','))
+                    .filter(|it| !it.is_empty())
+                {
+                    let port: u16 = text
+                        .parse()
+                        .ok()
+                        .filter(|it| *it > 0)
+                        .ok_or_else(|| Status::bad_request(format!("unable to parse {} as a port", quote(text))))?;
+                    let handler = scripted.port(&pod, port).map_err(|_| request.unsupported())?;
+                    ports.push((port, handler));
+                }
+                // A client of a tunnel names its ports later; none is answered where the script has none.
+                if ports.is_empty() {
+                    scripted.port(&pod, 0).map_err(|_| request.unsupported())?;
+                    return Err(Status::bad_request("query parameter \"ports\" is required"));
+                }
+                Ok(Connection::Ports(ports))
+            }
+            _ => Err(request.unsupported()),
+        }
     }
+}
+
+/// The streams a client wants, of which there must be one.
+fn streams(query: &Query) -> Result<Streams, Status> {
+    let wants = |name: &str| query.flag(name) == Some(true);
+    let streams = Streams {
+        stdin: wants("stdin"),
+        stdout: wants("stdout"),
+        stderr: wants("stderr") && !wants("tty"),
+    };
+    if streams == Streams::default() {
+        return Err(Status::bad_request(
+            "you must specify at least 1 of stdin, stdout, stderr",
+        ));
+    }
+    Ok(streams)
 }
 
 /// How the client wants the connection, as an object: what webhooks are shown.

@@ -22,7 +22,7 @@ impl Registry {
         if text_at(&pod, &["spec", "nodeName"]).is_empty() {
             return Ok(Written::updated(Answer::Nothing, Vec::new()));
         }
-        let Some(logs) = self.pod_logs(&pod) else {
+        let Some(logs) = self.pod_streams().map(|it| it.logs(&pod)) else {
             return Err(request.unsupported());
         };
         if !has_started(&pod, container) {
@@ -36,9 +36,18 @@ impl Registry {
     }
 }
 
+/// Whether a container runs now.
+pub(super) fn is_running(pod: &Object, container: &str) -> bool {
+    status_of(pod, container).is_some_and(|it| it.pointer("/state/running").is_some())
+}
+
 /// The status of a container.
 fn status_of<'a>(pod: &'a Object, container: &str) -> Option<&'a Value> {
-    let lists = ["containerStatuses", "initContainerStatuses"];
+    let lists = [
+        "containerStatuses",
+        "initContainerStatuses",
+        "ephemeralContainerStatuses",
+    ];
     let mut all = lists
         .into_iter()
         .flat_map(|list| value_at(pod, &["status", list]).and_then(Value::as_array))

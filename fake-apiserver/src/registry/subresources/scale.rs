@@ -52,7 +52,7 @@ impl Registry {
         let object = match &written.answer {
             Answer::Stored(stored) => self.decode(row, stored),
             Answer::Object(object) => object.clone(),
-            Answer::Status(_) | Answer::Text(_) | Answer::Nothing => return Ok(written),
+            Answer::Status(_) | Answer::Text(_) | Answer::Connection(_) | Answer::Nothing => return Ok(written),
         };
         Ok(Written {
             answer: Answer::Object(source.answered(&object)?),

@@ -26,7 +26,7 @@ mod recorder;
 mod execute;
 mod life;
 
-pub use kubelet::{Kubelet, PodScript, PodSelector};
+pub use kubelet::{Kubelet, PodScript, PodSelector, ScriptOrder};
 pub(crate) use life::Workloads;
 
 use resource::Resource;

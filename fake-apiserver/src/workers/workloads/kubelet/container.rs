@@ -5,6 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::command::{AT_ONCE, known_end};
 use super::script::Runs;
 use super::{Look, later};
 use crate::registry::types::view::{JsonMap, integer, object, object_or_empty, text};
@@ -50,6 +51,9 @@ pub(super) fn stage(status: &JsonMap) -> Stage {
 impl Look<'_> {
     /// Whether a container that ended with `code` is started again.
     fn restarts(&self, container: &Container<'_>, code: i64) -> bool {
+        if container.list == "ephemeralContainers" {
+            return false;
+        }
         let own = text(container.spec, "restartPolicy");
         let policy = match (own, text(spec(self.pod), "restartPolicy")) {
             ("", "Always") if container.list == "initContainers" => "OnFailure",
@@ -63,12 +67,17 @@ impl Look<'_> {
         }
     }
 
-    /// How long the containers of the Pod run.
-    pub(super) fn run_time(&self) -> Option<Duration> {
+    /// How long a container of the Pod runs, for ever if that is `None`, and with which code it ends.
+    pub(super) fn end_of(&self, container: &JsonMap) -> (Option<Duration>, i32) {
+        let code = self.script.exit_code;
         match (self.script.runs, text(spec(self.pod), "restartPolicy")) {
-            (Runs::For(time), _) => Some(time),
-            (Runs::Forever, _) | (Runs::ByRestartPolicy, "Always" | "") => None,
-            (Runs::ByRestartPolicy, _) => Some(Duration::from_secs(1)),
+            (Runs::For(time), _) => (Some(time), code.unwrap_or(0)),
+            (Runs::Forever, _) | (Runs::ByRestartPolicy, "Always" | "") => (None, code.unwrap_or(0)),
+            (Runs::ByRestartPolicy, _) => match (known_end(container), code) {
+                (Some((time, known)), code) => (Some(time), code.unwrap_or(known)),
+                (None, Some(code)) => (Some(AT_ONCE), code),
+                (None, None) => (None, 0),
+            },
         }
     }
 

@@ -1,12 +1,15 @@
 //! The kubelet of all nodes: a Pod that has one goes from Pending to its end by a script. A function from the Pod, its
 //! script and the time to what comes next.
 
+mod command;
 mod container;
+mod described;
 pub(crate) mod node;
 mod script;
 mod status;
 mod stop;
 
+pub use described::ScriptOrder;
 pub use script::{Kubelet, PodScript, PodSelector};
 
 use std::collections::BTreeMap;

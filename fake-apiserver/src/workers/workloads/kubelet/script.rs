@@ -1,5 +1,6 @@
 //! `PodScript`: what becomes of Pods, as a test says it; and the `Kubelet`, which holds the scripts.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -7,12 +8,16 @@ use tokio::sync::Notify;
 
 use crate::api::object::Object;
 use crate::api::selector::LabelSelector;
+use crate::api::streams::{ExecHandler, ExecOutput, NoPorts, PodStreams, PortHandler, Stdin};
 
 /// Scripts a kubelet remembers; the oldest goes when another comes.
 const SCRIPTS_MAX: usize = 1024;
 
 /// What the containers of a Pod do. The default is a Pod that comes up after a second, is ready at once and then runs
-/// for ever; one whose `restartPolicy` is not `Always` ends with success after another second.
+/// for ever. Where `restartPolicy` is `Never` or `OnFailure`, a container ends if its script names an exit code, or if its
+/// command is known to end: `true`, `false`, `echo …`, `sleep N`, and a shell's `-c` with a script of these and `exit N`,
+/// parted by `;`, `&&` or newlines. What ends at once runs for a second. A container without a command runs what its image
+/// says, of which nothing is known, and goes on.
 ///
 /// ```
 /// use std::time::Duration;
@@ -27,18 +32,51 @@ pub struct PodScript {
     pub(super) starts_after: Duration,
     pub(super) ready_after: Option<Duration>,
     pub(super) runs: Runs,
-    pub(super) exit_code: i32,
+    /// `None` is 0, or what the command of a container is known to end with.
+    pub(super) exit_code: Option<i32>,
     pub(super) init_runs_for: Duration,
     pub(super) init_exit_code: i32,
     pub(super) pull_fails: bool,
     pub(super) stops_after: Duration,
     pub(super) logs: String,
+    pub(super) handlers: Handlers,
+}
+
+/// What answers those who connect to a Pod. Two are equal if they are the same.
+#[derive(Clone, Default)]
+pub(super) struct Handlers {
+    exec: Option<ExecHandler>,
+    ports: BTreeMap<u16, PortHandler>,
+}
+
+impl PartialEq for Handlers {
+    fn eq(&self, other: &Self) -> bool {
+        let same_exec = match (&self.exec, &other.exec) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (one, other) => one.is_none() && other.is_none(),
+        };
+        let pairs = self.ports.iter().zip(&other.ports);
+        let mut pairs = pairs.map(|(one, other)| one.0 == other.0 && Arc::ptr_eq(one.1, other.1));
+        same_exec && self.ports.len() == other.ports.len() && pairs.all(|it| it)
+    }
+}
+
+impl Eq for Handlers {}
+
+impl std::fmt::Debug for Handlers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Handlers")
+            .field("exec", &self.exec.is_some())
+            .field("ports", &self.ports.keys())
+            .finish()
+    }
 }
 
 /// How long containers run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Runs {
-    /// For ever where they are always restarted, else for a second.
+    /// For ever where they are always restarted, else as their commands tell, or for a second if the script names their
+    /// exit code.
     ByRestartPolicy,
     Forever,
     For(Duration),
@@ -50,12 +88,13 @@ impl Default for PodScript {
             starts_after: Duration::from_secs(1),
             ready_after: Some(Duration::ZERO),
             runs: Runs::ByRestartPolicy,
-            exit_code: 0,
+            exit_code: None,
             init_runs_for: Duration::from_secs(1),
             init_exit_code: 0,
             pull_fails: false,
             stops_after: Duration::ZERO,
             logs: String::new(),
+            handlers: Handlers::default(),
         }
     }
 }
@@ -92,9 +131,10 @@ impl PodScript {
         self
     }
 
-    /// The exit code of containers that end. Default 0.
+    /// The exit code of containers that end. Default: what their command is known to end with, else 0. Where
+    /// `restartPolicy` is not `Always`, containers of which nothing else is said end after a second.
     pub fn exits_with(mut self, code: i32) -> Self {
-        self.exit_code = code;
+        self.exit_code = Some(code);
         self
     }
 
@@ -125,6 +165,34 @@ impl PodScript {
     /// 137. Default: they stop at once and exit with 0.
     pub fn stops_after(mut self, time: Duration) -> Self {
         self.stops_after = time;
+        self
+    }
+
+    /// Answers `exec`: the closure gets the command and what has come over standard input, and says what the command
+    /// has written and how it ended. Without it `exec` and `attach` are refused with 501; with it `attach` shows the
+    /// [`logs`](Self::logs).
+    ///
+    /// ```
+    /// use fake_apiserver::{ExecOutput, PodScript};
+    ///
+    /// let database = PodScript::default().on_exec(|command, stdin| match command {
+    ///     [program] if program == "pg_isready" => ExecOutput::stdout("accepting connections\n"),
+    ///     [program, ..] if program == "psql" && !stdin.has_ended => ExecOutput::awaits_stdin(),
+    ///     [program, ..] if program == "psql" => ExecOutput::stdout(format!("{} bytes of SQL\n", stdin.bytes.len())),
+    ///     _ => ExecOutput::default().with_stderr("not found\n").exits_with(127),
+    /// });
+    /// # let _ = database;
+    /// ```
+    pub fn on_exec(mut self, answer: impl Fn(&[String], Stdin<'_>) -> ExecOutput + Send + Sync + 'static) -> Self {
+        self.handlers.exec = Some(Arc::new(answer));
+        self
+    }
+
+    /// Listens on a port for `port-forward`: the closure gets all that has come over a connection so far, and returns
+    /// what is answered before the connection ends, or `None` to wait for more. Without any port `port-forward` is
+    /// refused with 501; a port nobody listens on is told to refuse connections.
+    pub fn port(mut self, port: u16, answer: impl Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync + 'static) -> Self {
+        self.handlers.ports.insert(port, Arc::new(answer));
         self
     }
 
@@ -252,11 +320,6 @@ impl Kubelet {
         rule.map(|(_, script)| script.clone()).unwrap_or_default()
     }
 
-    /// The text that a container of a Pod has written.
-    pub(crate) fn logs_of(&self, pod: &Object) -> String {
-        self.script_of(pod).logs
-    }
-
     /// Another kubelet with the same scripts, for a fork of the server.
     pub(crate) fn fork(&self, changed: Arc<Notify>) -> Self {
         let scripts = self.scripts.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -264,5 +327,23 @@ impl Kubelet {
             scripts: Arc::new(Mutex::new(scripts)),
             changed,
         }
+    }
+}
+
+impl PodStreams for Kubelet {
+    fn logs(&self, pod: &Object) -> String {
+        self.script_of(pod).logs
+    }
+
+    fn exec(&self, pod: &Object) -> Option<ExecHandler> {
+        self.script_of(pod).handlers.exec
+    }
+
+    fn port(&self, pod: &Object, port: u16) -> Result<Option<PortHandler>, NoPorts> {
+        let ports = self.script_of(pod).handlers.ports;
+        if ports.is_empty() {
+            return Err(NoPorts);
+        }
+        Ok(ports.get(&port).cloned())
     }
 }

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::command::known_end;
 use super::container::{Container, Stage, stage};
 use super::{Look, later, started};
 use crate::registry::types::view::{JsonMap, flag, integer, items, object, object_or_empty, text};
@@ -16,6 +17,7 @@ const CONDITIONS: [&str; 4] = ["PodReadyToStartContainers", "Initialized", "Read
 struct Standing {
     init: Vec<JsonMap>,
     main: Vec<JsonMap>,
+    ephemeral: Vec<JsonMap>,
     /// Whether all init containers are done.
     is_initialized: bool,
 }
@@ -82,9 +84,9 @@ impl Look<'_> {
             turn = turn.filter(|_| is_done);
             init.push(after);
         }
-        let runs_for = self.run_time();
         let mut main = Vec::new();
         for (_, container_spec) in items(spec(pod), "containers") {
+            let (runs_for, exit_code) = self.end_of(container_spec);
             let container = Container {
                 list: "containers",
                 spec: container_spec,
@@ -94,15 +96,33 @@ impl Look<'_> {
                     "ContainerCreating"
                 },
                 runs_for,
-                exit_code: self.script.exit_code,
+                exit_code,
             };
             let fresh = self.fresh(&container);
             let before = known("containerStatuses", text(container_spec, "name")).unwrap_or(&fresh);
             main.push(self.step(&container, before, turn));
         }
+        // They are added to a Pod that runs, end once, and change nothing of its phase.
+        let mut ephemeral = Vec::new();
+        for (_, container_spec) in items(spec(pod), "ephemeralContainers") {
+            let end = known_end(container_spec);
+            let container = Container {
+                list: "ephemeralContainers",
+                spec: container_spec,
+                waits_for: "ContainerCreating",
+                runs_for: end.map(|(time, _)| time),
+                exit_code: end.map_or(0, |(_, code)| code),
+            };
+            let fresh = self.fresh(&container);
+            let before = known("ephemeralContainerStatuses", text(container_spec, "name")).unwrap_or(&fresh);
+            let mut after = self.step(&container, before, turn);
+            after.insert("ready".into(), false.into());
+            ephemeral.push(after);
+        }
         Standing {
             init,
             main,
+            ephemeral,
             is_initialized: turn.is_some(),
         }
     }
@@ -125,12 +145,14 @@ impl Look<'_> {
         let main = items(old, "containerStatuses")
             .map(|(_, it)| super::stop::stopped(it, 137, &self.stamp))
             .collect();
-        let init = items(old, "initContainerStatuses").map(|(_, it)| it.clone()).collect();
+        let kept = |list: &str| items(old, list).map(|(_, it)| it.clone()).collect();
+        let (init, ephemeral) = (kept("initContainerStatuses"), kept("ephemeralContainerStatuses"));
         self.fill(
             &mut next,
             Standing {
                 init,
                 main,
+                ephemeral,
                 is_initialized: true,
             },
         );
@@ -156,6 +178,9 @@ impl Look<'_> {
             next.insert("initContainerStatuses".into(), to_list(standing.init));
         }
         next.insert("containerStatuses".into(), to_list(standing.main));
+        if !standing.ephemeral.is_empty() {
+            next.insert("ephemeralContainerStatuses".into(), to_list(standing.ephemeral));
+        }
     }
 
     fn phase(&self, standing: &Standing) -> &'static str {

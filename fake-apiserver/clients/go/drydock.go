@@ -1,0 +1,346 @@
+// Package drydock starts a fake Kubernetes API server for a test, and does to it what a test wants to go wrong.
+//
+//	func TestReconcile(t *testing.T) {
+//		server := drydock.New(t, "--workers", "gc,namespace")
+//		clientset := kubernetes.NewForConfigOrDie(server.Config)
+//		server.InjectFault(drydock.Fault{Effect: "conflict", On: drydock.Filter{Verbs: []string{"update"}}, Times: 1})
+//		...
+//	}
+//
+// The methods that talk to the server are those of its control API; each is named as its operation in
+// GET /_fake/openapi.json. What the server refuses ends the test.
+package drydock
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// TB is the part of testing.TB that is used; GinkgoT() has it, too.
+type TB interface {
+	Helper()
+	Cleanup(func())
+	Fatalf(format string, args ...any)
+}
+
+// Server is a running server.
+type Server struct {
+	// Config leads client-go to the server, as the administrator.
+	Config *rest.Config
+	// Kubeconfig is the path of a file that does the same for everybody else.
+	Kubeconfig string
+	// URL is where the server listens.
+	URL string
+
+	t      TB
+	token  string
+	client *http.Client
+}
+
+// Start starts a server for the test and returns what client-go needs; see New.
+func Start(t TB, args ...string) *rest.Config {
+	t.Helper()
+	return New(t, args...).Config
+}
+
+// New starts a server on a free port, with these options of fake-apiserver, and ends it with the test. The program is
+// named by FAKE_APISERVER, or is the first fake-apiserver on the path.
+func New(t TB, args ...string) *Server {
+	t.Helper()
+	program := os.Getenv("FAKE_APISERVER")
+	if program == "" {
+		program = "fake-apiserver"
+	}
+	folder, err := os.MkdirTemp("", "drydock-")
+	if err != nil {
+		t.Fatalf("drydock: %v", err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(folder) })
+	server := &Server{Kubeconfig: filepath.Join(folder, "kubeconfig"), t: t, token: rand.Text()}
+	own := []string{"--control", "--control-token", server.token, "--kubeconfig", server.Kubeconfig}
+	command := exec.Command(program, append(own, args...)...)
+	var log bytes.Buffer
+	command.Stderr = &log
+	stdout, err := command.StdoutPipe()
+	if err == nil {
+		err = command.Start()
+	}
+	if err != nil {
+		t.Fatalf("drydock: cannot start %s: %v", program, err)
+	}
+	t.Cleanup(func() {
+		_ = command.Process.Signal(os.Interrupt)
+		_ = command.Wait()
+	})
+	line, _ := bufio.NewReader(stdout).ReadString('\n')
+	url, ready := strings.CutPrefix(strings.TrimSpace(line), "listening on ")
+	if !ready {
+		_ = command.Wait()
+		t.Fatalf("drydock: %s did not start: %s", program, log.String())
+	}
+	server.URL = url
+	if server.Config, err = clientcmd.BuildConfigFromFlags("", server.Kubeconfig); err != nil {
+		t.Fatalf("drydock: %v", err)
+	}
+	if server.client, err = rest.HTTPClientFor(server.Config); err != nil {
+		t.Fatalf("drydock: %v", err)
+	}
+	return server
+}
+
+// Filter says which requests and watches are meant; what is not given does not matter.
+type Filter struct {
+	Verbs         []string `json:"verbs,omitempty"`
+	Resource      string   `json:"resource,omitempty"`
+	Namespace     string   `json:"namespace,omitempty"`
+	Name          string   `json:"name,omitempty"`
+	Client        string   `json:"client,omitempty"`
+	ExceptClients []string `json:"exceptClients,omitempty"`
+}
+
+// Failure is an answer that is an error.
+type Failure struct {
+	Code              int    `json:"code"`
+	Reason            string `json:"reason,omitempty"`
+	Message           string `json:"message,omitempty"`
+	RetryAfterSeconds int    `json:"retryAfterSeconds,omitempty"`
+	Applied           bool   `json:"applied,omitempty"`
+}
+
+// Fault is an effect and the requests it strikes. An effect is a word such as "conflict" or "refuse", or a map such as
+// {"delayMs": 20}, or Status(503).
+type Fault struct {
+	Effect      any      `json:"effect"`
+	On          Filter   `json:"on"`
+	Skip        int      `json:"skip,omitempty"`
+	Times       int      `json:"times,omitempty"`
+	Probability *float64 `json:"probability,omitempty"`
+}
+
+// Status is the effect of a failure with this code.
+func Status(code int) any {
+	return map[string]any{"status": Failure{Code: code}}
+}
+
+// InForce is a fault in force, and how many requests it has struck.
+type InForce struct {
+	ID    uint64 `json:"id"`
+	Fault string `json:"fault"`
+	Hits  int    `json:"hits"`
+}
+
+// Watch is a watch under way.
+type Watch struct {
+	ID                  uint64 `json:"id"`
+	Client              string `json:"client"`
+	Group               string `json:"group"`
+	Resource            string `json:"resource"`
+	Namespace           string `json:"namespace"`
+	Delivered           uint64 `json:"delivered"`
+	LastResourceVersion uint64 `json:"lastResourceVersion"`
+	IsHeld              bool   `json:"isHeld"`
+	Held                []any  `json:"held"`
+}
+
+// Entry is an entry of the journal: a request or a watch event, as the control API shows it.
+type Entry struct {
+	Request map[string]any `json:"request,omitempty"`
+	Event   map[string]any `json:"event,omitempty"`
+}
+
+// Journal is a page of the journal; Next is what to ask from the next time.
+type Journal struct {
+	Next    uint64  `json:"next"`
+	Total   uint64  `json:"total"`
+	Entries []Entry `json:"entries"`
+}
+
+// Pods says which Pods a script is for: all, those with labels, or one.
+type Pods struct {
+	Labels    string `json:"labels,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name,omitempty"`
+}
+
+// InjectFault injects a fault and returns its number.
+func (s *Server) InjectFault(fault Fault) uint64 {
+	s.t.Helper()
+	var answer struct{ ID uint64 }
+	s.ask("POST", "/faults", fault, &answer)
+	return answer.ID
+}
+
+// ListFaults returns the faults in force.
+func (s *Server) ListFaults() (faults []InForce) {
+	s.t.Helper()
+	s.ask("GET", "/faults", nil, &faults)
+	return faults
+}
+
+// EndFault ends a fault.
+func (s *Server) EndFault(id uint64) {
+	s.t.Helper()
+	s.ask("DELETE", fmt.Sprint("/faults/", id), nil, nil)
+}
+
+// EndFaults ends all faults.
+func (s *Server) EndFaults() { s.t.Helper(); s.ask("DELETE", "/faults", nil, nil) }
+
+// ListWatches returns the watches under way.
+func (s *Server) ListWatches() (watches []Watch) {
+	s.t.Helper()
+	s.ask("GET", "/watches", nil, &watches)
+	return watches
+}
+
+// ActOnWatches does something to watches, such as "hold" or {"release": 1}, and returns to how many.
+func (s *Server) ActOnWatches(on Filter, action any) int {
+	s.t.Helper()
+	var answer struct{ Watches int }
+	s.ask("POST", "/watches", map[string]any{"on": on, "do": action}, &answer)
+	return answer.Watches
+}
+
+// ReadJournal returns a page of the journal without its first entries.
+func (s *Server) ReadJournal(since uint64) (journal Journal) {
+	s.t.Helper()
+	s.ask("GET", fmt.Sprint("/journal?since=", since), nil, &journal)
+	return journal
+}
+
+// ClearJournal forgets the journal.
+func (s *Server) ClearJournal() { s.t.Helper(); s.ask("DELETE", "/journal", nil, nil) }
+
+// SetReplica says how far a client sees: "everything", "nothingMore", {"behind": 3} or {"asFarAs": 7}.
+func (s *Server) SetReplica(client string, sees any) {
+	s.t.Helper()
+	s.ask("POST", "/replicas", map[string]any{"client": client, "sees": sees}, nil)
+}
+
+// SkewClock lets the clock of a client be ahead by milliseconds, or behind if they are less than 0.
+func (s *Server) SkewClock(client string, aheadMs int64) {
+	s.t.Helper()
+	s.ask("POST", "/clocks", map[string]any{"client": client, "aheadMs": aheadMs}, nil)
+}
+
+// ScriptPods says what becomes of Pods, where the server runs with --workers all: {"crashLoop": true}.
+func (s *Server) ScriptPods(pods Pods, script map[string]any) {
+	s.t.Helper()
+	s.ask("POST", "/pods", map[string]any{"pods": pods, "script": script}, nil)
+}
+
+// ClearPods forgets what was said of Pods.
+func (s *Server) ClearPods() { s.t.Helper(); s.ask("DELETE", "/pods", nil, nil) }
+
+// Compact forgets history: a watch that resumes from before is told 410.
+func (s *Server) Compact() { s.t.Helper(); s.ask("POST", "/compact", nil, nil) }
+
+// Restart ends all connections and refuses new ones for a time; if the log is lost watches must list anew.
+func (s *Server) Restart(logIsLost bool, downMs uint64) {
+	s.t.Helper()
+	log := "kept"
+	if logIsLost {
+		log = "lost"
+	}
+	s.ask("POST", "/restart", map[string]any{"log": log, "downMs": downMs}, nil)
+}
+
+// TakeSnapshot keeps the state and returns its number.
+func (s *Server) TakeSnapshot() uint64 {
+	s.t.Helper()
+	var answer struct{ Snapshot uint64 }
+	s.ask("POST", "/snapshot", nil, &answer)
+	return answer.Snapshot
+}
+
+// Restore puts a state back.
+func (s *Server) Restore(snapshot uint64) {
+	s.t.Helper()
+	s.ask("POST", "/restore", map[string]any{"snapshot": snapshot}, nil)
+}
+
+// Diff says what has changed since a state was kept.
+func (s *Server) Diff(snapshot uint64) (text string) {
+	s.t.Helper()
+	s.ask("GET", fmt.Sprint("/diff?from=", snapshot), nil, &text)
+	return text
+}
+
+// ReadWorld returns all objects as YAML.
+func (s *Server) ReadWorld() (text string) {
+	s.t.Helper()
+	s.ask("GET", "/world", nil, &text)
+	return text
+}
+
+// LoadObjects stores objects as they are, status and uid included.
+func (s *Server) LoadObjects(objects ...any) {
+	s.t.Helper()
+	s.ask("POST", "/objects", map[string]any{"apiVersion": "v1", "kind": "List", "items": objects}, nil)
+}
+
+// ApplyEvent changes the state as a watch event says: "ADDED", "MODIFIED" or "DELETED".
+func (s *Server) ApplyEvent(kind string, object any) {
+	s.t.Helper()
+	s.ask("POST", "/events", map[string]any{"type": kind, "object": object}, nil)
+}
+
+// Help lists the requests there are.
+func (s *Server) Help() (text string) { s.t.Helper(); s.ask("GET", "", nil, &text); return text }
+
+// Describe returns the OpenAPI document of the control API.
+func (s *Server) Describe() (document map[string]any) {
+	s.t.Helper()
+	s.ask("GET", "/openapi.json", nil, &document)
+	return document
+}
+
+// ask sends a request of the control API and reads what is answered: JSON, or text where that is wanted.
+func (s *Server) ask(method, path string, body, answer any) {
+	s.t.Helper()
+	var reader io.Reader
+	if body != nil {
+		data, err := json.Marshal(body)
+		if err != nil {
+			s.t.Fatalf("drydock: %v", err)
+		}
+		reader = bytes.NewReader(data)
+	}
+	request, err := http.NewRequestWithContext(context.Background(), method, s.URL+"/_fake"+path, reader)
+	if err != nil {
+		s.t.Fatalf("drydock: %v", err)
+	}
+	request.Header.Set("Authorization", "Bearer "+s.token)
+	if body != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	response, err := s.client.Do(request)
+	if err != nil {
+		s.t.Fatalf("drydock: %v", err)
+	}
+	defer response.Body.Close()
+	data, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != http.StatusOK {
+		s.t.Fatalf("drydock: %s %s: %s %s %v", method, path, response.Status, data, err)
+	}
+	if text, ok := answer.(*string); ok {
+		*text = string(data)
+	} else if answer != nil {
+		if err := json.Unmarshal(data, answer); err != nil {
+			s.t.Fatalf("drydock: %s %s: %v", method, path, err)
+		}
+	}
+}

@@ -1,0 +1,85 @@
+/** Which requests and watches are meant; what is not given does not matter. */
+export interface Filter {
+  verbs?: ('get' | 'list' | 'watch' | 'create' | 'update' | 'patch' | 'delete' | 'deletecollection')[];
+  resource?: string;
+  namespace?: string;
+  name?: string;
+  client?: string;
+  exceptClients?: string[];
+}
+
+export interface Failure {
+  code: number;
+  reason?: string;
+  message?: string;
+  retryAfterSeconds?: number;
+  applied?: boolean;
+}
+
+export type Effect =
+  | 'conflict' | 'notFound' | 'refuse'
+  | { status: Failure } | { delayMs: number } | { delayAnswerMs: number }
+  | { reset: 'before' | 'after' } | { hang: 'before' | 'after' } | { truncate: number };
+
+export interface FaultRule { effect: Effect; on?: Filter; skip?: number; times?: number; probability?: number }
+
+export interface Fault { id: number; fault: string; hits: number }
+
+export interface Watch {
+  id: number; client: string; group: string; resource: string; namespace: string; delivered: number;
+  lastResourceVersion: number; isHeld: boolean;
+  held: { type: string; namespace: string; name: string; resourceVersion: number }[];
+}
+
+export type WatchAction =
+  | 'hold' | 'resume' | 'silence' | 'end' | 'expire' | 'cut' | 'bookmark'
+  | 'withholdBookmarks' | 'withholdInitialEnd' | 'sendInitialEnd'
+  | { release: number } | { fail: Failure } | { cutInside: number } | { duplicate: number }
+  | { send: { type: string; object: object } };
+
+export interface Journal { next: number; total: number; entries: ({ request: any } | { event: any })[] }
+
+export interface PodScript {
+  startsAfterMs?: number; readyAfterMs?: number; neverReady?: boolean; runsForMs?: number; runsForever?: boolean;
+  exitCode?: number; crashLoop?: boolean; imagePullError?: boolean; initRunsForMs?: number; initExitCode?: number;
+  stopsAfterMs?: number; logs?: string;
+  exec?: { command?: string[]; stdout?: string; stderr?: string; exitCode?: number; echoesStdin?: boolean }[];
+  ports?: { port: number; http?: { status?: number; contentType?: string; body?: string }; reply?: string }[];
+}
+
+export class Refused extends Error { readonly code: number }
+
+/** Starts a server on a free port, with these options of `fake-apiserver`, and waits until it is ready. */
+export function start(...args: string[]): Promise<Server>;
+
+export class Server {
+  /** The path of a kubeconfig that leads to the server. */
+  readonly kubeconfig: string;
+  /** Where the server listens. */
+  readonly url: string;
+  /** Ends the server. */
+  close(): Promise<void>;
+  help(): Promise<string>;
+  describe(): Promise<any>;
+  injectFault(rule: FaultRule): Promise<number>;
+  listFaults(): Promise<Fault[]>;
+  endFault(id: number): Promise<void>;
+  endFaults(): Promise<number>;
+  listWatches(): Promise<Watch[]>;
+  actOnWatches(on: Filter, action: WatchAction): Promise<number>;
+  readJournal(since?: number): Promise<Journal>;
+  clearJournal(): Promise<void>;
+  setReplica(client: string, sees: 'everything' | 'nothingMore' | { asFarAs: number } | { behind: number }):
+    Promise<{ sees: number | null; newest: number }>;
+  skewClock(client: string, aheadMs: number): Promise<void>;
+  scriptPods(script: PodScript, pods?: { labels?: string; namespace?: string; name?: string }): Promise<void>;
+  clearPods(): Promise<void>;
+  compact(): Promise<number>;
+  restart(options?: { log?: 'kept' | 'lost'; downMs?: number }): Promise<void>;
+  takeSnapshot(): Promise<number>;
+  restore(snapshot: number): Promise<number>;
+  diff(snapshot: number): Promise<string>;
+  readWorld(): Promise<string>;
+  loadObjects(objects: object | object[] | string): Promise<number>;
+  applyEvent(type: 'ADDED' | 'MODIFIED' | 'DELETED', object: object): Promise<number>;
+}

@@ -1,0 +1,198 @@
+// A fake Kubernetes API server in a process of its own, and what a test can do to it. The methods that talk to the server
+// are those of its control API; each is named as its operation in GET /_fake/openapi.json. Times are milliseconds.
+
+import { spawn } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { mkdtemp, rm } from 'node:fs/promises';
+import http from 'node:http';
+import https from 'node:https';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+const READY = 'listening on ';
+
+/** The server does not do what it was asked; the message says why. */
+export class Refused extends Error {
+  constructor(code, reason) {
+    super(reason);
+    this.code = code;
+  }
+}
+
+/** Starts a server on a free port, with these options of `fake-apiserver`, and waits until it is ready. */
+export async function start(...args) {
+  const folder = await mkdtemp(join(tmpdir(), 'drydock-'));
+  const kubeconfig = join(folder, 'kubeconfig');
+  const token = randomBytes(16).toString('hex');
+  const own = ['--control', '--control-token', token, '--kubeconfig', kubeconfig];
+  const program = process.env.FAKE_APISERVER || 'fake-apiserver';
+  const child = spawn(program, [...own, ...args], { stdio: ['ignore', 'pipe', 'pipe'] });
+  let log = '';
+  let line = '';
+  child.stderr.on('data', (data) => (log += data));
+  const ended = new Promise((resolve) => {
+    child.once('exit', resolve);
+    child.once('error', (error) => resolve((log += error.message)));
+  });
+  try {
+    await new Promise((resolve, reject) => {
+      child.stdout.on('data', (data) => {
+        line += data;
+        if (line.includes('\n')) resolve();
+      });
+      ended.then(() => reject(new Error(`fake-apiserver did not start: ${log}`)));
+    });
+  } catch (error) {
+    await rm(folder, { recursive: true, force: true });
+    throw error;
+  }
+  return new Server(child, ended, folder, kubeconfig, line.trim().slice(READY.length), token);
+}
+
+/** A running server. */
+export class Server {
+  #child;
+  #ended;
+  #folder;
+  #token;
+
+  constructor(child, ended, folder, kubeconfig, url, token) {
+    this.#child = child;
+    this.#ended = ended;
+    this.#folder = folder;
+    this.#token = token;
+    /** The path of a kubeconfig that leads to the server. */
+    this.kubeconfig = kubeconfig;
+    /** Where the server listens. */
+    this.url = url;
+  }
+
+  /** Ends the server. */
+  async close() {
+    this.#child.kill('SIGTERM');
+    await this.#ended;
+    await rm(this.#folder, { recursive: true, force: true });
+  }
+
+  async [Symbol.asyncDispose ?? Symbol.for('Symbol.asyncDispose')]() {
+    await this.close();
+  }
+
+  #ask(method, path, body, type = 'application/json') {
+    const data = body === undefined || typeof body === 'string' ? body : JSON.stringify(body);
+    const headers = { Authorization: `Bearer ${this.#token}` };
+    if (data !== undefined) {
+      headers['Content-Type'] = type;
+      headers['Content-Length'] = Buffer.byteLength(data);
+    }
+    const url = new URL(`${this.url}/_fake${path}`);
+    // The certificate is made for this run, and the port is on this machine.
+    const options = { method, headers, rejectUnauthorized: false, agent: false };
+    return new Promise((resolve, reject) => {
+      const request = (url.protocol === 'https:' ? https : http).request(url, options, (answer) => {
+        let text = '';
+        answer.setEncoding('utf8');
+        answer.on('data', (more) => (text += more));
+        answer.on('error', reject);
+        answer.on('end', () => {
+          const isJson = answer.headers['content-type'] === 'application/json';
+          const value = isJson ? JSON.parse(text) : text;
+          if (answer.statusCode === 200) resolve(value);
+          else reject(new Refused(answer.statusCode, value?.error ?? text));
+        });
+      });
+      request.on('error', reject);
+      request.end(data);
+    });
+  }
+
+  help() {
+    return this.#ask('GET', '');
+  }
+
+  describe() {
+    return this.#ask('GET', '/openapi.json');
+  }
+
+  async injectFault(rule) {
+    return (await this.#ask('POST', '/faults', rule)).id;
+  }
+
+  listFaults() {
+    return this.#ask('GET', '/faults');
+  }
+
+  async endFault(id) {
+    await this.#ask('DELETE', `/faults/${id}`);
+  }
+
+  async endFaults() {
+    return (await this.#ask('DELETE', '/faults')).ended;
+  }
+
+  listWatches() {
+    return this.#ask('GET', '/watches');
+  }
+
+  async actOnWatches(on, action) {
+    return (await this.#ask('POST', '/watches', { on, do: action })).watches;
+  }
+
+  readJournal(since = 0) {
+    return this.#ask('GET', `/journal?since=${since}`);
+  }
+
+  async clearJournal() {
+    await this.#ask('DELETE', '/journal');
+  }
+
+  setReplica(client, sees) {
+    return this.#ask('POST', '/replicas', { client, sees });
+  }
+
+  async skewClock(client, aheadMs) {
+    await this.#ask('POST', '/clocks', { client, aheadMs });
+  }
+
+  async scriptPods(script, pods = {}) {
+    await this.#ask('POST', '/pods', { pods, script });
+  }
+
+  async clearPods() {
+    await this.#ask('DELETE', '/pods');
+  }
+
+  async compact() {
+    return (await this.#ask('POST', '/compact')).resourceVersion;
+  }
+
+  async restart({ log = 'kept', downMs = 0 } = {}) {
+    await this.#ask('POST', '/restart', { log, downMs });
+  }
+
+  async takeSnapshot() {
+    return (await this.#ask('POST', '/snapshot')).snapshot;
+  }
+
+  async restore(snapshot) {
+    return (await this.#ask('POST', '/restore', { snapshot })).resourceVersion;
+  }
+
+  diff(snapshot) {
+    return this.#ask('GET', `/diff?from=${snapshot}`);
+  }
+
+  readWorld() {
+    return this.#ask('GET', '/world');
+  }
+
+  async loadObjects(objects) {
+    if (typeof objects === 'string') return (await this.#ask('POST', '/objects', objects, 'application/yaml')).loaded;
+    const list = Array.isArray(objects) ? { apiVersion: 'v1', kind: 'List', items: objects } : objects;
+    return (await this.#ask('POST', '/objects', list)).loaded;
+  }
+
+  async applyEvent(type, object) {
+    return (await this.#ask('POST', '/events', { type, object })).resourceVersion;
+  }
+}

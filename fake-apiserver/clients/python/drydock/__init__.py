@@ -1,0 +1,232 @@
+"""A fake Kubernetes API server in a process of its own, and what a test can do to it.
+
+    with drydock.start() as server:
+        config = server.kubeconfig          # a path, for KUBECONFIG and every client
+        server.inject_fault("conflict", on={"verbs": ["update"]}, times=1)
+
+The methods that talk to the server are those of its control API; each is named as its operation in
+``GET /_fake/openapi.json``. Times are milliseconds.
+"""
+
+import json
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import urllib.error
+import urllib.parse
+import urllib.request
+
+__all__ = ["Refused", "Server", "program", "start"]
+
+_READY = "listening on "
+
+
+class Refused(Exception):
+    """The server does not do what it was asked; the text says why."""
+
+    def __init__(self, code, reason):
+        super().__init__(reason)
+        self.code = code
+
+
+def program():
+    """The path of the program: ``FAKE_APISERVER``, that of the wheel, or the first on the path."""
+    name = "fake-apiserver" + (".exe" if sys.platform == "win32" else "")
+    named = os.environ.get("FAKE_APISERVER")
+    if named:
+        return named
+    beside = os.path.join(sysconfig.get_path("scripts"), name)
+    found = beside if os.path.exists(beside) else shutil.which(name)
+    if not found:
+        raise FileNotFoundError(f"there is no {name}: install the wheel, or name it in FAKE_APISERVER")
+    return found
+
+
+def start(*args):
+    """Starts a server on a free port, with these options of ``fake-apiserver``, and waits until it is ready."""
+    return Server(args)
+
+
+class Server:
+    """A running server; it ends with ``close``, with its ``with`` block, or with this process."""
+
+    def __init__(self, args):
+        self._folder = tempfile.TemporaryDirectory(prefix="drydock-")
+        #: The path of a kubeconfig that leads to the server.
+        self.kubeconfig = os.path.join(self._folder.name, "kubeconfig")
+        self._token = secrets.token_hex(16)
+        own = ["--control", "--control-token", self._token, "--kubeconfig", self.kubeconfig]
+        self._log = open(os.path.join(self._folder.name, "log"), "w+b")
+        self._process = subprocess.Popen(
+            [program(), *own, *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._log
+        )
+        line = self._process.stdout.readline().decode()
+        if not line.startswith(_READY):
+            self._process.wait()
+            said = self.log()
+            self.close()
+            raise RuntimeError(f"fake-apiserver did not start: {said}")
+        #: Where the server listens.
+        self.url = line[len(_READY):].strip()
+        self._api_client = None
+
+    def log(self):
+        """What the server has written to stderr."""
+        self._log.seek(0)
+        return self._log.read().decode(errors="replace")
+
+    @property
+    def api_client(self):
+        """An ``ApiClient`` of the package ``kubernetes``, made at the first use."""
+        if self._api_client is None:
+            from kubernetes import config
+
+            self._api_client = config.new_client_from_config(self.kubeconfig)
+        return self._api_client
+
+    def close(self):
+        """Ends the server."""
+        if self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(10)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        self._process.stdout.close()
+        self._log.close()
+        self._folder.cleanup()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def _ask(self, method, path, body=None, kind="application/json"):
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        headers = {"Authorization": f"Bearer {self._token}"}
+        if data is not None:
+            headers["Content-Type"] = kind
+        context = None
+        if self.url.startswith("https"):
+            import ssl
+
+            # The certificate is made for this run, and the port is on this machine.
+            context = ssl.create_default_context()
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        request = urllib.request.Request(f"{self.url}/_fake{path}", data, headers, method=method)
+        try:
+            # No proxy stands between a test and loopback.
+            handlers = [urllib.request.ProxyHandler({})]
+            if context:
+                handlers.append(urllib.request.HTTPSHandler(context=context))
+            with urllib.request.build_opener(*handlers).open(request, timeout=60) as answer:
+                text = answer.read().decode()
+                is_json = answer.headers.get_content_type() == "application/json"
+                return json.loads(text) if is_json else text
+        except urllib.error.HTTPError as error:
+            with error:
+                text = error.read().decode(errors="replace")
+            try:
+                text = json.loads(text)["error"]
+            except (ValueError, KeyError, TypeError):
+                pass
+            raise Refused(error.code, text) from None
+
+    def help(self):
+        """The requests there are, as text."""
+        return self._ask("GET", "")
+
+    def describe(self):
+        """The OpenAPI document of the control API."""
+        return self._ask("GET", "/openapi.json")
+
+    def inject_fault(self, effect, **rule):
+        """Injects a fault: ``inject_fault({"status": {"code": 503}}, on={"resource": "pods"}, times=2)``."""
+        return self._ask("POST", "/faults", {"effect": effect, **rule})["id"]
+
+    def list_faults(self):
+        """The faults in force, each with how many requests it has struck."""
+        return self._ask("GET", "/faults")
+
+    def end_fault(self, number):
+        """Ends a fault."""
+        self._ask("DELETE", f"/faults/{number}")
+
+    def end_faults(self):
+        """Ends all faults; returns how many there were."""
+        return self._ask("DELETE", "/faults")["ended"]
+
+    def list_watches(self):
+        """The watches under way."""
+        return self._ask("GET", "/watches")
+
+    def act_on_watches(self, action, **on):
+        """Does something to watches: ``act_on_watches("hold", resource="pods")``; returns to how many."""
+        return self._ask("POST", "/watches", {"on": on, "do": action})["watches"]
+
+    def read_journal(self, since=0):
+        """A page of the journal: ``next``, ``total`` and ``entries``."""
+        return self._ask("GET", f"/journal?since={since}")
+
+    def clear_journal(self):
+        """Forgets the journal."""
+        self._ask("DELETE", "/journal")
+
+    def set_replica(self, client, sees):
+        """Says how far a client sees: ``"everything"``, ``"nothingMore"``, ``{"behind": 3}``, ``{"asFarAs": 7}``."""
+        return self._ask("POST", "/replicas", {"client": client, "sees": sees})
+
+    def skew_clock(self, client, ahead_ms):
+        """Lets the clock of a client be ahead, or behind if it is less than 0."""
+        self._ask("POST", "/clocks", {"client": client, "aheadMs": ahead_ms})
+
+    def script_pods(self, script, **pods):
+        """Says what becomes of Pods: ``script_pods({"crashLoop": True}, labels="app=db")``."""
+        self._ask("POST", "/pods", {"pods": pods, "script": script})
+
+    def clear_pods(self):
+        """Forgets what was said of Pods."""
+        self._ask("DELETE", "/pods")
+
+    def compact(self):
+        """Forgets history: a watch that resumes from before is told 410."""
+        return self._ask("POST", "/compact")["resourceVersion"]
+
+    def restart(self, log="kept", down_ms=0):
+        """Ends all connections, and refuses new ones for a time; ``log="lost"`` forgets history, too."""
+        self._ask("POST", "/restart", {"log": log, "downMs": down_ms})
+
+    def take_snapshot(self):
+        """Keeps the state; returns its number."""
+        return self._ask("POST", "/snapshot")["snapshot"]
+
+    def restore(self, snapshot):
+        """Puts a state back."""
+        return self._ask("POST", "/restore", {"snapshot": snapshot})["resourceVersion"]
+
+    def diff(self, snapshot):
+        """What has changed since a state was kept, as text."""
+        return self._ask("GET", f"/diff?from={snapshot}")
+
+    def read_world(self):
+        """All objects, as YAML."""
+        return self._ask("GET", "/world")
+
+    def load_objects(self, objects):
+        """Stores objects as they are: an object, a list of them, or YAML. Returns how many."""
+        if isinstance(objects, str):
+            return self._ask("POST", "/objects", objects.encode(), "application/yaml")["loaded"]
+        if isinstance(objects, list):
+            objects = {"apiVersion": "v1", "kind": "List", "items": objects}
+        return self._ask("POST", "/objects", objects)["loaded"]
+
+    def apply_event(self, kind, object):
+        """Changes the state as a watch event says: ``apply_event("DELETED", pod)``."""
+        return self._ask("POST", "/events", {"type": kind, "object": object})["resourceVersion"]

@@ -1,0 +1,95 @@
+import re
+import time
+
+import pytest
+from drydock import Refused, Server, start
+
+kubernetes = pytest.importorskip("kubernetes")
+from kubernetes import client, stream, watch  # noqa: E402
+
+
+def config_map(name):
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}}
+
+
+def test_each_test_has_a_server_of_its_own(drydock):
+    core = client.CoreV1Api(drydock.api_client)
+    core.create_namespaced_config_map("default", config_map("a"))
+    with start() as other:
+        assert other.url != drydock.url
+        assert client.CoreV1Api(other.api_client).list_namespaced_config_map("default").items == []
+
+
+def test_a_fault_strikes_as_often_as_it_is_told(drydock):
+    core = client.CoreV1Api(drydock.api_client)
+    drydock.inject_fault("conflict", on={"verbs": ["create"], "resource": "configmaps"}, times=1)
+    with pytest.raises(client.ApiException) as refused:
+        core.create_namespaced_config_map("default", config_map("a"))
+    assert refused.value.status == 409
+    core.create_namespaced_config_map("default", config_map("a"))
+    assert drydock.list_faults()[0]["hits"] == 1
+    codes = [it["request"]["code"] for it in drydock.read_journal()["entries"] if "request" in it]
+    assert 409 in codes
+
+
+def test_a_state_is_put_back(drydock):
+    core = client.CoreV1Api(drydock.api_client)
+    before = drydock.take_snapshot()
+    drydock.load_objects([config_map("a"), config_map("b")])
+    assert "a" in drydock.diff(before)
+    drydock.restore(before)
+    assert core.list_namespaced_config_map("default").items == []
+
+
+@pytest.mark.drydock("--workers", "all")
+def test_a_container_fails_and_answers_commands(drydock):
+    core = client.CoreV1Api(drydock.api_client)
+    drydock.script_pods({"runsForMs": 0, "exitCode": 3}, name="broken")
+    answers = [{"command": ["hostname"], "stdout": "db-0\n"}]
+    drydock.script_pods({"startsAfterMs": 0, "logs": "ready\n", "exec": answers}, name="db")
+    drydock.load_objects([{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}])
+    pod = {"spec": {"nodeName": "n", "containers": [{"name": "main", "image": "i"}]}}
+    for name in ["broken", "db"]:
+        core.create_namespaced_pod("default", {"metadata": {"name": name}, **pod})
+    waits = {"broken", "db"}
+    for event in watch.Watch().stream(core.list_namespaced_pod, "default", timeout_seconds=20):
+        statuses = event["object"].status.container_statuses or []
+        name = event["object"].metadata.name
+        ended = [it for it in statuses if it.last_state.terminated or it.state.terminated]
+        if name == "broken" and ended:
+            last = ended[0].state.terminated or ended[0].last_state.terminated
+            assert last.exit_code == 3
+            waits.discard(name)
+        if name == "db" and any(it.state.running for it in statuses):
+            waits.discard(name)
+        if not waits:
+            break
+    assert not waits
+    assert core.read_namespaced_pod_log("db", "default") == "ready\n"
+    said = stream.stream(
+        core.connect_get_namespaced_pod_exec, "db", "default", command=["hostname"], stdout=True, stderr=True,
+        stdin=False, tty=False,
+    )
+    assert said == "db-0\n"
+
+
+def test_what_cannot_be_is_said(drydock):
+    with pytest.raises(Refused, match="no code of a failure"):
+        drydock.inject_fault({"status": {"code": 200}})
+    with pytest.raises(RuntimeError, match="--no-such-flag"):
+        start("--no-such-flag")
+
+
+def test_every_operation_has_a_method(drydock):
+    paths = drydock.describe()["paths"].values()
+    names = [it["operationId"] for path in paths for it in path.values() if isinstance(it, dict)]
+    snake = {re.sub("([A-Z])", lambda found: "_" + found[1].lower(), name) for name in names}
+    assert snake == {name for name in vars(Server) if not name.startswith("_")} - {"api_client", "close", "log"}
+
+
+def test_a_server_is_there_within_the_blink_of_an_eye():
+    begun = time.monotonic()
+    for _ in range(10):
+        start().close()
+    # A release build takes 20 ms; a debug build on a busy machine is given more.
+    assert (time.monotonic() - begun) / 10 < 2

@@ -1,0 +1,112 @@
+//! What containers answer to those who connect to them: `exec`, `attach`, `port-forward` and `logs`.
+
+use std::sync::Arc;
+
+use super::object::Object;
+
+/// What has come over standard input so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stdin<'a> {
+    /// All of it, from the start.
+    pub bytes: &'a [u8],
+    /// Whether no more will come; from the start where the client sends none.
+    pub has_ended: bool,
+}
+
+/// What a command in a container has written, and how it ended.
+///
+/// ```
+/// use fake_apiserver::ExecOutput;
+///
+/// let refused = ExecOutput::stdout("checking\n").with_stderr("no connection\n").exits_with(2);
+/// # let _ = refused;
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[must_use = "an output does nothing until a handler returns it"]
+pub struct ExecOutput {
+    pub(crate) stdout: Vec<u8>,
+    pub(crate) stderr: Vec<u8>,
+    pub(crate) exit_code: i32,
+    pub(crate) awaits_stdin: bool,
+}
+
+impl ExecOutput {
+    /// A command that writes this to standard output and ends with 0.
+    pub fn stdout(text: impl Into<Vec<u8>>) -> Self {
+        Self {
+            stdout: text.into(),
+            ..Self::default()
+        }
+    }
+
+    /// A command that waits for more of its standard input: the handler is asked again when some has come, and when it
+    /// has ended.
+    pub fn awaits_stdin() -> Self {
+        Self {
+            awaits_stdin: true,
+            ..Self::default()
+        }
+    }
+
+    /// What it writes to standard error. Default: nothing.
+    pub fn with_stderr(mut self, text: impl Into<Vec<u8>>) -> Self {
+        self.stderr = text.into();
+        self
+    }
+
+    /// The code it ends with. Default: 0.
+    pub fn exits_with(mut self, code: i32) -> Self {
+        self.exit_code = code;
+        self
+    }
+}
+
+/// Answers a command by what has come over standard input so far.
+pub(crate) type ExecHandler = Arc<dyn Fn(&[String], Stdin<'_>) -> ExecOutput + Send + Sync>;
+
+/// Answers what has come over a connection to a port so far; `None` waits for more.
+pub(crate) type PortHandler = Arc<dyn Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync>;
+
+/// What Pods answer, where somebody runs them.
+pub(crate) trait PodStreams: Send + Sync {
+    /// What the containers of a Pod have written.
+    fn logs(&self, pod: &Object) -> String;
+
+    /// What answers commands in a Pod; `None` if nobody does.
+    fn exec(&self, pod: &Object) -> Option<ExecHandler>;
+
+    /// What answers on a port of a Pod; `None` if nobody listens, and an error if no port is answered at all.
+    fn port(&self, pod: &Object, port: u16) -> Result<Option<PortHandler>, NoPorts>;
+}
+
+/// No port of a Pod is answered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NoPorts;
+
+/// A connection to a Pod that may be made.
+pub(crate) enum Connection {
+    /// `exec`: what answers, and the command.
+    Exec(ExecHandler, Vec<String>, Streams),
+    /// `attach`: what the container has written.
+    Attach(String, Streams),
+    /// `port-forward`: the ports in the order they were asked for, and who answers on each.
+    Ports(Vec<(u16, Option<PortHandler>)>),
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Exec(..) => "Exec",
+            Self::Attach(..) => "Attach",
+            Self::Ports(_) => "Ports",
+        })
+    }
+}
+
+/// Which streams a client wants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Streams {
+    pub(crate) stdin: bool,
+    pub(crate) stdout: bool,
+    pub(crate) stderr: bool,
+}

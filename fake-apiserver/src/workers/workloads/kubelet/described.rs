@@ -1,0 +1,200 @@
+//! A script as data: what the control API takes.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::script::{PodScript, PodSelector};
+use crate::api::streams::ExecOutput;
+
+/// Which Pods, and what becomes of them.
+///
+/// ```
+/// let order: fake_apiserver::ScriptOrder = serde_json::from_str(
+///     r#"{"pods": {"labels": "app=db"}, "script": {"runsForMs": 3000, "exitCode": 1, "logs": "out of luck\n",
+///         "exec": [{"command": ["pg_isready"], "stdout": "no response\n", "exitCode": 2}]}}"#,
+/// ).unwrap();
+/// ```
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScriptOrder {
+    /// Which Pods; all of them by default.
+    #[serde(default)]
+    pods: Pods,
+    /// What becomes of them.
+    script: Script,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Pods {
+    labels: Option<String>,
+    namespace: Option<String>,
+    name: Option<String>,
+}
+
+/// As [`PodScript`] says it; times are milliseconds.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+struct Script {
+    starts_after_ms: Option<u64>,
+    ready_after_ms: Option<u64>,
+    never_ready: bool,
+    runs_for_ms: Option<u64>,
+    runs_forever: bool,
+    exit_code: Option<i32>,
+    crash_loop: bool,
+    image_pull_error: bool,
+    init_runs_for_ms: Option<u64>,
+    init_exit_code: Option<i32>,
+    stops_after_ms: Option<u64>,
+    logs: Option<String>,
+    exec: Vec<Exec>,
+    ports: Vec<Port>,
+}
+
+/// The answer to a command.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Exec {
+    /// The whole command; every one if it is left out.
+    command: Option<Vec<String>>,
+    #[serde(default)]
+    stdout: String,
+    #[serde(default)]
+    stderr: String,
+    #[serde(default)]
+    exit_code: i32,
+    /// Writes its standard input to standard output, as `cat` does, before `stdout`.
+    #[serde(default)]
+    echoes_stdin: bool,
+}
+
+/// What listens on a port: a web server with one answer, or something that says one thing when it is spoken to.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Port {
+    port: u16,
+    #[serde(default)]
+    http: Option<Http>,
+    #[serde(default)]
+    reply: Option<String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Http {
+    #[serde(default = "ok")]
+    status: u16,
+    #[serde(default = "plain")]
+    content_type: String,
+    #[serde(default)]
+    body: String,
+}
+
+fn ok() -> u16 {
+    200
+}
+
+fn plain() -> String {
+    "text/plain".to_owned()
+}
+
+impl ScriptOrder {
+    /// The Pods and the script; the error says what cannot be.
+    pub(crate) fn read(self) -> Result<(PodSelector, PodScript), String> {
+        let pods = match (self.pods.labels, self.pods.namespace, self.pods.name) {
+            (None, None, None) => PodSelector::all(),
+            (Some(labels), None, None) => PodSelector::labelled(&labels)?,
+            (None, namespace, Some(name)) => PodSelector::named(namespace.as_deref().unwrap_or("default"), &name),
+            _ => return Err("pods are named by labels, or by namespace and name".to_owned()),
+        };
+        Ok((pods, self.script.read()?))
+    }
+}
+
+impl Script {
+    fn read(self) -> Result<PodScript, String> {
+        let exclusive = [self.runs_for_ms.is_some(), self.runs_forever, self.crash_loop];
+        if exclusive.into_iter().filter(|it| *it).count() > 1 {
+            return Err("of runsForMs, runsForever and crashLoop one can be said".to_owned());
+        }
+        if self.never_ready && self.ready_after_ms.is_some() {
+            return Err("of readyAfterMs and neverReady one can be said".to_owned());
+        }
+        type Step = fn(PodScript, Duration) -> PodScript;
+        let times: [(Option<u64>, Step); 5] = [
+            (self.starts_after_ms, PodScript::starts_after),
+            (self.ready_after_ms, PodScript::ready_after),
+            (self.runs_for_ms, PodScript::runs_for),
+            (self.init_runs_for_ms, PodScript::init_runs_for),
+            (self.stops_after_ms, PodScript::stops_after),
+        ];
+        let mut script = PodScript::default();
+        for (time, step) in times {
+            script = time
+                .into_iter()
+                .fold(script, |it, ms| step(it, Duration::from_millis(ms)));
+        }
+        let flags: [(bool, fn(PodScript) -> PodScript); 4] = [
+            (self.never_ready, PodScript::never_ready),
+            (self.runs_forever, PodScript::runs_forever),
+            (self.crash_loop, PodScript::crash_loop),
+            (self.image_pull_error, PodScript::image_pull_error),
+        ];
+        for (_, step) in flags.into_iter().filter(|(is_set, _)| *is_set) {
+            script = step(script);
+        }
+        script = self.exit_code.into_iter().fold(script, PodScript::exits_with);
+        script = self.init_exit_code.into_iter().fold(script, PodScript::init_exits_with);
+        script = self.logs.into_iter().fold(script, PodScript::logs);
+        if !self.exec.is_empty() {
+            script = answering(script, self.exec);
+        }
+        for port in self.ports {
+            let number = port.port;
+            script = match (port.http, port.reply) {
+                (Some(http), None) => script.port(number, move |received| http.answer(received)),
+                (None, Some(reply)) => script.port(number, move |received| {
+                    (!received.is_empty()).then(|| reply.clone().into_bytes())
+                }),
+                _ => return Err(format!("port {number} has either http or reply")),
+            };
+        }
+        Ok(script)
+    }
+}
+
+/// Answers commands by the first rule that names them; others are not found.
+fn answering(script: PodScript, rules: Vec<Exec>) -> PodScript {
+    script.on_exec(move |command, stdin| {
+        let fits = |rule: &&Exec| rule.command.as_deref().is_none_or(|it| it == command);
+        let Some(rule) = rules.iter().find(fits) else {
+            let program = command.first().map_or("", String::as_str);
+            return ExecOutput::default()
+                .with_stderr(format!("exec: \"{program}\": executable file not found in $PATH\n"))
+                .exits_with(127);
+        };
+        if rule.echoes_stdin && !stdin.has_ended {
+            return ExecOutput::awaits_stdin();
+        }
+        let echoed = if rule.echoes_stdin { stdin.bytes } else { &[] };
+        ExecOutput::stdout([echoed, rule.stdout.as_bytes()].concat())
+            .with_stderr(rule.stderr.clone())
+            .exits_with(rule.exit_code)
+    })
+}
+
+impl Http {
+    /// Answers a request as soon as its head is there.
+    fn answer(&self, received: &[u8]) -> Option<Vec<u8>> {
+        received.windows(4).find(|it| *it == b"\r\n\r\n")?;
+        let reason = http::StatusCode::from_u16(self.status).ok();
+        let reason = reason.and_then(|it| it.canonical_reason()).unwrap_or("Unknown");
+        let (status, kind, length) = (self.status, &self.content_type, self.body.len());
+        let head = format!(
+            "HTTP/1.1 {status} {reason}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+        );
+        Some([head.as_bytes(), self.body.as_bytes()].concat())
+    }
+}

@@ -1,0 +1,388 @@
+//! WebSockets: watches, and connections to Pods whose script answers them, by the channels of each protocol.
+
+use std::net::Ipv4Addr;
+
+use fake_apiserver::{ApiServer, ExecOutput, PodScript, PodSelector, Serving, Worker};
+use futures::{SinkExt as _, StreamExt as _};
+use http::{Request, StatusCode};
+use rstest::rstest;
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio_tungstenite::tungstenite::protocol::Message;
+use tokio_tungstenite::tungstenite::{Error, handshake::client::generate_key};
+use tokio_tungstenite::{WebSocketStream, client_async};
+
+/// A server with a Pod `db` that runs, and whose commands and ports are answered.
+fn scripted() -> ApiServer {
+    let server = ApiServer::builder().workers([Worker::Kubelet]).start();
+    let script = PodScript::default()
+        .logs("ready\n")
+        .on_exec(
+            |command, stdin| match command.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+                ["pg_isready"] => ExecOutput::stdout("no response\n")
+                    .with_stderr("why not\n")
+                    .exits_with(2),
+                ["cat"] if !stdin.has_ended => ExecOutput::awaits_stdin(),
+                ["cat"] => ExecOutput::stdout(stdin.bytes),
+                ["head", "-1"] if !stdin.bytes.contains(&b'\n') && !stdin.has_ended => ExecOutput::awaits_stdin(),
+                ["head", "-1"] => ExecOutput::stdout(stdin.bytes),
+                _ => ExecOutput::default().exits_with(127),
+            },
+        )
+        .port(5432, |received| {
+            received.ends_with(b"?").then(|| [received, b"!"].concat())
+        });
+    server.kubelet().script(PodSelector::all(), script);
+    server.load([running("db")]).expect("it is a Pod");
+    server
+}
+
+fn running(name: &str) -> Value {
+    let state = json!({"running": {"startedAt": "2026-01-01T00:00:00Z"}});
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+        "spec": {"nodeName": "node-0", "containers": [{"name": "main", "image": "i"}]},
+        "status": {
+            "phase": "Running", "startTime": "2026-01-01T00:00:00Z",
+            "containerStatuses": [{"name": "main", "image": "i", "ready": true, "state": state}],
+        },
+    })
+}
+
+async fn serve(server: &ApiServer) -> Serving {
+    let address = (Ipv4Addr::LOCALHOST, 0).into();
+    server.serve(address).await.expect("loopback has a free port")
+}
+
+/// A request for a WebSocket.
+fn upgrade(path: &str, host: &str, protocols: &str) -> Request<()> {
+    let mut request = Request::get(format!("ws://{host}{path}"))
+        .header("Host", host)
+        .header("Connection", "Upgrade")
+        .header("Upgrade", "websocket")
+        .header("Sec-WebSocket-Version", "13")
+        .header("Sec-WebSocket-Key", generate_key());
+    if !protocols.is_empty() {
+        request = request.header("Sec-WebSocket-Protocol", protocols);
+    }
+    request.body(()).expect("it is a request")
+}
+
+type Socket = WebSocketStream<TcpStream>;
+
+async fn connect(serving: &Serving, path: &str, protocols: &str) -> Result<(Socket, String), Error> {
+    let stream = TcpStream::connect(serving.addr()).await.expect("it listens");
+    let (socket, response) = client_async(upgrade(path, &serving.addr().to_string(), protocols), stream).await?;
+    let protocol = response.headers().get("sec-websocket-protocol");
+    let protocol = protocol.and_then(|it| it.to_str().ok()).unwrap_or_default().to_owned();
+    Ok((socket, protocol))
+}
+
+/// The status and the text a connection was refused with.
+async fn refusal(serving: &Serving, path: &str, protocols: &str) -> (u16, String) {
+    match connect(serving, path, protocols).await {
+        Err(Error::Http(response)) => {
+            let body = response.body().clone().unwrap_or_default();
+            let status: Value = serde_json::from_slice(&body).unwrap_or_default();
+            let text = status["message"].as_str().unwrap_or_default().to_owned();
+            (response.status().as_u16(), text)
+        }
+        other => panic!("it is not refused: {other:?}"),
+    }
+}
+
+/// What comes on each channel until the server closes.
+async fn channels(socket: &mut Socket) -> Vec<(u8, Vec<u8>)> {
+    let mut all: Vec<(u8, Vec<u8>)> = Vec::new();
+    while let Some(message) = socket.next().await {
+        let bytes = match message.expect("the server ends in order") {
+            Message::Binary(bytes) => bytes.to_vec(),
+            Message::Text(text) => text.as_bytes().to_vec(),
+            _ => continue,
+        };
+        let (channel, rest) = bytes.split_first().expect("a message has a channel");
+        match all.iter_mut().find(|(it, _)| it == channel) {
+            Some((_, known)) => known.extend(rest),
+            None => all.push((*channel, rest.to_vec())),
+        }
+    }
+    all.sort();
+    all
+}
+
+fn text(channels: &[(u8, Vec<u8>)], channel: u8) -> String {
+    let found = channels.iter().find(|(it, _)| *it == channel);
+    String::from_utf8_lossy(&found.map(|it| it.1.clone()).unwrap_or_default()).into_owned()
+}
+
+const EXEC: &str = "/api/v1/namespaces/default/pods/db/exec";
+
+#[tokio::test]
+async fn each_event_of_a_watch_is_a_message() {
+    let server = ApiServer::start();
+    let serving = serve(&server).await;
+    let path = "/api/v1/namespaces/default/configmaps?watch=true&resourceVersion=0";
+    let (mut socket, _) = connect(&serving, path, "").await.expect("watches are upgraded");
+    for name in ["a", "b"] {
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
+        server.load([map]).expect("it is a ConfigMap");
+        let Some(Ok(Message::Text(event))) = socket.next().await else {
+            panic!("an event is text");
+        };
+        let event: Value = serde_json::from_str(&event).expect("it is JSON");
+        assert_eq!(event["type"], "ADDED");
+        assert_eq!(event["object"]["metadata"]["name"], name);
+    }
+    assert_eq!(server.watches().len(), 1);
+    socket.close(None).await.expect("it is open");
+    while socket.next().await.is_some() {}
+    // The server looks after the connection when it next has something to send, or hears of its end.
+    while !server.watches().is_empty() {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_watch_that_ends_closes_its_socket() {
+    let server = ApiServer::start();
+    let serving = serve(&server).await;
+    let (mut socket, _) = connect(&serving, "/api/v1/pods?watch=true", "")
+        .await
+        .expect("watches are upgraded");
+    for watch in server.watches() {
+        watch.end();
+    }
+    let end = socket.next().await;
+    assert!(matches!(end, Some(Ok(Message::Close(_))) | None), "{end:?}");
+}
+
+#[rstest]
+#[case::newest("v5.channel.k8s.io, v4.channel.k8s.io", "v5.channel.k8s.io")]
+#[case::older("v4.channel.k8s.io", "v4.channel.k8s.io")]
+#[case::of_an_older_server("unknown, channel.k8s.io", "channel.k8s.io")]
+#[tokio::test]
+async fn a_command_tells_what_it_wrote_and_how_it_ended(#[case] asked: &str, #[case] chosen: &str) {
+    let server = scripted();
+    let serving = serve(&server).await;
+    let path = format!("{EXEC}?command=pg_isready&stdout=true&stderr=true&container=main");
+    let (mut socket, protocol) = connect(&serving, &path, asked).await.expect("it is answered");
+    assert_eq!(protocol, chosen);
+    let channels = channels(&mut socket).await;
+    assert_eq!(text(&channels, 1), "no response\n");
+    assert_eq!(text(&channels, 2), "why not\n");
+    let end = text(&channels, 3);
+    if chosen == "channel.k8s.io" {
+        assert_eq!(end, "command terminated with non-zero exit code: exit status 2");
+        return;
+    }
+    let status: Value = serde_json::from_str(&end).expect("it is a Status");
+    assert_eq!(status["reason"], "NonZeroExitCode");
+    assert_eq!(
+        status["details"]["causes"],
+        json!([{"reason": "ExitCode", "message": "2"}])
+    );
+}
+
+#[tokio::test]
+async fn standard_input_ends_when_its_channel_is_closed() {
+    let server = scripted();
+    let serving = serve(&server).await;
+    let path = format!("{EXEC}?command=cat&stdin=true&stdout=true");
+    let (mut socket, _) = connect(&serving, &path, "v5.channel.k8s.io")
+        .await
+        .expect("it is answered");
+    let large = vec![b'x'; 100_000];
+    for message in [
+        [&[0][..], &large].concat(),
+        b"\x00!".to_vec(),
+        vec![4, b'{', b'}'],
+        vec![255, 0],
+    ] {
+        socket.send(Message::binary(message)).await.expect("it reads");
+    }
+    let channels = channels(&mut socket).await;
+    assert_eq!(text(&channels, 1).len(), 100_001);
+    assert_eq!(text(&channels, 3), r#"{"metadata":{},"status":"Success"}"#);
+}
+
+#[tokio::test]
+async fn a_command_may_answer_before_its_input_has_ended() {
+    let server = scripted();
+    let serving = serve(&server).await;
+    let path = format!("{EXEC}?command=head&command=-1&stdin=true&stdout=true");
+    let (mut socket, _) = connect(&serving, &path, "v4.base64.channel.k8s.io")
+        .await
+        .expect("it is answered");
+    // `line\n` on channel 0.
+    socket.send(Message::text("0bGluZQo=")).await.expect("it reads");
+    let channels = channels(&mut socket).await;
+    assert_eq!(text(&channels, b'1'), "bGluZQo=");
+}
+
+#[tokio::test]
+async fn attach_shows_what_was_written() {
+    let server = scripted();
+    let serving = serve(&server).await;
+    let path = "/api/v1/namespaces/default/pods/db/attach?stdout=true";
+    let (mut socket, _) = connect(&serving, path, "v4.channel.k8s.io")
+        .await
+        .expect("it is answered");
+    assert_eq!(text(&channels(&mut socket).await, 1), "ready\n");
+}
+
+#[tokio::test]
+async fn ports_are_forwarded_with_their_numbers_first() {
+    let server = scripted();
+    let serving = serve(&server).await;
+    let path = "/api/v1/namespaces/default/pods/db/portforward?ports=5432,81";
+    let (mut socket, _) = connect(&serving, path, "v4.channel.k8s.io")
+        .await
+        .expect("it is answered");
+    for bytes in [&b"\x00who"[..], b"\x00 are you?"] {
+        socket.send(Message::binary(bytes.to_vec())).await.expect("it reads");
+    }
+    let mut seen = Vec::new();
+    while seen.len() < 6 {
+        let Some(Ok(Message::Binary(bytes))) = socket.next().await else {
+            panic!("it goes on")
+        };
+        seen.push(bytes.to_vec());
+    }
+    let refused = [&[3][..], b"an error occurred forwarding 81: connection refused"].concat();
+    let expected: [&[u8]; 6] = [
+        &[0, 0x38, 0x15],
+        &[1, 0x38, 0x15],
+        &[2, 81, 0],
+        &[3, 81, 0],
+        &refused,
+        b"\x00who are you?!",
+    ];
+    assert_eq!(seen, expected);
+}
+
+#[rstest]
+#[case::no_protocol_of_it(
+    "db/exec?command=a&stdout=true",
+    "v9.channel.k8s.io",
+    400,
+    "unable to negotiate protocol"
+)]
+#[case::no_streams("db/exec?command=a", "", 400, "you must specify at least 1 of stdin, stdout, stderr")]
+#[case::no_command(
+    "db/exec?stdout=true",
+    "",
+    400,
+    "you must specify at least 1 command for the container"
+)]
+#[case::no_such_container("db/exec?stdout=true&command=a&container=x", "", 400, "container x is not valid")]
+#[case::no_such_pod("x/exec?stdout=true&command=a", "", 404, "pods \"x\" not found")]
+#[case::no_port("db/portforward?ports=x", "", 400, "unable to parse \"x\" as a port")]
+#[case::a_container_that_does_not_run("idle/exec?stdout=true&command=a", "", 500, "container not found (\"main\")")]
+#[tokio::test]
+async fn what_cannot_be_connected_is_said(
+    #[case] path: &str,
+    #[case] protocols: &str,
+    #[case] code: u16,
+    #[case] why: &str,
+) {
+    let server = scripted();
+    server.kubelet().script(PodSelector::named("default", "idle"), {
+        let idle = PodScript::default().starts_after(std::time::Duration::from_secs(3600));
+        idle.on_exec(|_, _| ExecOutput::default())
+    });
+    let mut idle = running("idle");
+    idle["status"] = json!({"phase": "Pending"});
+    server.load([idle]).expect("it is a Pod");
+    let serving = serve(&server).await;
+    let path = format!("/api/v1/namespaces/default/pods/{path}");
+    let (found, text) = refusal(&serving, &path, protocols).await;
+    assert_eq!(found, code, "{text}");
+    assert!(text.contains(why), "{text}");
+}
+
+#[rstest]
+#[case::spdy("SPDY/3.1", 501, "v5.channel.k8s.io over WebSockets")]
+#[case::nothing("", 400, "Upgrade request required")]
+#[tokio::test]
+async fn who_does_not_speak_websockets_is_told(#[case] protocol: &str, #[case] code: u16, #[case] why: &str) {
+    let request = Request::post(format!("{EXEC}?command=a&stdout=true"))
+        .header("Connection", "Upgrade")
+        .header("Upgrade", protocol)
+        .body("")
+        .expect("it is a request");
+    let answer = scripted().call(request).await;
+    assert_eq!(answer.status(), code);
+    assert!(String::from_utf8_lossy(answer.body()).contains(why));
+}
+
+#[tokio::test]
+async fn without_a_script_nobody_is_connected() {
+    let server = ApiServer::builder().workers([Worker::Kubelet]).start();
+    server.load([running("db")]).expect("it is a Pod");
+    let serving = serve(&server).await;
+    for path in [
+        "exec?command=a&stdout=true",
+        "attach?stdout=true",
+        "portforward?ports=80",
+    ] {
+        let path = format!("/api/v1/namespaces/default/pods/db/{path}");
+        assert_eq!(refusal(&serving, &path, "v4.channel.k8s.io").await.0, 501, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_token_may_be_a_protocol() {
+    let server = ApiServer::builder()
+        .authorization(fake_apiserver::Authorization::Rbac)
+        .anonymous(fake_apiserver::Anonymous::Refused)
+        .token("s3cret", "root", ["system:masters"])
+        .start();
+    let serving = serve(&server).await;
+    let path = "/api/v1/pods?watch=true";
+    assert_eq!(refusal(&serving, path, "").await.0, 401);
+    // `s3cret`
+    let protocols = "base64url.bearer.authorization.k8s.io.czNjcmV0, base64.binary.k8s.io";
+    let (_socket, protocol) = connect(&serving, path, protocols).await.expect("the token is good");
+    assert_eq!(protocol, "base64.binary.k8s.io");
+}
+
+/// A client in this process has no socket, and is upgraded none the less.
+#[cfg(feature = "client")]
+#[tokio::test]
+async fn a_client_in_process_is_upgraded() {
+    use tower::Service as _;
+
+    let server = scripted();
+    let mut client = server.client_service("tests");
+    let path = format!("{EXEC}?command=pg_isready&stdout=true");
+    let request = upgrade(&path, "localhost", "v5.channel.k8s.io").map(|()| kube::client::Body::empty());
+    let request = {
+        let (mut parts, body) = request.into_parts();
+        parts.uri = path.parse().expect("it is a path");
+        Request::from_parts(parts, body)
+    };
+    let response = client.call(request).await.expect("it is answered");
+    assert_eq!(response.status(), StatusCode::SWITCHING_PROTOCOLS);
+    let upgraded = hyper::upgrade::on(response).await.expect("it is upgraded");
+    let stream = hyper_util::rt::TokioIo::new(upgraded);
+    let role = tokio_tungstenite::tungstenite::protocol::Role::Client;
+    let mut socket = WebSocketStream::from_raw_socket(stream, role, None).await;
+    let mut text = Vec::new();
+    while let Some(Ok(message)) = socket.next().await {
+        if let Message::Binary(bytes) = message {
+            text.extend(bytes);
+        }
+    }
+    let text = String::from_utf8_lossy(&text).into_owned();
+    assert!(
+        text.contains("no response\n") && text.contains("NonZeroExitCode"),
+        "{text}"
+    );
+    assert!(
+        server
+            .journal()
+            .entries()
+            .iter()
+            .any(|entry| format!("{entry:?}").contains("tests"))
+    );
+}
