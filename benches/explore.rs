@@ -4,6 +4,7 @@
 #![expect(clippy::print_stdout, reason = "it prints a table")]
 
 use benches::explorations::{disturbed, undisturbed};
+use benches::measure::is_measured;
 use benches::reconciles::Peer;
 
 /// Objects, and the requests they make: two watches, which kube-runtime begins with two lists, and for each object its
@@ -23,8 +24,6 @@ fn main() {
         println!("{:.0} runs/s", runs.per_second());
         return;
     }
-    // `cargo test --benches` runs it with --test: then it need not measure.
-    let is_measured = std::env::args().any(|it| it == "--bench");
     println!("| controller | objects | requests | runs/s | µs a request | with a fault each, runs/s |");
     println!("|---|---|---|---|---|---|");
     for (peer, name, sizes) in [
@@ -32,7 +31,7 @@ fn main() {
         (Peer::Informer, "`informer`", INFORMER),
     ] {
         for &(objects, requests) in sizes {
-            let runs = if is_measured { 60_000 / requests as u64 } else { 2 };
+            let runs = if is_measured() { 60_000 / requests as u64 } else { 2 };
             let even = undisturbed(peer, objects, runs);
             assert_eq!(even.requests, requests, "{name}, {objects} objects");
             let faults = disturbed(peer, objects, runs.min(1_500));

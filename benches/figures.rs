@@ -7,7 +7,7 @@ use std::process::Command;
 
 use benches::controllers::{idle_hours, whole_test};
 use benches::fanout::Watched;
-use benches::measure::nanos_per_operation;
+use benches::measure::{is_measured, nanos_per_operation, scaled};
 use benches::reads::Many;
 use benches::requests::{Bench, start_and_answer};
 
@@ -30,16 +30,17 @@ enum Unit {
 }
 
 fn main() {
-    // `cargo test --benches` runs it with --test: then it need not measure.
-    if !std::env::args().any(|it| it == "--bench") {
-        return;
+    let mut peer = BTreeMap::new();
+    let mut memory = Command::new(env!("CARGO_BIN_EXE_memory"));
+    if is_measured() {
+        memory.arg("--bench");
+        peer = child(
+            Command::new(env!("CARGO"))
+                .args(["run", "--quiet", "--release", "--manifest-path"])
+                .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/peer/Cargo.toml")),
+        );
     }
-    let peer = child(
-        Command::new(env!("CARGO"))
-            .args(["run", "--quiet", "--release", "--manifest-path"])
-            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/peer/Cargo.toml")),
-    );
-    let memory = child(&mut Command::new(env!("CARGO_BIN_EXE_memory")));
+    let memory = child(&mut memory);
     let mut lines = Vec::new();
     requests(&mut lines);
     pods(&mut lines);
@@ -185,8 +186,8 @@ fn reads(lines: &mut Vec<Line>) {
             unit: Unit::Nanos,
         })
     };
-    let many = Many::pods(100_000);
-    let found = nanos_per_operation(5, 1, |n| many.list(n)) / 100_000.0;
+    let many = Many::pods(scaled(100_000, 1_000));
+    let found = nanos_per_operation(5, 1, |n| many.list(n)) / many.count as f64;
     add("list 100,000 Pods, an object", 500.0, "list_pod", found);
     add(
         "page of 500 of 100,000 Pods",
@@ -203,14 +204,15 @@ fn reads(lines: &mut Vec<Line>) {
         nanos_per_operation(9, 20, |n| many.write_to_fork(n)),
     );
     drop(many);
-    let many = Many::pods(10_000);
+    let many = Many::pods(scaled(10_000, 1_000));
     let found = nanos_per_operation(9, 10, |n| many.select_none(n));
     add("selector that fits none of 10,000 Pods", 0.6e6, "select_none", found);
 }
 
 fn fanout(lines: &mut Vec<Line>) {
+    let watchers = scaled(1_000, 10);
     let rate = |watched: &Watched, events: usize, burst: usize| {
-        1e9 * 1000.0 / nanos_per_operation(5, events, |n| watched.deliver(n, burst))
+        1e9 * watchers as f64 / nanos_per_operation(5, events, |n| watched.deliver(n, burst))
     };
     let mut add = |name, target, found| {
         lines.push(Line {
@@ -221,14 +223,14 @@ fn fanout(lines: &mut Vec<Line>) {
             unit: Unit::PerSecond,
         })
     };
-    let watched = Watched::by_watchers(1000);
+    let watched = Watched::by_watchers(watchers);
     add("deliveries to 1,000 watchers, each woken", 4e6, rate(&watched, 256, 1));
     add(
         "deliveries to 1,000 watchers, bursts of 64",
         25e6,
         rate(&watched, 1024, 64),
     );
-    let watched = Watched::by_bodies(1000);
+    let watched = Watched::by_bodies(watchers);
     add(
         "event lines to 1,000 bodies, each woken",
         f64::NAN,
@@ -239,7 +241,7 @@ fn fanout(lines: &mut Vec<Line>) {
         f64::NAN,
         rate(&watched, 1024, 64),
     );
-    let (alone, beside) = (Watched::idle(0), Watched::idle(10_000));
+    let (alone, beside) = (Watched::idle(0), Watched::idle(scaled(10_000, 10)));
     let ratio = nanos_per_operation(9, 1000, |n| beside.commit(n)) / nanos_per_operation(9, 1000, |n| alone.commit(n));
     let name = "commit beside 10,000 idle watchers";
     lines.push(Line {
@@ -274,7 +276,7 @@ fn controllers(lines: &mut Vec<Line>) {
     add(
         "24 virtual hours of an idle controller",
         100e6,
-        nanos_per_operation(3, 1, |_| idle_hours(24)),
+        nanos_per_operation(3, 1, |_| idle_hours(scaled(24, 1) as u64)),
     );
 }
 

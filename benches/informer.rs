@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use benches::informers::{Ours, Times, kube_runtime, ours};
-use benches::measure::cpu_time;
+use benches::measure::{cpu_time, scaled};
 use benches::mirror::{pod, pod_text};
 use informer::cache::{Indexer, indexes};
 use informer::{Object, Storage};
@@ -38,7 +38,10 @@ fn main() {
             .and_then(|it| it.parse().ok())
             .unwrap_or(default)
     };
-    let (pods, changes) = (count("PODS", 20_000), count("CHANGES", 20_000));
+    let (pods, changes) = (
+        count("PODS", scaled(20_000, 100)),
+        count("CHANGES", scaled(20_000, 100)),
+    );
     println!(
         "{pods} Pods of {} bytes, {changes} changes; CPU time of one thread",
         pod_text(0, 1).len()
@@ -131,7 +134,7 @@ fn readers() {
 )]
 fn beside_readers(mut write: impl FnMut(usize), read: impl Fn() -> usize + Sync) -> (f64, f64) {
     let (stop, lists) = (AtomicBool::new(false), AtomicUsize::new(0));
-    let time = Duration::from_secs(2);
+    let time = Duration::from_millis(scaled(2_000, 50) as u64);
     let mut writes = 0;
     std::thread::scope(|scope| {
         for _ in 0..10 {
@@ -167,7 +170,7 @@ fn index() {
     }
     pods.add_index(indexes::field("spec.nodeName")).expect("there is none");
     let lister = pods.lister();
-    let rounds = 20_000;
+    let rounds = scaled(20_000, 100);
     let start = cpu_time();
     for at in 0..rounds {
         let node = format!("node-{}", at % 1000);
@@ -184,7 +187,7 @@ fn index() {
     let (store, mut writer) = reflector::store::<Pod>();
     (0..10_000).for_each(|at| writer.apply_watcher_event(&watcher::Event::Apply(pod(at, 1))));
     let start = cpu_time();
-    let rounds = 20;
+    let rounds = scaled(20, 1);
     for _ in 0..rounds {
         let found = store
             .state()

@@ -1,11 +1,13 @@
 //! What objects and servers hold in memory, counted at the allocator: a line each, the name and the bytes.
 //!
-//! It is a program of its own because counting makes every allocation slower.
+//! It is a program of its own because counting makes every allocation slower. With `--bench` it takes as many objects
+//! as the figures are about, else a few.
 
 #![expect(clippy::print_stdout, reason = "the figures program reads it")]
 
 use axum::body::Body;
 use benches::counting::{Counting, measured};
+use benches::measure::scaled;
 use benches::objects;
 use benches::requests::{first_answer, get, runtime};
 use fake_apiserver::ApiServer;
@@ -30,7 +32,7 @@ fn main() {
     let (_, _, server) = measured(ApiServer::start);
     let text = objects::running_pod("pod-0000000").to_string();
     report("pod_json", text.len());
-    let count = 100_000;
+    let count = scaled(100_000, 1_000);
     let names = (0..count).map(|at| format!("pod-{at:07}"));
     let (held, _, _) = measured(|| {
         server
@@ -53,11 +55,12 @@ fn main() {
     let (held, _, _fork) = measured(|| (server.snapshot(), server.fork()));
     report("snapshot_and_fork", held);
 
+    let watches = scaled(1_000, 10);
     let watch = |_| {
         runtime
             .block_on(server.service().oneshot(get("/api/v1/configmaps?watch=true")))
             .expect("infallible")
     };
-    let (held, _, _watches) = measured(|| (0..1000).map(watch).collect::<Vec<http::Response<Body>>>());
-    report("watch", held / 1000);
+    let (held, _, _watches) = measured(|| (0..watches).map(watch).collect::<Vec<http::Response<Body>>>());
+    report("watch", held / watches);
 }

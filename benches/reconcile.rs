@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use benches::cpu::Cpu;
+use benches::measure::scaled;
 use benches::reconciles::{self, Peer};
 use benches::{controllers, our_controllers};
 use criterion::Criterion;
@@ -15,23 +16,24 @@ fn main() {
     queues(&mut criterion);
     noop();
     latency();
-    let (ours, our_requests) = our_controllers::whole_test(200, 10);
-    let (theirs, their_requests) = controllers::whole_test(200, 10);
+    let tests = scaled(200, 1);
+    let (ours, our_requests) = our_controllers::whole_test(tests, 10);
+    let (theirs, their_requests) = controllers::whole_test(tests, 10);
     println!(
         "a whole test with 10 parents and 10 children, CPU: informer {:?} and {our_requests} requests, kube-runtime \
          {:?} and {their_requests}",
-        ours / 200,
-        theirs / 200
+        ours / tests as u32,
+        theirs / tests as u32
     );
 }
 
 /// Reconciles that do nothing, in millions a second of CPU time.
 fn noop() {
     let millions = |count: usize, time: Duration| count as f64 / time.as_secs_f64() / 1e6;
-    for pending in [1_000, 100_000] {
+    for pending in [scaled(1_000, 100), scaled(100_000, 1_000)] {
         for concurrency in [1, 4, 64] {
             // A few keys are done in no time, so they are done more often.
-            let rounds = u32::try_from(100_000 / pending).unwrap_or(1);
+            let rounds = u32::try_from(scaled(100_000, 1) / pending).unwrap_or(1).max(1);
             let rate = |peer| {
                 let times = (0..rounds).map(|_| reconciles::queued(peer, pending, concurrency));
                 millions(pending, times.sum::<Duration>() / rounds)
@@ -44,7 +46,7 @@ fn noop() {
             );
         }
     }
-    for pods in [1_000, 10_000] {
+    for pods in [scaled(1_000, 10), scaled(10_000, 100)] {
         let each = |peer| reconciles::first_list(peer, pods).as_secs_f64() * 1e6 / pods as f64;
         let (ours, theirs) = (each(Peer::Informer), each(Peer::KubeRuntime));
         println!(
@@ -56,11 +58,12 @@ fn noop() {
 /// From an event to its reconcile, by the wall's clock.
 fn latency() {
     for peer in [Peer::Informer, Peer::KubeRuntime] {
-        let mut waits = reconciles::event_to_reconcile(peer, 1000);
+        let mut waits = reconciles::event_to_reconcile(peer, scaled(1000, 20));
         waits.sort();
         println!(
             "{peer:?}: event to reconcile, real clock: p50 {:?}, p99 {:?}",
-            waits[500], waits[990]
+            waits[waits.len() / 2],
+            waits[waits.len() * 99 / 100]
         );
     }
 }

@@ -20,9 +20,24 @@ fn time_of(clock: ClockId) -> Duration {
     Duration::new(seconds.unwrap_or_default(), nanos.unwrap_or_default())
 }
 
-/// Runs `work`, which does `count` operations, `rounds` times after one to warm up, and answers the nanoseconds of CPU
-/// an operation takes: the middle one of the rounds.
+/// Whether figures are wanted. Benchmarks started with `--test`, or by `cargo test`, do each operation once to show
+/// that it runs, as criterion's do.
+pub fn is_measured() -> bool {
+    let has = |flag| std::env::args().any(|it| it == flag);
+    has("--bench") && !has("--test")
+}
+
+/// `count` where figures are wanted, else `few`.
+pub fn scaled(count: usize, few: usize) -> usize {
+    if is_measured() { count } else { count.min(few) }
+}
+
+/// Runs `work`, which does `count` operations, `rounds` times after one to warm up, and returns the nanoseconds of CPU
+/// an operation takes: the middle one of the rounds. Runs it once for one operation where no figures are wanted.
 pub fn nanos_per_operation(rounds: usize, count: usize, mut work: impl FnMut(usize) -> Duration) -> f64 {
+    if !is_measured() {
+        return work(1).as_secs_f64() * 1e9;
+    }
     work(count.div_ceil(4));
     let mut found: Vec<f64> = (0..rounds.max(1))
         .map(|_| work(count).as_secs_f64() * 1e9 / count as f64)
