@@ -33,6 +33,7 @@ use config::Configured;
 pub(crate) use config::endpoint;
 use hooks::Hooks;
 use plugins::PluginSet;
+use plugins::quota_controller::QuotaController;
 use transport::{Transport, Unreachable};
 pub(crate) use webhook::call as call_webhook;
 
@@ -66,6 +67,8 @@ pub(crate) struct Admission {
     generation: AtomicU64,
     /// What the configuration objects say, read at a generation.
     configured: Mutex<Option<(u64, Arc<Configured>)>>,
+    /// What is used of ResourceQuotas, where that is counted.
+    quota_controller: QuotaController,
 }
 
 impl Admission {

@@ -1,11 +1,12 @@
 //! The admission plugins of the API server itself that need nothing but its storage. `limit_ranger`, `service_account`
-//! and `classes` fill in and refuse, `resource_quota` counts with `usage`; what a kind alone is concerned with is its
-//! strategy's `admit`.
+//! and `classes` fill in and refuse, `resource_quota` checks and `quota_controller` counts with `usage`; what a kind
+//! alone is concerned with is its strategy's `admit`.
 
 mod classes;
 mod limit_ranger;
 mod pod_security;
 mod pod_security_checks;
+pub(super) mod quota_controller;
 mod resource_quota;
 mod service_account;
 mod usage;
@@ -107,13 +108,13 @@ pub(super) async fn charge_quota(registry: &Registry, attributes: &Attributes<'_
 }
 
 impl Registry {
-    /// After a commit: configuration is read anew, and quotas are counted again where that is asked for.
+    /// After a commit: configuration is read anew, and quotas are counted where that is asked for.
     pub(crate) fn admission_written(&self, row: &Row, key: &crate::storage::Key) {
         if row.info.group == super::config::GROUP {
             self.admission.invalidate();
         }
         if self.admission.setup().plugins.counts_quota && !key.namespace().is_empty() {
-            resource_quota::recount(self, key.namespace());
+            self.admission.quota_controller.catch_up(self);
         }
     }
 

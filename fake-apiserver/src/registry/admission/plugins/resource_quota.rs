@@ -2,7 +2,7 @@
 //! `status.used`. A quota whose status is empty counts nothing: filling it is the quota controller's, which a server
 //! can be asked to be.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::usage::{Amounts, amounts, in_scope, is_about, missing, usage};
 use crate::api::admission::Operation;
@@ -18,10 +18,10 @@ use crate::registry::types::access::{at, ensure_object};
 use crate::registry::types::quantity::Quantity;
 use crate::registry::update::Change;
 use crate::registry::write::WriteRequest;
-use crate::registry::{Registry, codec};
+use crate::registry::Registry;
 use crate::storage::Range;
 
-const RESOURCE: &str = "resourcequotas";
+pub(super) const RESOURCE: &str = "resourcequotas";
 
 /// Whether there is any ResourceQuota.
 pub(super) fn is_used(registry: &Registry) -> bool {
@@ -190,53 +190,10 @@ impl Change for Charge<'_> {
     }
 }
 
-fn written(amounts: &Amounts) -> Value {
+pub(super) fn written(amounts: &Amounts) -> Value {
     let map: Map<String, Value> = amounts
         .iter()
         .map(|(name, amount)| (name.clone(), amount.to_string().into()))
         .collect();
     map.into()
-}
-
-/// Counts a namespace's quotas anew, as the quota controller does: `status.hard` is the spec's, `status.used` what the
-/// stored objects use.
-pub(super) fn recount(registry: &Registry, namespace: &str) {
-    let scheme = registry.scheme();
-    let Some(row) = scheme.lookup("", "v1", RESOURCE) else {
-        return;
-    };
-    let range = Range::of(Some(namespace));
-    let snapshot = registry.store.snapshot(RESOURCE);
-    for stored in snapshot.range(&range) {
-        let quota = codec::decode(&row, stored);
-        let hard = amounts(at(&quota, "spec.hard"));
-        let mut used: Amounts = hard.keys().map(|name| (name.clone(), Quantity::from_int(0))).collect();
-        for other in scheme
-            .rows()
-            .filter(|it| it.is_storage_version && it.is_stored() && it.info.is_namespaced())
-        {
-            let (group, resource) = (&*other.info.group, &*other.info.resource);
-            if !hard.keys().any(|name| is_about(name, group, resource)) {
-                continue;
-            }
-            let objects = registry.store.snapshot(&other.storage);
-            for stored in objects.range(&range) {
-                let object = codec::decode(other, stored);
-                if in_scope(&quota, resource, &object) {
-                    for (name, amount) in usage(hard.keys(), group, resource, &object) {
-                        used.entry(name)
-                            .and_modify(|sum| *sum = sum.add(&amount))
-                            .or_insert(amount);
-                    }
-                }
-            }
-        }
-        let mut next = quota.clone();
-        next.insert("status".into(), json!({"hard": written(&hard), "used": written(&used)}));
-        let Ok(body) = codec::encode(&row, &next) else { continue };
-        if body.bytes != stored.body.bytes {
-            // Whoever was faster counts himself.
-            let _ = registry.replace_own(&row, stored, body);
-        }
-    }
 }
