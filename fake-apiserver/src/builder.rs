@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use crate::api::user::{Anonymous, UserInfo};
 use crate::boot;
 use crate::control::Control;
-use crate::endpoints::journal;
+use crate::endpoints::journal::JournalBounds;
 use crate::entropy::Entropy;
 use crate::registry::admission::AdmissionSetup;
 use crate::registry::authentication::Authentication;
@@ -20,11 +20,15 @@ use crate::registry::tokens::TokenOptions;
 use crate::server::{ApiServer, Snapshot};
 #[cfg(feature = "tls")]
 use crate::tls::ServiceAccountKeys;
+use crate::storage::LogBounds;
 use crate::webhooks::Routes;
 use crate::workers::{Kubelet, Worker};
 
-/// Changes a resource's log keeps if the builder does not say.
-const HISTORY_BOUND: usize = 16_384;
+/// How much of the past is kept if the builder does not say.
+const LOGS: LogBounds = LogBounds {
+    changes: 16_384,
+    bytes: 32 << 20,
+};
 
 /// How long an Event lives if the builder does not say: the default of kube-apiserver's `--event-ttl`.
 const EVENT_TTL: Duration = Duration::from_secs(3600);
@@ -36,8 +40,8 @@ const START_SECOND: i64 = 1_767_225_600;
 /// What a fork has in common with its origin.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
-    pub(crate) history_bound: usize,
-    pub(crate) journal_capacity: usize,
+    pub(crate) logs: LogBounds,
+    pub(crate) journal: JournalBounds,
     pub(crate) workers: Vec<Worker>,
     pub(crate) authorization: Authorization,
     pub(crate) authentication: Authentication,
@@ -76,8 +80,8 @@ pub enum Authorization {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            history_bound: HISTORY_BOUND,
-            journal_capacity: journal::CAPACITY,
+            logs: LOGS,
+            journal: JournalBounds::default(),
             workers: Vec::new(),
             authorization: Authorization::default(),
             authentication: Authentication::default(),
@@ -119,16 +123,39 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Changes that the log of each resource keeps. A watch or a continue token from before them is 410 Expired.
-    /// Default 16,384, at least 1.
+    /// Changes that the log of each resource keeps, within [`history_bytes`](Self::history_bytes). A watch or a continue
+    /// token from before them is 410 Expired. Default 16,384, at least 1.
     pub fn history(mut self, changes: usize) -> Self {
-        self.options.history_bound = changes;
+        self.options.logs.changes = changes;
+        self
+    }
+
+    /// Bytes that the logs of all resources keep together, in earlier states of objects and in events that watchers
+    /// are told. Beyond them the oldest changes go, whatever their resource, and a watch or a continue token from
+    /// before them is 410 Expired. Default 32 MiB; the newest change is always kept.
+    ///
+    /// ```
+    /// use fake_apiserver::ApiServer;
+    ///
+    /// let server = ApiServer::builder().history_bytes(1 << 20).start();
+    /// # drop(server);
+    /// ```
+    pub fn history_bytes(mut self, bytes: usize) -> Self {
+        self.options.logs.bytes = bytes;
         self
     }
 
     /// Entries that the journal keeps; the oldest are dropped first. Default 65,536, at least 1.
     pub fn journal_capacity(mut self, entries: usize) -> Self {
-        self.options.journal_capacity = entries;
+        self.options.journal.entries = entries;
+        self
+    }
+
+    /// Bytes of bodies, answers and event lines that the journal keeps. Beyond them the oldest entries are kept without
+    /// theirs; [`RecordedRequest::is_cut`](crate::RecordedRequest) and [`RecordedEvent::is_cut`](crate::RecordedEvent)
+    /// say so. 0 keeps none. Default 32 MiB.
+    pub fn journal_bytes(mut self, bytes: usize) -> Self {
+        self.options.journal.bytes = bytes;
         self
     }
 

@@ -398,7 +398,7 @@ fn entry(entry: &Entry) -> Value {
             "request": {
                 "atMs": it.started.as_millis() as u64, "client": *it.client, "method": it.method.as_str(),
                 "path": it.path, "code": it.code, "faults": it.faults,
-                "body": String::from_utf8_lossy(&it.request_body),
+                "body": String::from_utf8_lossy(&it.request_body), "isCut": it.is_cut,
             }
         }),
         Entry::Event(it) => json!({

@@ -23,7 +23,7 @@ use crate::api::status::Status;
 use crate::builder::{ApiServerBuilder, Authorization, Options};
 use crate::control::{self, Control};
 use crate::endpoints::Endpoints;
-use crate::endpoints::journal::Journal;
+use crate::endpoints::journal::{Journal, JournalBounds};
 use crate::entropy::Entropy;
 use crate::faults::{Described, Fault, FaultGuard, FaultRule, Faults, RestartLog, RuleError, WatchHandle};
 use crate::registry::admission::AdmissionSetup;
@@ -119,13 +119,13 @@ impl ApiServer {
             entropy.seed(),
         );
         let bounds = Bounds {
-            history: options.history_bound,
+            logs: options.logs,
             event_ttl: options.event_ttl,
         };
         let endpoints = Arc::new(Endpoints {
             registry: Registry::new(world, bounds, entropy, access, admission),
             faults: Faults::default(),
-            journal: Journal::new(options.journal_capacity),
+            journal: Journal::new(options.journal),
             requests: AtomicU64::new(0),
         });
         let kubelet = kubelet(Arc::clone(&endpoints.registry.committed));
@@ -149,7 +149,7 @@ impl ApiServer {
     pub(crate) fn of_snapshot(&self, snapshot: &Snapshot) -> Self {
         let entropy = self.endpoints.registry.entropy.fork();
         let options = Options {
-            journal_capacity: 1,
+            journal: JournalBounds { entries: 1, bytes: 0 },
             workers: Vec::new(),
             event_ttl: None,
             ..Options::clone(&self.options)

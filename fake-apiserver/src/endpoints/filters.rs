@@ -168,6 +168,7 @@ impl Call {
             },
             answer,
             stored,
+            is_cut: false,
         });
         response
     }

@@ -17,8 +17,23 @@ use crate::api::user::UserInfo;
 use crate::registry::codec;
 use crate::storage::Stored;
 
-/// Entries the journal keeps if the builder does not say; the oldest are dropped first.
-pub(crate) const CAPACITY: usize = 65_536;
+/// How much the journal keeps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct JournalBounds {
+    /// Entries; the oldest are dropped first.
+    pub(crate) entries: usize,
+    /// Bytes of bodies, answers and event lines; the oldest entries lose theirs first.
+    pub(crate) bytes: usize,
+}
+
+impl Default for JournalBounds {
+    fn default() -> Self {
+        Self {
+            entries: 65_536,
+            bytes: 32 << 20,
+        }
+    }
+}
 
 /// A request and its answer.
 #[derive(Clone, Debug)]
@@ -51,6 +66,9 @@ pub struct RecordedRequest {
     pub answer: Option<Bytes>,
     /// The answer where it is a stored object: most are, and are written out only for those who look.
     pub(crate) stored: Option<StoredAnswer>,
+    /// Whether the body and the answer were dropped because the journal
+    /// [has a bound](crate::ApiServerBuilder::journal_bytes).
+    pub is_cut: bool,
 }
 
 /// A stored object as an answer shows it.
@@ -93,6 +111,8 @@ pub struct RecordedEvent {
     pub revision: u64,
     /// The event as sent, with its line end.
     pub line: Bytes,
+    /// Whether the line was dropped because the journal [has a bound](crate::ApiServerBuilder::journal_bytes).
+    pub is_cut: bool,
 }
 
 /// One entry.
@@ -106,6 +126,34 @@ pub enum Entry {
     Request(RecordedRequest),
     /// An event told to a watcher.
     Event(RecordedEvent),
+}
+
+impl Entry {
+    /// The bytes of its body, answer or line. They may be shared with the stored object.
+    fn size(&self) -> usize {
+        match self {
+            Entry::Request(it) => {
+                let answer = it.answer.as_ref().map_or(0, Bytes::len);
+                let stored = it.stored.as_ref().map_or(0, |it| it.object.body.bytes.len());
+                it.request_body.len() + answer + stored
+            }
+            Entry::Event(it) => it.line.len(),
+        }
+    }
+
+    /// Drops them.
+    fn cut(&mut self) {
+        match self {
+            Entry::Request(it) => {
+                (it.request_body, it.answer, it.stored) = (Bytes::new(), None, None);
+                it.is_cut = true;
+            }
+            Entry::Event(it) => {
+                it.line = Bytes::new();
+                it.is_cut = true;
+            }
+        }
+    }
 }
 
 impl RecordedRequest {
@@ -158,23 +206,58 @@ impl RecordedRequest {
 pub struct Journal {
     /// Guards the entries.
     entries: Arc<Mutex<Entries>>,
-    capacity: usize,
+    bounds: JournalBounds,
 }
 
 #[derive(Debug, Default)]
 struct Entries {
     kept: VecDeque<Entry>,
+    /// How many of them, from the oldest, are cut.
+    cut: usize,
+    /// The sizes of the others.
+    size: usize,
     /// How many there ever were.
     total: u64,
     /// Who waits for so many of them.
     awaited: Vec<(u64, Waker)>,
 }
 
+impl Entries {
+    fn push(&mut self, entry: Entry, bounds: JournalBounds) {
+        if self.kept.len() == bounds.entries
+            && let Some(dropped) = self.kept.pop_front()
+        {
+            match self.cut.checked_sub(1) {
+                Some(left) => self.cut = left,
+                None => self.size -= dropped.size(),
+            }
+        }
+        self.size += entry.size();
+        self.kept.push_back(entry);
+        self.total += 1;
+        while self.size > bounds.bytes
+            && let Some(oldest) = self.kept.get_mut(self.cut)
+        {
+            self.size -= oldest.size();
+            oldest.cut();
+            self.cut += 1;
+        }
+    }
+
+    fn clear(&mut self) {
+        self.kept.clear();
+        (self.cut, self.size) = (0, 0);
+    }
+}
+
 impl Journal {
-    pub(crate) fn new(capacity: usize) -> Self {
+    pub(crate) fn new(bounds: JournalBounds) -> Self {
         Self {
             entries: Arc::default(),
-            capacity: capacity.max(1),
+            bounds: JournalBounds {
+                entries: bounds.entries.max(1),
+                ..bounds
+            },
         }
     }
 
@@ -184,11 +267,7 @@ impl Journal {
 
     fn record(&self, entry: Entry) {
         let mut entries = self.lock();
-        if entries.kept.len() == self.capacity {
-            entries.kept.pop_front();
-        }
-        entries.kept.push_back(entry);
-        entries.total += 1;
+        entries.push(entry, self.bounds);
         if !entries.awaited.is_empty() {
             let total = entries.total;
             let due = entries.awaited.extract_if(.., |(awaited, _)| *awaited <= total);
@@ -282,7 +361,7 @@ impl Journal {
 
     /// Forgets all entries; [`Journal::total`] goes on.
     pub fn clear(&self) {
-        self.lock().kept.clear();
+        self.lock().clear();
     }
 
     /// The last `most` entries, readable: for the message of a failed test.

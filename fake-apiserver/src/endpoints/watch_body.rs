@@ -394,6 +394,7 @@ impl WatchBody {
             name: stored.map_or_else(String::new, |it| it.key.name().to_owned()),
             revision,
             line: line.clone(),
+            is_cut: false,
         });
     }
 }

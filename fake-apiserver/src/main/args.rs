@@ -41,6 +41,14 @@ pub(crate) struct Common {
     #[arg(long, value_name = "TOKEN", requires = "control")]
     pub(crate) control_token: Option<String>,
 
+    /// Keep so many bytes of earlier states for watches and lists of the past, such as `64Mi`; older ones are 410 Expired
+    #[arg(long, value_name = "BYTES", default_value = "16Mi", value_parser = bytes)]
+    pub(crate) history_bytes: usize,
+
+    /// With --control: keep so many bytes of bodies and answers in the journal; older entries have none
+    #[arg(long, value_name = "BYTES", default_value = "8Mi", value_parser = bytes)]
+    pub(crate) journal_bytes: usize,
+
     /// Call webhooks of this host, or of the service NAME.NAMESPACE.svc, at an address (may be repeated)
     #[arg(long, value_name = "HOST=ADDRESS", value_parser = webhook_address)]
     pub(crate) webhook_address: Vec<(String, SocketAddr)>,
@@ -82,4 +90,13 @@ fn workers(text: &str) -> Result<Workers, UnknownWorker> {
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let duration: jiff::SignedDuration = text.parse().map_err(|err: jiff::Error| err.to_string())?;
     Duration::try_from(duration).map_err(|_| "a duration must not be negative".to_owned())
+}
+
+/// What `--history-bytes` takes: a number, or one of `Ki`, `Mi` and `Gi`.
+fn bytes(text: &str) -> Result<usize, String> {
+    let units = [("Ki", 10), ("Mi", 20), ("Gi", 30)];
+    let unit = units.iter().find_map(|(unit, bits)| Some((text.strip_suffix(unit)?, *bits)));
+    let (number, bits) = unit.unwrap_or((text, 0));
+    let number: usize = number.parse().map_err(|_| "not a number of bytes such as 64Mi")?;
+    number.checked_mul(1 << bits).ok_or_else(|| "too large".to_owned())
 }

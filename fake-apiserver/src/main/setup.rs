@@ -11,8 +11,11 @@ use crate::args::Common;
 use crate::log::now;
 use crate::{report, tell};
 
-/// Entries of the journal, which nobody reads here: a server that runs for days must not grow by it.
-const JOURNAL_ENTRIES: usize = 256;
+/// Entries of the journal where nobody reads it: a server that runs for days must not grow by it.
+const JOURNAL_ENTRIES_UNREAD: usize = 256;
+
+/// Entries of the journal where the control API shows it.
+const JOURNAL_ENTRIES: usize = 16_384;
 
 /// The user of the control API's token.
 const CONTROL_USER: &str = "fake-apiserver-control";
@@ -34,6 +37,7 @@ pub(crate) fn builder(common: &mut Common) -> Result<ApiServerBuilder, String> {
         .seed(common.seed.unwrap_or(0))
         .start_time(now())
         .workers(&common.workers.0)
+        .history_bytes(common.history_bytes)
         .kubernetes_service(true);
     if common.seed.is_none() {
         let keys = ServiceAccountKeys::generate().map_err(|err| format!("cannot make keys for tokens: {err}"))?;
@@ -43,14 +47,18 @@ pub(crate) fn builder(common: &mut Common) -> Result<ApiServerBuilder, String> {
         builder = builder.webhook_address(host, *address);
     }
     if !common.control {
-        return Ok(builder.journal_capacity(JOURNAL_ENTRIES));
+        return Ok(builder.journal_capacity(JOURNAL_ENTRIES_UNREAD).journal_bytes(0));
     }
     let token = match (common.control_token.take(), common.seed) {
         (Some(token), _) => token,
         (None, Some(seed)) => format!("seed-{seed}"),
         (None, None) => fake_apiserver::random_token().map_err(|err| format!("cannot make a token: {err}"))?,
     };
-    builder = builder.control_api().token(&token, CONTROL_USER, ["system:masters"]);
+    builder = builder
+        .control_api()
+        .journal_capacity(JOURNAL_ENTRIES)
+        .journal_bytes(common.journal_bytes)
+        .token(&token, CONTROL_USER, ["system:masters"]);
     common.control_token = Some(token);
     Ok(builder)
 }

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use crate::api::streams::PodStreams;
 use crate::entropy::Entropy;
-use crate::storage::{Store, World};
+use crate::storage::{LogBounds, Store, World};
 use crate::watch::{Fanout, Replicas, WatchStart, Watcher};
 
 pub(crate) mod types;
@@ -61,8 +61,8 @@ impl fmt::Debug for Streams {
 /// How long what is stored is kept.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// Changes a resource's log keeps.
-    pub(crate) history: usize,
+    /// Of what was changed.
+    pub(crate) logs: LogBounds,
     /// How long an Event lives after its last write; `None`: for ever.
     pub(crate) event_ttl: Option<Duration>,
 }
@@ -110,7 +110,7 @@ impl Registry {
         admission: AdmissionSetup,
     ) -> Self {
         let registry = Self {
-            store: Arc::new(Store::new(world, bounds.history)),
+            store: Arc::new(Store::new(world, bounds.logs)),
             fanout: Arc::default(),
             access,
             replicas: Arc::default(),

@@ -28,6 +28,12 @@ impl Change {
             .or(self.previous.as_ref())
             .expect("a change has a state before or after it")
     }
+
+    /// The most bytes that are kept because of it: the state before, and the event as watchers are told it.
+    fn size(&self) -> usize {
+        let states = [&self.previous, &self.current].into_iter().flatten();
+        size_of::<Self>() + states.map(|it| it.size()).sum::<usize>()
+    }
 }
 
 /// The revision asked for lies below the log.
@@ -43,6 +49,8 @@ pub(crate) struct History {
     changes: VecDeque<Arc<Change>>,
     /// The oldest revision one may watch from: every later change is in `changes`.
     floor: Revision,
+    /// The sizes of the changes.
+    size: usize,
 }
 
 impl History {
@@ -51,24 +59,55 @@ impl History {
         Self {
             changes: VecDeque::new(),
             floor,
+            size: 0,
         }
     }
 
-    /// Adds a change and drops the oldest ones beyond `bound`.
-    pub(crate) fn push(&mut self, change: Arc<Change>, bound: usize) {
+    /// The most bytes that are kept because of it.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// How many changes it has.
+    pub(crate) fn len(&self) -> usize {
+        self.changes.len()
+    }
+
+    /// The revision of its first change.
+    pub(crate) fn oldest(&self) -> Option<Revision> {
+        self.changes.front().map(|it| it.revision)
+    }
+
+    /// Adds a change; returns the bytes it grew by.
+    pub(crate) fn push(&mut self, change: Arc<Change>) -> usize {
+        let size = change.size();
+        self.size += size;
         self.changes.push_back(change);
-        while self.changes.len() > bound {
-            if let Some(dropped) = self.changes.pop_front() {
-                self.floor = dropped.revision;
-            }
+        size
+    }
+
+    /// Drops all changes but the newest `count`; returns the bytes it shrank by.
+    pub(crate) fn keep_newest(&mut self, count: usize) -> usize {
+        let before = self.size;
+        while self.changes.len() > count {
+            self.drop_oldest();
+        }
+        before - self.size
+    }
+
+    fn drop_oldest(&mut self) {
+        if let Some(dropped) = self.changes.pop_front() {
+            self.floor = dropped.revision;
+            self.size -= dropped.size();
         }
     }
 
     /// Forgets the changes up to and including `revision`.
     pub(crate) fn compact(&mut self, revision: Revision) {
         if revision > self.floor {
-            let keep_from = self.changes.partition_point(|it| it.revision <= revision);
-            self.changes.drain(..keep_from);
+            while self.oldest().is_some_and(|it| it <= revision) {
+                self.drop_oldest();
+            }
             self.floor = revision;
         }
     }

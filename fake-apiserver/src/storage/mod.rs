@@ -11,7 +11,7 @@ pub(crate) use history::{Change, Compacted};
 pub(crate) use key::{Key, Range};
 pub(crate) use object::{Body, Stored};
 pub(crate) use snapshot::Snapshot;
-pub(crate) use store::{Store, StoreError, World};
+pub(crate) use store::{LogBounds, Store, StoreError, World};
 
 /// The number of a write, counted over all resources; 0 is before the first. A delete takes one too, and none is
 /// ever used twice (rule B6). As text it is an object's `resourceVersion`.

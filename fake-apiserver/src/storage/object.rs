@@ -36,6 +36,11 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
+    /// The bytes it takes, without what lies in its labels and fields.
+    pub(super) fn size(&self) -> usize {
+        size_of::<Self>() + self.key.as_str().len() + self.body.bytes.len()
+    }
+
     /// The value of a label.
     pub(crate) fn label(&self, key: &str) -> Option<&str> {
         // Objects have few labels: walking them beats a binary search.

@@ -1,6 +1,7 @@
 //! `Store`: every object of the server, its one revision counter, and a log for each resource.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::history::History;
@@ -32,7 +33,18 @@ pub(crate) struct World {
     revision: Revision,
     /// Every log begins at or after this revision.
     compacted: Revision,
+    /// The sizes of all logs.
+    logged: usize,
     tables: BTreeMap<Arc<str>, Table>,
+}
+
+/// How much of the past is kept; older changes are compacted (rule E22).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LogBounds {
+    /// Changes a resource's log keeps.
+    pub(crate) changes: usize,
+    /// Bytes all logs keep together; the newest change stays, whatever its size.
+    pub(crate) bytes: usize,
 }
 
 /// The state and its lock.
@@ -40,8 +52,7 @@ pub(crate) struct World {
 pub(crate) struct Store {
     /// The one lock of all state. It is held for reads and writes of maps alone, never while encoding or waiting.
     state: Mutex<State>,
-    /// Changes a resource's log keeps; older ones are compacted (rule E22).
-    history_bound: usize,
+    bounds: LogBounds,
 }
 
 #[derive(Debug)]
@@ -98,11 +109,14 @@ pub(crate) enum CursorLost {
 }
 
 impl Store {
-    /// A store that keeps `history_bound` changes a resource and holds `world`.
-    pub(crate) fn new(world: World, history_bound: usize) -> Self {
+    /// A store that holds `world`.
+    pub(crate) fn new(world: World, bounds: LogBounds) -> Self {
         Self {
             state: Mutex::new(State { world, epoch: 0 }),
-            history_bound: history_bound.max(1),
+            bounds: LogBounds {
+                changes: bounds.changes.max(1),
+                ..bounds
+            },
         }
     }
 
@@ -127,7 +141,7 @@ impl Store {
         if let Some(existing) = state.world.get(resource, key.as_str()) {
             return Err(StoreError::Exists(Arc::clone(existing)));
         }
-        Ok(state.world.put(resource, key, body, self.history_bound))
+        Ok(state.world.put(resource, key, body, self.bounds))
     }
 
     /// Replaces the object at `key` if it is still the one written at `expected`.
@@ -140,14 +154,14 @@ impl Store {
     ) -> Result<Arc<Stored>, StoreError> {
         let mut state = self.lock();
         state.world.expect(resource, key, expected)?;
-        Ok(state.world.put(resource, key.clone(), body, self.history_bound))
+        Ok(state.world.put(resource, key.clone(), body, self.bounds))
     }
 
     /// Removes the object at `key` if it is still the one written at `expected`; returns the delete's revision.
     pub(crate) fn delete(&self, resource: &Arc<str>, key: &Key, expected: Revision) -> Result<Revision, StoreError> {
         let mut state = self.lock();
         state.world.expect(resource, key, expected)?;
-        Ok(state.world.remove(resource, key, self.history_bound))
+        Ok(state.world.remove(resource, key, self.bounds))
     }
 
     /// The object at `key`.
@@ -277,6 +291,7 @@ impl Store {
         for table in world.tables.values_mut() {
             Arc::make_mut(&mut table.history).compact(revision);
         }
+        world.logged = world.tables.values().map(|it| it.history.size()).sum();
     }
 
     /// The whole state.
@@ -299,6 +314,7 @@ impl Default for World {
         Self {
             revision: 100,
             compacted: 100,
+            logged: 0,
             tables: BTreeMap::new(),
         }
     }
@@ -332,7 +348,7 @@ impl World {
         self.tables.entry(Arc::clone(resource)).or_insert_with(new)
     }
 
-    fn put(&mut self, resource: &Arc<str>, key: Key, body: Body, bound: usize) -> Arc<Stored> {
+    fn put(&mut self, resource: &Arc<str>, key: Key, body: Body, bounds: LogBounds) -> Arc<Stored> {
         self.revision += 1;
         let object = Arc::new(Stored {
             key,
@@ -341,29 +357,62 @@ impl World {
         });
         let table = self.table(resource);
         let previous = table.objects.insert(Arc::clone(&object));
-        table.log(object.revision, previous, Some(Arc::clone(&object)), bound);
+        self.logged += table.log(object.revision, previous, Some(Arc::clone(&object)));
+        self.shorten_logs(resource, bounds);
         object
     }
 
-    fn remove(&mut self, resource: &Arc<str>, key: &Key, bound: usize) -> Revision {
+    fn remove(&mut self, resource: &Arc<str>, key: &Key, bounds: LogBounds) -> Revision {
         self.revision += 1;
         let revision = self.revision;
         let table = self.table(resource);
         if let Some(previous) = table.objects.remove(key.as_str()) {
-            table.log(revision, Some(previous), None, bound);
+            self.logged += table.log(revision, Some(previous), None);
+            self.shorten_logs(resource, bounds);
         }
         revision
+    }
+
+    /// Drops the oldest changes of the log that has grown, and of all logs, as far as they are beyond the bounds. Where
+    /// there are too many bytes an eighth of the room is made free, so that few writes have to look at all logs.
+    fn shorten_logs(&mut self, grown: &Arc<str>, bounds: LogBounds) {
+        self.logged -= self.table(grown).keep_newest(bounds.changes);
+        if self.logged <= bounds.bytes {
+            return;
+        }
+        let room = bounds.bytes - bounds.bytes / 8;
+        let oldest =
+            |(resource, table): (&Arc<str>, &Table)| Some(Reverse((table.history.oldest()?, Arc::clone(resource))));
+        let mut logs: BinaryHeap<_> = self.tables.iter().filter_map(oldest).collect();
+        while self.logged > room
+            && let Some(Reverse((revision, resource))) = logs.pop()
+            && revision < self.revision
+        {
+            let table = self.table(&resource);
+            let dropped = table.keep_newest(table.history.len() - 1);
+            logs.extend(table.history.oldest().map(|it| Reverse((it, resource))));
+            self.logged -= dropped;
+        }
     }
 }
 
 impl Table {
-    fn log(&mut self, revision: Revision, previous: Option<Arc<Stored>>, current: Option<Arc<Stored>>, bound: usize) {
-        let change = Arc::new(Change {
+    /// Adds a change to the log; returns the bytes it grew by.
+    fn log(&mut self, revision: Revision, previous: Option<Arc<Stored>>, current: Option<Arc<Stored>>) -> usize {
+        let change = Change {
             revision,
             previous,
             current,
             encoded: OnceLock::new(),
-        });
-        Arc::make_mut(&mut self.history).push(change, bound);
+        };
+        Arc::make_mut(&mut self.history).push(Arc::new(change))
+    }
+
+    /// Drops all changes but the newest `count`; returns the bytes it shrank by.
+    fn keep_newest(&mut self, count: usize) -> usize {
+        match self.history.len() > count {
+            true => Arc::make_mut(&mut self.history).keep_newest(count),
+            false => 0,
+        }
     }
 }

@@ -131,6 +131,52 @@ async fn p9_a_quota_with_a_scope_is_about_some_pods() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn p9_a_quota_counts_what_is_there_and_what_changes() {
+    let server = ApiServer::builder().resource_quota_controller().start();
+    let quotas = "/api/v1/namespaces/default/resourcequotas";
+    let cpu = |amount: &str| json!({"requests": {"cpu": amount}});
+    made(&post(&server, PODS, pod("before", cpu("100m"))).await);
+    let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": {"pods": "9", "requests.cpu": "9"}}});
+    made(&post(&server, quotas, quota).await);
+    assert_eq!(used(&server).await, json!({"pods": "1", "requests.cpu": "100m"}));
+    made(&post(&server, PODS, pod("a", cpu("200m"))).await);
+    made(&post(&server, PODS, pod("b", cpu("1"))).await);
+    assert_eq!(used(&server).await, json!({"pods": "3", "requests.cpu": "1300m"}));
+    // A Pod that has ended uses nothing.
+    ask(
+        &server,
+        Method::PATCH,
+        &format!("{PODS}/b/status"),
+        json!({"status": {"phase": "Succeeded"}}),
+    )
+    .await;
+    assert_eq!(used(&server).await, json!({"pods": "2", "requests.cpu": "300m"}));
+    // Nobody else can make it say something else.
+    let wrong = json!({"status": {"used": {"pods": "7"}}});
+    ask(&server, Method::PATCH, &format!("{quotas}/q/status"), wrong).await;
+    assert_eq!(used(&server).await, json!({"pods": "2", "requests.cpu": "300m"}));
+    let wider = json!({"spec": {"hard": {"pods": null, "requests.cpu": null, "count/pods": "9"}}});
+    ask(&server, Method::PATCH, &format!("{quotas}/q"), wider).await;
+    assert_eq!(used(&server).await, json!({"count/pods": "3"}));
+    ask(
+        &server,
+        Method::DELETE,
+        &format!("{PODS}/a?gracePeriodSeconds=0"),
+        Value::Null,
+    )
+    .await;
+    assert_eq!(used(&server).await, json!({"count/pods": "2"}));
+    let fork = server.fork();
+    made(&post(&fork, PODS, pod("c", cpu("1"))).await);
+    assert_eq!(used(&fork).await, json!({"count/pods": "3"}));
+    assert_eq!(used(&server).await, json!({"count/pods": "2"}));
+    // The state of the fork is another one, though it has the same revisions.
+    server.restore(&fork.snapshot());
+    made(&post(&server, PODS, pod("d", cpu("1"))).await);
+    assert_eq!(used(&server).await, json!({"count/pods": "4"}));
+}
+
+#[tokio::test(start_paused = true)]
 async fn p9_a_quota_without_a_controller_counts_from_its_status() {
     let server = ApiServer::start();
     let quotas = "/api/v1/namespaces/default/resourcequotas";

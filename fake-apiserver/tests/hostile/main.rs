@@ -2,6 +2,7 @@
 //! keeps what it has. `HOSTILE_TIMES=50` makes the random ones try 50 times as much.
 
 mod ask;
+mod bounds;
 mod mutation;
 #[path = "../conformance/scenario.rs"]
 #[allow(dead_code, reason = "the conformance tests use the rest")]

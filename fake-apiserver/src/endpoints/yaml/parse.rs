@@ -12,8 +12,14 @@ use serde_json::{Map, Value};
 use super::errors;
 use super::resolve::{self, Resolved, resolve};
 use crate::api::nesting;
-/// How many values aliases may repeat in one document.
-const MAX_REPEATED: usize = 200_000;
+
+/// Values that anchors and aliases may copy in one document.
+const COPIED_VALUES_MAX: usize = 200_000;
+
+/// Bytes of text that anchors and aliases may copy in one document.
+const COPIED_BYTES_MAX: usize = 8 << 20;
+
+const EXCESSIVE_ALIASING: &str = "yaml: document contains excessive aliasing";
 
 /// A document, and the keys it sets twice.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -92,7 +98,7 @@ struct Documents<'a> {
     parser: Parser<'a, StrInput<'a>>,
     is_done: bool,
     anchors: HashMap<usize, Anchored>,
-    repeated: usize,
+    copied: Size,
     duplicates: Vec<String>,
 }
 
@@ -100,7 +106,26 @@ struct Documents<'a> {
 struct Anchored {
     value: Value,
     depth: usize,
-    size: usize,
+    size: Size,
+}
+
+/// What a value takes.
+#[derive(Clone, Copy, Default)]
+struct Size {
+    /// Values in it, itself included.
+    values: usize,
+    /// Bytes of the texts and keys in it.
+    bytes: usize,
+}
+
+impl Size {
+    /// A collection with nothing in it.
+    const EMPTY: Self = Self { values: 1, bytes: 0 };
+
+    fn add(&mut self, other: Self) {
+        self.values = self.values.saturating_add(other.values);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+    }
 }
 
 /// A value with what is to know about it.
@@ -110,8 +135,7 @@ struct Node {
     line: usize,
     /// Levels of lists and maps in it.
     depth: usize,
-    /// Values in it, itself included.
-    size: usize,
+    size: Size,
     /// Whether it is a plain `<<`.
     is_merge: bool,
 }
@@ -135,7 +159,7 @@ impl<'a> Documents<'a> {
             parser: Parser::new_from_str(text),
             is_done: false,
             anchors: HashMap::new(),
-            repeated: 0,
+            copied: Size::default(),
             duplicates: Vec::new(),
         }
     }
@@ -155,7 +179,7 @@ impl<'a> Documents<'a> {
             };
             if let Event::DocumentStart(..) = event {
                 self.anchors.clear();
-                self.repeated = 0;
+                self.copied = Size::default();
                 let value = self.node(0)?.map(|it| it.value).unwrap_or_default();
                 // What is wrong right after the value is an error of this document.
                 self.parser
@@ -191,6 +215,7 @@ impl<'a> Documents<'a> {
                 _ => continue,
             };
             if anchor != 0 {
+                self.copy(node.size)?;
                 let anchored = Anchored {
                     value: node.value.clone(),
                     depth: node.depth,
@@ -222,25 +247,35 @@ impl<'a> Documents<'a> {
             // Only an alias inside its own anchor is unknown here.
             return Err("yaml: anchor value contains itself".to_owned());
         };
-        self.repeated += anchored.size;
-        if self.repeated > MAX_REPEATED || depth + anchored.depth > nesting::MAX {
-            return Err("yaml: document contains excessive aliasing".to_owned());
+        let (depth_below, size) = (anchored.depth, anchored.size);
+        if depth + depth_below > nesting::MAX {
+            return Err(EXCESSIVE_ALIASING.to_owned());
         }
+        self.copy(size)?;
         Ok(Node {
-            value: anchored.value.clone(),
+            value: self.anchors.get(&anchor).map(|it| it.value.clone()).unwrap_or_default(),
             line,
-            depth: anchored.depth,
-            size: anchored.size,
+            depth: depth_below,
+            size,
             is_merge: false,
         })
     }
 
+    /// Counts a copy of a value before it is made.
+    fn copy(&mut self, size: Size) -> Result<(), String> {
+        self.copied.add(size);
+        if self.copied.values > COPIED_VALUES_MAX || self.copied.bytes > COPIED_BYTES_MAX {
+            return Err(EXCESSIVE_ALIASING.to_owned());
+        }
+        Ok(())
+    }
+
     fn sequence(&mut self, depth: usize, line: usize) -> Result<Node, String> {
         let mut items = Vec::new();
-        let (mut below, mut size) = (0, 1);
+        let (mut below, mut size) = (0, Size::EMPTY);
         while let Some(node) = self.node(depth + 1)? {
             below = below.max(node.depth);
-            size += node.size;
+            size.add(node.size);
             items.push(node.value);
         }
         Ok(Node {
@@ -254,18 +289,19 @@ impl<'a> Documents<'a> {
 
     fn mapping(&mut self, depth: usize, line: usize) -> Result<Node, String> {
         let mut map = Map::new();
-        let (mut below, mut size) = (0, 1);
+        let (mut below, mut size) = (0, Size::EMPTY);
         while let Some(key) = self.node(depth + 1)? {
             let Some(node) = self.node(depth + 1)? else {
                 break;
             };
             below = below.max(node.depth);
-            size += node.size;
+            size.add(node.size);
             if key.is_merge {
                 merge(node.value, &mut map)?;
                 continue;
             }
             let key = key_text(key.value)?;
+            size.bytes = size.bytes.saturating_add(key.len());
             if map.contains_key(&key) {
                 let quoted = crate::api::field::quote(&key);
                 self.duplicates
@@ -342,7 +378,10 @@ fn scalar(text: Cow<'_, str>, style: ScalarStyle, tag: Option<&Tag>, line: usize
         value,
         line,
         depth: 0,
-        size: 1,
+        size: Size {
+            values: 1,
+            bytes: text.len(),
+        },
     })
 }
 
