@@ -9,7 +9,7 @@
 //! | `DELETE /_fake/faults[/N]` | ends all of them, or one |
 //! | `GET /_fake/watches` | the watches under way, and what waits behind those that are held |
 //! | `POST /_fake/watches` | does something to those that are meant: `{"on": {"resource": "pods"}, "do": "hold"}` |
-//! | `GET /_fake/journal[?since=N]` | requests and watch events, in order |
+//! | `GET /_fake/journal[?since=N]` | requests and watch events, in order; `isCut`: the body was dropped, being old |
 //! | `DELETE /_fake/journal` | forgets them |
 //! | `POST /_fake/replicas` | how far a client sees: `{"client": "operator", "sees": {"behind": 3}}` |
 //! | `POST /_fake/clocks` | lets a client's clock go wrong: `{"client": "operator", "aheadMs": 5000}` |

@@ -172,7 +172,7 @@ fn openapi(registry: &Registry, scheme: &Scheme, call: &Call, path: &str) -> Res
     let custom: Vec<CustomSchema<'_>> = versions
         .map(|version| CustomSchema {
             row: &version.row,
-            schema: Some(&version.open_api),
+            schema: &version.open_api,
         })
         .collect();
     let documents = OpenApi {

@@ -7,7 +7,7 @@ mod operations;
 mod v2;
 mod v2_protobuf;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::sync::LazyLock;
 
@@ -19,12 +19,13 @@ use serde_json::{Map, Value, json};
 
 use super::discovery;
 use crate::api::resource::ResourceInfo;
+use crate::registry::custom::definition::OpenApiSchema;
 
 /// The definitions of the built-in types with their descriptions, generated.
 static PACKED: &[u8] = include_bytes!("../../data/openapi.json.gz");
 
 /// The definitions, each as JSON text.
-static DEFINITIONS: LazyLock<BTreeMap<String, Box<RawValue>>> = LazyLock::new(|| {
+static DEFINITIONS: LazyLock<Definitions> = LazyLock::new(|| {
     let mut text = String::new();
     // The data is part of the program, and a test reads it: there is nothing to be told at run time.
     let _ = GzDecoder::new(PACKED).read_to_string(&mut text);
@@ -40,7 +41,7 @@ pub(crate) struct CustomSchema<'a> {
     /// The row of the resource.
     pub(crate) row: &'a ResourceInfo,
     /// `openAPIV3Schema` of the version, as it stands in the CRD.
-    pub(crate) schema: Option<&'a Value>,
+    pub(crate) schema: &'a OpenApiSchema,
 }
 
 /// Everything OpenAPI documents are made of.
@@ -93,12 +94,13 @@ pub(crate) fn description(definition: &str, field: &str) -> Option<String> {
 impl OpenApi<'_> {
     /// `/openapi/v3`: the documents and their hashes.
     pub(crate) fn index(&self) -> Value {
-        let mut paths = Map::new();
-        for path in self.paths() {
-            if let Some(hash) = self.hash(&path) {
-                paths.insert(path.clone(), json!({"serverRelativeURL": url(&path, &hash)}));
-            }
-        }
+        let hashes = self.hashes().into_iter();
+        let paths: Map<String, Value> = hashes
+            .map(|(path, hash)| {
+                let place = json!({"serverRelativeURL": url(&path, &hash)});
+                (path, place)
+            })
+            .collect();
         json!({ "paths": paths })
     }
 
@@ -151,27 +153,35 @@ impl OpenApi<'_> {
         }
     }
 
-    /// The paths of all documents: `api/v1`, `apis/apps/v1`.
-    fn paths(&self) -> BTreeSet<String> {
-        let custom = self.custom.iter().map(|it| it.row);
-        self.builtins.iter().copied().chain(custom).map(path_of).collect()
+    /// The hashes of all documents by their paths, such as `api/v1` and `apis/apps/v1`. One changes whenever its document
+    /// does.
+    fn hashes(&self) -> BTreeMap<String, String> {
+        let mut inputs: BTreeMap<String, String> = BTreeMap::new();
+        for row in self.builtins {
+            inputs.entry(path_of(row)).or_default().push_str(&row.resource);
+        }
+        for it in self.custom {
+            let digest = || discovery::hash(format!("{:?}{}", it.row, it.schema.text).as_bytes());
+            let digest = it.schema.digest.get_or_init(digest);
+            inputs.entry(path_of(it.row)).or_default().push_str(digest);
+        }
+        let hash = |(path, input): (String, String)| {
+            let hash = discovery::hash([&input, &path, env!("CARGO_PKG_VERSION")].concat().as_bytes());
+            (path, hash)
+        };
+        inputs.into_iter().map(hash).collect()
     }
 
-    /// The hash of a document, which changes whenever the document does; `None` if there is no such document.
+    /// The hash of a document; `None` if there is no such document.
     fn hash(&self, path: &str) -> Option<String> {
-        let mut input = String::new();
-        for row in self.builtins.iter().filter(|row| path_of(row) == path) {
-            input.push_str(&row.resource);
-        }
-        for it in self.custom.iter().filter(|it| path_of(it.row) == path) {
-            input.push_str(&format!("{:?}{:?}", it.row, it.schema.map(Value::to_string)));
-        }
-        if input.is_empty() {
-            return None;
-        }
-        input.push_str(path);
-        input.push_str(env!("CARGO_PKG_VERSION"));
-        Some(discovery::hash(input.as_bytes()))
+        let builtins = self.builtins.iter().copied().filter(|row| path_of(row) == path);
+        let custom = self.custom.iter().copied().filter(|it| path_of(it.row) == path);
+        let (builtins, custom): (Vec<_>, Vec<_>) = (builtins.collect(), custom.collect());
+        let document = OpenApi {
+            builtins: &builtins,
+            custom: &custom,
+        };
+        document.hashes().remove(path)
     }
 
     fn document(&self, path: &str) -> Vec<u8> {
@@ -192,12 +202,17 @@ impl OpenApi<'_> {
     }
 
     /// The operations of some resources, and all definitions they lead to.
-    fn parts(&self, concerns: &dyn Fn(&ResourceInfo) -> bool) -> (Map<String, Value>, BTreeMap<String, Box<RawValue>>) {
-        let mut paths = Map::new();
-        let mut schemas: BTreeMap<String, Box<RawValue>> = BTreeMap::new();
-        let mut wanted: Vec<String> = ["DeleteOptions", "Patch", "Status", "ObjectMeta", "ListMeta"]
-            .map(|name| format!("{META}{name}"))
-            .into();
+    fn parts(&self, concerns: &dyn Fn(&ResourceInfo) -> bool) -> (Map<String, Value>, Definitions) {
+        let (paths, mut schemas, mut wanted) = self.own_parts(concerns);
+        wanted
+            .extend(["DeleteOptions", "Patch", "Status", "ObjectMeta", "ListMeta"].map(|name| format!("{META}{name}")));
+        complete(&mut schemas, wanted);
+        (paths, schemas)
+    }
+
+    /// The operations of some resources, the definitions of those of CRDs, and the names of the others they refer to.
+    fn own_parts(&self, concerns: &dyn Fn(&ResourceInfo) -> bool) -> (Map<String, Value>, Definitions, Vec<String>) {
+        let (mut paths, mut schemas, mut wanted) = (Map::new(), Definitions::new(), Vec::new());
         for row in self.builtins.iter().filter(|row| concerns(row)) {
             operations::add(&mut paths, row, &definition_of, &mut wanted);
         }
@@ -218,16 +233,23 @@ impl OpenApi<'_> {
                 }
             }
         }
-        while let Some(name) = wanted.pop() {
-            if schemas.contains_key(&name) {
-                continue;
-            }
-            if let Some(raw) = DEFINITIONS.get(&name) {
-                collect_refs(raw.get(), &mut wanted);
-                schemas.insert(name, raw.clone());
-            }
+        (paths, schemas, wanted)
+    }
+}
+
+/// Definitions by name, each as JSON text.
+type Definitions = BTreeMap<String, Box<RawValue>>;
+
+/// Adds the built-in definitions that are wanted, and those they refer to.
+fn complete(schemas: &mut Definitions, mut wanted: Vec<String>) {
+    while let Some(name) = wanted.pop() {
+        if schemas.contains_key(&name) {
+            continue;
         }
-        (paths, schemas)
+        if let Some(raw) = DEFINITIONS.get(&name) {
+            collect_refs(raw.get(), &mut wanted);
+            schemas.insert(name, raw.clone());
+        }
     }
 }
 
@@ -264,7 +286,7 @@ impl serde::Serialize for KindInOrder<'_> {
 #[derive(serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Components {
-    schemas: BTreeMap<String, Box<RawValue>>,
+    schemas: Definitions,
     security_schemes: Value,
 }
 
@@ -326,8 +348,8 @@ fn collect_refs(text: &str, out: &mut Vec<String>) {
 fn custom_schemas(custom: &CustomSchema<'_>, name: &str) -> [(String, Value); 2] {
     let row = custom.row;
     let gvk = |kind: &str| json!([{"group": row.group, "version": row.version, "kind": kind}]);
-    let mut object = match custom.schema {
-        Some(Value::Object(map)) => map.clone(),
+    let mut object = match serde_json::from_str(&custom.schema.text) {
+        Ok(Value::Object(map)) => map,
         _ => {
             let mut map = Map::new();
             map.insert("x-kubernetes-preserve-unknown-fields".into(), json!(true));

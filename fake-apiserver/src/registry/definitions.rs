@@ -1,57 +1,160 @@
 //! CustomResourceDefinitions at work: a stored one is served, a changed one is served anew, a deleted one takes its
 //! objects with it. What the real server's CRD controllers do later is done here right after the write.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
-use super::custom::crd;
+use super::custom::crd::{self, Names, UsedNames};
 use super::custom::definition::CustomResource;
-use super::scheme::{CRDS, Row};
+use super::scheme::{CRDS, Row, Scheme};
 use super::{Registry, codec};
 use crate::api::object::Object;
 use crate::api::options::DeleteOptions;
-use crate::storage::{Range, Stored};
+use crate::storage::{Change, Key, Range, Revision, Store, Stored};
 
 /// A stored CRD, read once for as long as it is not written.
 #[derive(Debug)]
-pub(super) struct Definition {
+struct Definition {
     stored: Arc<Stored>,
-    crd: Object,
-    /// What it defines; found out when it is first needed, and the same until the CRD says something else.
-    resource: OnceLock<Option<Arc<CustomResource>>>,
+    group: String,
+    names: Names,
+    /// What it defines, once it is established or being deleted; the same until the CRD says something else.
+    resource: Option<Arc<CustomResource>>,
+    /// The CRD itself, for as long as there is something to do to it.
+    unsettled: Option<Arc<Object>>,
 }
 
 impl Definition {
     fn read(row: &Row, stored: &Arc<Stored>, before: Option<&Self>) -> Self {
         let crd = codec::decode(row, stored);
-        let resource = before
-            .filter(|it| CustomResource::identity(&it.crd) == CustomResource::identity(&crd))
-            .map(|it| it.resource.clone());
+        let is_needed = CustomResource::is_established(&crd) || crd.is_terminating();
+        let identity = CustomResource::identity(&crd);
+        let same = before
+            .and_then(|it| it.resource.clone())
+            .filter(|it| it.definition == identity);
+        let parse = || CustomResource::parse(&crd).map(Arc::new);
         Self {
             stored: Arc::clone(stored),
-            crd,
-            resource: resource.unwrap_or_default(),
+            group: crd::group(&crd).to_owned(),
+            names: Names::accepted(&crd),
+            resource: same.or_else(|| is_needed.then(parse).flatten()),
+            unsettled: (crd.is_terminating() || !crd::is_settled(&crd)).then(|| Arc::new(crd)),
         }
     }
 
-    /// What a valid CRD defines.
-    fn resource(&self) -> Option<&Arc<CustomResource>> {
-        let parse = || CustomResource::parse(&self.crd).map(Arc::new);
-        self.resource.get_or_init(parse).as_ref()
-    }
-
     /// The rows of what is served.
-    fn rows(&self) -> Vec<Row> {
-        let Some(resource) = self.resource().filter(|_| CustomResource::is_established(&self.crd)) else {
+    fn rows(&self) -> Vec<Arc<Row>> {
+        let Some(resource) = &self.resource else {
             return Vec::new();
         };
-        let row = |version: &Arc<_>| Row::custom(Arc::clone(resource), Arc::clone(version));
+        let row = |version: &Arc<_>| Arc::new(Row::custom(Arc::clone(resource), Arc::clone(version)));
         resource.served.iter().map(row).collect()
     }
 }
 
-/// The stored CRDs in the order of their names.
-pub(super) type Definitions = Vec<Arc<Definition>>;
+/// The stored CRDs as they were last read. A write is found in the log, so that it costs the same however many there
+/// are.
+#[derive(Debug, Default)]
+pub(super) struct Definitions {
+    /// The epoch of the store and the revision they were read at; `None` before the first time.
+    cursor: Option<(u64, Revision)>,
+    known: BTreeMap<Key, Definition>,
+    /// Those with something to do to them.
+    unsettled: BTreeSet<Key>,
+    /// The accepted names of each group.
+    used: BTreeMap<String, UsedNames>,
+    /// The rows that are served, by the CRDs they come from.
+    served: BTreeMap<Key, Vec<Arc<Row>>>,
+    /// Those whose rows may be others now.
+    written: BTreeSet<Key>,
+}
+
+impl Definitions {
+    /// Reads what was written since the last time.
+    fn catch_up(&mut self, store: &Store, row: &Row) {
+        let fresh = self
+            .cursor
+            .and_then(|(epoch, revision)| Some((epoch, store.changes_after(CRDS, epoch, revision, usize::MAX).ok()?)));
+        let Some((epoch, fresh)) = fresh else {
+            return self.read_all(store, row);
+        };
+        self.cursor = Some((epoch, fresh.revision));
+        // Of several changes of one CRD the last one counts.
+        let changed: BTreeMap<&Key, &Arc<Change>> = fresh.changes.iter().map(|it| (&it.object().key, it)).collect();
+        for (key, change) in changed {
+            self.set(row, key, change.current.as_ref());
+        }
+    }
+
+    fn read_all(&mut self, store: &Store, row: &Row) {
+        let everything = store.everything();
+        self.cursor = Some((everything.epoch, everything.revision));
+        let mut gone: BTreeSet<Key> = self.known.keys().cloned().collect();
+        let crds = everything.resources.iter().find(|(resource, _)| **resource == *CRDS);
+        for stored in crds
+            .iter()
+            .flat_map(|(_, crds)| crds.range(&Range::of(None)).cloned().collect::<Vec<_>>())
+        {
+            gone.remove(&stored.key);
+            self.set(row, &stored.key, Some(&stored));
+        }
+        gone.iter().for_each(|key| self.set(row, key, None));
+    }
+
+    /// Takes note of the present state of a CRD.
+    fn set(&mut self, row: &Row, key: &Key, stored: Option<&Arc<Stored>>) {
+        let before = self.known.remove(key);
+        if let Some(before) = &before
+            && let Some(used) = self.used.get_mut(&before.group)
+        {
+            used.remove(&before.names);
+        }
+        self.unsettled.remove(key);
+        self.written.insert(key.clone());
+        let Some(stored) = stored else { return };
+        let definition = Definition::read(row, stored, before.as_ref());
+        self.used
+            .entry(definition.group.clone())
+            .or_default()
+            .add(&definition.names);
+        if definition.unsettled.is_some() {
+            self.unsettled.insert(key.clone());
+        }
+        self.known.insert(key.clone(), definition);
+    }
+
+    /// Those with something to do to them, in the order of their names.
+    fn unsettled(&self) -> impl Iterator<Item = (&Definition, &Arc<Object>)> {
+        let known = self.unsettled.iter().filter_map(|key| self.known.get(key));
+        known.filter_map(|it| Some((it, it.unsettled.as_ref()?)))
+    }
+
+    /// The first state in which the controllers want a CRD to be that it is not in.
+    fn next_state(&self, now: &str) -> Option<(Arc<Stored>, Object)> {
+        let none = UsedNames::default();
+        self.unsettled().find_map(|(it, crd)| {
+            let used = self.used.get(&it.group).unwrap_or(&none);
+            Some((Arc::clone(&it.stored), crd::reconcile(crd, used, now)?))
+        })
+    }
+
+    /// Serves what CRDs say that were written.
+    fn serve(&mut self, scheme: &mut Scheme) {
+        for key in std::mem::take(&mut self.written) {
+            let rows = self.known.get(&key).map(Definition::rows).unwrap_or_default();
+            let before = self.served.remove(&key).unwrap_or_default();
+            let is_same = |(old, new): (&Arc<Row>, &Arc<Row>)| old.definition() == new.definition();
+            if rows.len() == before.len() && before.iter().zip(&rows).all(is_same) {
+                // What waits for a row to change goes on waiting.
+                self.served.insert(key, before);
+                continue;
+            }
+            scheme.replace_custom(&before, &rows);
+            self.served.insert(key, rows);
+        }
+    }
+}
 
 impl Registry {
     /// The row through which CRDs themselves are read and written.
@@ -62,28 +165,19 @@ impl Registry {
 
     /// The stored CRDs as they are now. Only what was written since the last look is read.
     fn definitions(&self, row: &Row) -> MutexGuard<'_, Definitions> {
-        let mut known = self.definitions.lock().unwrap_or_else(PoisonError::into_inner);
-        let everything = Range::of(None);
-        let snapshot = self.store.snapshot(CRDS);
-        let mut before = std::mem::take(&mut *known).into_iter().peekable();
-        for stored in snapshot.range(&everything) {
-            while before.next_if(|it| it.stored.key < stored.key).is_some() {}
-            let same = before.next_if(|it| it.stored.key == stored.key);
-            known.push(match same {
-                Some(it) if Arc::ptr_eq(&it.stored, stored) => it,
-                changed => Arc::new(Definition::read(row, stored, changed.as_deref())),
-            });
-        }
-        known
+        let mut definitions = self.definitions.lock().unwrap_or_else(PoisonError::into_inner);
+        definitions.catch_up(&self.store, row);
+        definitions
     }
 
     /// Serves the CRDs that are stored.
     pub(super) fn load_definitions(&self) {
         let Some(row) = self.definitions_row() else { return };
         // Held until the new rows are in place, so that the newest state wins.
-        let definitions = self.definitions(&row);
-        let rows: Vec<Row> = definitions.iter().flat_map(|it| it.rows()).collect();
-        self.change_scheme(|scheme| scheme.set_custom(rows));
+        let mut definitions = self.definitions(&row);
+        if !definitions.written.is_empty() {
+            self.change_scheme(|scheme| definitions.serve(scheme));
+        }
         drop(definitions);
         self.definitions_changed.notify_waiters();
     }
@@ -98,18 +192,12 @@ impl Registry {
 
     /// Finds a CRD with something to do and does it; false if there is none.
     fn reconcile_one(&self, row: &Row) -> bool {
-        let definitions = self.definitions(row).clone();
-        let all: Vec<&Object> = definitions.iter().map(|it| &it.crd).collect();
         let now = self.entropy.now_seconds();
-        for Definition { stored, crd, .. } in definitions.iter().map(Arc::as_ref) {
-            let Some(next) = crd::reconcile(crd, &all, &now) else {
-                continue;
-            };
-            if self.write_definition(row, stored, &next) {
-                return true;
-            }
+        let next = self.definitions(row).next_state(&now);
+        match next {
+            Some((stored, next)) => self.write_definition(row, &stored, &next),
+            None => self.finish_deleted_definitions(row),
         }
-        self.finish_deleted_definitions(row)
     }
 
     /// Stores the next state of a CRD; false if there is nothing new in it, or somebody else was faster.
@@ -143,12 +231,13 @@ impl Registry {
 
     /// One step of one of them; false if there is nothing to do.
     fn finish_deleted_definition(&self, row: &Row) -> bool {
-        let definitions = self.definitions(row).clone();
-        for definition in definitions.iter().filter(|it| it.crd.is_terminating()) {
-            let Definition { stored, crd, .. } = &**definition;
-            let Some(resource) = definition.resource() else {
-                continue;
-            };
+        let deleted = |(it, crd): (&Definition, &Arc<Object>)| {
+            let resource = it.resource.clone().filter(|_| crd.is_terminating())?;
+            Some((Arc::clone(&it.stored), Arc::clone(crd), resource))
+        };
+        // Instances are deleted without the lock.
+        let deleted: Vec<_> = self.definitions(row).unsettled().filter_map(deleted).collect();
+        for (stored, crd, resource) in &deleted {
             let instances = Row::custom(Arc::clone(resource), Arc::clone(&resource.storage));
             let now = self.entropy.now_seconds();
             let marked = crd::finalize(crd, true, &now);

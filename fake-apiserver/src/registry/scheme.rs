@@ -168,7 +168,7 @@ impl Row {
     }
 
     /// The state of the CRD that the row was made from.
-    fn definition(&self) -> &str {
+    pub(crate) fn definition(&self) -> &str {
         self.custom_resource().map_or("", |resource| &resource.definition)
     }
 
@@ -317,8 +317,12 @@ impl Row {
     }
 }
 
-/// Group, version, resource.
-type RowKey = (String, String, String);
+/// Group, version and resource, parted by a character that sorts before all others.
+type RowKey = Arc<str>;
+
+fn row_key(group: &str, version: &str, resource: &str) -> String {
+    [group, version, resource].join("\0")
+}
 
 /// The same of a built-in resource.
 type BuiltinKey = (&'static str, &'static str, &'static str);
@@ -352,9 +356,7 @@ impl Scheme {
         if self.custom.is_empty() {
             return None;
         }
-        self.custom
-            .get(&(group.to_owned(), version.to_owned(), resource.to_owned()))
-            .cloned()
+        self.custom.get(&*row_key(group, version, resource)).cloned()
     }
 
     /// The row of a kind in a version.
@@ -369,29 +371,17 @@ impl Scheme {
         BUILTIN.iter().chain(self.custom.values())
     }
 
-    /// Replaces all rows of CRDs.
-    pub(crate) fn set_custom(&mut self, rows: impl IntoIterator<Item = Row>) {
-        let key = |row: &Row| {
-            (
-                row.info.group.to_string(),
-                row.info.version.to_string(),
-                row.info.resource.to_string(),
-            )
-        };
-        let before = std::mem::take(&mut self.custom);
-        let kept = |key: &RowKey, row: Row| match before.get(key) {
-            // A row that says the same stays the same, so that what waits for it to change goes on waiting.
-            Some(old) if old.definition() == row.definition() => Arc::clone(old),
-            Some(_) | None => Arc::new(row),
-        };
-        self.custom = rows
-            .into_iter()
-            .map(|row| (key(&row), row))
-            .map(|(key, row)| (key.clone(), kept(&key, row)))
-            .collect();
+    /// Replaces rows of a CRD.
+    pub(crate) fn replace_custom(&mut self, before: &[Arc<Row>], rows: &[Arc<Row>]) {
+        let key = |row: &Row| row_key(&row.info.group, &row.info.version, &row.info.resource);
+        for row in before {
+            self.custom.remove(&*key(row));
+        }
+        let rows = rows.iter().map(|row| (key(row).into(), Arc::clone(row)));
+        self.custom.extend(rows);
     }
 
-    /// The storage names of CRDs' resources.
+    /// The rows of CRDs.
     pub(crate) fn custom_rows(&self) -> impl Iterator<Item = &Arc<Row>> {
         self.custom.values()
     }

@@ -163,7 +163,7 @@ fn n6_custom_resources_have_documents() {
         "spec": {"type": "object", "description": "What is wanted.", "properties": {"size": {"type": "integer"}}}}});
     let custom = [CustomSchema {
         row: &row,
-        schema: Some(&schema),
+        schema: &OpenApiSchema::new(schema.to_string()),
     }];
     let api = OpenApi {
         builtins: &[],
@@ -225,7 +225,7 @@ fn a_changed_schema_changes_the_hash() {
     let hash = |schema: &Value| {
         let custom = [CustomSchema {
             row: &row,
-            schema: Some(schema),
+            schema: &OpenApiSchema::new(schema.to_string()),
         }];
         let api = OpenApi {
             builtins: &[],
@@ -261,7 +261,7 @@ fn n6_v2_is_one_whole_document() {
         builtins: &rows,
         custom: &[CustomSchema {
             row: &row,
-            schema: Some(&schema),
+            schema: &OpenApiSchema::new(schema.to_string()),
         }],
     };
     let answer = v2(&api, "application/json", "");

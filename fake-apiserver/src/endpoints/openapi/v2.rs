@@ -1,14 +1,16 @@
 //! OpenAPI v2: one document of everything served, made of the same definitions and operations as those of v3. Clients
 //! older than 1.27 read it: `kubectl explain`, validation in `kubectl apply`, `OpenAPISchema()` of client-go.
 
-use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::{Answer, OpenApi, REF, v2_protobuf};
+use super::{Answer, CustomSchema, Definitions, OpenApi, REF, complete, v2_protobuf};
 use crate::endpoints::discovery;
+use crate::registry::custom::definition::OpenApiParts;
 
 /// The form of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +43,7 @@ impl OpenApi<'_> {
                 body: Bytes::new(),
             };
         };
-        let hashes: String = self.paths().iter().filter_map(|path| self.hash(path)).collect();
+        let hashes: String = self.hashes().into_values().collect();
         let hash = discovery::hash(hashes.as_bytes());
         let etag = format!("\"{hash}\"");
         let unchanged = if_none_match.split(',').any(|it| it.trim() == etag);
@@ -63,10 +65,12 @@ impl OpenApi<'_> {
             return bytes.clone();
         }
         // Outside of the lock: two who come at once make the same.
-        let document = self.v2_document();
         let bytes: Bytes = match form {
-            Form::Json => serde_json::to_vec(&document).unwrap_or_default().into(),
-            Form::Protobuf => v2_protobuf::document(&document).into(),
+            Form::Json => self.v2_document().into(),
+            Form::Protobuf => {
+                let json = self.kept(hash.clone(), Form::Json);
+                v2_protobuf::document(&serde_json::from_slice(&json).unwrap_or_default()).into()
+            }
         };
         let mut kept = lock();
         if kept.len() >= KEPT_MAX {
@@ -76,31 +80,98 @@ impl OpenApi<'_> {
         bytes
     }
 
-    fn v2_document(&self) -> Value {
-        let (paths, schemas) = self.parts(&|_| true);
-        let paths: Map<String, Value> = paths
+    fn v2_document(&self) -> Vec<u8> {
+        let builtin = self.builtin_parts();
+        let custom = self
+            .custom
             .iter()
-            .map(|(path, item)| (path.clone(), path_item(item)))
+            .map(|it| it.schema.v2.get_or_init(|| custom_parts(*it)));
+        let all: Vec<&OpenApiParts> = std::iter::once(&*builtin).chain(custom).collect();
+        let mut more = Definitions::new();
+        let is_missing = |name: &&String| !builtin.definitions.contains_key(*name);
+        let wanted = all
+            .iter()
+            .flat_map(|it| &it.wanted)
+            .filter(is_missing)
+            .cloned()
             .collect();
-        let definitions: Map<String, Value> = schemas
-            .into_iter()
-            .map(|(name, raw)| {
-                let mut schema = serde_json::from_str(raw.get()).unwrap_or_default();
-                convert(&mut schema, 0);
-                (name, schema)
-            })
-            .collect();
-        json!({
-            "swagger": "2.0",
-            "info": {"title": "Kubernetes", "version": "v1.36.2"},
-            "paths": paths,
-            "definitions": definitions,
-            "security": [{"BearerToken": []}],
-            "securityDefinitions": {"BearerToken": {
+        complete(&mut more, wanted);
+        let more = OpenApiParts::of_v3(&Map::new(), &more, Vec::new());
+        let document = Document {
+            definitions: texts(all.iter().copied().chain([&more]).map(|it| &it.definitions)),
+            info: json!({"title": "Kubernetes", "version": "v1.36.2"}),
+            paths: texts(all.iter().map(|it| &it.paths)),
+            security: json!([{"BearerToken": []}]),
+            security_definitions: json!({"BearerToken": {
                 "description": "Bearer Token authentication", "in": "header", "name": "authorization",
-                "type": "apiKey"}},
-        })
+                "type": "apiKey"}}),
+            swagger: "2.0",
+        };
+        // Maps of strings and JSON cannot fail to be written.
+        serde_json::to_vec(&document).unwrap_or_default()
     }
+
+    /// The part of the built-in resources, which is nearly always the same.
+    fn builtin_parts(&self) -> Arc<OpenApiParts> {
+        static KEPT: Mutex<Option<(String, Arc<OpenApiParts>)>> = Mutex::new(None);
+        let builtins = OpenApi { custom: &[], ..*self };
+        let hash: String = builtins.hashes().into_values().collect();
+        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, parts)) = kept.as_ref().filter(|(it, _)| *it == hash) {
+            return Arc::clone(parts);
+        }
+        let (paths, schemas) = builtins.parts(&|_| true);
+        let parts = Arc::new(OpenApiParts::of_v3(&paths, &schemas, Vec::new()));
+        *kept = Some((hash, Arc::clone(&parts)));
+        parts
+    }
+}
+
+/// The part of one version of a custom resource.
+fn custom_parts(it: CustomSchema<'_>) -> OpenApiParts {
+    let only = OpenApi {
+        builtins: &[],
+        custom: &[it],
+    };
+    let (paths, schemas, mut wanted) = only.own_parts(&|_| true);
+    wanted.retain(|name| !schemas.contains_key(name));
+    wanted.sort_unstable();
+    wanted.dedup();
+    OpenApiParts::of_v3(&paths, &schemas, wanted)
+}
+
+impl OpenApiParts {
+    /// The same in v2.
+    fn of_v3(paths: &Map<String, Value>, schemas: &Definitions, wanted: Vec<String>) -> Self {
+        let raw = |value: &Value| serde_json::value::to_raw_value(value).ok();
+        let path = |(path, item): (&String, &Value)| Some((path.clone(), raw(&path_item(item))?));
+        let definition = |(name, text): (&String, &Box<RawValue>)| {
+            let mut schema = serde_json::from_str(text.get()).ok()?;
+            convert(&mut schema, 0);
+            Some((name.clone(), raw(&schema)?))
+        };
+        Self {
+            paths: paths.iter().filter_map(path).collect(),
+            definitions: schemas.iter().filter_map(definition).collect(),
+            wanted,
+        }
+    }
+}
+
+/// Texts by their names, in the order of the names.
+fn texts<'a>(all: impl Iterator<Item = &'a Definitions>) -> BTreeMap<&'a str, &'a RawValue> {
+    all.flatten().map(|(name, text)| (name.as_str(), &**text)).collect()
+}
+
+#[derive(serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Document<'a> {
+    definitions: BTreeMap<&'a str, &'a RawValue>,
+    info: Value,
+    paths: BTreeMap<&'a str, &'a RawValue>,
+    security: Value,
+    security_definitions: Value,
+    swagger: &'static str,
 }
 
 /// The first form a client asks for that there is.

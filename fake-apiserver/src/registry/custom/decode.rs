@@ -65,8 +65,8 @@ pub(crate) fn coerce(
         return Ok(unknown);
     }
     let schema = match name == version.row.version {
-        true => Some(&version.schema),
-        false => resource.version(name).map(|it| &it.schema),
+        true => Some(&*version.schema),
+        false => resource.version(name).map(|it| &*it.schema),
     };
     unknown.extend(prune::prune(object, schema));
     if let Some(schema) = schema {
@@ -155,7 +155,7 @@ pub(crate) fn convert(object: &mut Object, version: &CustomVersion) {
     if object.api_version() != api_version {
         object.insert("apiVersion".into(), api_version.into());
     }
-    prune::prune(object, Some(&version.schema));
+    prune::prune(object, Some(&*version.schema));
     default::drop_nulls(object, &version.schema);
 }
 

@@ -1,7 +1,9 @@
 //! `CustomResource`: a CustomResourceDefinition parsed once, so that no request has to read it again.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock, OnceLock};
 
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::conversion::Conversion;
@@ -26,15 +28,52 @@ pub(crate) struct CustomResource {
     pub(crate) definition: String,
 }
 
+/// The schema of a version as the CRD has it, and what is made of it for OpenAPI documents when they are first asked
+/// for.
+#[derive(Debug)]
+pub(crate) struct OpenApiSchema {
+    /// JSON; `null` where the CRD has no schema.
+    pub(crate) text: Arc<str>,
+    /// A hash of all that a document has of the version.
+    pub(crate) digest: OnceLock<String>,
+    /// What a document of v2 has of the version.
+    pub(crate) v2: OnceLock<OpenApiParts>,
+}
+
+/// What an OpenAPI document has of something.
+#[derive(Debug)]
+pub(crate) struct OpenApiParts {
+    /// By path.
+    pub(crate) paths: BTreeMap<String, Box<RawValue>>,
+    /// By name.
+    pub(crate) definitions: BTreeMap<String, Box<RawValue>>,
+    /// Definitions of others that these refer to.
+    pub(crate) wanted: Vec<String>,
+}
+
+impl OpenApiSchema {
+    /// A schema of which nothing was made yet.
+    pub(crate) fn new(text: impl Into<Arc<str>>) -> Self {
+        Self {
+            text: text.into(),
+            digest: OnceLock::new(),
+            v2: OnceLock::new(),
+        }
+    }
+}
+
+/// A structural schema that is read when it is first needed: most of many CRDs are never used.
+pub(crate) type LazySchema = LazyLock<Structural, Box<dyn FnOnce() -> Structural + Send>>;
+
 /// One version of a custom resource.
 #[derive(Debug)]
 pub(crate) struct CustomVersion {
     /// Its row in discovery.
     pub(crate) row: ResourceInfo,
-    /// The type of its objects.
-    pub(crate) schema: Structural,
+    /// The type of its objects, read from `open_api` when it is first needed.
+    pub(crate) schema: LazySchema,
     /// The schema as the CRD has it, for OpenAPI documents.
-    pub(crate) open_api: Value,
+    pub(crate) open_api: OpenApiSchema,
     /// `additionalPrinterColumns` as the CRD has them.
     pub(crate) columns: Vec<Value>,
     /// The fields that can be selected by, beside those of metadata.
@@ -180,7 +219,10 @@ impl Reader<'_> {
 
     fn version(&self, version: &Value) -> Option<CustomVersion> {
         let name = version.get("name")?.as_str()?;
-        let open_api = version.pointer("/schema/openAPIV3Schema").cloned().unwrap_or_default();
+        let open_api = version.pointer("/schema/openAPIV3Schema").unwrap_or(&Value::Null);
+        let open_api: Arc<str> = open_api.to_string().into();
+        let text = Arc::clone(&open_api);
+        let schema = move || Structural::parse_root(&serde_json::from_str(&text).unwrap_or_default());
         let subresources = version.get("subresources");
         let has_status = subresources
             .and_then(|it| it.get("status"))
@@ -194,8 +236,8 @@ impl Reader<'_> {
             .flatten();
         Some(CustomVersion {
             row: self.row(name, has_status, scale.is_some()),
-            schema: Structural::parse_root(&open_api),
-            open_api,
+            schema: LazyLock::new(Box::new(schema)),
+            open_api: OpenApiSchema::new(open_api),
             columns: columns.cloned().unwrap_or_default(),
             selectable: selectable.filter_map(SelectableField::parse).collect(),
             has_status,

@@ -11,6 +11,7 @@ use crate::api::options::WriteOptions;
 use crate::api::request_info::{RequestInfo, Verb};
 use crate::api::status::Status;
 use crate::api::user::UserInfo;
+use crate::registry::Registry;
 use crate::registry::admission::attributes::Attributes;
 use crate::registry::body::Decoded;
 use crate::registry::scheme::Row;
@@ -18,7 +19,6 @@ use crate::registry::types::access::{at, ensure_object};
 use crate::registry::types::quantity::Quantity;
 use crate::registry::update::Change;
 use crate::registry::write::WriteRequest;
-use crate::registry::Registry;
 use crate::storage::Range;
 
 pub(super) const RESOURCE: &str = "resourcequotas";

@@ -1,7 +1,7 @@
 //! What the CRD controllers do to a CRD's status: names are accepted, the CRD is established, and a deleted CRD goes
 //! when its objects are gone (rules O2, O14).
 
-use std::borrow::Borrow;
+use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
@@ -13,11 +13,24 @@ use crate::api::object::Object;
 /// The finalizer that keeps a deleted CRD until its objects are gone.
 pub(crate) const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-/// The next state the controllers give a CRD, if they have anything to do. `all` are the stored CRDs, this one or not;
-/// `now` is the time as metadata writes it. Called until it answers `None`, and for the other CRDs of the group after
-/// a change or a removal (names may have become free), it makes the writes of the real server, one by one.
-pub(crate) fn reconcile(crd: &Object, all: &[impl Borrow<Object>], now: &str) -> Option<Object> {
-    accept_names(crd, all, now).or_else(|| establish(crd, now))
+/// The next state the controllers give a CRD, if they have anything to do. `used` are the accepted names of the CRDs of
+/// its group, this one included or not; `now` is the time as metadata writes it. Called until it returns `None`, and for
+/// the other CRDs of the group after a change or a removal (names may have become free), it makes the writes of the real
+/// server, one by one.
+pub(crate) fn reconcile(crd: &Object, used: &UsedNames, now: &str) -> Option<Object> {
+    accept_names(crd, used, now).or_else(|| establish(crd, now))
+}
+
+/// Whether [`reconcile`] has nothing to do to a CRD, whatever the names of others.
+pub(crate) fn is_settled(crd: &Object) -> bool {
+    let wanted = Names::of(spec_of(crd).and_then(|it| it.get("names")));
+    is_condition(crd, "Established", "True") && wanted == Names::accepted(crd)
+}
+
+/// `spec.group`
+pub(crate) fn group(crd: &Object) -> &str {
+    let group = spec_of(crd).and_then(|it| it.get("group")?.as_str());
+    group.unwrap_or_default()
 }
 
 /// The next state of a CRD that is being deleted: first the condition that says so; then, when `instances_left` is
@@ -78,7 +91,7 @@ pub(super) fn begin_deletion(crd: &mut Object) {
 
 /// The names of a spec or a status.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Names {
+pub(crate) struct Names {
     plural: String,
     singular: String,
     short_names: Vec<String>,
@@ -88,6 +101,21 @@ struct Names {
 }
 
 impl Names {
+    /// The names in a CRD's status.
+    pub(crate) fn accepted(crd: &Object) -> Self {
+        Self::of(crd.get("status").and_then(|it| it.get("acceptedNames")))
+    }
+
+    /// Those of resources.
+    fn resources(&self) -> impl Iterator<Item = &String> {
+        [&self.plural, &self.singular].into_iter().chain(&self.short_names)
+    }
+
+    /// Those of kinds.
+    fn kinds(&self) -> impl Iterator<Item = &String> {
+        [&self.kind, &self.list_kind].into_iter()
+    }
+
     fn of(names: Option<&Value>) -> Self {
         let text = |key: &str| {
             names
@@ -128,18 +156,14 @@ fn spec_of(crd: &Object) -> Option<&Map<String, Value>> {
     crd.get("spec")?.as_object()
 }
 
-fn accepted(crd: &Object) -> Names {
-    Names::of(crd.get("status").and_then(|it| it.get("acceptedNames")))
-}
-
-fn accept_names(crd: &Object, all: &[impl Borrow<Object>], now: &str) -> Option<Object> {
+fn accept_names(crd: &Object, used: &UsedNames, now: &str) -> Option<Object> {
     let spec = spec_of(crd)?;
     let wanted = Names::of(spec.get("names"));
-    let had = accepted(crd);
+    let had = Names::accepted(crd);
     if wanted == had {
         return None;
     }
-    let (names, conflict) = resolve(&wanted, &had, &Used::by(all, spec.get("group")));
+    let (names, conflict) = resolve(&wanted, &had, used);
     let (status, reason, message) = match &conflict {
         None => ("True", "NoConflicts", "no conflicts found"),
         Some((reason, message)) => ("False", *reason, message.as_str()),
@@ -169,38 +193,42 @@ fn accept_names(crd: &Object, all: &[impl Borrow<Object>], now: &str) -> Option<
     Some(next)
 }
 
-/// The names in use in a group: of resources, and of kinds.
-struct Used {
-    resources: Vec<String>,
-    kinds: Vec<String>,
+/// The names in use in a group, of resources and of kinds, and how often.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct UsedNames {
+    resources: BTreeMap<String, usize>,
+    kinds: BTreeMap<String, usize>,
 }
 
-impl Used {
-    fn by(all: &[impl Borrow<Object>], group: Option<&Value>) -> Self {
-        let mut used = Self {
-            resources: Vec::new(),
-            kinds: Vec::new(),
+impl UsedNames {
+    /// Counts the names a CRD has.
+    pub(crate) fn add(&mut self, names: &Names) {
+        let count = |counts: &mut BTreeMap<String, usize>, name: &String| *counts.entry(name.clone()).or_default() += 1;
+        names.resources().for_each(|it| count(&mut self.resources, it));
+        names.kinds().for_each(|it| count(&mut self.kinds, it));
+    }
+
+    /// Takes back what [`add`](Self::add) counted.
+    pub(crate) fn remove(&mut self, names: &Names) {
+        let discount = |counts: &mut BTreeMap<String, usize>, name: &String| {
+            if let Some(count) = counts.get_mut(name) {
+                *count -= 1;
+                if *count == 0 {
+                    counts.remove(name);
+                }
+            }
         };
-        for crd in all
-            .iter()
-            .map(Borrow::borrow)
-            .filter(|crd| spec_of(crd).and_then(|spec| spec.get("group")) == group)
-        {
-            let names = accepted(crd);
-            used.resources.extend([names.plural, names.singular]);
-            used.resources.extend(names.short_names);
-            used.kinds.extend([names.kind, names.list_kind]);
-        }
-        used
+        names.resources().for_each(|it| discount(&mut self.resources, it));
+        names.kinds().for_each(|it| discount(&mut self.kinds, it));
     }
 }
 
 /// The names that can be had, and the last conflict found: reason and message.
-fn resolve(wanted: &Names, had: &Names, used: &Used) -> (Names, Option<(&'static str, String)>) {
+fn resolve(wanted: &Names, had: &Names, used: &UsedNames) -> (Names, Option<(&'static str, String)>) {
     let mut names = had.clone();
     let mut conflict = None;
-    let mut claim = |wanted: &String, had: &mut String, used: &[String], reason: &'static str| {
-        if wanted == had || !used.contains(wanted) {
+    let mut claim = |wanted: &String, had: &mut String, used: &BTreeMap<String, usize>, reason: &'static str| {
+        if wanted == had || !used.contains_key(wanted) {
             had.clone_from(wanted);
         } else {
             conflict = Some((reason, in_use(wanted)));
@@ -216,7 +244,7 @@ fn resolve(wanted: &Names, had: &Names, used: &Used) -> (Names, Option<(&'static
     let taken: Vec<&String> = wanted
         .short_names
         .iter()
-        .filter(|it| !had.short_names.contains(it) && used.resources.contains(it))
+        .filter(|it| !had.short_names.contains(it) && used.resources.contains_key(*it))
         .collect();
     let short_name_conflict = match taken.as_slice() {
         [] => {
@@ -232,7 +260,7 @@ fn resolve(wanted: &Names, had: &Names, used: &Used) -> (Names, Option<(&'static
     };
     let mut kind_conflict = None;
     let mut claim_kind = |wanted: &String, had: &mut String, reason: &'static str| {
-        if wanted == had || !used.kinds.contains(wanted) {
+        if wanted == had || !used.kinds.contains_key(wanted) {
             had.clone_from(wanted);
         } else {
             kind_conflict = Some((reason, in_use(wanted)));

@@ -236,9 +236,12 @@ fn o19_protected_groups_need_an_approval() {
 fn settled(mut crd: Object, others: &[Object]) -> (Object, usize) {
     let mut writes = 0;
     loop {
-        let mut all = others.to_vec();
-        all.push(crd.clone());
-        match reconcile(&crd, &all, "2024-01-01T00:00:00Z") {
+        let mut used = UsedNames::default();
+        others
+            .iter()
+            .chain([&crd])
+            .for_each(|it| used.add(&Names::accepted(it)));
+        match reconcile(&crd, &used, "2024-01-01T00:00:00Z") {
             Some(next) => crd = next,
             None => return (crd, writes),
         }
@@ -256,7 +259,7 @@ fn condition(kind: &str, status: &str, reason: &str, message: &str) -> Value {
 #[test]
 fn o2_names_are_accepted_then_the_crd_is_established() {
     let first = created(crd(plain()));
-    let accepted = reconcile(&first, std::slice::from_ref(&first), "2024-01-01T00:00:00Z").expect("a write");
+    let accepted = reconcile(&first, &UsedNames::default(), "2024-01-01T00:00:00Z").expect("a write");
     let initial = "the initial names have been accepted";
     let conditions = json!([
         condition("NamesAccepted", "True", "NoConflicts", "no conflicts found"),
