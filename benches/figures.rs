@@ -1,15 +1,22 @@
 //! All figures as one table: what it costs, what it is to cost, and what kube-fake-client takes for the same.
+//!
+//! `--json FILE` writes them as JSON, too. `--instructions` counts the instructions of the most important paths instead,
+//! for which there must be valgrind; `--compare FILE` counts them and fails if a path takes more than 5 % above those in
+//! the file.
 
 #![expect(clippy::print_stdout, reason = "it prints a table")]
 
 use std::collections::BTreeMap;
-use std::process::Command;
+use std::path::Path;
+use std::process::{Command, ExitCode};
 
 use benches::controllers::{idle_hours, whole_test};
 use benches::fanout::Watched;
+use benches::instructions::{self, PATHS};
 use benches::measure::{is_measured, nanos_per_operation, scaled};
 use benches::reads::Many;
 use benches::requests::{Bench, start_and_answer};
+use serde_json::{Value, json};
 
 /// One line of the table. Times are in nanoseconds, sizes in bytes.
 struct Line {
@@ -29,7 +36,67 @@ enum Unit {
     Times,
 }
 
-fn main() {
+/// The part of its instructions by which a path may grow.
+const TOLERANCE: f64 = 0.05;
+
+/// Counts instructions; false where they are too many.
+fn count_instructions(json: Option<&str>, compared: Option<&str>) -> Result<bool, String> {
+    let program = Path::new(env!("CARGO_BIN_EXE_write"));
+    let mut now = BTreeMap::new();
+    for path in PATHS {
+        let count = instructions::count(program, path).ok_or("valgrind cannot be run")?;
+        println!("{path}\t{count}");
+        now.insert(path.to_owned(), count);
+    }
+    write_json(json, &json!({"instructions": now}))?;
+    let Some(file) = compared else {
+        return Ok(true);
+    };
+    let text = std::fs::read(file).map_err(|err| format!("{file}: {err}"))?;
+    let before: Value = serde_json::from_slice(&text).map_err(|err| format!("{file}: {err}"))?;
+    let counts = before["instructions"].as_object().into_iter().flatten();
+    let before = counts
+        .filter_map(|(path, count)| Some((path.clone(), count.as_u64()?)))
+        .collect();
+    let found = instructions::regressions(&before, &now, TOLERANCE);
+    for it in &found {
+        let percent = (it.now as f64 / it.before as f64 - 1.0) * 100.0;
+        println!(
+            "{}: {} instructions, before {}: {percent:.1} % more",
+            it.path, it.now, it.before
+        );
+    }
+    Ok(found.is_empty())
+}
+
+fn write_json(file: Option<&str>, value: &Value) -> Result<(), String> {
+    let Some(file) = file else { return Ok(()) };
+    std::fs::write(file, format!("{value:#}\n")).map_err(|err| format!("{file}: {err}"))
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().collect();
+    let has = |name: &str| arguments.iter().any(|it| it == name);
+    let after = |name: &str| {
+        let at = arguments.iter().position(|it| it == name)?;
+        arguments.get(at + 1).map(String::as_str)
+    };
+    let done = match has("--instructions") || has("--compare") {
+        true => count_instructions(after("--json"), after("--compare")),
+        false => measure(after("--json")).map(|()| true),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(why) => {
+            println!("error: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Measures everything and prints the table.
+fn measure(json: Option<&str>) -> Result<(), String> {
     let mut peer = BTreeMap::new();
     let mut memory = Command::new(env!("CARGO_BIN_EXE_memory"));
     if is_measured() {
@@ -49,6 +116,17 @@ fn main() {
     controllers(&mut lines);
     sizes(&mut lines, &memory);
     print(&lines, &peer);
+    let line = |line: &Line| {
+        let peer = peer.get(line.peer);
+        (
+            line.name.to_owned(),
+            json!({"figure": line.found, "target": line.target, "kube-fake-client": peer}),
+        )
+    };
+    write_json(
+        json,
+        &json!({"figures": lines.iter().map(line).collect::<BTreeMap<_, _>>()}),
+    )
 }
 
 /// The lines that a program prints: a name and a number.

@@ -1,5 +1,5 @@
-//! One kind of write so many times and nothing else: `write "apply Pod" 200`, for callgrind. Without a name, all of
-//! them, with the CPU time of each.
+//! One path through the server so many times and nothing else: `write "apply Pod" 200`, for callgrind. Without a name,
+//! all of them, with the CPU time of each.
 
 #![expect(clippy::print_stdout, reason = "it prints figures")]
 

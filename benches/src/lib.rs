@@ -15,3 +15,4 @@ pub mod mirror;
 pub mod informers;
 pub mod reconciles;
 pub mod explorations;
+pub mod instructions;

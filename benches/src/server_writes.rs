@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use axum::body::Body;
+use fake_apiserver::ApiServer;
 use fake_apiserver::api::object::Object;
 use fake_apiserver::bench::FieldManager;
 use http::Request;
@@ -10,11 +11,14 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
+use crate::controllers::whole_test;
 use crate::measure::cpu_time;
 use crate::objects;
 use crate::requests::Bench;
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const QUOTAS: &str = "/api/v1/namespaces/default/resourcequotas";
 const WIDGETS: &str = "/apis/bench.example.com/v1/namespaces/default/widgets";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const JSON: &str = "application/json";
@@ -27,8 +31,9 @@ const MANAGERS: usize = 5;
 /// A write of one kind, `count` times.
 pub type Write = fn(&mut Bench, usize) -> Duration;
 
-/// All of them by name.
-pub const WRITES: [(&str, Write); 14] = [
+/// All of them by name, and what they are compared with.
+pub const WRITES: [(&str, Write); 18] = [
+    ("create ConfigMap", Bench::serve_create_map),
     ("create Pod", Bench::serve_create_pod),
     ("update Pod", Bench::serve_update_pod),
     ("update Pod status", Bench::serve_update_status),
@@ -46,6 +51,9 @@ pub const WRITES: [(&str, Write); 14] = [
         "field manager: apply Pod of five managers",
         Bench::merge_applied_of_five,
     ),
+    ("get Pod", Bench::get_pod_bytes),
+    ("create ConfigMap under a quota", Bench::serve_create_under_quota),
+    ("whole controller test", |_, count| whole_test(count, 10).0),
 ];
 
 fn request(method: &str, path: &str, form: &str, body: &Value) -> Request<Body> {
@@ -120,6 +128,31 @@ impl Bench {
 
     fn loaded(&self, object: Value) {
         self.server.load([object]).expect("load");
+    }
+
+    /// POST of a ConfigMap.
+    pub fn serve_create_map(&mut self, count: usize) -> Duration {
+        let names = self.fresh_names("served", count);
+        self.serve_all(count, |at| {
+            request("POST", MAPS, JSON, &objects::config_map(&names[at]))
+        })
+    }
+
+    /// The same in a namespace with a quota and 500 Pods, which the quota counts as well.
+    pub fn serve_create_under_quota(&mut self, count: usize) -> Duration {
+        let guard = self.runtime.enter();
+        self.server = ApiServer::builder().resource_quota_controller().start();
+        drop(guard);
+        let spec = json!({"hard": {"pods": "1000", "requests.cpu": "1000", "count/configmaps": "1000000"}});
+        self.serve(request(
+            "POST",
+            QUOTAS,
+            JSON,
+            &json!({"metadata": {"name": "all"}, "spec": spec}),
+        ));
+        let pods = (0..500).map(|at| objects::running_pod(&format!("counted-{at}")));
+        self.server.load(pods).expect("load");
+        self.serve_create_map(count)
     }
 
     /// POST of a Pod.

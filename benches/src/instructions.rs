@@ -1,0 +1,85 @@
+//! Instructions of the most important paths, counted by valgrind: the same on a busy machine, and nearly the same on
+//! another one, so that a change can be held against them.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+/// What is counted, by the names that the program `write` has for it.
+pub const PATHS: [&str; 11] = [
+    "create ConfigMap",
+    "create Pod",
+    "update Pod",
+    "merge patch Pod",
+    "strategic patch Pod",
+    "apply Pod",
+    "apply Pod of five managers",
+    "create custom resource",
+    "update custom resource",
+    "get Pod",
+    "whole controller test",
+];
+
+/// How often a path is gone; what the first goes need once is left out by the difference.
+const TIMES: [u64; 2] = [20, 60];
+
+/// Instructions of one go of a path, as `program`, which is `write`, goes it. `None` without valgrind.
+pub fn count(program: &Path, path: &str) -> Option<u64> {
+    let [few, many] = TIMES.map(|times| collected(program, path, times));
+    Some(many?.saturating_sub(few?) / (TIMES[1] - TIMES[0]))
+}
+
+fn collected(program: &Path, path: &str, times: u64) -> Option<u64> {
+    let mut valgrind = Command::new("valgrind");
+    valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
+    let output = valgrind.arg(program).args([path, &times.to_string()]).output().ok()?;
+    let told = String::from_utf8_lossy(&output.stderr);
+    let (_, number) = told.lines().find_map(|line| line.split_once("Collected : "))?;
+    number.trim().parse().ok()
+}
+
+/// A path that takes more than it did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Regression {
+    /// Its name.
+    pub path: String,
+    /// Instructions before.
+    pub before: u64,
+    /// Instructions now.
+    pub now: u64,
+}
+
+/// The paths that take more than `tolerance` (0.05 is 5 %) above what they took before. New paths are none.
+pub fn regressions(before: &BTreeMap<String, u64>, now: &BTreeMap<String, u64>, tolerance: f64) -> Vec<Regression> {
+    let regression = |(path, &now): (&String, &u64)| {
+        let before = *before.get(path)?;
+        let is_worse = now as f64 > before as f64 * (1.0 + tolerance);
+        is_worse.then(|| Regression {
+            path: path.clone(),
+            before,
+            now,
+        })
+    };
+    now.iter().filter_map(regression).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(pairs: &[(&str, u64)]) -> BTreeMap<String, u64> {
+        pairs.iter().map(|(path, count)| ((*path).to_owned(), *count)).collect()
+    }
+
+    #[test]
+    fn a_path_beyond_the_tolerance_is_a_regression() {
+        let before = counts(&[("a", 100), ("b", 100), ("gone", 1)]);
+        let now = counts(&[("a", 105), ("b", 106), ("new", 9)]);
+        let expected = Regression {
+            path: "b".to_owned(),
+            before: 100,
+            now: 106,
+        };
+        assert_eq!(regressions(&before, &now, 0.05), [expected]);
+    }
+}
