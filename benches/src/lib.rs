@@ -16,3 +16,5 @@ pub mod informers;
 pub mod reconciles;
 pub mod explorations;
 pub mod instructions;
+pub mod growth;
+pub mod plot;

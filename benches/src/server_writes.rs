@@ -80,6 +80,16 @@ fn configuration(name: &str, manager: usize, at: usize) -> Value {
     pod
 }
 
+/// What one of many managers applies to a ConfigMap: a field of its own.
+fn apply_to_map(manager: usize, at: usize) -> Request<Body> {
+    let map = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "shared"},
+        "data": {format!("of-{manager}"): at.to_string()},
+    });
+    let path = format!("{MAPS}/shared?fieldManager=bench-{manager}");
+    request("PATCH", &path, APPLY, &map)
+}
+
 /// Applies to the same object again and again.
 fn merge(live: &Object, name: &str, count: usize) -> Duration {
     let configurations: Vec<_> = (1..=count).map(|at| object(configuration(name, 0, at))).collect();
@@ -153,6 +163,37 @@ impl Bench {
         let pods = (0..500).map(|at| objects::running_pod(&format!("counted-{at}")));
         self.server.load(pods).expect("load");
         self.serve_create_map(count)
+    }
+
+    /// Creates a quota that counts Pods, what they ask for, and ConfigMaps.
+    pub fn create_quota(&self) {
+        let spec = json!({"hard": {"pods": "1000000", "requests.cpu": "1000000", "count/configmaps": "1000000"}});
+        let quota = json!({"metadata": {"name": "all"}, "spec": spec});
+        self.serve(request("POST", QUOTAS, JSON, &quota));
+    }
+
+    /// Creates a ConfigMap of which each of so many managers has applied a field.
+    pub fn apply_by_managers(&mut self, managers: usize) {
+        for manager in 0..managers {
+            self.serve(apply_to_map(manager, 0));
+        }
+    }
+
+    /// A server-side apply of that ConfigMap by the first of them.
+    pub fn apply_beside_managers(&mut self, count: usize) -> Duration {
+        self.serve_all(count, |at| apply_to_map(0, at + 1))
+    }
+
+    /// POST of CustomResourceDefinitions, each of about 300 lines.
+    pub fn define(&mut self, count: usize) -> Duration {
+        let names: Vec<String> = self
+            .fresh_names("kind", count)
+            .iter()
+            .map(|it| it.replace('-', ""))
+            .collect();
+        self.serve_all(count, |at| {
+            request("POST", DEFINITIONS, JSON, &objects::definition(&names[at], &names[at]))
+        })
     }
 
     /// POST of a Pod.

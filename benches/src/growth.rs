@@ -1,0 +1,139 @@
+//! Cost against size: what one more operation takes beside so many objects, watchers, field managers or CRDs.
+
+use fake_apiserver::ApiServer;
+
+use crate::fanout::Watched;
+use crate::measure::nanos_per_operation;
+use crate::objects;
+use crate::plot::Series;
+use crate::reads::Many;
+use crate::requests::Bench;
+
+/// Rounds of a measurement, of which the middle one counts.
+const ROUNDS: usize = 5;
+
+/// A plot: its file, title, axis and lines.
+#[derive(Clone, Debug)]
+pub struct Plot {
+    /// The name of its file, without `.svg`.
+    pub file: &'static str,
+    /// Over it.
+    pub title: &'static str,
+    /// Below it.
+    pub axis: &'static str,
+    /// In it.
+    pub lines: Vec<Series>,
+}
+
+/// All of them, up to so many objects.
+pub fn plots(most: usize) -> Vec<Plot> {
+    let plot = |file, title, axis, lines| Plot {
+        file,
+        title,
+        axis,
+        lines,
+    };
+    vec![
+        plot("objects", "Beside many objects of 5 KB", "objects", objects_there(most)),
+        plot("watchers", "An event, for each watcher", "watchers", watchers(most)),
+        plot(
+            "managers",
+            "Apply beside many field managers",
+            "managers",
+            managers(most),
+        ),
+        plot("crds", "Beside many CustomResourceDefinitions", "CRDs", crds(most)),
+    ]
+}
+
+/// 1, 10, 100 … up to the most.
+fn sizes(most: usize, limit: usize) -> impl Iterator<Item = usize> {
+    std::iter::successors(Some(1), |it| Some(it * 10)).take_while(move |it| *it <= most.min(limit))
+}
+
+fn objects_there(most: usize) -> Vec<Series> {
+    let mut lines = [
+        "get",
+        "create",
+        "page of 500",
+        "list, an object",
+        "create under a quota",
+    ]
+    .map(|name| Series {
+        name,
+        points: Vec::new(),
+    });
+    for size in sizes(most, 100_000) {
+        let mut bench = Bench::new();
+        let pods = || (0..size).map(|at| objects::running_pod(&format!("pod-{at:07}")));
+        bench.server.load(pods()).expect("load");
+        let get = nanos_per_operation(ROUNDS, 100, |n| bench.get_pod_bytes(n));
+        let create = nanos_per_operation(ROUNDS, 100, |n| bench.serve_create_map(n));
+        let many = Many::pods(size);
+        let page = nanos_per_operation(ROUNDS, 20, |n| many.read("/api/v1/pods?limit=500", n).1);
+        let list = nanos_per_operation(ROUNDS, 2, |n| many.read("/api/v1/pods", n).1) / size as f64;
+        let guard = bench.runtime.enter();
+        bench.server = ApiServer::builder().resource_quota_controller().start();
+        drop(guard);
+        bench.create_quota();
+        bench.server.load(pods()).expect("load");
+        let counted = nanos_per_operation(ROUNDS, 100, |n| bench.serve_create_map(n));
+        for (line, cost) in lines.iter_mut().zip([get, create, page, list, counted]) {
+            line.points.push((size as f64, cost));
+        }
+    }
+    lines.into()
+}
+
+fn watchers(most: usize) -> Vec<Series> {
+    let line = |name, bodies: bool| {
+        let point = |size: usize| {
+            let watched = match bodies {
+                true => Watched::by_bodies(size),
+                false => Watched::by_watchers(size),
+            };
+            let cost = nanos_per_operation(ROUNDS, 64, |n| watched.deliver(n, 1));
+            (size as f64, cost / size as f64)
+        };
+        Series {
+            name,
+            points: sizes(most, 1_000).map(point).collect(),
+        }
+    };
+    vec![line("cursor in the log", false), line("body of a request", true)]
+}
+
+fn managers(most: usize) -> Vec<Series> {
+    let point = |size: usize| {
+        let mut bench = Bench::new();
+        bench.apply_by_managers(size);
+        (
+            size as f64,
+            nanos_per_operation(ROUNDS, 50, |n| bench.apply_beside_managers(n)),
+        )
+    };
+    vec![Series {
+        name: "apply ConfigMap",
+        points: [1, 5, 20, 50, 200]
+            .into_iter()
+            .filter(|it| *it <= most)
+            .map(point)
+            .collect(),
+    }]
+}
+
+fn crds(most: usize) -> Vec<Series> {
+    let mut lines = ["create a CRD", "create ConfigMap"].map(|name| Series {
+        name,
+        points: Vec::new(),
+    });
+    for size in sizes(most, 1_000) {
+        let mut bench = Bench::new();
+        bench.define(size);
+        let define = nanos_per_operation(3, 10, |n| bench.define(n));
+        let create = nanos_per_operation(ROUNDS, 100, |n| bench.serve_create_map(n));
+        lines[0].points.push((size as f64, define));
+        lines[1].points.push((size as f64, create));
+    }
+    lines.into()
+}

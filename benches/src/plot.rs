@@ -1,0 +1,131 @@
+//! Lines in a plot of two logarithmic axes, as SVG.
+
+use std::fmt::Write;
+
+/// A line: its name and its points, of which both numbers are above 0.
+#[derive(Clone, Debug)]
+pub struct Series {
+    /// What the line shows.
+    pub name: &'static str,
+    /// Size and cost.
+    pub points: Vec<(f64, f64)>,
+}
+
+const WIDTH: f64 = 720.0;
+const HEIGHT: f64 = 400.0;
+const MARGIN: f64 = 60.0;
+/// Room for the names of the lines, right of the plot.
+const LEGEND: f64 = 230.0;
+const COLOURS: [&str; 6] = ["#1b6ca8", "#c8553d", "#2a9d4a", "#8a4fb5", "#b8860b", "#555555"];
+
+/// A range of powers of ten, and where it lies on the page.
+struct Axis {
+    first: f64,
+    last: f64,
+    from: f64,
+    to: f64,
+}
+
+impl Axis {
+    fn over(values: impl Iterator<Item = f64>, from: f64, to: f64) -> Self {
+        let (mut first, mut last) = (f64::INFINITY, f64::NEG_INFINITY);
+        for value in values.map(f64::log10) {
+            (first, last) = (first.min(value.floor()), last.max(value.ceil()));
+        }
+        let last = last.max(first + 1.0);
+        Self { first, last, from, to }
+    }
+
+    fn place(&self, value: f64) -> f64 {
+        self.from + (value.log10() - self.first) / (self.last - self.first) * (self.to - self.from)
+    }
+
+    /// The powers of ten in it.
+    fn powers(&self) -> impl Iterator<Item = f64> + use<> {
+        (self.first as i32..=self.last as i32).map(|it| 10f64.powi(it))
+    }
+}
+
+/// The plot; `down` and `right` name the axes, `down` in nanoseconds.
+pub fn svg(title: &str, right: &str, series: &[Series]) -> String {
+    let points = || series.iter().flat_map(|it| &it.points);
+    let x = Axis::over(points().map(|it| it.0), MARGIN, WIDTH - LEGEND);
+    let y = Axis::over(points().map(|it| it.1), HEIGHT - MARGIN, MARGIN);
+    let mut out = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" \
+         font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
+         <text x=\"{MARGIN}\" y=\"28\" font-size=\"15\">{title}</text>\n"
+    );
+    let (left, bottom, end, top) = (MARGIN, HEIGHT - MARGIN, WIDTH - LEGEND, MARGIN);
+    for power in x.powers() {
+        let at = x.place(power);
+        // Writing into a String cannot fail.
+        let _ = writeln!(
+            out,
+            "<path d=\"M{at:.1} {top}V{bottom}\" stroke=\"#ddd\"/>\
+             <text x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{power}</text>",
+            bottom + 18.0
+        );
+    }
+    for power in y.powers() {
+        let at = y.place(power);
+        let _ = writeln!(
+            out,
+            "<path d=\"M{left} {at:.1}H{end}\" stroke=\"#ddd\"/>\
+             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            left - 6.0,
+            at + 4.0,
+            time(power)
+        );
+    }
+    let _ = writeln!(
+        out,
+        "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{right}</text>",
+        (left + end) / 2.0,
+        HEIGHT - 18.0
+    );
+    for (at, it) in series.iter().enumerate() {
+        let colour = COLOURS[at % COLOURS.len()];
+        let line = it
+            .points
+            .iter()
+            .map(|(a, b)| format!("{:.1},{:.1}", x.place(*a), y.place(*b)));
+        let _ = writeln!(
+            out,
+            "<polyline fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\" points=\"{}\"/>\
+             <text x=\"{:.1}\" y=\"{:.1}\" fill=\"{colour}\">{}</text>",
+            line.collect::<Vec<_>>().join(" "),
+            end + 12.0,
+            top + 16.0 + 18.0 * at as f64,
+            it.name
+        );
+    }
+    out.push_str("</svg>\n");
+    out
+}
+
+/// A power of ten of nanoseconds.
+fn time(nanos: f64) -> String {
+    match nanos {
+        it if it < 1e3 => format!("{it} ns"),
+        it if it < 1e6 => format!("{} µs", it / 1e3),
+        it if it < 1e9 => format!("{} ms", it / 1e6),
+        it => format!("{} s", it / 1e9),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn points_lie_between_the_powers_of_ten_around_them() {
+        let line = Series {
+            name: "a line",
+            points: vec![(1.0, 100.0), (10.0, 1000.0)],
+        };
+        let svg = svg("a plot", "objects", &[line]);
+        assert!(svg.contains("points=\"60.0,340.0 490.0,60.0\""), "{svg}");
+        assert!(svg.contains(">100 ns<") && svg.contains(">1 µs<"), "{svg}");
+    }
+}
