@@ -101,7 +101,7 @@ impl Registry {
             checked.push((original, converted));
         }
         for (original, converted) in checked {
-            conversion.remember(&original, api_version, converted);
+            conversion.remember(&original, api_version, &converted);
         }
         Ok(())
     }

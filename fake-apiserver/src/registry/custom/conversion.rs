@@ -15,6 +15,9 @@ use crate::registry::admission::transport::Endpoint;
 /// Answers that are kept for each CRD; beyond them the oldest go, and are asked for again.
 const ANSWERS_MAX: usize = 65_536;
 
+/// Bytes of JSON they have together; the oldest go as well.
+const ANSWERS_BYTES_MAX: usize = 16 << 20;
+
 type Digest = [u8; 32];
 
 /// The webhook of a CRD, and what it said.
@@ -27,8 +30,10 @@ pub(crate) struct Conversion {
 
 #[derive(Debug, Default)]
 struct Known {
-    answers: BTreeMap<Digest, Arc<Object>>,
+    /// As JSON, which takes a ninth of what an object in memory takes.
+    answers: BTreeMap<Digest, Vec<u8>>,
     order: VecDeque<Digest>,
+    bytes: usize,
 }
 
 impl Conversion {
@@ -48,7 +53,7 @@ impl Conversion {
     pub(crate) fn answer(&self, object: &Object, api_version: &str) -> Option<Object> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let answer = known.answers.get(&digest(object, api_version))?;
-        let mut converted = Object::clone(answer);
+        let mut converted = Object(serde_json::from_slice(answer).ok()?);
         // Metadata is the original's, but for what a webhook may change.
         let meta = converted.metadata().cloned().unwrap_or_default();
         let mut kept = object.metadata().cloned().unwrap_or_default();
@@ -61,16 +66,20 @@ impl Conversion {
     }
 
     /// Keeps an answer.
-    pub(crate) fn remember(&self, object: &Object, api_version: &str, converted: Object) {
+    pub(crate) fn remember(&self, object: &Object, api_version: &str, converted: &Object) {
         let digest = digest(object, api_version);
+        let Ok(text) = serde_json::to_vec(&converted.0) else {
+            return;
+        };
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.answers.insert(digest, Arc::new(converted)).is_none() {
-            known.order.push_back(digest);
+        known.bytes += text.len();
+        match known.answers.insert(digest, text) {
+            Some(before) => known.bytes -= before.len(),
+            None => known.order.push_back(digest),
         }
-        while known.order.len() > ANSWERS_MAX {
-            if let Some(oldest) = known.order.pop_front() {
-                known.answers.remove(&oldest);
-            }
+        while known.order.len() > ANSWERS_MAX || (known.bytes > ANSWERS_BYTES_MAX && known.order.len() > 1) {
+            let oldest = known.order.pop_front().and_then(|it| known.answers.remove(&it));
+            known.bytes -= oldest.map_or(0, |it| it.len());
         }
     }
 }
