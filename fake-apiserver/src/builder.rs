@@ -18,9 +18,9 @@ use crate::registry::authentication::Authentication;
 use crate::registry::kinds::service::ClusterRange;
 use crate::registry::tokens::TokenOptions;
 use crate::server::{ApiServer, Snapshot};
+use crate::storage::LogBounds;
 #[cfg(feature = "tls")]
 use crate::tls::ServiceAccountKeys;
-use crate::storage::LogBounds;
 use crate::webhooks::Routes;
 use crate::workers::{Kubelet, Worker};
 

@@ -95,7 +95,9 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 /// What `--history-bytes` takes: a number, or one of `Ki`, `Mi` and `Gi`.
 fn bytes(text: &str) -> Result<usize, String> {
     let units = [("Ki", 10), ("Mi", 20), ("Gi", 30)];
-    let unit = units.iter().find_map(|(unit, bits)| Some((text.strip_suffix(unit)?, *bits)));
+    let unit = units
+        .iter()
+        .find_map(|(unit, bits)| Some((text.strip_suffix(unit)?, *bits)));
     let (number, bits) = unit.unwrap_or((text, 0));
     let number: usize = number.parse().map_err(|_| "not a number of bytes such as 64Mi")?;
     number.checked_mul(1 << bits).ok_or_else(|| "too large".to_owned())

@@ -19,6 +19,10 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
+/// Gives back to the system what was freed, where that of the C library keeps the most it ever had.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// The program by the name it was called by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Personality {

@@ -17,6 +17,7 @@ use super::eval::{self, Failure, Meter};
 use super::parse::{OPTIONAL_SELECT, escape, parse};
 use super::rules::{Rule, Verdict};
 use super::schema::{JsonType, ListKind, Structural, implied};
+use super::url;
 use super::validate::View;
 
 /// The longest message a `messageExpression` may make.
@@ -71,6 +72,7 @@ fn functions() -> Context<'static> {
 
 /// Adds what the library lacks.
 pub(super) fn add_missing_functions(context: &mut Context<'_>) {
+    url::register(context);
     context.add_function("dyn", |value: CelValue| -> Result<CelValue, ExecutionError> {
         Ok(value)
     });

@@ -39,6 +39,8 @@ mod pattern;
 mod prune;
 mod rules;
 mod unique;
+#[cfg(feature = "cel")]
+mod url;
 mod validate;
 
 #[cfg(test)]
