@@ -247,15 +247,17 @@ impl ApiServerBuilder {
         self
     }
 
-    /// A bearer token, and the user who shows it; everyone who has a token is in `system:authenticated`, too. The same
-    /// token again replaces the user.
+    /// A bearer token, and the user who shows it; everyone who has a token is in `system:authenticated`, too. The
+    /// user's uid is the name, since a real server's token file asks for one. The same token again replaces the user.
     pub fn token(
         mut self,
         token: impl Into<String>,
         user: impl Into<String>,
         groups: impl IntoIterator<Item = impl Into<String>>,
     ) -> Self {
-        let user = Arc::new(UserInfo::new(user, groups));
+        let mut user = UserInfo::new(user, groups);
+        user.uid.clone_from(&user.name);
+        let user = Arc::new(user);
         self.options.authentication.tokens.insert(token.into(), user);
         self
     }

@@ -208,6 +208,21 @@ impl FieldErrors {
         self.0.iter()
     }
 
+    /// All errors as one text, each once: the error itself, or a list in brackets (`field.ErrorList.ToAggregate`).
+    pub fn aggregate(&self) -> String {
+        let mut texts: Vec<String> = Vec::new();
+        for error in self.iter() {
+            let text = error.to_string();
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
+        match texts.as_slice() {
+            [text] => text.clone(),
+            _ => format!("[{}]", texts.join(", ")),
+        }
+    }
+
     /// Adds an error.
     pub fn push(&mut self, error: FieldError) {
         self.0.push(error);

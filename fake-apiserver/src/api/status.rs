@@ -242,19 +242,13 @@ impl Status {
 
     /// 422 Invalid with one cause an error (rule A9). The message names an error once, `causes` every time.
     pub fn invalid(kind: &GroupKind, name: &str, errors: &FieldErrors) -> Self {
-        let mut texts: Vec<String> = Vec::new();
-        for error in errors.iter() {
-            let text = error.to_string();
-            if !texts.contains(&text) {
-                texts.push(text);
-            }
-        }
-        let list = if texts.len() == 1 {
-            texts.remove(0)
-        } else {
-            format!("[{}]", texts.join(", "))
-        };
-        Self::new(422, "Invalid", format!("{kind} \"{name}\" is invalid: {list}")).with_details(StatusDetails {
+        let list = errors.aggregate();
+        Self::new(
+            422,
+            "Invalid",
+            format!("{kind} {} is invalid: {list}", super::field::quote(name)),
+        )
+        .with_details(StatusDetails {
             name: name.to_owned(),
             group: kind.group.to_string(),
             kind: kind.kind.to_string(),

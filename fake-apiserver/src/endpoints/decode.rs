@@ -16,6 +16,7 @@ use crate::registry::body::{self, Decoded};
 use crate::registry::scheme::Row;
 use crate::registry::types::decode::{self, protobuf};
 use crate::registry::types::schema::builtin::shape_of;
+use crate::registry::types::schema::resources::BUILTINS;
 
 /// Who serves a row, as negotiation asks.
 pub(crate) fn served(row: &Row) -> Served {
@@ -135,23 +136,33 @@ pub(crate) fn delete_options(row: &Row, call: &Call) -> Result<DeleteOptions, St
     DeleteOptions::from_body(&value)
 }
 
+/// Whether there is a built-in kind in the version.
+fn is_registered(api_version: &str) -> bool {
+    BUILTINS.iter().any(|it| it.api_version() == api_version)
+}
+
 /// The kind and the types of a body that should be DeleteOptions.
 fn check_delete_options(row: &Row, value: &Value) -> Result<(), Status> {
+    if !value.is_object() {
+        let found = type_name(value);
+        let why = format!(
+            "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go value of type struct \
+             {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
+        );
+        return Err(Status::bad_request(why));
+    }
     let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
     let (kind, version) = (text("kind"), text("apiVersion"));
-    let known_version = matches!(version, "" | "v1" | "meta.k8s.io/v1") || *version == *row.api_version;
+    // The kind is registered in every version of every group (`metav1.AddToGroupVersion`).
+    let known_version =
+        matches!(version, "" | "meta.k8s.io/v1") || is_registered(version) || *version == *row.api_version;
     if !matches!(kind, "" | "DeleteOptions") || !known_version {
         return Err(Status::bad_request(format!(
             "no kind \"{kind}\" is registered for version \"{version}\" in scheme \
              \"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27\""
         )));
     }
-    let Value::Object(map) = value else {
-        let found = type_name(value);
-        let why = format!("json: cannot unmarshal {found} into Go value of type v1.DeleteOptions");
-        return Err(Status::bad_request(why));
-    };
-    let wrong = |field: &str, go_type: &str, is_right: &dyn Fn(&Value) -> bool| match map.get(field) {
+    let wrong = |field: &str, go_type: &str, is_right: &dyn Fn(&Value) -> bool| match value.get(field) {
         Some(value) if !value.is_null() && !is_right(value) => Err(Status::bad_request(format!(
             "json: cannot unmarshal {} into Go struct field DeleteOptions.{field} of type {go_type}",
             type_name(value)

@@ -40,6 +40,8 @@ pub(crate) struct Call {
     pub(crate) info: Option<RequestInfo>,
     /// What every request for a deprecated kind is warned of (rules O13, U5).
     pub(crate) deprecation: Option<String>,
+    /// Whether the kind is built in: then a request that no route takes is not warned.
+    pub(crate) has_routes: bool,
     /// Who asks.
     pub(crate) user: Arc<UserInfo>,
     /// Who asks: the name of an in-process client, else its `User-Agent`.
@@ -71,6 +73,7 @@ impl Call {
             body: Bytes::new(),
             info: None,
             deprecation: None,
+            has_routes: false,
             user,
             audit_id: audit_id.unwrap_or(HeaderValue::from_static("")),
             started: entropy.elapsed(),
@@ -131,9 +134,16 @@ impl Call {
 
     /// Gives the answer its common headers and writes it into the journal.
     pub(crate) fn finish(self, mut response: Response<Body>, journal: &Journal, now: Duration) -> Response<Body> {
+        response.headers_mut().insert(AUDIT_ID, self.audit_id);
+        let code = response.status().as_u16();
+        // The router compares the method, and the media type of a patch; a watch is refused behind it.
+        let is_unrouted = match self.parts.method {
+            Method::GET => false,
+            Method::PATCH => code == 405 || code == 415,
+            _ => code == 405,
+        };
         let headers = response.headers_mut();
-        headers.insert(AUDIT_ID, self.audit_id);
-        if let Some(text) = &self.deprecation {
+        if let Some(text) = self.deprecation.as_ref().filter(|_| !(self.has_routes && is_unrouted)) {
             encode::add_warning(headers, text);
         }
         if !headers.contains_key(header::CACHE_CONTROL) {

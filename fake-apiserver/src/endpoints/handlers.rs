@@ -239,7 +239,10 @@ async fn review(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) 
     let options = WriteOptions::parse(&call.query, WriteKind::Create)?;
     let decoded = decode::object(row, call, options.field_validation)?;
     let request = write_request(call, row, info, &options);
-    let written = server.registry.review(&request, decoded)?;
+    let written = match (&*row.info.group, &*row.info.resource) {
+        ("", "bindings") => server.registry.bind_named(&request, decoded).await?,
+        _ => server.registry.review(&request, decoded)?,
+    };
     answer(server, call, row, &form, written)
 }
 
@@ -259,6 +262,5 @@ fn answer(
     form: &negotiation::Answer,
     written: Written,
 ) -> Result<Response<Body>, Status> {
-    let code = if written.created { 201 } else { 200 };
-    encode::answer(server, call, row, form, code, written.answer, &written.warnings)
+    encode::answer(server, call, row, form, written.code, written.answer, &written.warnings)
 }

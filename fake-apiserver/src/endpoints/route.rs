@@ -32,6 +32,7 @@ pub(crate) fn find(scheme: &Scheme, call: &mut Call) -> Result<Target, Status> {
     let Some(row) = scheme.lookup(path.group, path.version, path.resource) else {
         return unknown(scheme, &path);
     };
+    call.has_routes = !row.is_custom();
     call.deprecation = match row.custom_version() {
         Some(version) => version.deprecation.clone(),
         None => row.strategy().deprecation().map(str::to_owned),

@@ -109,6 +109,39 @@ pub(crate) fn read_patched(
     Ok(decoded)
 }
 
+/// The result of applying `configuration`, as `read` types it. The error is what the real server makes of a result that
+/// it cannot convert.
+pub(crate) fn read_applied(row: &Row, mut object: Object, configuration: &Object) -> Result<Decoded, Status> {
+    if let Some(shape) = row.shape() {
+        object.sort();
+        decode::convert(shape, &mut object).map_err(|why| {
+            let slash = if row.info.group.is_empty() { "/" } else { "" };
+            let kind = format!("{slash}{}, Kind={}", row.api_version, row.info.kind);
+            let (namespace, name) = (configuration.namespace(), configuration.name());
+            let decoder = if why.starts_with("illegal base64") {
+                "error decoding from json: "
+            } else {
+                ""
+            };
+            let why = format!("{decoder}{}", patch::as_conversion_error(&why));
+            Status::new(
+                500,
+                "",
+                format!(
+                    "failed to convert new object ({namespace}/{name}; {kind}) to proper version: unable to convert \
+                     unstructured object to {kind}: {why}"
+                ),
+            )
+        })?;
+    }
+    row.name_kind(&mut object);
+    row.strategy().default(&mut object);
+    Ok(Decoded {
+        object,
+        warnings: Vec::new(),
+    })
+}
+
 /// An object that admission has changed: typed, pruned and defaulted again. The error is the decoder's.
 pub(crate) fn read_admitted(row: &Row, object: &mut Object) -> Result<(), String> {
     match (row.custom_version(), row.shape()) {

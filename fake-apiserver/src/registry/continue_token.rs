@@ -1,7 +1,8 @@
 //! The continue token of a paged list: where the next page begins, and at which revision (rules D9 to D11).
 
 use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::alphabet;
+use base64::engine::general_purpose::{GeneralPurpose, NO_PAD, URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 
 use crate::api::json::syntax_error;
@@ -9,6 +10,9 @@ use crate::api::status::Status;
 use crate::storage::Revision;
 
 const VERSION: &str = "meta.k8s.io/v1";
+
+/// Reads as Go does, which lets the last letter have bits that stand for nothing.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
 
 #[derive(Serialize, Deserialize)]
 struct Token {
@@ -56,7 +60,7 @@ pub(crate) fn encode(at: At, last: &str) -> String {
 pub(crate) fn decode(token: &str) -> Result<Continue, Status> {
     let invalid = |why: String| Status::bad_request(format!("invalid continue token: {why}"));
     let not_valid = |why: &str| invalid(format!("continue key is not valid: {why}"));
-    let bytes = URL_SAFE_NO_PAD.decode(token.trim_end_matches('=')).map_err(|error| {
+    let bytes = LENIENT.decode(token.trim_end_matches('=')).map_err(|error| {
         let at = match error {
             base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => at,
             base64::DecodeError::InvalidLength(at) => at,

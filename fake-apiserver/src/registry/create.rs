@@ -1,6 +1,7 @@
 //! POST, and the creation that PUT and apply may end in.
 
 use super::admission::attributes::Attributes;
+use super::kinds::pod::gates;
 use super::scheme::Row;
 use super::write::{Answer, WriteRequest, Written, refuse};
 use super::{Registry, body, codec, managed_fields, metadata};
@@ -79,19 +80,6 @@ impl Registry {
         self.prepare_new(request, &mut object)?;
         self.check_creation(request)?;
         warnings.extend(strategy.warnings(&object, None));
-        // A dry run does not come to storage, which is what minds.
-        if !request.options.dry_run
-            && version.is_some_and(|it| {
-                it.as_str()
-                    .is_some_and(|text| super::parse_uint(text).is_ok_and(|it| it > 0))
-            })
-        {
-            return Err(Status::new(
-                500,
-                "",
-                "resourceVersion should not be set on objects to be created",
-            ));
-        }
         let generated = object.name().is_empty();
         let mut tries = if generated { NAME_TRIES } else { 1 };
         loop {
@@ -100,6 +88,7 @@ impl Registry {
                 metadata::generate_name(&mut object, &self.entropy);
                 self.validate_new(request, &object)?;
             }
+            strategy.canonicalize(&mut object);
             self.check_write(request, Operation::Create, &mut object, None, &mut warnings)
                 .await?;
             let key = codec::key_of(&object);
@@ -109,11 +98,22 @@ impl Registry {
                 if let Some(existing) = self.store.get(&row.storage, &key) {
                     return Err(self.exists(request, &object, &existing));
                 }
+                // Storage, which refuses a version, is not reached.
+                object
+                    .metadata_mut()
+                    .extend(version.map(|it| ("resourceVersion".to_owned(), it)));
                 return Ok(Written {
                     answer: self.unstored(row, object),
-                    created: true,
+                    code: 201,
                     warnings,
                 });
+            }
+            if version.as_ref().is_some_and(names_version) {
+                return Err(Status::new(
+                    500,
+                    "",
+                    "resourceVersion should not be set on objects to be created",
+                ));
             }
             tries -= 1;
             match self.insert(row, key, body) {
@@ -121,7 +121,7 @@ impl Registry {
                     self.recent.keep(row, &stored, object);
                     let written = Written {
                         answer: Answer::Stored(stored),
-                        created: true,
+                        code: 201,
                         warnings,
                     };
                     return self.convert_answer(row, written).await;
@@ -167,7 +167,8 @@ impl Registry {
             }
         }
         metadata::begin_lifetime(object, strategy, &self.entropy);
-        self.with_context("", |context| {
+        gates::drop_disabled(&row.info.group, &row.info.resource, object, None);
+        self.with_context("", Some(request.user), |context| {
             strategy.allocate(object, None, &mut errors, context);
             strategy.prepare_for_create(object, context);
         });
@@ -182,8 +183,15 @@ impl Registry {
     fn validate_new(&self, request: &WriteRequest<'_>, object: &Object) -> Result<(), Status> {
         let row = request.row;
         let mut errors = FieldErrors::new();
-        metadata::validate_create(object, row.info.is_namespaced(), row.strategy(), &mut errors);
+        let checks = row.metadata_checks("");
+        let namespaced = row.info.is_namespaced();
+        metadata::validate_create(object, namespaced, row.strategy(), &checks, &mut errors);
         row.strategy().validate(object, &mut errors);
+        refuse(row, object, &errors)?;
+        // The rules of every object come after those of the kind; most kinds have run them already.
+        if checks.on_create.is_empty() {
+            metadata::validate_object(object, namespaced, &mut errors);
+        }
         refuse(row, object, &errors)
     }
 
@@ -201,6 +209,13 @@ impl Registry {
         }
         status
     }
+}
+
+/// Whether a `resourceVersion` is one that storage has given.
+fn names_version(version: &serde_json::Value) -> bool {
+    version
+        .as_str()
+        .is_some_and(|text| super::parse_uint(text).is_ok_and(|it| it > 0))
 }
 
 /// Refuses what would be an object of a definition that is being deleted.

@@ -68,12 +68,17 @@ impl Registry {
             if let Some(user) = user {
                 self.admit_deletion(row, &stored, user, options, &mut told).await?;
             }
-            if let Some(answer) = self.delete_once(row, &stored, options)? {
-                let policy_given = options.propagation_policy.is_some() || options.orphan_dependents.is_some();
-                if !policy_given {
-                    told.extend(deletion_warnings(row));
+            if options.propagation_policy.is_none() && options.orphan_dependents.is_none() {
+                told.extend(deletion_warnings(row));
+            }
+            let deleted = self.delete_once(row, &stored, options);
+            if let Some((answer, is_gone)) = deleted.map_err(|status| status.warned(told.clone()))? {
+                let mut written = Written::updated(answer, told);
+                if !is_gone && options.orphan_dependents == Some(false) {
+                    // Who asked for dependents to go in this old way is told that they are waited for.
+                    written.code = 202;
                 }
-                return self.convert_answer(row, Written::updated(answer, told)).await;
+                return self.convert_answer(row, written).await;
             }
         }
         Err(Status::object_modified(&resource, &info.name))
@@ -129,13 +134,13 @@ impl Registry {
         self.check_admitted(&attributes, told).await
     }
 
-    /// One try; `None` if the object changed meanwhile.
+    /// One try: the answer, and whether the object is gone; `None` if it changed meanwhile.
     pub(super) fn delete_once(
         &self,
         row: &Row,
         stored: &Stored,
         options: &DeleteOptions,
-    ) -> Result<Option<Answer>, Status> {
+    ) -> Result<Option<(Answer, bool)>, Status> {
         let strategy = row.strategy();
         // Deletion works on the stored version; the answer is in the version asked for.
         let mut old = self.decode(row, stored);
@@ -147,30 +152,31 @@ impl Registry {
         let step = self.next_step(row, &old, options);
         if options.dry_run {
             return Ok(Some(match step {
-                Step::Pending => self.as_it_is(row, stored),
-                Step::Mark(object) => self.unstored(row, with_version(object, stored.revision)),
-                Step::MarkAndRemove(object) => self.deleted(row, object, stored.revision),
-                Step::Remove => self.deleted(row, old, stored.revision),
+                Step::Pending => (self.as_it_is(row, stored), false),
+                Step::Mark(object) => (self.unstored(row, with_version(object, stored.revision)), false),
+                Step::MarkAndRemove(object) => (self.deleted(row, object, stored.revision), true),
+                Step::Remove => (self.deleted(row, old, stored.revision), true),
             }));
         }
         Ok(match step {
-            Step::Pending => Some(self.as_it_is(row, stored)),
+            Step::Pending => Some((self.as_it_is(row, stored), false)),
             Step::Mark(object) => {
                 let body = encode_marked(row, stored, &object)?;
                 if body.bytes == stored.body.bytes {
-                    return Ok(Some(self.as_it_is(row, stored)));
+                    return Ok(Some((self.as_it_is(row, stored), false)));
                 }
-                self.replace(row, stored, body).ok().map(Answer::Stored)
+                let marked = self.replace(row, stored, body).ok();
+                marked.map(|it| (Answer::Stored(it), false))
             }
             Step::MarkAndRemove(object) => {
                 let Ok(marked) = self.replace(row, stored, encode_marked(row, stored, &object)?) else {
                     return Ok(None);
                 };
                 let revision = self.remove(row, &marked).unwrap_or(marked.revision);
-                Some(self.deleted(row, object, revision))
+                Some((self.deleted(row, object, revision), true))
             }
             Step::Remove => match self.remove(row, stored) {
-                Ok(revision) => Some(self.deleted(row, old, revision)),
+                Ok(revision) => Some((self.deleted(row, old, revision), true)),
                 Err(_) => None,
             },
         })
@@ -354,7 +360,7 @@ impl DeleteOptions {
             return self.check_preconditions_of_marked(row, stored);
         }
         let conflict = |why: String| {
-            let kind = row.info.group_kind();
+            let kind = row.typed_kind();
             let named = crate::api::resource::GroupResource {
                 group: kind.group,
                 resource: kind.kind,

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::kinds::metadata_checks::{MetadataChecks, Pass};
 use super::strategy::Strategy;
 use super::types::{labels, names};
 use crate::api::field::{FieldErrors, FieldPath};
@@ -160,8 +161,6 @@ pub(crate) fn dedupe_owner_references(object: &mut Object, after_admission: bool
     if repeated.is_empty() {
         return None;
     }
-    repeated.sort_unstable();
-    repeated.dedup();
     let when = if after_admission {
         " after mutating admission happens"
     } else {
@@ -190,13 +189,46 @@ pub(crate) fn finalizer_warnings(object: &Object, old: Option<&Object>) -> Vec<S
         .collect()
 }
 
-/// Checks the metadata of a new object (rules B3, B23 to B26).
-pub(crate) fn validate_create(object: &Object, namespaced: bool, strategy: &dyn Strategy, errors: &mut FieldErrors) {
+/// Checks the metadata of a new object (rules B3, B23 to B26) if its kind does so itself.
+pub(crate) fn validate_create(
+    object: &Object,
+    namespaced: bool,
+    strategy: &dyn Strategy,
+    checks: &MetadataChecks,
+    errors: &mut FieldErrors,
+) {
+    if checks.on_create.is_empty() {
+        validate_object(object, namespaced, errors);
+        return;
+    }
+    validate_new(
+        object,
+        namespaced,
+        &|name, is_prefix| strategy.validate_name(name, is_prefix),
+        errors,
+    );
+    if checks.kube_finalizers {
+        validate_finalizer_names(object, errors);
+    }
+}
+
+/// Checks metadata as for an object of any kind: its name is one segment of a path (`rest.BeforeCreate`).
+pub(crate) fn validate_object(object: &Object, namespaced: bool, errors: &mut FieldErrors) {
+    validate_new(object, namespaced, &names::path_segment, errors);
+}
+
+/// `validation.ValidateObjectMetaAccessor`.
+fn validate_new(
+    object: &Object,
+    namespaced: bool,
+    validate_name: &dyn Fn(&str, bool) -> Vec<String>,
+    errors: &mut FieldErrors,
+) {
     let empty = Map::new();
     let meta = object.metadata().unwrap_or(&empty);
     let prefix = object.meta_str("generateName");
     if !prefix.is_empty() {
-        for text in strategy.validate_name(prefix, true) {
+        for text in validate_name(prefix, true) {
             errors.invalid(path("generateName"), prefix, text);
         }
     }
@@ -204,7 +236,7 @@ pub(crate) fn validate_create(object: &Object, namespaced: bool, strategy: &dyn 
     if name.is_empty() {
         errors.required(path("name"), "name or generateName is required");
     } else {
-        for text in strategy.validate_name(name, false) {
+        for text in validate_name(name, false) {
             errors.invalid(path("name"), name, text);
         }
     }
@@ -222,30 +254,50 @@ pub(crate) fn validate_create(object: &Object, namespaced: bool, strategy: &dyn 
     validate_common(meta, errors);
     validate_finalizers(object, errors);
     validate_managed_fields(meta, errors);
-    if strategy.checks_finalizer_names() {
-        validate_finalizer_names(object, errors);
-    }
 }
 
-/// Checks the metadata of an update, after [`prepare_update`] (rules B12, B15, B24, B25).
+/// Checks the metadata of an update, after [`prepare_update`] (rules B12, B15, B24, B25): the two passes of every
+/// object (`rest.BeforeUpdate`), then those of the kind, which name the same errors again.
 pub(crate) fn validate_update(
     new: &Object,
     old: &Object,
     strategy: &dyn Strategy,
-    subresource: &str,
+    checks: &MetadataChecks,
     errors: &mut FieldErrors,
 ) {
+    // An object does not move: it is in a namespace if it has one.
+    let namespaced = !new.namespace().is_empty();
+    validate_object(new, namespaced, errors);
+    validate_changed(new, old, errors);
+    for pass in checks.on_update {
+        match pass {
+            Pass::Update => validate_changed(new, old, errors),
+            Pass::Create => {
+                validate_new(
+                    new,
+                    namespaced,
+                    &|name, is_prefix| strategy.validate_name(name, is_prefix),
+                    errors,
+                );
+            }
+        }
+        if checks.kube_finalizers {
+            validate_finalizer_names(new, errors);
+        }
+    }
+}
+
+/// `validation.ValidateObjectMetaAccessorUpdate`.
+fn validate_changed(new: &Object, old: &Object, errors: &mut FieldErrors) {
     let empty = Map::new();
     let meta = new.metadata().unwrap_or(&empty);
     let old_meta = old.metadata().unwrap_or(&empty);
-    let mut common = FieldErrors::new();
     if old.is_terminating() {
-        validate_no_new_finalizers(new, old, &mut common);
+        validate_no_new_finalizers(new, old, errors);
     }
-    validate_generation(meta, &mut common);
     let generation = number(meta, "generation");
     if generation < number(old_meta, "generation") {
-        common.invalid(path("generation"), generation, "must not be decremented");
+        errors.invalid(path("generation"), generation, "must not be decremented");
     }
     for field in [
         "name",
@@ -257,25 +309,11 @@ pub(crate) fn validate_update(
     ] {
         if present(meta, field) != present(old_meta, field) {
             let value = present(meta, field).cloned().unwrap_or_default();
-            common.invalid(path(field), value, IMMUTABLE);
+            errors.invalid(path(field), value, IMMUTABLE);
         }
     }
-    validate_common(meta, &mut common);
-    validate_managed_fields(meta, &mut common);
-    // The server runs these for every kind, and most kinds run them once more; `causes` shows both.
-    errors.extend(common.clone());
-    errors.extend(common);
-    let checks_names = strategy.checks_finalizer_names();
-    if checks_names {
-        validate_finalizer_names(new, errors);
-    }
-    if subresource.is_empty() && strategy.revalidates_metadata() {
-        validate_common(meta, errors);
-        validate_finalizers(new, errors);
-        if checks_names {
-            validate_finalizer_names(new, errors);
-        }
-    }
+    validate_common(meta, errors);
+    validate_managed_fields(meta, errors);
 }
 
 fn validate_generation(meta: &Map<String, Value>, errors: &mut FieldErrors) {

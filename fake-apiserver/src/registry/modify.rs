@@ -52,16 +52,22 @@ impl Applied<'_> {
         let manager = self.request.manager(self.manager, self.now);
         let force = self.request.options.force.unwrap_or(false);
         let make = || {
-            let merged = self.request.with_types(|types| {
+            self.request.with_types(|types| {
                 managed_fields::apply(types, live, self.configuration, &manager, &row.info.kind, force)
-            })?;
-            Ok(patch::Patched {
-                value: Value::Object(merged.0),
-                strict_errors: Vec::new(),
-                shown: None,
             })
         };
-        let mut decoded = body::read_patched(row, &make, b"", FieldValidation::Ignore)?;
+        let mut decoded = if row.is_custom() {
+            let make = || {
+                Ok(patch::Patched {
+                    value: Value::Object(make()?.0),
+                    strict_errors: Vec::new(),
+                    shown: None,
+                })
+            };
+            body::read_patched(row, &make, b"", FieldValidation::Ignore)?
+        } else {
+            body::read_applied(row, make()?, self.configuration)?
+        };
         decoded.warnings.extend_from_slice(self.warnings);
         Ok(decoded)
     }

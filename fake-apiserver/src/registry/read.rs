@@ -86,7 +86,12 @@ impl Registry {
     ) -> Result<Arc<Stored>, Status> {
         let key = Key::new(&info.namespace, &info.name);
         let mut stored = self.store.get(&row.storage, &key);
-        if let Some(revision) = parse_version(version)? {
+        let revision = parse_version(version).map_err(|status| match &*row.info.resource {
+            // Events have no cache; the others' answers with the bare error of the parser.
+            "events" => status,
+            _ => unwrapped(&status),
+        })?;
+        if let Some(revision) = revision {
             self.reach(revision, client).await?;
             stored = self.store.get(&row.storage, &key);
             if self.is_behind(client) {
@@ -158,11 +163,11 @@ impl Registry {
         let filter = filter(row, info, options)?;
         let version = options.resource_version.as_str();
         if !options.continue_token.is_empty() {
+            let token = continue_token::decode(&options.continue_token)?;
             if !matches!(version, "" | "0") {
                 let why = "specifying resource version is not allowed when using continue";
                 return Err(Status::bad_request(why));
             }
-            let token = continue_token::decode(&options.continue_token)?;
             let limit = if version == "0" { 0 } else { options.limit };
             return self.list_rest(row, filter, token, limit);
         }
@@ -213,10 +218,8 @@ impl Registry {
         client: &Arc<str>,
     ) -> Result<WatchPlan, Status> {
         let filter = filter(row, info, options)?;
-        let revision = parse_version(&options.resource_version).map_err(|status| {
-            // A watch answers with the bare error of the parser (rule D5).
-            Status::new(500, "", status.message.trim_start_matches("invalid resource version: "))
-        })?;
+        // A watch answers with the bare error of the parser (rule D5).
+        let revision = parse_version(&options.resource_version).map_err(|status| unwrapped(&status))?;
         // Without one the initial state must be as new as etcd is.
         let newest = self.store.revision();
         let required = revision.unwrap_or(newest);
@@ -267,6 +270,11 @@ impl Registry {
             .await
             .map_err(|_| Status::too_large_resource_version(revision, reached_now()))
     }
+}
+
+/// The 500 that the watch cache makes of a resourceVersion that is no number.
+fn unwrapped(status: &Status) -> Status {
+    Status::new(500, "", status.message.trim_start_matches("invalid resource version: "))
 }
 
 /// A resourceVersion parameter; `None` if it is absent (rule D5).

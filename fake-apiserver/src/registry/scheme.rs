@@ -7,12 +7,14 @@ use std::sync::{Arc, LazyLock};
 use super::types::decode as decode_builtin;
 use super::types::schema::{SchemaRef, Unset, builtin, resources};
 use crate::api::object::Object;
-use crate::api::resource::ResourceInfo;
+use crate::api::resource::{GroupKind, ResourceInfo};
 use crate::registry::custom::conversion::Conversion;
 use crate::registry::custom::decode;
 use crate::registry::custom::definition::{CustomResource, CustomVersion};
 use crate::registry::custom::strategy::CustomStrategy;
 use crate::registry::kinds;
+use crate::registry::kinds::metadata_checks::{MetadataChecks, metadata_checks};
+use crate::registry::kinds::reset_fields;
 use crate::registry::strategy::Strategy;
 
 /// One served resource in one version, with all that is needed to serve it.
@@ -273,14 +275,14 @@ impl Row {
         Some(serde_json::Value::Object(status))
     }
 
-    /// What a write through a subresource cannot own: the parts it does not change (rule H10).
-    pub(crate) fn unowned_paths(&self, subresource: &str) -> &'static [&'static [&'static str]] {
+    /// What a write to the resource or a subresource cannot own: the parts it does not change (rule H10).
+    pub(crate) fn unowned_paths(&self, subresource: &str) -> reset_fields::Paths {
+        if self.info.subresource("status").is_none() {
+            return &[];
+        }
         match subresource {
             "status" if self.is_custom() => &[&["spec"], &["metadata"]],
-            "status" if self.strategy().status_write_changes_labels() => &[&["spec"]],
-            "status" => &[&["spec"], &["metadata", "labels"]],
-            _ if self.info.subresource("status").is_some() => &[&["status"]],
-            _ => &[],
+            _ => reset_fields::reset_fields(&self.info.group, &self.info.resource, subresource),
         }
     }
 
@@ -297,7 +299,23 @@ impl Row {
         object.insert("apiVersion".into(), self.api_version.as_ref().into());
     }
 
-    /// Where etcd would keep an object; a message of the real server shows it (rule A7).
+    /// The kind as errors name it: that of the type it is stored as, which Events of both groups share.
+    pub(crate) fn typed_kind(&self) -> GroupKind {
+        let mut kind = self.info.group_kind();
+        if !self.is_custom()
+            && let Some((group, _)) = self.strategy().stored_as()
+        {
+            kind.group = group.into();
+        }
+        kind
+    }
+
+    /// The checks of metadata that the kind adds to those of every object.
+    pub(crate) fn metadata_checks(&self, subresource: &str) -> MetadataChecks {
+        metadata_checks(&self.info.group, &self.info.resource, subresource)
+    }
+
+    /// Where etcd would keep an object below its prefix; a message of the real server shows it (rule A7).
     pub(crate) fn etcd_key(&self, key: &str) -> String {
         let group = &self.info.group;
         let resource = match (&**group, &*self.info.resource) {
@@ -310,9 +328,9 @@ impl Row {
         };
         let own_prefix = self.is_custom() || matches!(&**group, "apiextensions.k8s.io" | "apiregistration.k8s.io");
         if own_prefix {
-            format!("/registry/{group}/{resource}/{key}")
+            format!("/{group}/{resource}/{key}")
         } else {
-            format!("/registry/{resource}/{key}")
+            format!("/{resource}/{key}")
         }
     }
 }

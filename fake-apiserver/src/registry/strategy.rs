@@ -3,6 +3,7 @@
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
 use crate::api::resource::Text;
+use crate::api::user::UserInfo;
 use crate::entropy::Entropy;
 
 /// How an object is removed where the client does not say (rule B19).
@@ -24,6 +25,8 @@ pub(crate) struct Context<'a> {
     pub(crate) stored: &'a dyn Fn(&str, &str) -> Vec<Object>,
     /// The subresource written through; empty for the resource itself.
     pub(crate) subresource: &'a str,
+    /// Who writes; `None` for what the server does on its own account.
+    pub(crate) user: Option<&'a UserInfo>,
 }
 
 /// The part of an object's life that differs from kind to kind. Each method has the answer of most kinds; a kind that
@@ -58,6 +61,9 @@ pub(crate) trait Strategy: Sync + Send {
     fn allocate(&self, _object: &mut Object, _old: Option<&Object>, _errors: &mut FieldErrors, _context: &Context<'_>) {
     }
 
+    /// Completes a new object that has been checked and has its name, as `Canonicalize` does.
+    fn canonicalize(&self, _object: &mut Object) {}
+
     /// Clears what a client may not set and sets what the server does, such as `status.phase`.
     /// `status` of kinds that have the subresource is already gone.
     fn prepare_for_create(&self, _object: &mut Object, _context: &Context<'_>) {}
@@ -80,11 +86,6 @@ pub(crate) trait Strategy: Sync + Send {
         Ok(())
     }
 
-    /// Whether a write of `/status` may change labels; most kinds keep them (rule C6).
-    fn status_write_changes_labels(&self) -> bool {
-        false
-    }
-
     /// Warnings about a written object, each a `Warning: 299` header.
     fn warnings(&self, _object: &Object, _old: Option<&Object>) -> Vec<String> {
         Vec::new()
@@ -103,17 +104,6 @@ pub(crate) trait Strategy: Sync + Send {
     /// What every request of this kind is warned of, because the kind is deprecated (rule U5).
     fn deprecation(&self) -> Option<&'static str> {
         None
-    }
-
-    /// Whether finalizers must be Kubernetes' own or have a domain; custom resources are only warned (rule B25).
-    fn checks_finalizer_names(&self) -> bool {
-        true
-    }
-
-    /// Whether an update of the resource itself runs the checks of new metadata again, so that its errors come once
-    /// more in `causes`.
-    fn revalidates_metadata(&self) -> bool {
-        false
     }
 
     /// Whether PUT without a resourceVersion overwrites (rule C1).

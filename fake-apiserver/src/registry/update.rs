@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::admission::attributes::{Attributes, kind_named};
 use super::body::{self, Decoded};
+use super::kinds::pod::gates;
 use super::scheme::Row;
 use super::write::{Answer, WriteRequest, Written, refuse};
 use super::{Registry, codec, managed_fields, metadata};
@@ -249,7 +250,7 @@ impl Registry {
         row.to_storage(&mut object);
         if is_manifest {
             let mut errors = FieldErrors::new();
-            self.with_context("", |context| {
+            self.with_context("", None, |context| {
                 // A manifest is stored whatever admission would say.
                 let _ = row.strategy().admit(&mut object, None, context);
                 row.strategy().allocate(&mut object, None, &mut errors, context);
@@ -296,14 +297,16 @@ impl Registry {
         let subresource = request.info.subresource.as_str();
         let mut errors = FieldErrors::new();
         restore_other_part(request, object, old);
-        self.with_context(subresource, |context| {
+        gates::drop_disabled(&row.info.group, &row.info.resource, object, Some(old));
+        self.with_context(subresource, Some(request.user), |context| {
             strategy.allocate(object, Some(old), &mut errors, context);
             strategy.prepare_for_update(object, old, context);
         });
         metadata::prepare_update(object, old, strategy, subresource);
         refuse(row, object, &errors)?;
-        metadata::validate_update(object, old, strategy, subresource, &mut errors);
-        self.with_context(subresource, |context| {
+        let checks = row.metadata_checks(subresource);
+        metadata::validate_update(object, old, strategy, &checks, &mut errors);
+        self.with_context(subresource, Some(request.user), |context| {
             strategy.validate_update(object, old, &mut errors, context)
         });
         refuse(row, object, &errors)
@@ -321,11 +324,12 @@ fn restore_other_part(request: &WriteRequest<'_>, object: &mut Object, old: &Obj
                 .iter()
                 .filter(|(field, _)| !matches!(field.as_str(), "metadata" | "status"));
             object.extend(kept.map(|(field, value)| (field.clone(), value.clone())));
-            if !row.strategy().status_write_changes_labels() {
-                let labels = old.metadata().and_then(|meta| meta.get("labels")).cloned();
+            for path in row.unowned_paths("status") {
+                let ["metadata", field] = path else { continue };
+                let kept = old.metadata().and_then(|meta| meta.get(*field)).cloned();
                 let meta = object.metadata_mut();
-                meta.remove("labels");
-                meta.extend(labels.map(|it| ("labels".to_owned(), it)));
+                meta.remove(*field);
+                meta.extend(kept.map(|it| ((*field).to_owned(), it)));
             }
         }
         "" if row.info.subresource("status").is_some() => {
@@ -379,9 +383,11 @@ fn check_version(request: &WriteRequest<'_>, object: &Object, stored: &Stored) -
 /// 409 of a PUT that names another object's uid (rule A7).
 fn uid_mismatch(request: &WriteRequest<'_>, key: &Key, wanted: &str, found: &str) -> Status {
     let row = request.row;
+    // A dry run does not come as far as the prefix of etcd.
+    let prefix = if request.options.dry_run { "" } else { "/registry" };
     let why = format!(
-        "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: \
-         UID in precondition: {wanted}, UID in object meta: {found}",
+        "StorageError: invalid object, Code: 4, Key: {prefix}{}, ResourceVersion: 0, AdditionalErrorMsg: Precondition \
+         failed: UID in precondition: {wanted}, UID in object meta: {found}",
         row.etcd_key(key.as_str())
     );
     Status::conflict(&row.info.group_resource(), &request.info.name, why)

@@ -15,7 +15,7 @@ use crate::api::user::UserInfo;
 use crate::storage::Stored;
 
 /// A write, taken apart by `endpoints`.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct WriteRequest<'a> {
     /// The resource in the version asked for.
     pub(crate) row: &'a Row,
@@ -69,8 +69,8 @@ pub(crate) struct SuccessDetails {
 pub(crate) struct Written {
     /// The body.
     pub(crate) answer: Answer,
-    /// Whether an object was created: 201.
-    pub(crate) created: bool,
+    /// 200; 201 where an object was created; 202 where one is still to go.
+    pub(crate) code: u16,
     /// `Warning` headers.
     pub(crate) warnings: Vec<String>,
 }
@@ -80,7 +80,7 @@ impl Written {
     pub(crate) fn updated(answer: Answer, warnings: Vec<String>) -> Self {
         Self {
             answer,
-            created: false,
+            code: 200,
             warnings,
         }
     }
@@ -116,12 +116,18 @@ impl WriteRequest<'_> {
 
 impl Registry {
     /// Runs `work` with what strategies may consult.
-    pub(super) fn with_context<T>(&self, subresource: &str, work: impl FnOnce(&Context<'_>) -> T) -> T {
+    pub(super) fn with_context<T>(
+        &self,
+        subresource: &str,
+        user: Option<&UserInfo>,
+        work: impl FnOnce(&Context<'_>) -> T,
+    ) -> T {
         let stored = |group: &str, resource: &str| self.stored_objects(group, resource);
         work(&Context {
             entropy: &self.entropy,
             stored: &stored,
             subresource,
+            user,
         })
     }
 
@@ -142,6 +148,6 @@ pub(super) fn refuse(row: &Row, object: &Object, errors: &crate::api::field::Fie
     if errors.is_empty() {
         Ok(())
     } else {
-        Err(Status::invalid(&row.info.group_kind(), object.name(), errors))
+        Err(Status::invalid(&row.typed_kind(), object.name(), errors))
     }
 }

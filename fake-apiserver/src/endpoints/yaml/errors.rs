@@ -17,6 +17,15 @@ pub(super) fn message(error: &ScanError, text: &str) -> String {
         ErrorKind::InvalidQuotedScalarIndent if is_at_end(error, text) => {
             problem(&ErrorKind::UnclosedQuotedScalar, text)
         }
+        ErrorKind::MismatchedFlowCollectionEnd { open, .. } => {
+            // It depends on what stands before the bracket.
+            let before = error
+                .marker()
+                .byte_offset()
+                .and_then(|at| text.get(..at))
+                .unwrap_or(text);
+            (Finder::Parser, unclosed(*open, before).to_owned())
+        }
         kind => problem(kind, text),
     };
     let mut line = error.marker().line().saturating_sub(1);

@@ -5,7 +5,6 @@ use serde_json::Value;
 use super::{GROUP, Rbac};
 use crate::api::object::Object;
 use crate::api::rbac::{Attributes, PolicyRule, quoted};
-use crate::api::resource::GroupResource;
 use crate::api::status::Status;
 use crate::api::user::MASTERS;
 use crate::registry::Registry;
@@ -75,11 +74,8 @@ impl Registry {
             return Ok(());
         }
         let rules = self.policy(rbac).role(kind, namespace, name).map_err(|missing| {
-            let resource = GroupResource {
-                group: GROUP.into(),
-                resource: missing.resource.into(),
-            };
-            Status::not_found(&resource, &missing.name)
+            // The role is looked up as if it were what is asked for.
+            Status::not_found(&request.row.info.group_resource(), &missing.name)
         })?;
         self.check_held(request, binding.name(), &rules)
     }

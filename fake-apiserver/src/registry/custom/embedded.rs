@@ -8,7 +8,6 @@ use super::schema::{Additional, Structural};
 use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::registry::metadata as rules;
-use crate::registry::strategy::Strategy;
 use crate::registry::types::names;
 
 /// Decodes the metadata of all embedded objects, adding the paths of unknown fields. The error is the server's text.
@@ -151,20 +150,11 @@ fn validate_embedded(map: &Map<String, Value>, path: &FieldPath, errors: &mut Fi
         }
         let mut found = FieldErrors::new();
         let namespaced = !object.namespace().is_empty();
-        rules::validate_create(&object, namespaced, &EmbeddedObject, &mut found);
+        rules::validate_object(&object, namespaced, &mut found);
         for error in found.iter() {
             let mut error = error.clone();
             error.path = path.child(&error.path.to_string());
             errors.push(error);
         }
-    }
-}
-
-/// What is known of an embedded object's kind: any name will do.
-struct EmbeddedObject;
-
-impl Strategy for EmbeddedObject {
-    fn validate_name(&self, name: &str, is_prefix: bool) -> Vec<String> {
-        names::path_segment(name, is_prefix)
     }
 }

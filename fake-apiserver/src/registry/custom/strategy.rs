@@ -67,14 +67,6 @@ impl Strategy for CustomStrategy {
         warnings
     }
 
-    fn revalidates_metadata(&self) -> bool {
-        true
-    }
-
-    fn checks_finalizer_names(&self) -> bool {
-        false
-    }
-
     fn allows_unconditional_update(&self) -> bool {
         false
     }

@@ -53,5 +53,6 @@ pub(super) fn in_context<T>(subresource: &str, then: impl FnOnce(&Context<'_>) -
         entropy: &entropy,
         stored: &|_, _| Vec::new(),
         subresource,
+        user: None,
     })
 }

@@ -41,10 +41,6 @@ impl Strategy for ConfigMap {
         validate_immutable(object, old, &["data", "binaryData"], errors);
         self.validate(object, errors);
     }
-
-    fn revalidates_metadata(&self) -> bool {
-        true
-    }
 }
 
 /// Checks a key of a ConfigMap or Secret.

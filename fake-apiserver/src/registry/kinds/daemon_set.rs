@@ -99,10 +99,6 @@ impl Strategy for DaemonSetStrategy {
         self.validate(object, errors);
     }
 
-    fn revalidates_metadata(&self) -> bool {
-        true
-    }
-
     fn warnings(&self, object: &Object, old: Option<&Object>) -> Vec<String> {
         warnings::of_workload(object, old, "spec.template", "", |old| {
             !same(parts(object).0, parts(old).0, "template")

@@ -69,10 +69,6 @@ impl Strategy for DeploymentStrategy {
         unchanged_selector(spec, old_spec, &FieldPath::new("spec"), errors);
     }
 
-    fn revalidates_metadata(&self) -> bool {
-        true
-    }
-
     fn warnings(&self, object: &Object, old: Option<&Object>) -> Vec<String> {
         warnings::of_workload(object, old, "spec.template", warnings::NAMES_PODS, |old| {
             self.raises_generation(object, old)

@@ -1,18 +1,24 @@
-//! EndpointSlices.
+//! EndpointSlices; follows `ValidateEndpointSlice` of `pkg/apis/discovery/validation`.
 
 use std::net::IpAddr;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::field::FieldErrors;
 use crate::api::object::Object;
 use crate::registry::strategy::{Context, Strategy};
-use crate::registry::types::access::{at, default_to, list, objects, objects_mut, text};
+use crate::registry::types::access::{at, default_to, objects_mut, text};
+use crate::registry::types::check::IMMUTABLE;
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::{labels, names, net};
 
 const ADDRESS_TYPES: [&str; 3] = ["FQDN", "IPv4", "IPv6"];
 const ENDPOINTS_MAX: usize = 1_000;
 const ADDRESSES_MAX: usize = 100;
+const PORTS_MAX: usize = 20_000;
+const TOPOLOGY_MAX: usize = 16;
+/// Zones, and nodes, that an endpoint may be meant for.
+const HINTS_MAX: usize = 8;
 
 /// The strategy of EndpointSlices.
 #[derive(Debug)]
@@ -29,21 +35,20 @@ impl Strategy for EndpointSlice {
     }
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
-        let address_type = text(object, "addressType");
-        if address_type.is_empty() {
-            errors.required(FieldPath::new("addressType"), "");
-        } else if !ADDRESS_TYPES.contains(&address_type) {
-            errors.not_supported(FieldPath::new("addressType"), address_type, &ADDRESS_TYPES);
-        }
-        validate_content(object, errors);
+        let slice = Cursor::root(object);
+        validate_type_and_ports(&slice, errors);
+        validate_endpoints(&slice, errors);
     }
 
     fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, _context: &Context<'_>) {
-        if object.get("addressType") != old.get("addressType") {
-            let value = object.get("addressType").cloned().unwrap_or_default();
-            errors.invalid(FieldPath::new("addressType"), value, "field is immutable");
+        let (slice, old) = (Cursor::root(object), Cursor::root(old));
+        validate_type_and_ports(&slice, errors);
+        if !slice.same(&old, "endpoints") {
+            validate_endpoints(&slice, errors);
         }
-        validate_content(object, errors);
+        if slice.text("addressType") != old.text("addressType") {
+            errors.invalid(slice.at("addressType"), slice.text("addressType"), IMMUTABLE);
+        }
     }
 
     fn warnings(&self, object: &Object, _old: Option<&Object>) -> Vec<String> {
@@ -66,60 +71,99 @@ impl Strategy for EndpointSlice {
     }
 }
 
-fn validate_content(object: &Object, errors: &mut FieldErrors) {
-    validate_ports(object, errors);
-    let address_type = text(object, "addressType");
-    let endpoints = list(object, "endpoints");
-    if endpoints.len() > ENDPOINTS_MAX {
-        errors.too_many(FieldPath::new("endpoints"), endpoints.len(), ENDPOINTS_MAX);
+fn validate_type_and_ports(slice: &Cursor<'_>, errors: &mut FieldErrors) {
+    let kind = slice.at("addressType");
+    if kind.check_required(errors) {
+        kind.check_one_of(&ADDRESS_TYPES, errors);
+    }
+    validate_ports(slice, errors);
+}
+
+fn validate_endpoints(slice: &Cursor<'_>, errors: &mut FieldErrors) {
+    let count = slice.list("endpoints").len();
+    if count > ENDPOINTS_MAX {
+        errors.too_many(slice.at("endpoints").path(), count, ENDPOINTS_MAX);
         return;
     }
-    for (index, endpoint) in objects(object, "endpoints") {
-        let path = FieldPath::new("endpoints").index(index);
-        validate_addresses(endpoint, address_type, &path.child("addresses"), errors);
-        let host = text(endpoint, "hostname");
-        for text in names::dns1123_label(host, false)
-            .into_iter()
-            .filter(|_| !host.is_empty())
-        {
-            errors.invalid(path.child("hostname"), host, text);
+    for endpoint in slice.items("endpoints") {
+        validate_addresses(&endpoint, slice.text("addressType"), errors);
+        for (field, rule) in [
+            ("nodeName", names::dns1123_subdomain as fn(&str, bool) -> Vec<String>),
+            ("hostname", names::dns1123_label),
+        ] {
+            if field == "hostname" {
+                validate_topology(&endpoint, errors);
+            }
+            if endpoint.is_set(field) {
+                let name = endpoint.at(field);
+                name.check_texts(rule(name.as_text(), false), errors);
+            }
         }
-        let node = text(endpoint, "nodeName");
-        for text in names::dns1123_subdomain(node, false)
-            .into_iter()
-            .filter(|_| !node.is_empty())
-        {
-            errors.invalid(path.child("nodeName"), node, text);
+        if endpoint.is_set("hints") {
+            validate_hints(&endpoint.at("hints"), errors);
         }
     }
 }
 
-fn validate_addresses(endpoint: &Map<String, Value>, address_type: &str, path: &FieldPath, errors: &mut FieldErrors) {
-    let addresses = list(endpoint, "addresses");
-    if addresses.is_empty() {
-        errors.required(path.clone(), "must contain at least 1 address");
-    } else if addresses.len() > ADDRESSES_MAX {
-        errors.too_many(path.clone(), addresses.len(), ADDRESSES_MAX);
+fn validate_topology(endpoint: &Cursor<'_>, errors: &mut FieldErrors) {
+    let topology = endpoint.at("deprecatedTopology");
+    let count = topology.map("").map_or(0, serde_json::Map::len);
+    if count > TOPOLOGY_MAX {
+        errors.too_many(topology.path(), count, TOPOLOGY_MAX);
     }
-    for (index, address) in addresses.iter().enumerate() {
-        let (address, at) = (address.as_str().unwrap_or_default(), path.index(index));
+    labels::validate_labels(topology.get(""), || topology.path(), errors);
+}
+
+/// `validateHints`: a list that is too long hides what follows it.
+fn validate_hints(hints: &Cursor<'_>, errors: &mut FieldErrors) {
+    for (field, rule) in [
+        ("forZones", names::label_value as fn(&str) -> Vec<String>),
+        ("forNodes", |name: &str| names::dns1123_subdomain(name, false)),
+    ] {
+        let all = hints.list(field);
+        if all.len() > HINTS_MAX {
+            errors.too_many(hints.at(field).path(), all.len(), HINTS_MAX);
+            return;
+        }
+        let mut seen: Vec<&str> = Vec::new();
+        for hint in hints.items(field) {
+            let text = hint.text("name");
+            let name = hint.at("name");
+            if seen.contains(&text) {
+                errors.duplicate(name.path(), text);
+            }
+            seen.push(text);
+            name.check_texts(rule(text), errors);
+        }
+    }
+}
+
+fn validate_addresses(endpoint: &Cursor<'_>, address_type: &str, errors: &mut FieldErrors) {
+    let (count, path) = (endpoint.list("addresses").len(), endpoint.at("addresses"));
+    if count == 0 {
+        errors.required(&path, "must contain at least 1 address");
+    } else if count > ADDRESSES_MAX {
+        errors.too_many(path.path(), count, ADDRESSES_MAX);
+    }
+    for address in endpoint.items("addresses") {
+        let text = address.as_text();
         match address_type {
             "IPv4" | "IPv6" => {
-                let Some(ip) = net::validate_ip(address, || at.clone(), errors) else {
+                let Some(ip) = net::validate_ip(text, || address.path(), errors) else {
                     continue;
                 };
                 if matches!(ip, IpAddr::V4(_)) != (address_type == "IPv4") {
-                    errors.invalid(path.clone(), address, format!("must be an {address_type} address"));
+                    errors.invalid(&path, text, format!("must be an {address_type} address"));
                 }
-                net::validate_ordinary_ip(ip, address, &at, errors);
+                net::validate_ordinary_ip(ip, text, &address.path(), errors);
             }
             "FQDN" => {
-                let texts = names::dns1123_subdomain(address.strip_suffix('.').unwrap_or(address), false);
-                if !texts.is_empty() {
-                    errors.invalid(at, address, texts.join(","));
-                } else if !address.contains('.') {
-                    let text = "should be a domain with at least two segments separated by dots";
-                    errors.invalid(at, address, text);
+                let problems = names::dns1123_subdomain(text.strip_suffix('.').unwrap_or(text), false);
+                if !problems.is_empty() {
+                    errors.invalid(&address, text, problems.join(","));
+                } else if !text.contains('.') {
+                    let problem = "should be a domain with at least two segments separated by dots";
+                    errors.invalid(&address, text, problem);
                 }
             }
             _ => {}
@@ -127,24 +171,23 @@ fn validate_addresses(endpoint: &Map<String, Value>, address_type: &str, path: &
     }
 }
 
-fn validate_ports(object: &Object, errors: &mut FieldErrors) {
+fn validate_ports(slice: &Cursor<'_>, errors: &mut FieldErrors) {
+    let count = slice.list("ports").len();
+    if count > PORTS_MAX {
+        errors.too_many(slice.at("ports").path(), count, PORTS_MAX);
+        return;
+    }
     let mut seen: Vec<&str> = Vec::new();
-    for (index, port) in objects(object, "ports") {
-        let path = FieldPath::new("ports").index(index);
-        let name = text(port, "name");
-        for text in names::dns1123_label(name, false)
-            .into_iter()
-            .filter(|_| !name.is_empty())
-        {
-            errors.invalid(path.child("name"), name, text);
-        }
+    for port in slice.items("ports") {
+        let name = port.text("name");
+        port.at("name").check_label(errors);
         if seen.contains(&name) {
-            errors.duplicate(path.child("name"), name);
+            errors.duplicate(port.at("name").path(), name);
         }
         seen.push(name);
-        super::service::validate_protocol(text(port, "protocol"), &path, errors);
-        if let Some(protocol) = at(port, "appProtocol").and_then(Value::as_str) {
-            labels::validate_key(protocol, &path.child("appProtocol"), errors);
+        super::service::validate_protocol(port.text("protocol"), &port.path(), errors);
+        if port.is_set("appProtocol") {
+            labels::validate_key(port.text("appProtocol"), &port.at("appProtocol").path(), errors);
         }
     }
 }

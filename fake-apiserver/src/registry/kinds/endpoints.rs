@@ -6,7 +6,7 @@ use crate::api::object::Object;
 use crate::registry::strategy::{Context, Strategy};
 use crate::registry::types::access::{default_to, objects_mut};
 use crate::registry::types::cursor::Cursor;
-use crate::registry::types::net;
+use crate::registry::types::{labels, names, net};
 
 /// The strategy of Endpoints.
 #[derive(Debug)]
@@ -50,8 +50,14 @@ fn validate_subset(subset: &Cursor<'_>, errors: &mut FieldErrors) {
         .iter()
         .flat_map(|field| subset.items(field))
     {
-        net::validate_endpoint_ip(&address.at("ip"), errors);
+        let ip = address.at("ip");
+        net::validate_ip(ip.as_text(), || ip.path(), errors);
         address.at("hostname").check_label(errors);
+        if address.is_set("nodeName") {
+            let name = address.at("nodeName");
+            name.check_texts(names::dns1123_subdomain(name.as_text(), false), errors);
+        }
+        net::validate_endpoint_ip(&ip, errors);
     }
     for port in subset.items("ports") {
         if subset.list("ports").len() > 1 {
@@ -60,5 +66,8 @@ fn validate_subset(subset: &Cursor<'_>, errors: &mut FieldErrors) {
         port.at("name").check_label(errors);
         port.at("port").check_port_number(errors);
         validate_protocol(port.text("protocol"), &port.path(), errors);
+        if port.is_set("appProtocol") {
+            labels::validate_key(port.text("appProtocol"), &port.at("appProtocol").path(), errors);
+        }
     }
 }

@@ -1,12 +1,14 @@
-//! Events of both groups, which share their storage (rules R7, F7, F8).
+//! Events of both groups, which share their storage (rules R7, F7, F8); `events.go` of `pkg/apis/core/validation`.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::plain;
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::registry::strategy::{Context, FieldLabels, Strategy};
-use crate::registry::types::access::{at, is_empty, number, text};
+use crate::registry::types::access::{at, text};
+use crate::registry::types::check::IMMUTABLE;
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::{labels, names};
 
 const CORE: &str = "v1";
@@ -21,8 +23,44 @@ const RENAMED: [(&str, &str); 7] = [
     ("count", "deprecatedCount"),
     ("reportingComponent", "reportingController"),
 ];
+/// Fields that an Event of `events.k8s.io` keeps, in the order in which Kubernetes names them, with the values that
+/// they have where they are absent. The reason is looked at twice.
+const IMMUTABLE_FIELDS: [(&str, Zero); 14] = [
+    ("involvedObject", Zero::Null),
+    ("reason", Zero::Text),
+    ("message", Zero::Text),
+    ("source", Zero::Null),
+    ("firstTimestamp", Zero::Null),
+    ("lastTimestamp", Zero::Null),
+    ("count", Zero::Number),
+    ("reason", Zero::Text),
+    ("type", Zero::Text),
+    ("eventTime", Zero::Null),
+    ("action", Zero::Text),
+    ("related", Zero::Null),
+    ("reportingComponent", Zero::Text),
+    ("reportingInstance", Zero::Text),
+];
 const NOTE_MAX: usize = 1_024;
 const INSTANCE_MAX: usize = 128;
+
+/// The value of an absent field.
+#[derive(Clone, Copy, Debug)]
+enum Zero {
+    Null,
+    Number,
+    Text,
+}
+
+impl From<Zero> for Value {
+    fn from(zero: Zero) -> Self {
+        match zero {
+            Zero::Null => Self::Null,
+            Zero::Number => 0.into(),
+            Zero::Text => "".into(),
+        }
+    }
+}
 
 /// The strategy of Events as one of the groups serves them. They are stored as the core group has them.
 #[derive(Debug)]
@@ -74,23 +112,20 @@ impl Strategy for Event {
     }
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
-        validate_namespace(object, errors);
-        let has_time = at(object, "eventTime").is_some();
-        if has_time {
-            self.validate_reporting(object, errors);
-        }
+        let event = Cursor::root(object);
+        self.validate_legacy(object, errors);
         if !self.is_new {
             return;
         }
-        if !has_time {
+        validate_series(&event, errors);
+        if !event.is_set("eventTime") {
             errors.required(FieldPath::new("eventTime"), "");
         }
-        validate_series(object, errors);
-        let event_type = text(object, "type");
+        let event_type = event.text("type");
         if !matches!(event_type, "Normal" | "Warning") {
             errors.invalid(FieldPath::new("type"), "", format!("has invalid value: {event_type}"));
         }
-        let is_zero = |field| is_empty(object, field) || number(object, field) == Some(0);
+        let is_zero = |field| event.is_empty(field) || event.integer(field) == Some(0);
         for field in ["firstTimestamp", "lastTimestamp", "count", "source"] {
             if !is_zero(field) {
                 errors.invalid(FieldPath::new(field), "", "needs to be unset");
@@ -99,31 +134,27 @@ impl Strategy for Event {
     }
 
     fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, _context: &Context<'_>) {
+        self.validate_legacy(object, errors);
         if !self.is_new {
-            self.validate(object, errors);
             return;
         }
-        for field in [
-            "involvedObject",
-            "reason",
-            "message",
-            "source",
-            "firstTimestamp",
-            "lastTimestamp",
-            "count",
-            "eventTime",
-            "action",
-            "related",
-            "reportingComponent",
-            "reportingInstance",
-            "type",
-        ] {
-            if object.get(field) != old.get(field) {
-                let value = object.get(field).cloned().unwrap_or_default();
-                errors.invalid(FieldPath::new(field), value, "field is immutable");
+        let (event, old) = (Cursor::root(object), Cursor::root(old));
+        if !event.same(&old, "series") {
+            validate_series(&event, errors);
+        }
+        for (field, zero) in IMMUTABLE_FIELDS {
+            let (new, stored) = (event.get(field), old.get(field));
+            if new.unwrap_or(&zero.into()) != stored.unwrap_or(&zero.into()) {
+                // The other group's name of the field is the one that is told.
+                let told = if field == "reportingComponent" {
+                    "reportingController"
+                } else {
+                    field
+                };
+                let value = new.cloned().unwrap_or_else(|| zero.into());
+                errors.invalid(FieldPath::new(told), value, IMMUTABLE);
             }
         }
-        validate_series(object, errors);
     }
 
     fn validate_name(&self, name: &str, is_prefix: bool) -> Vec<String> {
@@ -143,11 +174,10 @@ impl Strategy for Event {
     }
 
     fn field_values(&self, object: &Object) -> Vec<(&'static str, String)> {
-        let labels: &[&'static str] = if self.is_new { &NEW_LABELS } else { &CORE_LABELS };
-        labels
-            .iter()
-            .map(|label| (*label, field_value(object, label)))
-            .collect()
+        // Whichever group wrote an Event, the other one finds it.
+        let only_new = NEW_LABELS.iter().filter(|label| !CORE_LABELS.contains(label));
+        let labels = CORE_LABELS.iter().chain(only_new);
+        labels.map(|label| (*label, field_value(object, label))).collect()
     }
 }
 
@@ -197,6 +227,29 @@ fn field_value(object: &Object, label: &str) -> String {
 }
 
 impl Event {
+    /// `legacyValidateEvent`: what holds for the Events of both groups.
+    fn validate_legacy(&self, object: &Object, errors: &mut FieldErrors) {
+        let involved = text(object, "involvedObject.namespace");
+        let namespace = object.namespace();
+        let has_time = at(object, "eventTime").is_some();
+        let fits = match (has_time, involved.is_empty()) {
+            (false, true) => matches!(namespace, "" | "default"),
+            (false, false) => namespace == involved,
+            (true, true) => matches!(namespace, "default" | "kube-system"),
+            (true, false) => true,
+        };
+        if !fits {
+            let path = FieldPath::new("involvedObject.namespace");
+            errors.invalid(path, involved, "does not match event.namespace");
+        }
+        if has_time {
+            self.validate_reporting(object, errors);
+        }
+        for text in names::dns1123_subdomain(namespace, false) {
+            errors.invalid(FieldPath::new("namespace"), namespace, text);
+        }
+    }
+
     /// What an Event of the newer sort says of its reporter.
     fn validate_reporting(&self, object: &Object, errors: &mut FieldErrors) {
         let controller = if self.is_new {
@@ -234,32 +287,14 @@ impl Event {
     }
 }
 
-/// An Event lives in the namespace of its object, or in `default`.
-fn validate_namespace(object: &Object, errors: &mut FieldErrors) {
-    let involved = text(object, "involvedObject.namespace");
-    let fits = match object.namespace() {
-        "" | "default" if involved.is_empty() => true,
-        namespace => namespace == involved,
-    };
-    if !fits {
-        let path = FieldPath::new("involvedObject.namespace");
-        errors.invalid(path, involved, "does not match event.namespace");
-    }
-}
-
-fn validate_series(object: &Object, errors: &mut FieldErrors) {
-    let Some(series) = at(object, "series").and_then(Value::as_object) else {
+fn validate_series(event: &Cursor<'_>, errors: &mut FieldErrors) {
+    if !event.is_set("series") {
         return;
-    };
-    let count = number(series, "count").unwrap_or(0);
-    if count < 2 {
+    }
+    if event.integer("series.count").unwrap_or(0) < 2 {
         errors.invalid(FieldPath::new("series.count"), "", "should be at least 2");
     }
-    if is_missing(series, "lastObservedTime") {
+    if !event.is_set("series.lastObservedTime") {
         errors.required(FieldPath::new("series.lastObservedTime"), "");
     }
-}
-
-fn is_missing(map: &Map<String, Value>, field: &str) -> bool {
-    map.get(field).is_none_or(Value::is_null)
 }

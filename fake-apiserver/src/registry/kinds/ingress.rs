@@ -63,10 +63,6 @@ impl Strategy for Ingress {
         }
     }
 
-    fn status_write_changes_labels(&self) -> bool {
-        true
-    }
-
     fn has_generation(&self) -> bool {
         true
     }

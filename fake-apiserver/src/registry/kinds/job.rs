@@ -84,10 +84,6 @@ impl Strategy for JobStrategy {
         })
     }
 
-    fn revalidates_metadata(&self) -> bool {
-        true
-    }
-
     fn has_generation(&self) -> bool {
         true
     }

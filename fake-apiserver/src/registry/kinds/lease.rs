@@ -1,15 +1,25 @@
 //! Leases and LeaseCandidates (rule R8).
 
+use serde_json::Value;
+
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::registry::strategy::{Context, Strategy};
-use crate::registry::types::access::{at, number, text};
+use crate::registry::types::access::{at, number, object_mut, text};
 
 /// The strategy of Leases.
 #[derive(Debug)]
 pub(crate) struct Lease;
 
 impl Strategy for Lease {
+    fn prepare_for_create(&self, object: &mut Object, _context: &Context<'_>) {
+        drop_coordinated(object, None);
+    }
+
+    fn prepare_for_update(&self, object: &mut Object, old: &Object, _context: &Context<'_>) {
+        drop_coordinated(object, Some(old));
+    }
+
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
         let path = |field| FieldPath::new("spec").child(field);
         if let Some(seconds) = number(object, "spec.leaseDurationSeconds").filter(|&it| it <= 0) {
@@ -31,6 +41,17 @@ impl Strategy for Lease {
 
     fn allows_create_on_update(&self) -> bool {
         true
+    }
+}
+
+/// Drops what is behind the gate CoordinatedLeaderElection, unless it is stored already.
+fn drop_coordinated(lease: &mut Object, old: Option<&Object>) {
+    for field in ["strategy", "preferredHolder"] {
+        if old.and_then(|it| at(it, "spec")?.get(field)).is_none_or(Value::is_null)
+            && let Some(spec) = object_mut(lease, "spec")
+        {
+            spec.remove(field);
+        }
     }
 }
 

@@ -45,10 +45,6 @@ impl Strategy for LimitRange {
         self.validate(object, errors);
     }
 
-    fn revalidates_metadata(&self) -> bool {
-        true
-    }
-
     fn allows_create_on_update(&self) -> bool {
         true
     }

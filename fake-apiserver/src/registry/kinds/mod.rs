@@ -1,5 +1,7 @@
 //! One strategy a built-in kind that needs one. It knows objects and nothing of storage or HTTP.
 
+pub(crate) mod metadata_checks;
+pub(crate) mod reset_fields;
 pub(crate) mod pod;
 pub(crate) mod workload_rules;
 pub(crate) mod deployment;

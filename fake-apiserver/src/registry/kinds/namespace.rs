@@ -8,6 +8,7 @@ use crate::api::object::Object;
 use crate::registry::metadata;
 use crate::registry::strategy::{Context, FieldLabels, Strategy};
 use crate::registry::types::access::{at, default_to, ensure_object, list, restore, text};
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::{labels, names};
 
 /// The label every Namespace carries its name in.
@@ -28,8 +29,6 @@ impl Strategy for Namespace {
     }
 
     fn prepare_for_create(&self, object: &mut Object, _context: &Context<'_>) {
-        // A generated name is not known yet when the object is decoded.
-        self.default(object);
         object.insert("status".into(), json!({"phase": "Active"}));
         let mut finalizers = list(object, "spec.finalizers").to_vec();
         if !finalizers.iter().any(|it| it == KUBERNETES) {
@@ -39,12 +38,14 @@ impl Strategy for Namespace {
     }
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
-        for (index, name) in list(object, "spec.finalizers").iter().enumerate() {
-            let name = name.as_str().unwrap_or_default();
-            let path = || FieldPath::new("spec.finalizers").index(index);
-            labels::validate_key(name, &path(), errors);
-            metadata::validate_finalizer_name(name, path, errors);
+        for name in Cursor::root(object).items("spec.finalizers") {
+            validate_finalizer(name.as_text(), &FieldPath::new("spec.finalizers"), errors);
         }
+    }
+
+    fn canonicalize(&self, object: &mut Object) {
+        // A generated name is not known yet when the object is decoded.
+        self.default(object);
     }
 
     fn prepare_for_update(&self, object: &mut Object, old: &Object, context: &Context<'_>) {
@@ -62,7 +63,11 @@ impl Strategy for Namespace {
 
     fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, context: &Context<'_>) {
         match context.subresource {
-            "finalize" => self.validate(object, errors),
+            "finalize" => {
+                for name in Cursor::root(object).items("spec.finalizers") {
+                    validate_finalizer(name.as_text(), &name.path(), errors);
+                }
+            }
             "status" => {
                 let (phase, path) = (text(object, "status.phase"), FieldPath::new("status.Phase"));
                 if at(old, "metadata.deletionTimestamp").is_none() {
@@ -77,12 +82,8 @@ impl Strategy for Namespace {
                     );
                 }
             }
-            _ => {}
+            _ => self.validate(object, errors),
         }
-    }
-
-    fn status_write_changes_labels(&self) -> bool {
-        true
     }
 
     fn validate_name(&self, name: &str, is_prefix: bool) -> Vec<String> {
@@ -121,6 +122,12 @@ impl Strategy for Namespace {
     fn field_values(&self, object: &Object) -> Vec<(&'static str, String)> {
         vec![("status.phase", text(object, "status.phase").to_owned())]
     }
+}
+
+/// `validateFinalizerName`; a Namespace's own finalizers are told without their index, but by `/finalize`.
+fn validate_finalizer(name: &str, path: &FieldPath, errors: &mut FieldErrors) {
+    labels::validate_key(name, path, errors);
+    metadata::validate_finalizer_name(name, || path.clone(), errors);
 }
 
 fn text_label(object: &Object) -> &str {

@@ -1,12 +1,14 @@
-//! Nodes.
+//! Nodes (`pkg/registry/core/node`, `ValidateNode` of `pkg/apis/core/validation`).
 
 use serde_json::{Value, json};
 
 use super::plain;
+use super::pod::resources::validate_quantity_value;
 use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, FieldPath, quote};
 use crate::api::object::Object;
 use crate::registry::strategy::{Context, FieldLabels, Strategy};
-use crate::registry::types::access::{at, ensure_object, is_empty, list, objects, text};
+use crate::registry::types::access::{at, ensure_object, is_empty, list, object_mut, objects, text};
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::{labels, names, net};
 
 /// The taint a Node carries until its kubelet says it is ready.
@@ -18,10 +20,7 @@ pub(crate) struct Node;
 
 impl Strategy for Node {
     fn default(&self, object: &mut Object) {
-        let cidr = text(object, "spec.podCIDR").to_owned();
-        if !cidr.is_empty() && is_empty(object, "spec.podCIDRs") {
-            ensure_object(object, "spec").insert("podCIDRs".into(), json!([cidr]));
-        }
+        pair_pod_cidrs(object);
         if is_empty(object, "status.allocatable")
             && let Some(capacity) = at(object, "status.capacity").cloned()
         {
@@ -30,6 +29,11 @@ impl Strategy for Node {
     }
 
     fn prepare_for_create(&self, object: &mut Object, _context: &Context<'_>) {
+        for (part, field) in [("spec", "configSource"), ("status", "config")] {
+            if let Some(part) = object_mut(object, part) {
+                part.remove(field);
+            }
+        }
         let is_tainted = objects(object, "spec.taints")
             .any(|(_, taint)| text(taint, "key") == NOT_READY && text(taint, "effect") == "NoSchedule");
         if !is_tainted {
@@ -39,30 +43,66 @@ impl Strategy for Node {
         }
     }
 
+    fn prepare_for_update(&self, object: &mut Object, old: &Object, context: &Context<'_>) {
+        // Dynamic configuration is gone; what is stored of it stays.
+        let (part, field) = match context.subresource {
+            "status" => ("status", "config"),
+            _ => ("spec", "configSource"),
+        };
+        if at(old, part).is_none_or(|it| it.get(field).is_none())
+            && let Some(part) = object_mut(object, part)
+        {
+            part.remove(field);
+        }
+    }
+
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
+        let node = Cursor::root(object);
         validate_taints(object, errors);
-        for (index, cidr) in list(object, "spec.podCIDRs").iter().enumerate() {
-            let path = FieldPath::new("spec.podCIDRs").index(index);
-            net::validate_cidr(cidr.as_str().unwrap_or_default(), &path, errors);
-        }
+        validate_resources(&node, errors);
+        validate_pod_cidrs(&node, errors);
     }
 
-    fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, _context: &Context<'_>) {
-        let cidrs = |it: &Object| list(it, "spec.podCIDRs").to_vec();
-        if !cidrs(old).is_empty() && cidrs(object) != cidrs(old) {
+    fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, context: &Context<'_>) {
+        if context.subresource.is_empty() {
+            self.validate(object, errors);
+        }
+        let (node, old) = (Cursor::root(object), Cursor::root(old));
+        validate_resources(&node, errors);
+        validate_addresses(&node, errors);
+        let (cidrs, earlier) = (node.list("spec.podCIDRs"), old.list("spec.podCIDRs"));
+        let changes = match (earlier.len(), cidrs.len()) {
+            (0, _) => 0,
+            (before, now) if before != now => 1,
+            _ => earlier.iter().zip(cidrs).filter(|(before, now)| before != now).count(),
+        };
+        for _ in 0..changes {
             let text = "node updates may not change podCIDR except from \"\" to valid";
-            errors.forbidden(FieldPath::new("spec.podCIDRs"), text);
+            errors.forbidden(node.at("spec.podCIDRs"), text);
         }
-        let provider = text(old, "spec.providerID");
-        if !provider.is_empty() && text(object, "spec.providerID") != provider {
+        if !old.is_empty("spec.providerID") && !node.same(&old, "spec.providerID") {
             let text = "node updates may not change providerID except from \"\" to valid";
-            errors.forbidden(FieldPath::new("spec.providerID"), text);
+            errors.forbidden(node.at("spec.providerID"), text);
         }
         validate_taints(object, errors);
+        if node.text("spec.externalID") != old.text("spec.externalID") {
+            errors.forbidden(node.at("spec.externalID"), "may not be updated");
+        }
     }
 
-    fn status_write_changes_labels(&self) -> bool {
-        true
+    fn warnings(&self, object: &Object, _old: Option<&Object>) -> Vec<String> {
+        let node = Cursor::root(object);
+        let mut warnings = Vec::new();
+        if node.is_set("spec.configSource") {
+            warnings.push("spec.configSource: the feature is removed".to_owned());
+        }
+        if !node.is_empty("spec.externalID") {
+            warnings.push("spec.externalID: this field is deprecated, and is unused by Kubernetes".to_owned());
+        }
+        for cidr in node.items("spec.podCIDRs") {
+            warnings.extend(net::cidr_warning(&cidr));
+        }
+        warnings
     }
 
     fn keeps_status_on_create(&self) -> bool {
@@ -76,6 +116,75 @@ impl Strategy for Node {
     fn field_values(&self, object: &Object) -> Vec<(&'static str, String)> {
         let is_cordoned = at(object, "spec.unschedulable") == Some(&Value::Bool(true));
         vec![("spec.unschedulable", is_cordoned.to_string())]
+    }
+}
+
+/// `podCIDR` is the first of `podCIDRs`, and wins where they differ (`Convert_v1_NodeSpec_To_core_NodeSpec`).
+fn pair_pod_cidrs(object: &mut Object) {
+    let first = |it: &Object| {
+        list(it, "spec.podCIDRs")
+            .first()
+            .and_then(Value::as_str)
+            .map(str::to_owned)
+    };
+    let cidr = text(object, "spec.podCIDR").to_owned();
+    if !cidr.is_empty() && first(object).is_none_or(|it| it != cidr) {
+        ensure_object(object, "spec").insert("podCIDRs".into(), json!([cidr]));
+    } else if let Some(first) = first(object).filter(|it| *it != cidr) {
+        ensure_object(object, "spec").insert("podCIDR".into(), first.into());
+    }
+}
+
+/// `ValidateNodeResources`.
+fn validate_resources(node: &Cursor<'_>, errors: &mut FieldErrors) {
+    for part in ["status.capacity", "status.allocatable"] {
+        for (name, amount) in node.entries(part) {
+            let path = || FieldPath::new(part).child(name);
+            validate_quantity_value(name, amount.as_text(), path, errors);
+        }
+    }
+}
+
+fn validate_addresses(node: &Cursor<'_>, errors: &mut FieldErrors) {
+    let addresses = node.list("status.addresses");
+    for (index, address) in node.items("status.addresses").enumerate() {
+        if addresses.iter().take(index).any(|it| Some(it) == address.get("")) {
+            errors.duplicate(address.path(), address.to_value());
+        }
+    }
+}
+
+/// The ranges of `ValidateNode`: valid ones, of which two are of two families.
+fn validate_pod_cidrs(node: &Cursor<'_>, errors: &mut FieldErrors) {
+    for cidr in node.items("spec.podCIDRs") {
+        net::validate_cidr(cidr.as_text(), &cidr.path(), errors);
+    }
+    let all: Vec<&str> = node
+        .list("spec.podCIDRs")
+        .iter()
+        .map(|it| it.as_str().unwrap_or_default())
+        .collect();
+    if all.len() < 2 {
+        return;
+    }
+    let path = FieldPath::new("spec.podCIDRs");
+    let parsed: Vec<_> = all.iter().map(|it| net::parse_cidr(it)).collect();
+    if let Some((index, wrong)) = (0..).zip(&all).find(|(_, it)| net::parse_cidr(it).is_none()) {
+        let detail = format!(
+            "invalid PodCIDRs. failed to check with dual stack with error:invalid CIDR[{index}]: <nil> (invalid CIDR \
+             address: {wrong})"
+        );
+        errors.push(FieldError {
+            path: path.clone(),
+            kind: FieldErrorKind::Internal,
+            value: None,
+            detail,
+        });
+    }
+    let has = |is_v4: bool| parsed.iter().flatten().any(|(address, _)| address.is_ipv4() == is_v4);
+    let is_dual = parsed.iter().all(Option::is_some) && has(true) && has(false);
+    if !is_dual || all.len() > 2 {
+        errors.invalid(path, all, "may specify no more than one CIDR for each IP family");
     }
 }
 
@@ -99,13 +208,14 @@ fn validate_taints(object: &Object, errors: &mut FieldErrors) {
         if seen.contains(&(effect, key)) {
             let printed = [key, value, effect].map(quote);
             let [key, value, effect] = &printed;
+            let added = taint.get("timeAdded").unwrap_or(&Value::Null);
             errors.push(FieldError {
                 path,
                 kind: FieldErrorKind::Duplicate,
                 value: None,
                 detail: format!(
-                    "{{\"Key\":{key},\"Value\":{value},\"Effect\":{effect},\"TimeAdded\":null}}: taints must be unique \
-                     by key and effect pair"
+                    "{{\"Key\":{key},\"Value\":{value},\"Effect\":{effect},\"TimeAdded\":{added}}}: taints must be \
+                     unique by key and effect pair"
                 ),
             });
             continue;

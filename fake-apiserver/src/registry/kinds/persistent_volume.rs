@@ -120,14 +120,6 @@ impl Strategy for PersistentVolume {
         }
     }
 
-    fn status_write_changes_labels(&self) -> bool {
-        true
-    }
-
-    fn revalidates_metadata(&self) -> bool {
-        true
-    }
-
     fn returns_deleted_object(&self) -> bool {
         true
     }

@@ -85,14 +85,6 @@ impl Strategy for PersistentVolumeClaim {
         }
     }
 
-    fn status_write_changes_labels(&self) -> bool {
-        true
-    }
-
-    fn revalidates_metadata(&self) -> bool {
-        true
-    }
-
     fn returns_deleted_object(&self) -> bool {
         true
     }

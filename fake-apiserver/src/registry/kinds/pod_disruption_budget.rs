@@ -7,6 +7,8 @@ use crate::api::object::Object;
 use crate::registry::metadata::invalid_printed;
 use crate::registry::strategy::{Context, Strategy};
 use crate::registry::types::access::{at, restore};
+use crate::registry::types::conditions::validate_conditions;
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::{labels, names};
 
 /// The strategy of PodDisruptionBudgets.
@@ -52,6 +54,9 @@ impl Strategy for PodDisruptionBudget {
         if context.subresource.is_empty() {
             self.validate(object, errors);
         }
+        if !context.subresource.is_empty() {
+            validate_conditions(&Cursor::root(object).at("status.conditions"), errors);
+        }
         let status = FieldPath::new("status");
         for field in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {
             let value = at(object, &format!("status.{field}")).and_then(Value::as_i64);
@@ -59,10 +64,6 @@ impl Strategy for PodDisruptionBudget {
                 errors.invalid(status.child(field), value, "must be greater than or equal to 0");
             }
         }
-    }
-
-    fn status_write_changes_labels(&self) -> bool {
-        true
     }
 
     fn allows_unconditional_update(&self) -> bool {

@@ -50,10 +50,6 @@ impl Strategy for ControllerRevisionStrategy {
         default_number(object, "revision", 0);
     }
 
-    fn revalidates_metadata(&self) -> bool {
-        true
-    }
-
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
         not_negative(object, "revision", &FieldPath::root(), errors);
         match object.get("data") {

@@ -51,10 +51,6 @@ impl Strategy for ReplicaSetStrategy {
         unchanged_selector(parts(object).0, parts(old).0, &FieldPath::new("spec"), errors);
     }
 
-    fn revalidates_metadata(&self) -> bool {
-        true
-    }
-
     fn warnings(&self, object: &Object, old: Option<&Object>) -> Vec<String> {
         warnings::of_workload(object, old, "spec.template", warnings::NAMES_PODS, |old| {
             self.raises_generation(object, old)
@@ -124,10 +120,6 @@ impl Strategy for ReplicationControllerStrategy {
         } else {
             self.validate(object, errors);
         }
-    }
-
-    fn revalidates_metadata(&self) -> bool {
-        true
     }
 
     fn warnings(&self, object: &Object, old: Option<&Object>) -> Vec<String> {

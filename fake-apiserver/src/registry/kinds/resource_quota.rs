@@ -97,10 +97,6 @@ impl Strategy for ResourceQuota {
         }
     }
 
-    fn status_write_changes_labels(&self) -> bool {
-        true
-    }
-
     fn returns_deleted_object(&self) -> bool {
         true
     }

@@ -30,7 +30,13 @@ impl Strategy for Role {
                 );
             }
             for (index, selector) in selectors.iter().enumerate() {
-                labels::validate_selector(Some(selector), &path.index(index), errors);
+                let mut found = FieldErrors::new();
+                labels::validate_selector(Some(selector), &path.index(index), &mut found);
+                if !found.is_empty() {
+                    // It cannot be made a selector either.
+                    found.invalid(path.index(index), Value::Null, "invalid label selector.");
+                }
+                errors.extend(found);
             }
         }
     }
@@ -41,10 +47,6 @@ impl Strategy for Role {
 
     fn validate_name(&self, name: &str, is_prefix: bool) -> Vec<String> {
         names::path_segment(name, is_prefix)
-    }
-
-    fn revalidates_metadata(&self) -> bool {
-        true
     }
 
     fn allows_create_on_update(&self) -> bool {

@@ -80,10 +80,6 @@ impl Strategy for RoleBinding {
         names::path_segment(name, is_prefix)
     }
 
-    fn revalidates_metadata(&self) -> bool {
-        true
-    }
-
     fn allows_create_on_update(&self) -> bool {
         true
     }

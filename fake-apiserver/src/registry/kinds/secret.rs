@@ -55,10 +55,6 @@ impl Strategy for Secret {
         self.validate(object, errors);
     }
 
-    fn revalidates_metadata(&self) -> bool {
-        true
-    }
-
     fn field_labels(&self) -> FieldLabels {
         plain::field_labels(&["type"], true)
     }

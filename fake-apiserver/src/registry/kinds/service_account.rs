@@ -17,10 +17,6 @@ impl Strategy for ServiceAccount {
         keep_names(object);
     }
 
-    fn revalidates_metadata(&self) -> bool {
-        true
-    }
-
     fn returns_deleted_object(&self) -> bool {
         true
     }

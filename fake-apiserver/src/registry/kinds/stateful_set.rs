@@ -96,10 +96,6 @@ impl Strategy for StatefulSetStrategy {
         }
     }
 
-    fn revalidates_metadata(&self) -> bool {
-        true
-    }
-
     fn warnings(&self, object: &Object, old: Option<&Object>) -> Vec<String> {
         let changed = |old: &Object| self.raises_generation(object, old);
         let mut warnings = warnings::of_workload(object, old, "spec.template", "", changed);

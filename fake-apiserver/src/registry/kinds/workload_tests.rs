@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::metadata_checks::metadata_checks;
 use super::workloads::workload_strategy;
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
@@ -130,6 +131,7 @@ fn run(case: &JsonMap) -> Result<(), String> {
         entropy: &entropy,
         stored: &stored,
         subresource,
+        user: None,
     };
     let strategy = strategy_of(case);
     let mut new = object(&case["new"]);
@@ -139,7 +141,8 @@ fn run(case: &JsonMap) -> Result<(), String> {
         identify(&mut new, result);
         new.metadata_mut().insert("namespace".to_owned(), json!("ns"));
         create(strategy, &mut new, &context);
-        metadata::validate_create(&new, true, strategy, &mut errors);
+        let checks = metadata_checks("apps", "deployments", "");
+        metadata::validate_create(&new, true, strategy, &checks, &mut errors);
         strategy.validate(&new, &mut errors);
         return check(case, &new, &errors);
     };
@@ -231,6 +234,7 @@ fn call_everything(strategy: &dyn Strategy, object: &Object, old: &Object) {
             entropy: &entropy,
             stored: &stored,
             subresource,
+            user: None,
         };
         let mut errors = FieldErrors::new();
         let mut new = object.clone();

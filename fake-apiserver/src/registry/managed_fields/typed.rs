@@ -73,7 +73,7 @@ fn check(schema: SchemaRef<'_>, value: &Value, path: &Path<'_>, errors: &mut Vec
         (Form::String, other) => {
             format!(
                 "expected string, got &value.valueUnstructured{{Value:{}}}",
-                go_text(other)
+                go_syntax(other)
             )
         }
         (Form::Numeric, other) => format!("expected numeric (int or float), got {}", go_kind(other)),
@@ -81,6 +81,25 @@ fn check(schema: SchemaRef<'_>, value: &Value, path: &Path<'_>, errors: &mut Vec
         (Form::Scalar, other) => format!("expected any scalar, got &{{{}}}", go_text(other)),
     };
     errors.push(format!("{path}: {text}"));
+}
+
+/// A value as Go's `%#v` prints it.
+fn go_syntax(value: &Value) -> String {
+    match value {
+        Value::Null => "interface {}(nil)".to_owned(),
+        Value::String(text) => crate::api::field::quote(text),
+        Value::Bool(_) | Value::Number(_) => go_text(value),
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(go_syntax).collect();
+            format!("[]interface {{}}{{{}}}", items.join(", "))
+        }
+        Value::Object(map) => {
+            let field =
+                |(key, value): (&String, &Value)| format!("{}:{}", crate::api::field::quote(key), go_syntax(value));
+            let fields: Vec<String> = in_order(map).map(field).collect();
+            format!("map[string]interface {{}}{{{}}}", fields.join(", "))
+        }
+    }
 }
 
 fn go_kind(value: &Value) -> &'static str {

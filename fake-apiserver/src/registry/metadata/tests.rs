@@ -5,6 +5,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::registry::kinds::metadata_checks::metadata_checks;
 use crate::registry::kinds::strategy;
 
 fn object(value: Value) -> Object {
@@ -20,16 +21,26 @@ fn texts(errors: &FieldErrors) -> Vec<String> {
 fn create(meta: Value) -> Vec<String> {
     let mut errors = FieldErrors::new();
     let object = object(json!({"metadata": meta}));
-    validate_create(&object, true, strategy("", "configmaps"), &mut errors);
+    let checks = metadata_checks("", "configmaps", "");
+    validate_create(&object, true, strategy("", "configmaps"), &checks, &mut errors);
     texts(&errors)
 }
 
 fn update(old: Value, new: Value) -> (Object, Vec<String>) {
-    let (old, mut new) = (object(json!({"metadata": old})), object(json!({"metadata": new})));
+    let (mut old, mut new) = (object(json!({"metadata": old})), object(json!({"metadata": new})));
+    for it in [&mut old, &mut new] {
+        it.metadata_mut().entry("name").or_insert("a".into());
+    }
     let strategy = strategy("", "configmaps");
     let mut errors = FieldErrors::new();
     prepare_update(&mut new, &old, strategy, "");
-    validate_update(&new, &old, strategy, "", &mut errors);
+    validate_update(
+        &new,
+        &old,
+        strategy,
+        &metadata_checks("", "configmaps", ""),
+        &mut errors,
+    );
     (new, texts(&errors))
 }
 

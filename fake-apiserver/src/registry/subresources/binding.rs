@@ -1,18 +1,23 @@
-//! `pods/binding`: puts a Pod on a node, once (rule I4).
+//! `pods/binding` and `bindings`: a Pod gets its node, once (rule I4; `pkg/registry/core/pod/storage`).
 
 use serde_json::{Value, json};
 
 use super::eviction::set_condition;
-use super::{SubresourceRequest, created, text_at};
+use super::{SubresourceRequest, created, text_at, value_at};
+use crate::api::field::FieldErrors;
 use crate::api::object::Object;
+use crate::api::request_info::RequestInfo;
 use crate::api::resource::GroupResource;
 use crate::api::status::Status;
 use crate::registry::body::Decoded;
+use crate::registry::types::access::ensure_object;
+use crate::registry::types::cursor::Cursor;
 use crate::registry::update::Change;
-use crate::registry::write::Written;
+use crate::registry::write::{WriteRequest, Written};
 use crate::registry::{Registry, metadata};
 
 impl Registry {
+    /// POST of `pods/{name}/binding` (`BindingREST.Create`).
     pub(super) async fn bind(&self, request: &SubresourceRequest<'_>) -> Result<Written, Status> {
         let options = request.write_options()?;
         let mut binding = request.object.clone();
@@ -21,28 +26,91 @@ impl Registry {
         metadata::fill_namespace(&mut binding, &request.info.namespace)?;
         let write = request.write(&options);
         let mut warnings = Vec::new();
-        let binding = self.admit_posted(&write, binding, &mut warnings).await?;
-        let node = text_at(&binding, &["target", "name"]);
+        let binding = self.mutate_posted(&write, binding, &mut warnings).await?;
+        if binding.name() != request.info.name {
+            return Err(Status::bad_request("name in URL does not match name in Binding object"));
+        }
+        self.assign_pod(&write, binding, warnings).await
+    }
+
+    /// POST of the collection `bindings`, which names the Pod in its body (`LegacyBindingREST.Create`).
+    pub(crate) async fn bind_named(&self, request: &WriteRequest<'_>, decoded: Decoded) -> Result<Written, Status> {
+        let Decoded {
+            object: mut binding,
+            mut warnings,
+        } = decoded;
+        metadata::fill_namespace(&mut binding, &request.info.namespace)?;
+        // Unlike the subresource it takes no preconditions.
+        for field in ["uid", "resourceVersion"] {
+            binding.metadata_mut().remove(field);
+        }
+        let binding = self.mutate_posted(request, binding, &mut warnings).await?;
+        let scheme = self.scheme();
+        let pods = scheme
+            .lookup("", "v1", "pods")
+            .ok_or_else(|| Status::internal("pods are always served"))?;
+        let info = RequestInfo {
+            resource: "pods".into(),
+            subresource: "binding".into(),
+            name: binding.name().into(),
+            ..request.info.clone()
+        };
+        let write = WriteRequest {
+            row: &pods,
+            info: &info,
+            ..*request
+        };
+        self.assign_pod(&write, binding, warnings).await
+    }
+
+    /// Gives the Pod its node, once.
+    async fn assign_pod(
+        &self,
+        write: &WriteRequest<'_>,
+        binding: Object,
+        mut warnings: Vec<String>,
+    ) -> Result<Written, Status> {
+        let mut errors = FieldErrors::new();
+        validate(&Cursor::root(&binding), &mut errors);
+        if !errors.is_empty() {
+            return Err(Status::new(500, "", errors.aggregate()));
+        }
+        let binding = self.check_posted(write, binding, &mut warnings).await?;
         let now = self.entropy.now_seconds();
-        self.change(&write, None, &Bound { node, now: &now }).await?;
+        let uid = Some(binding.uid()).filter(|it| !it.is_empty());
+        self.change(
+            write,
+            uid,
+            &Bound {
+                binding: &binding,
+                now: &now,
+            },
+        )
+        .await?;
         Ok(created(warnings))
     }
 }
 
-/// A Pod that gets its node.
+/// `ValidatePodBinding`.
+fn validate(binding: &Cursor<'_>, errors: &mut FieldErrors) {
+    let kind = binding.at("target.kind");
+    if !matches!(kind.as_text(), "" | "Node") {
+        errors.not_supported(kind.path(), kind.as_text(), &["Node", "<empty>"]);
+    }
+    binding.at("target.name").check_required(errors);
+}
+
+/// A Pod that gets its node (`setPodNodeAndMetadata`).
 struct Bound<'a> {
-    node: &'a str,
+    binding: &'a Object,
     now: &'a str,
 }
 
 impl Change for Bound<'_> {
     fn next(&self, old: &Object) -> Result<Decoded, Status> {
         let mut pod = old.clone();
-        let current = old
-            .get("spec")
-            .and_then(|it| it.get("nodeName"))
-            .and_then(Value::as_str)
-            .unwrap_or_default();
+        let binding = Cursor::root(self.binding);
+        let current = text_at(old, &["spec", "nodeName"]);
         let conflict = |why: String| {
             let resource = GroupResource {
                 group: "".into(),
@@ -59,8 +127,19 @@ impl Change for Bound<'_> {
         if !current.is_empty() {
             return conflict(format!("pod {} is already assigned to node \"{current}\"", old.name()));
         }
-        if let Some(spec) = pod.entry("spec").or_insert_with(|| json!({})).as_object_mut() {
-            spec.insert("nodeName".into(), self.node.into());
+        let is_gated = value_at(old, &["spec", "schedulingGates"])
+            .and_then(Value::as_array)
+            .is_some_and(|it| !it.is_empty());
+        if is_gated {
+            return conflict(format!("pod {} has non-empty .spec.schedulingGates", old.name()));
+        }
+        ensure_object(&mut pod, "spec").insert("nodeName".into(), binding.text("target.name").into());
+        ensure_object(&mut pod, "status").remove("nominatedNodeName");
+        for part in ["annotations", "labels"] {
+            let added = binding.at("metadata").map(part).filter(|it| !it.is_empty());
+            if let Some(added) = added {
+                ensure_object(pod.metadata_mut(), part).extend(added.clone());
+            }
         }
         let condition = json!({
             "type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": self.now,

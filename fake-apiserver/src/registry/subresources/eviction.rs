@@ -30,21 +30,24 @@ const UNCONFIRMED_MAX: usize = 2000;
 impl Registry {
     pub(super) async fn evict(&self, request: &SubresourceRequest<'_>) -> Result<Written, Status> {
         let write_options = request.write_options()?;
-        let eviction = read(request, &write_options)?;
+        let Decoded {
+            object: eviction,
+            mut warnings,
+        } = read(request, &write_options)?;
         if eviction.name() != request.info.name {
             return Err(Status::bad_request(
                 "name in URL does not match name in Eviction object",
             ));
         }
-        let mut warnings = Vec::new();
         let write = request.write(&write_options);
         let eviction = self.admit_posted(&write, eviction, &mut warnings).await?;
+        let stored = self.get(request.row, request.info, "").await;
+        let stored = stored.map_err(|status| status.warned(warnings.clone()))?;
         let mut options = match eviction.get("deleteOptions") {
             Some(options) => DeleteOptions::from_body(options)?,
             None => DeleteOptions::default(),
         };
         options.dry_run |= write_options.dry_run;
-        let stored = self.get(request.row, request.info, "").await?;
         let pod = self.decode(request.row, &stored);
         if is_guarded(&pod) {
             self.spend_budget(&pod, options.dry_run).await?;
@@ -127,13 +130,13 @@ impl Registry {
 }
 
 /// The body; the older version of it is understood too.
-fn read(request: &SubresourceRequest<'_>, options: &WriteOptions) -> Result<Object, Status> {
+fn read(request: &SubresourceRequest<'_>, options: &WriteOptions) -> Result<Decoded, Status> {
     let mut body = request.object.clone();
     if body.api_version() == "policy/v1beta1" {
         body.insert("apiVersion".into(), "policy/v1".into());
     }
-    let mut eviction = request.read(body, EVICTION, options)?.object;
-    crate::registry::metadata::fill_namespace(&mut eviction, &request.info.namespace)?;
+    let mut eviction = request.read(body, EVICTION, options)?;
+    crate::registry::metadata::fill_namespace(&mut eviction.object, &request.info.namespace)?;
     Ok(eviction)
 }
 

@@ -4,6 +4,7 @@ mod binding;
 mod connect;
 mod eviction;
 mod log;
+mod review_selectors;
 mod reviews;
 mod scale;
 mod token;
@@ -141,7 +142,7 @@ fn created(warnings: Vec<String>) -> Written {
     };
     Written {
         answer: Answer::Status(Box::new(status)),
-        created: true,
+        code: 201,
         warnings,
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{text_at, value_at};
+use super::{review_selectors, text_at, value_at};
 use crate::api::field::{FieldErrors, FieldPath, quote};
 use crate::api::object::Object;
 use crate::api::rbac::{Attributes, PolicyRule};
@@ -11,6 +11,7 @@ use crate::api::status::Status;
 use crate::api::user::UserInfo;
 use crate::registry::authentication::TokenVerdict;
 use crate::registry::body::Decoded;
+use crate::registry::types::cursor::Cursor;
 use crate::registry::write::{Answer, WriteRequest, Written};
 use crate::registry::{Registry, managed_fields, metadata};
 
@@ -31,7 +32,12 @@ impl Registry {
         let status = match resource {
             "selfsubjectaccessreviews" => self.reviewed(&object, request.user),
             "subjectaccessreviews" | "localsubjectaccessreviews" => self.reviewed(&object, &subject(&object)),
-            "selfsubjectrulesreviews" => self.rules_reviewed(&object, request.user)?,
+            "selfsubjectrulesreviews" => {
+                let status = self.rules_reviewed(&object, request.user)?;
+                // The answer does not say again what was asked.
+                object.insert("spec".into(), json!({}));
+                status
+            }
             "selfsubjectreviews" => {
                 // The one review that has metadata of its own.
                 object.insert("metadata".into(), json!({"creationTimestamp": now}));
@@ -47,7 +53,7 @@ impl Registry {
         object.metadata_mut();
         Ok(Written {
             answer: Answer::Object(object),
-            created: true,
+            code: 201,
             warnings,
         })
     }
@@ -78,6 +84,10 @@ impl Registry {
         let mut status = json!({"allowed": decision.is_allowed});
         if !decision.reason.is_empty() {
             status["reason"] = decision.reason.into();
+        }
+        let unread = review_selectors::evaluation_error(&Cursor::root(review).at("spec.resourceAttributes"));
+        if !unread.is_empty() {
+            status["evaluationError"] = unread.into();
         }
         status
     }
@@ -183,6 +193,8 @@ fn check_review(review: &Object, resource: &str) -> Result<(), Status> {
         let why = "at least one of user or group must be specified";
         errors.invalid(spec.child("user"), user, why);
     }
+    review_selectors::validate(&Cursor::root(review).at("spec.resourceAttributes"), &mut errors);
+    validate_metadata(review, resource, &mut errors);
     if resource == "localsubjectaccessreviews" {
         let namespace = text_at(review, &["spec", "resourceAttributes", "namespace"]);
         if is_resource && namespace != review.namespace() {
@@ -208,6 +220,20 @@ fn check_review(review: &Object, resource: &str) -> Result<(), Status> {
         kind: "".into(),
     };
     Err(Status::invalid(&kind, "", &errors))
+}
+
+/// A review is no object and has no metadata; a local one has its namespace.
+fn validate_metadata(review: &Object, resource: &str, errors: &mut FieldErrors) {
+    let (kept, text): (&[&str], _) = match resource {
+        "localsubjectaccessreviews" => (&["managedFields", "namespace"], "must be empty except for namespace"),
+        _ => (&["managedFields"], "must be empty"),
+    };
+    let is_set = |(field, value): (&String, &Value)| {
+        !kept.contains(&field.as_str()) && !matches!(value, Value::Null) && value != "" && *value != json!({})
+    };
+    if let Some(meta) = review.metadata().filter(|meta| meta.iter().any(is_set)) {
+        errors.invalid(FieldPath::new("metadata"), Value::Object(meta.clone()), text);
+    }
 }
 
 /// `nonResourceAttributes` as Go prints it.

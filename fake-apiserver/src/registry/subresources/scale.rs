@@ -189,12 +189,24 @@ impl Scaled<'_> {
         let mut decoded = match self.request.patch {
             Some(PatchKind::Apply) => return self.applied(live, &types, &manager),
             Some(kind) => self.patched(live, kind)?,
-            None => self.request.read(self.request.object.clone(), SCALE, self.options)?,
+            None => self.sent()?,
         };
         metadata::check_name(&decoded.object, &self.request.info.name)?;
         metadata::fill_namespace(&mut decoded.object, &self.request.info.namespace)?;
         managed_fields::track_update(&types, Some(live), &mut decoded.object, &manager);
         Ok(decoded)
+    }
+
+    /// The Scale of a PUT. Of a custom resource the real server cannot even name what it fails to decode.
+    fn sent(&self) -> Result<Decoded, Status> {
+        let sent = self.request.read(self.request.object.clone(), SCALE, self.options);
+        sent.map_err(|error| match self.source {
+            Source::Builtin => error,
+            Source::Custom(..) => Status::bad_request(
+                "no kind is registered for the type v1.Scale in scheme \
+                 \"k8s.io/apiextensions-apiserver/pkg/apiserver/customresource_handler.go:781\"",
+            ),
+        })
     }
 
     fn patched(&self, live: &Object, kind: PatchKind) -> Result<Decoded, Status> {
@@ -302,24 +314,28 @@ fn write_builtin(object: &mut Object, scale: &Object) -> Result<(), Status> {
 /// A selector as one text; it is a map of labels or a LabelSelector.
 fn selector_text(selector: &Value) -> String {
     let labels = selector.get("matchLabels").unwrap_or(selector).as_object();
-    let label = |(key, value): (&String, &Value)| Some(format!("{key}={}", value.as_str()?));
+    let label = |(key, value): (&String, &Value)| Some((key.clone(), format!("{key}={}", value.as_str()?)));
     let expressions = selector.get("matchExpressions").and_then(Value::as_array);
-    let mut terms: Vec<String> = labels.into_iter().flatten().filter_map(label).collect();
+    let mut terms: Vec<(String, String)> = labels.into_iter().flatten().filter_map(label).collect();
     terms.extend(expressions.into_iter().flatten().map(expression_text));
-    terms.sort_unstable();
-    terms.join(",")
+    // Requirements are in the order of their keys, whatever their operators look like.
+    terms.sort_by(|(one, _), (other, _)| one.cmp(other));
+    let texts: Vec<String> = terms.into_iter().map(|(_, text)| text).collect();
+    texts.join(",")
 }
 
-fn expression_text(expression: &Value) -> String {
+/// The key of a requirement, and the requirement as text.
+fn expression_text(expression: &Value) -> (String, String) {
     let text = |name: &str| expression.get(name).and_then(Value::as_str).unwrap_or_default();
     let values = expression.get("values").and_then(Value::as_array).into_iter().flatten();
     let mut values: Vec<&str> = values.filter_map(Value::as_str).collect();
     values.sort_unstable();
     let (key, values) = (text("key"), values.join(","));
-    match text("operator") {
+    let shown = match text("operator") {
         "In" => format!("{key} in ({values})"),
         "NotIn" => format!("{key} notin ({values})"),
         "DoesNotExist" => format!("!{key}"),
         _ => key.to_owned(),
-    }
+    };
+    (key.to_owned(), shown)
 }

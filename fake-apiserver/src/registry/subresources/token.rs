@@ -37,9 +37,11 @@ impl Registry {
             shape,
         };
         let mut decoded = request.read(request.object.clone(), wanted, &options)?;
+        check_name(&decoded.object, &request.info.name)?;
         let stored = self.get(request.row, request.info, "").await?;
         let account = self.decode(request.row, &stored);
         let asked = &mut decoded.object;
+        default_lifetime(asked);
         metadata::fill_namespace(asked, &request.info.namespace)?;
         let now = self.entropy.now_seconds();
         let write = request.write(&options);
@@ -61,7 +63,7 @@ impl Registry {
         );
         Ok(Written {
             answer: Answer::Object(decoded.object),
-            created: true,
+            code: 201,
             warnings: decoded.warnings,
         })
     }
@@ -153,12 +155,7 @@ fn track(asked: &mut Object, shape: Option<&'static Shape>, manager: &str, now: 
 
 /// Fills in what the request leaves to the server.
 fn complete(asked: &mut Object, account: &Object, audiences: &[String], now: &str) -> Result<(), Status> {
-    if !asked.name().is_empty() && asked.name() != account.name() {
-        let mut errors = FieldErrors::new();
-        let why = "must match the service account name if specified";
-        errors.invalid(FieldPath::new("metadata").child("name"), asked.name(), why);
-        return Err(Status::invalid(&kind(), account.name(), &errors));
-    }
+    check_name(asked, account.name())?;
     let metadata = asked.metadata_mut();
     metadata.insert("name".into(), account.name().into());
     metadata.insert("uid".into(), account.uid().into());
@@ -167,13 +164,29 @@ fn complete(asked: &mut Object, account: &Object, audiences: &[String], now: &st
     if spec["audiences"].as_array().is_none_or(Vec::is_empty) {
         spec["audiences"] = json!(audiences);
     }
-    if spec["expirationSeconds"].is_null() {
-        spec["expirationSeconds"] = DEFAULT_SECONDS.into();
-    }
     if spec.get("boundObjectRef").is_none() {
         spec["boundObjectRef"] = Value::Null;
     }
     Ok(())
+}
+
+/// A request that has a name has that of its account.
+fn check_name(asked: &Object, name: &str) -> Result<(), Status> {
+    if asked.name().is_empty() || asked.name() == name {
+        return Ok(());
+    }
+    let mut errors = FieldErrors::new();
+    let why = "must match the service account name if specified";
+    errors.invalid(FieldPath::new("metadata").child("name"), asked.name(), why);
+    Err(Status::invalid(&kind(), name, &errors))
+}
+
+/// Fills the default in that decoding brings, so that it has an owner.
+fn default_lifetime(asked: &mut Object) {
+    let spec = asked.entry("spec").or_insert_with(|| json!({}));
+    if spec["expirationSeconds"].is_null() {
+        spec["expirationSeconds"] = DEFAULT_SECONDS.into();
+    }
 }
 
 fn kind() -> GroupKind {

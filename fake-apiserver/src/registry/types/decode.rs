@@ -253,6 +253,7 @@ fn internal_package<'a>(group: &'a str, kind: &str) -> &'a str {
     match (group, kind) {
         ("" | "events.k8s.io", _) => "core",
         ("extensions", "Ingress" | "NetworkPolicy") => "networking",
+        ("extensions" | "apps", "Scale") => "autoscaling",
         ("extensions", _) => "apps",
         _ => group.split('.').next().unwrap_or(group),
     }

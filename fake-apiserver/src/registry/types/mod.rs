@@ -9,5 +9,6 @@ pub(crate) mod names;
 pub(crate) mod net;
 pub(crate) mod labels;
 pub(crate) mod check;
+pub(crate) mod conditions;
 pub(crate) mod view;
 pub(crate) mod access;

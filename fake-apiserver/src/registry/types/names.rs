@@ -6,7 +6,8 @@
 const LABEL_FORMAT: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const SUBDOMAIN_FORMAT: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
 const LABEL_MAX: usize = 63;
-const SUBDOMAIN_MAX: usize = 253;
+/// Longest DNS-1123 subdomain, in bytes.
+pub(crate) const SUBDOMAIN_MAX: usize = 253;
 
 /// What is wrong with `name` as a DNS-1123 subdomain. A prefix may end in a dash.
 pub(crate) fn dns1123_subdomain(name: &str, is_prefix: bool) -> Vec<String> {

@@ -22,8 +22,9 @@ pub(crate) fn validate_ip(value: &str, path: impl Fn() -> FieldPath, errors: &mu
 /// Checks that the string under the cursor is an address that endpoints may have, as `ValidateEndpointIP` does.
 pub(crate) fn validate_endpoint_ip(address: &Cursor<'_>, errors: &mut FieldErrors) {
     let text = address.as_text();
-    if let Some(parsed) = validate_ip(text, || address.path(), errors) {
-        validate_ordinary_ip(parsed, text, &address.path(), errors);
+    match text.parse() {
+        Ok(parsed) => validate_ordinary_ip(parsed, text, &address.path(), errors),
+        Err(_) => errors.invalid(address, text, "must be a valid IP address"),
     }
 }
 
@@ -33,8 +34,9 @@ pub(crate) fn validate_ordinary_ip(address: IpAddr, value: &str, path: &FieldPat
         IpAddr::V4(it) => (it.is_link_local(), it.octets()[..3] == [224, 0, 0]),
         IpAddr::V6(it) => (it.is_unicast_link_local(), it.segments()[0] & 0xff0f == 0xff02),
     };
+    let unspecified = format!("may not be unspecified ({value})");
     for (is_special, text) in [
-        (address.is_unspecified(), "may not be unspecified (0.0.0.0 or ::)"),
+        (address.is_unspecified(), unspecified.as_str()),
         (
             address.is_loopback(),
             "may not be in the loopback range (127.0.0.0/8, ::1/128)",
@@ -76,6 +78,17 @@ pub(crate) fn validate_cidr(value: &str, path: &FieldPath, errors: &mut FieldErr
         return None;
     }
     Some((address, length))
+}
+
+/// The warning about a valid range that could be spelt better (`GetWarningsForCIDR`).
+pub(crate) fn cidr_warning(cidr: &Cursor<'_>) -> Option<String> {
+    let text = cidr.as_text();
+    let (address, length) = parse_cidr(text)?;
+    let canonical = format!("{address}/{length}");
+    (address.is_ipv6() && canonical != text).then(|| {
+        let path = cidr.path();
+        format!("{path}: IPv6 CIDR value {text:?} should be in RFC 5952 canonical format ({canonical:?})")
+    })
 }
 
 /// The first address of the range that `address` is in.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::super::columns::{AGE, Column, NAME};
-use super::super::read::{Row, or_none};
+use super::super::read::{Field, Row, or_none};
 use super::Printer;
 
 pub(super) const NODE: Printer = Printer {
@@ -74,9 +74,18 @@ fn node(row: Row<'_>) -> Vec<Value> {
         address("InternalIP").into(),
         address("ExternalIP").into(),
         info.at("osImage").text_or("<unknown>").into(),
-        info.at("kernelVersion").text_or("<unknown>").into(),
+        kernel(info).into(),
         info.at("containerRuntimeVersion").text_or("<unknown>").into(),
     ]
+}
+
+/// The version of the kernel and, where it is known, what the machine is.
+fn kernel(info: Field<'_>) -> String {
+    let version = info.at("kernelVersion").text_or("<unknown>");
+    match info.at("architecture").text() {
+        "" => version.to_owned(),
+        architecture => format!("{version} ({architecture})"),
+    }
 }
 
 /// Roles are labels: `node-role.kubernetes.io/<role>`, or `kubernetes.io/role=<role>`.

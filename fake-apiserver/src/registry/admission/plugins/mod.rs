@@ -55,7 +55,7 @@ pub(super) fn mutate(registry: &Registry, attributes: &mut Attributes<'_>) -> Re
         }
     }
     registry
-        .with_context("", |context| row.strategy().admit(object, old.as_ref(), context))
+        .with_context("", None, |context| row.strategy().admit(object, old.as_ref(), context))
         .or_else(|why| refused(object, why))
 }
 

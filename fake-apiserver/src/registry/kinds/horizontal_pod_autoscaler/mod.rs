@@ -54,10 +54,6 @@ impl Strategy for HorizontalPodAutoscaler {
         object.insert("status".into(), json!({"desiredReplicas": 0, "currentMetrics": null}));
     }
 
-    fn status_write_changes_labels(&self) -> bool {
-        true
-    }
-
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
         validation::validate(object, None, errors);
     }
@@ -87,7 +83,7 @@ fn default_v2(spec: &mut Map<String, Value>) {
     let up = ensure_object(behavior, "scaleUp");
     default_to(up, "stabilizationWindowSeconds", 0);
     default_to(up, "selectPolicy", "Max");
-    if is_empty(up, "policies") {
+    if is_unset(up, "policies") {
         let policies = json!([
             {"type": "Pods", "value": 4, "periodSeconds": 15},
             {"type": "Percent", "value": 100, "periodSeconds": 15},
@@ -96,7 +92,7 @@ fn default_v2(spec: &mut Map<String, Value>) {
     }
     let down = ensure_object(behavior, "scaleDown");
     default_to(down, "selectPolicy", "Max");
-    if is_empty(down, "policies") {
+    if is_unset(down, "policies") {
         let policies = json!([{"type": "Percent", "value": 100, "periodSeconds": 15}]);
         down.insert("policies".into(), policies);
     }
@@ -106,6 +102,11 @@ fn default_v2(spec: &mut Map<String, Value>) {
 fn cpu_metric(percentage: Value) -> Value {
     let target = json!({"type": "Utilization", "averageUtilization": percentage});
     json!({"type": "Resource", "resource": {"name": "cpu", "target": target}})
+}
+
+/// Whether a list is absent; an empty one was chosen, and is refused.
+fn is_unset(map: &Map<String, Value>, field: &str) -> bool {
+    map.get(field).is_none_or(Value::is_null)
 }
 
 #[cfg(test)]

@@ -1,10 +1,12 @@
-//! What is wrong with a HorizontalPodAutoscaler.
+//! Checks of a HorizontalPodAutoscaler (`pkg/apis/autoscaling/validation`).
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::field::FieldErrors;
 use crate::api::object::Object;
-use crate::registry::types::access::{at, is_empty, number, objects, text};
+use crate::registry::kinds::pod::resources::validate_container_resource_name;
+use crate::registry::types::check::NOT_POSITIVE;
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names;
 use crate::registry::types::quantity::Quantity;
 
@@ -15,231 +17,288 @@ const METRIC_TYPES: [(&str, &str); 5] = [
     ("Pods", "pods"),
     ("Resource", "resource"),
 ];
+/// The sources in the order in which they are looked at; only the first one is checked.
+const SOURCES: [&str; 5] = ["object", "external", "pods", "resource", "containerResource"];
 const WINDOW_MAX: i64 = 3_600;
 const PERIOD_MAX: i64 = 1_800;
 
-/// Checks the spec. A reference without a group is let pass where it stands in the old object already.
+/// Which versions of a reference pass (`CrossVersionObjectReferenceValidationOptions`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Group {
+    /// Any text at all, since the stored object has it.
+    Any,
+    /// Those of the core group, too.
+    MayBeCore,
+    /// Those with a group.
+    Named,
+}
+
+/// `validateHorizontalPodAutoscalerSpec`; what the stored object has already is tolerated.
 pub(super) fn validate(object: &Object, old: Option<&Object>, errors: &mut FieldErrors) {
-    let path = FieldPath::new("spec");
-    let (min, max) = (
-        number(object, "spec.minReplicas"),
-        number(object, "spec.maxReplicas").unwrap_or(0),
-    );
-    if let Some(min) = min.filter(|&min| min < 1) {
-        errors.invalid(path.child("minReplicas"), min, "must be greater than or equal to 1");
+    let scaler = Cursor::root(object);
+    let old = old.map(|it| Cursor::root(it));
+    let spec = scaler.at("spec");
+    let (min, max) = (spec.integer("minReplicas"), spec.integer("maxReplicas").unwrap_or(0));
+    let had_zero = old.is_some_and(|old| old.integer("spec.minReplicas") == Some(0));
+    let lowest = if had_zero { 0 } else { 1 };
+    if let Some(min) = min.filter(|&min| min < lowest) {
+        let text = format!("must be greater than or equal to {lowest}");
+        errors.invalid(spec.at("minReplicas"), min, text);
     }
-    if max < 1 {
-        errors.required(path.child("maxReplicas"), "must be set and greater than 0");
+    if max == 0 {
+        errors.required(spec.at("maxReplicas"), "must be set and greater than 0");
+    } else if max < 0 {
+        errors.invalid(spec.at("maxReplicas"), max, "must be greater than or equal to 1");
     }
     if min.is_some_and(|min| max < min) {
         let text = "must be greater than or equal to `minReplicas`";
-        errors.invalid(path.child("maxReplicas"), max, text);
+        errors.invalid(spec.at("maxReplicas"), max, text);
     }
-    let empty = Map::new();
-    let target = at(object, "spec.scaleTargetRef");
-    let was_there = old.is_some_and(|old| at(old, "spec.scaleTargetRef") == target);
-    let reference = target.and_then(Value::as_object).unwrap_or(&empty);
-    validate_reference(reference, !was_there, &path.child("scaleTargetRef"), errors);
-    let metrics = path.child("metrics");
-    for (index, metric) in objects(object, "spec.metrics") {
-        validate_metric(metric, &metrics.index(index), errors);
+    let target = spec.at("scaleTargetRef");
+    let is_as_before = |old: &Cursor<'_>| {
+        let old = old.at("spec.scaleTargetRef");
+        ["apiVersion", "kind"]
+            .iter()
+            .all(|field| old.text(field) == target.text(field))
+    };
+    let group = match target.text("kind") {
+        _ if old.as_ref().is_some_and(is_as_before) => Group::Any,
+        "ReplicationController" => Group::MayBeCore,
+        _ => Group::Named,
+    };
+    validate_reference(&target, group, errors);
+    let described = if old.is_some_and(|old| has_wrong_metric(&old)) {
+        Group::Any
+    } else {
+        Group::MayBeCore
+    };
+    for metric in spec.items("metrics") {
+        validate_metric(&metric, described, errors);
     }
-    let is_outside = |(_, metric): (usize, &Map<String, Value>)| matches!(text(metric, "type"), "Object" | "External");
-    if min == Some(0) && !objects(object, "spec.metrics").any(is_outside) {
+    let is_outside = |metric: Cursor<'_>| matches!(metric.text("type"), "Object" | "External");
+    if min == Some(0) && !spec.items("metrics").any(is_outside) {
         let text = "must specify at least one Object or External metric to support scaling to zero replicas";
-        errors.forbidden(metrics, text);
+        errors.forbidden(spec.at("metrics"), text);
     }
-    for rule in ["scaleUp", "scaleDown"] {
-        if let Some(rules) = at(object, &format!("spec.behavior.{rule}")).and_then(Value::as_object) {
-            validate_rules(rules, &path.child("behavior").child(rule), errors);
+    for rules in ["behavior.scaleUp", "behavior.scaleDown"] {
+        if spec.is_set(rules) {
+            validate_rules(&spec.at(rules), errors);
         }
     }
 }
 
+/// `ValidateHorizontalPodAutoscalerStatusUpdate`.
 pub(super) fn validate_status(object: &Object, errors: &mut FieldErrors) {
-    for field in ["currentReplicas", "desiredReplicas"] {
-        if let Some(count) = number(object, &format!("status.{field}")).filter(|&it| it < 0) {
-            let path = FieldPath::new("status").child(field);
-            errors.invalid(path, count, "must be greater than or equal to 0");
-        }
+    let scaler = Cursor::root(object);
+    for field in ["status.currentReplicas", "status.desiredReplicas"] {
+        scaler.at(field).check_not_negative(errors);
     }
 }
 
-fn validate_reference(reference: &Map<String, Value>, needs_group: bool, path: &FieldPath, errors: &mut FieldErrors) {
+/// Whether a metric refers to a version that would be refused today.
+fn has_wrong_metric(old: &Cursor<'_>) -> bool {
+    let is_wrong = |metric: Cursor<'_>| {
+        metric.text("type") == "Object"
+            && version_problem(metric.text("object.describedObject.apiVersion"), Group::MayBeCore).is_some()
+    };
+    old.items("spec.metrics").any(is_wrong)
+}
+
+/// `ValidateAPIVersion`.
+fn version_problem(api_version: &str, group: Group) -> Option<String> {
+    let slashes = api_version.matches('/').count();
+    match group {
+        Group::Any => None,
+        _ if slashes > 1 => Some(format!("unexpected GroupVersion string: {api_version}")),
+        Group::Named if slashes == 0 || api_version.starts_with('/') => {
+            Some("apiVersion must specify API group".to_owned())
+        }
+        Group::MayBeCore | Group::Named => None,
+    }
+}
+
+/// `ValidateCrossVersionObjectReference`.
+fn validate_reference(reference: &Cursor<'_>, group: Group, errors: &mut FieldErrors) {
     for field in ["kind", "name"] {
-        let value = text(reference, field);
-        if value.is_empty() {
-            errors.required(path.child(field), "");
-        }
-        for problem in names::path_segment(value, false) {
-            errors.invalid(path.child(field), value, problem);
+        let value = reference.at(field);
+        if value.check_required(errors) {
+            value.check_texts(names::path_segment(value.as_text(), false), errors);
         }
     }
-    let api_version = text(reference, "apiVersion");
-    let is_core = api_version == "v1" && text(reference, "kind") == "ReplicationController";
-    if needs_group && !is_core && api_version.split_once('/').is_none_or(|(group, _)| group.is_empty()) {
-        errors.invalid(
-            path.child("apiVersion"),
-            api_version,
-            "apiVersion must specify API group",
-        );
+    let api_version = reference.text("apiVersion");
+    if let Some(problem) = version_problem(api_version, group) {
+        errors.invalid(reference.at("apiVersion"), api_version, problem);
     }
 }
 
-fn validate_metric(metric: &Map<String, Value>, path: &FieldPath, errors: &mut FieldErrors) {
-    let metric_type = text(metric, "type");
+/// `validateMetricSpec`.
+fn validate_metric(metric: &Cursor<'_>, described: Group, errors: &mut FieldErrors) {
+    let metric_type = metric.text("type");
     let supported = METRIC_TYPES.map(|(name, _)| name);
     if metric_type.is_empty() {
-        errors.required(path.child("type"), "must specify a metric source type");
+        errors.required(metric.at("type"), "must specify a metric source type");
     }
     if !supported.contains(&metric_type) {
-        errors.not_supported(path.child("type"), metric_type, &supported);
+        errors.not_supported(metric.at("type"), metric_type, &supported);
     }
-    let source = |field| at(metric, field).and_then(Value::as_object);
-    let present = ["object", "external", "pods", "resource", "containerResource"]
-        .into_iter()
-        .filter(|field| source(field).is_some());
-    let present: Vec<&str> = present.collect();
-    if let Some((field, source)) = present.first().and_then(|field| Some((*field, source(field)?))) {
-        validate_source(field, source, &path.child(field), errors);
+    let present: Vec<&str> = SOURCES.into_iter().filter(|field| metric.is_set(field)).collect();
+    if let Some(field) = present.first() {
+        validate_source(field, &metric.at(field), described, errors);
     }
     let expected = METRIC_TYPES.iter().find(|(name, _)| *name == metric_type);
     match expected {
         Some((_, field)) => {
             if !present.contains(field) {
                 let text = "must populate information for the given metric source";
-                errors.required(path.child(field), text);
+                errors.required(metric.at(field), text);
             }
         }
         // The server says it twice.
-        None => errors.not_supported(path.child("type"), metric_type, &supported),
+        None => errors.not_supported(metric.at("type"), metric_type, &supported),
     }
     if present.len() != 1 {
-        for field in present
+        let others = present
             .iter()
-            .filter(|it| expected.is_none_or(|(_, field)| field != *it))
-        {
-            let text = "must populate the given metric source only";
-            errors.forbidden(path.child(field), text);
+            .filter(|it| expected.is_none_or(|(_, field)| field != *it));
+        for field in others {
+            errors.forbidden(metric.at(field), "must populate the given metric source only");
         }
     }
 }
 
-fn validate_source(field: &str, source: &Map<String, Value>, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_source(field: &str, source: &Cursor<'_>, described: Group, errors: &mut FieldErrors) {
     match field {
-        "resource" | "containerResource" => {
-            if text(source, "name").is_empty() {
-                errors.required(path.child("name"), "must specify a resource name");
-            }
-            if field == "containerResource" && text(source, "container").is_empty() {
-                errors.required(path.child("container"), "must specify a container");
-            }
-        }
+        "resource" | "containerResource" => validate_resource(source, field == "containerResource", errors),
         _ => {
             if field == "object" {
-                let empty = Map::new();
-                let object = at(source, "describedObject").and_then(Value::as_object);
-                let path = path.child("describedObject");
-                validate_reference(object.unwrap_or(&empty), false, &path, errors);
+                validate_reference(&source.at("describedObject"), described, errors);
             }
-            if text(source, "metric.name").is_empty() {
-                errors.required(path.child("metric.name"), "must specify a metric name");
+            let name = source.at("metric.name");
+            if name.as_text().is_empty() {
+                errors.required(&name, "must specify a metric name");
             }
+            name.check_texts(names::path_segment(name.as_text(), false), errors);
         }
     }
-    let target = path.child("target");
-    validate_target(source, &target, errors);
-    let has = |field: &str| at(source, &format!("target.{field}")).is_some();
+    let target = source.at("target");
+    validate_target(&target, errors);
+    let has = |field: &str| target.is_set(field);
     match field {
         "resource" | "containerResource" => match (has("averageUtilization"), has("averageValue")) {
             (false, false) => {
                 let text = "must set either a target raw value or a target utilization";
-                errors.required(target.child("averageUtilization"), text);
+                errors.required(target.at("averageUtilization"), text);
             }
             (true, true) => {
                 let text = "may not set both a target raw value and a target utilization";
-                errors.forbidden(target.child("averageValue"), text);
+                errors.forbidden(target.at("averageValue"), text);
             }
             _ => {}
         },
         "pods" => {
             if !has("averageValue") {
                 let text = "must specify a positive target averageValue";
-                errors.required(target.child("averageValue"), text);
+                errors.required(target.at("averageValue"), text);
             }
         }
         "object" => {
             if !has("value") && !has("averageValue") {
                 let text = "must set either a target value or averageValue";
-                errors.required(target.child("averageValue"), text);
+                errors.required(target.at("averageValue"), text);
             }
         }
         _ => match (has("value"), has("averageValue")) {
             (false, false) => {
                 let text = "must set either a target value for metric or a per-pod target";
-                errors.required(target.child("averageValue"), text);
+                errors.required(target.at("averageValue"), text);
             }
             (true, true) => {
                 let text = "may not set both a target value for metric and a per-pod target";
-                errors.forbidden(target.child("value"), text);
+                errors.forbidden(target.at("value"), text);
             }
             _ => {}
         },
     }
 }
 
-fn validate_target(source: &Map<String, Value>, path: &FieldPath, errors: &mut FieldErrors) {
-    match text(source, "target.type") {
-        "Utilization" | "Value" | "AverageValue" => {}
-        "" => errors.required(path.child("type"), "must specify a metric target type"),
-        other => {
-            let text = "must be either Utilization, Value, or AverageValue";
-            errors.invalid(path.child("type"), other, text);
-        }
+fn validate_resource(source: &Cursor<'_>, of_container: bool, errors: &mut FieldErrors) {
+    let name = source.at("name");
+    if name.as_text().is_empty() {
+        errors.required(&name, "must specify a resource name");
+    } else if of_container {
+        validate_container_resource_name(name.as_text(), &name.path(), errors);
     }
-    for field in ["value", "averageValue"] {
-        let quantity = text(source, &format!("target.{field}"));
-        if Quantity::parse(quantity).is_ok_and(|it| it.signum() <= 0) {
-            errors.invalid(path.child(field), quantity, "must be positive");
+    if of_container {
+        let container = source.at("container");
+        if container.as_text().is_empty() {
+            errors.required(&container, "must specify a container");
         }
-    }
-    if let Some(percentage) = number(source, "target.averageUtilization").filter(|&it| it < 1) {
-        errors.invalid(path.child("averageUtilization"), percentage, "must be greater than 0");
+        container.check_label(errors);
     }
 }
 
-fn validate_rules(rules: &Map<String, Value>, path: &FieldPath, errors: &mut FieldErrors) {
-    if let Some(window) = number(rules, "stabilizationWindowSeconds") {
-        let path = path.child("stabilizationWindowSeconds");
+/// `validateMetricTarget`.
+fn validate_target(target: &Cursor<'_>, errors: &mut FieldErrors) {
+    let kind = target.text("type");
+    if kind.is_empty() {
+        errors.required(target.at("type"), "must specify a metric target type");
+    }
+    if !matches!(kind, "Utilization" | "Value" | "AverageValue") {
+        let text = "must be either Utilization, Value, or AverageValue";
+        errors.invalid(target.at("type"), kind, text);
+    }
+    for field in ["value", "averageValue"] {
+        let quantity = target.text(field);
+        if Quantity::parse(quantity).is_ok_and(|it| it.signum() <= 0) {
+            errors.invalid(target.at(field), quantity, "must be positive");
+        }
+    }
+    if let Some(percentage) = target.integer("averageUtilization").filter(|&it| it < 1) {
+        errors.invalid(target.at("averageUtilization"), percentage, "must be greater than 0");
+    }
+}
+
+/// `validateScalingRules`.
+fn validate_rules(rules: &Cursor<'_>, errors: &mut FieldErrors) {
+    if let Some(window) = rules.integer("stabilizationWindowSeconds") {
+        let path = rules.at("stabilizationWindowSeconds");
         if window < 0 {
             errors.invalid(path, window, "must be greater than or equal to zero");
         } else if window > WINDOW_MAX {
             errors.invalid(path, window, format!("must be less than or equal to {WINDOW_MAX}"));
         }
     }
-    let select = text(rules, "selectPolicy");
-    if !matches!(select, "" | "Disabled" | "Max" | "Min") {
-        errors.not_supported(path.child("selectPolicy"), select, &["Disabled", "Max", "Min"]);
+    rules
+        .at("selectPolicy")
+        .check_one_of(&["Disabled", "Max", "Min"], errors);
+    if rules.is_empty("policies") {
+        errors.required(rules.at("policies"), "must specify at least one Policy");
     }
-    let path = path.child("policies");
-    if is_empty(rules, "policies") {
-        errors.required(path.clone(), "must specify at least one Policy");
+    for policy in rules.items("policies") {
+        validate_policy(&policy, errors);
     }
-    for (index, policy) in objects(rules, "policies") {
-        let path = path.index(index);
-        let policy_type = text(policy, "type");
-        if !matches!(policy_type, "Percent" | "Pods") {
-            errors.not_supported(path.child("type"), policy_type, &["Percent", "Pods"]);
+    let tolerance = rules.text("tolerance");
+    if Quantity::parse(tolerance).is_ok_and(|it| it.signum() < 0) {
+        let text = "must be greater than or equal to 0";
+        errors.invalid(rules.at("tolerance"), tolerance, text);
+    }
+}
+
+/// `validateScalingPolicy`.
+fn validate_policy(policy: &Cursor<'_>, errors: &mut FieldErrors) {
+    let kind = policy.text("type");
+    if !matches!(kind, "Percent" | "Pods") {
+        errors.not_supported(policy.at("type"), kind, &["Percent", "Pods"]);
+    }
+    for field in ["value", "periodSeconds"] {
+        let number = policy.integer(field).unwrap_or(0);
+        if number <= 0 {
+            errors.invalid(policy.at(field), number, NOT_POSITIVE);
         }
-        let (value, period) = (number(policy, "value"), number(policy, "periodSeconds").unwrap_or(0));
-        if let Some(value) = Some(value.unwrap_or(0)).filter(|&it| it <= 0) {
-            errors.invalid(path.child("value"), value, "must be greater than zero");
-        }
-        if period <= 0 {
-            errors.invalid(path.child("periodSeconds"), period, "must be greater than zero");
-        } else if period > PERIOD_MAX {
-            let text = format!("must be less than or equal to {PERIOD_MAX}");
-            errors.invalid(path.child("periodSeconds"), period, text);
-        }
+    }
+    let period = policy.get("periodSeconds").and_then(Value::as_i64);
+    if let Some(period) = period.filter(|it| *it > PERIOD_MAX) {
+        let text = format!("must be less than or equal to {PERIOD_MAX}");
+        errors.invalid(policy.at("periodSeconds"), period, text);
     }
 }

@@ -1,5 +1,8 @@
 //! Image references, as far as the default pull policy needs them: does one name the tag `latest`?
 
+/// Longest path of a repository, in bytes.
+const REPOSITORY_MAX: usize = 255;
+
 /// The pull policy of an image nobody chose one for: `Always` for `latest` and for no tag at all.
 pub(crate) fn default_pull_policy(image: &str) -> &'static str {
     if names_latest(image) { "Always" } else { "IfNotPresent" }
@@ -19,13 +22,26 @@ fn names_latest(image: &str) -> bool {
         Some((last, tag)) => (&name[..path_start + last.len()], Some(tag)),
         None => (name, None),
     };
-    if !is_repository(repository) || (digest.is_none() && tag.is_none() && is_identifier(repository)) {
+    if !is_repository(repository)
+        || is_too_long(repository)
+        || (digest.is_none() && tag.is_none() && is_identifier(repository))
+    {
         return false;
     }
     match tag {
         Some(tag) => tag == "latest",
         None => digest.is_none(),
     }
+}
+
+/// Whether the path without the domain has more than 255 bytes; names without a path are in `library`.
+fn is_too_long(repository: &str) -> bool {
+    let path = match repository.split_once('/') {
+        Some((first, rest)) if is_domain_like(first) => rest.len(),
+        Some(_) => repository.len(),
+        None => "library/".len() + repository.len(),
+    };
+    path > REPOSITORY_MAX
 }
 
 /// 64 hexadecimal digits: an image's id, which no name may look like.

@@ -101,6 +101,16 @@ fn validate_entry(name: &str, written: &str, owner: Owner, path: impl Fn() -> Fi
     if name != "cpu" && name != "memory" {
         validate_name(name, owner, &path, errors);
     }
+    validate_quantity_value(name, written, path, errors);
+}
+
+/// `ValidateResourceQuantityValue`: not negative, and whole where the resource is counted.
+pub(crate) fn validate_quantity_value(
+    name: &str,
+    written: &str,
+    path: impl Fn() -> FieldPath,
+    errors: &mut FieldErrors,
+) {
     let Some(amount) = read(written) else {
         return;
     };
@@ -109,6 +119,14 @@ fn validate_entry(name: &str, written: &str, owner: Owner, path: impl Fn() -> Fi
     }
     if (WHOLE.contains(&name) || is_extended(name)) && !is_whole(&amount) {
         errors.invalid(path(), written, "must be an integer");
+    }
+}
+
+/// `ValidateContainerResourceName`.
+pub(crate) fn validate_container_resource_name(name: &str, path: &FieldPath, errors: &mut FieldErrors) {
+    // `cpu` and `memory` are standard, as they are for the limits of a container.
+    if name != "cpu" && name != "memory" {
+        validate_name(name, Owner::Container, &|| path.clone(), errors);
     }
 }
 

@@ -40,7 +40,8 @@ pub(super) fn validate_pod_security(spec: &JsonMap, path: &FieldPath, errors: &m
     validate_app_armor(context, &path, errors);
     let policies = ["Merge", "Strict"];
     optional_one_of(context, "supplementalGroupsPolicy", &policies, &path, errors);
-    let policies = ["MountOption", "Recursive"];
+    // `MountOption` is behind the gate SELinuxMount.
+    let policies = ["Recursive"];
     optional_one_of(context, "seLinuxChangePolicy", &policies, &path, errors);
 }
 

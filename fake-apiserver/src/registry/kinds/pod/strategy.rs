@@ -68,10 +68,6 @@ impl Strategy for PodStrategy {
         }
     }
 
-    fn revalidates_metadata(&self) -> bool {
-        true
-    }
-
     fn returns_deleted_object(&self) -> bool {
         true
     }

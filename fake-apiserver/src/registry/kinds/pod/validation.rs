@@ -205,7 +205,11 @@ fn validate_names(spec: &JsonMap, names_pods: bool, path: &FieldPath, errors: &m
         }
     }
     optional_subdomain(spec, "priorityClassName", path, errors);
-    optional_subdomain(spec, "runtimeClassName", path, errors);
+    if is_set(spec, "runtimeClassName") {
+        let name = text(spec, "runtimeClassName");
+        let at = || path.child("runtimeClassName");
+        wrong(names::dns1123_subdomain(name, false), name, at, errors);
+    }
     if is_set(spec, "preemptionPolicy") {
         let policies = ["PreemptLowerPriority", "Never"];
         required_one_of(spec, "preemptionPolicy", &policies, path, errors);

@@ -289,6 +289,16 @@ fn warn_ports(spec: &JsonMap, at: &FieldPath, warnings: &mut Vec<String>) {
                 at: at.child("ports").index(index),
             };
             let number = integer(port, "containerPort").unwrap_or(0);
+            if !own.address.is_empty() && own.host == 0 {
+                warnings.push(format!(
+                    "{}: hostIP set without hostPort: {{Name:{} HostPort:0 ContainerPort:{number} Protocol:{} \
+                     HostIP:{}}}",
+                    own.at,
+                    text(port, "name"),
+                    text(port, "protocol"),
+                    own.address
+                ));
+            }
             let others = ports.entry(format!("{number}/{}", text(port, "protocol"))).or_default();
             for other in others.iter() {
                 let one_open = own.address.is_empty() != other.address.is_empty();

@@ -61,16 +61,8 @@ impl Strategy for Service {
         }
     }
 
-    fn status_write_changes_labels(&self) -> bool {
-        true
-    }
-
     fn validate_name(&self, name: &str, is_prefix: bool) -> Vec<String> {
         names::dns1123_label(name, is_prefix)
-    }
-
-    fn revalidates_metadata(&self) -> bool {
-        true
     }
 
     fn allows_create_on_update(&self) -> bool {

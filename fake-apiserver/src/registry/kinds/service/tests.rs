@@ -17,6 +17,7 @@ fn write(spec: Value, old: Option<&Object>, stored: &[Object]) -> Result<Object,
         entropy: &entropy,
         stored: &|_, _| stored.to_vec(),
         subresource: "",
+        user: None,
     };
     let mut it = object(json!({"metadata": {"name": "a"}, "spec": spec, "status": {}}));
     let mut errors = FieldErrors::new();

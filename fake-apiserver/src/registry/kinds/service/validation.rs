@@ -323,7 +323,7 @@ fn validate_traffic(spec: &Spec, errors: &mut FieldErrors) {
         errors.not_supported(path("internalTrafficPolicy"), internal, &policies);
     }
     if let Some(distribution) = at(spec, "trafficDistribution").and_then(Value::as_str) {
-        let supported = ["PreferClose", "PreferSameNode", "PreferSameZone"];
+        let supported = ["PreferClose", "PreferSameZone", "PreferSameNode"];
         if !supported.contains(&distribution) {
             errors.not_supported(path("trafficDistribution"), distribution, &supported);
         }

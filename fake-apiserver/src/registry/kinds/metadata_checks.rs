@@ -1,0 +1,106 @@
+//! Which checks of metadata a kind runs beside those of every object: the calls of `ValidateObjectMeta` and
+//! `ValidateObjectMetaUpdate` in `pkg/apis/*/validation` and in the strategies of `pkg/registry`.
+
+/// A pass over metadata that a kind's validation runs itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pass {
+    /// `ValidateObjectMeta`.
+    Create,
+    /// `ValidateObjectMetaUpdate`.
+    Update,
+}
+
+/// The checks of metadata that one kind adds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MetadataChecks {
+    /// The passes of a create; without any the name is only checked to be one segment of a path.
+    pub(crate) on_create: &'static [Pass],
+    /// The passes of an update, each of which names its errors once more.
+    pub(crate) on_update: &'static [Pass],
+    /// Whether finalizers must be Kubernetes' own or have a domain (`validateKubeFinalizerName`), as where the
+    /// functions are those of `pkg/apis/core/validation`.
+    pub(crate) kube_finalizers: bool,
+}
+
+const ONCE: &[Pass] = &[Pass::Create];
+const UPDATE: &[Pass] = &[Pass::Update];
+const BOTH: &[Pass] = &[Pass::Update, Pass::Create];
+
+/// The checks of a built-in resource, or with a group that is none of Kubernetes' own those of a custom one.
+pub(crate) fn metadata_checks(group: &str, resource: &str, subresource: &str) -> MetadataChecks {
+    let on_update = if matches!(subresource, "" | "finalize" | "ephemeralcontainers" | "resize") {
+        update_passes(group, resource)
+    } else {
+        status_passes(group, resource)
+    };
+    let on_create: &[Pass] = match (group, resource) {
+        ("", "events") | ("policy", _) => &[],
+        _ => ONCE,
+    };
+    MetadataChecks {
+        on_create,
+        on_update,
+        kube_finalizers: has_kube_finalizers(group),
+    }
+}
+
+fn update_passes(group: &str, resource: &str) -> &'static [Pass] {
+    match (group, resource) {
+        ("", "events") | ("policy", _) => &[],
+        ("", "limitranges" | "persistentvolumes")
+        | ("admissionregistration.k8s.io", _)
+        | ("discovery.k8s.io", "endpointslices")
+        | ("flowcontrol.apiserver.k8s.io", _)
+        | ("storage.k8s.io", "csinodes" | "volumeattachments") => ONCE,
+        (
+            "",
+            "configmaps"
+            | "endpoints"
+            | "namespaces"
+            | "nodes"
+            | "persistentvolumeclaims"
+            | "pods"
+            | "secrets"
+            | "serviceaccounts",
+        )
+        | ("apps", "controllerrevisions")
+        | ("batch", "jobs")
+        | ("certificates.k8s.io", "certificatesigningrequests" | "clustertrustbundles")
+        | ("networking.k8s.io", "ingresses" | "ingressclasses" | "ipaddresses")
+        | ("node.k8s.io", _)
+        | ("rbac.authorization.k8s.io", _)
+        | ("resource.k8s.io", "deviceclasses" | "resourceclaims" | "resourceclaimtemplates")
+        | ("storage.k8s.io", "csistoragecapacities" | "storageclasses" | "volumeattributesclasses")
+        | ("storagemigration.k8s.io", _) => BOTH,
+        _ => UPDATE,
+    }
+}
+
+fn status_passes(group: &str, resource: &str) -> &'static [Pass] {
+    match (group, resource) {
+        ("policy" | "admissionregistration.k8s.io" | "flowcontrol.apiserver.k8s.io", _) | ("batch", "cronjobs") => &[],
+        ("certificates.k8s.io", "certificatesigningrequests") => BOTH,
+        _ => UPDATE,
+    }
+}
+
+fn has_kube_finalizers(group: &str) -> bool {
+    matches!(
+        group,
+        "" | "apps"
+            | "autoscaling"
+            | "batch"
+            | "certificates.k8s.io"
+            | "discovery.k8s.io"
+            | "events.k8s.io"
+            | "flowcontrol.apiserver.k8s.io"
+            | "internal.apiserver.k8s.io"
+            | "networking.k8s.io"
+            | "node.k8s.io"
+            | "rbac.authorization.k8s.io"
+            | "resource.k8s.io"
+            | "scheduling.k8s.io"
+            | "storage.k8s.io"
+            | "storagemigration.k8s.io"
+    )
+}

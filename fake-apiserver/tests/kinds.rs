@@ -1,0 +1,406 @@
+//! Rules of single built-in kinds at the HTTP boundary, as kube-apiserver 1.36 answers.
+
+use fake_apiserver::{ApiServer, Authorization};
+use http::Request;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+async fn send_as(server: &ApiServer, token: &str, method: &str, path: &str, body: &Value) -> (u16, Value) {
+    let media = if method == "PATCH" {
+        "application/merge-patch+json"
+    } else {
+        "application/json"
+    };
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("content-type", media)
+        .header("authorization", format!("Bearer {token}"));
+    let body = if body.is_null() {
+        String::new()
+    } else {
+        body.to_string()
+    };
+    let answer = server.call(request.body(body).expect("the request is whole")).await;
+    let code = answer.status().as_u16();
+    (code, serde_json::from_slice(answer.body()).unwrap_or(Value::Null))
+}
+
+async fn send(server: &ApiServer, method: &str, path: &str, body: &Value) -> (u16, Value) {
+    send_as(server, "admin", method, path, body).await
+}
+
+fn server() -> ApiServer {
+    ApiServer::builder()
+        .authorization(Authorization::Rbac)
+        .token("admin", "admin", ["system:masters"])
+        .start()
+}
+
+/// The texts of an answer's causes, each as `field: message`.
+fn causes(answer: &Value) -> Vec<String> {
+    let list = answer["details"]["causes"].as_array().cloned().unwrap_or_default();
+    let text = |it: &Value| {
+        format!(
+            "{}: {}",
+            it["field"].as_str().unwrap_or_default(),
+            it["message"].as_str().unwrap_or_default()
+        )
+    };
+    list.iter().map(text).collect()
+}
+
+const CSRS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+const PEM_REQUEST: &str =
+    "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUFBPQotLS0tLUVORCBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0K";
+
+fn signing_request(spec: Value) -> Value {
+    let mut whole = json!({"request": PEM_REQUEST, "signerName": "example.com/s", "usages": ["client auth"]});
+    for (field, value) in spec.as_object().into_iter().flatten() {
+        whole[field] = value.clone();
+    }
+    json!({"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": "c"},
+        "spec": whole})
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_signing_request_is_from_who_sends_it() {
+    let server = server();
+    let body = signing_request(json!({"username": "mallory", "groups": ["g"], "extra": {"k": ["v"]}}));
+    let (code, made) = send(&server, "POST", CSRS, &body).await;
+    assert_eq!(code, 201, "{made}");
+    assert_eq!(made["spec"]["username"], "admin");
+    assert_eq!(made["spec"]["uid"], "admin");
+    assert_eq!(
+        made["spec"]["groups"],
+        json!(["system:masters", "system:authenticated"])
+    );
+    assert_eq!(made["spec"]["extra"], Value::Null);
+}
+
+#[rstest]
+#[case(json!({"expirationSeconds": 2}),
+    "spec.expirationSeconds: Invalid value: 2: may not specify a duration less than 600 seconds (10 minutes)")]
+#[case(json!({"usages": ["any", "any"]}), "spec.usages[1]: Duplicate value: \"any\"")]
+#[case(json!({"signerName": "local/s"}),
+    "spec.signerName: Invalid value: \"local\": should be a domain with at least two segments separated by dots")]
+#[case(json!({"signerName": "kubernetes.io/legacy-unknown"}), "spec.signerName: Invalid value: \
+    \"kubernetes.io/legacy-unknown\": the legacy signerName is not allowed via this API version")]
+#[case(json!({"request": null}), "spec.request: Invalid value: null: PEM block type must be CERTIFICATE REQUEST")]
+#[tokio::test(start_paused = true)]
+async fn a_signing_request_is_checked(#[case] spec: Value, #[case] expected: &str) {
+    let (code, answer) = send(&server(), "POST", CSRS, &signing_request(spec)).await;
+    assert_eq!((code, causes(&answer)), (422, vec![expected.to_owned()]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn approval_and_status_each_change_their_part_of_a_signing_request() {
+    let server = server();
+    send(&server, "POST", CSRS, &signing_request(json!({}))).await;
+    let approved = json!({"status": {"certificate": "YQ==", "conditions": [{"type": "Approved", "status": "True",
+        "reason": "r"}]}});
+    let (code, answer) = send(&server, "PATCH", &format!("{CSRS}/c/approval"), &approved).await;
+    assert_eq!(code, 200, "{answer}");
+    assert_eq!(answer["status"]["certificate"], Value::Null);
+    assert!(answer["status"]["conditions"][0]["lastTransitionTime"].is_string());
+
+    let none = json!({"status": {"conditions": null}});
+    let (code, answer) = send(&server, "PATCH", &format!("{CSRS}/c/status"), &none).await;
+    let expected = "status.conditions: Forbidden: updates may not remove a condition of type \"Approved\"";
+    assert_eq!((code, causes(&answer)), (422, vec![expected.to_owned()]));
+
+    let denied = json!({"status": {"conditions": [{"type": "Approved", "status": "True", "reason": "other"}]}});
+    let (code, answer) = send(&server, "PATCH", &format!("{CSRS}/c/status"), &denied).await;
+    assert_eq!((code, &answer["status"]["conditions"][0]["reason"]), (200, &json!("r")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_with_a_generated_name_carries_its_name_label() {
+    let server = server();
+    let body = json!({"metadata": {"generateName": "g-"}});
+    let (code, made) = send(&server, "POST", "/api/v1/namespaces", &body).await;
+    assert_eq!(code, 201, "{made}");
+    assert_eq!(
+        made["metadata"]["labels"]["kubernetes.io/metadata.name"],
+        made["metadata"]["name"]
+    );
+}
+
+/// One error for each check of metadata: those of every object, and those the kind runs itself.
+#[rstest]
+#[case("/api/v1/namespaces/default/configmaps", json!({}), 4)]
+#[case("/api/v1/namespaces/default/services", json!({"spec": {"ports": [{"port": 80}]}}), 3)]
+#[case("/apis/policy/v1/namespaces/default/poddisruptionbudgets", json!({}), 2)]
+#[case("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", json!({"addressType": "IPv4",
+    "endpoints": []}), 3)]
+#[tokio::test(start_paused = true)]
+async fn a_wrong_label_is_told_by_each_check(#[case] path: &str, #[case] body: Value, #[case] times: usize) {
+    let server = server();
+    let mut body = body;
+    body["metadata"] = json!({"name": "a"});
+    let (code, made) = send(&server, "POST", path, &body).await;
+    assert_eq!(code, 201, "{made}");
+    let patch = json!({"metadata": {"labels": {"Bad Key!": "x"}}});
+    let (code, answer) = send(&server, "PATCH", &format!("{path}/a"), &patch).await;
+    assert_eq!((code, causes(&answer).len()), (422, times), "{answer}");
+}
+
+#[rstest]
+#[case("/apis/apps/v1/namespaces/default/deployments", false)]
+#[case("/apis/apps/v1/namespaces/default/replicasets", true)]
+#[tokio::test(start_paused = true)]
+async fn a_status_write_keeps_labels_where_the_kind_lets_it(#[case] path: &str, #[case] keeps: bool) {
+    let server = server();
+    let body = json!({"metadata": {"name": "a"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template":
+        {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}});
+    let (code, made) = send(&server, "POST", path, &body).await;
+    assert_eq!(code, 201, "{made}");
+    let patch = json!({"metadata": {"labels": {"new": "x"}, "annotations": {"n": "x"}}});
+    let (_, answer) = send(&server, "PATCH", &format!("{path}/a/status"), &patch).await;
+    assert_eq!(answer["metadata"]["labels"]["new"].is_string(), keeps);
+    assert_eq!(answer["metadata"]["annotations"]["n"], "x");
+}
+
+const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
+
+fn event(fields: Value) -> Value {
+    let mut event = json!({"metadata": {"name": "e"}, "eventTime": "2020-01-01T00:00:00.000000Z", "type": "Normal",
+        "reason": "R", "action": "A", "reportingController": "example.com/c", "reportingInstance": "i", "note": "n",
+        "regarding": {"kind": "Pod", "name": "p", "namespace": "default"}});
+    for (field, value) in fields.as_object().into_iter().flatten() {
+        event[field] = value.clone();
+    }
+    event
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_of_either_group_is_found_by_the_selectors_of_the_other() {
+    let server = server();
+    let (code, made) = send(&server, "POST", EVENTS, &event(json!({}))).await;
+    assert_eq!(code, 201, "{made}");
+    let core = json!({"metadata": {"name": "old"},
+        "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"},
+        "source": {"component": "kubelet"}, "reason": "R"});
+    let (code, made) = send(&server, "POST", "/api/v1/namespaces/default/events", &core).await;
+    assert_eq!(code, 201, "{made}");
+    for (path, selector, expected) in [
+        (
+            "/api/v1/namespaces/default/events",
+            "involvedObject.name=p,involvedObject.kind=Pod",
+            2,
+        ),
+        ("/api/v1/namespaces/default/events", "source=example.com/c", 1),
+        ("/api/v1/namespaces/default/events", "source=kubelet", 1),
+        (EVENTS, "regarding.name=p,regarding.namespace=default", 2),
+        (EVENTS, "reportingController=example.com/c", 1),
+    ] {
+        let path = format!(
+            "{path}?fieldSelector={}",
+            selector.replace('=', "%3D").replace(',', "%2C")
+        );
+        let (_, list) = send(&server, "GET", &path, &Value::Null).await;
+        assert_eq!(list["items"].as_array().map(Vec::len), Some(expected), "{selector}");
+    }
+}
+
+#[rstest]
+#[case(json!({"reason": ""}), "reason: Required value")]
+#[case(json!({"regarding": {"kind": "Pod"}}), "", )]
+#[case(json!({"series": {"count": 1, "lastObservedTime": "2020-01-01T00:00:00.000000Z"}}),
+    "series.count: Invalid value: \"\": should be at least 2")]
+#[tokio::test(start_paused = true)]
+async fn errors_of_an_event_name_the_core_kind(#[case] fields: Value, #[case] expected: &str) {
+    let (code, answer) = send(&server(), "POST", EVENTS, &event(fields)).await;
+    if expected.is_empty() {
+        assert_eq!(code, 201, "{answer}");
+        return;
+    }
+    assert_eq!((code, causes(&answer)), (422, vec![expected.to_owned()]));
+    assert_eq!(answer["message"], format!("Event \"e\" is invalid: {expected}"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_update_of_an_event_changes_its_series_only() {
+    let server = server();
+    send(&server, "POST", EVENTS, &event(json!({}))).await;
+    let patch = json!({"note": "other", "action": ""});
+    let (code, answer) = send(&server, "PATCH", &format!("{EVENTS}/e"), &patch).await;
+    let expected = [
+        "action: Required value",
+        "message: Invalid value: \"other\": field is immutable",
+        "action: Invalid value: \"\": field is immutable",
+    ];
+    assert_eq!((code, causes(&answer)), (422, expected.map(str::to_owned).to_vec()));
+}
+
+#[rstest]
+#[case(json!({"podCIDR": "10.1.0.0/24"}), json!({"podCIDR": "10.1.0.0/24", "podCIDRs": ["10.1.0.0/24"]}))]
+#[case(json!({"podCIDRs": ["10.1.0.0/24"]}), json!({"podCIDR": "10.1.0.0/24", "podCIDRs": ["10.1.0.0/24"]}))]
+#[case(json!({"podCIDR": "10.1.0.0/24", "podCIDRs": ["10.2.0.0/24", "fd00::/64"]}),
+    json!({"podCIDR": "10.1.0.0/24", "podCIDRs": ["10.1.0.0/24"]}))]
+#[tokio::test(start_paused = true)]
+async fn the_pod_cidr_of_a_node_is_the_first_of_its_cidrs(#[case] spec: Value, #[case] expected: Value) {
+    let body = json!({"metadata": {"name": "n"}, "spec": spec});
+    let (code, made) = send(&server(), "POST", "/api/v1/nodes", &body).await;
+    assert_eq!(code, 201, "{made}");
+    for field in ["podCIDR", "podCIDRs"] {
+        assert_eq!(made["spec"][field], expected[field]);
+    }
+}
+
+#[rstest]
+#[case(json!({"status": {"capacity": {"cpu": "-1"}}}),
+    "status.capacity.cpu: Invalid value: \"-1\": must be greater than or equal to 0")]
+#[case(json!({"spec": {"podCIDRs": ["10.1.0.0/24", "10.2.0.0/24"]}}), "spec.podCIDRs: Invalid value: \
+    [\"10.1.0.0/24\",\"10.2.0.0/24\"]: may specify no more than one CIDR for each IP family")]
+#[tokio::test(start_paused = true)]
+async fn a_node_is_checked(#[case] node: Value, #[case] expected: &str) {
+    let mut node = node;
+    node["metadata"] = json!({"name": "n"});
+    let (code, answer) = send(&server(), "POST", "/api/v1/nodes", &node).await;
+    assert_eq!(code, 422, "{answer}");
+    assert!(causes(&answer).contains(&expected.to_owned()), "{answer}");
+}
+
+#[rstest]
+#[case(json!({"forZones": [{"name": "a"}, {"name": "a"}]}),
+    "endpoints[0].hints.forZones[1].name: Duplicate value: \"a\"")]
+#[case(json!({"forNodes": [{}, {}, {}, {}, {}, {}, {}, {}, {}]}),
+    "endpoints[0].hints.forNodes: Too many: 9: must have at most 8 items")]
+#[tokio::test(start_paused = true)]
+async fn hints_of_endpoints_are_checked(#[case] hints: Value, #[case] expected: &str) {
+    let body = json!({"metadata": {"name": "s"}, "addressType": "IPv4",
+        "endpoints": [{"addresses": ["10.0.0.1"], "hints": hints}]});
+    let path = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+    let (code, answer) = send(&server(), "POST", path, &body).await;
+    assert_eq!((code, causes(&answer)), (422, vec![expected.to_owned()]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn fields_behind_closed_gates_are_dropped_before_they_are_checked() {
+    let body = json!({"metadata": {"name": "p"}, "spec": {"schedulingGroup": {}, "containers": [{"name": "c",
+        "image": "i", "lifecycle": {"stopSignal": "NONE"}}], "volumes": [{"name": "v", "projected": {"sources":
+        [{"podCertificate": {"keyType": "none"}}]}}]}});
+    let path = "/api/v1/namespaces/default/pods";
+    let (code, made) = send(&server(), "POST", path, &body).await;
+    assert_eq!(code, 201, "{made}");
+    assert_eq!(made["spec"]["schedulingGroup"], Value::Null);
+    assert_eq!(made["spec"]["containers"][0]["lifecycle"], Value::Null);
+    assert_eq!(made["spec"]["volumes"][0]["projected"]["sources"], json!([{}]));
+}
+
+const PODS: &str = "/api/v1/namespaces/default/pods";
+
+async fn server_with_pod(spec: Value) -> ApiServer {
+    let server = server();
+    let mut pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    for (field, value) in spec.as_object().into_iter().flatten() {
+        pod["spec"][field] = value.clone();
+    }
+    let (code, made) = send(&server, "POST", PODS, &pod).await;
+    assert_eq!(code, 201, "{made}");
+    server
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_binding_of_either_path_gives_the_pod_its_node_and_metadata() {
+    for path in [
+        format!("{PODS}/p/binding"),
+        "/api/v1/namespaces/default/bindings".to_owned(),
+    ] {
+        let server = server_with_pod(json!({})).await;
+        let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p", "annotations": {"a": "b"},
+            "labels": {"l": "m"}}, "target": {"kind": "Node", "name": "n"}});
+        let (code, answer) = send(&server, "POST", &path, &binding).await;
+        assert_eq!((code, &answer["status"]), (201, &json!("Success")), "{path}");
+        let (_, pod) = send(&server, "GET", &format!("{PODS}/p"), &Value::Null).await;
+        assert_eq!(pod["spec"]["nodeName"], "n");
+        assert_eq!(
+            (&pod["metadata"]["annotations"]["a"], &pod["metadata"]["labels"]["l"]),
+            (&json!("b"), &json!("m"))
+        );
+        let (code, answer) = send(&server, "POST", &path, &binding).await;
+        let expected = "Operation cannot be fulfilled on pods/binding \"p\": pod p is already assigned to node \"n\"";
+        assert_eq!((code, &answer["message"]), (409, &json!(expected)));
+    }
+}
+
+#[rstest]
+#[case(json!({"target": {"kind": "Node"}}), 500, "target.name: Required value")]
+#[case(json!({"target": {"kind": "Pod", "name": "n"}}), 500,
+    "target.kind: Unsupported value: \"Pod\": supported values: \"Node\", \"<empty>\"")]
+#[case(json!({"metadata": {"name": "q"}, "target": {"name": "n"}}), 400,
+    "name in URL does not match name in Binding object")]
+#[case(json!({"target": {"name": "n"}}), 409,
+    "Operation cannot be fulfilled on pods/binding \"p\": pod p has non-empty .spec.schedulingGates")]
+#[tokio::test(start_paused = true)]
+async fn a_wrong_binding_is_refused(#[case] body: Value, #[case] code: u16, #[case] expected: &str) {
+    let server = server_with_pod(json!({"schedulingGates": [{"name": "example.com/g"}]})).await;
+    let mut binding = json!({"metadata": {"name": "p"}});
+    for (field, value) in body.as_object().into_iter().flatten() {
+        binding[field] = value.clone();
+    }
+    let (found, answer) = send(&server, "POST", &format!("{PODS}/p/binding"), &binding).await;
+    assert_eq!((found, &answer["message"]), (code, &json!(expected)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dry_run_create_lets_a_version_pass_that_storage_refuses() {
+    let server = server();
+    let body = json!({"metadata": {"name": "a", "resourceVersion": "5"}});
+    let path = "/api/v1/namespaces/default/configmaps";
+    let (code, made) = send(&server, "POST", &format!("{path}?dryRun=All"), &body).await;
+    assert_eq!((code, &made["metadata"]["resourceVersion"]), (201, &json!("5")));
+    let (code, answer) = send(&server, "POST", path, &body).await;
+    let expected = "resourceVersion should not be set on objects to be created";
+    assert_eq!((code, &answer["message"]), (500, &json!(expected)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delete_that_waits_for_dependents_is_202() {
+    let server = server();
+    let path = "/api/v1/namespaces/default/configmaps";
+    let body = json!({"metadata": {"name": "a", "finalizers": ["example.com/f"]}});
+    send(&server, "POST", path, &body).await;
+    let (code, _) = send(
+        &server,
+        "DELETE",
+        &format!("{path}/a"),
+        &json!({"orphanDependents": false}),
+    )
+    .await;
+    assert_eq!(code, 202);
+    let (code, _) = send(&server, "DELETE", &format!("{path}/a"), &json!({})).await;
+    assert_eq!(code, 200);
+}
+
+#[rstest]
+#[case(json!({"labelSelector": {"requirements": [{"key": "a", "operator": "Nope"}]}}),
+    "spec.resourceAttributes.labelSelector ignored due to parse error")]
+#[case(json!({"fieldSelector": {"requirements": [{"key": "a", "operator": "In", "values": ["x"]},
+    {"key": "b", "operator": "Exists"}]}}),
+    "spec.resourceAttributes.fieldSelector partially ignored due to parse error")]
+#[tokio::test(start_paused = true)]
+async fn a_review_tells_of_selectors_that_it_cannot_read(#[case] attributes: Value, #[case] expected: &str) {
+    let mut body = json!({"spec": {"user": "u", "resourceAttributes": attributes}});
+    body["spec"]["resourceAttributes"]["verb"] = json!("list");
+    let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+    let (code, answer) = send(&server(), "POST", path, &body).await;
+    assert_eq!(
+        (code, &answer["status"]["evaluationError"]),
+        (201, &json!(expected)),
+        "{answer}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_scale_shows_its_selector_in_the_order_of_keys() {
+    let server = server();
+    let body = json!({"metadata": {"name": "a"}, "spec": {"selector": {"matchLabels": {"a": "b"}, "matchExpressions":
+        [{"key": "t", "operator": "DoesNotExist"}]}, "template": {"metadata": {"labels": {"a": "b"}}, "spec":
+        {"containers": [{"name": "c", "image": "i"}]}}}});
+    let path = "/apis/apps/v1/namespaces/default/deployments";
+    send(&server, "POST", path, &body).await;
+    let (_, scale) = send(&server, "GET", &format!("{path}/a/scale"), &Value::Null).await;
+    assert_eq!(scale["status"]["selector"], "a=b,!t");
+}
