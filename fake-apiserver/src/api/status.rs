@@ -231,7 +231,7 @@ impl Status {
         )
     }
 
-    /// 415 of a body whose type is not named.
+    /// 415 of a body that a browser sends without its type.
     pub(crate) fn no_content_type() -> Self {
         Self::new(
             415,

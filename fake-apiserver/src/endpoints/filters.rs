@@ -218,10 +218,25 @@ pub(crate) fn check_arrival(parts: &Parts) -> Result<(), Status> {
         }
     }
     let writes = matches!(parts.method, Method::POST | Method::PUT | Method::PATCH);
-    if writes && arrival.has_body && !parts.headers.contains_key(header::CONTENT_TYPE) {
+    let is_typed = !arrival.has_body || parts.headers.contains_key(header::CONTENT_TYPE);
+    if writes && !is_typed && is_of_a_browser(&parts.headers) {
         return Err(Status::no_content_type());
     }
     Ok(())
+}
+
+/// Whether a browser sends it: no other client names the origin of a page or how it was fetched. Others may leave out the
+/// type of a body, which kube-apiserver takes for JSON: the Python client does.
+fn is_of_a_browser(headers: &HeaderMap) -> bool {
+    const MARKS: [HeaderName; 5] = [
+        header::ORIGIN,
+        header::REFERER,
+        HeaderName::from_static("sec-fetch-site"),
+        HeaderName::from_static("sec-fetch-mode"),
+        HeaderName::from_static("sec-fetch-dest"),
+    ];
+    let agent = text(headers, &header::USER_AGENT).unwrap_or_default();
+    agent.starts_with("Mozilla/") || MARKS.iter().any(|name| headers.contains_key(name))
 }
 
 /// Reads a body whole, within the limit.

@@ -1,0 +1,102 @@
+//! kubectl's `exec`, `cp`, `logs`, `attach` and `debug` against a Pod whose script answers.
+
+mod common;
+#[path = "common/kubectl.rs"]
+mod kubectl;
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use common::{Server, folder};
+
+const SCRIPT: &str = r#"{"script": {
+    "startsAfterMs": 0, "logs": "ready\n",
+    "exec": [
+        {"command": ["hostname"], "stdout": "db\n", "stderr": "as ever\n"},
+        {"command": ["false"], "exitCode": 3},
+        {"command": ["cat"], "echoesStdin": true},
+        {"command": ["tar", "-xmf", "-", "-C", "/tmp"], "echoesStdin": true}
+    ]
+}}"#;
+
+const POD: &str = r#"{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "db"},
+    "spec": {"nodeName": "node-0", "containers": [{"name": "main", "image": "i"}]}}"#;
+
+const NODE: &str = r#"{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-0"}}"#;
+
+fn run(program: &Path, config: &Path, args: &[&str], stdin: &str) -> Output {
+    let mut child = Command::new(program)
+        .args(args)
+        .env("KUBECONFIG", config)
+        .env("HOME", config.parent().expect("it is in a folder"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("kubectl was started before");
+    let mut input = child.stdin.take().expect("it is piped");
+    // A command that reads nothing has closed its end.
+    let _ = input.write_all(stdin.as_bytes());
+    drop(input);
+    child.wait_with_output().expect("it is our child")
+}
+
+#[test]
+#[expect(clippy::print_stderr, reason = "a test that is left out has to say so")]
+fn kubectl_connects_to_a_pod_by_its_script() {
+    let program = match kubectl::kubectl() {
+        Ok(program) => program,
+        Err(reason) => {
+            eprintln!("skipped: kubectl_connects_to_a_pod_by_its_script {reason}");
+            return;
+        }
+    };
+    let folder = folder();
+    let config = folder.join("config");
+    let path = config.to_str().expect("the target folder has a plain name");
+    let _server = Server::start(&["--tls", "--control", "--workers", "all", "--kubeconfig", path]);
+    let kubectl = |args: &[&str], stdin: &str| {
+        let output = run(program, &config, args, stdin);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    let done = |stdout: &str| (Some(0), stdout.to_owned(), String::new());
+
+    assert_eq!(
+        kubectl(&["create", "--raw", "/_fake/pods", "-f", "-"], SCRIPT),
+        done("{}\n")
+    );
+    for object in [NODE, POD] {
+        let created = kubectl(&["create", "-f", "-"], object);
+        assert_eq!(created.0, Some(0), "{created:?}");
+    }
+    let waited = kubectl(&["wait", "pod/db", "--for=condition=Ready", "--timeout=60s"], "");
+    assert_eq!(waited.0, Some(0), "{waited:?}");
+
+    assert_eq!(kubectl(&["logs", "db"], ""), done("ready\n"));
+    let said = kubectl(&["exec", "db", "--", "hostname"], "");
+    assert_eq!(said, (Some(0), "db\n".to_owned(), "as ever\n".to_owned()));
+    let failed = kubectl(&["exec", "db", "--", "false"], "");
+    assert_eq!(
+        (failed.0, failed.2.trim()),
+        (Some(3), "command terminated with exit code 3")
+    );
+    assert_eq!(
+        kubectl(&["exec", "-i", "db", "--", "cat"], "in\nand out\n"),
+        done("in\nand out\n")
+    );
+    let absent = kubectl(&["exec", "db", "--", "ls"], "");
+    assert_eq!(absent.0, Some(127), "{absent:?}");
+
+    let file = folder.join("file");
+    std::fs::write(&file, "content").expect("the folder is there");
+    let copied = kubectl(&["cp", file.to_str().expect("a plain name"), "db:/tmp/file"], "");
+    assert_eq!(copied.0, Some(0), "{copied:?}");
+
+    let debug = ["debug", "db", "--image=i", "--container=debugger", "--", "sleep", "1"];
+    assert_eq!(kubectl(&debug, "").0, Some(0));
+    let ended = "--for=jsonpath={.status.ephemeralContainerStatuses[0].state.terminated.reason}=Completed";
+    let waited = kubectl(&["wait", "pod/db", ended, "--timeout=60s"], "");
+    assert_eq!(waited.0, Some(0), "{waited:?}");
+}
