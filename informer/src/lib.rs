@@ -51,8 +51,8 @@
 //!
 //! The library knows nothing of the server behind its client. It iterates in a stated order
 //! everywhere, takes its jitter from a seed and its time from tokio's clock, so that two runs with one seed make the
-//! same requests in the same order. Without a seed one is drawn at random; while tokio's clock is paused, as in tests, it
-//! is always the same.
+//! same requests in the same order. Without a seed one is drawn at random; while tokio's clock is paused, as in tests,
+//! it is always the same.
 //!
 //! # Where to go on
 //!

@@ -1,9 +1,11 @@
 //! `IndexFn` and `Index`: objects by what a function says of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+
+use foldhash::fast::RandomState;
 
 use super::sorted::Sorted;
 use crate::object::Object;
@@ -13,7 +15,8 @@ type Values<K> = Arc<dyn Fn(&Object<K>) -> Vec<String> + Send + Sync>;
 
 /// A named index function: the values under which an object is found (client-go's `IndexFunc`).
 ///
-/// It must answer the same for the same state of an object. If it panics, the object is found under no value.
+/// It must answer the same for the same state of an object. If it panics, the object is found under no value. It may
+/// read the cache, which is then as it was before the change, and must not write to it.
 pub struct IndexFn<K> {
     pub(crate) name: String,
     values: Values<K>,
@@ -58,50 +61,115 @@ impl<K> fmt::Debug for IndexFn<K> {
     }
 }
 
+/// What the index functions of a store say of some objects: computed before the store is locked, so that no reader
+/// waits for a user's code, and that code may read.
+pub(crate) struct IndexValues<K> {
+    functions: Vec<IndexFn<K>>,
+    /// For each function the values of an object, by the address of the object, which is held as long as this.
+    of: HashMap<usize, (Object<K>, Vec<Vec<String>>), RandomState>,
+}
+
+impl<K> IndexValues<K> {
+    /// Nothing computed yet.
+    pub(crate) fn new(functions: Vec<IndexFn<K>>) -> Self {
+        Self {
+            functions,
+            of: HashMap::default(),
+        }
+    }
+
+    /// Whether there is nothing to be computed.
+    pub(crate) fn is_void(&self) -> bool {
+        self.functions.is_empty()
+    }
+
+    /// How many functions there are.
+    pub(crate) fn functions(&self) -> usize {
+        self.functions.len()
+    }
+
+    pub(crate) fn has(&self, object: &Object<K>) -> bool {
+        self.functions.is_empty() || self.of.contains_key(&object.address())
+    }
+
+    /// Computes what it does not have.
+    pub(crate) fn compute(&mut self, object: &Object<K>) {
+        if !self.has(object) {
+            let values = self.functions.iter().map(|it| it.values(object)).collect();
+            self.of.insert(object.address(), (object.clone(), values));
+        }
+    }
+
+    /// What the function with this number says of the object.
+    fn get(&self, object: &Object<K>, number: usize) -> &[String] {
+        let all = self.of.get(&object.address());
+        all.and_then(|(_, all)| all.get(number)).map_or(&[], Vec::as_slice)
+    }
+}
+
 /// An index with what is in it. Values without objects are not kept.
 pub(crate) struct Index<K> {
-    function: IndexFn<K>,
+    pub(crate) function: IndexFn<K>,
     pub(crate) buckets: BTreeMap<String, Sorted<K>>,
 }
 
 impl<K> Index<K> {
+    /// An index of these objects, which are in order.
     pub(crate) fn new<'a>(function: IndexFn<K>, objects: impl Iterator<Item = &'a Object<K>>) -> Self
-    where
-        K: 'a,
-    {
-        let mut index = Self {
-            function,
-            buckets: BTreeMap::new(),
-        };
-        index.rebuild(objects);
-        index
-    }
-
-    /// Has these objects, which are in order, and no others.
-    pub(crate) fn rebuild<'a>(&mut self, objects: impl Iterator<Item = &'a Object<K>>)
     where
         K: 'a,
     {
         let mut buckets: BTreeMap<String, Vec<Object<K>>> = BTreeMap::new();
         for object in objects {
-            for value in self.function.values(object) {
+            for value in function.values(object) {
                 buckets.entry(value).or_default().push(object.clone());
             }
         }
+        Self::of_buckets(function, buckets)
+    }
+
+    /// The same of the values that were computed for the function with this number.
+    pub(crate) fn filled<'a>(
+        &self,
+        objects: impl Iterator<Item = &'a Object<K>>,
+        values: &IndexValues<K>,
+        number: usize,
+    ) -> Self
+    where
+        K: 'a,
+    {
+        let mut buckets: BTreeMap<String, Vec<Object<K>>> = BTreeMap::new();
+        for object in objects {
+            for value in values.get(object, number) {
+                match buckets.get_mut(value) {
+                    Some(bucket) => bucket.push(object.clone()),
+                    None => drop(buckets.insert(value.clone(), vec![object.clone()])),
+                }
+            }
+        }
+        Self::of_buckets(self.function.clone(), buckets)
+    }
+
+    fn of_buckets(function: IndexFn<K>, buckets: BTreeMap<String, Vec<Object<K>>>) -> Self {
         let sorted = buckets
             .into_iter()
             .map(|(value, objects)| (value, Sorted::from_sorted(objects)));
-        self.buckets = sorted.collect();
+        Self {
+            function,
+            buckets: sorted.collect(),
+        }
     }
 
-    pub(crate) fn values(&self, object: &Object<K>) -> Vec<String> {
-        self.function.values(object)
-    }
-
-    /// `old` is gone, `new` is there.
-    pub(crate) fn change(&mut self, old: Option<&Object<K>>, new: Option<&Object<K>>) {
-        let before = old.map(|it| self.function.values(it)).unwrap_or_default();
-        let after = new.map(|it| self.function.values(it)).unwrap_or_default();
+    /// `old` is gone, `new` is there; the values of both are those of the function with this number.
+    pub(crate) fn change(
+        &mut self,
+        old: Option<&Object<K>>,
+        new: Option<&Object<K>>,
+        values: &IndexValues<K>,
+        number: usize,
+    ) {
+        let before = old.map_or(&[][..], |it| values.get(it, number));
+        let after = new.map_or(&[][..], |it| values.get(it, number));
         if let Some(old) = old {
             for value in before.iter().filter(|it| !after.contains(it)) {
                 if let Some(bucket) = self.buckets.get_mut(value) {
@@ -114,8 +182,23 @@ impl<K> Index<K> {
         }
         if let Some(new) = new {
             for value in after {
-                self.buckets.entry(value).or_default().insert(new.clone());
+                match self.buckets.get_mut(value) {
+                    Some(bucket) => drop(bucket.insert(new.clone())),
+                    None => {
+                        let bucket = Sorted::from_sorted(vec![new.clone()]);
+                        self.buckets.insert(value.clone(), bucket);
+                    }
+                }
             }
+        }
+    }
+}
+
+impl<K> Clone for Index<K> {
+    fn clone(&self) -> Self {
+        Self {
+            function: self.function.clone(),
+            buckets: self.buckets.clone(),
         }
     }
 }

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use tokio::sync::Notify;
 
-use super::index::{Index, IndexFn};
+use super::index::{Index, IndexFn, IndexValues};
 use super::lister::Lister;
 use super::sorted::Sorted;
 use crate::object::{Cacheable, Object};
@@ -24,7 +24,8 @@ use crate::{Error, ObjectKey, ResourceVersion};
 /// let maps = Indexer::<ConfigMap>::new();
 /// maps.insert(Object::decode(r#"{"metadata": {"name": "a"}, "data": {"color": "red"}}"#)?);
 /// // An index that is added later has what is there already.
-/// maps.add_index(IndexFn::new("color", |map: &Object<ConfigMap>| map.typed().ok()?.data.as_ref()?.get("color").cloned()))?;
+/// maps.add_index(IndexFn::new("color", |map: &Object<ConfigMap>|
+/// map.typed().ok()?.data.as_ref()?.get("color").cloned()))?;
 ///
 /// let lister = maps.lister();
 /// assert_eq!(lister.index_keys("color", "red")?, [ObjectKey::cluster("a")]);
@@ -36,11 +37,27 @@ pub struct Indexer<K> {
 
 pub(crate) struct Shared<K> {
     /// Guards objects, indexes and versions. Readers hold it for as long as it takes to copy one reference, writers for
-    /// one batch of changes at most.
+    /// one batch of changes at most. No user's code runs under it.
     state: RwLock<State<K>>,
+    /// Held by who writes, from the first look at what is there to the last change. Taken before `state`.
+    turn: Mutex<()>,
     /// How many wait for a version.
     waiting: AtomicUsize,
     moved: Notify,
+}
+
+impl<K> Shared<K> {
+    fn write(&self) -> RwLockWriteGuard<'_, State<K>> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, State<K>> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 pub(crate) struct State<K> {
@@ -89,6 +106,7 @@ impl<K: Cacheable> Indexer<K> {
                     indexes: BTreeMap::new(),
                     versions: vec![ResourceVersion::default(); count],
                 }),
+                turn: Mutex::default(),
                 waiting: AtomicUsize::new(0),
                 moved: Notify::new(),
             }),
@@ -101,13 +119,17 @@ impl<K: Cacheable> Indexer<K> {
     ///
     /// If there is an index of this name.
     pub fn add_index(&self, index: IndexFn<K>) -> Result<(), Error> {
-        let mut state = self.write();
-        if state.indexes.contains_key(&index.name) {
-            return Err(Error::refused(format!("there is an index {:?} already", index.name)));
-        }
+        let _turn = self.shared.turn();
+        let objects = {
+            let state = self.read();
+            if state.indexes.contains_key(&index.name) {
+                return Err(Error::refused(format!("there is an index {:?} already", index.name)));
+            }
+            state.objects.clone()
+        };
         let name = index.name.clone();
-        let index = Index::new(index, state.objects.iter());
-        state.indexes.insert(name, index);
+        let index = Index::new(index, objects.iter());
+        self.write().indexes.insert(name, index);
         Ok(())
     }
 
@@ -135,21 +157,38 @@ impl<K: Cacheable> Indexer<K> {
         Lister::new(self.clone())
     }
 
-    /// The lock for several changes at once: readers see all of them or none.
+    /// For several changes at once: readers see all of them or none, as far as the values of indexes are known before.
     pub(crate) fn writer(&self) -> Writer<'_, K> {
+        self.writer_with(self.index_values())
+    }
+
+    /// The same with values that were computed before.
+    pub(crate) fn writer_with(&self, mut values: IndexValues<K>) -> Writer<'_, K> {
+        let turn = self.shared.turn();
+        if values.functions() != self.read().indexes.len() {
+            // An index was added meanwhile.
+            values = self.index_values();
+        }
         Writer {
-            state: self.write(),
             shared: &self.shared,
+            _turn: turn,
+            state: None,
+            values,
             has_moved: false,
         }
     }
 
+    /// The index functions, and nothing computed yet.
+    pub(crate) fn index_values(&self) -> IndexValues<K> {
+        IndexValues::new(self.read().indexes.values().map(|it| it.function.clone()).collect())
+    }
+
     fn write(&self) -> RwLockWriteGuard<'_, State<K>> {
-        self.shared.state.write().unwrap_or_else(PoisonError::into_inner)
+        self.shared.write()
     }
 
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, State<K>> {
-        self.shared.state.read().unwrap_or_else(PoisonError::into_inner)
+        self.shared.read()
     }
 
     /// The version that every source has reached; empty as long as one has none.
@@ -201,8 +240,11 @@ impl Drop for Waiting<'_> {
 
 /// A batch of changes under way.
 pub(crate) struct Writer<'a, K> {
-    state: RwLockWriteGuard<'a, State<K>>,
     shared: &'a Shared<K>,
+    _turn: MutexGuard<'a, ()>,
+    /// Locked from the first change on, but not while values of indexes are computed.
+    state: Option<RwLockWriteGuard<'a, State<K>>>,
+    values: IndexValues<K>,
     has_moved: bool,
 }
 
@@ -215,39 +257,130 @@ pub(crate) struct Difference<K> {
 
 impl<K: Cacheable> Writer<'_, K> {
     pub(crate) fn insert(&mut self, object: Object<K>) -> Option<Object<K>> {
-        let state = &mut *self.state;
-        if state.indexes.is_empty() {
-            return state.objects.insert(object);
+        if self.values.is_void() {
+            return self.state().objects.insert(object);
         }
+        self.prepare(Some(&object), object.key());
+        let (state, values) = self.state_and_values();
         let old = state.objects.insert(object.clone());
-        for index in state.indexes.values_mut() {
-            index.change(old.as_ref(), Some(&object));
+        for (number, index) in state.indexes.values_mut().enumerate() {
+            index.change(old.as_ref(), Some(&object), values, number);
         }
         old
     }
 
     pub(crate) fn remove(&mut self, key: &ObjectKey) -> Option<Object<K>> {
-        let state = &mut *self.state;
+        self.prepare(None, key);
+        let (state, values) = self.state_and_values();
         let old = state.objects.remove(key)?;
-        for index in state.indexes.values_mut() {
-            index.change(Some(&old), None);
+        for (number, index) in state.indexes.values_mut().enumerate() {
+            index.change(Some(&old), None, values, number);
         }
         Some(old)
     }
 
-    pub(crate) fn get(&self, key: &ObjectKey) -> Option<&Object<K>> {
-        self.state.objects.get(key)
+    /// Has, within `scope`, the objects of `list`, which is in order, and no others. The new state is made beside the
+    /// old one, which readers see until then.
+    pub(crate) fn replace(&mut self, scope: &Scope, list: Vec<Object<K>>) -> Difference<K> {
+        self.state = None;
+        let before = self.shared.read().objects.clone();
+        let difference = Difference::new(scope.of(&before), &list);
+        let changed = || {
+            difference
+                .present
+                .iter()
+                .filter(|(old, new)| !old.as_ref().is_some_and(|it| it.ptr_eq(new)))
+        };
+        if !self.values.is_void() {
+            let (new, old) = (changed().map(|it| &it.1), changed().filter_map(|it| it.0.as_ref()));
+            new.chain(old)
+                .chain(&difference.deleted)
+                .for_each(|it| self.values.compute(it));
+        }
+        let objects = match scope {
+            Scope::All => Sorted::from_sorted(list),
+            Scope::Namespace(_) => {
+                let mut objects = before.clone();
+                difference.deleted.iter().for_each(|it| drop(objects.remove(it.key())));
+                changed().for_each(|(_, new)| drop(objects.insert(new.clone())));
+                objects
+            }
+        };
+        let mut indexes = self.shared.read().indexes.clone();
+        for (number, index) in indexes.values_mut().enumerate() {
+            if index.buckets.is_empty() {
+                // Objects without a value are in no bucket, whether they changed or not.
+                *index = index.filled(objects.iter(), &self.values, number);
+                continue;
+            }
+            for gone in &difference.deleted {
+                index.change(Some(gone), None, &self.values, number);
+            }
+            for (old, new) in changed() {
+                index.change(old.as_ref(), Some(new), &self.values, number);
+            }
+        }
+        let state = self.state();
+        let old = (
+            std::mem::replace(&mut state.objects, objects),
+            std::mem::replace(&mut state.indexes, indexes),
+        );
+        self.state = None;
+        drop(old);
+        difference
     }
 
-    /// Has, within `scope`, the objects of `list`, which is in order, and no others.
-    pub(crate) fn replace(&mut self, scope: &Scope, list: Vec<Object<K>>) -> Difference<K> {
-        let before = self.state.objects.clone();
-        let mut old = scope.of(&before).peekable();
-        let mut difference = Difference {
+    /// The store has all changes of this source up to `version`.
+    pub(crate) fn moved_to(&mut self, source: usize, version: ResourceVersion) {
+        if let Some(slot) = self.state().versions.get_mut(source) {
+            *slot = version;
+            self.has_moved = true;
+        }
+    }
+
+    pub(crate) fn get(&mut self, key: &ObjectKey) -> Option<&Object<K>> {
+        self.state().objects.get(key)
+    }
+
+    pub(crate) fn snapshot(&mut self) -> Sorted<K> {
+        self.state().objects.clone()
+    }
+
+    /// Has the values of what is there and of what is to come; to compute them it gives the lock back.
+    fn prepare(&mut self, new: Option<&Object<K>>, key: &ObjectKey) {
+        if self.values.is_void() {
+            return;
+        }
+        let old = self.state().objects.get(key).cloned();
+        if new.into_iter().chain(&old).all(|it| self.values.has(it)) {
+            return;
+        }
+        self.state = None;
+        new.into_iter().chain(&old).for_each(|it| self.values.compute(it));
+    }
+
+    fn state(&mut self) -> &mut State<K> {
+        self.state_and_values().0
+    }
+
+    fn state_and_values(&mut self) -> (&mut State<K>, &IndexValues<K>) {
+        let shared = self.shared;
+        (self.state.get_or_insert_with(|| shared.write()), &self.values)
+    }
+}
+
+impl<K> Difference<K> {
+    /// Between what was there and a list, both in order.
+    fn new<'a>(before: impl Iterator<Item = &'a Object<K>>, list: &[Object<K>]) -> Self
+    where
+        K: 'a,
+    {
+        let mut old = before.peekable();
+        let mut difference = Self {
             deleted: Vec::new(),
             present: Vec::with_capacity(list.len()),
         };
-        for object in &list {
+        for object in list {
             while let Some(gone) = old.next_if(|it| it.key() < object.key()) {
                 difference.deleted.push(gone.clone());
             }
@@ -255,41 +388,13 @@ impl<K: Cacheable> Writer<'_, K> {
             difference.present.push((was.cloned(), object.clone()));
         }
         difference.deleted.extend(old.cloned());
-        match scope {
-            Scope::All => {
-                self.state.objects = Sorted::from_sorted(list);
-                let state = &mut *self.state;
-                for index in state.indexes.values_mut() {
-                    index.rebuild(state.objects.iter());
-                }
-            }
-            Scope::Namespace(_) => {
-                for gone in &difference.deleted {
-                    self.remove(gone.key());
-                }
-                for object in list {
-                    self.insert(object);
-                }
-            }
-        }
         difference
-    }
-
-    /// The store has all changes of this source up to `version`.
-    pub(crate) fn moved_to(&mut self, source: usize, version: ResourceVersion) {
-        if let Some(slot) = self.state.versions.get_mut(source) {
-            *slot = version;
-            self.has_moved = true;
-        }
-    }
-
-    pub(crate) fn snapshot(&self) -> Sorted<K> {
-        self.state.objects.clone()
     }
 }
 
 impl<K> Drop for Writer<'_, K> {
     fn drop(&mut self) {
+        self.state = None;
         // Whoever begins to wait after this reads the version first, and waits for the lock to do so.
         if self.has_moved && self.shared.waiting.load(Ordering::SeqCst) > 0 {
             self.shared.moved.notify_waiters();

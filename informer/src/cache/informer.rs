@@ -17,7 +17,7 @@ use super::list_watch::ListWatch;
 use super::listener::{HandlerOptions, HandlerRegistration, MIN_RESYNC};
 use super::lister::Lister;
 use super::phase::{self, Phase};
-use super::processor::Processor;
+use super::processor::{Processor, index_values};
 use super::reflector::{Reflector, ReflectorOptions, Source};
 use crate::handler::ResourceEventHandler;
 use crate::metrics::{Collect, Metrics, Samples};
@@ -372,8 +372,8 @@ impl<K: Cacheable> SharedInformer<K> {
         silences.max().flatten()
     }
 
-    /// Fails if the informer runs and has heard nothing for so long that its cache may be stale: three minutes where the
-    /// server sends bookmarks, otherwise as long as its watches last, and in both cases the
+    /// Fails if the informer runs and has heard nothing for so long that its cache may be stale: three minutes where
+    /// the server sends bookmarks, otherwise as long as its watches last, and in both cases the
     /// [`request_timeout`](ReflectorOptions::request_timeout) more.
     ///
     /// # Errors
@@ -486,7 +486,7 @@ impl<K: Cacheable> SharedInformer<K> {
 
 impl<K: Cacheable> Shared<K> {
     fn processor(&self) -> MutexGuard<'_, Processor<K>> {
-        // Index functions are the only user code that runs under the lock, and their panics are caught.
+        // Index functions are the only user code that may run under the lock, and their panics are caught.
         self.processor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -504,9 +504,10 @@ impl<K: Cacheable> Shared<K> {
         loop {
             self.queue.filled().await;
             let batch = self.queue.take();
+            let values = index_values(&batch, &self.indexer).await;
             let is_last = self.queue.is_empty();
             let mut processor = self.processor();
-            processor.process(batch, is_last, &self.indexer);
+            processor.process(batch, is_last, &self.indexer, values);
             if processor.has_synced() {
                 self.phase.send_if_modified(|phase| {
                     let is_new = *phase == Phase::Syncing;

@@ -114,12 +114,12 @@ impl<K: Cacheable> Lister<K> {
     ///
     /// If there is no such index.
     pub fn related(&self, index: &str, object: &Object<K>) -> Result<Vec<Object<K>>, Error> {
+        // The function is a user's, and may read the cache.
+        let function = self.with_index(index, |index| index.function.clone())?;
+        let values = function.values(object);
         let buckets: Vec<Sorted<K>> = self.with_index(index, |index| {
-            let values = index.values(object);
-            values
-                .iter()
-                .filter_map(|value| index.buckets.get(value).cloned())
-                .collect()
+            let buckets = values.iter().filter_map(|value| index.buckets.get(value).cloned());
+            buckets.collect()
         })?;
         let all = buckets.iter().flat_map(Sorted::iter).cloned().collect();
         Ok(super::indexer::in_order(all))

@@ -7,6 +7,7 @@ use futures::future::BoxFuture;
 use tokio::time::Instant;
 
 use super::delta_queue::{Delta, QueueOrder};
+use super::index::IndexValues;
 use super::indexer::{Indexer, Scope, Writer, in_order};
 use super::listener::{HandlerQueue, HandlerRegistration, Item, Listener, Told};
 use super::sorted::Sorted;
@@ -14,6 +15,9 @@ use crate::ResourceVersion;
 use crate::handler::{Event, ResourceEventHandler};
 use crate::object::{Cacheable, Object};
 use crate::tasks::TaskGroup;
+
+/// Objects of which the values of indexes are computed before others may run.
+const YIELD_AFTER: usize = 32;
 
 /// The handlers of an informer. Its lock is held while a batch is applied and handed out, so that a handler that is
 /// added sees each change either in the store or as an event, and never in both or neither.
@@ -27,6 +31,38 @@ pub(crate) struct Processor<K> {
     synced: Vec<bool>,
     scopes: Vec<Scope>,
     order: QueueOrder,
+}
+
+/// What the index functions say of the objects in a batch and of those that they replace. The functions are a user's,
+/// and there may be many objects: others run meanwhile.
+pub(crate) async fn index_values<K: Cacheable>(batch: &[Delta<K>], indexer: &Indexer<K>) -> IndexValues<K> {
+    let mut values = indexer.index_values();
+    if values.is_void() {
+        return values;
+    }
+    let known = |key| indexer.read().objects.get(key).cloned();
+    for delta in batch {
+        let objects = match delta {
+            Delta::Added(object) | Delta::Updated(object) => std::slice::from_ref(object),
+            Delta::Deleted(object) | Delta::Vanished(object) => {
+                known(object.key()).iter().for_each(|it| values.compute(it));
+                continue;
+            }
+            Delta::Replaced { objects, .. } => objects,
+            Delta::Resync | Delta::Bookmark { .. } => continue,
+        };
+        for (number, object) in objects.iter().enumerate() {
+            let old = known(object.key());
+            if old.as_ref().is_none_or(|it| !it.ptr_eq(object)) {
+                values.compute(object);
+                old.iter().for_each(|it| values.compute(it));
+            }
+            if number % YIELD_AFTER == YIELD_AFTER - 1 {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+    values
 }
 
 /// What came of a batch, in order.
@@ -131,10 +167,16 @@ impl<K: Cacheable> Processor<K> {
     }
 
     /// Applies a batch and hands out what came of it. `is_last` says that nothing else waits.
-    pub(crate) fn process(&mut self, batch: Vec<Delta<K>>, is_last: bool, indexer: &Indexer<K>) {
+    pub(crate) fn process(
+        &mut self,
+        batch: Vec<Delta<K>>,
+        is_last: bool,
+        indexer: &Indexer<K>,
+        values: IndexValues<K>,
+    ) {
         let mut outcomes = Vec::with_capacity(batch.len());
         let mut newest: Vec<(usize, ResourceVersion)> = Vec::new();
-        let mut writer = indexer.writer();
+        let mut writer = indexer.writer_with(values);
         for delta in batch {
             self.apply(delta, &mut writer, &mut outcomes, &mut newest);
         }

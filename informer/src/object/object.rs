@@ -128,6 +128,11 @@ impl<K> Object<K> {
         Arc::ptr_eq(&self.record, &other.record)
     }
 
+    /// Where it lies in memory: the same for all copies, and of no other object as long as there is one.
+    pub(crate) fn address(&self) -> usize {
+        Arc::as_ptr(&self.record).addr()
+    }
+
     /// An event of this state waits: what is decoded from now on is kept for all its handlers.
     pub(crate) fn keep_decoded(&self) {
         self.record.waiting.fetch_add(1, Ordering::Relaxed);

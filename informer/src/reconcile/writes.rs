@@ -105,8 +105,8 @@ pub(crate) enum Written {
     Unknown(Asked),
 }
 
-/// What is asked for where the outcome of a write is unknown: the object, or all objects of the collection if the server
-/// was to choose the name.
+/// What is asked for where the outcome of a write is unknown: the object, or all objects of the collection if the
+/// server was to choose the name.
 #[derive(Clone)]
 pub(crate) struct Asked {
     client: Client,
@@ -136,8 +136,8 @@ impl Asked {
         }
     }
 
-    /// The newest state in the collection. A list of all would say the version of the whole server, which a cache learns
-    /// of with its next bookmark only; that is taken where there are many objects.
+    /// The newest state in the collection. A list of all would say the version of the whole server, which a cache
+    /// learns of with its next bookmark only; that is taken where there are many objects.
     async fn newest(&self) -> Result<Written, Error> {
         let uri = format!("{}?limit={ASKED_MOST}", self.path);
         let answer = self.get(&uri, "PartialObjectMetadataList").await?;

@@ -32,7 +32,8 @@ pub struct LeaderElectionConfig {
     /// How long the others wait after the last renewal they saw. Default 15 s.
     pub lease_duration: Duration,
     /// How long the leader tries to renew before it gives up. Default 10 s. Half of it, but at least a second, is how
-    /// long each request for the Lease may take: one that is never answered neither ends a leader nor stops a candidate.
+    /// long each request for the Lease may take: one that is never answered neither ends a leader nor stops a
+    /// candidate.
     pub renew_deadline: Duration,
     /// How long to wait between two tries. Default 2 s.
     pub retry_period: Duration,
@@ -41,7 +42,8 @@ pub struct LeaderElectionConfig {
     pub release_on_cancel: bool,
     /// What is written into the Lease. Nothing is decided by it.
     pub clock: Clock,
-    /// The seed of waits. Default 0: a random one; see [`ReflectorOptions::seed`](crate::cache::ReflectorOptions::seed).
+    /// The seed of waits. Default 0: a random one; see
+    /// [`ReflectorOptions::seed`](crate::cache::ReflectorOptions::seed).
     pub seed: u64,
 }
 

@@ -107,8 +107,8 @@ impl ManagerBuilder {
     }
 
     /// The seed of the waiting times of informers and of the leader election, where they have none of their own; see
-    /// [`ReflectorOptions::seed`](crate::cache::ReflectorOptions::seed). Default 0: a random one, or with leader election
-    /// one that the identity determines. It does not change a [factory](Self::factory) that is given.
+    /// [`ReflectorOptions::seed`](crate::cache::ReflectorOptions::seed). Default 0: a random one, or with leader
+    /// election one that the identity determines. It does not change a [factory](Self::factory) that is given.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self

@@ -18,8 +18,8 @@ pub struct Backoff {
     pub factor: f64,
     /// A wait is prolonged by up to this many times itself.
     pub jitter: f64,
-    /// The seed of the jitter; 0 draws one at random, as [`ReflectorOptions::seed`](crate::cache::ReflectorOptions::seed)
-    /// says.
+    /// The seed of the jitter; 0 draws one at random, as
+    /// [`ReflectorOptions::seed`](crate::cache::ReflectorOptions::seed) says.
     pub seed: u64,
 }
 

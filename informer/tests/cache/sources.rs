@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use informer::cache::{ApiListWatch, FakeSource, SharedInformer, SharedInformerFactory, indexes};
+use informer::cache::{ApiListWatch, FakeSource, IndexFn, SharedInformer, SharedInformerFactory, indexes};
 use informer::{ObjectKey, Storage};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::core::{ApiResource, Expression, Selector};
@@ -272,6 +272,60 @@ async fn an_index_function_that_panics_leaves_its_object_in_the_cache() {
     a_moment().await;
     assert_eq!(stored(&maps), ["a@1", "b@2"]);
     assert_eq!(maps.lister().index_values("picky").expect("it is there"), ["b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_index_function_may_read_the_cache_which_is_as_it_was_before_the_change() {
+    let source = FakeSource::new();
+    source.add(colored("a", "red"));
+    let maps = running::<ConfigMap>(&source);
+    // Each object is found under the number of objects that there were when it came.
+    let count = |name| {
+        let lister = maps.lister();
+        IndexFn::new(name, move |_: &informer::Object<ConfigMap>| [lister.len().to_string()])
+    };
+    maps.add_index(count("early")).expect("it is new");
+    maps.synced().await.expect("it syncs");
+    source.add(colored("b", "red"));
+    a_moment().await;
+    maps.add_index(count("late")).expect("it is new");
+    let (lister, keys) = (maps.lister(), ["a", "b"].map(ObjectKey::cluster));
+    assert_eq!(lister.index_keys("early", "0").expect("it is there"), keys[..1]);
+    assert_eq!(lister.index_keys("early", "1").expect("it is there"), keys[1..]);
+    assert_eq!(lister.index_keys("late", "2").expect("it is there"), keys);
+    let a = lister.get(&keys[0]).expect("it is there");
+    assert_eq!(lister.related("late", &a).expect("it is there").len(), 2);
+}
+
+#[rstest]
+#[case::few_changed(2)]
+#[case::many_changed(200)]
+#[tokio::test(start_paused = true)]
+async fn an_index_follows_a_new_list(#[case] changed: usize) {
+    let (source, name) = (FakeSource::new(), |number: usize| format!("{number:04}"));
+    (0..300).for_each(|it| source.add(colored(&name(it), "red")));
+    let maps = running::<ConfigMap>(&source);
+    maps.add_index(indexes::label("color")).expect("it is new");
+    maps.synced().await.expect("it syncs");
+    for number in 0..changed {
+        source.delete_unseen("", &name(number));
+        if number % 2 == 0 {
+            source.add_unseen(colored(&name(number), "green"));
+        }
+    }
+    source.add_unseen(colored("x", "red"));
+    source.reset_watches();
+    tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+    let lister = maps.lister();
+    let keys = |color| lister.index_keys("label:color", color).expect("it is there");
+    let green: Vec<_> = (0..changed)
+        .step_by(2)
+        .map(|it| ObjectKey::cluster(&name(it)))
+        .collect();
+    let red = (changed..300).map(name).chain(["x".to_owned()]);
+    assert_eq!(keys("green"), green);
+    assert_eq!(keys("red"), red.map(|it| ObjectKey::cluster(&it)).collect::<Vec<_>>());
+    assert_eq!(lister.len(), keys("green").len() + keys("red").len());
 }
 
 #[tokio::test(start_paused = true)]

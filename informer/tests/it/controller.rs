@@ -402,7 +402,8 @@ async fn what_is_not_complete_is_refused(
     assert!(err.to_string().contains(why), "{err}");
 }
 
-/// Makes a Secret of each ConfigMap, by what the cache says: a new name each time, so that to act on an old cache shows.
+/// Makes a Secret of each ConfigMap, by what the cache says: a new name each time, so that to act on an old cache
+/// shows.
 fn maker(client: kube::Client, factory: &SharedInformerFactory, is_gated: bool) -> Controller {
     let secrets = factory.informer::<Secret>().lister();
     let api: Api<Secret> = Api::default_namespaced(client);

@@ -32,8 +32,8 @@ fn with(builder: ControllerBuilder, informer: &SharedInformer<Secret>) -> Contro
     builder.informer(informer, &(), nobody, |_: &Event<Secret>| true)
 }
 
-/// Runs a controller of one ConfigMap that writes a Secret each time and asks to be called again after a second; answers
-/// how often it was called.
+/// Runs a controller of one ConfigMap that writes a Secret each time and asks to be called again after a second;
+/// answers how often it was called.
 fn writer(
     cluster: &TestCluster,
     builder: ControllerBuilder,

@@ -27,8 +27,8 @@ type OnError = Arc<dyn Fn(&Error) + Send + Sync>;
 
 /// How a reflector behaves. The defaults are client-go's.
 pub struct ReflectorOptions<K> {
-    /// The seed of all waiting times. Default 0, which draws one at random, so that replicas do not come back at the same
-    /// instant when the server does. While tokio's clock is paused, as in tests, it draws the same one each time.
+    /// The seed of all waiting times. Default 0, which draws one at random, so that replicas do not come back at the
+    /// same instant when the server does. While tokio's clock is paused, as in tests, it draws the same one each time.
     pub seed: u64,
     /// Waits after failures.
     pub backoff: Backoff,
@@ -82,8 +82,8 @@ impl<K: Cacheable> ReflectorOptions<K> {
         self
     }
 
-    /// Is called with what ended a pass (`WatchErrorHandler`), and with what is wrong with an object that cannot be read,
-    /// in the place of the default, which logs it. It must return quickly.
+    /// Is called with what ended a pass (`WatchErrorHandler`), and with what is wrong with an object that cannot be
+    /// read, in the place of the default, which logs it. It must return quickly.
     #[must_use]
     pub fn on_error(mut self, handler: impl Fn(&Error) + Send + Sync + 'static) -> Self {
         self.on_error = Some(Arc::new(handler));

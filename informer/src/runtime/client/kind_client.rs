@@ -357,7 +357,8 @@ impl<K: Cacheable> KindClient<K> {
     }
 }
 
-/// Writes a subresource of objects of one type (controller-runtime's `SubResourceWriter`); see [`CachedClient::status`].
+/// Writes a subresource of objects of one type (controller-runtime's `SubResourceWriter`); see
+/// [`CachedClient::status`].
 ///
 /// ```
 /// use informer::ObjectKey;

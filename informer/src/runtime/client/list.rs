@@ -29,8 +29,8 @@ use crate::{Error, Object};
 /// manager.index_field::<Pod>("spec.nodeName")?;
 /// // … in a reconcile …
 /// let client = manager.cached_client();
-/// let pods = client.list::<Pod>().in_namespace("shop").labels([("app", "web")]).field("spec.nodeName", "node-1").await?;
-/// println!("{} Pods", pods.len());
+/// let pods = client.list::<Pod>().in_namespace("shop").labels([("app", "web")]).field("spec.nodeName",
+/// "node-1").await?; println!("{} Pods", pods.len());
 /// # Ok(())
 /// # }
 /// ```

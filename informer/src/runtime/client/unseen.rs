@@ -6,7 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use crate::ObjectKey;
 use crate::reconcile::{CacheState, Write};
 
-/// Writes of a type that are remembered; beyond, the oldest is forgotten, and a read may answer with what was before it.
+/// Writes of a type that are remembered; beyond, the oldest is forgotten, and a read may answer with what was before
+/// it.
 const REMEMBERED: usize = 4096;
 
 /// The writes of a client, by the resource as in a path, in the order in which they were made.
