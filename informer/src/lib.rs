@@ -62,6 +62,7 @@
 //! | several, with leader election, health and metrics | [`runtime::Manager`] |
 //! | to work on objects, or on keys of what may be gone | [`runtime::ObjectReconciler`], [`reconcile::Reconciler`] |
 //! | to admit, default and convert objects | `webhook::Webhooks`, with the feature `webhooks` |
+//! | several clusters under one manager | [`runtime::Clusters`] |
 //! | one client that reads from caches and writes to the server | [`runtime::CachedClient`] |
 //! | objects that belong to yours, made and kept as they should be | [`runtime::Dependents`] |
 //! | to say how it is | [`runtime::update_status`], [`runtime::conditions`] |
@@ -109,12 +110,7 @@
 //! Of client-go and controller-runtime, with the reason. What is there, by Go's names and with the test that holds it,
 //! stands in `informer/docs/client-go.md` of the repository.
 //!
-//! - Predicates for all watches of a controller (`WithEventFilter`): predicates have the type of their object; a
-//!   generic function gives the same one to each watch.
-//! - Controllers of other keys than [`ObjectKey`] (`TypedBuilder`): [`queue::WorkQueue`], [`reconcile::Reconciler`]
-//!   take any, the builder does not yet.
-//! - Watches added to a controller that runs, and concurrency by kind: another controller can be added at any time, and
-//!   each says its own.
+//! - Concurrency by kind (`GroupKindConcurrency`): each controller says its own.
 //! - Fakes (the clientset, `interceptor`, `FakeRecorder`, envtest): the crate `drydock-testkit` has a whole server.
 //! - The recorder of `core/v1` events, and recorders that only log: servers since 1.19 have `events.k8s.io/v1`.
 //! - Leader election by coordination (`LeaseCandidate`, `preferredHolder`), and by other locks than Leases: the former
@@ -122,8 +118,6 @@
 //! - pprof: it is Go's.
 //! - `MutationCache` and expectations in controllers: versions of writes do it ([`reconcile::Writes`]);
 //!   [`runtime::Expectations`] are there for those who want them.
-//! - Metrics of requests (`rest_client_…`): a layer around the client counts them better.
-//! - A TLS server for metrics, with authentication: a proxy beside the process has them.
 //!
 //! # What the cache leaves out
 //!

@@ -1,6 +1,7 @@
 //! `SharedInformerFactory`: one informer a type.
 
 use std::any::{Any, TypeId};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,6 +13,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+use super::by_object::ByObject;
 use super::informer::{SharedInformer, SharedInformerBuilder, StopOnDrop};
 use super::list_watch::ApiListWatch;
 use crate::Error;
@@ -162,9 +164,26 @@ pub struct SharedInformerFactoryBuilder {
     storage: Storage,
     strips_managed_fields: bool,
     seed: u64,
+    /// A `ByObject<K>` for each type that has one.
+    by_object: BTreeMap<TypeId, Arc<dyn Any + Send + Sync>>,
 }
 
 impl SharedInformerFactoryBuilder {
+    /// Says how the informer of one type differs. Whole objects, their metadata and objects of no certain type are
+    /// types of their own; what is said of `DynamicObject` holds for all that are known by name.
+    ///
+    /// # Errors
+    ///
+    /// If two of its indexes have one name, or the type has options already.
+    pub fn by_object<K: Cacheable>(mut self, options: ByObject<K>) -> Result<Self, Error> {
+        options.check()?;
+        if self.by_object.insert(TypeId::of::<K>(), Arc::new(options)).is_some() {
+            let name = std::any::type_name::<K>();
+            return Err(Error::refused(format!("factory: {name} has options already")));
+        }
+        Ok(self)
+    }
+
     /// Only objects of this namespace; called again, of that one, too. Default: all. Types of the cluster are listed
     /// whole.
     pub fn namespace(mut self, namespace: &str) -> Self {
@@ -219,20 +238,28 @@ impl SharedInformerFactoryBuilder {
 
     /// The informer of what lies at a path for each namespace.
     fn informer<K: Cacheable>(&self, path: impl Fn(Option<&str>) -> String, form: Form) -> SharedInformer<K> {
+        let options = self.by_object.get(&TypeId::of::<K>());
+        let options = options.and_then(|it| it.downcast_ref::<ByObject<K>>());
         let source = |namespace: Option<&str>| {
             let mut source = ApiListWatch::at(self.client.clone(), path(namespace));
             if form.is_metadata {
                 source = source.metadata_only();
             }
-            match &self.tweak {
-                Some(tweak) => tweak(source),
+            if let Some(tweak) = &self.tweak {
+                source = tweak(source);
+            }
+            match options {
+                Some(options) => options.change_source(source),
                 None => source,
             }
         };
-        let mut builder: SharedInformerBuilder<K> = if self.namespaces.is_empty() || form.is_of_cluster {
+        let namespaces = options
+            .and_then(|it| it.namespaces.as_ref())
+            .unwrap_or(&self.namespaces);
+        let mut builder: SharedInformerBuilder<K> = if namespaces.is_empty() || form.is_of_cluster {
             SharedInformer::builder(source(None))
         } else {
-            SharedInformer::of_namespaces(self.namespaces.iter().map(|it| (it.as_str(), source(Some(it)))))
+            SharedInformer::of_namespaces(namespaces.iter().map(|it| (it.as_str(), source(Some(it)))))
         };
         builder = builder
             .resync_period(self.resync_period)
@@ -241,9 +268,12 @@ impl SharedInformerFactoryBuilder {
         if self.strips_managed_fields {
             builder = builder.strip_managed_fields();
         }
+        if let Some(options) = options {
+            builder = options.change_informer(builder);
+        }
         builder
             .build()
-            .expect("no namespace is named twice, and there are no indexes")
+            .expect("no namespace is named twice, and the indexes of options were checked")
     }
 }
 
@@ -263,6 +293,7 @@ impl SharedInformerFactory {
             storage: Storage::default(),
             strips_managed_fields: false,
             seed: 0,
+            by_object: BTreeMap::new(),
         }
     }
 

@@ -33,10 +33,12 @@ mod listener;
 mod processor;
 mod phase;
 mod informer;
+mod by_object;
 mod factory;
 mod fake_source;
 mod expiring;
 
+pub use by_object::ByObject;
 pub use delta_queue::QueueOrder;
 pub use expiring::ExpiringCache;
 pub use factory::{SharedInformerFactory, SharedInformerFactoryBuilder};

@@ -25,16 +25,19 @@ use crate::object::{Cacheable, Object};
 use super::event_handler::{Event, HandlerError, ResourceEventHandler};
 
 /// Says which keys an event concerns (controller-runtime's `EventHandler`).
-pub trait ToKeys<K>: Send + Sync + 'static {
+///
+/// The keys are those of a controller's requests: of objects, unless the controller has other ones
+/// ([`ControllerBuilder::keyed_by`](crate::runtime::ControllerBuilder::keyed_by)).
+pub trait ToKeys<K, R = ObjectKey>: Send + Sync + 'static {
     /// Calls `push` for each of them, in a stated order; one key may come twice.
-    fn keys(&self, event: &Event<K>, push: &mut dyn FnMut(ObjectKey));
+    fn keys(&self, event: &Event<K>, push: &mut dyn FnMut(R));
 }
 
 /// A key on its way into a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Enqueued {
+pub struct Enqueued<R = ObjectKey> {
     /// What is to be worked on.
-    pub key: ObjectKey,
+    pub key: R,
     /// Nothing changed: the event is of the initial list, or a resync. A queue with priorities takes it later.
     pub is_replay: bool,
 }
@@ -131,7 +134,7 @@ pub struct Mapped<K, F>(F, PhantomData<fn(K)>);
 pub fn mapped<K, F, I>(f: F) -> Mapped<K, F>
 where
     F: Fn(&Object<K>) -> I + Send + Sync + 'static,
-    I: IntoIterator<Item = ObjectKey>,
+    I: IntoIterator,
 {
     Mapped(f, PhantomData)
 }
@@ -142,13 +145,13 @@ impl<K, F> fmt::Debug for Mapped<K, F> {
     }
 }
 
-impl<K, F, I> ToKeys<K> for Mapped<K, F>
+impl<K, F, I, R> ToKeys<K, R> for Mapped<K, F>
 where
     K: Cacheable,
     F: Fn(&Object<K>) -> I + Send + Sync + 'static,
-    I: IntoIterator<Item = ObjectKey>,
+    I: IntoIterator<Item = R>,
 {
-    fn keys(&self, event: &Event<K>, push: &mut dyn FnMut(ObjectKey)) {
+    fn keys(&self, event: &Event<K>, push: &mut dyn FnMut(R)) {
         if let Some(old) = event.old() {
             (self.0)(old).into_iter().for_each(&mut *push);
         }
@@ -157,9 +160,10 @@ where
 }
 
 /// A handler that hands keys on; see [`into`].
-pub struct Enqueue<M, S> {
+pub struct Enqueue<M, S, R = ObjectKey> {
     to_keys: M,
     sink: S,
+    keys: PhantomData<fn(R)>,
 }
 
 /// A handler that gives `sink` each key of each event, in order. Of one event a key is given once.
@@ -168,25 +172,43 @@ where
     K: Cacheable,
     M: ToKeys<K>,
 {
-    Enqueue { to_keys, sink }
+    into_keys(to_keys, sink)
 }
 
-impl<M, S> fmt::Debug for Enqueue<M, S> {
+/// The same for keys of any type.
+pub(crate) fn into_keys<K, M, R>(
+    to_keys: M,
+    sink: impl Fn(Enqueued<R>) + Send + Sync + 'static,
+) -> impl ResourceEventHandler<K>
+where
+    K: Cacheable,
+    M: ToKeys<K, R>,
+    R: Clone + Eq + Send + Sync + 'static,
+{
+    Enqueue {
+        to_keys,
+        sink,
+        keys: PhantomData,
+    }
+}
+
+impl<M, S, R> fmt::Debug for Enqueue<M, S, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Enqueue")
     }
 }
 
-impl<K, M, S> ResourceEventHandler<K> for Enqueue<M, S>
+impl<K, M, S, R> ResourceEventHandler<K> for Enqueue<M, S, R>
 where
     K: Cacheable,
-    M: ToKeys<K>,
-    S: Fn(Enqueued) + Send + Sync + 'static,
+    M: ToKeys<K, R>,
+    S: Fn(Enqueued<R>) + Send + Sync + 'static,
+    R: Clone + Eq + Send + Sync + 'static,
 {
     async fn on_event(&self, event: &Event<K>) -> Result<(), HandlerError> {
         let is_replay = event.is_replay();
         // Few keys come of one event: a look through them is cheaper than a set.
-        let mut given: Vec<ObjectKey> = Vec::new();
+        let mut given: Vec<R> = Vec::new();
         self.to_keys.keys(event, &mut |key| {
             if !given.contains(&key) {
                 given.push(key.clone());

@@ -4,8 +4,10 @@
 
 mod event_handler;
 mod predicate;
+mod any_event;
 pub mod enqueue;
 
+pub use any_event::{AnyEvent, AnyObject};
 pub use enqueue::{Enqueued, ToKeys};
 pub use event_handler::{Event, HandlerError, HandlerFn, ResourceEventHandler};
 pub use predicate::{Filtered, Only, Predicate, predicates};

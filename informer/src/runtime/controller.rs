@@ -7,7 +7,8 @@ use futures::future::{BoxFuture, Either, join_all, select};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::controller_builder::{ControllerBuilder, Source, Watch};
+use super::controller_builder::{ControllerBuilder, Intake, RequestKey, Source, Watch};
+use super::later_watches::{Later, LaterWatches};
 use super::runnable::{Group, Runnable};
 use crate::cache::{SharedInformerFactory, late_caches};
 use crate::queue::WorkQueue;
@@ -49,20 +50,21 @@ use crate::{Error, ObjectKey};
 ///
 /// It works on a key when all its caches have synced, in no more than one place at a time, and again after a failure,
 /// each time after a longer pause. The objects themselves are read from the caches.
-pub struct Controller {
-    parts: Parts,
+pub struct Controller<R: RequestKey = ObjectKey> {
+    parts: Parts<R>,
     /// What runs once the sources have begun; `None` before.
     running: Option<Running>,
 }
 
 /// What a builder puts together.
-pub(super) struct Parts {
+pub(super) struct Parts<R: RequestKey> {
     pub(super) name: String,
     pub(super) factory: SharedInformerFactory,
-    pub(super) queue: WorkQueue<ObjectKey>,
-    pub(super) watches: Vec<Watch>,
-    pub(super) sources: Vec<Source>,
+    pub(super) intake: Intake<R>,
+    pub(super) watches: Vec<Watch<R>>,
+    pub(super) sources: Vec<Source<R>>,
     pub(super) workers: BoxFuture<'static, ()>,
+    pub(super) later: Later,
     /// Tells reconciles that the controller is to stop.
     pub(super) stopping: CancellationToken,
     pub(super) cache_sync_timeout: Duration,
@@ -102,8 +104,10 @@ impl Controller {
     pub fn builder(name: &str, factory: &SharedInformerFactory) -> ControllerBuilder {
         ControllerBuilder::new(name, factory)
     }
+}
 
-    pub(super) fn new(parts: Parts) -> Self {
+impl<R: RequestKey> Controller<R> {
+    pub(super) fn new(parts: Parts<R>) -> Self {
         Self { parts, running: None }
     }
 
@@ -113,8 +117,13 @@ impl Controller {
     }
 
     /// The queue, to add keys by hand.
-    pub fn queue(&self) -> WorkQueue<ObjectKey> {
-        self.parts.queue.clone()
+    pub fn queue(&self) -> WorkQueue<R> {
+        self.parts.intake.queue.clone()
+    }
+
+    /// Adds watches to the controller from now on, also while it runs (controller-runtime's `Controller.Watch`).
+    pub fn later_watches(&self) -> LaterWatches<R> {
+        LaterWatches::new(&self.parts)
     }
 
     /// Runs until `stop` is cancelled; then it finishes what it is working on. It starts those informers of its factory
@@ -129,16 +138,18 @@ impl Controller {
             Some(begun) => begun?,
         }
         let Parts {
-            queue,
+            intake,
             workers,
             stopping,
+            later,
             ..
         } = self.parts;
         if let Either::Right(((), workers)) = select(workers, std::pin::pin!(stop.cancelled())).await {
             stopping.cancel();
-            queue.shut_down();
+            intake.queue.shut_down();
             workers.await;
         }
+        later.end();
         if let Some(mut running) = self.running.take() {
             running.stop.cancel();
             let tasks = std::mem::take(&mut running.tasks);
@@ -162,13 +173,15 @@ impl Controller {
         };
         let (mut names, mut syncing) = (Vec::new(), Vec::new());
         for watch in parts.watches.drain(..) {
-            let watch = watch(&parts.queue)?;
+            let watch = watch(&parts.intake)?;
             running.removals.push(watch.remove);
             names.push((watch.name, watch.has_synced, watch.reason));
             syncing.push(watch.synced);
         }
         for source in parts.sources.drain(..) {
-            running.tasks.spawn(source(parts.queue.clone(), running.stop.clone()));
+            running
+                .tasks
+                .spawn(source(parts.intake.queue.clone(), running.stop.clone()));
         }
         parts.factory.start();
         let all = timeout(parts.cache_sync_timeout, join_all(syncing))
@@ -185,7 +198,7 @@ impl Controller {
     }
 }
 
-impl Runnable for Controller {
+impl<R: RequestKey> Runnable for Controller<R> {
     fn name(&self) -> String {
         self.parts.name.clone()
     }
@@ -216,11 +229,11 @@ impl Runnable for Controller {
     }
 }
 
-impl fmt::Debug for Controller {
+impl<R: RequestKey> fmt::Debug for Controller<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Controller")
             .field("name", &self.parts.name)
-            .field("queue", &self.parts.queue)
+            .field("queue", &self.parts.intake.queue)
             .finish_non_exhaustive()
     }
 }

@@ -2,28 +2,72 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use kube::Resource;
-use kube::core::PartialObjectMeta;
 use tokio_util::sync::CancellationToken;
 
 use super::controller::{Controller, Registered};
 use super::manager::Manager;
 use crate::cache::{HandlerRegistration, SharedInformer, SharedInformerFactory};
-use crate::handler::{Event, Predicate, ResourceEventHandler, ToKeys, enqueue};
+use crate::handler::{AnyEvent, Event, Predicate, ResourceEventHandler, ToKeys, enqueue};
 use crate::metrics::Metrics;
 use crate::queue::{AddOptions, LOW_PRIORITY, RateLimiter, WorkQueue};
 use crate::reconcile::{CacheState, Caches, Gate, Reconciler, Workers, WorkersConfig};
 use crate::{Cacheable, Error, ObjectKey, ResourceVersion};
 
 /// A watch that is to begin: it gets the queue, and answers with how to wait for it and how to end it.
-pub(super) type Watch = Box<dyn FnOnce(&WorkQueue<ObjectKey>) -> Result<Registered, Error> + Send>;
+pub(super) type Watch<R = ObjectKey> = Box<dyn FnOnce(&Intake<R>) -> Result<Registered, Error> + Send>;
 
 /// A source of keys that is no informer; it runs until the token is cancelled.
-pub(super) type Source = Box<dyn FnOnce(WorkQueue<ObjectKey>, CancellationToken) -> BoxFuture<'static, ()> + Send>;
+pub(super) type Source<R = ObjectKey> =
+    Box<dyn FnOnce(WorkQueue<R>, CancellationToken) -> BoxFuture<'static, ()> + Send>;
+
+/// Decides about events of all types.
+pub(super) type Filter = Arc<dyn Fn(&AnyEvent<'_>) -> bool + Send + Sync>;
+
+/// What may be a key of a controller.
+pub trait RequestKey: Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static {}
+
+impl<R: Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static> RequestKey for R {}
+
+/// Where a watch puts its keys, and which events it is told of.
+#[derive(Clone)]
+pub(super) struct Intake<R: RequestKey> {
+    pub(super) queue: WorkQueue<R>,
+    pub(super) filters: Arc<[Filter]>,
+}
+
+impl<R: RequestKey> Intake<R> {
+    /// Begins to put keys of an informer's events into the queue.
+    pub(super) fn watch<K: Cacheable>(
+        &self,
+        informer: &SharedInformer<K>,
+        to_keys: impl ToKeys<K, R>,
+        predicate: impl Predicate<K>,
+    ) -> Result<HandlerRegistration, Error> {
+        let (queue, filters) = (self.queue.clone(), Arc::clone(&self.filters));
+        let has_priorities = queue.has_priorities();
+        let handler = enqueue::into_keys::<K, _, R>(to_keys, move |enqueued| {
+            let is_low = enqueued.is_replay && has_priorities;
+            let priority = if is_low { LOW_PRIORITY } else { 0 };
+            queue.add_with(
+                enqueued.key,
+                AddOptions {
+                    priority,
+                    ..AddOptions::default()
+                },
+            );
+        });
+        let passes = move |event: &Event<K>| {
+            let any = AnyEvent::from(event);
+            filters.iter().all(|filter| filter(&any)) && predicate.passes(event)
+        };
+        informer.add_handler(handler.only(passes))
+    }
+}
 
 /// How long caches may take to sync where nobody says otherwise.
 pub(super) const CACHE_SYNC_TIMEOUT: Duration = Duration::from_secs(120);
@@ -33,25 +77,26 @@ pub(super) const CACHE_SYNC_TIMEOUT: Duration = Duration::from_secs(120);
 /// One of [`Manager::controller`] knows its manager, and ends with [`complete`](ControllerBuilder::complete); any other
 /// ends with [`build`](ControllerBuilder::build).
 #[must_use = "a builder does nothing until `build` or `complete` is called"]
-pub struct ControllerBuilder<M = ()> {
+pub struct ControllerBuilder<M = (), R: RequestKey = ObjectKey> {
     manager: M,
     name: String,
-    factory: SharedInformerFactory,
-    owner_kind: Option<(String, String, bool)>,
-    watches: Vec<Watch>,
-    sources: Vec<Source>,
+    pub(super) factory: SharedInformerFactory,
+    pub(super) owner_kind: Option<(String, String, bool)>,
+    pub(super) watches: Vec<Watch<R>>,
+    pub(super) sources: Vec<Source<R>>,
+    filters: Vec<Filter>,
     /// Tell informers how long the controller waits for them.
-    waits: Vec<Box<dyn Fn(Duration) + Send>>,
-    caches: Caches,
+    pub(super) waits: Vec<Box<dyn Fn(Duration) + Send>>,
+    pub(super) caches: Caches,
     metrics: Metrics,
-    limiter: Option<Box<dyn RateLimiter<ObjectKey>>>,
+    limiter: Option<Box<dyn RateLimiter<R>>>,
     is_by_priority: bool,
     is_gated: bool,
     workers: WorkersConfig,
     cache_sync_timeout: Duration,
     needs_leader_election: bool,
     is_warmed_up: bool,
-    faults: Vec<String>,
+    pub(super) faults: Vec<String>,
 }
 
 impl ControllerBuilder {
@@ -65,20 +110,70 @@ impl ControllerBuilder<Manager> {
     pub(super) fn of_manager(name: &str, manager: &Manager) -> Self {
         Self::with(manager.clone(), name, &manager.factory()).metrics(&manager.metrics())
     }
+}
+
+impl<R: RequestKey> ControllerBuilder<Manager, R> {
+    /// Builds the controller, and answers with the manager that is to run it.
+    pub(super) fn apart(self, reconciler: impl Reconciler<R>) -> Result<(Manager, Controller<R>), Error> {
+        let manager = self.manager.clone();
+        Ok((manager, self.build(reconciler)?))
+    }
 
     /// Builds the controller and gives it to the manager, which runs it (controller-runtime's `Complete`).
     ///
     /// # Errors
     ///
     /// As [`build`](Self::build) and [`Manager::add`].
-    pub fn complete(self, reconciler: impl Reconciler) -> Result<(), Error> {
+    pub fn complete(self, reconciler: impl Reconciler<R>) -> Result<(), Error> {
         let manager = self.manager.clone();
         manager.add(self.build(reconciler)?)
     }
 }
 
 impl<M> ControllerBuilder<M> {
-    fn with(manager: M, name: &str, factory: &SharedInformerFactory) -> Self {
+    /// Works on other keys than those of objects (controller-runtime's `TypedBuilder`): what is watched from here on is
+    /// mapped to them. Its rate limiter is the default one.
+    ///
+    /// ```
+    /// use informer::handler::enqueue;
+    /// use informer::reconcile::{Action, ReconcileError, Request};
+    /// use informer::runtime::Manager;
+    /// use k8s_openapi::api::core::v1::Pod;
+    ///
+    /// # fn add(manager: &Manager) -> Result<(), informer::Error> {
+    /// // One request for all Pods of a node.
+    /// let node = enqueue::mapped(|pod: &informer::Object<Pod>| {
+    ///     let spec = pod.typed().ok().and_then(|it| it.spec.clone());
+    ///     spec.and_then(|it| it.node_name)
+    /// });
+    /// manager.controller("nodes").keyed_by::<String>().watches::<Pod>(node).complete(|request: Request<String>| async move {
+    ///     println!("node {}", request.key);
+    ///     Ok::<_, ReconcileError>(Action::await_change())
+    /// })
+    /// # }
+    /// ```
+    pub fn keyed_by<R: RequestKey>(self) -> ControllerBuilder<M, R> {
+        let mut faults = self.faults;
+        if !self.watches.is_empty() || !self.sources.is_empty() {
+            faults.push("`keyed_by` comes after something is watched".to_owned());
+        }
+        ControllerBuilder {
+            filters: self.filters,
+            metrics: self.metrics,
+            is_by_priority: self.is_by_priority,
+            is_gated: self.is_gated,
+            workers: self.workers,
+            cache_sync_timeout: self.cache_sync_timeout,
+            needs_leader_election: self.needs_leader_election,
+            is_warmed_up: self.is_warmed_up,
+            faults,
+            ..ControllerBuilder::with(self.manager, &self.name, &self.factory)
+        }
+    }
+}
+
+impl<M, R: RequestKey> ControllerBuilder<M, R> {
+    pub(super) fn with(manager: M, name: &str, factory: &SharedInformerFactory) -> Self {
         Self {
             manager,
             name: name.to_owned(),
@@ -86,6 +181,7 @@ impl<M> ControllerBuilder<M> {
             owner_kind: None,
             watches: Vec::new(),
             sources: Vec::new(),
+            filters: Vec::new(),
             waits: Vec::new(),
             caches: Caches::new(),
             metrics: Metrics::new(),
@@ -106,136 +202,11 @@ impl<M> ControllerBuilder<M> {
         }
     }
 
-    /// The type the controller is for: a change of an object is worked on under its own key. Once.
-    pub fn for_<K>(self) -> Self
-    where
-        K: Cacheable + Resource<DynamicType = ()>,
-        K::Scope: 'static,
-    {
-        self.for_where::<K>(|_: &Event<K>| true)
-    }
-
-    /// The same for events that pass a predicate.
-    pub fn for_where<K>(mut self, predicate: impl Predicate<K>) -> Self
-    where
-        K: Cacheable + Resource<DynamicType = ()>,
-        K::Scope: 'static,
-    {
-        let is_cluster_scoped =
-            std::any::TypeId::of::<K::Scope>() == std::any::TypeId::of::<kube::core::ClusterResourceScope>();
-        let kind = (K::group(&()).into_owned(), K::kind(&()).into_owned(), is_cluster_scoped);
-        if self.owner_kind.replace(kind).is_some() {
-            self.faults.push("`for_` was called twice".to_owned());
-        }
-        self.watches_where::<K>(enqueue::object(), predicate)
-    }
-
-    /// A type of which objects belong to those that the controller is for: a change is worked on under the key of the
-    /// owner that is a controller. Call it after [`for_`](Self::for_).
-    pub fn owns<K: Cacheable + Resource<DynamicType = ()>>(self) -> Self {
-        self.owns_where::<K>(|_: &Event<K>| true)
-    }
-
-    /// The same for events that pass a predicate.
-    pub fn owns_where<K>(mut self, predicate: impl Predicate<K>) -> Self
-    where
-        K: Cacheable + Resource<DynamicType = ()>,
-    {
-        let Some((group, kind, is_cluster_scoped)) = self.owner_kind.clone() else {
-            self.faults
-                .push(format!("`owns` of {} comes before `for_`", K::kind(&())));
-            return self;
-        };
-        let owner = enqueue::owner_of_kind(&group, &kind, is_cluster_scoped).controller_only();
-        self.watches_where::<K>(owner, predicate)
-    }
-
-    /// A type of which changes concern the keys that `to_keys` says: see [`enqueue`].
-    pub fn watches<K: Cacheable + Resource<DynamicType = ()>>(self, to_keys: impl ToKeys<K>) -> Self {
-        self.watches_where::<K>(to_keys, |_: &Event<K>| true)
-    }
-
-    /// The same for events that pass a predicate.
-    pub fn watches_where<K>(self, to_keys: impl ToKeys<K>, predicate: impl Predicate<K>) -> Self
-    where
-        K: Cacheable + Resource<DynamicType = ()>,
-    {
-        let informer = self.factory.informer::<K>();
-        self.informer(&informer, &(), to_keys, predicate)
-    }
-
-    /// The same, of which only the metadata is fetched and kept.
-    pub fn watches_metadata<K>(self, to_keys: impl ToKeys<PartialObjectMeta<K>>) -> Self
-    where
-        K: Resource<DynamicType = ()> + Send + Sync + 'static,
-    {
-        let informer = self.factory.metadata::<K>();
-        self.informer(&informer, &(), to_keys, |_: &Event<PartialObjectMeta<K>>| true)
-    }
-
-    /// An informer made elsewhere: of a dynamic type, or a part of the objects. It is run by whoever made it.
-    pub fn informer<K: Cacheable>(
-        mut self,
-        informer: &SharedInformer<K>,
-        resource: &K::DynamicType,
-        to_keys: impl ToKeys<K>,
-        predicate: impl Predicate<K>,
-    ) -> Self {
-        let path = format!("{}/{}", K::group(resource), K::plural(resource));
-        self.caches.entry(path).or_default().push(Arc::new(informer.clone()));
-        self.remote_informer(informer, to_keys, predicate)
-    }
-
-    /// An informer of another cluster. It is run by whoever made it. Its cache is not waited for to see what the
-    /// controller writes, which it does at home.
-    pub fn remote_informer<K: Cacheable>(
-        mut self,
-        informer: &SharedInformer<K>,
-        to_keys: impl ToKeys<K>,
-        predicate: impl Predicate<K>,
-    ) -> Self {
-        let (informer, waited_for) = (informer.clone(), informer.clone());
-        self.waits
-            .push(Box::new(move |timeout| waited_for.is_waited_for(timeout)));
-        self.watches.push(Box::new(move |queue| {
-            let queue = queue.clone();
-            let has_priorities = queue.has_priorities();
-            let handler = enqueue::into::<K, _>(to_keys, move |enqueued| {
-                let is_low = enqueued.is_replay && has_priorities;
-                let priority = if is_low { LOW_PRIORITY } else { 0 };
-                queue.add_with(
-                    enqueued.key,
-                    AddOptions {
-                        priority,
-                        ..AddOptions::default()
-                    },
-                );
-            });
-            let registration = informer.add_handler(handler.only(predicate))?;
-            Ok(registered(informer, registration))
-        }));
+    /// Only events that pass this filter are looked at, whatever their type (controller-runtime's `WithEventFilter`);
+    /// called again, that one, too. It holds for watches that were added before as for later ones.
+    pub fn with_event_filter(mut self, filter: impl Fn(&AnyEvent<'_>) -> bool + Send + Sync + 'static) -> Self {
+        self.filters.push(Arc::new(filter));
         self
-    }
-
-    /// Any other source of keys (controller-runtime's `source.Func`): a function that adds to the queue until the token
-    /// is cancelled. Keys that it adds are worked on as soon as the caches have synced.
-    pub fn source<F, Fut>(mut self, source: F) -> Self
-    where
-        F: FnOnce(WorkQueue<ObjectKey>, CancellationToken) -> Fut + Send + 'static,
-        Fut: Future<Output = ()> + Send + 'static,
-    {
-        self.sources
-            .push(Box::new(move |queue, stop| Box::pin(source(queue, stop))));
-        self
-    }
-
-    /// Keys from a channel (`source.Channel`); the bound is the channel's.
-    pub fn channel(self, mut keys: tokio::sync::mpsc::Receiver<ObjectKey>) -> Self {
-        self.source(move |queue, stop| async move {
-            while let Some(Some(key)) = stop.run_until_cancelled(keys.recv()).await {
-                queue.add(key);
-            }
-        })
     }
 
     /// How many keys are worked on at a time. Default 1.
@@ -246,7 +217,7 @@ impl<M> ControllerBuilder<M> {
 
     /// How long failed keys wait. Default: 5 ms, doubled by each failure of a key up to 1,000 s; with
     /// [`first_come_first_served`](Self::first_come_first_served) also 10 a second for all keys together.
-    pub fn rate_limiter(mut self, limiter: impl RateLimiter<ObjectKey> + 'static) -> Self {
+    pub fn rate_limiter(mut self, limiter: impl RateLimiter<R> + 'static) -> Self {
         self.limiter = Some(Box::new(limiter));
         self
     }
@@ -310,7 +281,7 @@ impl<M> ControllerBuilder<M> {
     /// # Errors
     ///
     /// If nothing is watched, `for_` is called twice, or `owns` comes before it.
-    pub fn build(self, reconciler: impl Reconciler) -> Result<Controller, Error> {
+    pub fn build(self, reconciler: impl Reconciler<R>) -> Result<Controller<R>, Error> {
         let mut faults = self.faults;
         if self.watches.is_empty() && self.sources.is_empty() {
             faults.push("there is nothing to watch: `for_`, `watches` or `source` is missing".to_owned());
@@ -335,10 +306,14 @@ impl<M> ControllerBuilder<M> {
         Ok(Controller::new(super::controller::Parts {
             name: self.name,
             factory: self.factory,
-            queue,
+            intake: Intake {
+                queue,
+                filters: self.filters.into(),
+            },
             watches: self.watches,
             sources: self.sources,
             workers: Box::pin(workers.run()),
+            later: super::later_watches::Later::default(),
             stopping,
             cache_sync_timeout: self.cache_sync_timeout,
             needs_leader_election: self.needs_leader_election,
@@ -347,7 +322,7 @@ impl<M> ControllerBuilder<M> {
     }
 }
 
-fn registered<K: Cacheable>(informer: SharedInformer<K>, registration: HandlerRegistration) -> Registered {
+pub(super) fn registered<K: Cacheable>(informer: SharedInformer<K>, registration: HandlerRegistration) -> Registered {
     let (waiting, looking, failing) = (registration.clone(), registration.clone(), informer.clone());
     Registered {
         name: informer.name(),
@@ -372,7 +347,7 @@ impl<K: Cacheable> CacheState for SharedInformer<K> {
     }
 }
 
-impl<M> fmt::Debug for ControllerBuilder<M> {
+impl<M, R: RequestKey> fmt::Debug for ControllerBuilder<M, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ControllerBuilder")
             .field("name", &self.name)

@@ -1,7 +1,8 @@
 //! `LeaderElector`: of several processes, one at a time acts.
 //!
-//! As in client-go there is no fencing: a leader that is cut off acts until its renew deadline, and on a machine that
-//! stood still for longer than the lease even a moment beyond. What must never be done twice needs a check of its own.
+//! A leader that is cut off acts until its renew deadline, and on a machine that stood still for longer than the lease a
+//! moment beyond. Writes of a client that is [fenced](LeaderElector::fenced) are refused then, before they are sent; one
+//! that is on its way already can still arrive. What must never be done twice needs a check of its own.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,10 +10,12 @@ use std::time::Duration;
 
 use futures::future::{Either, select};
 use k8s_openapi::api::coordination::v1::Lease;
+use kube::Client;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
+use super::fence;
 use super::lease_lock::{Claim, LeaseLock};
 use crate::jitter::Jitter;
 use crate::metrics::{Collect, Metrics, Samples};
@@ -118,6 +121,8 @@ struct Inner {
 struct State {
     jitter: Jitter,
     observed: Option<Observed>,
+    /// Whether this process has ever led.
+    has_led: bool,
     /// Times the Lease had to be read before it was renewed.
     slow_paths: u64,
 }
@@ -155,6 +160,7 @@ impl LeaderElector {
         let state = State {
             jitter: Jitter::new(config.seed, &config.identity),
             observed: None,
+            has_led: false,
             slow_paths: 0,
         };
         Ok(Self(Arc::new(Inner {
@@ -177,6 +183,7 @@ impl LeaderElector {
         if cancel.run_until_cancelled(self.acquire()).await.is_none() {
             return Outcome::NeverLed;
         }
+        self.state().has_led = true;
         tracing::info!(
             lease = self.0.lock.describe(),
             identity = self.identity(),
@@ -208,6 +215,30 @@ impl LeaderElector {
             self.release().await;
         }
         outcome
+    }
+
+    /// A client as `client`, whose writes are refused once this process has led and leads no more: it has not renewed
+    /// the lease within the renew deadline, or has lost or released it. [`Manager::client`](super::Manager::client) is
+    /// one. Before it leads, as a standby, it may write.
+    pub fn fenced(&self, client: &Client) -> Client {
+        fence::fenced(client, self)
+    }
+
+    /// # Errors
+    ///
+    /// If this process has led and leads no more.
+    pub(super) fn check_fence(&self) -> Result<(), Error> {
+        let state = self.state();
+        let is_mine = |it: &&Observed| {
+            it.claim.holder() == Some(self.identity()) && it.at.elapsed() <= self.0.config.renew_deadline
+        };
+        if !state.has_led || state.observed.as_ref().filter(is_mine).is_some() {
+            return Ok(());
+        }
+        let (identity, lease) = (self.identity(), self.0.lock.describe());
+        Err(Error::refused(format!(
+            "refused: {identity:?} leads no more by the lease {lease}"
+        )))
     }
 
     /// Who this process is.

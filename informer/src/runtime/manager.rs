@@ -20,6 +20,7 @@ use super::health::{Check, Endpoints};
 use super::leader_election::{LeaderElectionConfig, LeaderElector};
 use super::lease_lock::LeaseLock;
 use super::recorder::{EventRecorder, RecorderConfig};
+use super::request_metrics::count_requests;
 use super::runnable::Runnable;
 use crate::cache::{Lister, SharedInformerFactory, indexes};
 use crate::jitter::Jitter;
@@ -152,8 +153,13 @@ impl ManagerBuilder {
         Ok(self.with_elector(elector))
     }
 
-    fn with_elector(self, elector: Option<LeaderElector>) -> Manager {
-        let client = Writes::new().observe(&self.client);
+    fn with_elector(mut self, elector: Option<LeaderElector>) -> Manager {
+        self.client = count_requests(&self.client, &self.metrics);
+        let client = match &elector {
+            Some(elector) => elector.fenced(&self.client),
+            None => self.client.clone(),
+        };
+        let client = Writes::new().observe(&client);
         let seed = match (&elector, self.seed) {
             // Each replica has an identity of its own.
             (Some(elector), 0) => Jitter::seed_of(elector.identity()),
@@ -211,7 +217,8 @@ impl Manager {
         }
     }
 
-    /// The client for reconcilers: their writes are seen, so that no key is worked on with a cache older than them.
+    /// The client for reconcilers: their writes are seen, so that no key is worked on with a cache older than them. With
+    /// leader election they are refused once this process has lost its lease; see [`LeaderElector::fenced`].
     pub fn client(&self) -> Client {
         self.0.client.clone()
     }

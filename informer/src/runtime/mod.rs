@@ -5,6 +5,8 @@
 
 mod controller;
 mod controller_builder;
+mod controller_watches;
+mod later_watches;
 mod object_reconciler;
 mod runnable;
 mod manager;
@@ -12,6 +14,8 @@ mod engine;
 mod health;
 #[cfg(feature = "serve")]
 mod serve;
+#[cfg(feature = "serve")]
+mod access;
 #[cfg(feature = "serve")]
 pub(crate) mod listen;
 #[cfg(feature = "tls")]
@@ -22,6 +26,9 @@ mod self_signed;
 mod signals;
 mod client;
 mod leader_election;
+mod fence;
+mod clusters;
+mod cluster_controller;
 mod lease_lock;
 mod recorder;
 mod event_series;
@@ -35,24 +42,29 @@ mod merge_patch;
 pub mod owner_references;
 pub mod conditions;
 mod expectations;
+mod request_metrics;
 mod retry;
 
 #[cfg(feature = "tls")]
 pub use cert_watcher::{CertWatcher, Certificate};
 pub use client::{CachedClient, DeleteAllOf, KindClient, List, Subresource};
+pub use cluster_controller::ClusterControllerBuilder;
+pub use clusters::{Cluster, ClusterKey, Clusters};
 pub use controller::Controller;
-pub use controller_builder::ControllerBuilder;
+pub use controller_builder::{ControllerBuilder, RequestKey};
 pub use create_or_patch::create_or_patch;
 pub use create_or_update::{OperationResult, create_or_update};
 pub use dependents::Dependents;
 pub use expectations::Expectations;
 pub use finalizer::{Deletion, add_finalizer, finalize, has_finalizer, remove_finalizer};
 pub use health::{Answer, Check, Endpoints, ping};
+pub use later_watches::LaterWatches;
 pub use leader_election::{LeaderElectionConfig, LeaderElector, Outcome};
 pub use lease_lock::LeaseLock;
 pub use manager::{Manager, ManagerBuilder};
 pub use object_reconciler::{AsReconciler, ObjectReconciler, as_reconciler};
 pub use recorder::{EventRecorder, EventType, EventWriter, Note, RecorderConfig};
+pub use request_metrics::count_requests;
 pub use retry::{Backoff, retry_on_conflict};
 pub use runnable::{Group, Runnable, Task, run_always, run_when_leader};
 #[cfg(feature = "self-signed")]

@@ -3,24 +3,40 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt};
 use http::{Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
+use kube::Client;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use super::access::Access;
 use super::health::{Answer, Endpoints};
 use super::listen;
 use super::runnable::{Group, Runnable};
 use crate::Error;
 use crate::reconcile::BoxError;
 
-/// Serves [`Endpoints`] over HTTP/1.1, without TLS: `/healthz`, `/readyz`, `/metrics`. It is a [`Runnable`].
+/// Serves [`Endpoints`] over HTTP/1.1: `/healthz`, `/readyz`, `/metrics`. It is a [`Runnable`].
+///
+/// ```
+/// use informer::runtime::{Manager, Server};
+///
+/// # async fn add(manager: &Manager) -> Result<(), informer::Error> {
+/// let server = Server::bind(manager.endpoints(), ([0, 0, 0, 0], 8443).into()).await?;
+/// // Only who may get `/metrics` by the cluster's RBAC. With the feature `tls`, `server.tls(certificates)` besides.
+/// manager.add(server.authorize(&manager.client()))
+/// # }
+/// ```
 pub struct Server {
     endpoints: Endpoints,
     listener: TcpListener,
+    access: Option<Arc<Access>>,
+    #[cfg(feature = "tls")]
+    certificates: Option<super::cert_watcher::CertWatcher>,
 }
 
 impl Server {
@@ -32,7 +48,32 @@ impl Server {
     pub async fn bind(endpoints: Endpoints, address: SocketAddr) -> Result<Self, Error> {
         let listener = TcpListener::bind(address).await;
         let listener = listener.map_err(|err| Error::refused(format!("listening on {address}: {err}")))?;
-        Ok(Self { endpoints, listener })
+        Ok(Self {
+            endpoints,
+            listener,
+            access: None,
+            #[cfg(feature = "tls")]
+            certificates: None,
+        })
+    }
+
+    /// Asks the API server about who wants `/metrics` (controller-runtime's `WithAuthenticationAndAuthorization`): a
+    /// TokenReview says who the bearer token is, and a SubjectAccessReview whether that user may `get` the path. Answers
+    /// are remembered for a minute, refusals for half of it. Health and readiness stay open, since the kubelet asks
+    /// without a token.
+    #[must_use]
+    pub fn authorize(mut self, client: &Client) -> Self {
+        self.access = Some(Arc::new(Access::new(client)));
+        self
+    }
+
+    /// Speaks TLS. `certificates` is a [`CertWatcher`](super::CertWatcher), or a [`Certificate`](super::Certificate) that
+    /// stays as it is.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls(mut self, certificates: impl Into<super::cert_watcher::CertWatcher>) -> Self {
+        self.certificates = Some(certificates.into());
+        self
     }
 
     /// Where it listens.
@@ -41,24 +82,44 @@ impl Server {
     }
 
     async fn serve(self, stop: CancellationToken) {
-        let endpoints = self.endpoints;
-        let service = service_fn(move |request| {
-            let answer = answer(&endpoints, &request);
-            async move { Ok::<_, Infallible>(answer) }
+        let (endpoints, access) = (self.endpoints, self.access);
+        let service = service_fn(move |request: Request<Incoming>| {
+            let (endpoints, access) = (endpoints.clone(), access.clone());
+            async move {
+                let path = request.uri().path();
+                let refusal = match &access {
+                    Some(access) if path.trim_matches('/') == "metrics" => {
+                        access.refusal(request.headers(), path).await
+                    }
+                    Some(_) | None => None,
+                };
+                let answer = refusal.unwrap_or_else(|| answer(&endpoints, &request));
+                Ok::<_, Infallible>(response(answer))
+            }
         });
+        #[cfg(feature = "tls")]
+        if let Some(certificates) = self.certificates {
+            let config = Some(certificates.server_config());
+            let serving = listen::serve(&self.listener, config, service, &stop);
+            futures::future::join(serving, certificates.run(stop.clone())).await;
+            return;
+        }
         listen::serve(&self.listener, None, service, &stop).await;
     }
 }
 
-fn answer(endpoints: &Endpoints, request: &Request<Incoming>) -> Response<String> {
-    let answer = match *request.method() {
+fn answer(endpoints: &Endpoints, request: &Request<Incoming>) -> Answer {
+    match *request.method() {
         Method::GET | Method::HEAD => endpoints.answer(request.uri().path(), request.uri().query().unwrap_or_default()),
         _ => Answer {
             code: 405,
             content_type: "text/plain; charset=utf-8",
             body: "method not allowed\n".to_owned(),
         },
-    };
+    }
+}
+
+fn response(answer: Answer) -> Response<String> {
     let mut response = Response::new(answer.body);
     *response.status_mut() = StatusCode::from_u16(answer.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let content_type = header::HeaderValue::from_static(answer.content_type);

@@ -7,6 +7,9 @@ mod helpers;
 mod recorder;
 mod cached_client;
 mod controller;
+mod builder;
+mod clusters;
+mod fence;
 mod own_writes;
 mod manager;
 mod startup;
@@ -14,6 +17,8 @@ mod waits;
 mod objects;
 mod conveniences;
 mod from_go;
+#[cfg(feature = "serve")]
+mod access;
 #[cfg(feature = "serve")]
 mod serve;
 #[cfg(feature = "signals")]

@@ -1,0 +1,116 @@
+//! `ByObject`: how the cache of one type differs from the others of its factory.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::fake_source::FakeSource;
+use super::informer::{SharedInformer, SharedInformerBuilder};
+use super::list_watch::ApiListWatch;
+use crate::Error;
+use crate::object::Cacheable;
+
+/// How the informer of one type is to be (controller-runtime's `cache.ByObject`); what it does not say is as the
+/// factory says. [`SharedInformerFactoryBuilder::by_object`](super::SharedInformerFactoryBuilder::by_object) takes it.
+///
+/// ```
+/// use informer::Storage;
+/// use informer::cache::{ByObject, SharedInformerFactory, indexes};
+/// use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+///
+/// # fn factory(client: kube::Client) -> Result<SharedInformerFactory, informer::Error> {
+/// let pods = ByObject::<Pod>::new()
+///     .namespace("shop")
+///     .source(|pods| pods.labels("app=web"))
+///     .informer(|pods| pods.storage(Storage::Typed).index(indexes::field("spec.nodeName")));
+/// let maps = ByObject::<ConfigMap>::new().informer(|maps| {
+///     maps.transform(|map| {
+///         map.binary_data = None;
+///         Ok::<_, &str>(())
+///     })
+/// });
+/// Ok(SharedInformerFactory::builder(client).by_object(pods)?.by_object(maps)?.build())
+/// # }
+/// ```
+pub struct ByObject<K> {
+    pub(super) namespaces: Option<Vec<String>>,
+    source: Vec<Arc<dyn Fn(ApiListWatch) -> ApiListWatch + Send + Sync>>,
+    informer: Vec<Arc<Change<K>>>,
+}
+
+type Change<K> = dyn Fn(SharedInformerBuilder<K>) -> SharedInformerBuilder<K> + Send + Sync;
+
+impl<K: Cacheable> ByObject<K> {
+    /// As the factory says.
+    pub fn new() -> Self {
+        Self {
+            namespaces: None,
+            source: Vec::new(),
+            informer: Vec::new(),
+        }
+    }
+
+    /// Only objects of this namespace, whatever those of the factory are; called again, of that one, too.
+    #[must_use]
+    pub fn namespace(mut self, namespace: &str) -> Self {
+        let namespaces = self.namespaces.get_or_insert_default();
+        if !namespaces.iter().any(|it| it == namespace) {
+            namespaces.push(namespace.to_owned());
+        }
+        self
+    }
+
+    /// Objects of all namespaces, whatever those of the factory are.
+    #[must_use]
+    pub fn all_namespaces(mut self) -> Self {
+        self.namespaces = Some(Vec::new());
+        self
+    }
+
+    /// Changes the requests: selectors of labels and fields. It comes after the factory's `tweak`.
+    #[must_use]
+    pub fn source(mut self, change: impl Fn(ApiListWatch) -> ApiListWatch + Send + Sync + 'static) -> Self {
+        self.source.push(Arc::new(change));
+        self
+    }
+
+    /// Changes the informer: storage, transforms, indexes, the resync period.
+    #[must_use]
+    pub fn informer(
+        mut self,
+        change: impl Fn(SharedInformerBuilder<K>) -> SharedInformerBuilder<K> + Send + Sync + 'static,
+    ) -> Self {
+        self.informer.push(Arc::new(change));
+        self
+    }
+
+    /// # Errors
+    ///
+    /// If two indexes have one name.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        self.change_informer(SharedInformer::builder(FakeSource::new()))
+            .build()
+            .map(drop)
+    }
+
+    pub(super) fn change_source(&self, source: ApiListWatch) -> ApiListWatch {
+        self.source.iter().fold(source, |source, change| change(source))
+    }
+
+    pub(super) fn change_informer(&self, builder: SharedInformerBuilder<K>) -> SharedInformerBuilder<K> {
+        self.informer.iter().fold(builder, |builder, change| change(builder))
+    }
+}
+
+impl<K: Cacheable> Default for ByObject<K> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<K> fmt::Debug for ByObject<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ByObject")
+            .field("namespaces", &self.namespaces)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,118 @@
+//! `AnyEvent`: an event of any type, for filters that hold for all watches of a controller.
+
+use std::fmt;
+
+use kube::core::Selector;
+
+use super::event_handler::Event;
+use crate::object::{Cacheable, Object};
+use crate::{ObjectKey, ResourceVersion};
+
+/// What is known of an object of any type without decoding it.
+pub trait AnyObject: Send + Sync {
+    /// Namespace and name.
+    fn key(&self) -> &ObjectKey;
+    /// The version of this state.
+    fn resource_version(&self) -> &ResourceVersion;
+    /// `metadata.generation`.
+    fn generation(&self) -> Option<i64>;
+    /// Whether it has a deletion timestamp.
+    fn is_deleting(&self) -> bool;
+    /// The value of a label.
+    fn label(&self, name: &str) -> Option<String>;
+    /// The value of an annotation.
+    fn annotation(&self, name: &str) -> Option<String>;
+    /// Whether it has the labels that a selector asks for.
+    fn matches(&self, selector: &Selector) -> bool;
+}
+
+impl<K: Cacheable> AnyObject for Object<K> {
+    fn key(&self) -> &ObjectKey {
+        Self::key(self)
+    }
+
+    fn resource_version(&self) -> &ResourceVersion {
+        Self::resource_version(self)
+    }
+
+    fn generation(&self) -> Option<i64> {
+        Self::generation(self)
+    }
+
+    fn is_deleting(&self) -> bool {
+        Self::is_deleting(self)
+    }
+
+    fn label(&self, name: &str) -> Option<String> {
+        Self::label(self, name)
+    }
+
+    fn annotation(&self, name: &str) -> Option<String> {
+        Self::annotation(self, name)
+    }
+
+    fn matches(&self, selector: &Selector) -> bool {
+        Self::matches(self, selector)
+    }
+}
+
+/// An event of any type, as a filter of all watches sees it.
+///
+/// ```
+/// use informer::handler::AnyEvent;
+///
+/// /// Nothing of what is paused.
+/// fn is_active(event: &AnyEvent<'_>) -> bool {
+///     event.object().annotation("example.com/paused").is_none()
+/// }
+/// # let _: fn(&AnyEvent<'_>) -> bool = is_active;
+/// ```
+#[derive(Clone, Copy)]
+pub struct AnyEvent<'a> {
+    object: &'a dyn AnyObject,
+    old: Option<&'a dyn AnyObject>,
+    is_deletion: bool,
+    is_replay: bool,
+}
+
+impl<'a, K: Cacheable> From<&'a Event<K>> for AnyEvent<'a> {
+    fn from(event: &'a Event<K>) -> Self {
+        Self {
+            object: event.object(),
+            old: event.old().map(|it| it as &dyn AnyObject),
+            is_deletion: matches!(event, Event::Deleted { .. }),
+            is_replay: event.is_replay(),
+        }
+    }
+}
+
+impl<'a> AnyEvent<'a> {
+    /// The newest state of the object.
+    pub fn object(&self) -> &'a dyn AnyObject {
+        self.object
+    }
+
+    /// The state before, of an update.
+    pub fn old(&self) -> Option<&'a dyn AnyObject> {
+        self.old
+    }
+
+    /// Whether the object is gone.
+    pub fn is_deletion(&self) -> bool {
+        self.is_deletion
+    }
+
+    /// Whether it tells nothing that was not so before; see [`Event::is_replay`].
+    pub fn is_replay(&self) -> bool {
+        self.is_replay
+    }
+}
+
+impl fmt::Debug for AnyEvent<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AnyEvent")
+            .field("object", self.object.key())
+            .field("is_deletion", &self.is_deletion)
+            .finish_non_exhaustive()
+    }
+}

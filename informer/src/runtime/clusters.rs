@@ -1,0 +1,280 @@
+//! `Clusters`: one manager for several clusters (as `sigs.k8s.io/multicluster-runtime`).
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures::future::{BoxFuture, FutureExt, join_all};
+use kube::Client;
+use tokio_util::sync::CancellationToken;
+
+use super::client::CachedClient;
+use super::cluster_controller::ClusterControllerBuilder;
+use super::manager::Manager;
+use super::runnable::{Group, Runnable};
+use crate::cache::SharedInformerFactory;
+use crate::reconcile::{BoxError, Writes};
+use crate::{Error, ObjectKey};
+
+/// An object of one of several clusters.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClusterKey {
+    /// The name under which the cluster was engaged.
+    pub cluster: Arc<str>,
+    /// The object in it.
+    pub key: ObjectKey,
+}
+
+impl fmt::Display for ClusterKey {
+    /// `cluster/namespace/name`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.cluster, self.key)
+    }
+}
+
+/// The clusters that a manager works on beside its own (multicluster-runtime's manager and provider). Copies are the
+/// same.
+///
+/// Clusters come and go while the manager runs. A controller of them has keys of [`ClusterKey`], one queue and one
+/// concurrency for all; a cluster that cannot be reached delays no other. What elects the leader is the manager's own
+/// cluster.
+///
+/// ```
+/// use informer::reconcile::{Action, ReconcileError, Request};
+/// use informer::runtime::{ClusterKey, Clusters, Manager};
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use testkit::{TestCluster, objects::config_map};
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), informer::Error> {
+/// // Several servers on one clock.
+/// let (home, east, west) = (TestCluster::start(), TestCluster::start(), TestCluster::start());
+/// let manager = Manager::new(home.client());
+/// let clusters = Clusters::new(&manager)?;
+/// let all = clusters.clone();
+/// clusters.controller("maps").for_::<ConfigMap>().complete(move |request: Request<ClusterKey>| {
+///     let all = all.clone();
+///     async move {
+///         if let Some(cluster) = all.get(&request.key.cluster) {
+///             let map = cluster.cached_client().get::<ConfigMap>(&request.key.key).await?;
+///             println!("{} is there: {}", request.key, map.is_some());
+///         }
+///         Ok::<_, ReconcileError>(Action::await_change())
+///     }
+/// })?;
+/// clusters.engage("east", east.client())?;
+/// home.run(async move { manager.run(std::future::pending()).await });
+/// clusters.engage("west", west.client())?;
+/// west.create(config_map("settings")).await;
+/// west.settle().await;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Clusters(Arc<Inner>);
+
+struct Inner {
+    manager: Manager,
+    /// Guards who is engaged.
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    phase: Phase,
+    clusters: BTreeMap<Arc<str>, Cluster>,
+    recipes: Vec<Recipe>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Phase {
+    #[default]
+    New,
+    Running,
+    Stopped,
+}
+
+/// What a controller does when a cluster is engaged.
+pub(super) type Recipe = Arc<dyn Fn(&Cluster) -> Result<(), Error> + Send + Sync>;
+
+/// A cluster that is worked on. Copies are the same one.
+#[derive(Clone)]
+pub struct Cluster {
+    name: Arc<str>,
+    client: Client,
+    cached_client: CachedClient,
+    factory: SharedInformerFactory,
+}
+
+impl Cluster {
+    /// The name under which it was engaged.
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// Its client. Writes by it are seen, as those by [`Manager::client`] are.
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// Reads its caches, and writes to it.
+    pub fn cached_client(&self) -> CachedClient {
+        self.cached_client.clone()
+    }
+
+    /// Its informers.
+    pub fn factory(&self) -> SharedInformerFactory {
+        self.factory.clone()
+    }
+}
+
+impl Clusters {
+    /// No clusters yet. The manager runs their informers while it runs.
+    ///
+    /// # Errors
+    ///
+    /// If the manager has some already, or has stopped.
+    pub fn new(manager: &Manager) -> Result<Self, Error> {
+        let clusters = Self(Arc::new(Inner {
+            manager: manager.clone(),
+            state: Mutex::default(),
+        }));
+        manager.add(Informers(clusters.clone()))?;
+        Ok(clusters)
+    }
+
+    /// Works on a cluster from now on (multicluster-runtime's `Engage`).
+    ///
+    /// # Errors
+    ///
+    /// If there is one of this name, or the manager has stopped.
+    pub fn engage(&self, name: &str, client: Client) -> Result<Cluster, Error> {
+        let factory = SharedInformerFactory::new(client.clone());
+        self.engage_with(name, client, factory)
+    }
+
+    /// The same with informers of one's own: of some namespaces, with a seed.
+    ///
+    /// # Errors
+    ///
+    /// As [`engage`](Self::engage).
+    pub fn engage_with(&self, name: &str, client: Client, factory: SharedInformerFactory) -> Result<Cluster, Error> {
+        let client = Writes::new().observe(&client);
+        let cluster = Cluster {
+            name: name.into(),
+            cached_client: CachedClient::new(client.clone(), &factory),
+            client,
+            factory,
+        };
+        let (recipes, is_running) = {
+            let mut state = self.state();
+            if state.phase == Phase::Stopped {
+                return Err(Error::refused(format!("cluster {name:?}: the manager has stopped")));
+            }
+            if state.clusters.contains_key(name) {
+                return Err(Error::refused(format!("cluster {name:?}: there is one of this name")));
+            }
+            state.clusters.insert(Arc::clone(&cluster.name), cluster.clone());
+            (state.recipes.clone(), state.phase == Phase::Running)
+        };
+        for recipe in recipes {
+            recipe(&cluster)?;
+        }
+        if is_running {
+            cluster.factory.start();
+        }
+        Ok(cluster)
+    }
+
+    /// Works on a cluster no more, and stops its informers. Keys that wait are worked on, and find it gone. Without
+    /// effect if there is none of this name.
+    pub async fn disengage(&self, name: &str) {
+        let cluster = self.state().clusters.remove(name);
+        if let Some(cluster) = cluster {
+            cluster.factory.shutdown().await;
+        }
+    }
+
+    /// The cluster of this name, if it is engaged.
+    pub fn get(&self, name: &str) -> Option<Cluster> {
+        self.state().clusters.get(name).cloned()
+    }
+
+    /// The names of all clusters, sorted.
+    pub fn names(&self) -> Vec<Arc<str>> {
+        self.state().clusters.keys().cloned().collect()
+    }
+
+    /// A controller of all clusters, which the manager runs once it is
+    /// [complete](ClusterControllerBuilder::complete).
+    pub fn controller(&self, name: &str) -> ClusterControllerBuilder {
+        ClusterControllerBuilder::new(name, self, &self.0.manager)
+    }
+
+    /// Watches the clusters that are engaged, and those to come.
+    pub(super) fn add(&self, recipe: Recipe) -> Result<(), Error> {
+        let (clusters, is_running) = {
+            let mut state = self.state();
+            state.recipes.push(Arc::clone(&recipe));
+            let clusters: Vec<_> = state.clusters.values().cloned().collect();
+            (clusters, state.phase == Phase::Running)
+        };
+        for cluster in clusters {
+            recipe(&cluster)?;
+            if is_running {
+                cluster.factory.start();
+            }
+        }
+        Ok(())
+    }
+
+    fn enter(&self, phase: Phase) -> Vec<Cluster> {
+        let mut state = self.state();
+        state.phase = phase;
+        state.clusters.values().cloned().collect()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Runs the informers of all clusters.
+struct Informers(Clusters);
+
+impl Runnable for Informers {
+    fn name(&self) -> String {
+        "clusters".to_owned()
+    }
+
+    fn group(&self) -> Group {
+        Group::Always
+    }
+
+    fn run(self: Box<Self>, stop: CancellationToken) -> BoxFuture<'static, Result<(), BoxError>> {
+        async move {
+            for cluster in self.0.enter(Phase::Running) {
+                cluster.factory.start();
+            }
+            stop.cancelled().await;
+            let clusters = self.0.enter(Phase::Stopped);
+            join_all(clusters.iter().map(|it| it.factory.shutdown())).await;
+            Ok(())
+        }
+        .boxed()
+    }
+}
+
+impl fmt::Debug for Clusters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Clusters").field(&self.names()).finish()
+    }
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cluster")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}

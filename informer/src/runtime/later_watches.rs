@@ -1,0 +1,131 @@
+//! `LaterWatches`: watches that are added to a controller that may run already.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use kube::Resource;
+
+use super::controller::Parts;
+use super::controller_builder::{Intake, RequestKey};
+use crate::cache::{HandlerRegistration, SharedInformer, SharedInformerFactory};
+use crate::handler::{Event, Predicate, ToKeys};
+use crate::{Cacheable, Error, ObjectKey};
+
+/// Adds watches to a controller, before it runs and while it does; see
+/// [`Controller::later_watches`](super::Controller::later_watches). Copies are of the same controller.
+///
+/// The controller does not wait for their caches, nor for these to see what it wrote.
+///
+/// ```
+/// use informer::handler::enqueue;
+/// use informer::runtime::{Controller, LaterWatches};
+/// use k8s_openapi::api::apps::v1::ReplicaSet;
+/// use k8s_openapi::api::core::v1::Pod;
+///
+/// # fn add(watches: &LaterWatches) -> Result<(), informer::Error> {
+/// // let watches = controller.later_watches();
+/// watches.watch::<Pod>(enqueue::controller::<ReplicaSet>())?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct LaterWatches<R: RequestKey = ObjectKey> {
+    name: String,
+    intake: Intake<R>,
+    factory: SharedInformerFactory,
+    later: Later,
+}
+
+/// The watches that were added, to be removed at the end.
+#[derive(Clone, Default)]
+pub(super) struct Later(Arc<Mutex<Added>>);
+
+#[derive(Default)]
+struct Added {
+    has_ended: bool,
+    removals: Vec<Box<dyn FnOnce() + Send>>,
+}
+
+impl Later {
+    fn added(&self) -> MutexGuard<'_, Added> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the watches; there are no more.
+    pub(super) fn end(&self) {
+        let removals = {
+            let mut added = self.added();
+            added.has_ended = true;
+            std::mem::take(&mut added.removals)
+        };
+        for remove in removals {
+            remove();
+        }
+    }
+}
+
+impl<R: RequestKey> LaterWatches<R> {
+    pub(super) fn new(parts: &Parts<R>) -> Self {
+        Self {
+            name: parts.name.clone(),
+            intake: parts.intake.clone(),
+            factory: parts.factory.clone(),
+            later: parts.later.clone(),
+        }
+    }
+
+    /// Watches a type from now on; its informer is started.
+    ///
+    /// # Errors
+    ///
+    /// If the controller or the informer has ended.
+    pub fn watch<K>(&self, to_keys: impl ToKeys<K, R>) -> Result<HandlerRegistration, Error>
+    where
+        K: Cacheable + Resource<DynamicType = ()>,
+        K::Scope: 'static,
+    {
+        let informer = self.factory.informer::<K>();
+        let registration = self.informer(&informer, to_keys, |_: &Event<K>| true)?;
+        self.factory.start();
+        Ok(registration)
+    }
+
+    /// Watches an informer that somebody else runs.
+    ///
+    /// # Errors
+    ///
+    /// If the controller or the informer has ended.
+    pub fn informer<K: Cacheable>(
+        &self,
+        informer: &SharedInformer<K>,
+        to_keys: impl ToKeys<K, R>,
+        predicate: impl Predicate<K>,
+    ) -> Result<HandlerRegistration, Error> {
+        let mut added = self.later.added();
+        if added.has_ended {
+            return Err(Error::refused(format!("controller {:?}: it has ended", self.name)));
+        }
+        let registration = self.intake.watch(informer, to_keys, predicate)?;
+        let (informer, removed) = (informer.clone(), registration.clone());
+        added.removals.push(Box::new(move || informer.remove_handler(&removed)));
+        Ok(registration)
+    }
+}
+
+impl<R: RequestKey> Clone for LaterWatches<R> {
+    fn clone(&self) -> Self {
+        Self {
+            name: self.name.clone(),
+            intake: self.intake.clone(),
+            factory: self.factory.clone(),
+            later: self.later.clone(),
+        }
+    }
+}
+
+impl<R: RequestKey> fmt::Debug for LaterWatches<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LaterWatches")
+            .field("controller", &self.name)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,229 @@
+//! What a controller may be for, besides the objects of one type: other forms, other keys, filters, later watches.
+
+use std::sync::{Arc, Mutex};
+
+use futures::stream;
+use informer::cache::{ByObject, IndexFn, SharedInformerFactory};
+use informer::handler::{AnyEvent, enqueue};
+use informer::reconcile::{Action, ReconcileError, Request};
+use informer::runtime::{ControllerBuilder, Manager, RequestKey};
+use informer::{Object, Storage};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
+use kube::core::ApiResource;
+use testkit::TestCluster;
+use testkit::objects::{config_map, pod, secret};
+
+type Calls<R = String> = Arc<Mutex<Vec<R>>>;
+
+/// A manager that runs once a controller is complete.
+struct Process {
+    cluster: TestCluster,
+    manager: Manager,
+}
+
+impl Process {
+    fn new() -> Self {
+        let cluster = TestCluster::start();
+        let manager = Manager::new(cluster.client_named("controller"));
+        Self { cluster, manager }
+    }
+
+    /// Completes a controller that notes its keys, and runs it.
+    fn run<R: RequestKey>(&self, builder: ControllerBuilder<Manager, R>) -> Calls<R> {
+        let calls = Calls::<R>::default();
+        let noted = Arc::clone(&calls);
+        let reconcile = move |request: Request<R>| {
+            noted.lock().expect("no panic").push(request.key);
+            async { Ok::<_, ReconcileError>(Action::await_change()) }
+        };
+        builder.complete(reconcile).expect("it is complete");
+        let manager = self.manager.clone();
+        self.cluster
+            .run(async move { manager.run(std::future::pending()).await });
+        calls
+    }
+}
+
+fn take<R>(calls: &Calls<R>) -> Vec<R> {
+    std::mem::take(&mut *calls.lock().expect("no panic"))
+}
+
+fn text<R: ToString>(calls: &Calls<R>) -> Vec<String> {
+    take(calls).iter().map(ToString::to_string).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_may_be_for_metadata_and_own_it() {
+    let process = Process::new();
+    let builder = process.manager.controller("c").for_metadata::<ConfigMap>();
+    let calls = process.run(builder.owns_metadata::<Secret>());
+    let owner = process.cluster.create(config_map("m").data("a", "b")).await;
+    process.cluster.settle().await;
+    assert_eq!(text(&calls), ["default/m"]);
+    process.cluster.create(secret("s").owned_by(&owner)).await;
+    process.cluster.settle().await;
+    assert_eq!(text(&calls), ["default/m"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_may_be_for_types_known_by_name() {
+    let process = Process::new();
+    let (maps, secrets) = (ApiResource::erase::<ConfigMap>(&()), ApiResource::erase::<Secret>(&()));
+    let builder = process
+        .manager
+        .controller("c")
+        .for_dynamic(&maps)
+        .owns_dynamic(&secrets);
+    let calls = process.run(builder);
+    let owner = process.cluster.create(config_map("m")).await;
+    process.cluster.settle().await;
+    process.cluster.create(secret("s").owned_by(&owner)).await;
+    process.cluster.settle().await;
+    assert_eq!(text(&calls), ["default/m", "default/m"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_filter_holds_for_every_watch() {
+    let process = Process::new();
+    let named =
+        |name: &'static str| enqueue::mapped(move |_: &Object<Secret>| [informer::ObjectKey::new("default", name)]);
+    let is_active = |event: &AnyEvent<'_>| event.object().annotation("paused").is_none();
+    let is_no_deletion = |event: &AnyEvent<'_>| !event.is_deletion();
+    let builder = process
+        .manager
+        .controller("c")
+        .for_::<ConfigMap>()
+        .with_event_filter(is_active);
+    let builder = builder
+        .watches::<Secret>(named("of-a-secret"))
+        .with_event_filter(is_no_deletion);
+    let calls = process.run(builder);
+    let paused = serde_json::json!({"paused": "yes"});
+    process.cluster.create(config_map("a")).await;
+    process
+        .cluster
+        .create(config_map("b").set("metadata.annotations", paused.clone()))
+        .await;
+    process
+        .cluster
+        .create(secret("s").set("metadata.annotations", paused))
+        .await;
+    process.cluster.settle().await;
+    assert_eq!(text(&calls), ["default/a"]);
+    process.cluster.create(secret("t")).await;
+    process.cluster.delete::<ConfigMap>("a").await;
+    process.cluster.settle().await;
+    assert_eq!(text(&calls), ["default/of-a-secret"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_may_be_of_any_type() {
+    let process = Process::new();
+    let node = enqueue::mapped(|pod: &Object<Pod>| {
+        let spec = pod.typed().ok().and_then(|it| it.spec.clone());
+        spec.and_then(|it| it.node_name)
+    });
+    let builder = process.manager.controller("nodes").keyed_by::<String>();
+    let calls = process.run(
+        builder
+            .watches::<Pod>(node)
+            .stream(stream::iter(["from-a-stream".to_owned()])),
+    );
+    process.cluster.create(pod("a").set("spec.nodeName", "n1")).await;
+    process.cluster.create(pod("b").set("spec.nodeName", "n1")).await;
+    process.cluster.create(pod("c")).await;
+    process.cluster.settle().await;
+    let mut keys = take(&calls);
+    keys.sort();
+    keys.dedup();
+    assert_eq!(keys, ["from-a-stream", "n1"]);
+    let late = process.manager.controller("late").for_::<Pod>().keyed_by::<String>();
+    let err = late.complete(|_: Request<String>| async { Ok::<_, ReconcileError>(Action::await_change()) });
+    let err = err.expect_err("its keys are objects already").to_string();
+    assert!(err.contains("`keyed_by` comes after something is watched"), "{err}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_are_added_while_a_controller_runs_and_end_with_it() {
+    let cluster = TestCluster::start();
+    let manager = Manager::new(cluster.client());
+    let calls = Calls::<String>::default();
+    let noted = Arc::clone(&calls);
+    let reconcile = move |request: Request| {
+        noted.lock().expect("no panic").push(request.key.to_string());
+        async { Ok::<_, ReconcileError>(Action::await_change()) }
+    };
+    let controller = ControllerBuilder::new("c", &manager.factory())
+        .for_::<ConfigMap>()
+        .build(reconcile);
+    let controller = controller.expect("it is complete");
+    let watches = controller.later_watches();
+    manager.add(controller).expect("it is new");
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    cluster.run(async move { manager.run(async { drop(stopped.await) }).await });
+    cluster.create(secret("s")).await;
+    cluster.settle().await;
+    assert!(take(&calls).is_empty());
+    let registration = watches.watch::<Secret>(enqueue::object()).expect("it runs");
+    registration.synced().await.expect("its cache syncs");
+    cluster.settle().await;
+    assert_eq!(take(&calls), ["default/s"]);
+    drop(stop);
+    cluster.settle().await;
+    let err = watches.watch::<Pod>(enqueue::object()).expect_err("it has ended");
+    assert_eq!(err.to_string(), "controller \"c\": it has ended");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_type_may_be_cached_in_a_way_of_its_own() {
+    let cluster = TestCluster::start();
+    for (name, namespace) in [("a", "shop"), ("b", "shop"), ("c", "billing")] {
+        let map = config_map(name).namespace(namespace).data("key", name);
+        cluster
+            .create(map.label("keep", if name == "b" { "no" } else { "yes" }))
+            .await;
+        cluster.create(secret(name).namespace(namespace)).await;
+    }
+    let by_name = IndexFn::new("name", |map: &Object<ConfigMap>| [map.key().name().to_owned()]);
+    let maps = ByObject::<ConfigMap>::new()
+        .all_namespaces()
+        .source(|it| it.labels("keep=yes"));
+    let maps = maps.informer(move |it| {
+        let without_data = |map: &mut ConfigMap| {
+            map.data = None;
+            Ok::<_, &str>(())
+        };
+        it.storage(Storage::Typed)
+            .index(by_name.clone())
+            .transform(without_data)
+    });
+    let builder = SharedInformerFactory::builder(cluster.client()).namespace("shop");
+    let factory = builder.by_object(maps).expect("they fit together").build();
+    let (maps, secrets) = (factory.informer::<ConfigMap>(), factory.informer::<Secret>());
+    factory.start();
+    factory.wait_for_cache_sync().await.expect("they sync");
+    let keys: Vec<_> = maps.lister().list().iter().map(|it| it.key().to_string()).collect();
+    assert_eq!(keys, ["billing/c", "shop/a"]);
+    assert_eq!(
+        secrets.lister().len(),
+        2,
+        "the factory's namespace holds for other types"
+    );
+    let found = maps.lister().by_index("name", "c").expect("there is an index");
+    assert_eq!(found[0].typed().expect("a ConfigMap").data, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn options_that_do_not_fit_together_are_refused() {
+    let cluster = TestCluster::start();
+    let index = || IndexFn::new("name", |_: &Object<ConfigMap>| Vec::<String>::new());
+    let twice = ByObject::<ConfigMap>::new().informer(move |it| it.index(index()).index(index()));
+    let builder = || SharedInformerFactory::builder(cluster.client());
+    assert!(builder().by_object(twice).is_err(), "one name for two indexes");
+    let builder = builder().by_object(ByObject::<ConfigMap>::new()).expect("the first");
+    let err = builder
+        .by_object(ByObject::<ConfigMap>::new())
+        .expect_err("the second")
+        .to_string();
+    assert!(err.contains("ConfigMap has options already"), "{err}");
+}

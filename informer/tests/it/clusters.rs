@@ -1,0 +1,128 @@
+//! Several clusters under one manager.
+
+use std::sync::{Arc, Mutex};
+
+use informer::reconcile::{Action, ReconcileError, Request};
+use informer::runtime::{ClusterKey, Clusters, Manager};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use testkit::objects::{config_map, secret};
+use testkit::{TestCluster, faults};
+
+type Calls = Arc<Mutex<Vec<String>>>;
+
+/// A manager with a controller that copies the names of ConfigMaps of each cluster into Secrets there.
+fn copier(home: &TestCluster) -> (Clusters, Calls) {
+    let manager = Manager::new(home.client());
+    let clusters = Clusters::new(&manager).expect("the first");
+    let (all, calls) = (clusters.clone(), Calls::default());
+    let noted = Arc::clone(&calls);
+    let reconcile = move |request: Request<ClusterKey>| {
+        let all = all.clone();
+        noted.lock().expect("no panic").push(request.key.to_string());
+        async move {
+            let Some(cluster) = all.get(&request.key.cluster) else {
+                return Ok(Action::await_change());
+            };
+            let (client, key) = (cluster.cached_client(), &request.key.key);
+            if client.get::<ConfigMap>(key).await?.is_some() && client.get::<Secret>(key).await?.is_none() {
+                let mut copy = Secret::default();
+                copy.metadata.name = Some(key.name().into());
+                copy.metadata.namespace = key.namespace().map(str::to_owned);
+                client.create(&copy).await?;
+            }
+            Ok::<_, ReconcileError>(Action::await_change())
+        }
+    };
+    let builder = clusters.controller("copier").for_::<ConfigMap>().owns::<Secret>();
+    builder
+        .with(|it| it.concurrency(2))
+        .complete(reconcile)
+        .expect("it is complete");
+    home.run(async move { manager.run(std::future::pending()).await });
+    (clusters, calls)
+}
+
+fn take(calls: &Calls) -> Vec<String> {
+    std::mem::take(&mut *calls.lock().expect("no panic"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_key_is_worked_on_in_its_own_cluster() {
+    let (home, east, west) = (TestCluster::start(), TestCluster::start(), TestCluster::start());
+    let (clusters, calls) = copier(&home);
+    clusters.engage("east", east.client()).expect("it is new");
+    east.create(config_map("m")).await;
+    home.settle().await;
+    east.settle().await;
+    assert!(east.exists::<Secret>("m") && !west.exists::<Secret>("m"));
+    assert_eq!(take(&calls), ["east/default/m"]);
+
+    clusters.engage("west", west.client()).expect("it is new");
+    let owner = west.create(config_map("m")).await;
+    west.settle().await;
+    assert!(west.exists::<Secret>("m"));
+    take(&calls);
+    west.create(secret("owned").owned_by(&owner)).await;
+    west.settle().await;
+    assert_eq!(take(&calls), ["west/default/m"]);
+    let names: Vec<_> = clusters.names().iter().map(ToString::to_string).collect();
+    assert_eq!(names, ["east", "west"]);
+    let err = clusters.engage("west", west.client()).expect_err("there is one");
+    assert_eq!(err.to_string(), "cluster \"west\": there is one of this name");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_goes_is_asked_nothing_more() {
+    let (home, east) = (TestCluster::start(), TestCluster::start());
+    let (clusters, calls) = copier(&home);
+    clusters.engage("east", east.client()).expect("it is new");
+    home.settle().await;
+    clusters.disengage("east").await;
+    assert!(clusters.get("east").is_none());
+    let asked = east.requests().count();
+    east.create(config_map("m")).await;
+    east.settle().await;
+    assert!(take(&calls).is_empty());
+    assert_eq!(east.requests().count(), asked);
+    clusters.engage("east", east.client()).expect("it comes again");
+    east.settle().await;
+    assert!(east.exists::<Secret>("m"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_cannot_be_reached_delays_no_other() {
+    let (home, east, west) = (TestCluster::start(), TestCluster::start(), TestCluster::start());
+    let _fault = east.inject(faults::refused().client("down"));
+    let (clusters, _) = copier(&home);
+    clusters.engage("east", east.client_named("down")).expect("it is new");
+    clusters.engage("west", west.client()).expect("it is new");
+    west.create(config_map("m")).await;
+    west.settle().await;
+    assert!(west.exists::<Secret>("m"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_of_clusters_is_for_one_type_and_watches_something() {
+    let home = TestCluster::start();
+    let manager = Manager::new(home.client());
+    let clusters = Clusters::new(&manager).expect("the first");
+    let nothing = |_: Request<ClusterKey>| async { Ok::<_, ReconcileError>(Action::await_change()) };
+    let faults = [
+        clusters.controller("a").complete(nothing),
+        clusters
+            .controller("b")
+            .for_::<ConfigMap>()
+            .for_::<Secret>()
+            .complete(nothing),
+        clusters.controller("c").owns::<Secret>().complete(nothing),
+    ];
+    let faults = faults.map(|it| it.expect_err("it is not complete").to_string());
+    assert!(faults[0].contains("nothing to watch"), "{}", faults[0]);
+    assert!(faults[1].contains("`for_` was called twice"), "{}", faults[1]);
+    assert!(
+        faults[2].contains("`owns` of Secret comes before `for_`"),
+        "{}",
+        faults[2]
+    );
+    assert!(Clusters::new(&manager).is_err(), "there are some already");
+}

@@ -1,0 +1,78 @@
+//! Writes of a process that leads no more, and the figures of requests.
+
+use std::time::Duration;
+
+use informer::Clock;
+use informer::runtime::{LeaderElectionConfig, LeaseLock, Manager};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
+use kube::api::PostParams;
+use testkit::objects::config_map;
+use testkit::{TestCluster, Verb, faults};
+
+fn map(name: &str) -> ConfigMap {
+    let mut map = ConfigMap::default();
+    map.metadata.name = Some(name.into());
+    map
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_of_a_leader_that_lost_its_lease_are_refused_before_they_are_sent() {
+    let cluster = TestCluster::builder().object(config_map("m")).start();
+    let config = LeaderElectionConfig {
+        clock: Clock::starting_at(cluster.server().now()),
+        ..LeaderElectionConfig::new("a")
+    };
+    let lock = LeaseLock::new(cluster.client_named("a"), "default", "lock");
+    let manager = Manager::builder(cluster.client_named("a")).leader_election(lock, config);
+    let manager = manager.build().expect("the times fit");
+    let maps: Api<ConfigMap> = Api::default_namespaced(manager.client());
+    maps.create(&PostParams::default(), &map("standby"))
+        .await
+        .expect("a standby may write");
+    cluster.run({
+        let manager = manager.clone();
+        async move { manager.run(std::future::pending()).await }
+    });
+    cluster.advance(Duration::from_secs(5)).await;
+    maps.create(&PostParams::default(), &map("leader"))
+        .await
+        .expect("it leads");
+    let _fault = cluster.inject(faults::no_answer().on(Verb::Update, "leases"));
+    cluster.advance(Duration::from_secs(20)).await;
+    let sent = cluster.requests().client("a").writes().count();
+    let err = maps
+        .create(&PostParams::default(), &map("lost"))
+        .await
+        .expect_err("it leads no more");
+    let err = format!("{err:?}");
+    assert!(
+        err.contains("\\\"a\\\" leads no more by the lease default/lock"),
+        "{err}"
+    );
+    assert_eq!(cluster.requests().client("a").writes().count(), sent);
+    assert!(maps.get_opt("m").await.expect("reading is no harm").is_some());
+    assert!(cluster.exists::<Lease>("lock"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_of_a_manager_are_counted_by_code_and_method() {
+    let cluster = TestCluster::start();
+    let manager = Manager::new(cluster.client_named("a"));
+    let maps: Api<ConfigMap> = Api::default_namespaced(manager.client());
+    assert!(maps.get_opt("x").await.expect("it answers").is_none());
+    maps.create(&PostParams::default(), &map("m")).await.expect("it is new");
+    let fault = cluster.inject(faults::refused().client("a"));
+    maps.get("m").await.expect_err("nobody listens");
+    drop(fault);
+    let text = manager.metrics().render();
+    for line in [
+        "rest_client_requests_total{code=\"404\",method=\"GET\"} 1",
+        "rest_client_requests_total{code=\"201\",method=\"POST\"} 1",
+        "rest_client_requests_total{code=\"<error>\",method=\"GET\"} 1",
+        "rest_client_request_duration_seconds_count{verb=\"GET\"} 2",
+    ] {
+        assert!(text.contains(line), "{line} in {text}");
+    }
+}
