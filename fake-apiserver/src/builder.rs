@@ -12,7 +12,7 @@ use crate::api::user::{Anonymous, UserInfo};
 use crate::boot;
 use crate::control::Control;
 use crate::endpoints::journal::JournalBounds;
-use crate::entropy::Entropy;
+use crate::entropy::{Entropy, time_of_day};
 use crate::registry::admission::AdmissionSetup;
 use crate::registry::authentication::Authentication;
 use crate::registry::kinds::service::ClusterRange;
@@ -33,10 +33,6 @@ const LOGS: LogBounds = LogBounds {
 /// How long an Event lives if the builder does not say: the default of kube-apiserver's `--event-ttl`.
 const EVENT_TTL: Duration = Duration::from_secs(3600);
 
-/// The time of day at which a server starts if the builder does not say: 2026-01-01T00:00:00Z. It is fixed, so that
-/// two runs of a test see the same times.
-const START_SECOND: i64 = 1_767_225_600;
-
 /// What a fork has in common with its origin.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
@@ -55,11 +51,11 @@ pub(crate) struct Options {
 }
 
 /// How an [`ApiServer`] is to be. Everything has a default.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[must_use = "a builder does nothing until `start` is called"]
 pub struct ApiServerBuilder {
     seed: u64,
-    start_time: Timestamp,
+    start_time: Option<Timestamp>,
     options: Options,
     world: Option<Snapshot>,
     revision: u64,
@@ -96,19 +92,6 @@ impl Default for Options {
     }
 }
 
-impl Default for ApiServerBuilder {
-    fn default() -> Self {
-        Self {
-            seed: 0,
-            start_time: Timestamp::from_second(START_SECOND).unwrap_or(Timestamp::UNIX_EPOCH),
-            options: Options::default(),
-            world: None,
-            revision: 0,
-            control: None,
-        }
-    }
-}
-
 impl ApiServerBuilder {
     /// The seed of all random numbers: uids, generated names, the length of watches. Default 0. What is there from the
     /// start has the same uids with every seed, but for [nodes](Self::nodes).
@@ -117,10 +100,18 @@ impl ApiServerBuilder {
         self
     }
 
-    /// The time of day at the start; from there the clock goes with tokio's. Default 2026-01-01T00:00:00Z.
+    /// The time of day at the start; from there the clock goes with tokio's. Default: the machine's, to the second, so
+    /// that a controller that reads the system's clock agrees with the server as long as virtual time does not jump.
+    /// Servers that a process starts within a minute begin at the same second. A test that expects certain times sets
+    /// them here.
     pub fn start_time(mut self, time: Timestamp) -> Self {
-        self.start_time = time;
+        self.start_time = Some(time);
         self
+    }
+
+    /// Returns the time of day that was set with [`start_time`](Self::start_time).
+    pub fn configured_start_time(&self) -> Option<Timestamp> {
+        self.start_time
     }
 
     /// Changes that the log of each resource keeps, within [`history_bytes`](Self::history_bytes). A watch or a continue
@@ -319,11 +310,12 @@ impl ApiServerBuilder {
     ///
     /// Outside of a tokio runtime, if it has [workers](Self::workers).
     pub fn start(self) -> ApiServer {
-        let entropy = Entropy::new(self.seed, self.start_time);
+        let start_time = self.start_time.unwrap_or_else(time_of_day);
+        let entropy = Entropy::new(self.seed, start_time);
         let nodes = if self.world.is_none() { self.options.nodes } else { 0 };
         let world = match self.world {
             Some(snapshot) => snapshot.0,
-            None => boot::world(&self.options, self.start_time),
+            None => boot::world(&self.options, start_time),
         };
         let world = world.advanced_to(self.revision);
         let mut server = ApiServer::assemble(world, entropy, self.options, Kubelet::new);

@@ -1,15 +1,12 @@
 //! The in-process `kube::Client`: the one file that knows kube. No socket, no task: a request is a function call.
 
-use std::io;
 use std::sync::Arc;
 
 use axum::body::Body;
-use http::{Request, Response};
-use tower::{Service, ServiceExt};
+use http::Request;
 
 use crate::api::request_info::ClientName;
 use crate::api::user::UserInfo;
-use crate::serve;
 use crate::server::ApiServer;
 
 impl ApiServer {
@@ -65,55 +62,7 @@ impl ApiServer {
     /// # }
     /// ```
     pub fn client_as(&self, user_agent: &str, user: UserInfo) -> kube::Client {
-        kube::Client::new(self.service_of(user_agent, Some(Arc::new(user))), "default")
-    }
-
-    /// What a client without a user is made of: a service to be wrapped by those who want to stand between a client and
-    /// the server.
-    pub fn client_service(
-        &self,
-        user_agent: &str,
-    ) -> impl Service<Request<kube::client::Body>, Response = Response<Body>, Error = io::Error, Future: Send>
-    + Clone
-    + Send
-    + Sync
-    + 'static {
-        self.service_of(user_agent, None)
-    }
-
-    fn service_of(
-        &self,
-        user_agent: &str,
-        user: Option<Arc<UserInfo>>,
-    ) -> impl Service<Request<kube::client::Body>, Response = Response<Body>, Error = io::Error, Future: Send>
-    + Clone
-    + Send
-    + Sync
-    + 'static {
-        let agent = http::HeaderValue::from_str(user_agent).unwrap_or(http::HeaderValue::from_static("kube-rs"));
-        let name: Arc<str> = user_agent.into();
-        let (connection, tasks) = (self.connection(), self.tasks.clone());
-        let service = tower::service_fn(move |request: Request<Body>| {
-            let (connection, tasks) = (connection.clone(), tasks.clone());
-            async move {
-                match request.headers().contains_key(http::header::UPGRADE) {
-                    true => serve::converse(request, connection, &tasks).await,
-                    false => connection.oneshot(request).await,
-                }
-            }
-        });
-        service.map_request(move |request: Request<kube::client::Body>| {
-            let (mut parts, body) = request.into_parts();
-            parts
-                .headers
-                .entry(http::header::USER_AGENT)
-                .or_insert_with(|| agent.clone());
-            parts.extensions.insert(ClientName(Arc::clone(&name)));
-            if let Some(user) = &user {
-                parts.extensions.insert(Arc::clone(user));
-            }
-            Request::from_parts(parts, Body::new(body))
-        })
+        kube::Client::new(self.client_service(user_agent).of_user(user), "default")
     }
 
     /// A client whose requests `remote` answers, and which pass this server's faults and journal on their way: a test's

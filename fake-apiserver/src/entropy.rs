@@ -10,6 +10,21 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use tokio::time::Instant;
 use uuid::fmt::Hyphenated;
 
+/// How long servers of a process go on to begin at the same second, and so share what is there from the start.
+const SAME_START: i64 = 60;
+
+/// Returns the machine's time of day at which a server starts, to the second.
+#[expect(clippy::disallowed_methods, reason = "the one look at the machine's time of day")]
+pub(crate) fn time_of_day() -> Timestamp {
+    static LAST: Mutex<Timestamp> = Mutex::new(Timestamp::MIN);
+    let now = Timestamp::try_from(std::time::SystemTime::now()).unwrap_or(Timestamp::UNIX_EPOCH);
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    if !(0..SAME_START).contains(&(now.as_second() - last.as_second())) {
+        *last = Timestamp::from_second(now.as_second()).unwrap_or(Timestamp::UNIX_EPOCH);
+    }
+    *last
+}
+
 /// Time and chance. The clock is tokio's, so a paused runtime stops it; the numbers are a function of the seed.
 #[derive(Debug)]
 pub(crate) struct Entropy {

@@ -77,6 +77,7 @@ mod webhooks;
 mod workers;
 #[cfg(feature = "client")]
 mod client;
+mod client_service;
 #[cfg(feature = "bench-internals")]
 #[doc(hidden)]
 pub mod bench;
@@ -98,6 +99,7 @@ pub use api::request_info::{RequestInfo, Verb};
 pub use api::streams::{ExecOutput, Stdin};
 pub use api::user::{Anonymous, UserInfo};
 pub use builder::{ApiServerBuilder, Authorization};
+pub use client_service::{ClientService, ResponseBody};
 pub use endpoints::journal::{Entry, Journal, RecordedEvent, RecordedRequest};
 pub use faults::{
     Decision, Fault, FaultGuard, Held, HeldEvent, RestartLog, Seen, Verdict, WatchEventKind, WatchHandle, When,

@@ -3,13 +3,22 @@
 use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, Location};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep};
 
+use crate::explore::Gate;
 use crate::test_cluster::{TestCluster, lock};
+
+/// The back-off of a kubelet before it starts a container again: the first, the longest, and how long a container must
+/// have run for it to begin anew.
+const BACK_OFF: Duration = Duration::from_secs(10);
+const BACK_OFF_MAX: Duration = Duration::from_secs(300);
+const BACK_OFF_RESET: Duration = Duration::from_secs(600);
 
 /// All controllers of a cluster.
 #[derive(Debug, Default)]
@@ -30,6 +39,21 @@ struct Shared {
     task: Mutex<Option<AbortHandle>>,
     /// How to start it anew, for those that can be.
     starting: Option<Starting>,
+    /// Guards what is known of its ends.
+    restarts: Mutex<Restarts>,
+    /// Its name, and the gate of the exploration it is part of.
+    explored: Option<(String, Weak<Gate>)>,
+}
+
+/// How often a controller ended by itself and was started again.
+#[derive(Debug, Default)]
+struct Restarts {
+    /// The test asked for it.
+    is_on: bool,
+    count: u32,
+    back_off: Duration,
+    /// When it is started next, while it waits for that.
+    next: Option<Instant>,
 }
 
 /// Starts a controller with a client of its own.
@@ -85,7 +109,7 @@ impl TestCluster {
     where
         F: Future<Output: Send> + Send + 'static,
     {
-        let running = Running::new(Location::caller(), None);
+        let running = Running::new(Location::caller(), None, None);
         running.spawn(controller.map(drop));
         lock(&self.controllers.0).push(running.clone());
         running
@@ -116,8 +140,19 @@ impl TestCluster {
         F: Future<Output: Send> + Send + 'static,
     {
         let (clients, owned) = (self.clients(), name.to_owned());
-        let starting = Starting(Box::new(move || controller(clients.client(&owned)).map(drop).boxed()));
-        let running = Running::new(Location::caller(), Some(starting));
+        self.start_controller(name, move || controller(clients.client(&owned)))
+    }
+
+    /// Runs what `start` makes each time the controller begins.
+    #[track_caller]
+    pub(crate) fn start_controller<C, F>(&self, name: &str, start: C) -> Running
+    where
+        C: Fn() -> F + Send + Sync + 'static,
+        F: Future<Output: Send> + Send + 'static,
+    {
+        let starting = Starting(Box::new(move || start().map(drop).boxed()));
+        let explored = self.gate.as_ref().map(|gate| (name.to_owned(), Arc::downgrade(gate)));
+        let running = Running::new(Location::caller(), Some(starting), explored);
         self.entered(name, &running);
         running.restart();
         lock(&self.controllers.0).push(running.clone());
@@ -126,12 +161,18 @@ impl TestCluster {
 }
 
 impl Running {
-    fn new(place: &'static Location<'static>, starting: Option<Starting>) -> Self {
+    fn new(
+        place: &'static Location<'static>,
+        starting: Option<Starting>,
+        explored: Option<(String, Weak<Gate>)>,
+    ) -> Self {
         let shared = Arc::new(Shared {
             place,
             state: Mutex::new(State::Running),
             task: Mutex::new(None),
             starting,
+            restarts: Mutex::default(),
+            explored,
         });
         Self { shared }
     }
@@ -139,14 +180,69 @@ impl Running {
     fn spawn(&self, controller: impl Future<Output = ()> + Send + 'static) {
         let shared = Arc::clone(&self.shared);
         *lock(&shared.state) = State::Running;
+        lock(&shared.restarts).next = None;
         let task = tokio::spawn(async move {
-            let ended = AssertUnwindSafe(controller).catch_unwind().await;
-            *lock(&shared.state) = match ended {
-                Ok(()) => State::Ended,
-                Err(payload) => State::Panicked(message(payload.as_ref())),
-            };
+            let mut controller = controller.boxed();
+            loop {
+                let began = Instant::now();
+                let ended = match AssertUnwindSafe(controller).catch_unwind().await {
+                    Ok(()) => State::Ended,
+                    Err(payload) => State::Panicked(message(payload.as_ref())),
+                };
+                let (Some(back_off), Some(starting)) = (shared.ends(&ended, began.elapsed()), &shared.starting) else {
+                    *lock(&shared.state) = ended;
+                    return;
+                };
+                sleep(back_off).await;
+                lock(&shared.restarts).next = None;
+                controller = (starting.0)();
+            }
         });
         *lock(&self.shared.task) = Some(task.abort_handle());
+    }
+
+    /// From now on, starts it again when it returns or panics, as a kubelet does with a container: 10 s later, then
+    /// 20 s, up to five minutes; the pause is 10 s again after it has run for ten minutes. A controller that exits in
+    /// order to be started again is right then, and a panic fails no test. [`TestCluster::settle`] waits for the start;
+    /// [`restart_count`](Self::restart_count) and the report of [`explore`](crate::explore) say how often.
+    ///
+    /// ```
+    /// # use testkit::{TestCluster, objects::config_map};
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let cluster = TestCluster::start();
+    /// let operator = cluster.controller("operator", |client| async move {
+    ///     // It cannot begin before its settings are there.
+    ///     kube::Api::<ConfigMap>::default_namespaced(client).get("settings").await.expect("settings");
+    ///     std::future::pending::<()>().await
+    /// });
+    /// let operator = operator.restarts();
+    /// cluster.advance(std::time::Duration::from_secs(1)).await;
+    /// cluster.create(config_map("settings")).await;
+    /// cluster.settle().await;
+    /// assert!(operator.is_running());
+    /// assert_eq!(operator.restart_count(), 1);
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If it was started by [`TestCluster::run`], which does not say how to start it again.
+    #[track_caller]
+    #[must_use = "the controller itself goes on; this returns it for further use"]
+    pub fn restarts(self) -> Self {
+        assert!(
+            self.shared.starting.is_some(),
+            "the controller started at {self} cannot be started again: use `cluster.controller`"
+        );
+        lock(&self.shared.restarts).is_on = true;
+        self
+    }
+
+    /// Returns how often it ended by itself and was started again.
+    pub fn restart_count(&self) -> u32 {
+        lock(&self.shared.restarts).count
     }
 
     /// Crashes it, if it runs, and starts it anew with empty caches and a new client.
@@ -183,7 +279,40 @@ impl Running {
     }
 }
 
+impl Shared {
+    /// Returns how long to wait until it is started again, if it is; `ran` is how long it did run.
+    fn ends(&self, how: &State, ran: Duration) -> Option<Duration> {
+        let mut restarts = lock(&self.restarts);
+        if !restarts.is_on {
+            return None;
+        }
+        restarts.back_off = match restarts.back_off {
+            Duration::ZERO => BACK_OFF,
+            _ if ran >= BACK_OFF_RESET => BACK_OFF,
+            last => (last * 2).min(BACK_OFF_MAX),
+        };
+        restarts.count += 1;
+        restarts.next = Some(Instant::now() + restarts.back_off);
+        if let Some((name, gate)) = &self.explored
+            && let Some(gate) = gate.upgrade()
+        {
+            let how = match how {
+                State::Panicked(message) => format!("panicked: {message}"),
+                State::Running | State::Ended | State::Crashed => "returned".to_owned(),
+            };
+            gate.ended(name, &how, restarts.back_off);
+        }
+        Some(restarts.back_off)
+    }
+}
+
 impl Controllers {
+    /// When the last of those that ended by themselves is started again.
+    pub(crate) fn next_start(&self) -> Option<Instant> {
+        let controllers = lock(&self.0);
+        controllers.iter().filter_map(|it| lock(&it.shared.restarts).next).max()
+    }
+
     /// The message of a controller that panicked since this was last asked.
     pub(crate) fn panicked(&self) -> Option<String> {
         lock(&self.0).iter().find_map(|running| {

@@ -47,6 +47,7 @@
 //! | the cluster | [`TestCluster::start`], [`TestCluster::builder`], or the rstest fixture [`cluster`](fn@cluster) |
 //! | objects | [`objects`]: `pod("web-0").label(…)`; [`TestCluster::create`] and its kin; any type of kube |
 //! | the controller | [`TestCluster::controller`], or [`TestCluster::client`] and [`TestCluster::run`] |
+//! | one of another version of kube | [`TestCluster::controller_over`]; see [`service`] |
 //! | time | [`TestCluster::settle`], [`eventually`][1], [`consistently`][2], [`advance`][3] |
 //! | what came of it | [`TestCluster::get`], [`assert_has`][4], [`requests`][5], [`assert_idle`][6] |
 //! | rights | [`TestClusterBuilder::rbac`], [`TestCluster::client_as`], [`TestCluster::observed_rbac`] |
@@ -79,12 +80,13 @@
 //! - The server leaves out what [`fake_apiserver`] lists. Parts of a cluster run if they are asked for:
 //!   `TestCluster::builder().workers(Worker::ALL)`; RBAC by [`TestClusterBuilder::rbac`].
 //! - Controllers on another runtime, on threads of their own or behind sockets are not in virtual time.
-//! - The time of day that a controller reads from the system is the real one. That of the cluster is
-//!   `cluster.server().now()`; give it to a controller that lets its clock be chosen.
+//! - The time of day that a controller reads from the system is the real one. That of the cluster begins with it and goes
+//!   on by virtual time: `cluster.server().now()`; give it to a controller that lets its clock be chosen.
 //! - Exploration crashes only what [`TestCluster::controller`] started; it skews the clocks of Leases and no others.
 
 mod test_cluster;
 mod controller;
+pub mod service;
 mod object;
 mod target;
 mod create;
@@ -123,6 +125,7 @@ pub use object::Object;
 pub use objects::ObjectBuilder;
 pub use rbac::ObservedRbac;
 pub use recording::{Pace, RecordedChange, Recording, RecordingError};
+pub use service::ClientService;
 pub use target::{ObjectId, Target, ToObject};
 #[cfg(feature = "rstest")]
 pub use test_cluster::cluster;

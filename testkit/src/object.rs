@@ -83,6 +83,16 @@ impl Object {
         })
     }
 
+    /// Reads the object as a type, such as one that is built with another version of kube.
+    ///
+    /// # Panics
+    ///
+    /// If it is none of that type.
+    #[track_caller]
+    pub fn decode<T: serde::de::DeserializeOwned>(&self) -> T {
+        serde_json::from_value(self.0.clone()).unwrap_or_else(|err| panic!("{err} in {}", self.0))
+    }
+
     /// The object as JSON.
     pub fn value(&self) -> &Value {
         &self.0

@@ -30,6 +30,28 @@ pub fn object(api_version: &str, kind: &str, name: &str) -> ObjectBuilder {
     ObjectBuilder(json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}}))
 }
 
+/// An object as it is serialized, whatever its type: one of k8s-openapi, or of a crate that is built with another version
+/// of kube. [`Object::decode`](crate::Object::decode) is the way back.
+///
+/// ```
+/// use testkit::objects::serialized;
+///
+/// let manifest = serde_json::json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-0"}});
+/// assert_eq!(serialized(&manifest).value(), &manifest);
+/// ```
+///
+/// # Panics
+///
+/// If it cannot be written as JSON, or names no `apiVersion` and `kind`.
+#[track_caller]
+pub fn serialized(object: &impl Serialize) -> ObjectBuilder {
+    let object = serde_json::to_value(object).unwrap_or_else(|err| panic!("the object cannot be written: {err}"));
+    for field in ["apiVersion", "kind"] {
+        assert!(object[field].is_string(), "the object has no {field}: {object}");
+    }
+    ObjectBuilder(object)
+}
+
 /// A Pod with one container.
 pub fn pod(name: &str) -> ObjectBuilder {
     object("v1", "Pod", name).set("spec", json!({"containers": [container()]}))

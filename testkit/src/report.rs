@@ -27,7 +27,12 @@ impl TestCluster {
 
 /// Fails the test at a place in it: an async function is not where its caller stands.
 pub(crate) fn fail_at(place: &Location<'_>, what: &str) -> ! {
-    panic!("{}:{}: {what}", place.file(), place.line())
+    panic!("{}", message_at(place, what))
+}
+
+/// The message of a failure at a place in the test.
+pub(crate) fn message_at(place: &Location<'_>, what: &str) -> String {
+    format!("{}:{}: {what}", place.file(), place.line())
 }
 
 /// What a test that fails on its own cannot know: the seed, the controllers that have ended, the faults that were

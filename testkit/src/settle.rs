@@ -10,8 +10,8 @@ use fake_apiserver::{Entry, RecordedRequest, Verb};
 use futures::future::{Either, select};
 use tokio::time::{Instant, sleep_until};
 
-use crate::report::{fail_at, most_frequent};
-use crate::test_cluster::TestCluster;
+use crate::report::most_frequent;
+use crate::test_cluster::{Cause, TestCluster};
 
 /// What waiting is bounded by; all times are virtual.
 #[derive(Clone, Copy, Debug)]
@@ -47,11 +47,13 @@ impl TestCluster {
     /// are not. Renewals of Leases do not count, nor do reads and writes that change nothing: a controller may poll.
     /// Nor does it count that Events go when their time is over.
     ///
+    /// A controller that [is started again](crate::Running::restarts) is waited for.
+    ///
     /// It takes no real time to speak of.
     ///
     /// # Panics
     ///
-    /// If a controller panicked, and if it never gets quiet: after ten virtual minutes, or 10,000 requests. Then the
+    /// If a controller panicked, and if it does not settle: after ten virtual minutes, or 10,000 requests. Then the
     /// message names the requests that kept coming.
     #[track_caller]
     pub fn settle(&self) -> impl Future<Output = ()> {
@@ -75,8 +77,13 @@ impl TestCluster {
                     None
                 };
                 match (moved, what) {
+                    (None, None) if self.controllers.next_start().is_some() => {
+                        let until = self.controllers.next_start().unwrap_or(last);
+                        self.pass(place, until).await;
+                        last = Instant::now();
+                    }
                     (None, _) => return,
-                    (Some(_), Some(what)) => self.fail_restless(place, &what, first),
+                    (Some(_), Some(what)) => self.fail_restless(Cause::Restless, place, &what, first),
                     (Some(at), None) => last = at,
                 }
             }
@@ -122,13 +129,13 @@ impl TestCluster {
             let now = Instant::now();
             if at == Some(now) {
                 let what = format!("{} requests at one instant", self.bounds.requests);
-                self.fail_restless(place, &what, first);
+                self.fail_restless(Cause::AtOneInstant, place, &what, first);
             }
             (checked, at) = (journal.total(), Some(now));
         }
         self.refresh().await;
         if let Some(message) = self.controllers.panicked() {
-            fail_at(place, &message);
+            self.fail_for(Cause::ControllerPanicked, place, &message);
         }
     }
 
@@ -168,15 +175,13 @@ impl TestCluster {
     }
 
     /// Fails the test because controllers never rest.
-    fn fail_restless(&self, place: &Location<'_>, what: &str, first: u64) -> ! {
+    fn fail_restless(&self, cause: Cause, place: &Location<'_>, what: &str, first: u64) -> ! {
         let entries = self.server.journal().since(first);
-        fail_at(
-            place,
-            &format!(
-                "it never gets quiet: {what}, and these keep coming:{}",
-                most_frequent(&entries)
-            ),
-        )
+        let what = format!(
+            "the cluster does not settle: {what}, and these keep coming:{}",
+            most_frequent(&entries)
+        );
+        self.fail_for(cause, place, &what)
     }
 }
 

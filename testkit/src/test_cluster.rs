@@ -1,6 +1,7 @@
 //! `TestCluster`: an API server, a client and a clock that jumps.
 
 use std::borrow::Borrow;
+use std::panic::Location;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -42,6 +43,18 @@ pub struct TestCluster {
     pub(crate) real: Option<Real>,
     /// Where an exploration stands between clients and the server.
     pub(crate) gate: Option<Arc<Gate>>,
+    /// The last failure of the testkit's own, with its message.
+    failed: Mutex<Option<(Cause, String)>>,
+}
+
+/// Why the testkit itself fails a test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// Controllers go on and on.
+    Restless,
+    /// They do so while the clock stands.
+    AtOneInstant,
+    ControllerPanicked,
 }
 
 /// How a [`TestCluster`] is to be. Everything has a default.
@@ -292,8 +305,22 @@ impl TestCluster {
             reads: Reads::default(),
             gate: None,
             real: None,
+            failed: Mutex::default(),
             server,
         }
+    }
+
+    /// Fails the test at a place in it, for a cause that exploration tells from assertions of the test.
+    pub(crate) fn fail_for(&self, cause: Cause, place: &Location<'_>, what: &str) -> ! {
+        let message = report::message_at(place, what);
+        *lock(&self.failed) = Some((cause, message.clone()));
+        panic!("{message}")
+    }
+
+    /// The cause of a failure with this message, if it is the testkit's own.
+    pub(crate) fn cause_of(&self, message: &str) -> Option<Cause> {
+        let failed = lock(&self.failed);
+        failed.as_ref().filter(|(_, it)| it == message).map(|(cause, _)| *cause)
     }
 
     /// A cluster whose server is another one's mirror. Time is real, and so the clock must go.

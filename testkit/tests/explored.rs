@@ -308,6 +308,6 @@ fn a_replay_that_strikes_nothing_is_named() {
         .replay("cut@operator:event:secrets:default/a#1")
         .faults(variants())
         .report();
-    let said = "`cut@operator:event:secrets:default/a#1` of the replay string strikes nothing";
+    let said = "`cut@operator:event:secrets:default/a#1` in the replay string strikes nothing";
     assert!(report.to_string().contains(said), "{report}");
 }

@@ -201,7 +201,7 @@ fn a_failure_is_replayed_whatever_its_controller_and_its_steps_are_called() {
     };
     let report = explored().report();
     let failure = report.failure().expect("a restart makes a second Secret");
-    let restarted = format!("restart {ODD_NAME} when all is done");
+    let restarted = format!("restart {ODD_NAME} when all work is done");
     let left_out = format!("leave out the step {ODD_NAME:?}");
     assert_eq!(failure.plan(), [restarted, left_out]);
     // A shell has the string in single quotes.
@@ -238,7 +238,7 @@ fn the_time_to_converge_counts_from_the_last_fault() {
 
 /// Nobody watches ConfigMaps, and nobody asks for anything between the two writes.
 #[test]
-fn what_must_always_be_so_is_looked_at_after_each_write_of_the_test() {
+fn always_checks_run_after_every_write_of_the_test() {
     let report = explore(async |cluster: &TestCluster| {
         cluster.controller("operator", |client| async move {
             let _ = Api::<Pod>::default_namespaced(client)
@@ -258,7 +258,7 @@ fn what_must_always_be_so_is_looked_at_after_each_write_of_the_test() {
 
 /// Nobody watches Pods either: the controller of ReplicaSets makes one after the other.
 #[test]
-fn what_must_always_be_so_is_looked_at_after_each_write_of_a_worker() {
+fn always_checks_run_after_every_worker_write() {
     let report = explore(async |cluster: &TestCluster| {
         cluster.controller("operator", mark);
         let set = object("apps/v1", "ReplicaSet", "web").set(
@@ -288,7 +288,7 @@ fn a_run_that_is_asked_for() {
 }
 
 #[test]
-fn a_replay_by_hand_has_not_tried_all_there_is() {
+fn a_replay_by_hand_is_not_exhaustive() {
     let test = std::env::current_exe().expect("this is one");
     let ran = Command::new(test)
         .args(["--exact", "a_run_that_is_asked_for", "--nocapture"])
@@ -298,14 +298,14 @@ fn a_replay_by_hand_has_not_tried_all_there_is() {
     let said = String::from_utf8_lossy(&ran.stdout);
     assert!(ran.status.success(), "{said}");
     assert!(
-        said.contains("nothing makes it fail") && said.contains("not searched") && !said.contains("all there is"),
+        said.contains("explored: ") && said.contains("not searched") && !said.contains("exhaustive"),
         "{said}"
     );
 }
 
 /// Random runs go on until the budget is spent.
 #[test]
-fn all_there_is_was_tried_when_only_random_runs_are_left() {
+fn a_search_is_exhaustive_when_only_random_plans_are_left() {
     let report = explore(stepwise).faults(crashes()).schedules(14).run();
     let coverage = report.coverage();
     let are_all_tried = coverage.singles.0 == coverage.singles.1 && coverage.pairs.0 == coverage.pairs.1;

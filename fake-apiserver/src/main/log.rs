@@ -13,12 +13,9 @@ pub(crate) fn start(verbose: bool) -> Result<(), String> {
     tracing::subscriber::set_global_default(Log { level }).map_err(|err| err.to_string())
 }
 
-/// The time of day, from which the server's own clock goes on.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a server for other processes lives in their time"
-)]
-pub(crate) fn now() -> jiff::Timestamp {
+/// The machine's time of day, for the lines of the log.
+#[expect(clippy::disallowed_methods, reason = "a log is read by people")]
+fn now() -> jiff::Timestamp {
     jiff::Timestamp::try_from(std::time::SystemTime::now()).unwrap_or(jiff::Timestamp::UNIX_EPOCH)
 }
 

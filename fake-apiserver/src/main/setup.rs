@@ -8,7 +8,6 @@ use std::path::Path;
 use fake_apiserver::{ApiServer, ApiServerBuilder, ServeOptions, ServiceAccountKeys, Serving, load};
 
 use crate::args::Common;
-use crate::log::now;
 use crate::{report, tell};
 
 /// Entries of the journal where nobody reads it: a server that runs for days must not grow by it.
@@ -35,7 +34,6 @@ pub(crate) struct Setup {
 pub(crate) fn builder(common: &mut Common) -> Result<ApiServerBuilder, String> {
     let mut builder = ApiServer::builder()
         .seed(common.seed.unwrap_or(0))
-        .start_time(now())
         .workers(&common.workers.0)
         .history_bytes(common.history_bytes)
         .kubernetes_service(true);

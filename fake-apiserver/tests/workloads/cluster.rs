@@ -5,7 +5,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use fake_apiserver::{ApiServer, Worker};
 use http::Request;
+use jiff::Timestamp;
 use serde_json::{Value, json};
+
+/// When its clock begins: on the minute, for CronJobs.
+const START: &str = "2026-01-01T00:00:00Z";
 
 /// A server whose workers run in virtual time.
 pub(crate) struct Cluster(pub(crate) ApiServer);
@@ -17,7 +21,8 @@ impl Cluster {
     }
 
     pub(crate) fn with(workers: &[Worker]) -> Self {
-        Self(ApiServer::builder().workers(workers).start())
+        let start: Timestamp = START.parse().expect("a time");
+        Self(ApiServer::builder().workers(workers).start_time(start).start())
     }
 
     /// Lets so many seconds pass.

@@ -6,14 +6,15 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
+use super::flight::Flight;
 use super::in_order::Runs;
 use super::kinds::Faults;
 use super::plan::{Action, Plan};
-use super::progress::{Progress, WallClock};
+use super::progress::{Progress, WallClock, time_of_day};
 use super::replays::replays;
 use super::report::{Coverage, Failure, Report};
 use super::run::{Config, Outcome, Reference};
-use super::search::{Limits, Search, Stop, reference};
+use super::search::{Asides, Limits, Search, Stop, reference};
 use super::{Check, Oracle, Violation};
 use crate::eventually::Condition;
 use crate::test_cluster::{TestCluster, TestClusterBuilder};
@@ -38,6 +39,7 @@ pub struct Explore {
     /// How often each is made.
     times: u64,
     at_random: Option<u64>,
+    requires_all_singles: bool,
     threads: usize,
 }
 
@@ -55,10 +57,12 @@ where
             }),
             checks: Arc::new([]),
             at_last: Vec::new(),
-            within: Duration::from_secs(120),
+            within: Duration::from_secs(900),
             ignored: Vec::new(),
             skipped: BTreeSet::new(),
             has_digests: false,
+            began: time_of_day(),
+            flight: Flight::new(),
             current: Arc::default(),
         },
         world: TestClusterBuilder::default(),
@@ -71,6 +75,7 @@ where
         replays: Vec::new(),
         times: 1,
         at_random: None,
+        requires_all_singles: false,
         threads: std::thread::available_parallelism().map_or(1, NonZero::get),
     }
 }
@@ -129,8 +134,9 @@ impl Explore {
         self
     }
 
-    /// Virtual time from the last fault, and from the end of the scenario, within which the end state must be right.
-    /// Default two minutes.
+    /// Sets the virtual time from the last fault, and from the end of the scenario, within which the end state must be
+    /// right. What is right up to an hour later is slow: a note of the report says so, and it is no failure. Default 15
+    /// minutes, which three reconciles of a controller fit into that requeues after 300 s.
     pub fn within(mut self, time: Duration) -> Self {
         self.config.within = time;
         self
@@ -156,13 +162,20 @@ impl Explore {
         self
     }
 
+    /// Fails where not every single fault was tried within [`budget`](Self::budget) and
+    /// [`schedules`](Self::schedules). Without it the report warns.
+    pub fn require_all_singles(mut self) -> Self {
+        self.requires_all_singles = true;
+        self
+    }
+
     /// Runs to make at the most. Two explorations that make the same number of runs make the same runs. Default 2,000.
     pub fn schedules(mut self, runs: u64) -> Self {
         self.limits.schedules = runs;
         self
     }
 
-    /// Makes this run first: a failure that was found once and is to stay mended. Several may be given.
+    /// Makes this run first: a failure that was found once and is to stay fixed. Several may be given.
     pub fn replay(mut self, replay: &str) -> Self {
         self.replays.push(replay.to_owned());
         self
@@ -196,12 +209,13 @@ impl Explore {
     /// # Panics
     ///
     /// If a run violates an oracle or a check, with the smallest plan that does, in words; if the scenario fails
-    /// without any fault; if what is to be so sometimes never is; and if a run takes more than half a minute of
-    /// real time.
+    /// without any fault; if a `sometimes` never held; if single faults are left over that
+    /// [must be tried](Self::require_all_singles); and if a run takes more than half a minute of real time.
     #[track_caller]
     pub fn run(self) -> Report {
         let report = self.report();
         assert!(report.is_success(), "{report}");
+        report.print();
         report
     }
 
@@ -252,23 +266,17 @@ impl Explore {
     fn explore(self, name: &str, is_replay: bool, progress: &Progress) -> Report {
         let clock = WallClock::start();
         super::seed_hashes();
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build();
-        let world = match runtime {
-            Ok(runtime) => runtime.block_on(async { self.world.world() }),
-            Err(err) => panic!("an exploration needs tokio runtimes: {err}"),
-        };
+        let world = self.world.world(None);
         let mut report = Report::new(name);
+        report.notes = self.config.flight.interrupted();
         let (reference, nondeterminism) = match reference(&self.config, &world) {
             Ok(found) => found,
-            Err(failure) => return report.failed(*failure).written(),
+            Err(failure) => return report.failed(*failure, &world).written(),
         };
-        report.notes = reference.outcome.notes.clone();
+        report.notes.extend(reference.outcome.notes.iter().cloned());
         if let Some(violation) = is_in_vain(self.faults, &reference) {
             let outcome = Outcome::default();
-            return report.failed(Failure::new(&reference, outcome, Plan::default(), violation));
+            return report.failed(Failure::new(&reference, outcome, Plan::default(), violation), &world);
         }
         let mut tell = |coverage: &Coverage| progress.tell(coverage);
         let runs = Runs {
@@ -289,6 +297,7 @@ impl Explore {
             nondeterminism,
             is_cut: false,
             known: Default::default(),
+            asides: Asides::default(),
         };
         let stop = match replays(&mut search, &self.replays, self.times, &mut report.notes) {
             Ok(()) if is_replay => Ok(()),
@@ -303,13 +312,15 @@ impl Explore {
         report.coverage = search.coverage;
         report.coverage.elapsed = clock.elapsed();
         report.nondeterminism = search.nondeterminism;
+        report.notes.extend(search.asides.notes(&self.config));
+        report.requires_all_singles = self.requires_all_singles && !is_replay;
         if !is_replay && failure.is_none() {
             let never = |(index, check): &(usize, &Check)| !check.must_always && !search.held.contains(index);
             let checks = self.config.checks.iter().enumerate().filter(never);
             report.never = checks.map(|(_, it)| it.name.clone()).collect();
         }
         match failure {
-            Some(failure) => report.failed(*failure).written(),
+            Some(failure) => report.failed(*failure, &world).written(),
             None => report,
         }
     }
@@ -323,8 +334,7 @@ fn is_in_vain(faults: Faults, reference: &Reference) -> Option<Violation> {
                     with the client it is given?";
         return Some(Violation::new("something to explore", what.to_owned()));
     }
-    let has_fixed = outcome.notes.iter().any(|it| it.contains("by `run`"));
-    if faults.has(Action::RestartAtEnd) && outcome.controllers.is_empty() && has_fixed {
+    if faults.has(Action::RestartAtEnd) && outcome.controllers.is_empty() && !outcome.fixed.is_empty() {
         let what = format!("{}; or leave crashes out by `faults`", outcome.notes.join("\n"));
         return Some(Violation::new("something to crash", what));
     }

@@ -7,13 +7,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use fake_apiserver::Verb;
 use fake_apiserver::api::request_info::ResourcePath;
 use fake_apiserver::api::status::Status;
+use fake_apiserver::{ClientService, ResponseBody, Verb};
 use http::{Method, Response, StatusCode, header};
-use http_body_util::BodyExt;
-use http_body_util::combinators::UnsyncBoxBody;
-use kube::client::Body;
+use http_body_util::{BodyExt, Full};
 use memchr::memmem;
 use serde::Deserialize;
 use tokio::time::{sleep, sleep_until};
@@ -30,25 +28,49 @@ use super::watch::GatedWatch;
 /// The name of the parameter that says how old a read may be.
 pub(crate) const REVISION: &str = "resourceVersion";
 
-/// A client of a new life of the controller `name`.
-pub(crate) fn client(gate: &Arc<Gate>, name: &str) -> kube::Client {
-    let life = gate.life(name);
-    gate.skew_clock(&life.client, name);
-    let (gate, server) = (Arc::clone(gate), gate.server.client_service(name));
-    let service = tower::service_fn(move |request: http::Request<Body>| {
-        let (gate, life, server) = (Arc::clone(&gate), Arc::clone(&life), server.clone());
-        async move {
+/// What a client of a life of a controller is made of.
+#[derive(Clone)]
+pub(crate) struct GatedService {
+    gate: Arc<Gate>,
+    life: Arc<Life>,
+    server: ClientService,
+}
+
+impl GatedService {
+    /// For a new life of the controller `name`.
+    pub(crate) fn new(gate: &Arc<Gate>, name: &str) -> Self {
+        let life = gate.life(name);
+        gate.skew_clock(&life.client, name);
+        let (gate, server) = (Arc::clone(gate), gate.server.client_service(name));
+        Self { gate, life, server }
+    }
+}
+
+impl<B> Service<http::Request<B>> for GatedService
+where
+    B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    type Response = Response<GatedBody>;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<Response<GatedBody>>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<B>) -> Self::Future {
+        let Self { gate, life, server } = self.clone();
+        Box::pin(async move {
             match read(&request) {
                 None => Ok(forward(server, request).await?.map(GatedBody::Server)),
                 Some(read) => pass(&gate, life, server, request, read).await,
             }
-        }
-    });
-    kube::Client::new(service, "default")
+        })
+    }
 }
 
 /// What a request asks for, read off its path.
-fn read(request: &http::Request<Body>) -> Option<Request> {
+fn read<B>(request: &http::Request<B>) -> Option<Request> {
     let path = ResourcePath::parse(request.uri().path())?;
     let query = request.uri().query().unwrap_or_default();
     let parameter = |name: &str| query.split('&').find_map(|it| it.strip_prefix(name)?.strip_prefix('='));
@@ -88,9 +110,15 @@ fn read(request: &http::Request<Body>) -> Option<Request> {
 type Answer = Result<Response<GatedBody>, io::Error>;
 
 /// Lets a request through, with what is to go wrong on the way.
-async fn pass<S>(gate: &Arc<Gate>, life: Arc<Life>, server: S, request: http::Request<Body>, about: Request) -> Answer
+async fn pass<B>(
+    gate: &Arc<Gate>,
+    life: Arc<Life>,
+    server: ClientService,
+    request: http::Request<B>,
+    about: Request,
+) -> Answer
 where
-    S: Service<http::Request<Body>, Error = io::Error, Response: IntoBody>,
+    B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     if life.is_dead() {
         return pending().await;
@@ -121,7 +149,7 @@ where
         return pending().await;
     }
     let deletion = Deletion::of(gate, &about, &body);
-    let response = forward(server, http::Request::from_parts(parts, Body::from(body))).await?;
+    let response = forward(server, http::Request::from_parts(parts, Full::new(body))).await?;
     drop(lagging);
     let code = response.status().as_u16();
     let response = match about.verb {
@@ -385,29 +413,15 @@ pub(crate) fn contains(text: &Bytes, what: &[u8]) -> bool {
 }
 
 /// Asks the server.
-async fn forward<S>(server: S, request: http::Request<Body>) -> io::Result<Response<ServerBody>>
-where
-    S: Service<http::Request<Body>, Error = io::Error, Response: IntoBody>,
-{
-    server.oneshot(request).await.map(IntoBody::into_body)
-}
-
-/// The body of an answer of the server.
-pub(crate) type ServerBody = UnsyncBoxBody<Bytes, BoxError>;
-
-/// The server's answers, whatever it calls their bodies.
-pub(crate) trait IntoBody {
-    fn into_body(self) -> Response<ServerBody>;
-}
-
-impl<B> IntoBody for Response<B>
+async fn forward<B>(server: ClientService, request: http::Request<B>) -> io::Result<Response<ServerBody>>
 where
     B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
-    fn into_body(self) -> Response<ServerBody> {
-        self.map(|body| body.map_err(Into::into).boxed_unsync())
-    }
+    server.oneshot(request).await
 }
+
+/// The body of an answer of the server.
+pub(crate) type ServerBody = ResponseBody;
 
 /// The body of an answer that passed the gate.
 pub(crate) enum GatedBody {

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fake_apiserver::{ApiServer, ApiServerBuilder};
+use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::gate::Gate;
 use super::plan::LARGE;
 use crate::controller::Running;
+use crate::service::ClientService;
 use crate::test_cluster::{TestCluster, TestClusterBuilder};
 
 /// How far the time of day of an exploration's second reference run lies from that of the first.
@@ -25,6 +27,10 @@ pub(crate) struct World {
     other: ApiServerBuilder,
     /// The first one with very large revisions.
     large: ApiServerBuilder,
+    /// The time of day at which runs begin.
+    start: Timestamp,
+    /// The test set it.
+    is_start_set: bool,
 }
 
 /// Which server a run has.
@@ -54,6 +60,17 @@ impl Clients {
     }
 }
 
+impl Clients {
+    /// What a client of any version of kube is made of.
+    pub(crate) fn service(&self, name: &str) -> ClientService {
+        match (&self.gate, &self.remote) {
+            (Some(gate), _) => ClientService::gated(gate.service(name)),
+            (None, Some(remote)) => ClientService::remote(self.server.relay(remote, name)),
+            (None, None) => ClientService::of_server(self.server.client_service(name)),
+        }
+    }
+}
+
 impl fmt::Debug for Clients {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Clients")
@@ -63,8 +80,22 @@ impl fmt::Debug for Clients {
 }
 
 impl TestClusterBuilder {
-    /// Makes the state, to begin many clusters with.
-    pub(crate) fn world(self) -> World {
+    /// Makes the state, to begin many clusters with, which begin at this time of day; by default at the one that is set,
+    /// or at the machine's.
+    pub(crate) fn world(mut self, start: Option<Timestamp>) -> World {
+        let set = self.server_to_be().configured_start_time();
+        if let Some(start) = start {
+            self = self.server(|server| server.start_time(start));
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build();
+        let runtime = runtime.unwrap_or_else(|err| panic!("an exploration needs tokio runtimes: {err}"));
+        runtime.block_on(async { self.begun(set.is_some()) })
+    }
+
+    fn begun(self, is_start_set: bool) -> World {
         let cluster = self.clone().start();
         let (state, now) = (cluster.server.snapshot(), cluster.server.now());
         let server = |shift| self.server_to_be().world(&state).start_time(now + shift);
@@ -72,8 +103,23 @@ impl TestClusterBuilder {
             server: server(Duration::ZERO).seed(self.seed),
             other: server(OTHER_TIME).seed(!self.seed),
             large: server(Duration::ZERO).seed(self.seed).revision(LARGE),
+            start: now,
+            is_start_set,
             builder: self,
         }
+    }
+}
+
+impl World {
+    /// The time of day at which runs begin, for replay strings; `None` if the test sets it.
+    pub(crate) fn start_to_replay(&self) -> Option<Timestamp> {
+        (!self.is_start_set).then_some(self.start)
+    }
+
+    /// The same state made at another time of day, if a replay asks for it.
+    pub(crate) fn at(&self, start: Option<Timestamp>) -> Option<Self> {
+        let start = start.filter(|it| *it != self.start && !self.is_start_set)?;
+        Some(self.builder.clone().world(Some(start)))
     }
 }
 

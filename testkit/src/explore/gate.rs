@@ -9,6 +9,7 @@ use std::time::Duration;
 use fake_apiserver::{ApiServer, FaultGuard, Verb};
 use tokio::time::{Instant, sleep};
 
+use super::client::GatedService;
 use super::life::{Life, Shown};
 use super::plan::{Action, Plan, escaped, given};
 use super::run::Config;
@@ -19,6 +20,15 @@ use crate::test_cluster::{TEST_CLIENT, TestCluster, lock};
 
 /// The name of the oracle that no run has many more messages than the reference.
 pub(crate) const HOT_LOOP: &str = "no hot loop";
+
+/// Requests and events at one instant of virtual time that are a loop which keeps the clock from moving.
+const AT_ONE_INSTANT: u64 = 2_000;
+
+/// The time in which as many messages as in a whole run are no hot loop, while nothing is left to do.
+const RATE: Duration = Duration::from_secs(120);
+
+/// How many messages are named where too many came.
+const CULPRITS: usize = 4;
 
 /// The gate of one run.
 pub(crate) struct Gate {
@@ -59,6 +69,12 @@ pub(crate) struct State {
     pub(crate) created: BTreeMap<String, BTreeSet<String>>,
     pub(crate) deleted: BTreeMap<String, BTreeSet<String>>,
     pub(crate) coverage: BTreeSet<u64>,
+    /// How often controllers ended by themselves and were started again.
+    pub(crate) ended: BTreeMap<Arc<str>, u32>,
+    /// How late the end state was right.
+    pub(crate) late: Option<Duration>,
+    /// Messages at one instant of virtual time.
+    at_instant: (Option<Instant>, u64),
     /// Checks for what is sometimes so that have held.
     pub(crate) held: BTreeSet<usize>,
     checked_at: u64,
@@ -91,7 +107,12 @@ impl Gate {
 
     /// A client of a new life of the controller `name`.
     pub(crate) fn client(self: &Arc<Self>, name: &str) -> kube::Client {
-        super::client::client(self, name)
+        kube::Client::new(self.service(name), "default")
+    }
+
+    /// What such a client is made of.
+    pub(crate) fn service(self: &Arc<Self>, name: &str) -> GatedService {
+        GatedService::new(self, name)
     }
 
     /// A named step of the workload begins.
@@ -181,13 +202,32 @@ impl Gate {
     /// Counts a message. One that is too many is a hot loop, whichever it is.
     fn is_too_many(&self, state: &mut State, about: impl FnOnce() -> String) -> bool {
         state.messages += 1;
+        let now = Some(Instant::now());
+        match state.at_instant.0 == now {
+            true => state.at_instant.1 += 1,
+            false => state.at_instant = (now, 1),
+        }
         let limit = self.limit.saturating_add(state.allowed);
-        let is_too_many = state.messages > limit;
+        let is_stuck = state.at_instant.1 > AT_ONE_INSTANT;
+        let is_too_many = is_stuck || state.messages > limit;
         if is_too_many && !state.violations.iter().any(|it| it.oracle == HOT_LOOP) {
-            let what = format!("more than {limit} requests and events; the last is {}", about());
+            let what = match is_stuck {
+                true => format!(
+                    "{AT_ONE_INSTANT} requests and events at one instant of virtual time:{}",
+                    most_frequent(&state.trace[state.trace.len().saturating_sub(AT_ONE_INSTANT as usize)..])
+                ),
+                false => format!("more than {limit} requests and events; the last is {}", about()),
+            };
             state.violations.push(Violation::new(HOT_LOOP, what));
         }
         is_too_many
+    }
+
+    /// Nobody but controllers does anything for a time: what they may send grows with it.
+    pub(crate) fn waits(&self, time: Duration) {
+        let more = self.limit.saturating_mul(time.as_secs()) / RATE.as_secs();
+        let mut state = self.state();
+        state.allowed = state.allowed.saturating_add(more);
     }
 
     /// Registers a request.
@@ -270,6 +310,15 @@ impl Gate {
                 .hash(&mut hasher);
             state.coverage.insert(hasher.finish());
         }
+    }
+
+    /// Writes down that a controller ended by itself, and is started again after a time.
+    pub(crate) fn ended(&self, name: &str, how: &str, back_off: Duration) {
+        self.lasts(back_off);
+        let client: Arc<str> = escaped(name).into();
+        let life = self.state().lives.get(&client).copied().unwrap_or_default();
+        self.note(&client, life, format!("{how}; it is started again {back_off:?} later"));
+        *self.state().ended.entry(client).or_default() += 1;
     }
 
     /// Notes that something lasts until a time.
@@ -359,7 +408,7 @@ impl Gate {
             let is_known = self.state().held.contains(&index);
             match (check.must_always, check.look(&cluster)) {
                 (true, Err(why)) => {
-                    let what = format!("{:?} is violated: {why}", check.name);
+                    let what = format!("{:?} does not hold: {why}", check.name);
                     self.violation("always", what);
                 }
                 (false, Ok(())) if !is_known => {
@@ -409,6 +458,23 @@ impl Gate {
             state.deleted.entry(key).or_default().insert(shown.uid.clone());
         }
     }
+}
+
+/// The messages that came most often, each with its number, one a line.
+fn most_frequent(trace: &[Step]) -> String {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for step in trace {
+        let what = match &step.what {
+            What::Request(_) => step.subject(),
+            What::Event { resource, object, .. } => format!("event {resource} {}", object.trim_matches('/')),
+            What::Note(_) => continue,
+        };
+        *counts.entry(format!("{} {what}", given(&step.client))).or_default() += 1;
+    }
+    let mut counts: Vec<(String, usize)> = counts.into_iter().collect();
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let lines = counts.into_iter().take(CULPRITS);
+    lines.map(|(what, count)| format!("\n{count:>7} × {what}")).collect()
 }
 
 impl std::fmt::Debug for Gate {

@@ -31,7 +31,7 @@ pub(crate) fn page(report: &Report) -> String {
          <title>{name}</title><style>{STYLE}</style><main><h1>{name}</h1>"
     );
     match report.failure() {
-        None => page.push_str("<p class=verdict>Nothing makes it fail.</p>"),
+        None => page.push_str("<p class=verdict>No failure found.</p>"),
         Some(failure) => {
             let _ = write!(
                 page,
@@ -39,17 +39,15 @@ pub(crate) fn page(report: &Report) -> String {
                 escaped(failure.oracle())
             );
             let _ = write!(page, "<pre class=what>{}</pre>", escaped(failure.what()));
-            page.push_str("<h2>What goes wrong</h2><ol>");
+            page.push_str("<h2>Faults</h2><ol>");
             for line in failure.plan() {
                 let _ = write!(page, "<li>{}</li>", escaped(&line));
             }
             let replay = escaped(&failure.replay());
-            let _ = write!(page, "</ol><p>Again: <code>EXPLORE_REPLAY='{replay}'</code></p>");
+            let _ = write!(page, "</ol><p>To replay: <code>EXPLORE_REPLAY='{replay}'</code></p>");
+            page.push_str("<h2>Objects over time</h2><p class=note>Above: the reference run; below: the failing run. ");
             page.push_str(
-                "<h2>Life lines</h2><p class=note>Above, the run in which nothing goes wrong; below, this one. ",
-            );
-            page.push_str(
-                "Filled: a write; hollow: an event or a read; red: a fault; each column is a row of the table.</p>",
+                "Filled: a write; hollow: an event or a read; red: a fault. Each column is a row of the table.</p>",
             );
             life_lines(&mut page, &failure.timeline);
             page.push_str("<h2>The two runs</h2>");
@@ -77,8 +75,8 @@ pub(crate) fn page(report: &Report) -> String {
 
 fn table(page: &mut String, timeline: &Timeline) {
     page.push_str("<table><thead><tr>");
-    for head in ["nothing goes wrong", "this run"] {
-        let _ = write!(page, "<th>s<th>who<th>{head}<th>saw<th>answer");
+    for head in ["reference run", "failing run"] {
+        let _ = write!(page, "<th>s<th>client<th>{head}<th>saw<th>answer");
     }
     page.push_str("</thead><tbody>");
     for row in &timeline.rows {

@@ -6,6 +6,7 @@ mod builder;
 mod kinds;
 mod plan;
 mod trace;
+mod times;
 mod cluster;
 mod life;
 mod gate;
@@ -19,6 +20,7 @@ mod identities;
 mod derived;
 mod pair;
 mod end_state;
+mod flight;
 mod run;
 mod replays;
 mod seeded_hash;
@@ -35,6 +37,7 @@ pub use builder::{Explore, explore};
 pub use kinds::{Faults, clock_skew, crashes, delays, errors, pauses, stale_watches, variants};
 pub use report::{Coverage, Failure, Report};
 
+pub(crate) use client::GatedService;
 pub(crate) use gate::Gate;
 pub(crate) use seeded_hash::install as seed_hashes;
 

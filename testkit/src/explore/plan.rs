@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 
 /// The signs of a name that mean something in a replay string, or in the single quotes a shell has around it.
@@ -249,6 +250,8 @@ pub(crate) struct Plan {
     pub(crate) faults: Vec<Perturbation>,
     /// Steps of the workload that are left out, where the scenario names its steps: the names people gave.
     pub(crate) skipped: Vec<String>,
+    /// The server's time of day at the start of the run, in replay strings; else that of the exploration.
+    pub(crate) start: Option<Timestamp>,
 }
 
 impl Plan {
@@ -256,7 +259,7 @@ impl Plan {
         let point = point.to_owned();
         Self {
             faults: vec![Perturbation { point, action }],
-            skipped: Vec::new(),
+            ..Self::default()
         }
     }
 
@@ -278,7 +281,11 @@ impl Plan {
                 plan.skipped.push(given(step).into_owned());
                 continue;
             }
-            let wrong = || format!("`{part}` of the replay string is no fault");
+            let wrong = || format!("`{part}` in the replay string is not a known fault");
+            if let Some(time) = part.strip_prefix("time=") {
+                plan.start = Some(time.parse().map_err(|_| wrong())?);
+                continue;
+            }
             let (action, point) = part.split_once('@').ok_or_else(wrong)?;
             let (name, value) = match action.split_once('=') {
                 Some((name, value)) => (name, Some(value)),
@@ -293,6 +300,11 @@ impl Plan {
         Ok(plan)
     }
 
+    /// Returns whether nothing goes wrong.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.faults.is_empty() && self.skipped.is_empty()
+    }
+
     /// In words, one line a fault.
     pub(crate) fn words(&self) -> Vec<String> {
         let skipped = self.skipped.iter().map(|step| format!("leave out the step {step:?}"));
@@ -304,7 +316,8 @@ impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let faults = self.faults.iter().map(ToString::to_string);
         let skipped = self.skipped.iter().map(|step| format!("skip={}", escaped(step)));
-        f.write_str(&faults.chain(skipped).collect::<Vec<_>>().join(";"))
+        let start = self.start.map(|it| format!("time={it}"));
+        f.write_str(&faults.chain(skipped).chain(start).collect::<Vec<_>>().join(";"))
     }
 }
 
@@ -361,7 +374,7 @@ fn words(fault: &Perturbation) -> String {
             format!("the clock of {client} is {time:?} {direction}")
         }
         Action::LargeVersions => format!("the server counts its revisions from {LARGE} on"),
-        Action::RestartAtEnd => format!("restart {client} when all is done"),
+        Action::RestartAtEnd => format!("restart {client} when all work is done"),
     }
 }
 
@@ -384,7 +397,7 @@ mod tests {
         let text = "crash-after=1000@operator:patch:configmaps:default/volume#1;conflict@b:update:pods:shop/a#2;\
                     hold=12000@operator:event:pods:default/web-0#1;restart@operator;skew=-30000@operator;\
                     half-open=300000@operator:event:pods:default/web-0#2;drop@operator:event:pods:/#1;\
-                    large-versions@server;skip=scale%20down%3B%20wait";
+                    large-versions@server;skip=scale%20down%3B%20wait;time=2026-11-22T05:00:00Z";
         let plan = Plan::parse(text).expect("it is one");
         assert_eq!(plan.to_string(), text);
         assert_eq!(
@@ -398,6 +411,6 @@ mod tests {
     #[test]
     fn what_is_no_fault_is_refused_by_name() {
         let error = Plan::parse("explode@a:b:c:d#1").expect_err("there is no such fault");
-        assert_eq!(error, "`explode@a:b:c:d#1` of the replay string is no fault");
+        assert_eq!(error, "`explode@a:b:c:d#1` in the replay string is not a known fault");
     }
 }

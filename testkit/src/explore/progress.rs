@@ -4,6 +4,8 @@ use std::io::{IsTerminal, Write};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 use super::report::Coverage;
 use crate::test_cluster::lock;
 
@@ -35,6 +37,12 @@ pub(crate) fn thread_time() -> Duration {
 pub(crate) fn thread_time() -> Duration {
     static STARTED: std::sync::OnceLock<WallClock> = std::sync::OnceLock::new();
     STARTED.get_or_init(WallClock::start).elapsed()
+}
+
+/// Returns the machine's time of day.
+#[expect(clippy::disallowed_methods, reason = "what controllers wrongly read is told by it")]
+pub(crate) fn time_of_day() -> Timestamp {
+    Timestamp::try_from(std::time::SystemTime::now()).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
 /// The progress line.

@@ -4,20 +4,22 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
 use fake_apiserver::{Entry, RecordedEvent, RecordedRequest};
 
 use super::Violation;
+use super::cluster::World;
 use super::plan::{Action, Plan, given};
 use super::report::{Failure, Nondeterminism};
-use super::run::{Outcome, Reference, run};
-use super::search::{Search, Stop};
+use super::run::{Config, Outcome, Reference, run};
+use super::search::{self, Search, Stop};
 use super::shrink::shortened_reference;
 use super::trace::{self, Step, What};
 use crate::test_cluster::TestCluster;
 
 /// The oracle that is violated where a run cannot be made as it is asked for. That is a failure and no note: a note of
-/// a test that passes is read by nobody, and whoever asked would take the bug for mended.
+/// a test that passes is read by nobody, and whoever asked would take the bug for fixed.
 const PLAYABLE: &str = "the replay can be played";
 
 /// Makes the runs that are asked for by name.
@@ -29,22 +31,28 @@ pub(crate) fn replays(
 ) -> Result<(), Stop> {
     for text in replays {
         let plan = Plan::parse(text).unwrap_or_else(|err| panic!("{err}"));
-        let own;
-        let mut reference = &*search.runs.reference;
-        if !plan.skipped.is_empty() {
-            own = shortened(search, &plan)?;
-            reference = &own;
+        let config = search.runs.config;
+        let other = search.runs.world.at(plan.start);
+        let world = other.as_ref().unwrap_or(search.runs.world);
+        let mut reference = Arc::clone(&search.runs.reference);
+        if other.is_some() {
+            reference = Arc::new(search::reference(config, world).map_err(Stop::Failed)?.0);
         }
-        let once = || run(search.runs.config, search.runs.world, &plan, false, Some(reference));
+        if !plan.skipped.is_empty() {
+            reference = Arc::new(shortened(config, world, &reference, &plan)?);
+        }
+        let reference = &*reference;
+        let once = || run(config, world, &plan, false, Some(reference));
         let outcome = once();
         search.coverage.schedules += 1;
         search.coverage.messages += outcome.messages;
+        search.asides.take(&plan, &outcome);
         if let Some(what) = unknown_client(&plan, &outcome) {
             return Err(unplayable(reference, outcome, plan, what));
         }
         let is_met = |point: &str| !point.contains(':') || outcome.trace.iter().any(|step| step.point == point);
         let missed = plan.faults.iter().filter(|it| !is_met(&it.point));
-        notes.extend(missed.map(|it| format!("`{it}` of the replay string strikes nothing: there is no such message")));
+        notes.extend(missed.map(|it| format!("`{it}` in the replay string strikes nothing: no such message was sent")));
         for _ in 1..times {
             let again = once();
             search.coverage.schedules += 1;
@@ -63,22 +71,21 @@ pub(crate) fn replays(
 }
 
 /// The reference of a replay that leaves out steps, if there are such steps and the others do without them.
-fn shortened(search: &Search<'_>, plan: &Plan) -> Result<Reference, Stop> {
-    let reference = &search.runs.reference;
+fn shortened(config: &Config, world: &World, reference: &Reference, plan: &Plan) -> Result<Reference, Stop> {
     let steps = &reference.outcome.steps;
     if let Some(unknown) = plan.skipped.iter().find(|it| !steps.contains(it)) {
         let what = format!("the scenario has no step {unknown:?}; {}", there_are(steps));
         return Err(unplayable(reference, Outcome::default(), plan.clone(), what));
     }
-    shortened_reference(search.runs.config, search.runs.world, plan).map_err(|failed| {
+    shortened_reference(config, world, plan).map_err(|failed| {
         let why = failed.violations.first().map(ToString::to_string).unwrap_or_default();
-        let what = format!("what is left of the scenario fails although nothing goes wrong: {why}");
+        let what = format!("the rest of the scenario fails without any fault: {why}");
         unplayable(reference, *failed, plan.clone(), what)
     })
 }
 
 /// Which client of a plan there is none of, where it is not a message that is struck: those may be sent no more when
-/// the bug is mended.
+/// the bug is fixed.
 fn unknown_client(plan: &Plan, outcome: &Outcome) -> Option<String> {
     let controllers: BTreeSet<Cow<'_, str>> = outcome.controllers.iter().map(|it| given(it)).collect();
     let asks = |step: &&Step| match &step.what {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use fake_apiserver::Entry;
 
 use super::Violation;
+use super::cluster::World;
 use super::plan::Plan;
 use super::run::{Outcome, Reference};
 use super::timeline::{Timeline, rows};
@@ -21,8 +22,9 @@ pub struct Report {
     pub(crate) nondeterminism: Vec<Nondeterminism>,
     /// Where the scenario does less than it seems to.
     pub(crate) notes: Vec<String>,
-    /// What was to be so sometimes and never was.
+    /// The `sometimes` that never held.
     pub(crate) never: Vec<String>,
+    pub(crate) requires_all_singles: bool,
     failure: Option<Failure>,
     files: Vec<PathBuf>,
 }
@@ -134,20 +136,36 @@ impl Report {
             coverage: Coverage::default(),
             nondeterminism: Vec::new(),
             never: Vec::new(),
+            requires_all_singles: false,
             notes: Vec::new(),
             failure: None,
             files: Vec::new(),
         }
     }
 
-    pub(crate) fn failed(mut self, failure: Failure) -> Self {
+    pub(crate) fn failed(mut self, mut failure: Failure, world: &World) -> Self {
+        failure.plan.start = failure.plan.start.or(world.start_to_replay());
         self.failure = Some(failure);
         self
     }
 
     /// Whether nothing is wrong.
     pub fn is_success(&self) -> bool {
-        self.failure.is_none() && self.never.is_empty()
+        self.failure.is_none() && self.never.is_empty() && !(self.requires_all_singles && self.lacks_singles())
+    }
+
+    /// Returns whether single faults are left over.
+    fn lacks_singles(&self) -> bool {
+        self.coverage.singles.0 < self.coverage.singles.1
+    }
+
+    /// Prints how far a search came that found nothing, and what to do if that is not far.
+    #[expect(
+        clippy::print_stderr,
+        reason = "a test that tries less than it seems must be seen; the test runner captures it"
+    )]
+    pub(crate) fn print(&self) {
+        eprintln!("{}: {self}", self.name);
     }
 
     /// What went wrong, if anything did.
@@ -215,7 +233,7 @@ impl Report {
     /// Writes the page and the JSON to `target/explore`. If that cannot be done, the text alone must do.
     pub(crate) fn written(mut self) -> Self {
         let Some(directory) = directory() else { return self };
-        let name = self.name.replace("::", "-").replace(['/', ' '], "-");
+        let name = file_name(&self.name);
         for (extension, text) in [("html", self.to_html()), ("json", format!("{:#}\n", self.to_json()))] {
             let path = directory.join(format!("{name}.{extension}"));
             if std::fs::create_dir_all(&directory).is_ok() && std::fs::write(&path, text).is_ok() {
@@ -226,8 +244,20 @@ impl Report {
     }
 }
 
+/// The name of files about a test: `crate-module-test`.
+pub(crate) fn file_name(test: &str) -> String {
+    let program = std::env::current_exe().ok();
+    let program = program
+        .as_ref()
+        .and_then(|it| it.file_stem()?.to_str())
+        .unwrap_or("test");
+    // Cargo adds a hash.
+    let program = program.rsplit_once('-').map_or(program, |(name, _)| name);
+    format!("{program}-{test}").replace("::", "-").replace(['/', ' '], "-")
+}
+
 /// `target/explore`, where the test that runs is in `target/debug/deps`.
-fn directory() -> Option<PathBuf> {
+pub(crate) fn directory() -> Option<PathBuf> {
     let test = std::env::current_exe().ok()?;
     let deps = test.parent().filter(|it| it.ends_with("deps"))?;
     Some(deps.parent()?.parent()?.join("explore"))
@@ -236,32 +266,45 @@ fn directory() -> Option<PathBuf> {
 impl Coverage {
     /// In one line.
     pub(crate) fn line(&self) -> String {
-        let Self {
-            singles, pairs, orders, ..
-        } = self;
-        format!(
-            "{} schedules, single faults {}/{}, pairs {}/{}, orders {orders}, swarms {}",
-            self.schedules, singles.0, singles.1, pairs.0, pairs.1, self.swarms
-        )
+        let Self { singles, pairs, .. } = self;
+        let mut line = format!("{} of {} single faults", counted(singles.0), counted(singles.1));
+        if pairs.1 > 0 {
+            line.push_str(&format!(", {} of {} pairs", counted(pairs.0), counted(pairs.1)));
+        }
+        for (count, what) in [(self.orders, "orderings"), (self.swarms, "random plans")] {
+            if count > 0 {
+                line.push_str(&format!(", {} {what}", counted(count)));
+            }
+        }
+        line
     }
+}
+
+/// `12,345`
+fn counted(number: u64) -> String {
+    let digits = number.to_string();
+    let groups = digits.as_bytes().rchunks(3).rev();
+    let groups: Vec<String> = groups.map(|it| String::from_utf8_lossy(it).into_owned()).collect();
+    groups.join(",")
 }
 
 impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let end = match (self.is_whole, self.singles.1) {
-            (true, _) => "all there is but random ones",
+            (true, _) => "exhaustive: single faults, pairs, orderings",
             // Replays alone.
             (false, 0) => "not searched",
             (false, _) => "truncated",
         };
         write!(
             f,
-            "{} ({end}, after {:.2?}); {} write points, {} points, {} states",
+            "{}, {:.1?} ({} schedules; {end}; {} points, {} of them writes; {} states)",
             self.line(),
             self.elapsed,
-            self.write_points,
-            self.points,
-            self.states
+            counted(self.schedules),
+            counted(self.points),
+            counted(self.write_points),
+            counted(self.states)
         )
     }
 }
@@ -270,22 +313,31 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.failure {
             Some(failure) => {
-                if failure.plan == Plan::default() {
-                    writeln!(f, "the scenario fails although nothing goes wrong:")?;
+                if failure.plan.is_empty() {
+                    writeln!(f, "the scenario fails without any fault:")?;
                 } else {
-                    writeln!(f, "this makes it fail:")?;
+                    writeln!(f, "the scenario fails with:")?;
                 }
                 for line in failure.plan.words() {
                     writeln!(f, "  {line}")?;
                 }
-                writeln!(f, "\nviolated is {}\n", failure.violation)?;
+                writeln!(f, "\nviolated: {}\n", failure.violation)?;
                 writeln!(f, "{}", failure.timeline)?;
-                writeln!(f, "again: EXPLORE_REPLAY='{}'", failure.plan)?;
+                writeln!(f, "to replay: EXPLORE_REPLAY='{}'", failure.plan)?;
             }
-            None if self.never.is_empty() => writeln!(f, "nothing makes it fail")?,
-            None => writeln!(f, "this was never so: {}", self.never.join(", "))?,
+            None if self.never.is_empty() => {}
+            None => writeln!(f, "`sometimes` never held: {}", self.never.join(", "))?,
         }
         write!(f, "explored: {}", self.coverage)?;
+        if self.failure.is_none() && self.lacks_singles() {
+            let word = if self.requires_all_singles { "error" } else { "warning" };
+            write!(
+                f,
+                "\n{word}: {} single faults were not tried: raise `budget` (CPU time) or `schedules`, choose fewer \
+                 `faults`, or build with optimization",
+                counted(self.coverage.singles.1 - self.coverage.singles.0)
+            )?;
+        }
         for it in self.nondeterminism.iter().take(3) {
             write!(
                 f,

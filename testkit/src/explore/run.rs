@@ -9,24 +9,31 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{Either, LocalBoxFuture, select};
+use jiff::Timestamp;
 use tokio::time::{Instant, sleep};
 
 use super::cluster::{Variant, World};
 use super::end_state::{EndState, Mask};
+use super::flight::Flight;
 use super::gate::{Gate, HOT_LOOP};
 use super::plan::{Action, Plan, given};
 use super::progress::{WallClock, thread_time};
+use super::times::{ForeignTime, foreign_times};
 use super::trace::{Step, What};
 use super::{Check, Oracle, Violation, seeded_hash};
 use crate::controller::message;
 use crate::eventually::{hush, panicked_at};
-use crate::test_cluster::{TestCluster, lock};
+use crate::test_cluster::{Cause, TestCluster, lock};
 
 /// The virtual time after which a scenario is given up.
 const SCENARIO_BOUND: Duration = Duration::from_secs(4 * 3600);
 
-/// How often the end state is looked at while it is not yet right.
+/// How often the end state is looked at while it is not yet right, and when it is late.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
+const LOOK_LATE: Duration = Duration::from_secs(60);
+
+/// What is right this long after it should have been was slow; what is not is wrong.
+const SLOW: Duration = Duration::from_secs(3600);
 
 /// Messages of a run that are too many, whatever the reference needed; and how many times the reference's.
 const MESSAGES: (u64, u64) = (200, 10);
@@ -48,6 +55,10 @@ pub(crate) struct Config {
     pub(crate) within: Duration,
     pub(crate) ignored: Vec<String>,
     pub(crate) skipped: BTreeSet<Oracle>,
+    /// Keeps the runs under way on disk, for when the process ends.
+    pub(crate) flight: Flight,
+    /// The machine's time of day when the exploration began.
+    pub(crate) began: Timestamp,
     /// Whether all that is sent is summed up, so that two runs can be compared to the byte.
     pub(crate) has_digests: bool,
     /// The runs under way and since when, for whoever waits for them.
@@ -80,6 +91,12 @@ pub(crate) struct Outcome {
     pub(crate) doings: Vec<(Duration, String)>,
     /// What the author should know of the scenario: where it does less than it seems. Of references alone.
     pub(crate) notes: Vec<String>,
+    /// Controllers that cannot be crashed, by the place in the test that started them.
+    pub(crate) fixed: Vec<String>,
+    /// How long after the last fault the end state was right, if that was too late.
+    pub(crate) late: Option<Duration>,
+    /// How often controllers ended by themselves and were started again.
+    pub(crate) ended: BTreeMap<Arc<str>, u32>,
     /// Stands for every byte that was sent, if the configuration asks for it.
     pub(crate) digest: u64,
     /// The processor time it took.
@@ -103,6 +120,7 @@ pub(crate) fn run(
 ) -> Outcome {
     let name = thread::current().name().unwrap_or_default().to_owned();
     lock(&config.current).insert(name.clone(), (WallClock::start(), plan.clone()));
+    config.flight.begins(&name, plan);
     let here = || {
         seeded_hash::seed_this_thread();
         let mut outcome = run_here(config, world, plan, is_other, reference);
@@ -121,7 +139,7 @@ pub(crate) fn run(
 
 fn run_here(config: &Config, world: &World, plan: &Plan, is_other: bool, reference: Option<&Reference>) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
+        .enable_all()
         .start_paused(true)
         .build();
     let runtime = match runtime {
@@ -159,15 +177,11 @@ fn run_here(config: &Config, world: &World, plan: &Plan, is_other: bool, referen
             reference,
         };
         run.workload().await;
-        let end = run.converge().await;
+        let (end, late) = run.converge().await;
+        run.gate.state().late = late;
         run.restarts(plan, &end).await;
-        run.outcome(end)
+        run.outcome(end, is_other)
     })
-}
-
-/// Whether a panic is that of `settle`, or of what waits as it does, about a controller that never rests.
-fn is_restless(text: &str) -> bool {
-    text.contains("it never gets quiet")
 }
 
 struct Run<'a> {
@@ -184,7 +198,7 @@ impl Run<'_> {
             Either::Left((Ok(()), _)) => {}
             Either::Left((Err(payload), _)) => self.panicked(&message(payload.as_ref())),
             Either::Right(_) => {
-                let what = format!("it waits for something that does not come, for {SCENARIO_BOUND:?} of virtual time");
+                let what = format!("it was still waiting after {SCENARIO_BOUND:?} of virtual time");
                 self.gate.violation("the scenario ends", what);
             }
         }
@@ -192,13 +206,15 @@ impl Run<'_> {
     }
 
     fn panicked(&self, text: &str) {
-        let place = panicked_at().filter(|it| !it.contains("report.rs"));
-        let text = place.map_or_else(|| text.to_owned(), |place| format!("{place}: {text}"));
-        let oracle = match () {
-            () if is_restless(&text) && !self.may_go_on(&text) => HOT_LOOP,
-            () if text.contains("the controller started at") => "no panic",
-            () => "the scenario's own assertions",
+        let cause = self.cluster.cause_of(text);
+        let oracle = match cause {
+            Some(Cause::Restless | Cause::AtOneInstant) => HOT_LOOP,
+            Some(Cause::ControllerPanicked) => "no panic",
+            None => "the scenario's own assertions",
         };
+        // The testkit's own failures name the line of the test.
+        let place = panicked_at().filter(|_| cause.is_none());
+        let text = place.map_or_else(|| text.to_owned(), |place| format!("{place}: {text}"));
         self.gate.violation(oracle, text);
     }
 
@@ -216,12 +232,13 @@ impl Run<'_> {
     /// Whether a controller that never rests is right, since hot loops do not count. One that keeps the clock from
     /// moving never is.
     fn may_go_on(&self, text: &str) -> bool {
-        is_restless(text) && self.config.skipped.contains(&Oracle::HotLoop) && !text.contains("at one instant")
+        self.config.skipped.contains(&Oracle::HotLoop) && self.cluster.cause_of(text) == Some(Cause::Restless)
     }
 
-    /// Waits until all faults are over and the state is as it should be, or until it is too late.
-    async fn converge(&self) -> EndState {
-        let mut quiet_since = None;
+    /// Waits until all faults are over and the end state is right, or until it is too late. What is right only after
+    /// `within` is slow, and no failure.
+    async fn converge(&self) -> (EndState, Option<Duration>) {
+        let (mut quiet_since, mut quiet_at, mut wrong) = (None, None, None);
         loop {
             let is_quiet = self.settle().await;
             let windows_end = self.gate.state().windows_end;
@@ -231,17 +248,32 @@ impl Run<'_> {
             }
             // What strikes a retry comes later than the first quiet moment.
             let quiet_since = *quiet_since.get_or_insert(Instant::now());
-            let deadline = windows_end.unwrap_or(quiet_since).max(quiet_since) + self.config.within;
+            let over = windows_end.unwrap_or(quiet_since).max(quiet_since);
             self.gate.check();
             let end = EndState::of(&self.gate.server, self.gate.base);
-            let Err((oracle, why)) = self.is_right(&end) else {
-                return end;
-            };
-            if !is_quiet || Instant::now() >= deadline {
-                self.gate.violation(oracle, why);
-                return end;
+            if !self.gate.state().violations.is_empty() {
+                return (end, None);
             }
-            sleep(LOOK_AGAIN).await;
+            let waited = Instant::now().saturating_duration_since(over);
+            let why = match self.is_right(&end) {
+                Ok(()) => return (end, wrong.map(|_: (&str, String)| waited)),
+                Err(why) => why,
+            };
+            let is_late = waited >= self.config.within;
+            // A controller that goes on writing is not slow.
+            let revision = self.gate.server.resource_version();
+            let is_busy = revision - *quiet_at.get_or_insert(revision) > MESSAGES.0;
+            if is_late && wrong.is_none() {
+                wrong = Some(why.clone());
+            }
+            if !is_quiet || is_busy || waited >= self.config.within + SLOW {
+                let (oracle, why) = wrong.unwrap_or(why);
+                self.gate.violation(oracle, why);
+                return (end, None);
+            }
+            let pause = if is_late { LOOK_LATE } else { LOOK_AGAIN };
+            self.gate.waits(pause);
+            sleep(pause).await;
         }
     }
 
@@ -255,13 +287,13 @@ impl Run<'_> {
                 let text = differences.join("\n  ");
                 return Err((
                     "end state",
-                    format!("after {within:?} it is not what it should be:\n  {text}"),
+                    format!("still differs from the reference after {within:?}:\n  {text}"),
                 ));
             }
         }
         for check in &self.config.at_last {
             if let Err(why) = check.look(self.cluster) {
-                return Err(("eventually", format!("{:?} is not so in the end: {why}", check.name)));
+                return Err(("eventually", format!("`eventually` failed: {:?}: {why}", check.name)));
             }
         }
         Ok(())
@@ -285,7 +317,7 @@ impl Run<'_> {
                 let changed = after.written_after(before.0).join(", ");
                 drop(state);
                 let what = format!(
-                    "nothing was left to do, and after a restart {} changed {changed}: {}",
+                    "all work was done, and after a restart {} changed {changed}: {}",
                     given(&fault.point),
                     writes.join(", ")
                 );
@@ -294,7 +326,7 @@ impl Run<'_> {
         }
     }
 
-    fn outcome(&self, end: EndState) -> Outcome {
+    fn outcome(&self, end: EndState, is_other: bool) -> Outcome {
         if !self.config.skipped.contains(&Oracle::CreatesAndDeletes) {
             self.compare_summary();
         }
@@ -303,6 +335,8 @@ impl Run<'_> {
             self.gate.violation("the scenario's own assertions", why);
         }
         let notes = match self.reference {
+            // Its clock is far from the machine's.
+            None if is_other => self.clock_notes(),
             None => self.notes(),
             Some(_) => Vec::new(),
         };
@@ -332,6 +366,9 @@ impl Run<'_> {
             controllers,
             doings,
             notes,
+            fixed: self.cluster.controllers.fixed(),
+            late: state.late,
+            ended: std::mem::take(&mut state.ended),
         }
     }
 
@@ -339,12 +376,25 @@ impl Run<'_> {
     fn notes(&self) -> Vec<String> {
         let cannot = |place| {
             format!(
-                "the controller started at {place} by `run` is never crashed, since nobody knows how to start it again: \
-                 use `cluster.controller(\"name\", |client| …)`"
+                "the controller started at {place} by `run` is never crashed, since it cannot be started again: use \
+                 `cluster.controller(\"name\", |client| …)`"
             )
         };
         let fixed = self.cluster.controllers.fixed().into_iter().map(cannot);
         fixed.chain(self.cluster.injections.idle()).collect()
+    }
+
+    /// Times that controllers wrote and that are the machine's rather than the server's.
+    fn clock_notes(&self) -> Vec<String> {
+        let foreign = foreign_times(self.cluster, self.config.began);
+        let note = |it: ForeignTime| {
+            format!(
+                "{} wrote {} into {} at {} when the cluster's time was {}: it reads another clock than the server's, \
+                 which goes by virtual time; let it take `cluster.server().now()`",
+                it.client, it.time, it.object, it.path, it.now
+            )
+        };
+        foreign.into_iter().map(note).collect()
     }
 
     /// Nothing may be made or taken away more often than where nothing went wrong.
@@ -357,7 +407,7 @@ impl Run<'_> {
                     found.iter().find_map(|(key, uids)| {
                         let (now, before) = (uids.len(), known.get(key).map_or(0, BTreeSet::len));
                         (now > before)
-                            .then(|| format!("{key} was {did} {now} times; where nothing goes wrong, {before} times"))
+                            .then(|| format!("{key} was {did} {now} times, and {before} times in the reference run"))
                     })
                 };
             more("created", &state.created, &reference.outcome.created)

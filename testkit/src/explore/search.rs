@@ -1,6 +1,6 @@
 //! The order of search: the reference, every single fault, pairs of different kinds, delivery orders, then swarms.
 
-use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::candidates::{Candidate, candidates};
 use super::cluster::World;
 use super::in_order::{Runs, Work};
 use super::kinds::Faults;
-use super::plan::{Action, Kind, Plan};
+use super::plan::{Action, Kind, Plan, given};
 use super::report::{Coverage, Failure, Nondeterminism};
 use super::run::{Config, Outcome, Reference, run};
 use super::trace::What;
@@ -54,6 +54,45 @@ pub(crate) struct Search<'a> {
     pub(crate) is_cut: bool,
     /// Stand for the plans of the swarm; a plan that is taken for another by chance goes untried.
     pub(crate) known: HashSet<u64>,
+    pub(crate) asides: Asides,
+}
+
+/// What runs showed that is no failure.
+#[derive(Debug, Default)]
+pub(crate) struct Asides {
+    /// The first run whose end state was right too late, and how late.
+    late: Option<(Duration, Plan)>,
+    /// How often controllers ended by themselves and were started again, in all runs.
+    ended: BTreeMap<Arc<str>, u32>,
+}
+
+impl Asides {
+    pub(crate) fn take(&mut self, plan: &Plan, outcome: &Outcome) {
+        if let (Some(late), None) = (outcome.late, &self.late) {
+            self.late = Some((late, plan.clone()));
+        }
+        for (client, times) in &outcome.ended {
+            *self.ended.entry(Arc::clone(client)).or_default() += times;
+        }
+    }
+
+    /// In words.
+    pub(crate) fn notes(&self, config: &Config) -> Vec<String> {
+        let late = self.late.iter().map(|(late, plan)| {
+            format!(
+                "the end state was right only {late:?} after the last fault, which counts as slow and not as wrong; use \
+                 `.within(…)` if more than {:?} is expected (to replay: EXPLORE_REPLAY='{plan}')",
+                config.within
+            )
+        });
+        let ended = self.ended.iter().map(|(client, times)| {
+            format!(
+                "{} ended by itself and was started again {times} times in all runs",
+                given(client)
+            )
+        });
+        late.chain(ended).collect()
+    }
 }
 
 /// A run that was made, as the next ones begin from it.
@@ -87,6 +126,8 @@ pub(crate) fn reference(config: &Config, world: &World) -> Result<(Reference, Ve
     let other = run(config, world, &nothing, true, None);
     let mut mask = first.end.mask(&other.end, &config.ignored);
     mask.add(first.end.mask(&again.end, &[]));
+    let mut first = first;
+    first.notes.extend(other.notes);
     let reference = Reference { outcome: first, mask };
     Ok((reference, nondeterminism.into_iter().collect()))
 }
@@ -166,6 +207,7 @@ impl<'a> Search<'a> {
         self.coverage.messages += outcome.messages;
         self.coverage.processor_time += outcome.took;
         self.held.extend(&outcome.held);
+        self.asides.take(plan, outcome);
         self.seen.extend(&outcome.coverage);
         self.coverage.states = self.seen.len() as u64;
         if let Some(violation) = outcome.violations.first() {

@@ -78,8 +78,8 @@ pub(crate) fn shrink(
 /// The reference of a shorter workload, or the run of it that fails without any fault.
 pub(crate) fn shortened_reference(config: &Config, world: &World, plan: &Plan) -> Result<Reference, Box<Outcome>> {
     let nothing = Plan {
-        faults: Vec::new(),
         skipped: plan.skipped.clone(),
+        ..Plan::default()
     };
     let first = run(config, world, &nothing, false, None);
     if !first.violations.is_empty() {

@@ -283,11 +283,11 @@ impl Timeline {
 impl fmt::Display for Timeline {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let first = self.first_difference().saturating_sub(BEFORE);
-        let heads = ["nothing goes wrong", "this run"];
+        let heads = ["reference run", "failing run"];
         writeln!(f, "{:<COLUMN$} │ {}", heads[0], heads[1])?;
         writeln!(f, "{:─<COLUMN$}─┼─{:─<COLUMN$}", "", "")?;
         if first > 0 {
-            writeln!(f, "{:<COLUMN$} │ ", format!("         {first} the same"))?;
+            writeln!(f, "{:<COLUMN$} │ ", format!("         {first} identical rows"))?;
         }
         for row in self.rows.iter().skip(first).take(SHOWN) {
             let text = |cell: &Option<Cell>| cell.as_ref().map(ToString::to_string).unwrap_or_default();

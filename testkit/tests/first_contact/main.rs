@@ -1,3 +1,7 @@
 //! The first exploration of a controller that nobody wrote for it: what raises no alarm, and what a report says.
 
 mod canonical;
+mod clocks;
+mod ends;
+mod runtimes;
+mod verdict;

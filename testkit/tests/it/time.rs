@@ -137,7 +137,7 @@ async fn a_heartbeat_that_changes_objects_is_named(cluster: TestCluster) {
     });
     let message = failure(cluster.settle()).await;
     assert!(
-        message.contains("it never gets quiet: 60") && message.contains(" s of virtual time"),
+        message.contains("the cluster does not settle: 60") && message.contains(" s of virtual time"),
         "{message}"
     );
     assert!(

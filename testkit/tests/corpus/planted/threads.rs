@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use rstest::rstest;
 use serde_json::Value;
-use testkit::TestCluster;
 use testkit::explore::Report;
+use testkit::{TestCluster, TestClusterBuilder};
 
 use super::exploration;
 use crate::{BUGS, Bug};
@@ -13,9 +13,15 @@ use crate::{BUGS, Bug};
 fn of_bug(bug: Bug, is_fixed: bool, threads: usize, schedules: u64) -> Report {
     let scenario = bug.scenario;
     exploration(async move |cluster: &TestCluster| scenario(cluster, is_fixed).await)
+        .cluster(at_one_time())
         .schedules(schedules)
         .threads(threads)
         .report()
+}
+
+/// Replay strings name the time of day at which an exploration began.
+fn at_one_time() -> TestClusterBuilder {
+    TestCluster::builder().server(|server| server.start_time(jiff::Timestamp::UNIX_EPOCH))
 }
 
 /// The report without what the machine has to do with.
@@ -48,6 +54,7 @@ fn how_far_a_search_comes_is_the_same_on_one_core_and_on_several() {
             });
             cluster.settle().await;
         })
+        .cluster(at_one_time())
         .schedules(120)
         .threads(threads)
         .report();

@@ -1,0 +1,83 @@
+//! `Flight`: the runs under way, kept on disk, so that one that ends the process can be named by the next.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{Seek, Write};
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+use super::plan::Plan;
+use super::report::{directory, file_name};
+use crate::test_cluster::lock;
+
+/// What the names of such files end with.
+const SUFFIX: &str = ".running";
+
+/// The files of one exploration, one for each thread. They are removed when it ends in any other way than by the end of
+/// the process. Where there is no place for them nothing is kept.
+#[derive(Debug, Default)]
+pub(crate) struct Flight {
+    directory: Option<PathBuf>,
+    prefix: String,
+    files: Mutex<BTreeMap<String, (PathBuf, Option<File>)>>,
+}
+
+impl Flight {
+    /// Of the test that runs on this thread.
+    pub(crate) fn new() -> Self {
+        Self {
+            directory: directory(),
+            prefix: file_name(std::thread::current().name().unwrap_or("explore")),
+            files: Mutex::default(),
+        }
+    }
+
+    /// Writes down that a run begins.
+    pub(crate) fn begins(&self, thread: &str, plan: &Plan) {
+        let Some(directory) = &self.directory else { return };
+        let mut files = lock(&self.files);
+        let number = files.len();
+        let (_, file) = files.entry(thread.to_owned()).or_insert_with(|| {
+            let path = directory.join(format!("{}.{number}{SUFFIX}", self.prefix));
+            let file = fs::create_dir_all(directory).and_then(|()| File::create(&path));
+            (path, file.ok())
+        });
+        if let Some(file) = file {
+            let text = format!("EXPLORE_REPLAY='{plan}'\n");
+            // What cannot be written is not told.
+            let _ = file.rewind().and_then(|()| file.write_all(text.as_bytes()));
+            let _ = file.set_len(text.len() as u64);
+        }
+    }
+
+    /// The runs that were under way when the process of an earlier exploration of this test ended; they are told once.
+    pub(crate) fn interrupted(&self) -> Vec<String> {
+        let entries = self.directory.as_ref().and_then(|it| fs::read_dir(it).ok());
+        let mut paths: Vec<PathBuf> = entries.into_iter().flatten().flatten().map(|it| it.path()).collect();
+        paths.sort();
+        let is_own = |path: &&PathBuf| {
+            let name = path.file_name().and_then(|it| it.to_str()).unwrap_or_default();
+            let rest = name.strip_prefix(&self.prefix).and_then(|it| it.strip_suffix(SUFFIX));
+            rest.and_then(|it| it.strip_prefix('.'))
+                .is_some_and(|it| it.bytes().all(|it| it.is_ascii_digit()))
+        };
+        let told = paths.iter().filter(is_own).filter_map(|path| {
+            let text = fs::read_to_string(path).ok()?;
+            let _ = fs::remove_file(path);
+            let replay = text.trim_end();
+            Some(format!(
+                "the process ended during a run of this test (by `process::exit`?); to replay: {replay}"
+            ))
+        });
+        told.collect()
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        for (path, _) in lock(&self.files).values() {
+            // Gone already: then there is nothing to remove.
+            let _ = fs::remove_file(path);
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Controllers of any version of kube: what `kube::Client::new` of another major is made of.
+//!
+//! The testkit is built with kube 5. A controller that is built with another major has another `kube::Client`; what all
+//! of them from 0.88 on have in common is that a client is made of a tower service for requests of the crate `http` 1.x.
+//! [`TestCluster::service`] is such a service, and [`TestCluster::controller_over`] starts a controller over one.
+//! Objects of its types cross over [serialized](crate::objects::serialized).
+//!
+//! ```
+//! use testkit::TestCluster;
+//!
+//! # mod old { pub use kube; } // the controller's own version
+//! use old::kube;
+//! # async fn operator(_: kube::Client) { std::future::pending().await }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! let cluster = TestCluster::start();
+//! cluster.controller_over("operator", |service| operator(kube::Client::new(service, "default")));
+//! cluster.settle().await;
+//! # }
+//! ```
+
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Frame;
+use http_body_util::BodyExt;
+use http_body_util::combinators::UnsyncBoxBody;
+use tower::{BoxError, Service};
+
+use crate::controller::Running;
+use crate::explore::GatedService;
+use crate::test_cluster::TestCluster;
+
+/// A tower service that answers the requests of one client, from [`TestCluster::service`].
+#[derive(Clone)]
+pub struct ClientService(Kind);
+
+#[derive(Clone)]
+enum Kind {
+    Server(fake_apiserver::ClientService),
+    Gated(GatedService),
+    Remote(kube::Client),
+}
+
+/// The body of an answer; that of a watch has a frame for each event.
+pub struct ResponseBody(UnsyncBoxBody<Bytes, BoxError>);
+
+impl TestCluster {
+    /// Returns what a client of this name is made of, for a controller whose version of kube is not the testkit's: hand
+    /// it to its `kube::Client::new`. Any version whose requests are of the crate `http` 1.x takes it, which is kube
+    /// 0.88 and later. Faults, watches and requests tell the client apart by its name, as with
+    /// [`client_named`](Self::client_named).
+    #[must_use]
+    pub fn service(&self, name: &str) -> ClientService {
+        self.clients().service(name)
+    }
+
+    /// Runs a controller that can be started again and makes its own client from a service; else as
+    /// [`controller`](Self::controller).
+    #[track_caller]
+    pub fn controller_over<C, F>(&self, name: &str, controller: C) -> Running
+    where
+        C: Fn(ClientService) -> F + Send + Sync + 'static,
+        F: Future<Output: Send> + Send + 'static,
+    {
+        let (clients, owned) = (self.clients(), name.to_owned());
+        self.start_controller(name, move || controller(clients.service(&owned)))
+    }
+}
+
+impl ClientService {
+    pub(crate) fn of_server(service: fake_apiserver::ClientService) -> Self {
+        Self(Kind::Server(service))
+    }
+
+    pub(crate) fn gated(service: GatedService) -> Self {
+        Self(Kind::Gated(service))
+    }
+
+    /// A client of a real server.
+    pub(crate) fn remote(client: kube::Client) -> Self {
+        Self(Kind::Remote(client))
+    }
+}
+
+impl<B> Service<Request<B>> for ClientService
+where
+    B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    type Response = Response<ResponseBody>;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<Response<ResponseBody>>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        match &mut self.0 {
+            Kind::Server(service) => boxed(service.call(request)),
+            Kind::Gated(service) => boxed(service.call(request)),
+            Kind::Remote(client) => {
+                let client = client.clone();
+                boxed(async move {
+                    let (parts, body) = request.into_parts();
+                    let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
+                    let request = Request::from_parts(parts, kube::client::Body::from(body));
+                    client.send(request).await.map_err(io::Error::other)
+                })
+            }
+        }
+    }
+}
+
+fn boxed<B>(
+    answer: impl Future<Output = io::Result<Response<B>>> + Send + 'static,
+) -> Pin<Box<dyn Future<Output = io::Result<Response<ResponseBody>>> + Send>>
+where
+    B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    Box::pin(async move {
+        let answer = answer.await?;
+        Ok(answer.map(|body| ResponseBody(body.map_err(Into::into).boxed_unsync())))
+    })
+}
+
+impl http_body::Body for ResponseBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        Pin::new(&mut self.get_mut().0).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_end_stream()
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        self.0.size_hint()
+    }
+}
+
+impl fmt::Debug for ClientService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientService").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for ResponseBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseBody").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,102 @@
+//! Controllers that end in order to be started again, and processes that end in the middle of a run.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client};
+use rstest::rstest;
+use serde_json::json;
+use testkit::TestCluster;
+use testkit::explore::{errors, explore};
+use testkit::objects::config_map;
+
+/// Copies a setting, and ends at the first error.
+async fn copy(client: Client) -> Result<(), kube::Error> {
+    let maps = Api::<ConfigMap>::default_namespaced(client);
+    let settings = maps.get("settings").await?;
+    let copy = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "copy"}, "data": settings.data});
+    maps.patch("copy", &PatchParams::apply("test").force(), &Patch::Apply(copy))
+        .await?;
+    std::future::pending::<Result<(), kube::Error>>().await
+}
+
+async fn copy_or_panic(client: Client) {
+    copy(client).await.expect("the API server answers");
+}
+
+#[rstest]
+#[case::returns(false)]
+#[case::panics(true)]
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_ends_is_started_again_after_a_back_off(#[case] panics: bool) {
+    let cluster = TestCluster::start();
+    let operator = match panics {
+        true => cluster.controller("operator", copy_or_panic).restarts(),
+        false => cluster.controller("operator", copy).restarts(),
+    };
+    // It ends at 0 s, 10 s and 30 s.
+    cluster.advance(Duration::from_secs(35)).await;
+    assert_eq!(operator.restart_count(), 3);
+    cluster.create(config_map("settings").data("mode", "fast")).await;
+    cluster.settle().await;
+    cluster.assert_has(config_map("copy").data("mode", "fast"));
+    assert!(operator.is_running());
+}
+
+#[test]
+fn restarts_are_no_failure_where_the_test_says_so() {
+    let report = explore(async |cluster: &TestCluster| {
+        cluster.create(config_map("settings").data("mode", "fast")).await;
+        let _ = cluster.controller("operator", copy_or_panic).restarts();
+        cluster.settle().await;
+        cluster.assert_has(config_map("copy").data("mode", "fast"));
+    })
+    .faults(errors())
+    .run();
+    let notes = report.notes().join("\n");
+    assert!(
+        notes.contains("operator ended by itself and was started again"),
+        "{report}"
+    );
+}
+
+/// Runs in a process of its own, which it ends.
+#[test]
+fn a_run_that_ends_the_process() {
+    if std::env::var_os("ENDS_THE_PROCESS").is_none() {
+        return;
+    }
+    let is_first = std::env::var("ENDS_THE_PROCESS").is_ok_and(|it| it == "1");
+    let report = explore(async move |cluster: &TestCluster| {
+        cluster.create(config_map("settings").data("mode", "fast")).await;
+        cluster.controller("operator", move |client| async move {
+            if copy(client).await.is_err() && is_first {
+                std::process::exit(3);
+            }
+        });
+        cluster.settle().await;
+    })
+    .threads(1)
+    .faults(errors())
+    .report();
+    eprintln!("{report}");
+}
+
+#[test]
+fn a_run_that_ended_the_process_is_named_by_the_next() {
+    let test = std::env::current_exe().expect("a test");
+    let run = |times: &str| {
+        let mut command = std::process::Command::new(&test);
+        command.args(["--exact", "ends::a_run_that_ends_the_process", "--nocapture"]);
+        command.env("ENDS_THE_PROCESS", times).output().expect("a process")
+    };
+    assert_eq!(run("1").status.code(), Some(3));
+    let text = String::from_utf8(run("2").stderr).expect("a text");
+    let note = "the process ended during a run of this test (by `process::exit`?); to replay: EXPLORE_REPLAY='";
+    assert!(text.contains(note), "{text}");
+    assert!(
+        !String::from_utf8_lossy(&run("2").stderr).contains(note),
+        "it is told once"
+    );
+}

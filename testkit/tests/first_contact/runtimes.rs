@@ -1,0 +1,59 @@
+//! What a controller finds in the runtime that exploration runs it in.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client};
+use serde_json::json;
+use testkit::TestCluster;
+use testkit::explore::{crashes, explore};
+use testkit::objects::config_map;
+
+async fn write(client: Client) {
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "done"}});
+    let maps = Api::<ConfigMap>::default_namespaced(client);
+    while maps
+        .patch("done", &PatchParams::apply("test").force(), &Patch::Apply(map.clone()))
+        .await
+        .is_err()
+    {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
+/// Waits for a signal as kube-runtime's `shutdown_on_signal` does.
+async fn until_signal(client: Client) {
+    write(client).await;
+    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()).expect("signals");
+    terminate.recv().await;
+}
+
+/// Serves metrics that nobody asks for.
+async fn with_socket(client: Client) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    write(client).await;
+    let _ = listener.accept().await;
+}
+
+#[test]
+fn a_controller_may_wait_for_signals() {
+    explore(async |cluster: &TestCluster| {
+        cluster.controller("operator", until_signal);
+        cluster.settle().await;
+        cluster.assert_has(config_map("done"));
+    })
+    .faults(crashes())
+    .run();
+}
+
+#[test]
+fn a_controller_may_open_sockets() {
+    explore(async |cluster: &TestCluster| {
+        cluster.controller("operator", with_socket);
+        cluster.settle().await;
+        cluster.assert_has(config_map("done"));
+    })
+    .faults(crashes())
+    .run();
+}

@@ -1,0 +1,149 @@
+//! When a run is slow and when it is wrong, what waits for what, and how far a search came.
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Patch, PatchParams};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client, ResourceExt};
+use rstest::rstest;
+use serde_json::json;
+use testkit::TestCluster;
+use testkit::explore::{Oracle, errors, explore};
+use testkit::objects::config_map;
+
+/// Marks each ConfigMap with its size; tries again after so many seconds.
+async fn mark(client: Client, again: u64) {
+    let maps = Api::<ConfigMap>::default_namespaced(client);
+    let mut events = watcher(maps.clone(), watcher::Config::default())
+        .default_backoff()
+        .boxed();
+    while let Some(event) = events.next().await {
+        let (watcher::Event::Apply(map) | watcher::Event::InitApply(map)) = (match event {
+            Ok(event) => event,
+            Err(_) => continue,
+        }) else {
+            continue;
+        };
+        let size = map
+            .data
+            .as_ref()
+            .and_then(|it| it.get("size"))
+            .cloned()
+            .unwrap_or_default();
+        let patch = Patch::Merge(json!({"metadata": {"annotations": {"size": size}}}));
+        while map.annotations().get("size") != Some(&size)
+            && maps
+                .patch(&map.name_any(), &PatchParams::default(), &patch)
+                .await
+                .is_err()
+        {
+            tokio::time::sleep(Duration::from_secs(again)).await;
+        }
+    }
+}
+
+#[rstest]
+#[case::within_fifteen_minutes(300, false)]
+#[case::later(1_800, true)]
+fn what_is_right_late_is_slow_and_not_wrong(#[case] again: u64, #[case] is_noted: bool) {
+    let report = explore(async move |cluster: &TestCluster| {
+        cluster.create(config_map("a").data("size", "1")).await;
+        cluster.controller("marker", move |client| mark(client, again));
+        cluster.settle().await;
+    })
+    .faults(errors())
+    .run();
+    let is_told = report.notes().iter().any(|it| it.contains("`.within(…)`"));
+    assert_eq!(is_told, is_noted, "{report}");
+}
+
+#[test]
+fn what_never_gets_right_is_wrong() {
+    let report = explore(async |cluster: &TestCluster| {
+        cluster.create(config_map("a").data("size", "1")).await;
+        cluster.controller("marker", |client| mark(client, 100_000));
+        cluster.settle().await;
+    })
+    .faults(errors())
+    .report();
+    let failure = report.failure().expect("a day is too long");
+    assert_eq!(failure.oracle(), "end state");
+    assert!(
+        failure
+            .what()
+            .starts_with("still differs from the reference after 900s:"),
+        "{report}"
+    );
+}
+
+/// Two managers that set the same field to different values.
+async fn fight(client: Client, value: &'static str) {
+    let maps = Api::<ConfigMap>::default_namespaced(client);
+    let mut events = watcher(maps.clone(), watcher::Config::default())
+        .applied_objects()
+        .boxed();
+    while let Some(Ok(map)) = events.next().await {
+        if map.annotations().get("owner").is_none_or(|it| it != value) {
+            let patch = Patch::Merge(json!({"metadata": {"annotations": {"owner": value}}}));
+            let _ = maps.patch(&map.name_any(), &PatchParams::default(), &patch).await;
+        }
+    }
+}
+
+#[test]
+fn a_fight_at_one_instant_is_a_hot_loop_in_the_reference_too() {
+    let report = explore(async |cluster: &TestCluster| {
+        cluster.controller("one", |client| fight(client, "one"));
+        cluster.controller("two", |client| fight(client, "two"));
+        cluster.create(config_map("a")).await;
+        cluster.settle().await;
+    })
+    .report();
+    let failure = report.failure().expect("it never ends");
+    assert_eq!(failure.oracle(), "no hot loop");
+    assert!(
+        failure
+            .what()
+            .starts_with("2000 requests and events at one instant of virtual time:"),
+        "{report}"
+    );
+    assert!(failure.what().contains("one PATCH configmaps default/a"), "{report}");
+}
+
+#[test]
+fn an_assertion_with_the_words_of_the_testkit_is_an_assertion() {
+    let report = explore(async |cluster: &TestCluster| {
+        cluster.controller("marker", |client| mark(client, 2));
+        panic!("the cluster does not settle: the controller started at my assertion");
+    })
+    .without(Oracle::HotLoop)
+    .report();
+    let failure = report.failure().expect("it fails");
+    assert_eq!(failure.oracle(), "the scenario's own assertions");
+}
+
+#[rstest]
+#[case::all(2_000, true)]
+#[case::some(3, false)]
+fn all_single_faults_can_be_required(#[case] schedules: u64, #[case] is_success: bool) {
+    let explored = || {
+        explore(async |cluster: &TestCluster| {
+            cluster.create(config_map("a").data("size", "1")).await;
+            cluster.controller("marker", |client| mark(client, 2));
+            cluster.settle().await;
+        })
+        .faults(errors())
+        .budget(Duration::from_secs(600))
+        .schedules(schedules)
+    };
+    let report = explored().require_all_singles().report();
+    assert_eq!(report.is_success(), is_success, "{report}");
+    let report = explored().run();
+    assert_eq!(
+        report.to_string().contains("single faults were not tried"),
+        !is_success,
+        "{report}"
+    );
+}
