@@ -375,7 +375,7 @@ async fn i5_a_bound_token_names_its_pod_and_ends_with_it() {
 #[case::a_role_one_does_not_hold("roles", role(json!([{"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get", "list"]}])),
     "user \"dev\" (groups=[\"devs\" \"system:authenticated\"]) is attempting to grant RBAC permissions not currently held:\n{APIGroups:[\"apps\"], Resources:[\"deployments\"], Verbs:[\"get\" \"list\"]}")]
 #[case::a_binding_to_a_role_that_is_gone("rolebindings", binding("RoleBinding", json!({"kind": "User", "name": "dev"})),
-    "role.rbac.authorization.k8s.io \"r\" not found")]
+    "rolebindings.rbac.authorization.k8s.io \"r\" not found")]
 #[tokio::test(start_paused = true)]
 async fn q2_nobody_grants_what_he_does_not_hold(#[case] resource: &str, #[case] object: Value, #[case] message: &str) {
     let server = rbac().start();
