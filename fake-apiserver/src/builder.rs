@@ -13,12 +13,12 @@ use crate::boot;
 use crate::control::Control;
 use crate::endpoints::journal::JournalBounds;
 use crate::entropy::{Entropy, time_of_day};
+use crate::registry::LogBounds;
 use crate::registry::admission::AdmissionSetup;
 use crate::registry::authentication::Authentication;
 use crate::registry::kinds::service::ClusterRange;
 use crate::registry::tokens::TokenOptions;
 use crate::server::{ApiServer, Snapshot};
-use crate::storage::LogBounds;
 #[cfg(feature = "tls")]
 use crate::tls::ServiceAccountKeys;
 use crate::webhooks::Routes;
@@ -114,8 +114,8 @@ impl ApiServerBuilder {
         self.start_time
     }
 
-    /// Changes that the log of each resource keeps, within [`history_bytes`](Self::history_bytes). A watch or a continue
-    /// token from before them is 410 Expired. Default 16,384, at least 1.
+    /// Changes that the log of each resource keeps, within [`history_bytes`](Self::history_bytes). A watch or a
+    /// continue token from before them is 410 Expired. Default 16,384, at least 1.
     pub fn history(mut self, changes: usize) -> Self {
         self.options.logs.changes = changes;
         self

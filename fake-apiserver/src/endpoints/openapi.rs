@@ -153,8 +153,8 @@ impl OpenApi<'_> {
         }
     }
 
-    /// The hashes of all documents by their paths, such as `api/v1` and `apis/apps/v1`. One changes whenever its document
-    /// does.
+    /// The hashes of all documents by their paths, such as `api/v1` and `apis/apps/v1`. A hash changes whenever its
+    /// document does.
     fn hashes(&self) -> BTreeMap<String, String> {
         let mut inputs: BTreeMap<String, String> = BTreeMap::new();
         for row in self.builtins {

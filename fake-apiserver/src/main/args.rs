@@ -41,7 +41,7 @@ pub(crate) struct Common {
     #[arg(long, value_name = "TOKEN", requires = "control")]
     pub(crate) control_token: Option<String>,
 
-    /// Keep so many bytes of earlier states for watches and lists of the past, such as `64Mi`; older ones are 410 Expired
+    /// Keep so many bytes of earlier states for watches and lists of the past, such as `64Mi`; from before them is 410
     #[arg(long, value_name = "BYTES", default_value = "16Mi", value_parser = bytes)]
     pub(crate) history_bytes: usize,
 

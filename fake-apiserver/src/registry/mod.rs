@@ -10,7 +10,8 @@ use tokio::sync::Notify;
 
 use crate::api::streams::PodStreams;
 use crate::entropy::Entropy;
-use crate::storage::{LogBounds, Store, World};
+pub(crate) use crate::storage::LogBounds;
+use crate::storage::{Store, World};
 use crate::watch::{Fanout, Replicas, WatchStart, Watcher};
 
 pub(crate) mod types;

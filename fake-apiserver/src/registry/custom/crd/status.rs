@@ -13,10 +13,10 @@ use crate::api::object::Object;
 /// The finalizer that keeps a deleted CRD until its objects are gone.
 pub(crate) const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-/// The next state the controllers give a CRD, if they have anything to do. `used` are the accepted names of the CRDs of
-/// its group, this one included or not; `now` is the time as metadata writes it. Called until it returns `None`, and for
-/// the other CRDs of the group after a change or a removal (names may have become free), it makes the writes of the real
-/// server, one by one.
+/// The next state the controllers give a CRD, if they have anything to do. `used` are the accepted names of the CRDs
+/// of its group, this one included or not; `now` is the time as metadata writes it. Called until it returns `None`, and
+/// for the other CRDs of the group after a change or a removal (names may have become free), it makes the writes of
+/// the real server, one by one.
 pub(crate) fn reconcile(crd: &Object, used: &UsedNames, now: &str) -> Option<Object> {
     accept_names(crd, used, now).or_else(|| establish(crd, now))
 }
