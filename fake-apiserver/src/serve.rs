@@ -258,7 +258,6 @@ async fn speak(
 
 /// Sends a request over a connection in memory, for an answer that may be 101: what comes after HTTP needs a connection.
 /// What the request carries beside its head and body reaches the service.
-#[cfg(feature = "client")]
 pub(crate) async fn converse(
     request: Request<Body>,
     service: impl HttpService,

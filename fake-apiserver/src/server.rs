@@ -29,7 +29,8 @@ use crate::faults::{Described, Fault, FaultGuard, FaultRule, Faults, RestartLog,
 use crate::registry::admission::AdmissionSetup;
 use crate::registry::authentication::Access;
 use crate::registry::authorization::Rbac;
-use crate::registry::{Bounds, Registry, codec};
+use crate::registry::scheme::codec;
+use crate::registry::{Bounds, Registry};
 use crate::serve::{ServeOptions, Serving, serve};
 use crate::storage::World;
 use crate::tasks::TaskGroup;

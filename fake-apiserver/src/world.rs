@@ -10,8 +10,8 @@ use crate::api::object::Object;
 use crate::endpoints::yaml;
 use crate::faults::WatchEventKind;
 use crate::load::Manifest;
-use crate::registry::codec;
 use crate::registry::scheme::Row;
+use crate::registry::scheme::codec;
 use crate::server::{ApiServer, LoadError, Snapshot};
 use crate::storage::{self, Key, Range, Stored};
 

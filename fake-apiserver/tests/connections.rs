@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use fake_apiserver::{ApiServer, ExecOutput, PodScript, PodSelector, Serving, Worker};
 use futures::{SinkExt as _, StreamExt as _};
-use http::{Request, StatusCode};
+use http::Request;
 use rstest::rstest;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
@@ -362,7 +362,7 @@ async fn a_client_in_process_is_upgraded() {
         Request::from_parts(parts, body)
     };
     let response = client.call(request).await.expect("it is answered");
-    assert_eq!(response.status(), StatusCode::SWITCHING_PROTOCOLS);
+    assert_eq!(response.status(), http::StatusCode::SWITCHING_PROTOCOLS);
     let upgraded = hyper::upgrade::on(response).await.expect("it is upgraded");
     let stream = hyper_util::rt::TokioIo::new(upgraded);
     let role = tokio_tungstenite::tungstenite::protocol::Role::Client;

@@ -21,9 +21,9 @@ use super::watch_body::WatchBody;
 use super::{Endpoints, decode, partial, status_protobuf, yaml};
 use crate::api::object::Object;
 use crate::api::status::Status;
-use crate::registry::codec;
 use crate::registry::read::Page;
 use crate::registry::scheme::Row;
+use crate::registry::scheme::codec;
 use crate::registry::types::decode::protobuf;
 use crate::registry::write::{Answer, SuccessStatus};
 

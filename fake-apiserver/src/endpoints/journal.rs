@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::api::request_info::{RequestInfo, Verb};
 use crate::api::resource::Text;
 use crate::api::user::UserInfo;
-use crate::registry::codec;
+use crate::registry::scheme::codec;
 use crate::storage::Stored;
 
 /// How much the journal keeps.

@@ -9,9 +9,9 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::Frame;
 
-use crate::registry::codec;
 use crate::registry::read::Items;
 use crate::registry::scheme::Row;
+use crate::registry::scheme::codec;
 use crate::storage::{Range, Stored};
 
 /// Bytes in a chunk, give or take an object.

@@ -19,9 +19,9 @@ use super::{Endpoints, encode, partial};
 use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::faults::{HeldEvent, Injected, OpenWatch, Sending, Step};
-use crate::registry::codec;
 use crate::registry::read::WatchPlan;
 use crate::registry::scheme::Row;
+use crate::registry::scheme::codec;
 use crate::storage::{Change, Revision, Stored};
 use crate::watch::{Delivery, EventType, WatchStart, Watcher};
 

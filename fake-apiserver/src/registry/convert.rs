@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
+use super::Registry;
 use super::admission::call_webhook;
 use super::custom::conversion::{Conversion, check};
 use super::custom::decode;
 use super::scheme::Row;
+use super::scheme::codec;
 use super::write::{Answer, Written};
-use super::{Registry, codec};
 use crate::api::field::quote;
 use crate::api::object::Object;
 use crate::api::status::Status;

@@ -1,10 +1,12 @@
 //! POST, and the creation that PUT and apply may end in.
 
 use super::admission::attributes::Attributes;
+use super::kinds::metadata;
 use super::kinds::pod::gates;
 use super::scheme::Row;
+use super::scheme::{body, codec};
 use super::write::{Answer, WriteRequest, Written, refuse};
-use super::{Registry, body, codec, managed_fields, metadata};
+use super::{Registry, managed_fields};
 use crate::api::admission::Operation;
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;

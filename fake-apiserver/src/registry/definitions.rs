@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
+use super::Registry;
 use super::custom::crd::{self, Names, UsedNames};
 use super::custom::definition::CustomResource;
+use super::scheme::codec;
 use super::scheme::{CRDS, Row, Scheme};
-use super::{Registry, codec};
 use crate::api::object::Object;
 use crate::api::options::DeleteOptions;
 use crate::storage::{Change, Key, Range, Revision, Store, Stored};

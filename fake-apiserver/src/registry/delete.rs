@@ -3,12 +3,13 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
+use super::Registry;
 use super::admission::attributes::Attributes;
+use super::kinds::strategy::Propagation;
 use super::read::Page;
 use super::scheme::Row;
-use super::strategy::Propagation;
+use super::scheme::codec;
 use super::write::{Answer, SuccessDetails, SuccessStatus, Written};
-use super::{Registry, codec};
 use crate::api::object::Object;
 use crate::api::options::{DeleteOptions, ListOptions, PropagationPolicy};
 use crate::api::request_info::RequestInfo;

@@ -1,7 +1,8 @@
 //! Stored objects as they are now, for rules that look at other objects than the one that is written.
 
+use super::Registry;
 use super::scheme::Row;
-use super::{Registry, codec};
+use super::scheme::codec;
 use crate::api::object::Object;
 use crate::api::resource::GroupResource;
 use crate::api::status::Status;

@@ -16,12 +16,10 @@ use crate::watch::{Fanout, Replicas, WatchStart, Watcher};
 
 pub(crate) mod types;
 pub(crate) mod scheme;
-pub(crate) mod codec;
-pub(crate) mod body;
-pub(crate) mod strategy;
-pub(crate) mod metadata;
 pub(crate) mod admission;
 mod convert;
+#[cfg(feature = "cel")]
+pub(crate) mod cel;
 pub(crate) mod kinds;
 pub(crate) mod custom;
 pub(crate) mod read;

@@ -2,12 +2,13 @@
 
 use serde_json::Value;
 
-use super::body::{self, Decoded};
+use super::kinds::metadata;
 use super::managed_fields;
 use super::scheme::Row;
+use super::scheme::body::{self, Decoded};
 use super::update::Change;
 use super::write::{WriteRequest, Written};
-use super::{Registry, metadata, patch};
+use super::{Registry, patch};
 use crate::api::object::Object;
 use crate::api::options::{FieldValidation, PatchKind};
 use crate::api::status::Status;

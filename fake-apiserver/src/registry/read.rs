@@ -7,8 +7,8 @@ use tokio::time::Instant;
 
 use super::Registry;
 use super::continue_token::{self, At, Continue};
+use super::kinds::strategy::FieldLabels;
 use super::scheme::Row;
-use super::strategy::FieldLabels;
 use crate::api::options::{ListOptions, VersionMatch};
 use crate::api::request_info::RequestInfo;
 use crate::api::selector::FieldSelector;

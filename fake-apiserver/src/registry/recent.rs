@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 
-use super::codec;
 use super::scheme::Row;
+use super::scheme::codec;
 use crate::api::object::Object;
 use crate::storage::Stored;
 

@@ -3,11 +3,13 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::admission::attributes::{Attributes, kind_named};
-use super::body::{self, Decoded};
+use super::kinds::metadata;
 use super::kinds::pod::gates;
 use super::scheme::Row;
+use super::scheme::body::{self, Decoded};
+use super::scheme::codec;
 use super::write::{Answer, WriteRequest, Written, refuse};
-use super::{Registry, codec, managed_fields, metadata};
+use super::{Registry, managed_fields};
 use crate::api::admission::Operation;
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;

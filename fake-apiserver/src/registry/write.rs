@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use super::Registry;
+use super::kinds::strategy::Context;
 use super::managed_fields::{self, Manager, Types};
 use super::scheme::Row;
-use super::strategy::Context;
-use super::{Registry, codec};
+use super::scheme::codec;
 use crate::api::object::Object;
 use crate::api::options::WriteOptions;
 use crate::api::request_info::RequestInfo;

@@ -12,7 +12,8 @@ use http::{Method, Request, Response, Uri, header};
 use http_body_util::{BodyExt as _, Limited};
 use tower::{Service, ServiceExt as _};
 
-use crate::registry::admission::transport::{Endpoint, REPLY_BYTES_MAX, Reply, Transport};
+use crate::registry::admission::transport::{REPLY_BYTES_MAX, Reply, Transport};
+use crate::registry::types::endpoint::Endpoint;
 
 /// The port of a URL that names none.
 const HTTPS_PORT: u16 = 443;

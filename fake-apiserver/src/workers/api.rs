@@ -18,8 +18,9 @@ use crate::api::options::{DeleteOptions, PatchKind, PropagationPolicy};
 use crate::api::status::StatusDetails;
 use crate::api::user::SentBy;
 use crate::entropy::Entropy;
+use crate::registry::Registry;
+use crate::registry::scheme::codec;
 use crate::registry::scheme::{Row, Scheme};
-use crate::registry::{Registry, codec};
 use crate::storage::{Key, Range, Stored};
 
 /// The server that the workers belong to.

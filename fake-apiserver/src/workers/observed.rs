@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::meta::Meta;
 use crate::api::object::Object;
-use crate::registry::codec;
 use crate::registry::scheme::Row;
+use crate::registry::scheme::codec;
 use crate::storage::{Key, Stored};
 
 /// An object was created, changed or removed. After a relist each object is told as if it had just been created.

@@ -78,6 +78,38 @@ const SERVER_ARROWS: &[(&str, &[&str])] = &[
     ("bench", &["api", "registry", "server", "watch"]),
 ];
 
+/// What each room of `fake-apiserver/src/registry` may name of the rest of it, from the bottom up. The files beside the
+/// rooms are the verbs, which may name all of them.
+const REGISTRY_ARROWS: &[(&str, &[&str])] = &[
+    ("types", &[]),
+    ("cel", &["types"]),
+    ("patch", &["types"]),
+    ("managed_fields", &["types", "patch"]),
+    ("kinds", &["types", "cel"]),
+    ("custom", &["types", "cel", "kinds"]),
+    ("scheme", &["types", "patch", "kinds", "custom"]),
+    // these read and write through the registry
+    (
+        "authorization",
+        &["types", "managed_fields", "scheme", "Registry", "write"],
+    ),
+    (
+        "admission",
+        &[
+            "types",
+            "cel",
+            "patch",
+            "managed_fields",
+            "kinds",
+            "scheme",
+            "authorization",
+            "Registry",
+            "write",
+            "update",
+        ],
+    ),
+];
+
 /// Who alone may name what, in `fake-apiserver/src`.
 const SERVER_WORDS: &[(&str, &[&str])] = &[
     (
@@ -155,6 +187,24 @@ fn layers_of_the_server_name_only_what_lies_below() {
         for (number, named) in source.named_layers() {
             if named != layer && arrows.contains_key(named.as_str()) && !allowed.contains(&named.as_str()) {
                 faults.add(&source, number, &format!("`{layer}` may not name `{named}`"));
+            }
+        }
+    }
+    faults.assert_none();
+}
+
+#[test]
+fn rooms_of_the_registry_name_only_what_lies_below() {
+    let arrows: BTreeMap<_, _> = REGISTRY_ARROWS.iter().copied().collect();
+    let mut faults = Faults::default();
+    for source in sources("fake-apiserver/src/registry") {
+        let Some(allowed) = arrows.get(source.parts()[1]) else {
+            continue;
+        };
+        let room = source.parts()[1].to_owned();
+        for (number, named) in source.named_below(&["registry"]) {
+            if named != room && !allowed.contains(&named.as_str()) {
+                faults.add(&source, number, &format!("`registry/{room}` may not name `{named}`"));
             }
         }
     }
@@ -400,12 +450,19 @@ impl Source {
 
     /// Each layer that code of this file names by `crate::layer` or by enough `super::`, with the line.
     fn named_layers(&self) -> Vec<(usize, String)> {
+        self.named_below(&[])
+    }
+
+    /// The same for what lies in a folder that this file is in.
+    fn named_below(&self, folder: &[&str]) -> Vec<(usize, String)> {
         let parts = self.parts();
-        let depth = parts.len() - usize::from(self.path.ends_with("/mod.rs"));
+        let depth = parts.len() - folder.len() - usize::from(self.path.ends_with("/mod.rs"));
         let code = self.code.join("\n");
+        let by_name: String = folder.iter().map(|part| format!("{part}::")).collect();
+        let by_name = format!("crate::{by_name}");
         let to_the_root = "super::".repeat(depth);
         let mut named = Vec::new();
-        for root in ["crate::", to_the_root.as_str()] {
+        for root in [by_name.as_str(), to_the_root.as_str()] {
             for (at, _) in code.match_indices(root) {
                 let line = code[..at].matches('\n').count() + 1;
                 let names = first_names(&code[at + root.len()..]);

@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
-use base64::Engine as _;
 use serde_json::{Map, Value};
 
 use super::matching::Match;
-use super::transport::Endpoint;
 #[cfg(feature = "cel")]
 use crate::api::object::Object;
 use crate::registry::Registry;
-use crate::registry::types::access::{at, list, number, objects, text};
+use crate::registry::types::access::{list, number, objects, text};
+use crate::registry::types::endpoint::Endpoint;
 
 /// The group of configuration objects, which are exempt from what they configure.
 pub(super) const GROUP: &str = "admissionregistration.k8s.io";
@@ -52,7 +51,7 @@ impl Webhook {
         let seconds = number(webhook, "timeoutSeconds").unwrap_or(TIMEOUT_SECONDS);
         Self {
             name: text(webhook, "name").to_owned(),
-            endpoint: endpoint(webhook),
+            endpoint: Endpoint::parse(webhook),
             matches: Match::of_webhook(webhook),
             ignores_failure: text(webhook, "failurePolicy") == "Ignore",
             timeout: Duration::from_secs(u64::try_from(seconds).unwrap_or_default()),
@@ -60,29 +59,6 @@ impl Webhook {
             is_reinvoked: text(webhook, "reinvocationPolicy") == "IfNeeded",
             speaks_v1: versions.iter().any(|it| it == "v1"),
         }
-    }
-}
-
-/// `clientConfig` of a webhook or of a CRD's conversion.
-pub(crate) fn endpoint(webhook: &Map<String, Value>) -> Endpoint {
-    let ca_bundle = text(webhook, "clientConfig.caBundle");
-    let ca_bundle = base64::engine::general_purpose::STANDARD.decode(ca_bundle);
-    let ca_bundle = ca_bundle.unwrap_or_default();
-    if let Some(service) = at(webhook, "clientConfig.service").and_then(Value::as_object) {
-        let (name, namespace) = (text(service, "name"), text(service, "namespace"));
-        let port = number(service, "port").unwrap_or(443);
-        let path = text(service, "path");
-        let slash = if path.starts_with('/') { "" } else { "/" };
-        return Endpoint {
-            url: format!("https://{name}.{namespace}.svc:{port}{slash}{path}"),
-            is_service: true,
-            ca_bundle,
-        };
-    }
-    Endpoint {
-        url: text(webhook, "clientConfig.url").to_owned(),
-        is_service: false,
-        ca_bundle,
     }
 }
 

@@ -6,12 +6,12 @@ use std::cell::Cell;
 use serde_json::Value;
 
 use super::attributes::Attributes;
+use super::authorizer::{self, FUNCTIONS};
 use super::matching::Matched;
 use crate::api::admission::AdmissionRequest;
 use crate::api::status::Status;
 use crate::registry::Registry;
-use crate::registry::custom::authorizer;
-use crate::registry::custom::free::{Bindings, Outcome, Program};
+use crate::registry::cel::program::{Bindings, Outcome, Program};
 use crate::storage::Key;
 
 /// What the match conditions of one webhook or policy may cost together, in units of CEL's cost.
@@ -104,18 +104,20 @@ impl Environment {
 
     /// The value of an expression, and what it cost.
     fn evaluate(&self, program: &Program) -> (Result<Outcome, String>, u64) {
-        let bindings = Bindings {
-            values: &[
-                ("object", &self.object),
-                ("oldObject", &self.old_object),
-                ("request", &self.request),
-                ("params", &self.params),
-                ("namespaceObject", &self.namespace),
-            ],
-            variables: &self.variables,
-            authorizer: &self.authorizer,
-        };
-        let (result, cost) = program.evaluate(&bindings);
+        let (result, cost) = FUNCTIONS.with(|functions| {
+            program.evaluate(&Bindings {
+                values: &[
+                    ("object", &self.object),
+                    ("oldObject", &self.old_object),
+                    ("request", &self.request),
+                    ("params", &self.params),
+                    ("namespaceObject", &self.namespace),
+                ],
+                variables: &self.variables,
+                authorizer: &self.authorizer,
+                functions,
+            })
+        });
         let result = result.map_err(|error| {
             let is_it = |name: &str| error == format!("no such key: {name}");
             let missing = self.failed.iter().find(|(name, _)| is_it(name));

@@ -18,6 +18,8 @@ mod webhooks;
 mod status;
 mod result;
 #[cfg(feature = "cel")]
+mod authorizer;
+#[cfg(feature = "cel")]
 pub(crate) mod environment;
 #[cfg(feature = "cel")]
 mod policy;
@@ -30,7 +32,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use config::Configured;
-pub(crate) use config::endpoint;
 use hooks::Hooks;
 use plugins::PluginSet;
 use plugins::quota_controller::QuotaController;

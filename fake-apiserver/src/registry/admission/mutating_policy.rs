@@ -12,7 +12,7 @@ use super::webhooks::Reinvocation;
 use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::registry::Registry;
-use crate::registry::custom::free::Program;
+use crate::registry::cel::program::Program;
 use crate::registry::managed_fields::merge_applied;
 use crate::registry::patch::json_patch_or_why;
 use crate::registry::scheme::Row;

@@ -4,8 +4,9 @@ use serde_json::{Map, Value};
 
 use super::attributes::Attributes;
 use crate::api::selector::LabelSelector;
+use crate::registry::Registry;
+use crate::registry::scheme::codec;
 use crate::registry::types::access::{at, text};
-use crate::registry::{Registry, codec};
 use crate::storage::{Key, Range};
 
 /// The kind of a policy's parameters: `apiVersion` and `kind`.

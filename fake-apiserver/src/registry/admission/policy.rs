@@ -11,7 +11,7 @@ use super::params::{self, ParamKind};
 use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::registry::Registry;
-use crate::registry::custom::free::Program;
+use crate::registry::cel::program::Program;
 use crate::registry::types::access::{at, list, objects, text};
 
 /// The longest message a `messageExpression` may make, in bytes.

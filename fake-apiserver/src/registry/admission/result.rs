@@ -5,9 +5,9 @@ use serde_json::Value;
 use super::attributes::{Attributes, kind_of};
 use crate::api::admission::GroupVersionKind;
 use crate::api::object::Object;
-use crate::registry::body;
 use crate::registry::managed_fields;
 use crate::registry::scheme::Row;
+use crate::registry::scheme::body;
 use crate::registry::types::decode;
 use crate::registry::types::schema::builtin::shape_of;
 

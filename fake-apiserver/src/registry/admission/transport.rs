@@ -3,16 +3,7 @@
 use bytes::Bytes;
 use futures::future::BoxFuture;
 
-/// Where a webhook is: what `clientConfig` says.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Endpoint {
-    /// `https://host[:port]/path`; for a service `https://name.namespace.svc:port/path`.
-    pub(crate) url: String,
-    /// Whether the URL stands for a service, which only the test can resolve.
-    pub(crate) is_service: bool,
-    /// The authorities the server's certificate may be signed by, in PEM.
-    pub(crate) ca_bundle: Vec<u8>,
-}
+use crate::registry::types::endpoint::Endpoint;
 
 /// An answer, as far as it matters.
 #[derive(Clone, Debug, PartialEq, Eq)]

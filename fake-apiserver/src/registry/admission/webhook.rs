@@ -6,10 +6,11 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::config::Webhook;
-use super::transport::{Endpoint, REPLY_BYTES_MAX, Reply, Transport};
+use super::transport::{REPLY_BYTES_MAX, Reply, Transport};
 use crate::api::admission::{AdmissionRequest, Denial};
 use crate::api::field::quote;
 use crate::api::status::StatusDetails;
+use crate::registry::types::endpoint::Endpoint;
 
 /// What a webhook said.
 #[derive(Debug, Default)]

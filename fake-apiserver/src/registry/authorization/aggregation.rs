@@ -9,10 +9,11 @@ use super::{CLUSTER_ROLES, GROUP, Rbac};
 use crate::api::object::Object;
 use crate::api::rbac::PolicyRule;
 use crate::api::selector::LabelSelector;
+use crate::registry::Registry;
 use crate::registry::managed_fields::{self, Manager, Types};
 use crate::registry::scheme::Row;
+use crate::registry::scheme::codec;
 use crate::registry::types::access::{at, list};
-use crate::registry::{Registry, codec};
 use crate::storage::{Range, Stored};
 
 /// The field manager of the real controller.

@@ -3,10 +3,10 @@
 use kube_cel::cel::common::ast::{Expr, LiteralValue};
 use kube_cel::cel::parser::Expression;
 
-use super::free::static_type;
-use super::names::{unknown_function, unknown_variable};
-use super::parse::{escape, parse};
 use super::schema::{Additional, JsonType, Structural, implied};
+use crate::registry::cel::names::{unknown_function, unknown_variable};
+use crate::registry::cel::parse::{escape, parse};
+use crate::registry::cel::program::static_type;
 
 const ARITHMETIC: [&str; 5] = ["_+_", "_-_", "_*_", "_/_", "_%_"];
 

@@ -9,8 +9,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use crate::api::object::Object;
-use crate::registry::admission::endpoint;
-use crate::registry::admission::transport::Endpoint;
+use crate::registry::types::endpoint::Endpoint;
 
 /// Answers that are kept for each CRD; beyond them the oldest go, and are asked for again.
 const ANSWERS_MAX: usize = 65_536;
@@ -44,7 +43,7 @@ impl Conversion {
             return None;
         }
         Some(Arc::new(Self {
-            endpoint: endpoint(conversion.get("webhook")?.as_object()?),
+            endpoint: Endpoint::parse(conversion.get("webhook")?.as_object()?),
             known: Mutex::default(),
         }))
     }

@@ -7,7 +7,7 @@ use super::path::Path;
 use super::schema::{Additional, Structural};
 use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, FieldPath};
 use crate::api::object::Object;
-use crate::registry::metadata as rules;
+use crate::registry::kinds::metadata as rules;
 use crate::registry::types::names;
 
 /// Decodes the metadata of all embedded objects, adding the paths of unknown fields. The error is the server's text.

@@ -7,12 +7,12 @@ use serde_json::{Map, Value, json};
 use super::crd::CrdStrategy;
 use super::decode;
 use super::definition::CustomResource;
-use super::pattern::Pattern;
 use super::strategy::CustomStrategy;
 use super::tests::{in_context, resource};
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
-use crate::registry::strategy::Strategy as _;
+use crate::registry::kinds::strategy::Strategy as _;
+use crate::registry::types::pattern::Pattern;
 
 /// Names that schemas and objects share, so that they meet.
 fn name() -> BoxedStrategy<String> {

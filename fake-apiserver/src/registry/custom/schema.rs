@@ -8,10 +8,10 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value};
 
 use super::formats::Format;
-use super::pattern::Pattern;
 use super::rules::Rule;
+use crate::registry::types::pattern::Pattern;
 use crate::registry::types::schema::builtin::object_meta;
-use crate::registry::types::schema::{Form, ListKeys, ListType, SchemaRef};
+use crate::registry::types::schema::{CustomSchema, Form, ListKeys, ListType, SchemaRef};
 
 /// One node of a structural schema.
 ///
@@ -152,7 +152,18 @@ impl Structural {
         }
     }
 
-    pub(crate) fn field(&self, name: &str) -> Option<SchemaRef<'_>> {
+    /// A node that says nothing but that anything goes is what apply calls a deduced type.
+    fn as_schema(&self) -> SchemaRef<'_> {
+        if self.kind.is_none() && self.preserves_unknown && self.properties.is_empty() {
+            SchemaRef::Deduced
+        } else {
+            SchemaRef::Custom(self)
+        }
+    }
+}
+
+impl CustomSchema for Structural {
+    fn field(&self, name: &str) -> Option<SchemaRef<'_>> {
         if self.is_resource && is_meta_field(name) {
             let meta = (name == "metadata").then(object_meta).flatten();
             return Some(meta.map_or(SchemaRef::Deduced, SchemaRef::Builtin));
@@ -165,22 +176,11 @@ impl Structural {
         }
     }
 
-    /// Whether `name` is a field the schema declares, rather than an entry of a map.
-    pub(crate) fn declares(&self, name: &str) -> bool {
+    fn declares(&self, name: &str) -> bool {
         self.properties.contains_key(name) || (self.is_resource && is_meta_field(name))
     }
 
-    /// A node that says nothing but that anything goes is what apply calls a deduced type.
-    fn as_schema(&self) -> SchemaRef<'_> {
-        if self.kind.is_none() && self.preserves_unknown && self.properties.is_empty() {
-            SchemaRef::Deduced
-        } else {
-            SchemaRef::Custom(self)
-        }
-    }
-
-    /// What sort of value this is to server-side apply.
-    pub(crate) fn form(&self) -> Form {
+    fn form(&self) -> Form {
         if self.int_or_string {
             return Form::Scalar;
         }
@@ -194,15 +194,15 @@ impl Structural {
         }
     }
 
-    pub(crate) fn is_atomic_map(&self) -> bool {
+    fn is_atomic_map(&self) -> bool {
         self.is_atomic_map
     }
 
-    pub(crate) fn items(&self) -> SchemaRef<'_> {
+    fn items(&self) -> SchemaRef<'_> {
         self.items.as_deref().map_or(SchemaRef::Deduced, Structural::as_schema)
     }
 
-    pub(crate) fn list_type(&self) -> ListType<'_> {
+    fn list_type(&self) -> ListType<'_> {
         match &self.list {
             ListKind::Atomic => ListType::Atomic,
             ListKind::Set => ListType::Set,
@@ -210,8 +210,7 @@ impl Structural {
         }
     }
 
-    /// The default of a key field, asked of a list or of its items.
-    pub(crate) fn key_default(&self, key: &str) -> Option<Value> {
+    fn key_default(&self, key: &str) -> Option<Value> {
         let item = self.items.as_deref().unwrap_or(self);
         item.properties.get(key)?.default.clone()
     }

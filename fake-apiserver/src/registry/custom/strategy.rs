@@ -9,8 +9,8 @@ use super::{default, embedded, rules, scale, unique, validate};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::api::resource::Text;
-use crate::registry::metadata::finalizer_warnings;
-use crate::registry::strategy::{Context, FieldLabels, Strategy};
+use crate::registry::kinds::metadata::finalizer_warnings;
+use crate::registry::kinds::strategy::{Context, FieldLabels, Strategy};
 
 /// The strategy of custom resources in one version. Objects are handled in the version of the request, whatever they
 /// are stored in.

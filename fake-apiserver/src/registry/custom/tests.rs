@@ -7,7 +7,7 @@ use super::definition::CustomResource;
 use super::strategy::CustomStrategy;
 use crate::api::object::Object;
 use crate::entropy::Entropy;
-use crate::registry::strategy::Context;
+use crate::registry::kinds::strategy::Context;
 
 /// An established CRD of Widgets with one version; `more` are further fields of the version.
 pub(super) fn resource(schema: Value, more: Value) -> CustomResource {

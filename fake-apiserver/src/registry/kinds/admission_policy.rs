@@ -3,10 +3,10 @@
 use serde_json::{Map, Value, json};
 
 use super::plain::restore_metadata;
+use super::strategy::{Context, Strategy};
 use super::webhook_configuration::validate_rule;
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
-use crate::registry::strategy::{Context, Strategy};
 use crate::registry::types::access::{at, default_to, list, object_mut, objects, objects_mut, restore, text};
 use crate::registry::types::labels;
 
@@ -231,7 +231,7 @@ fn compile(policy: &Object, expression: &str, wanted: Option<&str>, path: FieldP
     if at(policy, "spec.paramKind").is_some() {
         known.push("params");
     }
-    if let Some(problem) = crate::registry::custom::free::problem(expression.trim(), wanted, &known) {
+    if let Some(problem) = crate::registry::cel::program::problem(expression.trim(), wanted, &known) {
         errors.invalid(path, expression, problem);
     }
 }

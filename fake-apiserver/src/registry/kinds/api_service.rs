@@ -3,9 +3,9 @@
 use serde_json::json;
 
 use super::plain::restore_metadata;
+use super::strategy::{Context, Strategy};
 use crate::api::field::{FieldErrors, FieldPath, quote};
 use crate::api::object::Object;
-use crate::registry::strategy::{Context, Strategy};
 use crate::registry::types::access::{at, default_to, number, object_mut, text};
 use crate::registry::types::names;
 

@@ -6,10 +6,10 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
 use super::plain;
+use super::strategy::{Context, FieldLabels, Strategy};
 use crate::api::field::{FieldErrors, FieldPath, quote};
 use crate::api::object::Object;
 use crate::api::user::UserInfo;
-use crate::registry::strategy::{Context, FieldLabels, Strategy};
 use crate::registry::types::access::{at, ensure_object, list, objects, objects_mut, restore, text};
 use crate::registry::types::names;
 

@@ -4,13 +4,13 @@ use serde_json::{Value, json};
 
 use super::cron::{check_schedule, is_time_zone};
 use super::job::{default_policies, validate_job_spec};
+use super::metadata::invalid_printed;
 use super::pod::defaults::default_template;
 use super::pod::warnings;
+use super::strategy::{Context, Strategy};
 use super::workload_rules::print_selector;
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
-use crate::registry::metadata::invalid_printed;
-use crate::registry::strategy::{Context, Strategy};
 use crate::registry::types::check::{not_negative, required_one_of};
 use crate::registry::types::view::{
     JsonMap, default_number, default_object, default_text, default_value, flag, is_set, object, object_made,

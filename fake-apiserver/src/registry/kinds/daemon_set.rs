@@ -6,13 +6,13 @@ use super::deployment::unsupported_strategy;
 use super::pod::defaults::default_template;
 use super::pod::validation::Template;
 use super::pod::warnings;
+use super::strategy::{Context, Strategy};
 use super::workload_rules::{
     Selection, default_conditions, number_or_percent, parts, unchanged_selector, validate_always, validate_at_most_all,
     validate_collisions, validate_counts, validate_number_or_percent, validate_selected, wrong_selector,
 };
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
-use crate::registry::strategy::{Context, Strategy};
 use crate::registry::types::check::not_negative;
 use crate::registry::types::labels;
 use crate::registry::types::view::{

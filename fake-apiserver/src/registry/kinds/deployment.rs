@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::pod::defaults::default_template;
 use super::pod::{go_struct, warnings};
+use super::strategy::{Context, Strategy};
 use super::workload_rules::{
     default_conditions, number_or_percent, parts, unchanged_selector, validate_at_most_all, validate_available,
     validate_collisions, validate_counts, validate_number_or_percent, validate_parts, validate_selector,
@@ -11,7 +12,6 @@ use super::workload_rules::{
 };
 use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, FieldPath};
 use crate::api::object::Object;
-use crate::registry::strategy::{Context, Strategy};
 use crate::registry::types::check::not_negative;
 use crate::registry::types::view::{
     JsonMap, copy_field, default_number, default_text, default_value, integer, object, object_made, object_or_empty,

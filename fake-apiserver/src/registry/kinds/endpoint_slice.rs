@@ -4,9 +4,9 @@ use std::net::IpAddr;
 
 use serde_json::{Value, json};
 
+use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
-use crate::registry::strategy::{Context, Strategy};
 use crate::registry::types::access::{at, default_to, objects_mut, text};
 use crate::registry::types::check::IMMUTABLE;
 use crate::registry::types::cursor::Cursor;

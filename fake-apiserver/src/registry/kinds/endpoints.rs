@@ -1,9 +1,9 @@
 //! Endpoints, the deprecated kind; follows `ValidateEndpoints` of `pkg/apis/core/validation`.
 
 use super::service::validate_protocol;
+use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
-use crate::registry::strategy::{Context, Strategy};
 use crate::registry::types::access::{default_to, objects_mut};
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::{labels, names, net};

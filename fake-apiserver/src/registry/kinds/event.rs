@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::plain;
+use super::strategy::{Context, FieldLabels, Strategy};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
-use crate::registry::strategy::{Context, FieldLabels, Strategy};
 use crate::registry::types::access::{at, text};
 use crate::registry::types::check::IMMUTABLE;
 use crate::registry::types::cursor::Cursor;

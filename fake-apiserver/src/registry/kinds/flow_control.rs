@@ -1,9 +1,9 @@
 //! FlowSchemas and PriorityLevelConfigurations.
 
 use super::plain::restore_metadata;
+use super::strategy::{Context, Strategy};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
-use crate::registry::strategy::{Context, Strategy};
 use crate::registry::types::access::{at, default_to, ensure_object, number, object_mut, text};
 use crate::registry::types::names;
 

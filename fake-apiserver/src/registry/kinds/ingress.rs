@@ -4,9 +4,9 @@ use std::net::IpAddr;
 
 use serde_json::{Map, Value};
 
+use super::strategy::{Context, Strategy};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
-use crate::registry::strategy::{Context, Strategy};
 use crate::registry::types::access::{at, list, objects, restore, text};
 use crate::registry::types::{names, net};
 

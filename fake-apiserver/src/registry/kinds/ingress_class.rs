@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
+use super::strategy::{Context, Strategy};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
-use crate::registry::strategy::{Context, Strategy};
 use crate::registry::types::access::{at, default_to, object_mut, text};
 use crate::registry::types::names;
 

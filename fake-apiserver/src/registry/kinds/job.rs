@@ -4,14 +4,14 @@ use serde_json::{Value, json};
 
 use super::job_policies::{validate_failure_policy, validate_success_policy};
 use super::job_status::validate_status;
+use super::metadata::invalid_printed;
 use super::pod::defaults::default_template;
 use super::pod::validation::Template;
 use super::pod::{go_names, go_struct, warnings};
+use super::strategy::{Context, FieldLabels, Propagation, Strategy};
 use super::workload_rules::{Selection, default_conditions, unchanged_selector, validate_selected, wrong_selector};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
-use crate::registry::metadata::invalid_printed;
-use crate::registry::strategy::{Context, FieldLabels, Propagation, Strategy};
 use crate::registry::types::check::{not_negative, unchanged};
 use crate::registry::types::labels;
 use crate::registry::types::names;

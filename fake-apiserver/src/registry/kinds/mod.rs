@@ -1,5 +1,8 @@
-//! One strategy a built-in kind that needs one. It knows objects and nothing of storage or HTTP.
+//! Rules of the kinds: what every object obeys (`metadata`), what a kind adds (`Strategy`), and a file for each built-in
+//! kind that adds something. It knows objects and types, nothing of stored objects, verbs or HTTP.
 
+pub(crate) mod strategy;
+pub(crate) mod metadata;
 pub(crate) mod metadata_checks;
 pub(crate) mod reset_fields;
 pub(crate) mod pod;
@@ -48,9 +51,6 @@ pub(crate) mod admission_policy;
 pub(crate) mod flow_control;
 pub(crate) mod api_service;
 pub(crate) mod volume;
-pub(crate) mod lookup;
-
-pub(crate) use lookup::strategy;
 
 #[cfg(test)]
 mod workload_tests;

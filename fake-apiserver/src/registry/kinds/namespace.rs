@@ -2,11 +2,11 @@
 
 use serde_json::json;
 
+use super::metadata;
 use super::plain;
+use super::strategy::{Context, FieldLabels, Strategy};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
-use crate::registry::metadata;
-use crate::registry::strategy::{Context, FieldLabels, Strategy};
 use crate::registry::types::access::{at, default_to, ensure_object, list, restore, text};
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::{labels, names};

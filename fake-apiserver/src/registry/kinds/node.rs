@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use super::plain;
 use super::pod::resources::validate_quantity_value;
+use super::strategy::{Context, FieldLabels, Strategy};
 use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, FieldPath, quote};
 use crate::api::object::Object;
-use crate::registry::strategy::{Context, FieldLabels, Strategy};
 use crate::registry::types::access::{at, ensure_object, is_empty, list, object_mut, objects, text};
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::{labels, names, net};

@@ -3,9 +3,9 @@
 use serde_json::{Map, Value, json};
 
 use super::persistent_volume_claim::{add_finalizer, validate_access_modes};
+use super::strategy::{Context, Strategy};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
-use crate::registry::strategy::{Context, Strategy};
 use crate::registry::types::access::{at, default_to, ensure_object, object_mut, restore, text};
 
 /// Keeps a volume that a claim still uses.

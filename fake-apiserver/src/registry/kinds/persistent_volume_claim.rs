@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
+use super::strategy::{Context, Strategy};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
-use crate::registry::strategy::{Context, Strategy};
 use crate::registry::types::access::{at, default_to, ensure_object, is_empty, list, restore, text};
 use crate::registry::types::{labels, names};
 

@@ -2,8 +2,8 @@
 
 use serde_json::Map;
 
+use super::strategy::{Context, FieldLabels, Strategy};
 use crate::api::object::Object;
-use crate::registry::strategy::{Context, FieldLabels, Strategy};
 use crate::registry::types::access::restore;
 use crate::registry::types::names;
 

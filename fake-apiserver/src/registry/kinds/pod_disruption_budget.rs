@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
+use super::metadata::invalid_printed;
+use super::strategy::{Context, Strategy};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
-use crate::registry::metadata::invalid_printed;
-use crate::registry::strategy::{Context, Strategy};
 use crate::registry::types::access::{at, restore};
 use crate::registry::types::conditions::validate_conditions;
 use crate::registry::types::cursor::Cursor;

@@ -5,9 +5,9 @@ use serde_json::Value;
 use super::pod::defaults::default_template;
 use super::pod::validation::Template;
 use super::pod::warnings;
+use super::strategy::{Context, Strategy};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
-use crate::registry::strategy::{Context, Strategy};
 use crate::registry::types::check::{IMMUTABLE, not_negative};
 use crate::registry::types::view::{default_number, same, value_of};
 

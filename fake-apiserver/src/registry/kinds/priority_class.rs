@@ -1,8 +1,8 @@
 //! PriorityClasses.
 
+use super::strategy::{Context, Strategy};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
-use crate::registry::strategy::{Context, Strategy};
 use crate::registry::types::access::{default_to, number, text};
 
 /// The highest priority a user may define.

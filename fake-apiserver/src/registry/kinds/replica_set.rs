@@ -5,13 +5,13 @@ use serde_json::{Value, json};
 use super::pod::defaults::{default_template, default_template_if_set};
 use super::pod::validation::Template;
 use super::pod::warnings;
+use super::strategy::{Context, FieldLabels, Propagation, Strategy};
 use super::workload_rules::{
     default_conditions, parts, unchanged_selector, validate_always, validate_available, validate_counts,
     validate_parts, validate_selector, validate_template,
 };
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
-use crate::registry::strategy::{Context, FieldLabels, Propagation, Strategy};
 use crate::registry::types::check::not_negative;
 use crate::registry::types::view::{
     JsonMap, default_number, integer, is_set, object_made, object_or_empty, same, value_of,

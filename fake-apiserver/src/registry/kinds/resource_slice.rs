@@ -1,7 +1,7 @@
 //! ResourceSlices.
 
+use super::strategy::{FieldLabels, Strategy};
 use crate::api::object::Object;
-use crate::registry::strategy::{FieldLabels, Strategy};
 use crate::registry::types::access::text;
 
 /// The strategy of ResourceSlices.

@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value};
 
+use super::strategy::{Context, Strategy};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
-use crate::registry::strategy::{Context, Strategy};
 use crate::registry::types::access::{at, list, objects};
 use crate::registry::types::{labels, names};
 

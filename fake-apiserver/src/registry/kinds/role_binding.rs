@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value};
 
+use super::metadata::invalid_printed;
+use super::strategy::{Context, Strategy};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
-use crate::registry::metadata::invalid_printed;
-use crate::registry::strategy::{Context, Strategy};
 use crate::registry::types::access::{at, default_to, object_mut, objects, objects_mut, text};
 use crate::registry::types::names;
 

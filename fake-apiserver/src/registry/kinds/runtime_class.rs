@@ -1,8 +1,8 @@
 //! RuntimeClasses.
 
+use super::strategy::{Context, Strategy};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
-use crate::registry::strategy::{Context, Strategy};
 use crate::registry::types::access::text;
 use crate::registry::types::names;
 

@@ -6,10 +6,10 @@ use serde_json::{Map, Value};
 
 use super::config_map::{DATA_MAX, decoded_length, validate_immutable, validate_key};
 use super::plain;
+use super::strategy::{Context, FieldLabels, Strategy};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::json::syntax_error;
 use crate::api::object::Object;
-use crate::registry::strategy::{Context, FieldLabels, Strategy};
 use crate::registry::types::access::{at, default_to, ensure_object, text};
 
 const REDACTED: &str = "<secret contents redacted>";

@@ -1,7 +1,7 @@
 //! ServiceAccounts.
 
+use super::strategy::{Context, Strategy};
 use crate::api::object::Object;
-use crate::registry::strategy::{Context, Strategy};
 use crate::registry::types::access::objects_mut;
 
 /// The strategy of ServiceAccounts.

@@ -2,9 +2,11 @@
 
 use serde_json::json;
 
+use super::metadata::invalid_printed;
 use super::pod::defaults::default_template;
 use super::pod::validation::Template;
 use super::pod::{default_claim_spec, go_struct, validate_claim_spec, warnings};
+use super::strategy::{Context, Strategy};
 use super::workload_rules::{
     Selection, default_conditions, number_or_percent, parts, validate_always, validate_at_most_all, validate_available,
     validate_collisions, validate_counts, validate_number_or_percent, validate_parts, validate_selected,
@@ -12,8 +14,6 @@ use super::workload_rules::{
 };
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
-use crate::registry::metadata::invalid_printed;
-use crate::registry::strategy::{Context, Strategy};
 use crate::registry::types::check::{not_negative, optional_label};
 use crate::registry::types::names;
 use crate::registry::types::view::{

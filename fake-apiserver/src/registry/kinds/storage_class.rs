@@ -1,8 +1,8 @@
 //! StorageClasses.
 
+use super::strategy::{Context, Strategy};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
-use crate::registry::strategy::{Context, Strategy};
 use crate::registry::types::access::{at, default_to, text};
 
 /// The strategy of StorageClasses.

@@ -4,13 +4,13 @@ use jiff::Timestamp;
 use rstest::rstest;
 use serde_json::{Map, Value, json};
 
+use super::metadata;
 use super::metadata_checks::metadata_checks;
-use super::strategy;
+use super::strategy::{Context, FieldLabels};
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
 use crate::entropy::Entropy;
-use crate::registry::metadata;
-use crate::registry::strategy::{Context, FieldLabels};
+use crate::registry::scheme::builtins::strategy;
 
 const CASES: &str = include_str!("../../../tests/data/created_kinds.json");
 

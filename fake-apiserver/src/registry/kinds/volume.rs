@@ -1,9 +1,9 @@
 //! VolumeAttachments and VolumeAttributesClasses.
 
 use super::plain::restore_metadata;
+use super::strategy::{Context, Strategy};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
-use crate::registry::strategy::{Context, Strategy};
 use crate::registry::types::access::{at, text};
 
 /// The strategy of VolumeAttachments.

@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
+use super::metadata::invalid_printed;
 use super::pod::validation::Template;
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
-use crate::registry::metadata::invalid_printed;
 use crate::registry::types::check::{NEGATIVE, not_negative};
 use crate::registry::types::labels;
 use crate::registry::types::names;

@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
+use super::metadata;
 use super::metadata_checks::metadata_checks;
+use super::strategy::{Context, Strategy};
 use super::workloads::workload_strategy;
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
 use crate::entropy::Entropy;
-use crate::registry::metadata;
-use crate::registry::strategy::{Context, Strategy};
 use crate::registry::types::view::{JsonMap, object_or_empty, value_of};
 
 const CASES: &str = include_str!("../../../tests/data/workloads.jsonl");

@@ -8,7 +8,7 @@ use super::pod::PodStrategy;
 use super::pod_template::{ControllerRevisionStrategy, PodTemplateStrategy};
 use super::replica_set::{ReplicaSetStrategy, ReplicationControllerStrategy};
 use super::stateful_set::StatefulSetStrategy;
-use crate::registry::strategy::Strategy;
+use super::strategy::Strategy;
 
 /// The strategy of Pods and of the resources that make them; `None` for all others.
 pub(crate) fn workload_strategy(group: &str, resource: &str) -> Option<&'static dyn Strategy> {

@@ -108,7 +108,7 @@ impl Replay {
         match &self.custom {
             Some(custom) if kind == "Widget" => custom
                 .version(version)
-                .map(|version| SchemaRef::Custom(&version.schema)),
+                .map(|version| SchemaRef::Custom(&*version.schema)),
             _ => shape_of(group, version, kind).map(SchemaRef::Builtin),
         }
     }

@@ -102,7 +102,7 @@ fn h11_a_list_or_map_that_became_atomic_is_owned_whole() {
     });
     let custom = CustomResource::parse(&object(crd)).expect("a CRD");
     let types = Types {
-        schema: SchemaRef::Custom(&custom.version("v1").expect("served").schema),
+        schema: SchemaRef::Custom(&*custom.version("v1").expect("served").schema),
         other: &single_version,
     };
     let manager = Manager {

@@ -9,12 +9,13 @@ use crate::api::object::Object;
 use crate::api::request_info::RequestInfo;
 use crate::api::resource::GroupResource;
 use crate::api::status::Status;
-use crate::registry::body::Decoded;
+use crate::registry::Registry;
+use crate::registry::kinds::metadata;
+use crate::registry::scheme::body::Decoded;
 use crate::registry::types::access::ensure_object;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::update::Change;
 use crate::registry::write::{WriteRequest, Written};
-use crate::registry::{Registry, metadata};
 
 impl Registry {
     /// POST of `pods/{name}/binding` (`BindingREST.Create`).

@@ -11,8 +11,8 @@ use crate::api::selector::LabelSelector;
 use crate::api::status::Status;
 use crate::api::user::UserInfo;
 use crate::registry::Registry;
-use crate::registry::body::Decoded;
 use crate::registry::scheme::Row;
+use crate::registry::scheme::body::Decoded;
 use crate::registry::types::decode::Wanted;
 use crate::registry::update::Change;
 use crate::registry::write::{WriteRequest, Written};
@@ -136,7 +136,7 @@ fn read(request: &SubresourceRequest<'_>, options: &WriteOptions) -> Result<Deco
         body.insert("apiVersion".into(), "policy/v1".into());
     }
     let mut eviction = request.read(body, EVICTION, options)?;
-    crate::registry::metadata::fill_namespace(&mut eviction.object, &request.info.namespace)?;
+    crate::registry::kinds::metadata::fill_namespace(&mut eviction.object, &request.info.namespace)?;
     Ok(eviction)
 }
 

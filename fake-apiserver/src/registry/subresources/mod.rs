@@ -12,8 +12,8 @@ mod token;
 use serde_json::Value;
 
 use super::Registry;
-use super::body::{self, Decoded};
 use super::scheme::Row;
+use super::scheme::body::{self, Decoded};
 use super::types::decode;
 use super::write::{Answer, SuccessStatus, WriteRequest, Written};
 use crate::api::object::Object;

@@ -10,10 +10,11 @@ use crate::api::resource::GroupKind;
 use crate::api::status::Status;
 use crate::api::user::UserInfo;
 use crate::registry::authentication::TokenVerdict;
-use crate::registry::body::Decoded;
+use crate::registry::kinds::metadata;
+use crate::registry::scheme::body::Decoded;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::write::{Answer, WriteRequest, Written};
-use crate::registry::{Registry, managed_fields, metadata};
+use crate::registry::{Registry, managed_fields};
 
 impl Registry {
     /// POST of a virtual resource (rule Q3).

@@ -9,16 +9,17 @@ use crate::api::options::{PatchKind, WriteOptions};
 use crate::api::request_info::Verb;
 use crate::api::resource::GroupKind;
 use crate::api::status::Status;
-use crate::registry::body::{self, Decoded};
 use crate::registry::custom::definition::{CustomResource, ScalePaths};
 use crate::registry::custom::scale as custom;
+use crate::registry::kinds::metadata;
 use crate::registry::managed_fields::{self, Manager, ScaleFields, Types};
+use crate::registry::scheme::body::{self, Decoded};
 use crate::registry::types::decode::Wanted;
 use crate::registry::types::schema::SchemaRef;
 use crate::registry::types::schema::builtin::{Shape, shape_of};
 use crate::registry::update::Change;
 use crate::registry::write::{Answer, Written};
-use crate::registry::{Registry, metadata, patch};
+use crate::registry::{Registry, patch};
 
 const SCALE: Wanted<'static> = Wanted {
     group: "autoscaling",

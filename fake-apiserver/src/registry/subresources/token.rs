@@ -9,12 +9,13 @@ use crate::api::object::Object;
 use crate::api::resource::{GroupKind, GroupResource};
 use crate::api::status::Status;
 use crate::entropy;
+use crate::registry::Registry;
+use crate::registry::kinds::metadata;
 use crate::registry::managed_fields::{self, Manager, Types};
 use crate::registry::types::decode::Wanted;
 use crate::registry::types::schema::SchemaRef;
 use crate::registry::types::schema::builtin::{self, Shape};
 use crate::registry::write::{Answer, Written};
-use crate::registry::{Registry, metadata};
 
 const GROUP: &str = "authentication.k8s.io";
 const API_VERSION: &str = "authentication.k8s.io/v1";

@@ -5,6 +5,8 @@ pub(crate) mod cursor;
 pub(crate) mod schema;
 pub(crate) mod decode;
 pub(crate) mod quantity;
+pub(crate) mod pattern;
+pub(crate) mod endpoint;
 pub(crate) mod names;
 pub(crate) mod net;
 pub(crate) mod labels;

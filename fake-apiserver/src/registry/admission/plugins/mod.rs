@@ -15,8 +15,9 @@ use super::attributes::Attributes;
 use crate::api::admission::Operation;
 use crate::api::object::Object;
 use crate::api::status::Status;
+use crate::registry::Registry;
 use crate::registry::scheme::Row;
-use crate::registry::{Registry, codec};
+use crate::registry::scheme::codec;
 use crate::storage::Range;
 
 /// Which plugins are on, of those that can be chosen.

@@ -10,10 +10,11 @@ use serde_json::{Value, json};
 use super::resource_quota::{RESOURCE, is_used, written};
 use super::usage::{Amounts, amounts, in_scope, is_about, usage};
 use crate::api::object::Object;
+use crate::registry::Registry;
+use crate::registry::scheme::codec;
 use crate::registry::scheme::{Row, Scheme};
 use crate::registry::types::access::at;
 use crate::registry::types::quantity::Quantity;
-use crate::registry::{Registry, codec};
 use crate::storage::{Change, Compacted, Key, Range, Revision, Stored};
 
 /// The state of the controller; empty until there is a quota.

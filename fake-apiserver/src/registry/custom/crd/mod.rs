@@ -1,9 +1,11 @@
 //! The kind CustomResourceDefinition: its defaults, its checks and its life. It knows nothing of the objects defined.
 
+#[cfg(feature = "cel")]
+mod budget;
 mod columns;
 mod conversion;
 #[cfg(feature = "cel")]
-mod cost;
+mod declaration;
 mod defaults;
 mod node;
 mod open_api;
@@ -18,3 +20,6 @@ pub(crate) use strategy::CrdStrategy;
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(all(test, feature = "cel"))]
+mod cost_tests;

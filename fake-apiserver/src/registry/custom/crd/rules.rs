@@ -2,14 +2,17 @@
 
 use serde_json::Value;
 
+#[cfg(feature = "cel")]
+use super::super::compile;
+use super::super::engine::uses_old;
 use super::super::rules::EVALUATED;
+use super::super::schema::Structural;
 #[cfg(feature = "cel")]
-use super::super::{compile, engine::uses_old, parse::parse, schema::Structural};
-#[cfg(feature = "cel")]
-use super::cost;
+use super::budget;
 use super::node::Node;
 use crate::api::field::{FieldErrors, FieldPath};
-use crate::registry::metadata::invalid_printed;
+use crate::registry::cel::parse::parse;
+use crate::registry::kinds::metadata::invalid_printed;
 
 const REASONS: [&str; 4] = [
     "FieldValueDuplicate",
@@ -65,7 +68,7 @@ struct Around<'a> {
     lost: Option<&'a FieldPath>,
     is_root: bool,
     #[cfg(feature = "cel")]
-    scope: cost::Scope,
+    scope: budget::Scope,
 }
 
 /// Checks what rules mean, once nothing else is wrong with the schema: what cannot be parsed or evaluated is refused,
@@ -77,7 +80,7 @@ pub(super) fn validate_meaning(node: Node<'_>, path: &FieldPath, is_stored: bool
         lost: None,
         is_root: true,
         #[cfg(feature = "cel")]
-        scope: cost::Scope::root(),
+        scope: budget::Scope::root(),
     };
     walk(node, path, around, &mut costs, errors);
     costs.finish(path, errors);
@@ -190,13 +193,13 @@ impl<'a> Around<'a> {
 /// What the rules of one schema cost; nothing, where they are not evaluated.
 struct Costs {
     #[cfg(feature = "cel")]
-    costs: cost::Costs,
+    costs: budget::Costs,
 }
 
 #[cfg(feature = "cel")]
 impl Costs {
     fn new(is_stored: bool) -> Self {
-        let costs = cost::Costs::new(is_stored);
+        let costs = budget::Costs::new(is_stored);
         Self { costs }
     }
 

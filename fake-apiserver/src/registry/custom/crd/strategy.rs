@@ -9,7 +9,7 @@ use super::super::schema::JsonType;
 use super::{conversion, node, rules, spec, status};
 use crate::api::field::{FieldErrors, FieldPath, quote};
 use crate::api::object::Object;
-use crate::registry::strategy::{Context, Strategy};
+use crate::registry::kinds::strategy::{Context, Strategy};
 
 pub(super) const APPROVAL: &str = "api-approved.kubernetes.io";
 

@@ -5,9 +5,9 @@ use std::ops::{Deref, DerefMut};
 
 use serde_json::{Map, Value, json};
 
-use super::super::pattern::Pattern;
 use super::node::Node;
 use crate::api::field::{FieldErrors, FieldPath};
+use crate::registry::types::pattern::Pattern;
 
 /// Checks a root schema; the errors are sorted by their text.
 pub(super) fn validate(schema: &Map<String, Value>, path: &FieldPath) -> FieldErrors {

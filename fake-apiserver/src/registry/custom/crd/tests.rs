@@ -8,7 +8,7 @@ use super::strategy::APPROVAL;
 use super::*;
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
-use crate::registry::strategy::Strategy;
+use crate::registry::kinds::strategy::Strategy;
 
 fn crd(version: Value) -> Object {
     crd_with(json!([version]), json!({}))

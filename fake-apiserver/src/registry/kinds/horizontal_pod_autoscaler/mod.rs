@@ -5,9 +5,9 @@ mod validation;
 
 use serde_json::{Map, Value, json};
 
+use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
-use crate::registry::strategy::{Context, Strategy};
 use crate::registry::types::access::{default_to, ensure_object, is_empty, object_mut, restore};
 
 const V1: &str = "autoscaling/v1";

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::api::object::Object;
-use crate::registry::strategy::Context;
+use crate::registry::kinds::strategy::Context;
 use crate::registry::types::view::{
     JsonMap, copy_field, default_value, flag, integer, is_set, items, object_mut, object_or_empty, text,
 };

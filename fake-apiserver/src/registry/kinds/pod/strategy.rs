@@ -2,7 +2,7 @@
 
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
-use crate::registry::strategy::{Context, FieldLabels, Strategy};
+use crate::registry::kinds::strategy::{Context, FieldLabels, Strategy};
 use crate::registry::types::view::{flag, items, object_made, object_or_empty, same, text};
 
 use super::{admission, defaults, prepare, status, update, validation, warnings};

@@ -276,7 +276,7 @@ fn validate_resource_claims(spec: &JsonMap, path: &FieldPath, errors: &mut Field
         };
         if !detail.is_empty() {
             let shown = super::print::go_struct(claim, &["name", "resourceClaimName", "resourceClaimTemplateName"]);
-            crate::registry::metadata::invalid_printed(path.clone(), &shown, detail, errors);
+            crate::registry::kinds::metadata::invalid_printed(path.clone(), &shown, detail, errors);
         }
         for source in sources.iter().filter(|source| is_set(claim, source)) {
             let name = text(claim, source);

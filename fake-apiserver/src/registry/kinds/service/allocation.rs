@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::{is_externally_accessible, is_headless, needs_cluster_ip, needs_health_check, needs_node_port, validation};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
-use crate::registry::strategy::Context;
+use crate::registry::kinds::strategy::Context;
 use crate::registry::types::access::{at, ensure_object, is_empty, list, number, objects, objects_mut, text};
 use crate::registry::types::net::masked;
 

@@ -9,9 +9,9 @@ pub(crate) use validation::validate_protocol;
 use serde_json::{Map, Value, json};
 
 use super::plain;
+use super::strategy::{Context, FieldLabels, Strategy};
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
-use crate::registry::strategy::{Context, FieldLabels, Strategy};
 use crate::registry::types::access::{at, default_to, ensure_object, list, object_mut, objects_mut, restore, text};
 use crate::registry::types::names;
 

@@ -1,0 +1,363 @@
+//! `Coster`: the walk over an expression that adds up what it can cost.
+
+use std::rc::Rc;
+
+use kube_cel::cel::common::ast::{ComprehensionExpr, EntryExpr, Expr, ListExpr, LiteralValue, MapExpr, SelectExpr};
+use kube_cel::cel::parser::Expression;
+
+use super::decl::Decl;
+use super::range::Range;
+use super::types::Type;
+use crate::registry::cel::costs;
+
+/// What making a list, a map or an object costs.
+const LIST: Range = Range::exactly(costs::LIST);
+const MAP: Range = Range::exactly(costs::MAP);
+const OBJECT: Range = Range::exactly(40);
+
+/// The most that an expression on a value of type `root` costs.
+pub(crate) fn cost(program: &Expression, root: &Rc<Decl>, has_optional_old: bool) -> u64 {
+    let mut coster = Coster {
+        root: Rc::clone(root),
+        has_optional_old,
+        locals: Vec::new(),
+    };
+    coster.part(program).cost.max
+}
+
+/// Where in the type of `self` a value is.
+#[derive(Clone, Debug)]
+pub(crate) enum Place {
+    /// It is made by the expression.
+    Nowhere,
+    At(Rc<Decl>),
+    /// It is somewhere, but there is no declaration of it.
+    Lost,
+}
+
+impl Place {
+    /// One step below. The estimate of a real server takes the first step from nowhere to be one to the root.
+    fn step(&self, root: &Rc<Decl>, step: impl FnOnce(&Decl) -> Option<Rc<Decl>>) -> Self {
+        match self {
+            Self::Nowhere => Self::At(Rc::clone(root)),
+            Self::At(decl) => step(decl).map_or(Self::Lost, Self::At),
+            Self::Lost => Self::Lost,
+        }
+    }
+
+    fn size(&self) -> Option<Range> {
+        match self {
+            Self::At(decl) => Some(Range {
+                min: 0,
+                max: decl.max_elements,
+            }),
+            Self::Nowhere | Self::Lost => None,
+        }
+    }
+
+    /// The size of the items of a list that is there.
+    pub(crate) fn element_size(&self) -> Option<Range> {
+        match self {
+            Self::At(decl) => decl.element().and_then(|it| Self::At(it).size()),
+            Self::Nowhere | Self::Lost => None,
+        }
+    }
+}
+
+/// The sizes of the keys and of the values of a list or a map.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entries {
+    is_list: bool,
+    keys: Range,
+    pub(crate) values: Range,
+}
+
+impl Entries {
+    /// What holds both, if both are known.
+    pub(crate) fn or(one: Option<Self>, other: Option<Self>) -> Option<Self> {
+        let (one, other) = one.zip(other)?;
+        Some(Self {
+            is_list: one.is_list,
+            keys: one.keys.or(other.keys),
+            values: one.values.or(other.values),
+        })
+    }
+}
+
+/// What is known of a part of an expression.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    pub(crate) cost: Range,
+    pub(crate) kind: Type,
+    pub(crate) place: Place,
+    pub(crate) size: Option<Range>,
+    pub(crate) entries: Option<Entries>,
+    /// The number, if it is written as one.
+    pub(crate) number: Option<i64>,
+    /// The text, if it is written as one.
+    pub(crate) text: Option<String>,
+}
+
+impl Part {
+    fn new(cost: Range, kind: Type) -> Self {
+        let size = kind.is_scalar().then_some(Range::ONE);
+        Self {
+            cost,
+            kind,
+            place: Place::Nowhere,
+            size,
+            entries: None,
+            number: None,
+            text: None,
+        }
+    }
+
+    fn at(mut self, place: Place) -> Self {
+        self.size = place.size().or(self.size);
+        self.place = place;
+        self
+    }
+
+    fn is_list(&self) -> bool {
+        match &self.entries {
+            Some(entries) => entries.is_list,
+            None => matches!(self.kind, Type::List(_)),
+        }
+    }
+
+    /// Its size; anything, if nothing is known but its type.
+    pub(crate) fn size_or_any(&self) -> Range {
+        match (self.size, &self.kind) {
+            (Some(size), _) => size,
+            (None, Type::Unknown) => Range::ONE,
+            (None, _) => Range::ANY,
+        }
+    }
+}
+
+/// A variable of a macro.
+struct Local {
+    name: String,
+    kind: Type,
+    place: Place,
+    size: Option<Range>,
+    entries: Option<Entries>,
+}
+
+/// The walk.
+pub(crate) struct Coster {
+    pub(crate) root: Rc<Decl>,
+    has_optional_old: bool,
+    locals: Vec<Local>,
+}
+
+impl Coster {
+    pub(crate) fn part(&mut self, expression: &Expression) -> Part {
+        match &expression.expr {
+            Expr::Literal(literal) => self::literal(literal),
+            Expr::Ident(name) => self.ident(name),
+            Expr::Select(select) => self.select(select),
+            Expr::Call(call) => stacker::maybe_grow(costs::STACK_LEFT, costs::STACK_MORE, || self.call(call)),
+            Expr::List(list) => self.list(list),
+            Expr::Map(map) => self.map(map),
+            Expr::Comprehension(it) => self.comprehension(it),
+            Expr::Struct(made) => {
+                let values = made.entries.iter().map(|entry| match &entry.expr {
+                    EntryExpr::StructField(field) => self.part(&field.value).cost,
+                    EntryExpr::MapEntry(entry) => self.part(&entry.value).cost,
+                });
+                let cost = values.fold(OBJECT, std::ops::Add::add);
+                Part::new(cost, Type::Unknown)
+            }
+            Expr::Unspecified => Part::new(Range::ZERO, Type::Unknown),
+        }
+    }
+
+    pub(crate) fn is_local(&self, name: &str) -> bool {
+        self.locals.iter().any(|it| it.name == name)
+    }
+
+    fn ident(&self, name: &str) -> Part {
+        if let Some(local) = self.locals.iter().rev().find(|it| it.name == name) {
+            let mut part = Part::new(Range::ONE, local.kind.clone()).at(local.place.clone());
+            part.size = part.size.or(local.size);
+            part.entries = local.entries;
+            return part;
+        }
+        let kind = match name {
+            "self" => Type::of(&self.root),
+            "oldSelf" if self.has_optional_old => Type::optional(Type::of(&self.root)),
+            "oldSelf" => Type::of(&self.root),
+            _ => Type::Named("type"),
+        };
+        Part::new(Range::ONE, kind).at(Place::At(Rc::clone(&self.root)))
+    }
+
+    fn select(&mut self, select: &SelectExpr) -> Part {
+        let operand = self.part(&select.operand);
+        if select.test {
+            return Part::new(operand.cost, Type::Bool);
+        }
+        let own = match operand.kind {
+            Type::Map(..) | Type::Object(_) => Range::ONE,
+            _ => Range::ZERO,
+        };
+        let place = operand.place.step(&self.root, |decl| decl.field(&select.field));
+        let kind = match &operand.kind {
+            Type::Optional(inner) => Type::optional(inner.field(&select.field)),
+            other => other.field(&select.field),
+        };
+        Part::new(operand.cost + own, kind).at(place)
+    }
+
+    fn list(&mut self, list: &ListExpr) -> Part {
+        let items: Vec<Part> = list.elements.iter().map(|it| self.part(it)).collect();
+        let cost = items.iter().fold(LIST, |sum, item| sum + item.cost);
+        let kind = items.first().map_or(Type::Unknown, |item| item.kind.clone());
+        let mut part = Part::new(cost, Type::list(kind));
+        part.size = Some(Range::exactly(items.len() as u64));
+        part.entries = Some(Entries {
+            is_list: true,
+            keys: Range::ONE,
+            values: sizes(items.iter()),
+        });
+        part
+    }
+
+    fn map(&mut self, map: &MapExpr) -> Part {
+        let entries = map.entries.iter().map(|entry| match &entry.expr {
+            EntryExpr::MapEntry(entry) => (self.part(&entry.key), self.part(&entry.value)),
+            EntryExpr::StructField(field) => (Part::new(Range::ZERO, Type::String), self.part(&field.value)),
+        });
+        let entries: Vec<(Part, Part)> = entries.collect();
+        let cost = entries
+            .iter()
+            .fold(MAP, |sum, (key, value)| sum + key.cost + value.cost);
+        let (key, value) = entries.first().map_or((Type::Unknown, Type::Unknown), |(key, value)| {
+            (key.kind.clone(), value.kind.clone())
+        });
+        let mut part = Part::new(cost, Type::Map(Rc::new(key), Rc::new(value)));
+        part.size = Some(Range::exactly(entries.len() as u64));
+        part.entries = Some(Entries {
+            is_list: false,
+            keys: sizes(entries.iter().map(|(key, _)| key)),
+            values: sizes(entries.iter().map(|(_, value)| value)),
+        });
+        part
+    }
+
+    fn comprehension(&mut self, it: &ComprehensionExpr) -> Part {
+        let range = self.part(&it.iter_range);
+        let start = self.part(&it.accu_init);
+        let depth = self.locals.len();
+        self.locals.push(Local {
+            name: it.accu_var.clone(),
+            kind: start.kind.clone(),
+            place: start.place.clone(),
+            size: start.size,
+            entries: start.entries,
+        });
+        match &it.iter_var2 {
+            None => self.push_variable(&it.iter_var, &range),
+            Some(second) => self.push_variables(&it.iter_var, second, &range),
+        }
+        let condition = self.part(&it.loop_cond);
+        let step = self.part(&it.loop_step);
+        self.locals.truncate(depth + 1);
+        // What a list or a map is made of shows in the step that adds to it.
+        if let (Some(local), Type::List(_) | Type::Map(..)) = (self.locals.last_mut(), &step.kind) {
+            local.kind = step.kind.clone();
+        }
+        let result = self.part(&it.result);
+        self.locals.truncate(depth);
+
+        let count = range.size_or_any();
+        let cost = range.cost + start.cost + result.cost + count.times(step.cost + condition.cost);
+        let mut part = Part::new(cost, result.kind);
+        match &it.accu_init.expr {
+            Expr::Literal(_) => part.size = start.size,
+            Expr::List(_) | Expr::Map(_) => {
+                part.size = Some(count);
+                part.entries = step.entries;
+            }
+            _ => {}
+        }
+        part
+    }
+
+    /// The variable of a macro on `range`.
+    fn push_variable(&mut self, name: &str, range: &Part) {
+        let is_list = range.is_list();
+        let place = range.place.step(&self.root, |decl| match is_list {
+            true => decl.element(),
+            false => decl.key(),
+        });
+        let size = range.entries.map(|it| if is_list { it.values } else { it.keys });
+        self.push_local(name, range.kind.iterated(), place, size);
+    }
+
+    /// The variables of a macro on `range` that has two: an index and an item, or a key and a value.
+    fn push_variables(&mut self, first: &str, second: &str, range: &Part) {
+        let is_list = range.is_list();
+        let key = range
+            .place
+            .step(&self.root, |decl| if is_list { None } else { decl.key() });
+        let kind = if is_list { Type::Int } else { range.kind.iterated() };
+        self.push_local(first, kind, key, range.entries.map(|it| it.keys));
+        let value = range.place.step(&self.root, Decl::element);
+        self.push_local(second, range.kind.element(), value, range.entries.map(|it| it.values));
+    }
+
+    fn push_local(&mut self, name: &str, kind: Type, place: Place, size: Option<Range>) {
+        self.locals.push(Local {
+            name: name.to_owned(),
+            kind,
+            place,
+            size,
+            entries: None,
+        });
+    }
+
+    /// The part that a call makes.
+    pub(crate) fn called(
+        &self,
+        cost: Range,
+        kind: Type,
+        size: Option<Range>,
+        entries: Option<Entries>,
+        of: Option<&Place>,
+    ) -> Part {
+        let mut part = Part::new(cost, kind);
+        if let Some(place) = of {
+            part = part.at(place.step(&self.root, Decl::element));
+        }
+        part.size = size.or(part.size);
+        part.entries = entries;
+        part
+    }
+}
+
+fn literal(literal: &LiteralValue) -> Part {
+    let (kind, size) = match literal {
+        LiteralValue::Boolean(_) => (Type::Bool, 1),
+        LiteralValue::Bytes(bytes) => (Type::Bytes, bytes.inner().len()),
+        LiteralValue::Double(_) => (Type::Double, 1),
+        LiteralValue::Int(_) => (Type::Int, 1),
+        LiteralValue::Null => (Type::Null, 1),
+        LiteralValue::String(text) => (Type::String, text.inner().chars().count()),
+        LiteralValue::UInt(_) => (Type::Uint, 1),
+    };
+    let mut part = Part::new(Range::ZERO, kind);
+    part.size = Some(Range::exactly(size as u64));
+    match literal {
+        LiteralValue::Int(number) => part.number = Some(*number.inner()),
+        LiteralValue::String(text) => part.text = Some(text.inner().to_owned()),
+        _ => {}
+    }
+    part
+}
+
+/// What holds the sizes of all parts.
+fn sizes<'a>(parts: impl Iterator<Item = &'a Part>) -> Range {
+    parts.map(Part::size_or_any).reduce(Range::or).unwrap_or(Range::ZERO)
+}

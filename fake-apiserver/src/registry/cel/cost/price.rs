@@ -1,0 +1,204 @@
+//! What a function costs, by its name; Kubernetes' own libraries and those of the language.
+
+use super::coster::{Entries, Part};
+use super::range::{REGEX, Range, TRAVERSAL};
+use super::types::Type;
+use crate::registry::cel::costs;
+
+/// The longest regular expression behind a named format.
+const FORMAT_REGEX: f64 = 128.0;
+
+/// The cost of a call, and what is known of the sizes of its result.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Price {
+    pub(crate) cost: Range,
+    /// Whether the cost of the arguments is in the cost.
+    pub(crate) includes_args: bool,
+    pub(crate) size: Option<Range>,
+    pub(crate) entries: Option<Entries>,
+}
+
+impl Price {
+    pub(crate) const ONE: Self = Self::of(Range::ONE);
+
+    pub(crate) const fn of(cost: Range) -> Self {
+        Self {
+            cost,
+            includes_args: false,
+            size: None,
+            entries: None,
+        }
+    }
+
+    /// The cost with that of the arguments.
+    pub(crate) const fn whole(cost: Range) -> Self {
+        Self {
+            includes_args: true,
+            ..Self::of(cost)
+        }
+    }
+
+    fn sized(cost: Range, size: Range) -> Self {
+        Self {
+            size: Some(size),
+            ..Self::of(cost)
+        }
+    }
+}
+
+/// What a function costs.
+pub(crate) fn of(name: &str, target: Option<&Part>, args: &[Part]) -> Price {
+    let price = match (target, args) {
+        (Some(target), args) => of_method(name, target, args),
+        (None, args) => of_function(name, args),
+    };
+    price.unwrap_or(Price::ONE)
+}
+
+fn of_method(name: &str, target: &Part, args: &[Part]) -> Option<Price> {
+    let size = target.size_or_any();
+    let argument = args.first().map(Part::size_or_any);
+    Some(match name {
+        "check" => Price::of(Range::exactly(costs::CHECK)),
+        "fieldSelector" | "labelSelector" => {
+            let length = argument?;
+            // A list, and for two characters each a requirement: a struct and its list.
+            let requirements = length.scaled(0.5).scaled(50.0);
+            Price::of(Range::exactly(costs::LIST) + length.scaled(TRAVERSAL) + requirements)
+        }
+        "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" => match &target.kind {
+            Type::List(items) => Price::of(size.times(Range::ONE + traversal_of_item(target, items))),
+            _ => Price::of(size.scaled(TRAVERSAL)),
+        },
+        "lowerAscii" | "upperAscii" | "substring" | "trim" => Price::sized(size.scaled(TRAVERSAL), size),
+        "replace" => {
+            let (from, to) = (argument?, args.get(1)?.size_or_any());
+            Price::sized(size.scaled(2.0 * TRAVERSAL), replaced(size, from, to))
+        }
+        "split" => {
+            let max = args.get(1).and_then(|it| it.number);
+            let max = max.map_or(size.max, i64::cast_unsigned);
+            Price::sized(size.scaled(2.0 * TRAVERSAL), Range { min: 0, max })
+        }
+        "join" => {
+            let mut made = match &target.kind {
+                Type::List(_) => size.times(item_size(target)),
+                _ => Range::ZERO,
+            };
+            if let Some(separator) = argument {
+                let separators = Range {
+                    min: size.min.saturating_sub(1),
+                    max: size.max.saturating_sub(1),
+                };
+                made = made + separator.times(separators);
+            }
+            Price::sized(made.scaled(TRAVERSAL), made)
+        }
+        "find" | "findAll" => {
+            let cost = (size + Range::ONE).scaled(TRAVERSAL).times(argument?.scaled(REGEX));
+            let found = Range { min: 0, max: size.max };
+            Price::sized(cost, found)
+        }
+        "matches" => Price::of((size + Range::ONE).scaled(TRAVERSAL).times(argument?.scaled(REGEX))),
+        "contains" => Price::of(size.scaled(TRAVERSAL).times(argument?.scaled(TRAVERSAL))),
+        "startsWith" | "endsWith" => Price::of(argument?.scaled(TRAVERSAL)),
+        "format" => Price::of(size.scaled(TRAVERSAL)),
+        "containsIP" => Price::of(network(0, args.first())),
+        "containsCIDR" => Price::of(network(1, args.first())),
+        "validate" => Price::of(argument?.scaled(TRAVERSAL).scaled(FORMAT_REGEX * REGEX)),
+        "slice" => match args {
+            [from, to] => {
+                let written = |part: &Part| part.number.map(|it| u64::try_from(it).unwrap_or(0));
+                let (from, to) = (written(from).unwrap_or(0), written(to).unwrap_or(size.max));
+                // A real server's numbers begin anew below 0: a slice that ends before it begins is the dearest.
+                listed(1.0, Range::exactly(to.wrapping_sub(from)))
+            }
+            _ => return None,
+        },
+        "reverse" if matches!(target.kind, Type::List(_)) => listed(1.0, size),
+        "distinct" => listed(2.0, size.times(size)),
+        "sort" => listed(2.0, size.times(size)),
+        _ => return None,
+    })
+}
+
+fn of_function(name: &str, args: &[Part]) -> Option<Price> {
+    let size = args.first()?.size_or_any();
+    Some(match name {
+        "url" | "jsonpatch.escapeKey" => Price::sized(size.scaled(TRAVERSAL), size),
+        "cidr" | "isIP" | "isCIDR" | "ip" | "quantity" | "isQuantity" | "semver" | "isSemver" => {
+            Price::of(size.scaled(TRAVERSAL))
+        }
+        "ip.isCanonical" => Price::of(size.scaled(2.0 * TRAVERSAL)),
+        "bytes" if matches!(args.first()?.kind, Type::String) => {
+            let max = size.max.saturating_mul(4);
+            Price::sized(size.scaled(TRAVERSAL), Range { min: size.min, max })
+        }
+        "string" if matches!(args.first()?.kind, Type::Bytes) => {
+            let min = size.min / 4;
+            Price::sized(size.scaled(TRAVERSAL), Range { min, max: size.max })
+        }
+        "sets.contains" | "sets.intersects" => Price::of(size.times(args.get(1)?.size_or_any()) + Range::ONE),
+        "sets.equivalent" => Price::of(size.times(args.get(1)?.size_or_any()).scaled(2.0) + Range::ONE),
+        "lists.range" => {
+            let count = args.first()?.number.map(|it| u64::try_from(it).unwrap_or(0));
+            listed(1.0, count.map_or(Range::ANY, Range::exactly))
+        }
+        _ => return None,
+    })
+}
+
+/// A list made of so many elements.
+fn listed(factor: f64, size: Range) -> Price {
+    Price::sized(size.scaled(factor) + Range::ONE + Range::exactly(costs::LIST), size)
+}
+
+/// The size of an item of a list.
+fn item_size(list: &Part) -> Range {
+    match (list.place.element_size(), &list.kind) {
+        (Some(size), _) => size,
+        (None, Type::List(items)) if matches!(**items, Type::Unknown) => Range::ONE,
+        (None, _) => Range::ANY,
+    }
+}
+
+fn traversal_of_item(list: &Part, items: &Type) -> Range {
+    match items {
+        Type::String | Type::Bytes => item_size(list).scaled(TRAVERSAL),
+        _ => Range::ZERO,
+    }
+}
+
+/// Comparing addresses of 4 or 16 bytes; `masks` more times for the mask.
+fn network(masks: u64, other: Option<&Part>) -> Range {
+    let address = Range { min: 4, max: 16 };
+    let mut cost = (address + address).scaled(TRAVERSAL);
+    if masks > 0 {
+        cost = cost + address.scaled(TRAVERSAL) + Range::ONE;
+    }
+    match other {
+        Some(other) if matches!(other.kind, Type::String) => cost + other.size_or_any().scaled(TRAVERSAL),
+        _ => cost,
+    }
+}
+
+/// The size of a text after all replacements of `from` by `to`.
+fn replaced(text: Range, from: Range, to: Range) -> Range {
+    let divided = |a: u64, b: u64| a.div_ceil(b);
+    let (most, kept_most) = match from.min {
+        0 => (text.max.saturating_add(1), text.max),
+        _ if to.max <= from.min => (0, text.max),
+        shortest => (divided(text.max, shortest), 0),
+    };
+    let (fewest, kept_fewest) = match from.max {
+        0 => (text.min.saturating_add(1), text.min),
+        _ if from.max <= to.min => (0, text.min),
+        longest => (divided(text.min, longest), 0),
+    };
+    let count = Range { min: fewest, max: most };
+    let kept = Range {
+        min: kept_fewest,
+        max: kept_most,
+    };
+    count.times(to) + kept
+}

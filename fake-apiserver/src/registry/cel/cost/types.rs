@@ -1,0 +1,107 @@
+//! `Type`: what is known of the type of an expression.
+
+use std::rc::Rc;
+
+use super::decl::{Decl, Kind};
+
+/// A type.
+#[derive(Clone, Debug)]
+pub(crate) enum Type {
+    /// Nothing is known, though a real server knows it.
+    Unknown,
+    /// It is seen at run time only.
+    Dyn,
+    Null,
+    Bool,
+    Int,
+    Uint,
+    Double,
+    String,
+    Bytes,
+    Duration,
+    Timestamp,
+    List(Rc<Type>),
+    /// The types of keys and values.
+    Map(Rc<Type>, Rc<Type>),
+    Object(Rc<Decl>),
+    Optional(Rc<Type>),
+    /// A type of one of Kubernetes' libraries.
+    Named(&'static str),
+}
+
+impl Type {
+    /// The type that a schema declares.
+    pub(crate) fn of(decl: &Rc<Decl>) -> Self {
+        match &decl.kind {
+            Kind::Dyn => Self::Dyn,
+            Kind::Bool => Self::Bool,
+            Kind::Int => Self::Int,
+            Kind::Double => Self::Double,
+            Kind::String => Self::String,
+            Kind::Bytes => Self::Bytes,
+            Kind::Duration => Self::Duration,
+            Kind::Timestamp => Self::Timestamp,
+            Kind::List(items) => Self::list(Self::of(items)),
+            Kind::Map(values) => Self::Map(Rc::new(Self::String), Rc::new(Self::of(values))),
+            Kind::Object(_) => Self::Object(Rc::clone(decl)),
+        }
+    }
+
+    pub(crate) fn list(items: Self) -> Self {
+        Self::List(Rc::new(items))
+    }
+
+    /// An optional value of a type; there are no optional optional ones.
+    pub(crate) fn optional(inner: Self) -> Self {
+        match inner {
+            Self::Optional(_) => inner,
+            other => Self::Optional(Rc::new(other)),
+        }
+    }
+
+    /// Whether all values are of one size.
+    pub(crate) fn is_scalar(&self) -> bool {
+        match self {
+            Self::Bool | Self::Int | Self::Uint | Self::Double | Self::Duration | Self::Timestamp => true,
+            Self::Optional(inner) => inner.is_scalar(),
+            _ => false,
+        }
+    }
+
+    /// The type of a field, or of the value of a key.
+    pub(crate) fn field(&self, name: &str) -> Self {
+        match self {
+            Self::Object(decl) => decl.field(name).as_ref().map_or(Self::Unknown, Self::of),
+            Self::Map(_, value) => (**value).clone(),
+            Self::Dyn => Self::Dyn,
+            _ => Self::Unknown,
+        }
+    }
+
+    /// The type of what `[…]` selects.
+    pub(crate) fn element(&self) -> Self {
+        match self {
+            Self::List(items) => (**items).clone(),
+            Self::Map(_, value) => (**value).clone(),
+            Self::Dyn => Self::Dyn,
+            _ => Self::Unknown,
+        }
+    }
+
+    /// The type of the variable of a macro on this.
+    pub(crate) fn iterated(&self) -> Self {
+        match self {
+            Self::Map(key, _) => (**key).clone(),
+            other => other.element(),
+        }
+    }
+
+    /// What is in an optional value.
+    pub(crate) fn inner(&self) -> Self {
+        match self {
+            Self::Optional(inner) => (**inner).clone(),
+            Self::Dyn => Self::Dyn,
+            _ => Self::Unknown,
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! `Depth`: how deep an expression leads a parser that calls itself, found without parsing it.
+
+/// How deep an expression is.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Depth {
+    /// The most operators, brackets or selections within each other, with all that associates to one side.
+    pub(crate) deepest: usize,
+    /// The most brackets and conditions within each other.
+    pub(crate) brackets: usize,
+    /// All that could make it deeper, wherever it stands.
+    pub(crate) parts: usize,
+}
+
+/// How deep operators, selections and conditions are within each other.
+#[derive(Clone, Copy, Default)]
+struct Levels {
+    operators: usize,
+    selections: usize,
+    conditions: usize,
+}
+
+impl Levels {
+    fn most(self) -> usize {
+        self.operators.max(self.selections).max(self.conditions)
+    }
+
+    fn inside(self) -> Self {
+        Self {
+            operators: self.operators + 1,
+            selections: self.selections + 1,
+            conditions: self.conditions + 1,
+        }
+    }
+}
+
+/// A bracket that is open: what closes it, and the levels where it began and before it.
+struct Open {
+    closes: u8,
+    base: Levels,
+    outer: Levels,
+}
+
+/// The scan of an expression.
+#[derive(Default)]
+struct Scan {
+    depth: Depth,
+    open: Vec<Open>,
+    opened: usize,
+    /// The levels where the bracket began that is open, and here.
+    base: Levels,
+    here: Levels,
+    /// Whether it cannot be parsed. A parser goes on after an error, and may take brackets for open that are closed.
+    is_broken: bool,
+}
+
+/// How deep an expression is at most.
+pub(crate) fn of(expression: &str) -> Depth {
+    let mut scan = Scan::default();
+    let bytes = expression.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        at = scan.token(bytes, at);
+        scan.depth.brackets = scan.depth.brackets.max(scan.here.conditions);
+        scan.depth.deepest = scan.depth.deepest.max(scan.here.most());
+    }
+    if scan.is_broken || !scan.open.is_empty() {
+        scan.depth.brackets = scan.depth.brackets.max(scan.opened);
+        scan.depth.deepest = scan.depth.deepest.max(scan.opened);
+    }
+    scan.depth
+}
+
+impl Scan {
+    /// Reads the token that begins at `at`, and says where the next one does.
+    fn token(&mut self, bytes: &[u8], at: usize) -> usize {
+        let next = bytes.get(at + 1).copied();
+        match bytes[at] {
+            b'"' | b'\'' => return self.text(bytes, at, false),
+            byte if is_word(byte) => return self.word(bytes, at),
+            b'/' if next == Some(b'/') => {
+                let length = bytes[at..].iter().position(|&it| it == b'\n');
+                return length.map_or(bytes.len(), |length| at + length);
+            }
+            b'(' => self.open(b')'),
+            b'[' => self.open(b']'),
+            b'{' => self.open(b'}'),
+            byte @ (b')' | b']' | b'}') => self.close(byte),
+            b'.' => {
+                self.depth.parts += 1;
+                self.here.selections += 1;
+            }
+            b'<' | b'>' | b'=' | b'!' if next == Some(b'=') => {
+                self.operator();
+                return at + 2;
+            }
+            b'+' | b'-' | b'*' | b'/' | b'%' | b'<' | b'>' | b'!' => self.operator(),
+            b'?' => {
+                // That of `a.?b` and of `[?a]` is none.
+                let before = at.checked_sub(1).map_or(b' ', |at| bytes[at]);
+                if !b".[{,".contains(&before) {
+                    self.opened += 1;
+                    self.restart(1);
+                }
+            }
+            byte @ (b'&' | b'|') if next == Some(byte) => {
+                self.restart(0);
+                return at + 2;
+            }
+            b',' => self.here = self.base,
+            b':' => self.restart(0),
+            b' ' | b'\t' | b'\r' | b'\n' | b'\x0c' => {}
+            b'`' => return self.quoted_name(bytes, at),
+            byte => {
+                self.is_broken = true;
+                // Half an operator is read over with what is in the place of its other half.
+                return at + 1 + usize::from(b"=&|".contains(&byte));
+            }
+        }
+        at + 1
+    }
+
+    fn operator(&mut self) {
+        self.depth.parts += 1;
+        self.here.operators += 1;
+        self.here.selections = self.base.selections;
+    }
+
+    /// What follows is no deeper than its bracket, but for so many more conditions.
+    fn restart(&mut self, conditions: usize) {
+        self.depth.parts += 1;
+        self.here = Levels {
+            conditions: self.here.conditions + conditions,
+            ..self.base
+        };
+    }
+
+    fn open(&mut self, closes: u8) {
+        self.depth.parts += 1;
+        self.opened += 1;
+        // It may select of what is before it, as in `a[0][0]`.
+        self.here.selections += 1;
+        self.open.push(Open {
+            closes,
+            base: self.base,
+            outer: self.here,
+        });
+        self.depth.brackets = self.depth.brackets.max(self.open.len() + self.here.conditions);
+        self.base = self.here.inside();
+        self.here = self.base;
+    }
+
+    fn close(&mut self, byte: u8) {
+        let open = self.open.pop();
+        self.is_broken |= open.as_ref().is_none_or(|it| it.closes != byte);
+        (self.base, self.here) = open.map_or_else(Default::default, |it| (it.base, it.outer));
+    }
+
+    /// Reads a name, a number or a word, and the text that begins with it, such as `r'a'`.
+    fn word(&mut self, bytes: &[u8], at: usize) -> usize {
+        let length = bytes[at..].iter().position(|&it| !is_word(it));
+        let end = length.map_or(bytes.len(), |length| at + length);
+        let word = &bytes[at..end];
+        // A number ends where it cannot go on: `1in` is two tokens, as is `1r'a'`.
+        let is_number = word[0].is_ascii_digit();
+        if word == b"in" || is_number && word.ends_with(b"in") {
+            self.operator();
+        }
+        let is_text = matches!(bytes.get(end), Some(b'"' | b'\''));
+        let is_raw = matches!(word, [b'r' | b'R'] | [b'b' | b'B', b'r' | b'R'])
+            || is_number && matches!(word.last(), Some(b'r' | b'R'));
+        match is_text {
+            true => self.text(bytes, end, is_raw),
+            false => end,
+        }
+    }
+
+    /// Reads a name within backquotes.
+    fn quoted_name(&mut self, bytes: &[u8], at: usize) -> usize {
+        let is_inside = |it: u8| is_word(it) || b".-/ ".contains(&it);
+        let length = bytes[at + 1..].iter().position(|&it| !is_inside(it));
+        let end = length.map_or(bytes.len(), |length| at + 1 + length);
+        self.is_broken |= bytes.get(end) != Some(&b'`');
+        end + 1
+    }
+
+    /// Reads a text that begins at `at`. Where one has no end, or an escape that there is not, the parser reads on from
+    /// there; a raw one it reads again, as a name and a text.
+    fn text(&mut self, bytes: &[u8], start: usize, is_raw: bool) -> usize {
+        let quote = bytes[start];
+        if bytes[start..].starts_with(&[quote; 3]) {
+            return self.long_text(bytes, start, is_raw);
+        }
+        let mut at = start + 1;
+        while let Some(&byte) = bytes.get(at) {
+            match byte {
+                _ if byte == quote => return at + 1,
+                b'\n' | b'\r' => break,
+                b'\\' if !is_raw => match escape(&bytes[at + 1..]) {
+                    Ok(length) => at += 1 + length,
+                    Err(length) => {
+                        at += 1 + length;
+                        break;
+                    }
+                },
+                _ => at += 1,
+            }
+        }
+        self.is_broken = true;
+        match is_raw {
+            true => self.text(bytes, start, false),
+            false => at + 1,
+        }
+    }
+
+    /// Reads a text within three quotes; where it does not end, the first two are one.
+    fn long_text(&mut self, bytes: &[u8], start: usize, is_raw: bool) -> usize {
+        let quotes = [bytes[start]; 3];
+        let mut at = start + 3;
+        while at < bytes.len() {
+            match bytes[at] {
+                _ if bytes[at..].starts_with(&quotes) => return at + 3,
+                b'\\' if !is_raw => match escape(&bytes[at + 1..]) {
+                    Ok(length) => at += 1 + length,
+                    Err(_) => break,
+                },
+                _ => at += 1,
+            }
+        }
+        self.is_broken = true;
+        start + 2
+    }
+}
+
+fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
+}
+
+/// The length of an escape after its backslash; else how much of it there is.
+fn escape(bytes: &[u8]) -> Result<usize, usize> {
+    let (length, is_digit): (usize, fn(&u8) -> bool) = match bytes.first() {
+        Some(b'x' | b'X') => (3, u8::is_ascii_hexdigit),
+        Some(b'u') => (5, u8::is_ascii_hexdigit),
+        Some(b'U') => (9, u8::is_ascii_hexdigit),
+        Some(b'0'..=b'3') => (3, |it| matches!(it, b'0'..=b'7')),
+        Some(b'a' | b'b' | b'f' | b'n' | b'r' | b't' | b'v' | b'"' | b'\'' | b'\\' | b'?' | b'`') => return Ok(1),
+        _ => return Err(0),
+    };
+    let digits = bytes[1..].iter().take(length - 1).take_while(|it| is_digit(it)).count();
+    match 1 + digits == length {
+        true => Ok(length),
+        false => Err(1 + digits),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[rstest::rstest]
+    #[case("a", 0, 0)]
+    #[case("1 + 2 * 3 - 4", 3, 0)]
+    #[case("a in b in c", 2, 0)]
+    #[case("inside.in_", 1, 0)]
+    #[case("1in[1]", 2, 1)]
+    #[case("a && b || c", 0, 0)]
+    #[case("((1))", 4, 3)]
+    #[case("a ? b : c ? d : e", 2, 2)]
+    #[case("a.?b == [?c, {?d: 1}]", 4, 3)]
+    #[case("'+ + +' + \"it's\" + '''a'b + '''", 2, 0)]
+    #[case(r"r'\' + 1", 1, 0)]
+    #[case(r"'\'+' + 1", 1, 0)]
+    #[case("// it's\n1 + (2)", 2, 1)]
+    #[case("1 // + 2", 0, 0)]
+    #[case("'a\n + (1) + 1", 2, 1)]
+    #[case("'\\q(1) + (2) + (3)'", 3, 3)]
+    #[case("(1} + (2}", 2, 2)]
+    #[case("'\\x' + 1", 1, 0)]
+    #[case("1 &'2 + 1", 1, 0)]
+    #[case("r'\\'\n + '", 1, 0)]
+    #[case("r'\\\n + 1", 1, 0)]
+    #[case("'''\n+ 1", 1, 0)]
+    #[case("self.`a//b-c` + 1", 1, 0)]
+    fn depths(#[case] expression: &str, #[case] deepest: usize, #[case] brackets: usize) {
+        let depth = of(expression);
+        assert_eq!((depth.deepest, depth.brackets), (deepest, brackets));
+    }
+}

@@ -1,0 +1,49 @@
+//! What a real server counts while it evaluates.
+
+use kube_cel::cel::Value as CelValue;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::registry::cel::library::FUNCTIONS;
+use crate::registry::cel::program::{Bindings, Outcome, Program};
+
+fn cost(rule: &str, this: &Value) -> u64 {
+    let program = Program::parse(rule).expect("the rule is one");
+    let (value, cost) = FUNCTIONS.with(|functions| {
+        program.evaluate(&Bindings {
+            values: &[("self", this)],
+            variables: &[],
+            authorizer: &Outcome(CelValue::Null),
+            functions,
+        })
+    });
+    assert_eq!(value.map(|it| it.as_bool()), Ok(Some(true)), "{rule}");
+    cost
+}
+
+#[rstest]
+#[case("self.val.all(k, self.val[k] > 0)", 17)]
+#[case("self.val.all(k, v, v > 0)", 13)]
+#[case("!self.val.exists(k, v, v == 3)", 16)]
+#[case("self.val.existsOne(k, v, v == 2)", 10)]
+#[case("self.val.transformMap(k, v, v > 1, v + 1).size() == 1", 14)]
+#[case("self.val.transformMap(k, v, v + 1).size() == 2", 15)]
+#[case("self.val.transformMapEntry(k, v, v > 1, {k + '2': v + 1}).size() == 1", 45)]
+#[case("self.val.transformMapEntry(k, v, {k + '2': v + 1}).size() == 2", 77)]
+#[case("size(self.val.filter(k, self.val[k] > 1)) == 1", 26)]
+fn macros_on_a_map(#[case] rule: &str, #[case] expected: u64) {
+    assert_eq!(cost(rule, &json!({"val": {"b": 1, "d": 2}})), expected);
+}
+
+#[rstest]
+#[case("self.array.all(e, e > 0)", 43)]
+#[case("size(self.array.filter(e, e%2 == 0)) == 3", 68)]
+#[case("self.array.map(e, e * 20).filter(e, e > 50).exists(e, e == 60)", 194)]
+#[case("self.array.all(i, e, e > 0)", 43)]
+#[case("self.array.exists(i, e, e > 2)", 36)]
+#[case("self.array.existsOne(i, e, e > 4)", 22)]
+#[case("self.array.transformList(i, e, e > 2, e * 2).size() > 0", 77)]
+#[case("self.array.transformList(i, e, e * 2).size() > 0", 117)]
+fn macros_on_a_list(#[case] rule: &str, #[case] expected: u64) {
+    assert_eq!(cost(rule, &json!({"array": [1, 1, 2, 2, 3, 3, 4, 5]})), expected);
+}

@@ -1,0 +1,134 @@
+//! Macros with two variables, which the parser of the library leaves as calls: `all`, `exists` and `existsOne` of the
+//! keys and values of a map or of the indexes and items of a list, and `transformList`, `transformMap` and
+//! `transformMapEntry`.
+
+use kube_cel::cel::common::ast::{CallExpr, ComprehensionExpr, Expr, ListExpr, LiteralValue, MapExpr};
+use kube_cel::cel::parser::Expression;
+
+/// What adds an entry to a map; no user can write it.
+pub(crate) const MAP_INSERT: &str = "cel.@mapInsert";
+
+/// The variable of what a macro has made so far.
+const RESULT: &str = "@result";
+
+/// What a call of a macro with two variables stands for; `None` if it is none.
+pub(crate) fn expand(call: &mut CallExpr) -> Option<Expr> {
+    let (first, second) = variables(call)?;
+    let is_filtered = call.args.len() == 4;
+    let may_filter = matches!(
+        call.func_name.as_str(),
+        "transformList" | "transformMap" | "transformMapEntry"
+    );
+    if is_filtered && !may_filter {
+        return None;
+    }
+    let mut made = make(&call.func_name, &first, call.args.last()?.clone())?;
+    if is_filtered {
+        made.step = self::call("_?_:_", vec![call.args[2].clone(), made.step, result()]);
+    }
+    Some(Expr::Comprehension(Box::new(ComprehensionExpr {
+        iter_range: *call.target.take()?,
+        iter_var: first,
+        iter_var2: Some(second),
+        accu_var: RESULT.to_owned(),
+        accu_init: made.start,
+        loop_cond: made.condition,
+        loop_step: made.step,
+        result: made.result,
+    })))
+}
+
+/// The two variables of a call that has them.
+fn variables(call: &CallExpr) -> Option<(String, String)> {
+    let [
+        Expression {
+            expr: Expr::Ident(first),
+            ..
+        },
+        Expression {
+            expr: Expr::Ident(second),
+            ..
+        },
+        _,
+        rest @ ..,
+    ] = call.args.as_slice()
+    else {
+        return None;
+    };
+    let is_fit = rest.len() <= 1 && call.target.is_some() && first != second;
+    is_fit.then(|| (first.clone(), second.clone()))
+}
+
+/// The parts of a loop.
+struct Made {
+    start: Expression,
+    condition: Expression,
+    step: Expression,
+    result: Expression,
+}
+
+fn make(name: &str, key: &str, body: Expression) -> Option<Made> {
+    let made = |start, step| Made {
+        start,
+        condition: truth(true),
+        step,
+        result: result(),
+    };
+    Some(match name {
+        "all" => Made {
+            condition: call("@not_strictly_false", vec![result()]),
+            ..made(truth(true), call("_&&_", vec![result(), body]))
+        },
+        "exists" => Made {
+            condition: call("@not_strictly_false", vec![call("!_", vec![result()])]),
+            ..made(truth(false), call("_||_", vec![result(), body]))
+        },
+        "existsOne" | "exists_one" => {
+            let more = call("_+_", vec![result(), number(1)]);
+            Made {
+                result: call("_==_", vec![result(), number(1)]),
+                ..made(number(0), call("_?_:_", vec![body, more, result()]))
+            }
+        }
+        "transformList" => made(list(Vec::new()), call("_+_", vec![result(), list(vec![body])])),
+        "transformMap" => made(map(), call(MAP_INSERT, vec![result(), ident(key), body])),
+        "transformMapEntry" => made(map(), call(MAP_INSERT, vec![result(), body])),
+        _ => return None,
+    })
+}
+
+fn expression(expr: Expr) -> Expression {
+    Expression { id: 0, expr }
+}
+
+fn ident(name: &str) -> Expression {
+    expression(Expr::Ident(name.to_owned()))
+}
+
+fn result() -> Expression {
+    ident(RESULT)
+}
+
+fn truth(value: bool) -> Expression {
+    expression(Expr::Literal(LiteralValue::Boolean(value.into())))
+}
+
+fn number(value: i64) -> Expression {
+    expression(Expr::Literal(LiteralValue::Int(value.into())))
+}
+
+fn list(items: Vec<Expression>) -> Expression {
+    expression(Expr::List(ListExpr::new(items)))
+}
+
+fn map() -> Expression {
+    expression(Expr::Map(MapExpr { entries: Vec::new() }))
+}
+
+fn call(name: &str, args: Vec<Expression>) -> Expression {
+    expression(Expr::Call(CallExpr {
+        func_name: name.to_owned(),
+        target: None,
+        args,
+    }))
+}

@@ -1,0 +1,165 @@
+//! Reading an expression: the parser of the library, with the limits of a real server's before it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use kube_cel::cel::common::ast::{CallExpr, EntryExpr, Expr};
+use kube_cel::cel::parser::{Expression, ParseErrors, Parser};
+
+use super::{depth, macros};
+
+/// The longest expression, in characters.
+const CHARS_MAX: usize = 100_000;
+
+/// How many operators, brackets or selections may follow each other into the depth.
+const DEPTH_MAX: usize = 250;
+
+/// The stack that the parser may need for each bracket within another, in bytes, where it is not optimised.
+const BRACKET_BYTES: usize = 256 * 1024;
+
+/// The stack that it may need for each operator that follows another, in bytes. After an error it follows those, too,
+/// which no expression has within each other.
+const OPERATOR_BYTES: usize = 4 * 1024;
+
+/// How many errors of syntax are told of, as each shows its line.
+const ERRORS_MAX: usize = 100;
+
+/// What calls of `a.?b` and of `a[?b]` become.
+pub(crate) const OPTIONAL_SELECT: &str = "optionalSelect__";
+
+/// Namespaces of functions, which read as targets. The library has more of them than a real server.
+const NAMESPACES: [&str; 7] = ["format", "ip", "jsonpatch", "lists", "optional", "sets", "strings"];
+
+/// The namespace of a function that is called, such as `sets` of `sets.contains(…)`. A variable of that name hides it.
+pub(crate) fn namespace(call: &CallExpr, is_variable: impl Fn(&str) -> bool) -> Option<&str> {
+    match &call.target.as_deref()?.expr {
+        Expr::Ident(name) if NAMESPACES.contains(&name.as_str()) && !is_variable(name) => Some(name),
+        _ => None,
+    }
+}
+
+/// Parses an expression; the error is the parser's. A parser that panics is one that found an error.
+pub(crate) fn parse(expression: &str) -> Result<Expression, String> {
+    let stack = check_size(expression)?;
+    let parser = || {
+        let limit = u16::try_from(DEPTH_MAX).unwrap_or(u16::MAX);
+        Parser::new().enable_optional_syntax(true).max_recursion_depth(limit)
+    };
+    let parsed = catch_unwind(AssertUnwindSafe(|| {
+        stacker::maybe_grow(stack, stack, || parser().parse(expression).map_err(show))
+    }));
+    let mut expression = parsed.unwrap_or_else(|_| Err("the expression cannot be parsed".to_owned()))?;
+    rewrite(&mut expression);
+    Ok(expression)
+}
+
+/// The errors. Each shows its line, and so all of those in a long line are more than a server can hold.
+fn show(found: ParseErrors) -> String {
+    let mut errors = found.errors.into_iter();
+    let mut texts: Vec<String> = errors.by_ref().take(ERRORS_MAX).map(|it| it.to_string()).collect();
+    match errors.len() {
+        0 => {}
+        more => texts.push(format!("{more} more errors were truncated")),
+    }
+    texts.join("\n")
+}
+
+/// Refuses what would be too long or too deep for a parser that calls itself; else says how much stack it needs.
+fn check_size(expression: &str) -> Result<usize, String> {
+    let length = expression.chars().count();
+    if length > CHARS_MAX {
+        let text = "ERROR: <input>:-1:0: expression code point size exceeds limit: size:";
+        return Err(format!("{text} {length}, limit {CHARS_MAX}"));
+    }
+    let depth = depth::of(expression);
+    match depth.deepest > DEPTH_MAX {
+        true => Err(format!(
+            "ERROR: <input>:-1:0: expression recursion limit exceeded: {DEPTH_MAX}"
+        )),
+        false => Ok(BRACKET_BYTES * (depth.brackets + 2) + OPERATOR_BYTES * depth.parts),
+    }
+}
+
+/// Turns `a.?b` and `a[?b]` into calls of a function of ours: the library parses them, but fails where `b` is absent.
+/// Expands the macros it does not know.
+fn rewrite(expression: &mut Expression) {
+    if let Expr::Call(call) = &mut expression.expr {
+        if matches!(call.func_name.as_str(), "_?._" | "_[?_]") {
+            OPTIONAL_SELECT.clone_into(&mut call.func_name);
+        } else if let Some(expanded) = macros::expand(call) {
+            expression.expr = expanded;
+        }
+    }
+    visit_parts(expression, &mut rewrite);
+}
+
+/// Calls `visit` with each part of an expression but those of a struct, which no expression of ours makes.
+pub(crate) fn visit_parts(expression: &mut Expression, visit: &mut dyn FnMut(&mut Expression)) {
+    match &mut expression.expr {
+        Expr::Call(call) => {
+            let target = call.target.as_deref_mut().into_iter();
+            target.chain(&mut call.args).for_each(visit);
+        }
+        Expr::Comprehension(it) => {
+            let it = &mut **it;
+            for part in [
+                &mut it.iter_range,
+                &mut it.accu_init,
+                &mut it.loop_cond,
+                &mut it.loop_step,
+                &mut it.result,
+            ] {
+                visit(part);
+            }
+        }
+        Expr::List(list) => list.elements.iter_mut().for_each(visit),
+        Expr::Select(select) => visit(&mut select.operand),
+        Expr::Map(map) => {
+            for entry in &mut map.entries {
+                if let EntryExpr::MapEntry(entry) = &mut entry.expr {
+                    visit(&mut entry.key);
+                    visit(&mut entry.value);
+                }
+            }
+        }
+        Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) | Expr::Struct(_) => {}
+    }
+}
+
+/// The name of a field in expressions.
+pub(crate) fn escape(name: &str) -> String {
+    const RESERVED: [&str; 21] = [
+        "true",
+        "false",
+        "null",
+        "in",
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "for",
+        "function",
+        "if",
+        "import",
+        "let",
+        "loop",
+        "package",
+        "namespace",
+        "return",
+        "var",
+        "void",
+        "while",
+    ];
+    if RESERVED.contains(&name) {
+        return format!("__{name}__");
+    }
+    // Nearly all names are fine as they are, and this is asked for every field of every object that has rules.
+    if !name.contains(['.', '-', '/']) && !name.contains("__") {
+        return name.to_owned();
+    }
+    name.replace("__", "\0")
+        .replace('.', "__dot__")
+        .replace('-', "__dash__")
+        .replace('/', "__slash__")
+        .replace('\0', "__underscores__")
+}

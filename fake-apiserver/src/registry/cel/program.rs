@@ -1,0 +1,208 @@
+//! Expressions on objects of no schema, as policies and match conditions have them: every field has its own name, and
+//! types are found out at run time. Objects of `Object{…}` and `JSONPatch{…}` are maps.
+
+use std::sync::Arc;
+
+use kube_cel::cel::common::ast::{EntryExpr, Expr, LiteralValue, MapEntryExpr, MapExpr};
+use kube_cel::cel::objects::{Key, Map as CelMap, OptionalValue};
+use kube_cel::cel::parser::Expression;
+use kube_cel::cel::{Context, Value as CelValue};
+use serde_json::{Map, Value};
+
+use super::eval::{self, Failure, Meter};
+use super::names::unknown_variable;
+use super::parse::{parse, visit_parts};
+use super::value::from_json;
+
+/// The most parts of a value that JSON is made of; no object of a request has as many.
+const JSON_MAX: usize = 2_000_000;
+
+/// An expression, parsed.
+#[derive(Debug)]
+pub(crate) struct Program(Expression);
+
+/// A value of an expression, with its type.
+#[derive(Clone, Debug)]
+pub(crate) struct Outcome(pub(crate) CelValue);
+
+/// What an expression sees.
+pub(crate) struct Bindings<'a> {
+    /// Variables by name.
+    pub(crate) values: &'a [(&'a str, &'a Value)],
+    /// The fields of `variables`.
+    pub(crate) variables: &'a [(String, Outcome)],
+    /// What `authorizer` is.
+    pub(crate) authorizer: &'a Outcome,
+    /// The functions that the expression can call.
+    pub(crate) functions: &'a Context<'static>,
+}
+
+impl std::fmt::Debug for Bindings<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = f.debug_struct("Bindings");
+        shown.field("values", &self.values).field("variables", &self.variables);
+        shown.field("authorizer", &self.authorizer).finish_non_exhaustive()
+    }
+}
+
+fn key(name: &str) -> Key {
+    Key::String(Arc::new(name.to_owned()))
+}
+
+impl Program {
+    /// Parses an expression; the error is the parser's.
+    pub(crate) fn parse(expression: &str) -> Result<Self, String> {
+        let mut program = parse(expression)?;
+        structs_to_maps(&mut program);
+        Ok(Self(program))
+    }
+
+    /// Evaluates it; what that costs comes with the value, or with why there is none.
+    pub(crate) fn evaluate(&self, bindings: &Bindings<'_>) -> (Result<Outcome, String>, u64) {
+        let mut variables: Vec<(&str, CelValue)> = Vec::new();
+        for (name, value) in bindings.values {
+            variables.push((name, from_json(value)));
+        }
+        let fields = bindings.variables.iter();
+        let fields = fields.map(|(name, value)| (key(name), value.0.clone())).collect();
+        variables.push(("variables", CelValue::Map(CelMap { map: Arc::new(fields) })));
+        variables.push(("authorizer", bindings.authorizer.0.clone()));
+        let mut meter = Meter::new(Meter::CALL);
+        let result = eval::evaluate(&self.0, bindings.functions, variables, &mut meter);
+        let result = result.map(Outcome).map_err(|failure| match failure {
+            Failure::Error(error) => error,
+            Failure::TooDear => "operation cancelled: actual cost limit exceeded".to_owned(),
+        });
+        (result, meter.spent())
+    }
+
+    /// The type of the value, as far as it can be known without evaluating it.
+    pub(crate) fn static_type(&self) -> Option<&'static str> {
+        static_type(&self.0)
+    }
+}
+
+/// The type of what an expression makes, as far as it can be known without evaluating it.
+pub(crate) fn static_type(expression: &Expression) -> Option<&'static str> {
+    match &expression.expr {
+        Expr::Literal(literal) => Some(match literal {
+            LiteralValue::Boolean(_) => "bool",
+            LiteralValue::Bytes(_) => "bytes",
+            LiteralValue::Double(_) => "double",
+            LiteralValue::Int(_) => "int",
+            LiteralValue::Null => "null_type",
+            LiteralValue::String(_) => "string",
+            LiteralValue::UInt(_) => "uint",
+        }),
+        Expr::List(_) => Some("list"),
+        Expr::Map(_) | Expr::Struct(_) => Some("map"),
+        Expr::Call(call) => match call.func_name.as_str() {
+            "_==_" | "_!=_" | "_<_" | "_<=_" | "_>_" | "_>=_" | "_&&_" | "_||_" | "!_" | "@in" | "_in_" => Some("bool"),
+            "_+_" | "_-_" | "_*_" | "_/_" | "_%_" => {
+                let mut types = call.args.iter().map(static_type);
+                let first = types.next().flatten()?;
+                types.all(|it| it == Some(first)).then_some(first)
+            }
+            "size" => Some("int"),
+            "string" => Some("string"),
+            "startsWith" | "endsWith" | "contains" | "matches" | "bool" => Some("bool"),
+            _ => None,
+        },
+        Expr::Unspecified | Expr::Ident(_) | Expr::Select(_) | Expr::Comprehension(_) => None,
+    }
+}
+
+/// The library evaluates no structs; policies write their results with them.
+fn structs_to_maps(expression: &mut Expression) {
+    if let Expr::Struct(made) = &mut expression.expr {
+        let entries = std::mem::take(&mut made.entries).into_iter().map(|mut entry| {
+            if let EntryExpr::StructField(field) = &mut entry.expr {
+                let id = entry.id;
+                let key = Expression {
+                    id,
+                    expr: Expr::Literal(LiteralValue::String(std::mem::take(&mut field.field).into())),
+                };
+                let value = std::mem::take(&mut field.value);
+                let optional = field.optional;
+                entry.expr = EntryExpr::MapEntry(MapEntryExpr { key, value, optional });
+            }
+            entry
+        });
+        let entries = entries.collect();
+        expression.expr = Expr::Map(MapExpr { entries });
+    }
+    visit_parts(expression, &mut structs_to_maps);
+}
+
+impl Outcome {
+    /// The truth, if the value is one.
+    pub(crate) fn as_bool(&self) -> Option<bool> {
+        match &self.0 {
+            CelValue::Bool(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// The text, if the value is one.
+    pub(crate) fn as_text(&self) -> Option<&str> {
+        match &self.0 {
+            CelValue::String(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The value as JSON; else why it cannot be.
+    pub(crate) fn to_json(&self) -> Result<Value, String> {
+        // What is shared in the value is not in JSON.
+        if eval::weight(&self.0, JSON_MAX) > JSON_MAX {
+            return Err("the result is too large".to_owned());
+        }
+        to_json(&self.0).ok_or_else(|| "the result is no JSON".to_owned())
+    }
+}
+
+fn to_json(value: &CelValue) -> Option<Value> {
+    Some(match value {
+        CelValue::Null => Value::Null,
+        CelValue::Bool(value) => Value::Bool(*value),
+        CelValue::Int(value) => Value::from(*value),
+        CelValue::UInt(value) => Value::from(*value),
+        CelValue::Float(value) => Value::from(*value),
+        CelValue::String(text) => Value::from(text.as_str()),
+        CelValue::List(items) => items.iter().map(to_json).collect::<Option<Vec<_>>>()?.into(),
+        CelValue::Map(map) => {
+            let mut fields = Map::new();
+            for (name, value) in map.map.iter() {
+                let Key::String(name) = name else { return None };
+                fields.insert(name.as_str().to_owned(), to_json(value)?);
+            }
+            // The library's maps have no order; objects are shown in that of their names.
+            let mut fields: Vec<(String, Value)> = fields.into_iter().collect();
+            fields.sort_by(|a, b| a.0.cmp(&b.0));
+            Value::Object(fields.into_iter().collect())
+        }
+        CelValue::Opaque(opaque) => match opaque.downcast_ref::<OptionalValue>() {
+            Some(optional) => to_json(optional.value()?)?,
+            None => return None,
+        },
+        _ => return None,
+    })
+}
+
+/// What can be known to be wrong with an expression that must make a value of type `wanted`, and sees these variables.
+pub(crate) fn problem(expression: &str, wanted: Option<&str>, known: &[&str]) -> Option<String> {
+    let program = match Program::parse(expression) {
+        Ok(program) => program,
+        Err(error) => return Some(format!("compilation failed: {}", error.replace("\n|", "\n |"))),
+    };
+    if let Some(name) = unknown_variable(&program.0, known) {
+        let offset = expression.find(name).unwrap_or(0);
+        let (column, dots) = (offset + 1, ".".repeat(offset));
+        return Some(format!(
+            "compilation failed: ERROR: <input>:1:{column}: undeclared reference to '{name}' (in container '')\n | \
+             {expression}\n | {dots}^"
+        ));
+    }
+    let (found, wanted) = (program.static_type()?, wanted?);
+    (found != wanted).then(|| format!("must evaluate to {wanted} but got {found}"))
+}

@@ -1,0 +1,184 @@
+//! `Scope` and `Costs`: how often a rule is evaluated, what all rules of a schema cost, and what is too much.
+
+use std::rc::Rc;
+
+use kube_cel::cel::parser::Expression;
+
+use super::declaration::{decl_of, limit};
+use super::node::Node;
+use crate::api::field::{FieldErrors, FieldPath};
+use crate::registry::cel::cost::coster;
+use crate::registry::cel::cost::decl::{Decl, REQUEST_BYTES_MAX};
+
+/// The most that one expression may cost, in units of CEL's cost.
+const EXPRESSION_COST_MAX: u64 = 10_000_000;
+
+/// The most that all expressions of one schema may cost together.
+const SCHEMA_COST_MAX: u64 = 100_000_000;
+
+/// How many of the expressions to blame for the cost of a whole schema are named.
+const NAMED_MAX: usize = 4;
+
+/// What is known of a schema above its node while all of it is walked.
+#[derive(Clone)]
+pub(super) struct Scope {
+    /// The type of the node, if a rule at or above it needed one.
+    decl: Option<Rc<Decl>>,
+    /// How many values of the node an object can have; `None` where nothing says.
+    cardinality: Option<u64>,
+    is_resource: bool,
+}
+
+impl Scope {
+    /// The scope of the root of a schema.
+    pub(super) fn root() -> Self {
+        Self {
+            decl: None,
+            cardinality: Some(1),
+            is_resource: true,
+        }
+    }
+
+    /// The same scope with the type of `node`, if the node can be seen by rules.
+    pub(super) fn with_types(mut self, node: Node<'_>) -> Self {
+        if self.decl.is_none() && !node.list("x-kubernetes-validations").is_empty() {
+            self.decl = decl_of(node, self.is_resource);
+        }
+        self
+    }
+
+    fn below(&self, node: Node<'_>, child: Node<'_>, decl: Option<Rc<Decl>>) -> Self {
+        let factor = elements_max(node);
+        Self {
+            decl,
+            cardinality: self
+                .cardinality
+                .zip(factor)
+                .map(|(count, factor)| count.saturating_mul(factor)),
+            is_resource: child.flag("x-kubernetes-embedded-resource"),
+        }
+    }
+
+    /// The scope of the property `name` of `node`.
+    pub(super) fn property(&self, node: Node<'_>, name: &str, child: Node<'_>) -> Self {
+        let decl = self
+            .decl
+            .as_deref()
+            .and_then(|it| it.field(&crate::registry::cel::parse::escape(name)));
+        self.below(node, child, decl)
+    }
+
+    /// The scope of the items of a list, or of the values of a map.
+    pub(super) fn element(&self, node: Node<'_>, child: Node<'_>) -> Self {
+        let decl = self.decl.as_deref().and_then(Decl::element);
+        self.below(node, child, decl)
+    }
+
+    /// What an expression on a value of this node costs at worst, for one value.
+    fn cost(&self, program: &Expression, has_optional_old: bool) -> Option<u64> {
+        Some(coster::cost(program, self.decl.as_ref()?, has_optional_old))
+    }
+
+    /// How many values there can be at most; without bounds, as many as fit into a request.
+    pub(super) fn count(&self) -> u64 {
+        let smallest = self.decl.as_ref().map_or(1, |decl| decl.min_size);
+        self.cardinality.unwrap_or(REQUEST_BYTES_MAX / (smallest + 1))
+    }
+}
+
+/// How many times a node can have each of its children.
+fn elements_max(node: Node<'_>) -> Option<u64> {
+    let limit = |key: &str| limit(node, key);
+    match node.text("type") {
+        "object" if node.has_additional() => limit("maxProperties"),
+        "array" => limit("maxItems"),
+        _ => Some(1),
+    }
+}
+
+/// The costs of all expressions of one schema.
+#[derive(Default)]
+pub(super) struct Costs {
+    total: u64,
+    /// The expressions that cost most, dearest first.
+    dearest: Vec<(u64, FieldPath)>,
+    /// Whether single expressions may cost what they like, as the schema is stored already.
+    spares_single: bool,
+}
+
+impl Costs {
+    pub(super) fn new(spares_single: bool) -> Self {
+        Self {
+            spares_single,
+            ..Self::default()
+        }
+    }
+
+    /// Counts a rule, for all values it is evaluated on.
+    pub(super) fn add_rule(
+        &mut self,
+        program: &Expression,
+        has_optional_old: bool,
+        scope: &Scope,
+        path: &FieldPath,
+        errors: &mut FieldErrors,
+    ) {
+        if let Some(cost) = scope.cost(program, has_optional_old) {
+            self.add("estimated rule cost", cost.saturating_mul(scope.count()), path, errors);
+        }
+    }
+
+    /// Counts a `messageExpression`, which is evaluated once.
+    pub(super) fn add_message(
+        &mut self,
+        program: &Expression,
+        has_optional_old: bool,
+        scope: &Scope,
+        path: &FieldPath,
+        errors: &mut FieldErrors,
+    ) {
+        if let Some(cost) = scope.cost(program, has_optional_old) {
+            self.add("estimated messageExpression cost", cost, path, errors);
+        }
+    }
+
+    pub(super) fn add(&mut self, what: &str, cost: u64, path: &FieldPath, errors: &mut FieldErrors) {
+        if cost > EXPRESSION_COST_MAX && !self.spares_single {
+            errors.forbidden(path.clone(), exceeds(what, cost, EXPRESSION_COST_MAX));
+        }
+        self.total = self.total.saturating_add(cost);
+        if cost < SCHEMA_COST_MAX / 100 {
+            return;
+        }
+        let place = self.dearest.partition_point(|(other, _)| *other >= cost);
+        self.dearest.insert(place, (cost, path.clone()));
+        self.dearest.truncate(NAMED_MAX);
+    }
+
+    /// Says what is too dear about the schema as a whole.
+    pub(super) fn finish(self, path: &FieldPath, errors: &mut FieldErrors) {
+        if self.total <= SCHEMA_COST_MAX {
+            return;
+        }
+        for (_, path) in self.dearest {
+            let text = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema";
+            errors.forbidden(path, text);
+        }
+        let what = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema";
+        errors.forbidden(path.clone(), exceeds(what, self.total, SCHEMA_COST_MAX));
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a factor is shown in a few digits")]
+fn exceeds(what: &str, cost: u64, limit: u64) -> String {
+    let factor = cost as f64 / limit as f64;
+    let factor = match factor {
+        _ if factor > 100.0 => "more than 100x".to_owned(),
+        _ if factor < 1.5 => format!("{factor:.6}x"),
+        _ => format!("{factor:.1}x"),
+    };
+    format!(
+        "{what} exceeds budget by factor of {factor} (try simplifying the rule, or adding maxItems, maxProperties, and \
+         maxLength where arrays, maps, and strings are declared)"
+    )
+}

@@ -1,0 +1,106 @@
+//! The types that the schema of a CRD has for CEL (`SchemaDeclType` of `k8s.io/apiserver/pkg/cel/openapi`).
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use serde_json::Value;
+
+use super::node::Node;
+use crate::registry::cel::cost::decl::{Decl, Kind, REQUEST_BYTES_MAX};
+use crate::registry::cel::parse::escape;
+
+/// The longest text in a request, without its quotation marks.
+const TEXT_MAX: u64 = REQUEST_BYTES_MAX - 2;
+
+/// Most bytes of a character.
+const CHAR_BYTES: u64 = 4;
+
+/// The type of a schema; `None` if rules cannot see its values.
+pub(super) fn decl_of(node: Node<'_>, is_resource: bool) -> Option<Rc<Decl>> {
+    if node.flag("x-kubernetes-int-or-string") {
+        return Some(Decl::new(Kind::Dyn, text_max(node), 1));
+    }
+    match node.text("type") {
+        "array" => {
+            let items = node.schema("items")?;
+            let items = decl_of(items, items.flag("x-kubernetes-embedded-resource"))?;
+            let most = limit(node, "maxItems").unwrap_or((REQUEST_BYTES_MAX - 2) / (items.min_size + 1));
+            Some(Decl::new(Kind::List(items), most, 2))
+        }
+        "object" => of_object(node, is_resource),
+        "string" => Some(of_string(node)),
+        "boolean" => Some(Decl::new(Kind::Bool, 0, 4)),
+        "number" => Some(Decl::new(Kind::Double, 0, 1)),
+        "integer" => Some(Decl::new(Kind::Int, 0, 1)),
+        _ => None,
+    }
+}
+
+fn of_object(node: Node<'_>, is_resource: bool) -> Option<Rc<Decl>> {
+    if let Some(values) = node.schema("additionalProperties") {
+        let values = decl_of(values, values.flag("x-kubernetes-embedded-resource"))?;
+        // A key, two quotation marks, a colon and a comma.
+        let most = limit(node, "maxProperties").unwrap_or((REQUEST_BYTES_MAX - 2) / (values.min_size + 6));
+        return Some(Decl::new(Kind::Map(values), most, 2));
+    }
+    let mut fields = BTreeMap::new();
+    let mut min_size = 2;
+    for (name, property) in node.properties() {
+        let Some(decl) = decl_of(property, property.flag("x-kubernetes-embedded-resource")) else {
+            continue;
+        };
+        if node.list("required").iter().any(|it| it == name) && !property.has("default") {
+            min_size += name.len() as u64 + decl.min_size + 4;
+        }
+        if is_escapable(name) {
+            fields.insert(escape(name), decl);
+        }
+    }
+    if is_resource {
+        let text = || Decl::new(Kind::String, TEXT_MAX, 2);
+        let names = ["name", "generateName"].map(|name| (name.to_owned(), text()));
+        fields.insert("apiVersion".to_owned(), text());
+        fields.insert("kind".to_owned(), text());
+        fields.insert("metadata".to_owned(), Decl::new(Kind::Object(names.into()), 0, 2));
+    }
+    Some(Decl::new(Kind::Object(fields), 0, min_size))
+}
+
+fn of_string(node: Node<'_>) -> Rc<Decl> {
+    match node.text("format") {
+        "byte" => {
+            let most = limit(node, "maxLength").unwrap_or(TEXT_MAX);
+            Decl::new(Kind::Bytes, most, 2)
+        }
+        "duration" => Decl::new(Kind::Duration, 32, 3),
+        "date" => Decl::new(Kind::Timestamp, 12, 12),
+        "date-time" => Decl::new(Kind::Timestamp, 32, 21),
+        _ => {
+            let names = node.list("enum");
+            let longest = names.iter().filter_map(Value::as_str).map(str::len).max();
+            let most = match limit(node, "maxLength") {
+                None if !names.is_empty() => longest.unwrap_or_default() as u64,
+                Some(_) | None => text_max(node),
+            };
+            Decl::new(Kind::String, most, 2)
+        }
+    }
+}
+
+/// A limit that a schema states; a negative one is 0.
+pub(super) fn limit(node: Node<'_>, key: &str) -> Option<u64> {
+    let value = node.0.get(key)?.as_f64()?;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "casts end at 0")]
+    Some(value as u64)
+}
+
+/// The most bytes of a text.
+fn text_max(node: Node<'_>) -> u64 {
+    limit(node, "maxLength").map_or(TEXT_MAX, |most| most.saturating_mul(CHAR_BYTES))
+}
+
+/// Whether expressions can name a field.
+fn is_escapable(name: &str) -> bool {
+    let is_inside = |c: char| c.is_ascii_alphanumeric() || "_./-".contains(c);
+    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && name.chars().all(is_inside)
+}

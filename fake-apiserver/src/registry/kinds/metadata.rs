@@ -1,0 +1,485 @@
+//! The rules of every object's metadata, whatever its kind (rules B1 to B5, B10 to B15, B23 to B26).
+
+use serde_json::{Map, Value, json};
+
+use super::metadata_checks::{MetadataChecks, Pass};
+use super::strategy::Strategy;
+use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::object::Object;
+use crate::api::status::Status;
+use crate::entropy::Entropy;
+use crate::registry::types::{labels, names};
+
+/// Finalizers of the garbage collector; they need no domain, and exclude each other.
+pub(crate) const FOREGROUND_FINALIZER: &str = "foregroundDeletion";
+/// The other one.
+pub(crate) const ORPHAN_FINALIZER: &str = "orphan";
+
+const IMMUTABLE: &str = "field is immutable";
+/// Letters of a generated name that come from the client (rule B2).
+const GENERATED_BASE_MAX: usize = 58;
+
+/// Fills the namespace of a written object in from the URL (rule B4). `namespace` is empty for cluster-scoped kinds.
+pub(crate) fn fill_namespace(object: &mut Object, namespace: &str) -> Result<(), Status> {
+    let given = object.namespace();
+    if namespace.is_empty() {
+        if !given.is_empty() {
+            object.metadata_mut().remove("namespace");
+        }
+    } else if given.is_empty() {
+        object.metadata_mut().insert("namespace".into(), namespace.into());
+    } else if given != namespace {
+        let text = "the namespace of the provided object does not match the namespace sent on the request";
+        return Err(Status::bad_request(text));
+    }
+    Ok(())
+}
+
+/// Checks the name of an updated object against the URL (rule B5).
+pub(crate) fn check_name(object: &Object, name: &str) -> Result<(), Status> {
+    let given = object.name();
+    if given == name {
+        return Ok(());
+    }
+    Err(Status::bad_request(if given.is_empty() {
+        format!("the name of the object ({name} based on URL) was undeterminable: name must be provided")
+    } else {
+        format!("the name of the object ({given}) does not match the name on the URL ({name})")
+    }))
+}
+
+/// Makes up a name from `generateName` where there is none (rule B2).
+pub(crate) fn generate_name(object: &mut Object, entropy: &Entropy) {
+    if !object.name().is_empty() {
+        return;
+    }
+    let mut name = object.meta_str("generateName").to_owned();
+    if name.is_empty() {
+        return;
+    }
+    let end = (0..=GENERATED_BASE_MAX.min(name.len()))
+        .rev()
+        .find(|&end| name.is_char_boundary(end));
+    name.truncate(end.unwrap_or(0));
+    name.push_str(&entropy.name_suffix());
+    object.metadata_mut().insert("name".into(), name.into());
+}
+
+/// Begins an object's life: what the client may not set is wiped, uid, creationTimestamp and generation are set
+/// (rules B1, B8, B29).
+pub(crate) fn begin_lifetime(object: &mut Object, strategy: &dyn Strategy, entropy: &Entropy) {
+    let meta = object.metadata_mut();
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+        meta.remove(field);
+    }
+    meta.insert("uid".into(), entropy.uid().into());
+    meta.insert("creationTimestamp".into(), entropy.now_seconds().into());
+    if strategy.has_generation() {
+        meta.insert("generation".into(), json!(1));
+    }
+}
+
+/// Gives an object that is stored as it is what every object has: uid, creationTimestamp and generation.
+pub(crate) fn complete(object: &mut Object, strategy: &dyn Strategy, entropy: &Entropy) {
+    let (no_uid, no_time) = (object.uid().is_empty(), object.meta_str("creationTimestamp").is_empty());
+    let meta = object.metadata_mut();
+    if no_uid {
+        meta.insert("uid".into(), entropy.uid().into());
+    }
+    if no_time {
+        meta.insert("creationTimestamp".into(), entropy.now_seconds().into());
+    }
+    if strategy.has_generation() && !meta.contains_key("generation") {
+        meta.insert("generation".into(), json!(1));
+    }
+}
+
+/// Restores on update what the server keeps: generation, uid, creationTimestamp, the marks of deletion (rules B11,
+/// B12). The strategy's own preparation has run; a changed object of a kind with generations gets the next one
+/// (rule B8), but never by a write of its status.
+pub(crate) fn prepare_update(new: &mut Object, old: &Object, strategy: &dyn Strategy, subresource: &str) {
+    let raises = strategy.has_generation()
+        && !matches!(subresource, "status" | "binding")
+        && strategy.raises_generation(new, old);
+    let empty = Map::new();
+    let old = old.metadata().unwrap_or(&empty);
+    let meta = new.metadata_mut();
+    let mut restore = |field: &str| match present(old, field) {
+        Some(value) => {
+            // Most updates carry the stored value already.
+            if meta.get(field) != Some(value) {
+                meta.insert(field.to_owned(), value.clone());
+            }
+        }
+        None => {
+            meta.remove(field);
+        }
+    };
+    restore("generation");
+    restore("creationTimestamp");
+    if present(old, "deletionTimestamp").is_some() {
+        restore("deletionTimestamp");
+    }
+    for field in ["uid", "deletionGracePeriodSeconds"] {
+        if meta.get(field).is_none_or(|value| value.is_null() || value == "") {
+            let mut restore = |value: Option<&Value>| match value {
+                Some(value) => {
+                    meta.insert(field.to_owned(), value.clone());
+                }
+                None => {
+                    meta.remove(field);
+                }
+            };
+            restore(present(old, field));
+        }
+    }
+    meta.remove("selfLink");
+    if raises {
+        let next = number(old, "generation").saturating_add(1);
+        meta.insert("generation".into(), next.into());
+    }
+}
+
+/// Drops owner references that repeat another one exactly, and says so in a warning (rule B24).
+pub(crate) fn dedupe_owner_references(object: &mut Object, after_admission: bool) -> Option<String> {
+    let references = object.metadata().and_then(|meta| meta.get("ownerReferences"));
+    if references.and_then(Value::as_array).is_none_or(|list| list.len() < 2) {
+        return None;
+    }
+    let references = object.metadata_mut().get_mut("ownerReferences")?.as_array_mut()?;
+    let mut kept: Vec<Value> = Vec::with_capacity(references.len());
+    let mut repeated: Vec<String> = Vec::new();
+    for reference in references.drain(..) {
+        if kept.contains(&reference) {
+            let uid = reference.get("uid").and_then(Value::as_str).unwrap_or_default();
+            repeated.push(uid.to_owned());
+        } else {
+            kept.push(reference);
+        }
+    }
+    *references = kept;
+    if repeated.is_empty() {
+        return None;
+    }
+    let when = if after_admission {
+        " after mutating admission happens"
+    } else {
+        ""
+    };
+    Some(format!(
+        ".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, and \
+         may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
+        repeated.join(", ")
+    ))
+}
+
+/// Warns of finalizers without a domain, as the server does for custom resources (rule B25).
+pub(crate) fn finalizer_warnings(object: &Object, old: Option<&Object>) -> Vec<String> {
+    object
+        .finalizers()
+        .filter(|name| !is_known_finalizer(name) && !name.contains('/'))
+        .filter(|name| old.is_none_or(|old| old.finalizers().all(|it| it != *name)))
+        .map(|name| {
+            format!(
+                "metadata.finalizers: {}: prefer a domain-qualified finalizer name to avoid accidental conflicts with \
+                 other finalizer writers",
+                crate::api::field::quote(name)
+            )
+        })
+        .collect()
+}
+
+/// Checks the metadata of a new object (rules B3, B23 to B26) if its kind does so itself.
+pub(crate) fn validate_create(
+    object: &Object,
+    namespaced: bool,
+    strategy: &dyn Strategy,
+    checks: &MetadataChecks,
+    errors: &mut FieldErrors,
+) {
+    if checks.on_create.is_empty() {
+        validate_object(object, namespaced, errors);
+        return;
+    }
+    validate_new(
+        object,
+        namespaced,
+        &|name, is_prefix| strategy.validate_name(name, is_prefix),
+        errors,
+    );
+    if checks.kube_finalizers {
+        validate_finalizer_names(object, errors);
+    }
+}
+
+/// Checks metadata as for an object of any kind: its name is one segment of a path (`rest.BeforeCreate`).
+pub(crate) fn validate_object(object: &Object, namespaced: bool, errors: &mut FieldErrors) {
+    validate_new(object, namespaced, &names::path_segment, errors);
+}
+
+/// `validation.ValidateObjectMetaAccessor`.
+fn validate_new(
+    object: &Object,
+    namespaced: bool,
+    validate_name: &dyn Fn(&str, bool) -> Vec<String>,
+    errors: &mut FieldErrors,
+) {
+    let empty = Map::new();
+    let meta = object.metadata().unwrap_or(&empty);
+    let prefix = object.meta_str("generateName");
+    if !prefix.is_empty() {
+        for text in validate_name(prefix, true) {
+            errors.invalid(path("generateName"), prefix, text);
+        }
+    }
+    let name = object.name();
+    if name.is_empty() {
+        errors.required(path("name"), "name or generateName is required");
+    } else {
+        for text in validate_name(name, false) {
+            errors.invalid(path("name"), name, text);
+        }
+    }
+    let namespace = object.namespace();
+    if namespaced && namespace.is_empty() {
+        errors.required(path("namespace"), "");
+    } else if namespaced {
+        for text in names::dns1123_label(namespace, false) {
+            errors.invalid(path("namespace"), namespace, text);
+        }
+    } else if !namespace.is_empty() {
+        errors.forbidden(path("namespace"), "not allowed on this type");
+    }
+    validate_generation(meta, errors);
+    validate_common(meta, errors);
+    validate_finalizers(object, errors);
+    validate_managed_fields(meta, errors);
+}
+
+/// Checks the metadata of an update, after [`prepare_update`] (rules B12, B15, B24, B25): the two passes of every
+/// object (`rest.BeforeUpdate`), then those of the kind, which name the same errors again.
+pub(crate) fn validate_update(
+    new: &Object,
+    old: &Object,
+    strategy: &dyn Strategy,
+    checks: &MetadataChecks,
+    errors: &mut FieldErrors,
+) {
+    // An object does not move: it is in a namespace if it has one.
+    let namespaced = !new.namespace().is_empty();
+    validate_object(new, namespaced, errors);
+    validate_changed(new, old, errors);
+    for pass in checks.on_update {
+        match pass {
+            Pass::Update => validate_changed(new, old, errors),
+            Pass::Create => {
+                validate_new(
+                    new,
+                    namespaced,
+                    &|name, is_prefix| strategy.validate_name(name, is_prefix),
+                    errors,
+                );
+            }
+        }
+        if checks.kube_finalizers {
+            validate_finalizer_names(new, errors);
+        }
+    }
+}
+
+/// `validation.ValidateObjectMetaAccessorUpdate`.
+fn validate_changed(new: &Object, old: &Object, errors: &mut FieldErrors) {
+    let empty = Map::new();
+    let meta = new.metadata().unwrap_or(&empty);
+    let old_meta = old.metadata().unwrap_or(&empty);
+    if old.is_terminating() {
+        validate_no_new_finalizers(new, old, errors);
+    }
+    let generation = number(meta, "generation");
+    if generation < number(old_meta, "generation") {
+        errors.invalid(path("generation"), generation, "must not be decremented");
+    }
+    for field in [
+        "name",
+        "namespace",
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+    ] {
+        if present(meta, field) != present(old_meta, field) {
+            let value = present(meta, field).cloned().unwrap_or_default();
+            errors.invalid(path(field), value, IMMUTABLE);
+        }
+    }
+    validate_common(meta, errors);
+    validate_managed_fields(meta, errors);
+}
+
+fn validate_generation(meta: &Map<String, Value>, errors: &mut FieldErrors) {
+    let generation = number(meta, "generation");
+    if generation < 0 {
+        let text = "must be greater than or equal to 0";
+        errors.invalid(path("generation"), generation, text);
+    }
+}
+
+/// Labels, annotations and owners.
+fn validate_common(meta: &Map<String, Value>, errors: &mut FieldErrors) {
+    labels::validate_labels(meta.get("labels"), || path("labels"), errors);
+    labels::validate_annotations(meta.get("annotations"), || path("annotations"), errors);
+    if let Some(owners) = meta.get("ownerReferences").and_then(Value::as_array) {
+        validate_owner_references(owners, errors);
+    }
+}
+
+/// Rule B24.
+fn validate_owner_references(owners: &[Value], errors: &mut FieldErrors) {
+    let mut first_controller: Option<String> = None;
+    for owner in owners {
+        let text = |field| owner.get(field).and_then(Value::as_str).unwrap_or_default();
+        let (api_version, kind, name) = (text("apiVersion"), text("kind"), text("name"));
+        let at = |field| path("ownerReferences").child(field);
+        let version = api_version.split_once('/').map_or(api_version, |(_, version)| version);
+        if version.is_empty() || version.contains('/') {
+            errors.invalid(at("apiVersion"), api_version, "version must not be empty");
+        }
+        for (field, value) in [("kind", kind), ("name", name), ("uid", text("uid"))] {
+            if value.is_empty() {
+                errors.invalid(at(field), value, "must not be empty");
+            }
+        }
+        if api_version == "v1" && kind == "Event" {
+            let text = "/v1, Kind=Event is disallowed from being an owner";
+            invalid_printed(path("ownerReferences"), &print_owner(owner), text, errors);
+        }
+        if owner.get("controller") == Some(&Value::Bool(true)) {
+            let controller = format!("{kind}/{name}");
+            if let Some(first) = &first_controller {
+                let text = format!(
+                    "Only one reference can have Controller set to true. Found \"true\" in references for {first} and \
+                     {controller}"
+                );
+                let printed: Vec<String> = owners.iter().map(print_owner).collect();
+                let printed = format!("[{}]", printed.join(","));
+                invalid_printed(path("ownerReferences"), &printed, &text, errors);
+            } else {
+                first_controller = Some(controller);
+            }
+        }
+    }
+}
+
+/// An owner reference with its fields in the order of its type.
+fn print_owner(owner: &Value) -> String {
+    let mut fields: Vec<String> = ["apiVersion", "kind", "name", "uid"]
+        .into_iter()
+        .map(|field| format!("\"{field}\":{}", owner.get(field).unwrap_or(&json!(""))))
+        .collect();
+    for field in ["controller", "blockOwnerDeletion"] {
+        if let Some(value) = owner.get(field).filter(|value| !value.is_null()) {
+            fields.push(format!("\"{field}\":{value}"));
+        }
+    }
+    format!("{{{}}}", fields.join(","))
+}
+
+/// `path: Invalid value: <printed>: detail`, for values whose fields are not printed in alphabetical order.
+pub(crate) fn invalid_printed(path: FieldPath, printed: &str, detail: &str, errors: &mut FieldErrors) {
+    errors.push(crate::api::field::FieldError {
+        path,
+        kind: crate::api::field::FieldErrorKind::Invalid,
+        value: None,
+        detail: format!("{printed}: {detail}"),
+    });
+}
+
+/// Rules B23, B25.
+fn validate_finalizers(object: &Object, errors: &mut FieldErrors) {
+    let (mut foreground, mut orphan) = (false, false);
+    for name in object.finalizers() {
+        labels::validate_key(name, &path("finalizers"), errors);
+        foreground |= name == FOREGROUND_FINALIZER;
+        orphan |= name == ORPHAN_FINALIZER;
+    }
+    if foreground && orphan {
+        let all: Vec<&str> = object.finalizers().collect();
+        let text = "finalizer orphan and foregroundDeletion cannot be both set";
+        errors.invalid(path("finalizers"), all, text);
+    }
+}
+
+/// Finalizers of built-in kinds have a domain (rule B25).
+fn validate_finalizer_names(object: &Object, errors: &mut FieldErrors) {
+    for (index, name) in object.finalizers().enumerate() {
+        validate_finalizer_name(name, || path("finalizers").index(index), errors);
+    }
+}
+
+/// Checks that a finalizer is one of Kubernetes' own or has a domain.
+pub(crate) fn validate_finalizer_name(name: &str, path: impl Fn() -> FieldPath, errors: &mut FieldErrors) {
+    if !name.contains('/') && !is_known_finalizer(name) {
+        let text = "name is neither a standard finalizer name nor is it fully qualified";
+        errors.invalid(path(), name, text);
+    }
+}
+
+fn is_known_finalizer(name: &str) -> bool {
+    matches!(name, "kubernetes" | ORPHAN_FINALIZER | FOREGROUND_FINALIZER)
+}
+
+/// Rule B15.
+fn validate_no_new_finalizers(new: &Object, old: &Object, errors: &mut FieldErrors) {
+    let mut added: Vec<&str> = new
+        .finalizers()
+        .filter(|name| old.finalizers().all(|it| it != *name))
+        .collect();
+    if added.is_empty() {
+        return;
+    }
+    added.sort_unstable();
+    added.dedup();
+    let added: Vec<String> = added.into_iter().map(crate::api::field::quote).collect();
+    let text = format!(
+        "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+        added.join(", ")
+    );
+    errors.forbidden(path("finalizers"), text);
+}
+
+fn validate_managed_fields(meta: &Map<String, Value>, errors: &mut FieldErrors) {
+    let entries = meta.get("managedFields").and_then(Value::as_array);
+    for (index, entry) in entries.into_iter().flatten().enumerate() {
+        let text = |field| entry.get(field).and_then(Value::as_str).unwrap_or_default();
+        let at = |field| path("managedFields").index(index).child(field);
+        match text("operation") {
+            "Apply" | "Update" => {}
+            "" => errors.required(at("operation"), "must not be empty"),
+            other => errors.not_supported(at("operation"), other, &["Apply", "Update"]),
+        }
+        if !matches!(text("fieldsType"), "" | "FieldsV1") {
+            errors.invalid(at("fieldsType"), text("fieldsType"), "must be `FieldsV1`");
+        }
+        for (field, max) in [("manager", 128), ("subresource", 256)] {
+            if text(field).len() > max {
+                errors.too_long(at(field), max);
+            }
+        }
+    }
+}
+
+fn path(field: &str) -> FieldPath {
+    FieldPath::new("metadata").child(field)
+}
+
+/// A field that is neither absent nor null.
+fn present<'a>(meta: &'a Map<String, Value>, field: &str) -> Option<&'a Value> {
+    meta.get(field).filter(|value| !value.is_null())
+}
+
+fn number(meta: &Map<String, Value>, field: &str) -> i64 {
+    meta.get(field).and_then(Value::as_i64).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,247 @@
+//! A request's body: from JSON to an object of the right kind, with its defaults (rules A15, L1 to L5).
+
+use serde_json::Value;
+
+use super::Row;
+use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::object::Object;
+use crate::api::options::FieldValidation;
+use crate::api::resource::GroupKind;
+use crate::api::status::Status;
+use crate::registry::custom::decode as custom;
+use crate::registry::custom::definition::CustomVersion;
+use crate::registry::patch::{self, Patched};
+use crate::registry::types::decode;
+use crate::registry::types::schema::builtin::Shape;
+
+/// A body that has been read.
+#[derive(Clone, Debug)]
+pub(crate) struct Decoded {
+    /// The object, with kind and apiVersion, typed and defaulted.
+    pub(crate) object: Object,
+    /// What the client is told about it.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// The body of POST or PUT as an object of the row's kind. `raw` is its JSON text, for what a parsed value no longer
+/// shows: repeated fields and the order of the others.
+pub(crate) fn read(row: &Row, mut object: Object, raw: &[u8], validation: FieldValidation) -> Result<Decoded, Status> {
+    let warnings = match row.custom_version() {
+        Some(version) => read_custom(row, version, &mut object, raw, validation)?,
+        None => {
+            let info = &row.info;
+            let wanted = decode::Wanted {
+                group: &info.group,
+                version: &info.version,
+                kind: &info.kind,
+                shape: row.shape(),
+            };
+            decode::decode(wanted, &mut object, raw, validation)?
+        }
+    };
+    row.strategy().default(&mut object);
+    Ok(Decoded { object, warnings })
+}
+
+/// The body of a custom resource.
+fn read_custom(
+    row: &Row,
+    version: &CustomVersion,
+    object: &mut Object,
+    raw: &[u8],
+    validation: FieldValidation,
+) -> Result<Vec<String>, Status> {
+    custom::check_named(object, &String::from_utf8_lossy(raw), version)?;
+    let unknown = coerce(row, version, object).map_err(|why| custom::cannot_be_handled(object, version, &why))?;
+    let quoted = |path: &String| format!("duplicate field {}", crate::api::field::quote(path));
+    let mut warnings: Vec<String> = decode::duplicate_fields(raw).iter().map(quoted).collect();
+    warnings.extend(unknown);
+    if validation == FieldValidation::Strict && !warnings.is_empty() {
+        let why = format!("strict decoding error: {}", warnings.join(", "));
+        return Err(custom::cannot_be_handled(object, version, &why));
+    }
+    if validation == FieldValidation::Ignore {
+        warnings.clear();
+    }
+    match custom::check_version(object, version).and_then(|()| custom::check_kind(object, version)) {
+        Ok(()) => Ok(warnings),
+        Err(status) => Err(status.warned(warnings)),
+    }
+}
+
+/// Types and prunes a custom resource; answers its unknown fields as messages name them.
+fn coerce(row: &Row, version: &CustomVersion, object: &mut Object) -> Result<Vec<String>, String> {
+    let Some(resource) = row.custom_resource() else {
+        return Ok(Vec::new());
+    };
+    let unknown = custom::coerce(object, resource, version)?;
+    Ok(unknown
+        .into_iter()
+        .map(|path| format!("unknown field \"{path}\""))
+        .collect())
+}
+
+/// Applies a patch. It is called twice where the result is refused: most are not, and need not be printed beforehand.
+pub(crate) type MakePatched<'a> = dyn Fn() -> Result<Patched, Status> + 'a;
+
+/// The result of a patch as an object of the row's kind. What is wrong with it is a 422 that shows it (rules G8, L3).
+/// `make` makes it, and makes it again where it has to be shown; `patch` is the body, which the answer's order of
+/// fields depends on.
+pub(crate) fn read_patched(
+    row: &Row,
+    make: &MakePatched<'_>,
+    patch: &[u8],
+    validation: FieldValidation,
+) -> Result<Decoded, Status> {
+    let mut decoded = read_result(row.shape(), make, patch, validation, |object, text| {
+        match (row.custom_version(), row.shape()) {
+            (Some(version), _) => {
+                custom::check_version(object, version).map_err(Refusal::Whole)?;
+                custom::check_kind(object, version).map_err(Refusal::Whole)?;
+                coerce(row, version, object).map_err(Refusal::Shown)
+            }
+            (None, Some(shape)) => convert(shape, object, text, validation),
+            (None, None) => Ok(Vec::new()),
+        }
+    })?;
+    row.name_kind(&mut decoded.object);
+    row.strategy().default(&mut decoded.object);
+    Ok(decoded)
+}
+
+/// The result of applying `configuration`, as `read` types it. The error is what the real server makes of a result that
+/// it cannot convert.
+pub(crate) fn read_applied(row: &Row, mut object: Object, configuration: &Object) -> Result<Decoded, Status> {
+    if let Some(shape) = row.shape() {
+        object.sort();
+        decode::convert(shape, &mut object).map_err(|why| {
+            let slash = if row.info.group.is_empty() { "/" } else { "" };
+            let kind = format!("{slash}{}, Kind={}", row.api_version, row.info.kind);
+            let (namespace, name) = (configuration.namespace(), configuration.name());
+            let decoder = if why.starts_with("illegal base64") {
+                "error decoding from json: "
+            } else {
+                ""
+            };
+            let why = format!("{decoder}{}", patch::as_conversion_error(&why));
+            Status::new(
+                500,
+                "",
+                format!(
+                    "failed to convert new object ({namespace}/{name}; {kind}) to proper version: unable to convert \
+                     unstructured object to {kind}: {why}"
+                ),
+            )
+        })?;
+    }
+    row.name_kind(&mut object);
+    row.strategy().default(&mut object);
+    Ok(Decoded {
+        object,
+        warnings: Vec::new(),
+    })
+}
+
+/// An object that admission has changed: typed, pruned and defaulted again. The error is the decoder's.
+pub(crate) fn read_admitted(row: &Row, object: &mut Object) -> Result<(), String> {
+    match (row.custom_version(), row.shape()) {
+        (Some(version), _) => {
+            coerce(row, version, object)?;
+        }
+        (None, Some(shape)) => decode::convert(shape, object)?,
+        (None, None) => {}
+    }
+    row.name_kind(object);
+    row.strategy().default(object);
+    Ok(())
+}
+
+/// The same for the object of a subresource, which is of another kind than the row's.
+pub(crate) fn read_patched_as(
+    shape: &'static Shape,
+    make: &MakePatched<'_>,
+    patch: &[u8],
+    validation: FieldValidation,
+) -> Result<Decoded, Status> {
+    read_result(Some(shape), make, patch, validation, |object, text| {
+        convert(shape, object, text, validation)
+    })
+}
+
+/// Why the result of a patch is refused.
+enum Refusal {
+    /// This is the whole answer.
+    Whole(Status),
+    /// The answer shows the result and says this.
+    Shown(String),
+}
+
+fn convert(
+    shape: &'static Shape,
+    object: &mut Object,
+    text: &dyn Fn() -> String,
+    validation: FieldValidation,
+) -> Result<Vec<String>, Refusal> {
+    decode::convert_strictly(shape, object, decode::Document::Made(text), validation).map_err(Refusal::Shown)
+}
+
+/// The result of a patch as `read` types it; that answers the strict errors.
+fn read_result(
+    shape: Option<&'static Shape>,
+    make: &MakePatched<'_>,
+    patch: &[u8],
+    validation: FieldValidation,
+    read: impl FnOnce(&mut Object, &dyn Fn() -> String) -> Result<Vec<String>, Refusal>,
+) -> Result<Decoded, Status> {
+    let Patched {
+        value,
+        strict_errors,
+        shown,
+    } = make()?;
+    let text = || match make() {
+        Ok(Patched { mut value, .. }) => {
+            value.sort_all_objects();
+            value.to_string()
+        }
+        Err(_) => String::new(),
+    };
+    let refused = |why: &str| {
+        let mut errors = FieldErrors::new();
+        let shown = shown
+            .clone()
+            .unwrap_or_else(|| patch::shown_document(shape, &text(), patch));
+        errors.invalid(FieldPath::new("patch"), shown, why);
+        Status::invalid(
+            &GroupKind {
+                group: "".into(),
+                kind: "".into(),
+            },
+            "",
+            &errors,
+        )
+    };
+    let Value::Object(map) = value else {
+        return Err(refused(
+            "json: cannot unmarshal patch into Go value of type map[string]interface {}",
+        ));
+    };
+    let mut object = Object(map);
+    object.sort();
+    let mut warnings = read(&mut object, &text).map_err(|refusal| match refusal {
+        Refusal::Whole(status) => status,
+        // The result of a strategic patch is never JSON in the real server, and is converted by other words.
+        Refusal::Shown(why) if shown.is_some() => refused(&patch::as_conversion_error(&why)),
+        Refusal::Shown(why) => refused(&why),
+    })?;
+    warnings.splice(0..0, strict_errors);
+    match validation {
+        FieldValidation::Strict if !warnings.is_empty() => {
+            Err(refused(&format!("strict decoding error: {}", warnings.join(", "))))
+        }
+        FieldValidation::Ignore => Ok(Decoded {
+            object,
+            warnings: Vec::new(),
+        }),
+        FieldValidation::Strict | FieldValidation::Warn => Ok(Decoded { object, warnings }),
+    }
+}

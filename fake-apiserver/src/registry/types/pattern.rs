@@ -1,0 +1,195 @@
+//! Regular expressions of schemas: Go's RE2 syntax on the `regex` crate.
+
+use std::sync::OnceLock;
+
+use regex::Regex;
+
+/// The `pattern` of a schema. It is compiled when it is first used, and never again.
+#[derive(Debug)]
+pub(crate) struct Pattern {
+    text: String,
+    compiled: OnceLock<Result<Regex, String>>,
+}
+
+impl Pattern {
+    pub(crate) fn new(text: &str) -> Self {
+        Self {
+            text: text.to_owned(),
+            compiled: OnceLock::new(),
+        }
+    }
+
+    /// The pattern as the schema writes it.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether it matches somewhere in `value`; `Err` is Go's text of what is wrong with the pattern.
+    pub(crate) fn is_match(&self, value: &str) -> Result<bool, &str> {
+        self.compiled().map(|regex| regex.is_match(value))
+    }
+
+    /// Go's text of what is wrong with the pattern, if anything is.
+    pub(crate) fn error(&self) -> Option<&str> {
+        self.compiled().err()
+    }
+
+    fn compiled(&self) -> Result<&Regex, &str> {
+        self.compiled
+            .get_or_init(|| Regex::new(&translate(&self.text)).map_err(|error| explain(&self.text, &error)))
+            .as_ref()
+            .map_err(String::as_str)
+    }
+}
+
+/// Rewrites what Go and Rust read differently: `\d` and its like are ASCII in Go, and a class knows no set operators.
+fn translate(pattern: &str) -> String {
+    let chars: Vec<char> = pattern.chars().collect();
+    let mut out = String::with_capacity(pattern.len() + 8);
+    let mut at = 0;
+    let mut in_class = false;
+    // Right after `[` or `[^` a `]` is a literal.
+    let mut class_start = false;
+    while let Some(&c) = chars.get(at) {
+        at += 1;
+        let starts_class = std::mem::take(&mut class_start);
+        match c {
+            '\\' => {
+                let escaped = chars.get(at).copied();
+                at += 1;
+                translate_escape(escaped, in_class, &mut out);
+            }
+            '[' if in_class => {
+                let posix = chars.get(at) == Some(&':');
+                let end = (at..chars.len()).find(|&i| chars[i] == ':' && i > at && chars.get(i + 1) == Some(&']'));
+                match (posix, end) {
+                    (true, Some(end)) => {
+                        out.extend(&chars[at - 1..end + 2]);
+                        at = end + 2;
+                    }
+                    _ => out.push_str("\\["),
+                }
+            }
+            '[' => {
+                in_class = true;
+                class_start = true;
+                out.push('[');
+                if chars.get(at) == Some(&'^') {
+                    out.push('^');
+                    at += 1;
+                }
+            }
+            ']' if in_class && starts_class => out.push_str("\\]"),
+            ']' if in_class => {
+                in_class = false;
+                out.push(']');
+            }
+            '&' | '~' if in_class => {
+                out.push('\\');
+                out.push(c);
+            }
+            '-' if in_class && chars.get(at) == Some(&'-') => {
+                out.push_str("-\\-");
+                at += 1;
+            }
+            '{' if !in_class && !is_repetition(&chars[at..]) => out.push_str("\\{"),
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+fn translate_escape(escaped: Option<char>, in_class: bool, out: &mut String) {
+    match escaped {
+        Some('d') => out.push_str("[0-9]"),
+        Some('D') => out.push_str("[^0-9]"),
+        Some('w') => out.push_str("[0-9A-Za-z_]"),
+        Some('W') => out.push_str("[^0-9A-Za-z_]"),
+        Some('s') => out.push_str("[\\t\\n\\f\\r ]"),
+        Some('S') => out.push_str("[^\\t\\n\\f\\r ]"),
+        Some('b') if !in_class => out.push_str("(?-u:\\b)"),
+        Some('B') if !in_class => out.push_str("(?-u:\\B)"),
+        Some(c @ ('<' | '>')) => out.push(c),
+        Some(c) => {
+            out.push('\\');
+            out.push(c);
+        }
+        None => out.push('\\'),
+    }
+}
+
+/// Whether what follows a `{` makes it a repetition such as `{2,}`; else Go reads the brace as itself.
+fn is_repetition(rest: &[char]) -> bool {
+    let digits = |from: usize| rest[from..].iter().take_while(|c| c.is_ascii_digit()).count();
+    let min = digits(0);
+    if min == 0 {
+        return false;
+    }
+    match rest.get(min) {
+        Some('}') => true,
+        Some(',') => rest.get(min + 1 + digits(min + 1)) == Some(&'}'),
+        _ => false,
+    }
+}
+
+/// Go's words for the errors people make.
+fn explain(pattern: &str, error: &regex::Error) -> String {
+    let text = error.to_string();
+    let why = if text.contains("unclosed character class") {
+        let from = pattern.rfind('[').unwrap_or(0);
+        format!("missing closing ]: `{}`", &pattern[from..])
+    } else if text.contains("unclosed group") {
+        format!("missing closing ): `{pattern}`")
+    } else if text.contains("unopened group") {
+        format!("unexpected ): `{pattern}`")
+    } else if text.contains("repetition operator missing expression") {
+        let operator = pattern.chars().find(|c| matches!(c, '*' | '+' | '?')).unwrap_or('*');
+        format!("missing argument to repetition operator: `{operator}`")
+    } else if text.contains("look-around") {
+        let from = pattern.find("(?").unwrap_or(0);
+        let end = pattern.len().min(from + 3);
+        format!(
+            "invalid or unsupported Perl syntax: `{}`",
+            pattern.get(from..end).unwrap_or(pattern)
+        )
+    } else if text.contains("unrecognized escape sequence") || text.contains("backreferences") {
+        let escape: String = pattern
+            .find('\\')
+            .map(|from| pattern[from..].chars().take(2).collect())
+            .unwrap_or_default();
+        format!("invalid escape sequence: `{escape}`")
+    } else if text.contains("invalid character class range") {
+        format!("invalid character class range: `{pattern}`")
+    } else {
+        format!("invalid regular expression: `{pattern}`")
+    };
+    format!("error parsing regexp: {why}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[rstest::rstest]
+    #[case("^\\d+$", "12", true)]
+    #[case("^\\d+$", "\u{0661}", false)]
+    #[case("^[\\w-]+$", "a-b_1", true)]
+    #[case("^[[]a]$", "[a]", true)]
+    #[case("^[]a]+$", "]a", true)]
+    #[case("^[[:alpha:]]+$", "ab", true)]
+    #[case("^{.*}$", "{x}", true)]
+    #[case("^a{2,3}$", "aaa", true)]
+    #[case("^[a&&b]+$", "a&b", true)]
+    #[case("^[+--]+$", "+,-", true)]
+    fn go_syntax_is_understood(#[case] pattern: &str, #[case] value: &str, #[case] expected: bool) {
+        assert_eq!(Pattern::new(pattern).is_match(value), Ok(expected));
+    }
+
+    #[rstest::rstest]
+    #[case("([", "error parsing regexp: missing closing ]: `[`")]
+    #[case("(a", "error parsing regexp: missing closing ): `(a`")]
+    #[case("a(?=b)", "error parsing regexp: invalid or unsupported Perl syntax: `(?=`")]
+    fn errors_are_in_go_words(#[case] pattern: &str, #[case] text: &str) {
+        assert_eq!(Pattern::new(pattern).error(), Some(text));
+    }
+}
