@@ -46,6 +46,8 @@ pub(crate) mod priority_class;
 pub(crate) mod runtime_class;
 pub(crate) mod certificate;
 pub(crate) mod resource_slice;
+pub(crate) mod device;
+pub(crate) mod device_claim;
 pub(crate) mod webhook_configuration;
 pub(crate) mod admission_policy;
 pub(crate) mod flow_control;
@@ -56,3 +58,5 @@ pub(crate) mod volume;
 mod workload_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod storage_tests;

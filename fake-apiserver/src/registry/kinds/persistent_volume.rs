@@ -1,40 +1,49 @@
-//! PersistentVolumes.
+//! PersistentVolumes, as `ValidatePersistentVolume` and `ValidatePersistentVolumeUpdate` of
+//! `pkg/apis/core/validation` check them.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
+use super::device::check_driver_name;
 use super::persistent_volume_claim::{add_finalizer, validate_access_modes};
-use super::strategy::{Context, Strategy};
+use super::pod::{
+    default_storage_systems, no_backsteps, validate_host_path, validate_initiator, validate_node_selector,
+    validate_system,
+};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
-use crate::registry::types::access::{at, default_to, ensure_object, object_mut, restore, text};
+use crate::registry::kinds::strategy::{Context, Strategy};
+use crate::registry::types::access::{at, default_to, ensure_object, object_mut, objects_mut, restore, text};
+use crate::registry::types::check::{IMMUTABLE, NOT_POSITIVE};
+use crate::registry::types::cursor::Cursor;
+use crate::registry::types::quantity::Quantity;
 
 /// Keeps a volume that a claim still uses.
 const PROTECTION: &str = "kubernetes.io/pv-protection";
 const RECLAIM_POLICIES: [&str; 3] = ["Delete", "Recycle", "Retain"];
-/// What a volume may be made of; exactly one is set.
+/// What a volume may be made of, in Go's order; exactly one is set.
 const SOURCES: [&str; 22] = [
+    "hostPath",
+    "gcePersistentDisk",
     "awsElasticBlockStore",
-    "azureDisk",
-    "azureFile",
+    "glusterfs",
+    "flocker",
+    "nfs",
+    "rbd",
+    "quobyte",
     "cephfs",
+    "iscsi",
     "cinder",
-    "csi",
     "fc",
     "flexVolume",
-    "flocker",
-    "gcePersistentDisk",
-    "glusterfs",
-    "hostPath",
-    "iscsi",
-    "local",
-    "nfs",
+    "azureFile",
+    "vsphereVolume",
     "photonPersistentDisk",
     "portworxVolume",
-    "quobyte",
-    "rbd",
+    "azureDisk",
     "scaleIO",
+    "local",
     "storageos",
-    "vsphereVolume",
+    "csi",
 ];
 
 /// The strategy of PersistentVolumes.
@@ -51,6 +60,7 @@ impl Strategy for PersistentVolume {
         {
             host_path.insert("type".into(), json!(""));
         }
+        default_storage_systems(spec);
         default_to(ensure_object(object, "status"), "phase", "Pending");
     }
 
@@ -61,35 +71,27 @@ impl Strategy for PersistentVolume {
     }
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
-        let path = FieldPath::new("spec");
-        validate_access_modes(object, errors);
-        let empty = Map::new();
-        let spec = at(object, "spec").and_then(Value::as_object).unwrap_or(&empty);
-        if at(spec, "capacity")
-            .and_then(Value::as_object)
-            .is_none_or(Map::is_empty)
-        {
-            errors.required(path.child("capacity"), "");
-        } else if at(spec, "capacity.storage").is_none() {
-            let given = at(spec, "capacity").and_then(Value::as_object).into_iter().flatten();
-            for (resource, _) in given {
-                errors.not_supported(path.child("capacity"), resource.as_str(), &["storage"]);
+        let root = Cursor::root(object);
+        let spec = root.at("spec");
+        validate_access_modes(object, "", errors);
+        validate_capacity(&spec.at("capacity"), errors);
+        spec.at("persistentVolumeReclaimPolicy")
+            .check_one_of(&RECLAIM_POLICIES, errors);
+        validate_node_affinity(&spec.at("nodeAffinity"), errors);
+        validate_source(root.text("metadata.name"), &spec, errors);
+        spec.at("storageClassName").check_subdomain(errors);
+        spec.at("volumeMode").check_one_of(&["Block", "Filesystem"], errors);
+        let class = spec.at("volumeAttributesClassName");
+        if class.is_set("") {
+            if class.as_text().is_empty() {
+                errors.required(class, "an empty string is disallowed");
             }
-        }
-        let policy = text(spec, "persistentVolumeReclaimPolicy");
-        if !RECLAIM_POLICIES.contains(&policy) {
-            errors.not_supported(path.child("persistentVolumeReclaimPolicy"), policy, &RECLAIM_POLICIES);
-        }
-        let mode = text(spec, "volumeMode");
-        if !matches!(mode, "" | "Block" | "Filesystem") {
-            errors.not_supported(path.child("volumeMode"), mode, &["Block", "Filesystem"]);
-        }
-        let mut sources = SOURCES.iter().filter(|source| at(spec, source).is_some());
-        if sources.next().is_none() {
-            errors.required(path, "must specify a volume type");
-        } else {
-            for source in sources {
-                errors.forbidden(path.child(source), "may not specify more than 1 volume type");
+            class.check_subdomain(errors);
+            if !spec.is_set("csi") {
+                errors.required(
+                    spec.at("csi"),
+                    "has to be specified when using volumeAttributesClassName",
+                );
             }
         }
     }
@@ -97,9 +99,17 @@ impl Strategy for PersistentVolume {
     fn prepare_for_update(&self, object: &mut Object, old: &Object, context: &Context<'_>) {
         if context.subresource == "status" {
             restore(object, old, "spec");
+            let time = "status.lastPhaseTransitionTime";
+            let is_asked = at(object, time).is_some_and(|it| at(old, time) != Some(it));
             if at(object, "status.phase") != at(old, "status.phase") {
-                let now = context.entropy.now_seconds();
-                ensure_object(object, "status").insert("lastPhaseTransitionTime".into(), now.into());
+                if !is_asked {
+                    let now = context.entropy.now_seconds();
+                    ensure_object(object, "status").insert("lastPhaseTransitionTime".into(), now.into());
+                }
+            } else if at(object, time).is_none()
+                && let Some(before) = at(old, time)
+            {
+                ensure_object(object, "status").insert("lastPhaseTransitionTime".into(), before.clone());
             }
         }
     }
@@ -108,19 +118,228 @@ impl Strategy for PersistentVolume {
         if !context.subresource.is_empty() {
             return;
         }
+        // The strategy checks the volume, and the rules of updates do once more.
         self.validate(object, errors);
-        let source = |it: &Object, source| at(it, "spec").and_then(|spec| spec.get(source)).cloned();
-        if SOURCES.iter().any(|name| source(object, *name) != source(old, *name)) {
+        self.validate(object, errors);
+        let (new, old) = (Cursor::root(object), Cursor::root(old));
+        if SOURCES
+            .iter()
+            .any(|name| source_of(&new, &old, name) != source_of(&old, &old, name))
+        {
             let text = "spec.persistentvolumesource is immutable after creation";
             errors.forbidden(FieldPath::new("spec.persistentvolumesource"), text);
         }
-        if at(object, "spec.volumeMode") != at(old, "spec.volumeMode") {
-            let path = FieldPath::new("volumeMode");
-            errors.invalid(path, text(object, "spec.volumeMode"), "field is immutable");
+        if !new.same(&old, "spec.volumeMode") {
+            let mode = new.at("spec.volumeMode").to_value();
+            errors.invalid(FieldPath::new("volumeMode"), mode, IMMUTABLE);
+        }
+        let affinity = new.at("spec.nodeAffinity");
+        let before = old.at("spec.nodeAffinity").to_value();
+        let is_kept = [stable_labels(before.clone()), compact(before.clone())].contains(&compact(affinity.to_value()));
+        if !before.is_null() && !is_kept {
+            let text = format!("{IMMUTABLE}, except for updating from beta label to GA");
+            errors.invalid(FieldPath::new("nodeAffinity"), affinity.to_value(), text);
+        }
+        if old.is_set("spec.volumeAttributesClassName") && !new.is_set("spec.volumeAttributesClassName") {
+            let text = "update from non-nil value to nil is forbidden";
+            errors.forbidden(FieldPath::new("spec.volumeAttributesClassName"), text);
         }
     }
 
     fn returns_deleted_object(&self) -> bool {
         true
     }
+}
+
+/// What is in the volume in the place of a source; a secret for expansion may be added later.
+fn source_of(volume: &Cursor<'_>, old: &Cursor<'_>, name: &str) -> Option<Value> {
+    const SECRET: &str = "controllerExpandSecretRef";
+    let mut source = volume.map("spec")?.get(name).cloned();
+    if name == "csi"
+        && old.map("spec.csi").is_some_and(|csi| !csi.contains_key(SECRET))
+        && let Some(csi) = source.as_mut().and_then(Value::as_object_mut)
+    {
+        csi.remove(SECRET);
+    }
+    source
+}
+
+fn validate_capacity(capacity: &Cursor<'_>, errors: &mut FieldErrors) {
+    if capacity.is_empty("") {
+        errors.required(capacity, "");
+    }
+    let has_more = capacity.map("").is_some_and(|given| given.len() > 1);
+    if !capacity.is_set("storage") || has_more {
+        errors.not_supported(capacity, capacity.to_value(), &["storage"]);
+    }
+    for (_, amount) in capacity.entries("") {
+        let value = Quantity::parse(amount.as_text()).ok();
+        if value.is_some_and(|value| value.signum() <= 0) {
+            errors.invalid(amount, amount.as_text(), NOT_POSITIVE);
+        }
+    }
+}
+
+/// Go's `validateVolumeNodeAffinity`.
+fn validate_node_affinity(affinity: &Cursor<'_>, errors: &mut FieldErrors) {
+    let required = affinity.at("required");
+    match required.map("") {
+        Some(selector) => validate_node_selector(selector, &required.path(), errors),
+        None if affinity.is_set("") => errors.required(required, "must specify required node constraints"),
+        None => {}
+    }
+}
+
+/// Checks the first source; others are one too many, but for a `flexVolume`.
+fn validate_source(name: &str, spec: &Cursor<'_>, errors: &mut FieldErrors) {
+    let mut found = false;
+    for kind in SOURCES {
+        let source = spec.at(kind);
+        let Some(settings) = source.map("") else {
+            continue;
+        };
+        if found && kind != "flexVolume" {
+            let called = if kind == "cephfs" { "cephFS" } else { kind };
+            errors.forbidden(spec.at(called), "may not specify more than 1 volume type");
+            continue;
+        }
+        found = true;
+        let path = source.path();
+        match kind {
+            "hostPath" => validate_host_path(settings, &path, errors),
+            "gcePersistentDisk" => validate_system(kind, settings, &spec.at("persistentDisk").path(), errors),
+            "local" => {
+                let path = source.at("path");
+                if path.check_required(errors) {
+                    no_backsteps(path.as_text(), || path.path(), errors);
+                }
+                if !spec.is_set("nodeAffinity") {
+                    errors.required(spec.at("nodeAffinity"), "Local volume requires node affinity");
+                }
+            }
+            "csi" => validate_csi(&source, errors),
+            "iscsi" => validate_iscsi(name, &source, errors),
+            _ => validate_system(kind, settings, &path, errors),
+        }
+        validate_namespaces(kind, &source, errors);
+    }
+    if !found {
+        errors.required(spec, "must specify a volume type");
+    }
+    let path = spec.text("hostPath.path");
+    let is_root = path.starts_with('/') && path.trim_matches('/').is_empty();
+    if is_root && spec.text("persistentVolumeReclaimPolicy") == "Recycle" {
+        let text = "may not be 'recycle' for a hostPath mount of '/'";
+        errors.forbidden(spec.at("persistentVolumeReclaimPolicy"), text);
+    }
+}
+
+/// What a volume says beside what a pod's volume says: namespaces of Secrets and Endpoints.
+fn validate_namespaces(kind: &str, source: &Cursor<'_>, errors: &mut FieldErrors) {
+    match kind {
+        "cinder" | "storageos" if source.is_set("secretRef") => {
+            source.at("secretRef.namespace").check_required(errors);
+        }
+        "azureFile" if source.is_set("secretNamespace") => {
+            source.at("secretNamespace").check_required(errors);
+        }
+        "glusterfs" if source.is_set("endpointsNamespace") => {
+            let namespace = source.at("endpointsNamespace");
+            if namespace.as_text().is_empty() {
+                let text = "if the endpointnamespace is set, it must be a valid namespace name";
+                errors.invalid(namespace, "", text);
+            }
+            namespace.check_label(errors);
+        }
+        _ => {}
+    }
+}
+
+/// Go's `validateCSIPersistentVolumeSource`.
+fn validate_csi(csi: &Cursor<'_>, errors: &mut FieldErrors) {
+    check_driver_name(&csi.at("driver"), errors);
+    csi.at("volumeHandle").check_required(errors);
+    for stage in ["controllerPublish", "controllerExpand", "nodePublish", "nodeExpand"] {
+        let field = format!("{stage}SecretRef");
+        let secret = csi.at(&field);
+        if secret.is_set("") {
+            let (name, namespace) = (secret.at("name"), secret.at("namespace"));
+            if name.check_required(errors) {
+                name.check_subdomain(errors);
+            }
+            if namespace.check_required(errors) {
+                namespace.check_label(errors);
+            }
+        }
+    }
+}
+
+/// Go's `validateISCSIPersistentVolumeSource`.
+fn validate_iscsi(name: &str, iscsi: &Cursor<'_>, errors: &mut FieldErrors) {
+    const FORM: &str = "must be valid format";
+    let (portal, initiator) = (iscsi.at("targetPortal"), iscsi.at("initiatorName"));
+    portal.check_required(errors);
+    if initiator.is_set("") && name.len() + 1 + portal.as_text().len() > 64 {
+        let text = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if \
+                    iscsi.initiatorName is specified.";
+        errors.invalid(iscsi.at("targetportal"), portal.as_text(), text);
+    }
+    let iqn = iscsi.at("iqn");
+    if iqn.check_required(errors) {
+        validate_initiator(iqn.as_text(), FORM, || iqn.path(), errors);
+    }
+    iscsi.at("lun").check_range((0, 255), errors);
+    let authenticates = |field| iscsi.flag(field) == Some(true);
+    if (authenticates("chapAuthDiscovery") || authenticates("chapAuthSession")) && !iscsi.is_set("secretRef") {
+        errors.required(iscsi.at("secretRef"), "");
+    }
+    if iscsi.is_set("secretRef") {
+        iscsi.at("secretRef.name").check_required(errors);
+    }
+    if initiator.is_set("") {
+        validate_initiator(initiator.as_text(), FORM, || iscsi.at("initiatorname").path(), errors);
+    }
+}
+
+/// The value without what Go calls equal to nothing.
+fn compact(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let fields = fields.into_iter().map(|(key, value)| (key, compact(value)));
+            Value::Object(fields.filter(|(_, value)| !is_nothing(value)).collect())
+        }
+        Value::Array(items) => Value::Array(items.into_iter().map(compact).collect()),
+        other => other,
+    }
+}
+
+fn is_nothing(value: &Value) -> bool {
+    value.is_null() || value.as_array().is_some_and(Vec::is_empty)
+}
+
+/// The same affinity with the labels of Nodes that took the place of beta ones.
+fn stable_labels(affinity: Value) -> Value {
+    const LABELS: [(&str, &str); 5] = [
+        ("beta.kubernetes.io/arch", "kubernetes.io/arch"),
+        ("beta.kubernetes.io/os", "kubernetes.io/os"),
+        ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type"),
+        ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"),
+        (
+            "failure-domain.beta.kubernetes.io/region",
+            "topology.kubernetes.io/region",
+        ),
+    ];
+    let mut affinity = compact(affinity);
+    let terms = affinity
+        .pointer_mut("/required/nodeSelectorTerms")
+        .and_then(Value::as_array_mut);
+    for term in terms.into_iter().flatten().filter_map(Value::as_object_mut) {
+        for requirement in objects_mut(term, "matchExpressions") {
+            let stable = LABELS.iter().find(|(beta, _)| text(requirement, "key") == *beta);
+            if let Some((_, stable)) = stable {
+                requirement.insert("key".into(), json!(stable));
+            }
+        }
+    }
+    affinity
 }

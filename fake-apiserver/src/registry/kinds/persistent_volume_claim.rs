@@ -31,7 +31,7 @@ impl Strategy for PersistentVolumeClaim {
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
         let spec = FieldPath::new("spec");
-        validate_access_modes(object, errors);
+        validate_access_modes(object, "at least 1 access mode is required", errors);
         labels::validate_selector(at(object, "spec.selector"), &spec.child("selector"), errors);
         if at(object, "spec.resources.requests.storage").is_none() {
             errors.required(spec.child("resources").key("storage"), "");
@@ -121,12 +121,12 @@ pub(crate) fn add_finalizer(object: &mut Object, name: &str) {
     }
 }
 
-/// Checks `spec.accessModes` of a claim or a volume.
-pub(crate) fn validate_access_modes(object: &Object, errors: &mut FieldErrors) {
+/// Checks `spec.accessModes` of a claim or a volume; `missing` is the text where there are none.
+pub(crate) fn validate_access_modes(object: &Object, missing: &str, errors: &mut FieldErrors) {
     let path = FieldPath::new("spec.accessModes");
     let modes = list(object, "spec.accessModes");
     if modes.is_empty() {
-        errors.required(path.clone(), "at least 1 access mode is required");
+        errors.required(path.clone(), missing);
     }
     for mode in modes.iter().filter_map(Value::as_str) {
         if !ACCESS_MODES.contains(&mode) {

@@ -1,14 +1,33 @@
-//! ResourceSlices.
+//! ResourceSlices, as `ValidateResourceSlice` and `ValidateResourceSliceUpdate` of `pkg/apis/resource/validation` check
+//! them. The request policies of capacities are not checked.
 
-use super::strategy::{FieldLabels, Strategy};
+use serde_json::Value;
+
+use super::device::{check_driver_name, check_items, check_qualified_name, check_set, check_taint};
+use super::device_claim::validate_pool_name;
+use super::pod::validate_node_selector;
+use crate::api::field::FieldErrors;
 use crate::api::object::Object;
+use crate::registry::kinds::strategy::{Context, FieldLabels, Strategy};
 use crate::registry::types::access::text;
+use crate::registry::types::check::NOT_POSITIVE;
+use crate::registry::types::cursor::Cursor;
+use crate::registry::types::names;
 
 /// The strategy of ResourceSlices.
 #[derive(Debug)]
 pub(crate) struct ResourceSlice;
 
 impl Strategy for ResourceSlice {
+    fn validate(&self, object: &Object, errors: &mut FieldErrors) {
+        validate_spec(&Cursor::root(object).at("spec"), None, errors);
+    }
+
+    fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, _context: &Context<'_>) {
+        let (object, old) = (Cursor::root(object), Cursor::root(old));
+        validate_spec(&object.at("spec"), Some(&old.at("spec")), errors);
+    }
+
     fn returns_deleted_object(&self) -> bool {
         true
     }
@@ -29,5 +48,265 @@ impl Strategy for ResourceSlice {
     fn field_values(&self, object: &Object) -> Vec<(&'static str, String)> {
         let value = |label: &'static str| (label, text(object, label).to_owned());
         vec![value("spec.nodeName"), value("spec.driver")]
+    }
+}
+
+/// Most devices of a slice; half as many where one has taints or consumes counters.
+const DEVICES_MAX: usize = 128;
+/// Most counter sets of a slice.
+const COUNTER_SETS_MAX: usize = 8;
+/// Most counters of a set.
+const COUNTERS_MAX: usize = 32;
+/// Most attributes and capacities of a device together.
+const ATTRIBUTES_MAX: usize = 32;
+/// Most taints of a device.
+const TAINTS_MAX: usize = 16;
+/// Most counter sets that a device consumes.
+const CONSUMED_MAX: usize = 2;
+/// Most conditions of a binding.
+const CONDITIONS_MAX: usize = 4;
+/// Most bytes of the value of an attribute.
+const VALUE_MAX: usize = 64;
+
+/// Go's `validateResourceSliceSpec`.
+fn validate_spec(spec: &Cursor<'_>, old: Option<&Cursor<'_>>, errors: &mut FieldErrors) {
+    check_driver_name(&spec.at("driver"), errors);
+    validate_pool_name(&spec.at("pool.name"), errors);
+    let count = spec.integer("pool.resourceSliceCount").unwrap_or(0);
+    if count <= 0 {
+        errors.invalid(spec.at("pool.resourceSliceCount"), count, NOT_POSITIVE);
+    }
+    let generation = spec.integer("pool.generation").unwrap_or(0);
+    if generation < 0 {
+        errors.invalid(
+            spec.at("pool.generation"),
+            generation,
+            "must be greater than or equal to zero",
+        );
+    }
+    for field in ["pool.name", "driver", "nodeName"] {
+        if let Some(old) = old {
+            spec.at(field).check_unchanged(&old.at(field), errors);
+        }
+    }
+    const SLICE_NODES: [&str; 4] = ["nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection"];
+    let blank = "must be either unset or set to a non-empty string";
+    let set = chosen_nodes(spec, &SLICE_NODES, blank, true, errors);
+    let rule = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required";
+    match set.len() {
+        0 => errors.required(spec, rule),
+        1 => {}
+        _ => {
+            let text = format!("{rule}, but multiple fields are set");
+            errors.invalid(spec, format!("{{{}}}", set.join(", ")), text);
+        }
+    }
+    if spec.is_set("sharedCounters") && spec.is_set("devices") {
+        errors.invalid(spec, "", "only one of `sharedCounters` or `devices` is allowed");
+    }
+    let is_advanced = |it: &Cursor<'_>| !it.is_empty("taints") || !it.is_empty("consumesCounters");
+    let max = DEVICES_MAX
+        / if spec.items("devices").any(|it| is_advanced(&it)) {
+            2
+        } else {
+            1
+        };
+    let name = |it: &Cursor<'_>| Value::from(it.text("name"));
+    let per_device = spec.flag("perDeviceNodeSelection") == Some(true);
+    check_set(&spec.at("devices"), max, name, errors, |it, errors| {
+        validate_device(it, per_device, errors)
+    });
+    check_set(
+        &spec.at("sharedCounters"),
+        COUNTER_SETS_MAX,
+        name,
+        errors,
+        |it, errors| {
+            validate_counters(it, "name", errors);
+        },
+    );
+}
+
+/// The fields by which Nodes are chosen that are set, as errors name them; those set to nothing are errors.
+fn chosen_nodes(
+    holder: &Cursor<'_>,
+    fields: &[&str],
+    blank: &str,
+    one_term: bool,
+    errors: &mut FieldErrors,
+) -> Vec<String> {
+    let mut set = Vec::new();
+    for &field in fields {
+        let value = holder.at(field);
+        let is_chosen = match value.get("") {
+            None => continue,
+            Some(Value::Bool(chosen)) => {
+                if !chosen {
+                    errors.invalid(value, false, "must be either unset or set to true");
+                }
+                *chosen
+            }
+            Some(Value::Object(selector)) => {
+                validate_node_selector(selector, &value.path(), errors);
+                let terms = value.at("nodeSelectorTerms");
+                if one_term && terms.list("").len() != 1 {
+                    errors.invalid(terms, terms.to_value(), "must have exactly one node selector term");
+                }
+                true
+            }
+            Some(_) if value.as_text().is_empty() => {
+                errors.invalid(value, "", blank);
+                false
+            }
+            Some(_) => {
+                value.check_subdomain(errors);
+                true
+            }
+        };
+        if is_chosen {
+            set.push(format!("`{field}`"));
+        }
+    }
+    set
+}
+
+/// Go's `validateDevice`.
+fn validate_device(device: &Cursor<'_>, per_device: bool, errors: &mut FieldErrors) {
+    let name = device.at("name");
+    name.check_texts(names::dns1123_label(name.as_text(), false), errors);
+    let count = device.entries("attributes").count() + device.entries("capacity").count();
+    if count > ATTRIBUTES_MAX {
+        let text = format!("the total number of attributes and capacities must not exceed {ATTRIBUTES_MAX}");
+        errors.invalid(device, count, text);
+    }
+    for (key, attribute) in device.entries("attributes") {
+        check_qualified_name(key, &device.at("attributes"), errors);
+        validate_attribute(&attribute, errors);
+    }
+    for (key, capacity) in device.entries("capacity") {
+        check_qualified_name(key, &device.at("capacity"), errors);
+        if capacity.is_set("requestPolicy") && device.flag("allowMultipleAllocations") != Some(true) {
+            errors.forbidden(capacity.at("requestPolicy"), "allowMultipleAllocations must be true");
+        }
+    }
+    check_items(&device.at("taints"), TAINTS_MAX, errors, check_taint);
+    let set = |it: &Cursor<'_>| Value::from(it.text("counterSet"));
+    check_set(
+        &device.at("consumesCounters"),
+        CONSUMED_MAX,
+        set,
+        errors,
+        |it, errors| {
+            validate_counters(it, "counterSet", errors);
+        },
+    );
+    const DEVICE_NODES: [&str; 3] = ["nodeName", "nodeSelector", "allNodes"];
+    if per_device {
+        let set = chosen_nodes(device, &DEVICE_NODES, "must not be empty", false, errors);
+        let rule = "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` \
+                    is set to true in the ResourceSlice spec";
+        match set.len() {
+            0 => errors.required(device, rule),
+            1 => {}
+            _ => errors.invalid(device, format!("{{{}}}", set.join(", ")), rule),
+        }
+    } else if DEVICE_NODES.iter().any(|field| device.is_set(field)) {
+        let text = "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to \
+                    true in the ResourceSlice spec";
+        errors.invalid(device, Value::Null, text);
+    }
+    validate_bindings(device, errors);
+}
+
+/// Go's `validateDeviceAttribute`.
+fn validate_attribute(attribute: &Cursor<'_>, errors: &mut FieldErrors) {
+    for (field, is_version) in [("string", false), ("version", true)] {
+        let value = attribute.at(field);
+        if !value.is_set("") {
+            continue;
+        }
+        if is_version && !is_semantic_version(value.as_text()) {
+            let text = "must be a string compatible with semver.org spec 2.0.0";
+            errors.invalid(value, value.as_text(), text);
+        }
+        if value.as_text().len() > VALUE_MAX {
+            errors.too_long(value, VALUE_MAX);
+        }
+    }
+    let values = ["bool", "int", "string", "version"];
+    match values.iter().filter(|field| attribute.is_set(field)).count() {
+        0 => errors.invalid(attribute, "", "exactly one value must be specified"),
+        1 => {}
+        _ => errors.invalid(attribute, attribute.to_value(), "exactly one value must be specified"),
+    }
+}
+
+/// Whether a version is `major.minor.patch[-prerelease][+build]` of semver.org 2.0.0.
+fn is_semantic_version(text: &str) -> bool {
+    let (rest, build) = text
+        .split_once('+')
+        .map_or((text, None), |(rest, build)| (rest, Some(build)));
+    let (core, release) = rest.split_once('-').map_or((rest, None), |(core, it)| (core, Some(it)));
+    let is_number = |part: &str| {
+        !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()) && (part == "0" || !part.starts_with('0'))
+    };
+    let is_word = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+    let is_identifier = |part: &str| is_word(part) && (is_number(part) || !part.bytes().all(|b| b.is_ascii_digit()));
+    core.split('.').count() == 3
+        && core.split('.').all(is_number)
+        && release.is_none_or(|it| it.split('.').all(is_identifier))
+        && build.is_none_or(|it| it.split('.').all(is_word))
+}
+
+/// Go's `validateCounterSet` and `validateDeviceCounterConsumption`.
+fn validate_counters(holder: &Cursor<'_>, name: &str, errors: &mut FieldErrors) {
+    let set = holder.at(name);
+    if set.check_required(errors) {
+        set.check_label(errors);
+    }
+    let counters = holder.at("counters");
+    let count = counters.entries("").count();
+    if count == 0 {
+        errors.required(counters, "");
+    } else if count > COUNTERS_MAX {
+        errors.too_many(counters, count, COUNTERS_MAX);
+    } else {
+        for (key, _) in counters.entries("") {
+            for text in names::dns1123_label(key, false) {
+                errors.invalid(counters, key, text);
+            }
+        }
+    }
+}
+
+/// Go's `validateDeviceBindingParameters`.
+fn validate_bindings(device: &Cursor<'_>, errors: &mut FieldErrors) {
+    let (bound, failed) = (device.at("bindingConditions"), device.at("bindingFailureConditions"));
+    for conditions in [&bound, &failed] {
+        check_items(conditions, CONDITIONS_MAX, errors, |it, errors| {
+            it.check_texts(names::qualified_name(it.as_text()), errors);
+        });
+    }
+    for (conditions, is_failed) in [(&bound, false), (&failed, true)] {
+        for (index, it) in conditions.items("").enumerate() {
+            if conditions.list("")[..index].iter().any(|before| before == it.as_text()) {
+                errors.duplicate(it, it.as_text());
+            }
+            if is_failed && bound.list("").iter().any(|other| other == it.as_text()) {
+                let text = "bindingFailureConditions must not overlap with bindingConditions";
+                errors.invalid(it, it.as_text(), text);
+            }
+        }
+    }
+    match (bound.is_empty(""), failed.is_empty("")) {
+        (true, false) => {
+            let text = "bindingConditions are required to use bindingFailureConditions";
+            errors.invalid(bound, bound.to_value(), text);
+        }
+        (false, true) => {
+            let text = "bindingFailureConditions are required to use bindingConditions";
+            errors.invalid(failed, failed.to_value(), text);
+        }
+        _ => {}
     }
 }

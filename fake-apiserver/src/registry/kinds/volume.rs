@@ -1,10 +1,16 @@
 //! VolumeAttachments and VolumeAttributesClasses.
 
+use super::persistent_volume_claim::add_finalizer;
 use super::plain::restore_metadata;
 use super::strategy::{Context, Strategy};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::registry::types::access::{at, text};
+use crate::registry::types::cursor::Cursor;
+use crate::registry::types::names;
+
+/// Keeps a class that volumes or claims still use; the admission plugin `StorageObjectInUseProtection` adds it.
+const PROTECTION: &str = "kubernetes.io/vac-protection";
 
 /// The strategy of VolumeAttachments.
 #[derive(Debug)]
@@ -61,13 +67,23 @@ impl Strategy for VolumeAttachment {
 pub(crate) struct VolumeAttributesClass;
 
 impl Strategy for VolumeAttributesClass {
+    fn prepare_for_create(&self, object: &mut Object, _context: &Context<'_>) {
+        add_finalizer(object, PROTECTION);
+    }
+
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
-        if text(object, "driverName").is_empty() {
-            errors.required(FieldPath::new("driverName"), "");
+        let object = Cursor::root(object);
+        let driver = object.at("driverName");
+        if driver.check_required(errors) {
+            driver.check_texts(names::qualified_name(&driver.as_text().to_lowercase()), errors);
+        }
+        if object.is_empty("parameters") {
+            errors.required(object.at("parameters"), "must contain at least one key/value pair");
         }
     }
 
     fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, _context: &Context<'_>) {
+        self.validate(object, errors);
         if text(object, "driverName") != text(old, "driverName") {
             errors.forbidden(FieldPath::new("driverName"), "updates to driverName are forbidden.");
         }

@@ -138,7 +138,7 @@ fn has_backsteps(path: &str) -> bool {
 }
 
 /// A path without `..`.
-pub(super) fn no_backsteps(path: &str, at: impl Fn() -> FieldPath, errors: &mut FieldErrors) {
+pub(crate) fn no_backsteps(path: &str, at: impl Fn() -> FieldPath, errors: &mut FieldErrors) {
     if has_backsteps(path) {
         errors.invalid(at(), path, "must not contain '..'");
     }

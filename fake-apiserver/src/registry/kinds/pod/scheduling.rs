@@ -43,19 +43,25 @@ fn validate_weight(term: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
 
 fn validate_node_affinity(affinity: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
     if let Some(required) = object(affinity, REQUIRED) {
-        let path = path.child(REQUIRED).child("nodeSelectorTerms");
-        if list(required, "nodeSelectorTerms").is_empty() {
-            errors.required(path.clone(), "must have at least one node selector term");
-        }
-        for (index, term) in items(required, "nodeSelectorTerms") {
-            validate_node_term(term, true, &path.index(index), errors);
-        }
+        validate_node_selector(required, &path.child(REQUIRED), errors);
     }
     for (index, weighted) in items(affinity, PREFERRED) {
         let path = path.child(PREFERRED).index(index);
         validate_weight(weighted, &path, errors);
         let term = object_or_empty(weighted, "preference");
         validate_node_term(term, false, &path.child("preference"), errors);
+    }
+}
+
+/// Checks a NodeSelector that stands in another kind (Go's `ValidateNodeSelector`).
+pub(crate) fn validate_node_selector(selector: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
+    let path = path.child("nodeSelectorTerms");
+    if list(selector, "nodeSelectorTerms").is_empty() {
+        errors.required(path, "must have at least one node selector term");
+        return;
+    }
+    for (index, term) in items(selector, "nodeSelectorTerms") {
+        validate_node_term(term, true, &path.index(index), errors);
     }
 }
 

@@ -12,7 +12,7 @@ use crate::registry::types::view::{JsonMap, flag, integer, is_set, list, object,
 const PARTITION: &str = "must be between 0 and 255, inclusive";
 
 /// Checks the settings of `source`.
-pub(super) fn validate_system(source: &str, settings: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
+pub(crate) fn validate_system(source: &str, settings: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
     let needed: &[&str] = match source {
         "glusterfs" => &["endpoints", "path"],
         "azureFile" => &["secretName", "shareName"],
@@ -108,10 +108,13 @@ fn validate_csi(settings: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) 
     }
 }
 
+/// What an initiator of no known form is told.
+const FORM: &str = "must be valid format starting with iqn, eui, or naa";
+
 fn validate_iscsi(settings: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
     required(settings, "targetPortal", path, errors);
     if required(settings, "iqn", path, errors) {
-        validate_initiator(text(settings, "iqn"), || path.child("iqn"), errors);
+        validate_initiator(text(settings, "iqn"), FORM, || path.child("iqn"), errors);
     }
     in_range(settings, "lun", (0, 255), path, errors);
     let authenticates = |field| flag(settings, field) == Some(true);
@@ -120,11 +123,17 @@ fn validate_iscsi(settings: &JsonMap, path: &FieldPath, errors: &mut FieldErrors
         errors.required(path.child("secretRef"), "");
     }
     if is_set(settings, "initiatorName") {
-        validate_initiator(text(settings, "initiatorName"), || path.child("initiatorname"), errors);
+        validate_initiator(
+            text(settings, "initiatorName"),
+            FORM,
+            || path.child("initiatorname"),
+            errors,
+        );
     }
 }
 
-fn validate_initiator(name: &str, path: impl Fn() -> FieldPath, errors: &mut FieldErrors) {
+/// Checks the name of an iSCSI initiator or target; `form` is the text for one of no known form.
+pub(crate) fn validate_initiator(name: &str, form: &str, path: impl Fn() -> FieldPath, errors: &mut FieldErrors) {
     let fits = if name.starts_with("iqn") {
         is_qualified_initiator(name)
     } else if let Some(rest) = name.strip_prefix("eui") {
@@ -132,7 +141,7 @@ fn validate_initiator(name: &str, path: impl Fn() -> FieldPath, errors: &mut Fie
     } else if let Some(rest) = name.strip_prefix("naa") {
         is_number(rest, 32)
     } else {
-        errors.invalid(path(), name, "must be valid format starting with iqn, eui, or naa");
+        errors.invalid(path(), name, form);
         return;
     };
     if !fits {
@@ -197,7 +206,7 @@ fn validate_quobyte(settings: &JsonMap, path: &FieldPath, errors: &mut FieldErro
         let detail = "must be a UUID and may not exceed a length of 64 characters";
         errors.required(path.child("tenant"), detail);
     } else {
-        for _ in registry.split(',').filter(|pair| !pair.contains(':')) {
+        for _ in registry.split(',').filter(|pair| pair.matches(':').count() != 1) {
             errors.invalid(path.child("registry"), registry, detail);
         }
     }

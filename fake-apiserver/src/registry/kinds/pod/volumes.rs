@@ -182,7 +182,8 @@ fn validate_empty_dir(settings: &JsonMap, path: &FieldPath, errors: &mut FieldEr
     }
 }
 
-fn validate_host_path(settings: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
+/// Checks a path on the node and the type of what is there.
+pub(crate) fn validate_host_path(settings: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
     if required(settings, "path", path, errors) {
         no_backsteps(text(settings, "path"), || path.child("path"), errors);
         optional_one_of(settings, "type", &HOST_PATH_TYPES, path, errors);

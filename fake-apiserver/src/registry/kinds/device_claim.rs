@@ -1,0 +1,342 @@
+//! ResourceClaims and ResourceClaimTemplates, as `pkg/apis/resource/validation` checks them
+//! (`ValidateResourceClaim`, `ValidateResourceClaimStatusUpdate`, `ValidateResourceClaimTemplate`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value};
+
+use super::device::{
+    check_driver_name, check_fully_qualified_name, check_items, check_opaque, check_selectors, check_set,
+    check_toleration,
+};
+use super::plain::restore_metadata;
+use super::pod::validate_node_selector;
+use crate::api::field::FieldErrors;
+use crate::api::object::Object;
+use crate::registry::kinds::strategy::{Context, Strategy};
+use crate::registry::types::access::{object_mut, objects_mut};
+use crate::registry::types::check::{IMMUTABLE, NOT_POSITIVE};
+use crate::registry::types::cursor::Cursor;
+use crate::registry::types::{labels, names};
+
+/// Most requests of a claim, most references to them, and most results of an allocation.
+const REQUESTS_MAX: usize = 32;
+/// Most constraints of a claim.
+const CONSTRAINTS_MAX: usize = 32;
+/// Most configurations of a claim.
+const CONFIG_MAX: usize = 32;
+/// Most alternatives of one request.
+const FIRST_AVAILABLE_MAX: usize = 8;
+/// Most consumers of a claim.
+const RESERVED_FOR_MAX: usize = 256;
+/// What metadata of a template may not hold; the order is Go's.
+const TEMPLATE_FORBIDDEN: [&str; 7] = [
+    "name",
+    "generateName",
+    "uid",
+    "selfLink",
+    "resourceVersion",
+    "deletionGracePeriodSeconds",
+    "managedFields",
+];
+
+/// The strategy of ResourceClaims.
+#[derive(Debug)]
+pub(crate) struct ResourceClaim;
+
+impl Strategy for ResourceClaim {
+    fn default(&self, object: &mut Object) {
+        default_requests(object, "spec.devices.requests");
+    }
+
+    fn validate(&self, object: &Object, errors: &mut FieldErrors) {
+        let object = Cursor::root(object);
+        validate_device_claim(&object.at("spec.devices"), errors);
+    }
+
+    fn prepare_for_update(&self, object: &mut Object, old: &Object, context: &Context<'_>) {
+        if context.subresource == "status" {
+            restore_metadata(object, old);
+        }
+    }
+
+    fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, context: &Context<'_>) {
+        let (new, old) = (Cursor::root(object), Cursor::root(old));
+        if context.subresource == "status" {
+            validate_status(&new, &old, errors);
+        } else {
+            new.at("spec").check_unchanged(&old.at("spec"), errors);
+        }
+    }
+
+    fn returns_deleted_object(&self) -> bool {
+        true
+    }
+}
+
+/// The strategy of ResourceClaimTemplates.
+#[derive(Debug)]
+pub(crate) struct ResourceClaimTemplate;
+
+impl Strategy for ResourceClaimTemplate {
+    fn default(&self, object: &mut Object) {
+        default_requests(object, "spec.spec.devices.requests");
+    }
+
+    fn validate(&self, object: &Object, errors: &mut FieldErrors) {
+        let object = Cursor::root(object);
+        let meta = object.at("spec.metadata");
+        for field in TEMPLATE_FORBIDDEN {
+            if !meta.is_empty(field) {
+                errors.forbidden(meta.at(field), "cannot be set");
+            }
+        }
+        labels::validate_annotations(meta.get("annotations"), || meta.at("annotations").path(), errors);
+        labels::validate_labels(meta.get("labels"), || meta.at("labels").path(), errors);
+        validate_device_claim(&object.at("spec.spec.devices"), errors);
+    }
+
+    fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, _context: &Context<'_>) {
+        self.validate(object, errors);
+        let (object, old) = (Cursor::root(object), Cursor::root(old));
+        object.at("spec").check_unchanged(&old.at("spec"), errors);
+    }
+
+    fn returns_deleted_object(&self) -> bool {
+        true
+    }
+}
+
+/// Go's `SetDefaults_ExactDeviceRequest` and `SetDefaults_DeviceSubRequest`, and the operator of tolerations.
+fn default_requests(object: &mut Object, way: &str) {
+    for request in objects_mut(object, way) {
+        if let Some(exactly) = object_mut(request, "exactly") {
+            default_request(exactly);
+        }
+        objects_mut(request, "firstAvailable").for_each(default_request);
+    }
+}
+
+fn default_request(request: &mut Map<String, Value>) {
+    let is_blank = |value: Option<&Value>| value.is_none_or(|it| it.is_null() || it == "" || it == 0);
+    if is_blank(request.get("allocationMode")) {
+        request.insert("allocationMode".into(), "ExactCount".into());
+    }
+    if request.get("allocationMode").is_some_and(|mode| mode == "ExactCount") && is_blank(request.get("count")) {
+        request.insert("count".into(), 1.into());
+    }
+    for toleration in objects_mut(request, "tolerations") {
+        if is_blank(toleration.get("operator")) {
+            toleration.insert("operator".into(), "Equal".into());
+        }
+    }
+}
+
+/// The names of requests, each with those of its alternatives.
+type RequestNames<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
+
+/// Go's `validateDeviceClaim`.
+fn validate_device_claim(claim: &Cursor<'_>, errors: &mut FieldErrors) {
+    let requests = request_names(claim);
+    let name = |request: &Cursor<'_>| Value::from(request.text("name"));
+    check_set(&claim.at("requests"), REQUESTS_MAX, name, errors, validate_request);
+    check_items(&claim.at("constraints"), CONSTRAINTS_MAX, errors, |it, errors| {
+        validate_references(it, &requests, errors);
+        let (matches, distinct) = (it.at("matchAttribute"), it.at("distinctAttribute"));
+        if matches.is_set("") {
+            check_fully_qualified_name(&matches, errors);
+        } else if distinct.is_set("") {
+            check_fully_qualified_name(&distinct, errors);
+        } else {
+            let text = "exactly one of \"matchAttribute\" or \"distinctAttribute\" is required, but multiple fields \
+                        are set";
+            errors.required(it, text);
+        }
+    });
+    check_items(&claim.at("config"), CONFIG_MAX, errors, |it, errors| {
+        validate_references(it, &requests, errors);
+        check_opaque(it, errors);
+    });
+}
+
+fn request_names<'a>(claim: &'a Cursor<'a>) -> RequestNames<'a> {
+    let alternatives = |request: &Cursor<'a>| {
+        let items = request.list("firstAvailable").iter();
+        items.filter_map(|it| it.get("name").and_then(Value::as_str)).collect()
+    };
+    claim
+        .items("requests")
+        .map(|it| (it.text("name"), alternatives(&it)))
+        .collect()
+}
+
+fn validate_references(holder: &Cursor<'_>, requests: &RequestNames<'_>, errors: &mut FieldErrors) {
+    let name = |it: &Cursor<'_>| Value::from(it.as_text());
+    check_set(&holder.at("requests"), REQUESTS_MAX, name, errors, |it, errors| {
+        validate_reference(it, requests, errors);
+    });
+}
+
+/// Go's `validateRequestNameRef`.
+fn validate_reference(reference: &Cursor<'_>, requests: &RequestNames<'_>, errors: &mut FieldErrors) {
+    const RULE: &str =
+        "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
+    let name = reference.as_text();
+    let parts: Vec<&str> = name.split('/').collect();
+    if parts.len() > 2 {
+        errors.invalid(reference, name, RULE);
+        return;
+    }
+    for part in &parts {
+        for text in names::dns1123_label(part, false) {
+            errors.invalid(reference, *part, text);
+        }
+    }
+    let alternatives = requests.get(parts[0]);
+    let is_known = alternatives.is_some_and(|known| parts.get(1).is_none_or(|part| known.contains(part)));
+    if !is_known {
+        errors.invalid(reference, name, RULE);
+    }
+}
+
+/// Go's `validateDeviceRequest`.
+fn validate_request(request: &Cursor<'_>, errors: &mut FieldErrors) {
+    validate_request_name(request, errors);
+    let exactly = request.at("exactly");
+    match (exactly.is_set(""), request.list("firstAvailable").is_empty()) {
+        (false, true) => errors.required(request, "exactly one of `exactly` or `firstAvailable` is required"),
+        (true, false) => {
+            let text = "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set";
+            errors.invalid(request, Value::Null, text);
+        }
+        (true, true) => validate_device_request(&exactly, errors),
+        (false, false) => {
+            let name = |it: &Cursor<'_>| Value::from(it.text("name"));
+            let alternatives = request.at("firstAvailable");
+            check_set(&alternatives, FIRST_AVAILABLE_MAX, name, errors, |it, errors| {
+                validate_request_name(it, errors);
+                validate_device_request(it, errors);
+            });
+        }
+    }
+}
+
+fn validate_request_name(request: &Cursor<'_>, errors: &mut FieldErrors) {
+    let name = request.at("name");
+    name.check_texts(names::dns1123_label(name.as_text(), false), errors);
+}
+
+/// What `exactly` and the entries of `firstAvailable` share: Go's `validateExactDeviceRequest` and
+/// `validateDeviceSubRequest`.
+fn validate_device_request(request: &Cursor<'_>, errors: &mut FieldErrors) {
+    let class = request.at("deviceClassName");
+    if class.check_required(errors) {
+        class.check_subdomain(errors);
+    }
+    check_selectors(&request.at("selectors"), errors);
+    let count = request.integer("count").unwrap_or(0);
+    match request.text("allocationMode") {
+        "All" if count != 0 => {
+            let text = "must not be specified when allocationMode is 'All'";
+            errors.invalid(request.at("count"), count, text);
+        }
+        "ExactCount" if count <= 0 => errors.invalid(request.at("count"), count, NOT_POSITIVE),
+        "All" | "ExactCount" => {}
+        mode => errors.not_supported(request.at("allocationMode"), mode, &["All", "ExactCount"]),
+    }
+    for toleration in request.items("tolerations") {
+        check_toleration(&toleration, errors);
+    }
+}
+
+/// Go's `validateResourceClaimStatusUpdate`.
+fn validate_status(new: &Cursor<'_>, old: &Cursor<'_>, errors: &mut FieldErrors) {
+    let status = new.at("status");
+    let uid = |it: &Cursor<'_>| Value::from(it.text("uid"));
+    check_set(
+        &status.at("reservedFor"),
+        RESERVED_FOR_MAX,
+        uid,
+        errors,
+        |it, errors| {
+            for field in ["resource", "name", "uid"] {
+                it.at(field).check_required(errors);
+            }
+        },
+    );
+    let allocation = status.at("allocation");
+    let device = |it: &Cursor<'_>| ["driver", "pool", "device", "shareID"].map(|field| it.text(field).to_owned());
+    let allocated: BTreeSet<[String; 4]> = allocation.items("devices.results").map(|it| device(&it)).collect();
+    for it in status.items("devices") {
+        check_driver_name(&it.at("driver"), errors);
+        validate_pool_name(&it.at("pool"), errors);
+        let name = it.at("device");
+        name.check_texts(names::dns1123_label(name.as_text(), false), errors);
+        if !allocated.contains(&device(&it)) {
+            let [driver, pool, device, share] = device(&it);
+            let id = serde_json::json!({"Driver": driver, "Pool": pool, "Device": device, "ShareID": share});
+            errors.invalid(it, id, "must be an allocated device in the claim");
+        }
+    }
+    if !status.list("reservedFor").is_empty() {
+        let path = status.at("reservedFor");
+        let before = old.list("status.reservedFor");
+        if !allocation.is_set("") {
+            errors.forbidden(path, "may not be specified when `allocated` is not set");
+        } else if new.is_set("metadata.deletionTimestamp") && path.list("").iter().any(|it| !before.contains(it)) {
+            let text = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set";
+            errors.forbidden(path, text);
+        }
+    }
+    match (old.is_set("status.allocation"), allocation.is_set("")) {
+        (true, true) if !allocation.same(&old.at("status.allocation"), "") => {
+            errors.invalid(allocation, allocation.to_value(), IMMUTABLE);
+        }
+        (false, true) => validate_allocation(&allocation, &new.at("spec.devices"), errors),
+        _ => {}
+    }
+}
+
+/// Go's `validateAllocationResult`.
+fn validate_allocation(allocation: &Cursor<'_>, claim: &Cursor<'_>, errors: &mut FieldErrors) {
+    let requests = request_names(claim);
+    check_items(&allocation.at("devices.results"), REQUESTS_MAX, errors, |it, errors| {
+        validate_reference(&it.at("request"), &requests, errors);
+        check_driver_name(&it.at("driver"), errors);
+        validate_pool_name(&it.at("pool"), errors);
+        let name = it.at("device");
+        name.check_texts(names::dns1123_label(name.as_text(), false), errors);
+    });
+    check_items(
+        &allocation.at("devices.config"),
+        2 * CONFIG_MAX,
+        errors,
+        |it, errors| {
+            let source = it.at("source");
+            if source.check_required(errors) {
+                source.check_one_of(&["FromClaim", "FromClass"], errors);
+            }
+            validate_references(it, &requests, errors);
+            check_opaque(it, errors);
+        },
+    );
+    if let Some(selector) = allocation.map("nodeSelector") {
+        validate_node_selector(selector, &allocation.at("nodeSelector").path(), errors);
+    }
+}
+
+/// Go's `validatePoolName`.
+pub(super) fn validate_pool_name(pool: &Cursor<'_>, errors: &mut FieldErrors) {
+    if !pool.check_required(errors) {
+        return;
+    }
+    let name = pool.as_text();
+    if name.len() > 253 {
+        errors.too_long(pool, 253);
+    }
+    for part in name.split('/') {
+        for text in names::dns1123_subdomain(part, false) {
+            errors.invalid(pool, part, text);
+        }
+    }
+}
