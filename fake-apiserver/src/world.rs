@@ -115,21 +115,26 @@ impl ApiServer {
     /// Returns the objects that were deleted after a revision, as they were last, oldest first. Deletions that have left
     /// the [history](crate::ApiServerBuilder::history) are missing.
     pub fn deleted_objects(&self, after: u64) -> Vec<StoredObject> {
-        let registry = &self.endpoints.registry;
-        let scheme = registry.scheme();
+        self.with_rows(self.endpoints.registry.store.removed_after(after))
+    }
+
+    /// Returns the objects that were written after a revision, as each write left them, oldest first. Writes that have
+    /// left the [history](crate::ApiServerBuilder::history) are missing.
+    pub fn written_objects(&self, after: u64) -> Vec<StoredObject> {
+        self.with_rows(self.endpoints.registry.store.written_after(after))
+    }
+
+    fn with_rows(&self, stored: Vec<(Arc<str>, Arc<Stored>)>) -> Vec<StoredObject> {
+        let scheme = self.endpoints.registry.scheme();
         let row_of = |storage: &str| {
             let mut rows = scheme.rows().filter(|row| row.is_stored() && row.is_storage_version);
             rows.find(|row| *row.storage == *storage).map(Arc::clone)
         };
-        let removed = registry.store.removed_after(after).into_iter();
-        removed
-            .filter_map(|(storage, stored)| {
-                Some(StoredObject {
-                    row: row_of(&storage)?,
-                    stored,
-                })
-            })
-            .collect()
+        let found = stored.into_iter().filter_map(|(storage, stored)| {
+            let row = row_of(&storage)?;
+            Some(StoredObject { row, stored })
+        });
+        found.collect()
     }
 
     /// The object of a resource as it is stored, without a request and without decoding it; `None` if there is no such

@@ -48,6 +48,7 @@ impl TestCluster {
     /// Nor does it count that Events go when their time is over.
     ///
     /// A controller that [is started again](crate::Running::restarts) is waited for.
+    /// In an [exploration](crate::explore) held watches, delays and crashed controllers are waited for, too.
     ///
     /// It takes no real time to speak of.
     ///
@@ -77,17 +78,29 @@ impl TestCluster {
                     None
                 };
                 match (moved, what) {
-                    (None, None) if self.controllers.next_start().is_some() => {
-                        let until = self.controllers.next_start().unwrap_or(last);
+                    (None, None) if self.goes_on_until() > Some(Instant::now()) => {
+                        // What goes wrong is over then, and what comes of it has begun.
+                        let until = self.goes_on_until().unwrap_or(last);
                         self.pass(place, until).await;
                         last = Instant::now();
                     }
-                    (None, _) => return,
+                    (None, _) => {
+                        if let Some(gate) = &self.gate {
+                            gate.settled(place).await;
+                        }
+                        return;
+                    }
                     (Some(_), Some(what)) => self.fail_restless(Cause::Restless, place, &what, first),
                     (Some(at), None) => last = at,
                 }
             }
         }
+    }
+
+    /// When all that is known to come is there: in an exploration, the end of what goes wrong.
+    fn goes_on_until(&self) -> Option<Instant> {
+        let windows_end = self.gate.as_ref().and_then(|gate| gate.settles_at());
+        windows_end.max(self.controllers.next_start())
     }
 
     /// Lets this much virtual time pass, with all that happens in it, in order.

@@ -269,6 +269,20 @@ impl Store {
             .collect()
     }
 
+    /// The objects that were written after `cursor`, as each write left them, oldest first, as far as they are
+    /// retained.
+    pub(crate) fn written_after(&self, cursor: Revision) -> Vec<(Arc<str>, Arc<Stored>)> {
+        let state = self.lock();
+        let mut written = Vec::new();
+        for (resource, table) in &state.world.tables {
+            let changes = table.history.retained_after(cursor);
+            let current = changes.filter_map(|it| it.current.as_ref());
+            written.extend(current.map(|stored| (Arc::clone(resource), Arc::clone(stored))));
+        }
+        written.sort_by_key(|(_, stored)| stored.revision);
+        written
+    }
+
     /// The present objects of all resources.
     pub(crate) fn everything(&self) -> Everything {
         let state = self.lock();

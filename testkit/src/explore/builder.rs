@@ -96,9 +96,10 @@ impl Explore {
         self
     }
 
-    /// Must hold after every write, in every run: it is looked at when a request that wrote is done, whoever sent it,
-    /// a client, the test or a worker of the server. What [`TestCluster::server`] writes without a request is looked at
-    /// with the next one. It may assert; see [`Condition`].
+    /// Must hold after every write and as time passes, in every run. After a write it is looked at when the request is
+    /// done, whoever sent it, a client, the test or a worker of the server; what [`TestCluster::server`] writes without
+    /// a request is looked at with the next one. As time passes it is looked at each second at first, then each time a
+    /// hundredth of the time so far has passed. It may assert; see [`Condition`].
     pub fn always<C: Condition>(self, name: &str, check: impl Fn(&TestCluster) -> C + Send + Sync + 'static) -> Self {
         self.check(name, true, check)
     }

@@ -7,8 +7,9 @@ use std::time::Duration;
 use fake_apiserver::Verb;
 
 use super::kinds::Faults;
-use super::plan::{Action, Point};
+use super::plan::{Action, Plan, Point};
 use super::trace::{BOOKMARK, INITIAL_END, Outcome, Request, Step, What};
+use crate::test_cluster::TEST_CLIENT;
 
 /// A short and a long window: a retry fits into the short one; the long one outlasts a `settle` or two of the workload.
 const SHORT: Duration = Duration::from_secs(1);
@@ -19,6 +20,9 @@ const PARTITION: Duration = Duration::from_secs(40);
 
 /// A connection that breaks without a word.
 const SILENCE: Duration = Duration::from_secs(30);
+
+/// How late a request arrives whose sender has died or given up: after a Lease of fifteen seconds has changed hands.
+const LATE: Duration = Duration::from_secs(20);
 
 /// A watch whose other side is gone, until its connection breaks.
 const HALF_OPEN: Duration = Duration::from_secs(60);
@@ -48,16 +52,45 @@ pub(crate) struct Candidate {
     pub(crate) at: usize,
     pub(crate) action: Action,
     pub(crate) point: Point,
+    /// The test does not wait for it to be over.
+    pub(crate) is_early: bool,
+}
+
+impl Candidate {
+    /// The plan in which nothing else goes wrong.
+    pub(crate) fn plan(&self) -> Plan {
+        match self.is_early {
+            // The last fault is the one that others come after.
+            true => Plan::single(TEST_CLIENT, Action::Early).and(&self.point, self.action),
+            false => Plan::single(&self.point, self.action),
+        }
+    }
+}
+
+/// Adds to the faults that last long the same with a test that does not wait for them to be over: what its users do
+/// next falls into them.
+pub(crate) fn early(singles: &mut Vec<Candidate>) {
+    let lasting = singles.iter().filter(|it| it.action.window() >= Some(LONG));
+    let early: Vec<Candidate> = lasting
+        .map(|it| Candidate {
+            is_early: true,
+            ..it.clone()
+        })
+        .collect();
+    singles.extend(early);
+    singles.sort();
 }
 
 /// All that may go wrong from a place in the trace on.
 pub(crate) fn candidates(trace: &[Step], from: usize, controllers: &[Arc<str>], faults: Faults) -> Vec<Candidate> {
     let (mut all, mut known) = (Vec::new(), HashSet::new());
+    let late = late(trace);
     for (at, step) in trace.iter().enumerate().skip(from) {
         let can_crash = controllers.contains(&step.client);
         let actions = match &step.what {
-            What::Request(request) => of_request(request, from > 0),
+            What::Request(request) => of_request(request, from > 0, late.contains(&(&*step.client, request.base()))),
             What::Event { kind, .. } => of_event(kind),
+            What::Call { .. } => of_call(),
             What::Note(_) => continue,
         };
         for (rank, action) in actions {
@@ -69,6 +102,7 @@ pub(crate) fn candidates(trace: &[Step], from: usize, controllers: &[Arc<str>], 
                     at,
                     action,
                     point,
+                    is_early: false,
                 });
             }
         }
@@ -80,6 +114,7 @@ pub(crate) fn candidates(trace: &[Step], from: usize, controllers: &[Arc<str>], 
             at: trace.len(),
             action: Action::RestartAtEnd,
             point: client.to_string(),
+            is_early: false,
         }));
     }
     if from == 0 {
@@ -107,13 +142,16 @@ fn is_crash(action: Action) -> bool {
 /// The moment of a crash: a controller that is started anew then finds the same cluster at the same time as after
 /// another crash of the same moment, and has forgotten all else.
 fn moment(trace: &[Step], at: usize, action: Action) -> (Duration, u64, usize) {
+    // What calls have changed is known by their number alone.
+    let is_call = |step: &&Step| matches!(step.what, What::Call { .. });
+    let calls = trace[..at].iter().filter(is_call).count();
     // What a write has changed shows at the next message, if that is sent at once.
     let next = trace.get(at + 1).filter(|it| it.at == trace[at].at);
     match (action, next) {
-        (Action::CrashAfter(_), Some(next)) => (next.at, next.truth, 0),
+        (Action::CrashAfter(_), Some(next)) => (next.at, next.truth, calls + usize::from(is_call(&&trace[at]))),
         // Like no other.
-        (Action::CrashAfter(_), None) => (trace[at].at, trace[at].truth, at + 1),
-        _ => (trace[at].at, trace[at].truth, 0),
+        (Action::CrashAfter(_), None) => (trace[at].at, trace[at].truth, usize::MAX - at),
+        _ => (trace[at].at, trace[at].truth, calls),
     }
 }
 
@@ -123,7 +161,7 @@ fn of_the_whole(trace: &[Step]) -> impl Iterator<Item = Candidate> {
         What::Request(request) => {
             request.is_write() && request.outcome != Outcome::Unseen && request.resource.starts_with(LEASES)
         }
-        What::Event { .. } | What::Note(_) => false,
+        What::Event { .. } | What::Call { .. } | What::Note(_) => false,
     };
     let electors: BTreeSet<Arc<str>> = trace
         .iter()
@@ -137,18 +175,50 @@ fn of_the_whole(trace: &[Step]) -> impl Iterator<Item = Candidate> {
             at: 0,
             action: Action::Skew(ahead),
             point: client.to_string(),
+            is_early: false,
         })
     });
-    skewed.chain([Candidate {
+    let lists = |step: &Step| matches!(&step.what, What::Request(request) if request.verb == Verb::List);
+    let pages = trace.iter().any(lists).then(|| Candidate {
+        is_repeat: false,
+        rank: 4,
+        at: 0,
+        action: Action::SmallPages,
+        point: SERVER.to_owned(),
+        is_early: false,
+    });
+    skewed.chain(pages).chain([Candidate {
         is_repeat: false,
         rank: 4,
         at: 0,
         action: Action::LargeVersions,
         point: SERVER.to_owned(),
+        is_early: false,
     }])
 }
 
-fn of_request(request: &Request, is_second: bool) -> Vec<(u8, Action)> {
+/// Clients and resources whose requests may arrive late: a client that watches a resource learns of it, and one that
+/// holds a Lease has others to reckon with. Nobody else can guard against it.
+fn late(trace: &[Step]) -> HashSet<(&str, &str)> {
+    let requests = || {
+        trace.iter().filter_map(|step| match &step.what {
+            What::Request(request) if request.outcome != Outcome::Unseen => Some((&*step.client, request)),
+            What::Request(_) | What::Event { .. } | What::Call { .. } | What::Note(_) => None,
+        })
+    };
+    let watches = requests().filter(|(_, it)| it.verb == Verb::Watch);
+    let watched = watches.map(|(client, it)| (client, it.base()));
+    let electors: HashSet<&str> = requests()
+        .filter(|(_, it)| it.is_write() && it.base() == LEASES)
+        .map(|(client, _)| client)
+        .collect();
+    let of_electors = requests().filter(|(client, _)| electors.contains(client));
+    watched
+        .chain(of_electors.map(|(client, it)| (client, it.base())))
+        .collect()
+}
+
+fn of_request(request: &Request, is_second: bool, may_be_late: bool) -> Vec<(u8, Action)> {
     if request.outcome == Outcome::Unseen {
         // The server's own controllers are slow at times, and that is all.
         return vec![(5, Action::Delay(SHORT)), (6, Action::Delay(LONG))];
@@ -171,6 +241,10 @@ fn of_request(request: &Request, is_second: bool) -> Vec<(u8, Action)> {
                 (6, Action::Pause(PARTITION)),
                 (7, Action::Pause(LONG)),
             ]);
+            // A create that comes late may find that all else is gone.
+            if may_be_late && request.verb != Verb::Create {
+                actions.extend([(5, Action::CrashLate(LATE)), (6, Action::Late(LATE))]);
+            }
             if request.may_conflict {
                 actions.push((1, Action::Conflict));
             }
@@ -213,6 +287,17 @@ fn of_request(request: &Request, is_second: bool) -> Vec<(u8, Action)> {
         }
     }
     actions
+}
+
+fn of_call() -> Vec<(u8, Action)> {
+    vec![
+        (1, Action::CrashAfter(SHORT)),
+        (1, Action::Lose),
+        (2, Action::Fail(503)),
+        (2, Action::CrashBefore(SHORT)),
+        (3, Action::CrashAfter(LONG)),
+        (6, Action::Delay(SHORT)),
+    ]
 }
 
 fn of_event(kind: &str) -> Vec<(u8, Action)> {

@@ -5,6 +5,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use fake_apiserver::api::request_info::ResourcePath;
@@ -18,12 +19,17 @@ use tokio::time::{sleep, sleep_until};
 use tower::{BoxError, Service, ServiceExt};
 
 use super::gate::Gate;
+use super::late::arrive_late;
 use super::life::{Life, Shown};
 use super::owners::{Deletion, is_garbage};
+use super::pages::Page;
 use super::plan::Action;
 use super::stale::stale;
 use super::trace::{Outcome, Request};
 use super::watch::GatedWatch;
+
+/// How long a controller is down whose request arrives late.
+const RESTART: Duration = Duration::from_secs(1);
 
 /// The name of the parameter that says how old a read may be.
 pub(crate) const REVISION: &str = "resourceVersion";
@@ -144,10 +150,21 @@ where
         if let Action::Stale(percent) = action {
             lagging = stale(gate, &life, &about, &mut parts.uri, *percent);
         }
+        if let Action::Late(time) | Action::CrashLate(time) = *action {
+            let request = http::Request::from_parts(parts, Full::new(body));
+            arrive_late(gate, &life, &about, time, forward(server, request));
+            if let Action::CrashLate(_) = action {
+                gate.crash(&life, RESTART);
+                return pending().await;
+            }
+            gate.outcome(&life, ticket.index, Outcome::Broken);
+            return Err(broken());
+        }
     }
     if life.is_dead() {
         return pending().await;
     }
+    let pages = gate.page(&about, &mut parts.uri);
     let deletion = Deletion::of(gate, &about, &body);
     let response = forward(server, http::Request::from_parts(parts, Full::new(body))).await?;
     drop(lagging);
@@ -156,7 +173,7 @@ where
         Verb::Watch if response.status().is_success() => {
             response.map(|body| GatedBody::Watch(Box::new(GatedWatch::new(gate, &life, &about.resource, body))))
         }
-        _ => look(gate, &life, &about, deletion, response).await,
+        _ => look(gate, Some(pages), &life, &about, deletion, response).await,
     };
     gate.check();
     for action in &ticket.actions {
@@ -216,6 +233,10 @@ async fn before(gate: &Arc<Gate>, life: &Life, about: &Request, action: Action) 
         | Action::HalfOpen(_)
         | Action::Drop
         | Action::Skew(_)
+        | Action::Late(_)
+        | Action::CrashLate(_)
+        | Action::Early
+        | Action::SmallPages
         | Action::LargeVersions
         | Action::RestartAtEnd => None,
     }
@@ -249,6 +270,10 @@ async fn after(gate: &Arc<Gate>, life: &Life, action: Action) -> Option<Answer> 
         | Action::HalfOpen(_)
         | Action::Drop
         | Action::Skew(_)
+        | Action::Late(_)
+        | Action::CrashLate(_)
+        | Action::Early
+        | Action::SmallPages
         | Action::LargeVersions
         | Action::RestartAtEnd => None,
     }
@@ -299,9 +324,10 @@ fn failure(code: u16) -> Response<GatedBody> {
     response
 }
 
-/// Reads an answer for what it tells the client, and hands it on.
-async fn look(
+/// Reads an answer for what it tells the client, and hands it on. Without a page nobody is told.
+pub(crate) async fn look(
     gate: &Gate,
+    pages: Option<Page>,
     life: &Life,
     about: &Request,
     deletion: Deletion,
@@ -318,6 +344,10 @@ async fn look(
         }
         let is_created = parts.status == StatusCode::CREATED && !is_garbage(gate, &bytes);
         gate.done(life, about, is_created, &shown, deletion.has_precondition);
+        let Some(page) = pages else {
+            return Response::from_parts(parts, GatedBody::whole(bytes));
+        };
+        gate.paged(life, about, page, answer.metadata.go_on);
         match &answer.items {
             Some(items) => {
                 life.told(&about.resource, &shown);
@@ -355,6 +385,8 @@ struct Metadata<'a> {
     generate_name: &'a str,
     uid: &'a str,
     resource_version: &'a str,
+    #[serde(rename = "continue")]
+    go_on: &'a str,
 }
 
 /// What the Status of a delete says.

@@ -10,9 +10,11 @@ use fake_apiserver::{ApiServer, FaultGuard, Verb};
 use tokio::time::{Instant, sleep};
 
 use super::client::GatedService;
+use super::externals::Kept;
 use super::life::{Life, Shown};
+use super::milestones::{Milestone, Mode};
 use super::plan::{Action, Plan, escaped, given};
-use super::run::Config;
+use super::run::{Config, Reference};
 use super::trace::{Delivery, Outcome, Request, Step, What};
 use super::{Check, Oracle, Violation};
 use crate::controller::Running;
@@ -39,8 +41,14 @@ pub(crate) struct Gate {
     pub(crate) started: Instant,
     /// Requests and events after which the run is a hot loop.
     limit: u64,
+    /// What `settle` is to do for the comparison of steps.
+    pub(crate) mode: Mode,
+    /// The time that a step has to come right.
+    pub(crate) within: Duration,
     checks: Arc<[Check]>,
-    skipped: BTreeSet<Oracle>,
+    pub(crate) skipped: BTreeSet<Oracle>,
+    /// What the reference run left at each settled step; empty in references.
+    pub(crate) milestones: Arc<[Milestone]>,
     cluster: OnceLock<Weak<TestCluster>>,
     controllers: Mutex<BTreeMap<Arc<str>, Running>>,
     /// Holds what makes the server's workers take their time.
@@ -75,6 +83,20 @@ pub(crate) struct State {
     pub(crate) late: Option<Duration>,
     /// Messages at one instant of virtual time.
     at_instant: (Option<Instant>, u64),
+    /// Pages that are still to be read, by client and resource.
+    pub(crate) pages: BTreeMap<(Arc<str>, String), u32>,
+    /// What `settle` found, each time it returned.
+    pub(crate) milestones: Vec<Milestone>,
+    /// How often `settle` returned.
+    pub(crate) settled: usize,
+    /// The scenario is over.
+    pub(crate) is_over: bool,
+    /// The scenario ended before its end, since it did not wait for what it needed.
+    pub(crate) is_void: bool,
+    /// The uids of what each controller made.
+    pub(crate) made: BTreeMap<String, Arc<str>>,
+    /// The external systems of the scenario.
+    pub(crate) externals: BTreeMap<String, Kept>,
     /// Checks for what is sometimes so that have held.
     pub(crate) held: BTreeSet<usize>,
     checked_at: u64,
@@ -89,7 +111,14 @@ pub(crate) struct Ticket {
 }
 
 impl Gate {
-    pub(crate) fn new(server: ApiServer, plan: Plan, limit: u64, config: &Config) -> Self {
+    pub(crate) fn new(
+        server: ApiServer,
+        plan: Plan,
+        limit: u64,
+        config: &Config,
+        reference: Option<&Reference>,
+        mode: Mode,
+    ) -> Self {
         Self {
             base: server.resource_version(),
             server,
@@ -98,6 +127,9 @@ impl Gate {
             limit,
             checks: Arc::clone(&config.checks),
             skipped: config.skipped.clone(),
+            milestones: reference.map(|it| Arc::clone(&it.milestones)).unwrap_or_default(),
+            mode,
+            within: config.within,
             cluster: OnceLock::new(),
             controllers: Mutex::default(),
             workers: Mutex::default(),
@@ -321,6 +353,12 @@ impl Gate {
         *self.state().ended.entry(client).or_default() += 1;
     }
 
+    /// When what has gone wrong so far is over; `None` if the test is not to wait for it.
+    pub(crate) fn settles_at(&self) -> Option<Instant> {
+        let is_early = self.plan.has(|it| it == Action::Early);
+        self.state().windows_end.filter(|_| !is_early)
+    }
+
     /// Notes that something lasts until a time.
     pub(crate) fn lasts(&self, time: Duration) {
         let end = Some(Instant::now() + time);
@@ -378,6 +416,17 @@ impl Gate {
         });
     }
 
+    /// The number of the life that the controller `name` is in.
+    pub(crate) fn life_of(&self, name: &str) -> u32 {
+        self.state().lives.get(&*escaped(name)).copied().unwrap_or_default()
+    }
+
+    /// Kills the controller `name`, if it can be, and starts it again after a time.
+    pub(crate) fn crash_client(self: &Arc<Self>, name: &str, down: Duration) {
+        let client: Arc<str> = escaped(name).into();
+        self.crash(&Life::new(client, self.life_of(name)), down);
+    }
+
     /// Kills a controller from outside and starts it at once.
     pub(crate) fn restart(&self, client: &str) {
         let running = lock(&self.controllers).get(client).cloned();
@@ -389,6 +438,12 @@ impl Gate {
 
     pub(crate) fn has_checks(&self) -> bool {
         !self.checks.is_empty()
+    }
+
+    /// Looks at what must always be so, although nothing has changed but the time.
+    pub(crate) fn check_time(&self) {
+        self.state().checked_at = 0;
+        self.check();
     }
 
     /// Looks at what must always be so, if something has changed since it last did.
@@ -441,6 +496,7 @@ impl Gate {
         };
         if created {
             let mut state = self.state();
+            state.made.insert(shown.uid.clone(), Arc::clone(&life.client));
             state.created.entry(key).or_default().insert(shown.uid.clone());
         } else if request.verb == Verb::Delete && !request.resource.contains('/') {
             let is_checked = !has_precondition && !self.skipped.contains(&Oracle::DeletesByName);
@@ -467,7 +523,7 @@ fn most_frequent(trace: &[Step]) -> String {
         let what = match &step.what {
             What::Request(_) => step.subject(),
             What::Event { resource, object, .. } => format!("event {resource} {}", object.trim_matches('/')),
-            What::Note(_) => continue,
+            What::Call { .. } | What::Note(_) => continue,
         };
         *counts.entry(format!("{} {what}", given(&step.client))).or_default() += 1;
     }

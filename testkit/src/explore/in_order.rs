@@ -10,7 +10,7 @@ use std::thread;
 
 use super::cluster::World;
 use super::plan::Plan;
-use super::run::{Config, Outcome, Reference, run};
+use super::run::{Config, Outcome, Reference, Role, run};
 use super::search::Stop;
 use crate::test_cluster::lock;
 
@@ -41,7 +41,7 @@ pub(crate) trait Work {
 impl Runs<'_> {
     /// Makes the run of a plan, here and now.
     pub(crate) fn one(&self, plan: &Plan) -> Outcome {
-        run(self.config, self.world, plan, false, Some(&self.reference))
+        run(self.config, self.world, plan, Role::Usual, Some(&self.reference))
     }
 
     /// Makes all runs of a piece of work.

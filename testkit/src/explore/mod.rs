@@ -23,6 +23,11 @@ mod end_state;
 mod flight;
 mod run;
 mod replays;
+mod late;
+mod pages;
+mod milestones;
+mod externals;
+mod rollback;
 mod seeded_hash;
 mod in_order;
 mod search;
@@ -34,6 +39,7 @@ mod html;
 mod progress;
 
 pub use builder::{Explore, explore};
+pub use externals::{External, ExternalError, Point, Unreachable};
 pub use kinds::{Faults, clock_skew, crashes, delays, errors, pauses, stale_watches, variants};
 pub use report::{Coverage, Failure, Report};
 
@@ -61,6 +67,14 @@ pub enum Oracle {
     /// A run has ten times the messages of the reference and 200 more at the most. Without it a controller may go on
     /// for ever; a scenario that waits for it to [`settle`](TestCluster::settle) still fails.
     HotLoop,
+    /// No field outside of `metadata` and `status` takes a value again which it had left, unless it does where nothing
+    /// goes wrong. Runs in which a client is shown an older state, or in which a request arrives late, are exempt.
+    Rollback,
+    /// A client that lists with a limit of more than one asks for the next page until there is none.
+    Pages,
+    /// Of what a controller makes for an owner, either all or nothing has an ownerReference: an object without, named
+    /// after an object of its namespace that owns others of the same controller and has no finalizer, was forgotten.
+    Owners,
     /// No client deletes by name an object with another uid than the one it had seen.
     DeletesByName,
 }

@@ -1,6 +1,8 @@
 //! The objects behind requests: who owns the one that is created, and how the one that is deleted got its name.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use fake_apiserver::{StoredObject, Verb};
@@ -9,7 +11,9 @@ use serde::Deserialize;
 
 use super::client::contains;
 use super::gate::Gate;
+use super::plan::given;
 use super::trace::Request;
+use super::{Oracle, Violation};
 
 /// What is known of a delete before the server has it: the answer of most kinds is a Status, which says less.
 #[derive(Debug, Default)]
@@ -42,7 +46,80 @@ pub(crate) fn generate_name(object: &StoredObject) -> Option<String> {
     object.name().starts_with(&prefix).then_some(prefix)
 }
 
+/// What a controller made, and whom it belongs to.
+struct Made {
+    resource: String,
+    namespace: String,
+    name: String,
+    client: Arc<str>,
+    owners: Vec<String>,
+}
+
 impl Gate {
+    /// An object without an ownerReference beside others of the same owner that have one. The owner is known by its
+    /// name, which that of the object begins with.
+    pub(crate) fn unowned(&self) -> Option<Violation> {
+        if self.skipped.contains(&Oracle::Owners) {
+            return None;
+        }
+        let makers = self.state().made.clone();
+        let (mut made, mut owners) = (Vec::new(), BTreeMap::new());
+        for object in self.server.stored_objects() {
+            let Some(client) = makers.get(object.uid()) else {
+                continue;
+            };
+            let value = object.value();
+            let references = value["metadata"]["ownerReferences"].as_array();
+            let uids = references
+                .into_iter()
+                .flatten()
+                .filter_map(|it| it["uid"].as_str().map(str::to_owned));
+            made.push(Made {
+                resource: object.resource().to_owned(),
+                namespace: object.namespace().to_owned(),
+                name: object.name().to_owned(),
+                client: Arc::clone(client),
+                owners: uids.collect(),
+            });
+        }
+        for object in self.server.stored_objects() {
+            let owns = |it: &&Made| it.owners.iter().any(|uid| uid == object.uid());
+            // Whoever has a finalizer is cleaned up after.
+            let is_cleaned_up = || memmem::find(object.stored_bytes(), b"\"finalizers\":[").is_some();
+            if let Some(other) = made.iter().find(owns)
+                && !is_cleaned_up()
+            {
+                let key = (
+                    object.namespace().to_owned(),
+                    object.name().to_owned(),
+                    Arc::clone(&other.client),
+                );
+                owners.insert(key, (object.resource().to_owned(), other));
+            }
+        }
+        made.iter().filter(|it| it.owners.is_empty()).find_map(|it| {
+            let is_of = |owner: &str| {
+                it.name
+                    .strip_prefix(owner)
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+            };
+            let mut found = owners.iter();
+            let ((namespace, owner, _), (kind, other)) = found.find(|((namespace, owner, client), _)| {
+                *namespace == it.namespace && *client == it.client && is_of(owner)
+            })?;
+            let what = format!(
+                "{} made {} {namespace}/{} without an ownerReference, and {} {namespace}/{} with one to {kind} \
+                 {namespace}/{owner}",
+                given(&it.client),
+                it.resource,
+                it.name,
+                other.resource,
+                other.name,
+            );
+            Some(Violation::new("all have owners", what))
+        })
+    }
+
     /// The object that a request names, as the server has it.
     pub(crate) fn stored(&self, about: &Request) -> Option<StoredObject> {
         let resource = about.resource.split('/').next().unwrap_or_default();

@@ -36,6 +36,9 @@ pub(crate) type Point = String;
 /// A revision that fits neither into 32 bits nor, exactly, into a floating-point number.
 pub(crate) const LARGE: u64 = (1 << 53) + 1;
 
+/// The most objects of a small page.
+pub(crate) const SMALL_PAGE: u32 = 2;
+
 /// What goes wrong at a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Action {
@@ -57,6 +60,13 @@ pub(crate) enum Action {
     SilenceAfter(Duration),
     /// The request reaches the server this much later.
     Delay(Duration),
+    /// The connection breaks at once, and the request reaches the server this much later all the same.
+    Late(Duration),
+    /// The controller dies and is started anew a second later; the request it has sent reaches the server after this
+    /// time.
+    CrashLate(Duration),
+    /// The test does not wait in `settle` for what goes wrong to be over.
+    Early,
     /// From this request on, nothing goes from or to the client for this time: a partition.
     Pause(Duration),
     /// The read shows an older state, as of a replica that lags, and the watch that follows a list is silent for a
@@ -80,6 +90,8 @@ pub(crate) enum Action {
     Drop,
     /// The clock of the client is ahead by so many milliseconds, from the beginning to the end.
     Skew(i64),
+    /// The server answers lists that have a limit by smaller pages.
+    SmallPages,
     /// The server counts its revisions from a number that neither 32 bits nor a floating-point number hold.
     LargeVersions,
     /// The controller is restarted when everything is done.
@@ -101,9 +113,9 @@ pub(crate) enum Kind {
 impl Action {
     pub(crate) fn kind(self) -> Kind {
         match self {
-            Self::CrashBefore(_) | Self::CrashAfter(_) | Self::RestartAtEnd => Kind::Crash,
+            Self::CrashBefore(_) | Self::CrashAfter(_) | Self::CrashLate(_) | Self::RestartAtEnd => Kind::Crash,
             // A server without streaming lists says so.
-            Self::Fail(422) | Self::LargeVersions => Kind::Variant,
+            Self::Fail(422) | Self::LargeVersions | Self::SmallPages => Kind::Variant,
             Self::Skew(_) => Kind::Clock,
             Self::Fail(_) | Self::Conflict | Self::Lose | Self::Silence(_) | Self::SilenceAfter(_) => Kind::Error,
             Self::Hold(_)
@@ -114,7 +126,7 @@ impl Action {
             | Self::Twice
             | Self::Drop
             | Self::Stale(_) => Kind::Watch,
-            Self::Delay(_) => Kind::Delay,
+            Self::Delay(_) | Self::Late(_) | Self::Early => Kind::Delay,
             Self::Pause(_) => Kind::Pause,
         }
     }
@@ -127,6 +139,8 @@ impl Action {
             | Self::Silence(time)
             | Self::SilenceAfter(time)
             | Self::Delay(time)
+            | Self::Late(time)
+            | Self::CrashLate(time)
             | Self::Pause(time)
             | Self::Hold(time)
             | Self::Miss(time)
@@ -140,6 +154,8 @@ impl Action {
             | Self::Twice
             | Self::Drop
             | Self::Skew(_)
+            | Self::Early
+            | Self::SmallPages
             | Self::LargeVersions
             | Self::RestartAtEnd => None,
         }
@@ -153,6 +169,8 @@ impl Action {
             Self::Silence(_) => Self::Silence(time),
             Self::SilenceAfter(_) => Self::SilenceAfter(time),
             Self::Delay(_) => Self::Delay(time),
+            Self::Late(_) => Self::Late(time),
+            Self::CrashLate(_) => Self::CrashLate(time),
             Self::Pause(_) => Self::Pause(time),
             Self::Hold(_) => Self::Hold(time),
             Self::Miss(_) => Self::Miss(time),
@@ -166,6 +184,8 @@ impl Action {
             | Self::Twice
             | Self::Drop
             | Self::Skew(_)
+            | Self::Early
+            | Self::SmallPages
             | Self::LargeVersions
             | Self::RestartAtEnd => self,
         }
@@ -181,6 +201,10 @@ impl Action {
             Self::Silence(_) => "silence",
             Self::SilenceAfter(_) => "silence-after",
             Self::Delay(_) => "delay",
+            Self::Late(_) => "late",
+            Self::CrashLate(_) => "crash-late",
+            Self::Early => "early",
+            Self::SmallPages => "small-pages",
             Self::Pause(_) => "pause",
             Self::Stale(_) => "stale",
             Self::Hold(_) => "hold",
@@ -207,6 +231,10 @@ impl Action {
             "silence" => Self::Silence(time()?),
             "silence-after" => Self::SilenceAfter(time()?),
             "delay" => Self::Delay(time()?),
+            "late" => Self::Late(time()?),
+            "crash-late" => Self::CrashLate(time()?),
+            "early" => Self::Early,
+            "small-pages" => Self::SmallPages,
             "pause" => Self::Pause(time()?),
             "stale" => Self::Stale(value?.parse().ok()?),
             "hold" => Self::Hold(time()?),
@@ -261,6 +289,11 @@ impl Plan {
             faults: vec![Perturbation { point, action }],
             ..Self::default()
         }
+    }
+
+    /// Whether something like this goes wrong.
+    pub(crate) fn has(&self, is_it: impl Fn(Action) -> bool) -> bool {
+        self.faults.iter().any(|it| is_it(it.action))
     }
 
     /// This and one more.
@@ -333,6 +366,8 @@ fn words(fault: &Perturbation) -> String {
         nth => format!(" (number {nth})"),
     };
     let what = match (verb, object.split_once('/')) {
+        ("call", _) if object.is_empty() => format!("{}{nth}", given(resource)),
+        ("call", _) => format!("{} {}{nth}", given(resource), given(object)),
         ("event", Some(("", ""))) => format!("the bookmark of {resource}{nth}"),
         ("event", Some(("", name))) => format!("the event of {resource} {name}{nth}"),
         ("event", _) => format!("the event of {resource} {object}{nth}"),
@@ -353,6 +388,14 @@ fn words(fault: &Perturbation) -> String {
         Action::SilenceAfter(time) => {
             format!("do {what} of {client}, and do not answer; the connection breaks after {time:?}")
         }
+        Action::Late(time) => {
+            format!("break the connection of {client} at {what}, which reaches the server {time:?} later")
+        }
+        Action::CrashLate(time) => format!(
+            "crash {client} at {what}, which reaches the server {time:?} later; it starts again 1s after the crash"
+        ),
+        Action::Early => "let the test go on while something goes wrong".to_owned(),
+        Action::SmallPages => format!("the server answers lists that have a limit by pages of {SMALL_PAGE}"),
         Action::Delay(time) => format!("delay {what} of {client} by {time:?}"),
         Action::Pause(time) => format!("cut {client} off for {time:?} from {what} on"),
         Action::Stale(_) if verb == "get" => format!("answer {what} of {client} from a replica that lags"),

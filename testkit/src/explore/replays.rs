@@ -12,7 +12,7 @@ use super::Violation;
 use super::cluster::World;
 use super::plan::{Action, Plan, given};
 use super::report::{Failure, Nondeterminism};
-use super::run::{Config, Outcome, Reference, run};
+use super::run::{Config, Outcome, Reference, Role, run};
 use super::search::{self, Search, Stop};
 use super::shrink::shortened_reference;
 use super::trace::{self, Step, What};
@@ -42,7 +42,7 @@ pub(crate) fn replays(
             reference = Arc::new(shortened(config, world, &reference, &plan)?);
         }
         let reference = &*reference;
-        let once = || run(config, world, &plan, false, Some(reference));
+        let once = || run(config, world, &plan, Role::Usual, Some(reference));
         let outcome = once();
         search.coverage.schedules += 1;
         search.coverage.messages += outcome.messages;
@@ -90,7 +90,7 @@ fn unknown_client(plan: &Plan, outcome: &Outcome) -> Option<String> {
     let controllers: BTreeSet<Cow<'_, str>> = outcome.controllers.iter().map(|it| given(it)).collect();
     let asks = |step: &&Step| match &step.what {
         What::Request(request) => request.outcome != trace::Outcome::Unseen,
-        What::Event { .. } => true,
+        What::Event { .. } | What::Call { .. } => true,
         What::Note(_) => false,
     };
     let clients: BTreeSet<Cow<'_, str>> = outcome.trace.iter().filter(asks).map(|it| given(&it.client)).collect();

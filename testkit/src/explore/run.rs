@@ -14,13 +14,15 @@ use tokio::time::{Instant, sleep};
 
 use super::cluster::{Variant, World};
 use super::end_state::{EndState, Mask};
+use super::externals::{self, Externals};
 use super::flight::Flight;
 use super::gate::{Gate, HOT_LOOP};
+use super::milestones::{Milestone, Mode, StepIsWrong};
 use super::plan::{Action, Plan, given};
 use super::progress::{WallClock, thread_time};
 use super::times::{ForeignTime, foreign_times};
 use super::trace::{Step, What};
-use super::{Check, Oracle, Violation, seeded_hash};
+use super::{Check, Oracle, Violation, rollback, seeded_hash};
 use crate::controller::message;
 use crate::eventually::{hush, panicked_at};
 use crate::test_cluster::{Cause, TestCluster, lock};
@@ -82,6 +84,13 @@ pub(crate) struct Outcome {
     pub(crate) coverage: BTreeSet<u64>,
     pub(crate) held: BTreeSet<usize>,
     pub(crate) end: EndState,
+    pub(crate) milestones: Vec<Milestone>,
+    /// How often the scenario settled.
+    pub(crate) settled: usize,
+    /// What the external systems hold.
+    pub(crate) externals: Externals,
+    /// Fields that took a value they had left.
+    pub(crate) returned: BTreeMap<(String, String), String>,
     pub(crate) created: BTreeMap<String, BTreeSet<String>>,
     pub(crate) deleted: BTreeMap<String, BTreeSet<String>>,
     pub(crate) messages: u64,
@@ -104,26 +113,32 @@ pub(crate) struct Outcome {
 }
 
 /// The run in which nothing went wrong.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Reference {
     pub(crate) outcome: Outcome,
     pub(crate) mask: Mask,
+    /// What is there each time the scenario has settled.
+    pub(crate) milestones: Arc<[Milestone]>,
+}
+
+/// What a run is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Usual,
+    /// The reference with other uids and at another time of day.
+    Other,
+    /// The reference that waits at each settled step whether anything changes by itself.
+    Waiting,
 }
 
 /// Makes a run. Without a reference there is nothing to compare it with.
-pub(crate) fn run(
-    config: &Config,
-    world: &World,
-    plan: &Plan,
-    is_other: bool,
-    reference: Option<&Reference>,
-) -> Outcome {
+pub(crate) fn run(config: &Config, world: &World, plan: &Plan, role: Role, reference: Option<&Reference>) -> Outcome {
     let name = thread::current().name().unwrap_or_default().to_owned();
     lock(&config.current).insert(name.clone(), (WallClock::start(), plan.clone()));
     config.flight.begins(&name, plan);
     let here = || {
         seeded_hash::seed_this_thread();
-        let mut outcome = run_here(config, world, plan, is_other, reference);
+        let mut outcome = run_here(config, world, plan, role, reference);
         outcome.took = thread_time();
         outcome
     };
@@ -137,7 +152,7 @@ pub(crate) fn run(
     outcome
 }
 
-fn run_here(config: &Config, world: &World, plan: &Plan, is_other: bool, reference: Option<&Reference>) -> Outcome {
+fn run_here(config: &Config, world: &World, plan: &Plan, role: Role, reference: Option<&Reference>) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .start_paused(true)
@@ -154,13 +169,20 @@ fn run_here(config: &Config, world: &World, plan: &Plan, is_other: bool, referen
         false => reference.map_or(u64::MAX, reference_limit),
     };
     runtime.block_on(async {
-        let is_large = plan.faults.iter().any(|it| it.action == Action::LargeVersions);
-        let variant = match (is_other, is_large) {
-            (true, _) => Variant::Other,
-            (false, true) => Variant::Large,
-            (false, false) => Variant::Usual,
+        let is_large = plan.has(|it| it == Action::LargeVersions);
+        let variant = match (role, is_large) {
+            (Role::Other, _) => Variant::Other,
+            (Role::Usual | Role::Waiting, true) => Variant::Large,
+            (Role::Usual | Role::Waiting, false) => Variant::Usual,
         };
-        let cluster = TestCluster::explored(world, variant, |server| Gate::new(server, plan.clone(), limit, config));
+        let mode = match (role, reference) {
+            (Role::Waiting, _) => Mode::Wait,
+            (Role::Usual | Role::Other, None) => Mode::Keep,
+            (Role::Usual | Role::Other, Some(_)) => Mode::Compare,
+        };
+        let cluster = TestCluster::explored(world, variant, |server| {
+            Gate::new(server, plan.clone(), limit, config, reference, mode)
+        });
         let cluster = Arc::new(cluster);
         let Some(gate) = cluster.gate.clone() else {
             unreachable!("explored clusters have one")
@@ -168,6 +190,7 @@ fn run_here(config: &Config, world: &World, plan: &Plan, is_other: bool, referen
         gate.watch_over(&cluster);
         gate.slow_workers();
         gate.watch_workers();
+        gate.watch_time();
         // From this thread's generator come the pauses of kube-runtime's retries; else it is seeded by the real clock.
         fastrand::seed(cluster.seed());
         let run = Run {
@@ -180,7 +203,7 @@ fn run_here(config: &Config, world: &World, plan: &Plan, is_other: bool, referen
         let (end, late) = run.converge().await;
         run.gate.state().late = late;
         run.restarts(plan, &end).await;
-        run.outcome(end, is_other)
+        run.outcome(end, role == Role::Other)
     })
 }
 
@@ -196,6 +219,7 @@ impl Run<'_> {
         let scenario = AssertUnwindSafe((self.config.scenario)(self.cluster)).catch_unwind();
         match select(std::pin::pin!(scenario), std::pin::pin!(sleep(SCENARIO_BOUND))).await {
             Either::Left((Ok(()), _)) => {}
+            Either::Left((Err(payload), _)) if payload.is::<StepIsWrong>() => {}
             Either::Left((Err(payload), _)) => self.panicked(&message(payload.as_ref())),
             Either::Right(_) => {
                 let what = format!("it was still waiting after {SCENARIO_BOUND:?} of virtual time");
@@ -203,6 +227,10 @@ impl Run<'_> {
             }
         }
         self.gate.check();
+        self.gate.state().is_over = true;
+        if let Some(unread) = self.gate.unread_pages() {
+            self.gate.violation(unread.oracle, unread.what);
+        }
     }
 
     fn panicked(&self, text: &str) {
@@ -210,6 +238,11 @@ impl Run<'_> {
         let oracle = match cause {
             Some(Cause::Restless | Cause::AtOneInstant) => HOT_LOOP,
             Some(Cause::ControllerPanicked) => "no panic",
+            // It went on before what it asserts could come true.
+            None if self.gate.plan.has(|it| it == Action::Early) => {
+                self.gate.state().is_void = true;
+                return;
+            }
             None => "the scenario's own assertions",
         };
         // The testkit's own failures name the line of the test.
@@ -278,10 +311,17 @@ impl Run<'_> {
     }
 
     fn is_right(&self, end: &EndState) -> Result<(), (&'static str, String)> {
+        if self.gate.state().is_void {
+            return Ok(());
+        }
         if let Some(reference) = self.reference
             && !self.config.skipped.contains(&Oracle::EndState)
         {
-            let differences = reference.outcome.end.compare(end, &reference.mask);
+            let mut differences = reference.outcome.end.compare(end, &reference.mask);
+            differences.extend(externals::differences(
+                &reference.outcome.externals,
+                &self.gate.externals(),
+            ));
             if !differences.is_empty() {
                 let within = self.config.within;
                 let text = differences.join("\n  ");
@@ -311,7 +351,7 @@ impl Run<'_> {
                 let state = self.gate.state();
                 let writes = state.trace[seen..].iter().filter(|it| match &it.what {
                     What::Request(request) => request.is_write(),
-                    What::Event { .. } | What::Note(_) => false,
+                    What::Event { .. } | What::Call { .. } | What::Note(_) => false,
                 });
                 let writes: Vec<String> = writes.take(5).map(Step::subject).collect();
                 let changed = after.written_after(before.0).join(", ");
@@ -327,6 +367,7 @@ impl Run<'_> {
     }
 
     fn outcome(&self, end: EndState, is_other: bool) -> Outcome {
+        let returned = self.oracles();
         if !self.config.skipped.contains(&Oracle::CreatesAndDeletes) {
             self.compare_summary();
         }
@@ -350,6 +391,7 @@ impl Run<'_> {
             true => super::replays::digest(self.cluster),
             false => 0,
         };
+        let externals = self.gate.externals();
         let state = &mut *self.gate.state();
         Outcome {
             digest,
@@ -363,6 +405,10 @@ impl Run<'_> {
             deleted: std::mem::take(&mut state.deleted),
             messages: state.messages,
             end,
+            milestones: std::mem::take(&mut state.milestones),
+            settled: state.settled,
+            externals,
+            returned,
             controllers,
             doings,
             notes,
@@ -370,6 +416,36 @@ impl Run<'_> {
             late: state.late,
             ended: std::mem::take(&mut state.ended),
         }
+    }
+
+    /// What is wrong by itself, whatever the reference did; returns the fields that took a value they had left.
+    fn oracles(&self) -> BTreeMap<(String, String), String> {
+        if self.reference.is_none()
+            && let Some(unowned) = self.gate.unowned()
+        {
+            self.gate.violation(unowned.oracle, unowned.what);
+        }
+        if self.config.skipped.contains(&Oracle::Rollback) || self.gate.state().is_void {
+            return BTreeMap::new();
+        }
+        let returned = rollback::returned(&self.gate.server, self.gate.base);
+        // Who is shown an older state goes by it, and what comes late is old.
+        let is_shown_old = |it| {
+            matches!(
+                it,
+                Action::Stale(_) | Action::Late(_) | Action::CrashLate(_) | Action::Delay(_)
+            )
+        };
+        if let Some(reference) = self.reference
+            && !self.gate.plan.has(is_shown_old)
+            && let Some(((object, field), how)) = returned
+                .iter()
+                .find(|(it, _)| !reference.outcome.returned.contains_key(*it))
+        {
+            self.gate
+                .violation("no field goes back", format!("{object} {field} {how}"));
+        }
+        returned
     }
 
     /// Where the scenario does less than it seems to.
@@ -413,7 +489,8 @@ impl Run<'_> {
             more("created", &state.created, &reference.outcome.created)
                 .or_else(|| more("deleted", &state.deleted, &reference.outcome.deleted))
         };
-        if let Some(more) = more {
+        let is_void = self.gate.state().is_void;
+        if let Some(more) = more.filter(|_| !is_void) {
             self.gate.violation("creates and deletes", more);
         }
     }

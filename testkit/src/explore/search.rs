@@ -5,13 +5,14 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::candidates::{Candidate, candidates};
+use super::candidates::{Candidate, candidates, early};
 use super::cluster::World;
 use super::in_order::{Runs, Work};
 use super::kinds::Faults;
+use super::milestones::Milestone;
 use super::plan::{Action, Kind, Plan, given};
 use super::report::{Coverage, Failure, Nondeterminism};
-use super::run::{Config, Outcome, Reference, run};
+use super::run::{Config, Outcome, Reference, Role, run};
 use super::trace::What;
 use super::{Violation, shrink};
 
@@ -113,35 +114,59 @@ pub(crate) enum Stop {
 /// The reference: two runs in which nothing goes wrong, in two worlds, and one of them twice.
 pub(crate) fn reference(config: &Config, world: &World) -> Result<(Reference, Vec<Nondeterminism>), Box<Failure>> {
     let nothing = Plan::default();
-    let first = run(config, world, &nothing, false, None);
+    let mut first = run(config, world, &nothing, Role::Usual, None);
     if let Some(violation) = first.violations.first().cloned() {
-        let reference = Reference {
-            outcome: Outcome::default(),
-            mask: Default::default(),
-        };
+        let reference = Reference::default();
         return Err(Box::new(Failure::new(&reference, first, nothing, violation)));
     }
-    let again = run(config, world, &nothing, false, None);
+    let again = run(config, world, &nothing, Role::Usual, None);
     let nondeterminism = Nondeterminism::between(&nothing, &first, &again);
-    let other = run(config, world, &nothing, true, None);
+    let other = run(config, world, &nothing, Role::Other, None);
     let mut mask = first.end.mask(&other.end, &config.ignored);
     mask.add(first.end.mask(&again.end, &[]));
-    let mut first = first;
     first.notes.extend(other.notes);
-    let reference = Reference { outcome: first, mask };
+    let mut milestones = std::mem::take(&mut first.milestones);
+    for others in [again.milestones, other.milestones, waited(config, world)] {
+        let mut others = others.into_iter();
+        let common = milestones.into_iter();
+        milestones = common
+            .map(|it| Milestone::common(it, others.next(), &config.ignored))
+            .collect();
+    }
+    let reference = Reference {
+        outcome: first,
+        mask,
+        milestones: milestones.into(),
+    };
     Ok((reference, nondeterminism.into_iter().collect()))
 }
 
+/// The settled steps of a scenario in a run that waits at each of them; none if that is not what the scenario expects.
+fn waited(config: &Config, world: &World) -> Vec<Milestone> {
+    let waited = run(config, world, &Plan::default(), Role::Waiting, None);
+    match waited.violations.is_empty() {
+        true => waited.milestones,
+        false => Vec::new(),
+    }
+}
+
 impl<'a> Search<'a> {
+    /// What may go wrong from a place in a trace on.
+    fn candidates(&self, outcome: &Outcome, from: usize) -> Vec<Candidate> {
+        candidates(&outcome.trace, from, &outcome.controllers, self.faults)
+    }
+
     pub(crate) fn search(&mut self) -> Result<(), Stop> {
         let reference = Arc::clone(&self.runs.reference);
-        let controllers = &reference.outcome.controllers;
-        let singles = candidates(&reference.outcome.trace, 0, controllers, self.faults);
+        let mut singles = self.candidates(&reference.outcome, 0);
+        if reference.outcome.settled > 1 {
+            early(&mut singles);
+        }
         self.count_points(&singles);
         self.coverage.singles.1 = singles.len() as u64;
         let most = SECONDS / singles.len().max(1);
         let mut tried = Vec::new();
-        let plans = singles.into_iter().map(|it| (Plan::single(&it.point, it.action), it));
+        let plans = singles.into_iter().map(|it| (it.plan(), it));
         self.each(plans, |search, plan, candidate, outcome, _| {
             search.coverage.singles.0 += 1;
             let mut continued = search.continued(plan, &candidate, outcome);
@@ -160,8 +185,7 @@ impl<'a> Search<'a> {
     /// Uniformly random faults, for comparison with the order above.
     pub(crate) fn at_random(&mut self) -> Result<(), Stop> {
         let reference = Arc::clone(&self.runs.reference);
-        let controllers = &reference.outcome.controllers;
-        let all = candidates(&reference.outcome.trace, 0, controllers, self.faults);
+        let all = self.candidates(&reference.outcome, 0);
         self.coverage.singles.1 = all.len() as u64;
         let mut random = Random(self.seed);
         let plans = std::iter::repeat_with(|| {
@@ -254,10 +278,8 @@ impl<'a> Search<'a> {
         let from = outcome.trace.iter().position(|step| step.point == last);
         let next = match from {
             // What is so from the beginning goes with all that follows.
-            None if matches!(last_fault.action, Action::Skew(_)) => {
-                candidates(&outcome.trace, 1, &outcome.controllers, self.faults)
-            }
-            Some(at) => candidates(&outcome.trace, at + 1, &outcome.controllers, self.faults),
+            None if matches!(last_fault.action, Action::Skew(_)) => self.candidates(outcome, 1),
+            Some(at) => self.candidates(outcome, at + 1),
             None => Vec::new(),
         };
         Tried {

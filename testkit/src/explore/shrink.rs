@@ -1,11 +1,12 @@
 //! A failure made small: fewer faults, shorter windows, a shorter workload. Each step is run again before it counts.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Violation;
 use super::cluster::World;
 use super::plan::Plan;
-use super::run::{Config, Outcome, Reference, run};
+use super::run::{Config, Outcome, Reference, Role, run};
 
 /// Windows that are tried, shortest first.
 const SHORTER: [Duration; 4] = [
@@ -31,7 +32,7 @@ pub(crate) fn shrink(
             own = shortened_reference(config, world, plan).ok()?;
             reference = &own;
         }
-        let outcome = run(config, world, plan, false, Some(reference));
+        let outcome = run(config, world, plan, Role::Usual, Some(reference));
         let same = outcome.violations.first().filter(|it| it.oracle == violation.oracle);
         same.cloned().map(|violation| (outcome, violation))
     };
@@ -69,7 +70,7 @@ pub(crate) fn shrink(
         Some((outcome, violation)) => (smallest, outcome, violation),
         // It was confirmed before: what is reported then is the plan as it was found.
         None => {
-            let outcome = run(config, world, plan, false, Some(reference));
+            let outcome = run(config, world, plan, Role::Usual, Some(reference));
             (plan.clone(), outcome, violation)
         }
     }
@@ -81,11 +82,16 @@ pub(crate) fn shortened_reference(config: &Config, world: &World, plan: &Plan) -
         skipped: plan.skipped.clone(),
         ..Plan::default()
     };
-    let first = run(config, world, &nothing, false, None);
+    let first = run(config, world, &nothing, Role::Usual, None);
     if !first.violations.is_empty() {
         return Err(Box::new(first));
     }
-    let other = run(config, world, &nothing, true, None);
+    let other = run(config, world, &nothing, Role::Other, None);
     let mask = first.end.mask(&other.end, &config.ignored);
-    Ok(Reference { outcome: first, mask })
+    Ok(Reference {
+        outcome: first,
+        mask,
+        // Steps that are left out would have to be told from those that are not.
+        milestones: Arc::default(),
+    })
 }

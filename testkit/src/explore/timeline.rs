@@ -69,6 +69,7 @@ impl Cell {
             What::Event { resource, object, .. } => {
                 (false, false, Some(format!("{resource} {object}").replace(" /", " ")))
             }
+            What::Call { .. } => (false, false, None),
             What::Note(_) => (true, false, None),
         };
         let life = if step.life > 1 {

@@ -34,6 +34,14 @@ pub(crate) enum What {
         /// When the client was told, if that was not at once.
         told: Delivery,
     },
+    /// A call of something outside of the API, named by the scenario.
+    Call {
+        name: String,
+        /// What it is about; may be empty.
+        object: String,
+        /// [`Unseen`](Outcome::Unseen) when it was done.
+        outcome: Outcome,
+    },
     /// A fault, a crash or a start, in words.
     Note(String),
 }
@@ -85,6 +93,11 @@ pub(crate) enum Outcome {
 }
 
 impl Request {
+    /// The resource without its subresource.
+    pub(crate) fn base(&self) -> &str {
+        self.resource.split('/').next().unwrap_or_default()
+    }
+
     pub(crate) fn is_write(&self) -> bool {
         match self.verb {
             Verb::Get | Verb::List | Verb::Watch => false,
@@ -104,6 +117,7 @@ impl Step {
                 Outcome::Unseen => String::new(),
             },
             What::Event { kind, .. } => kind.clone(),
+            What::Call { outcome, .. } => format!("{outcome:?}"),
             What::Note(note) => note.clone(),
         };
         format!("{}µs {} {what} @{}", self.at.as_micros(), self.point, self.view)
@@ -114,6 +128,7 @@ impl Step {
         match &self.what {
             What::Request(request) => (request.verb.as_str(), &request.resource),
             What::Event { kind, resource, .. } => (kind, resource),
+            What::Call { name, .. } => (name, ""),
             What::Note(note) => (note, ""),
         }
     }
@@ -136,6 +151,7 @@ impl Step {
                 let object = format!("{resource} {}", object.trim_matches('/'));
                 format!("event {kind} {} @{revision}", object.trim_end())
             }
+            What::Call { name, object, .. } => format!("call {name} {object}").trim_end().to_owned(),
             What::Note(note) => note.clone(),
         }
     }
@@ -155,6 +171,11 @@ impl Step {
             What::Event {
                 told: Delivery::Never, ..
             } => "never told".to_owned(),
+            What::Call {
+                outcome: Outcome::Unseen,
+                ..
+            } => "done".to_owned(),
+            What::Call { .. } => "not done".to_owned(),
             What::Event {
                 told: Delivery::AtOnce, ..
             }
@@ -168,7 +189,7 @@ impl Step {
             What::Event {
                 told: Delivery::At(at), ..
             } => at,
-            What::Event { .. } | What::Request(_) | What::Note(_) => self.at,
+            What::Event { .. } | What::Request(_) | What::Call { .. } | What::Note(_) => self.at,
         }
     }
 }

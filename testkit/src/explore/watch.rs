@@ -164,6 +164,10 @@ impl GatedWatch {
             | Action::Pause(_)
             | Action::Stale(_)
             | Action::Skew(_)
+            | Action::Late(_)
+            | Action::CrashLate(_)
+            | Action::Early
+            | Action::SmallPages
             | Action::LargeVersions
             | Action::RestartAtEnd => return None,
         }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use fake_apiserver::api::request_info::RequestInfo;
 use fake_apiserver::{Seen, Verdict};
+use tokio::time::{Instant, sleep};
 
 use super::gate::Gate;
 use super::plan::Action;
@@ -18,6 +19,9 @@ const TAKES: Duration = Duration::from_millis(100);
 /// Messages for which a request of a worker gives cause, and which therefore are no hot loop. If they never end, then
 /// `settle` says so.
 const GIVES_CAUSE: u64 = 20;
+
+/// How often the checks are made at first while nothing changes.
+const LOOK: Duration = Duration::from_secs(1);
 
 impl Gate {
     /// Sees to it that the workers take their time. Called anew it lets the faults that were injected meanwhile go
@@ -51,6 +55,24 @@ impl Gate {
                 total = server.journal().total();
                 let Some(gate) = gate.upgrade() else { return };
                 gate.check();
+            }
+        });
+    }
+
+    /// Looks at what must always be so as time passes: each second at first, then each time a hundredth of the time so
+    /// far has passed.
+    pub(crate) fn watch_time(self: &Arc<Self>) {
+        if !self.has_checks() {
+            return;
+        }
+        let gate = Arc::downgrade(self);
+        // It ends with the runtime of the run.
+        tokio::spawn(async move {
+            let started = Instant::now();
+            loop {
+                sleep((started.elapsed() / 100).max(LOOK)).await;
+                let Some(gate) = gate.upgrade() else { return };
+                gate.check_time();
             }
         });
     }

@@ -1,6 +1,7 @@
 //! Bugs that were planted, each with a twin that has none, and idioms of correct controllers that must raise no alarm.
 //! All with the defaults of exploration.
 
+mod bugs;
 mod idioms;
 mod threads;
 
@@ -12,14 +13,19 @@ fn most() -> u64 {
     if crate::is_measured() { 3_000 } else { 150 }
 }
 
+/// A scenario.
+trait Scenario: AsyncFn(&TestCluster) + Send + Sync + 'static {}
+
+impl<S: AsyncFn(&TestCluster) + Send + Sync + 'static> Scenario for S {}
+
 /// An exploration without an end in time.
-fn exploration(scenario: impl AsyncFn(&TestCluster) + Send + Sync + 'static) -> Explore {
+fn exploration(scenario: impl Scenario) -> Explore {
     explore(scenario).budget(std::time::Duration::from_secs(600))
 }
 
 /// Sees to it that nothing is said of a correct controller.
 #[track_caller]
-fn is_silent(scenario: impl AsyncFn(&TestCluster) + Send + Sync + 'static) -> Report {
+fn is_silent(scenario: impl Scenario) -> Report {
     let report = exploration(scenario).schedules(most()).run();
     assert_eq!(report.nondeterminism(), Vec::<String>::new(), "{report}");
     report

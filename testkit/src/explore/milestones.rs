@@ -1,0 +1,135 @@
+//! `Milestone`: what the cluster is like each time the scenario has settled, compared with the reference, so that a later
+//! step of the scenario does not hide what went wrong in an earlier one.
+
+use std::panic::{Location, resume_unwind};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::Oracle;
+use super::end_state::{EndState, Mask};
+use super::gate::Gate;
+use super::plan::Action;
+
+/// How long the state of a step has to stay as it is, where nothing goes wrong, to be one that others are compared with.
+const STEADY: Duration = Duration::from_secs(15 * 60);
+
+/// How often the state is looked at while it is not yet right, at first and at last.
+const LOOK_AGAIN: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(60)];
+
+/// What a scenario is ended with when a step of it is wrong: the next one might hide it.
+#[derive(Debug)]
+pub(crate) struct StepIsWrong;
+
+/// What `settle` is to do for the comparison of steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Keep what is there.
+    Keep,
+    /// Wait whether it changes by itself, and keep what is there if not.
+    Wait,
+    /// Compare it with the reference.
+    Compare,
+}
+
+/// The state after a step; `None` if it changes by itself.
+#[derive(Clone, Debug)]
+pub(crate) struct Milestone {
+    pub(crate) state: Option<EndState>,
+    /// What differs between references.
+    pub(crate) mask: Mask,
+}
+
+impl Milestone {
+    /// What two references have in common, the second of which has waited at each step.
+    pub(crate) fn common(one: Self, other: Option<Self>, ignored: &[String]) -> Self {
+        let other = other.and_then(|it| it.state);
+        match (one.state, other) {
+            (Some(state), Some(other)) => {
+                let mut mask = one.mask;
+                mask.add(state.mask(&other, ignored));
+                Self {
+                    state: Some(state),
+                    mask,
+                }
+            }
+            (_, None) | (None, _) => Self {
+                state: None,
+                mask: one.mask,
+            },
+        }
+    }
+}
+
+impl Gate {
+    fn end_state(&self) -> EndState {
+        EndState::of(&self.server, self.base)
+    }
+
+    /// The scenario has settled at a place.
+    pub(crate) async fn settled(&self, place: &Location<'_>) {
+        let nth = {
+            let mut state = self.state();
+            if state.is_over {
+                return;
+            }
+            state.settled += 1;
+            state.settled - 1
+        };
+        match self.mode {
+            Mode::Keep => self.reached(Some(self.end_state())),
+            Mode::Wait => {
+                let before = self.end_state();
+                sleep(STEADY).await;
+                let after = self.end_state();
+                let is_steady = before.compare(&after, &Mask::default()).is_empty();
+                self.reached(is_steady.then_some(before));
+            }
+            Mode::Compare => self.compare(nth, place).await,
+        }
+    }
+
+    fn reached(&self, state: Option<EndState>) {
+        let mask = Mask::default();
+        self.state().milestones.push(Milestone { state, mask });
+    }
+
+    /// Compares the state with that of the reference at the same step.
+    async fn compare(&self, nth: usize, place: &Location<'_>) {
+        let Some(Milestone {
+            state: Some(expected),
+            mask,
+        }) = self.milestones.get(nth)
+        else {
+            return;
+        };
+        // Before anything goes wrong the run is the reference's.
+        let has_begun = self.state().windows_end.is_some();
+        let is_early = self.plan.has(|it| it == Action::Early);
+        if !has_begun || is_early || self.skipped.contains(&Oracle::EndState) {
+            return;
+        }
+        let began = Instant::now();
+        loop {
+            let differences = expected.compare(&self.end_state(), mask);
+            if differences.is_empty() {
+                return;
+            }
+            // It counts from the end of what goes wrong.
+            let faults_end = self.state().windows_end.map_or(began, |end| end.max(began));
+            if Instant::now() >= faults_end + self.within {
+                let differences = differences.join("\n  ");
+                let what = format!(
+                    "{:?} after {}:{} it is not what it should be:\n  {differences}",
+                    self.within,
+                    place.file(),
+                    place.line()
+                );
+                self.violation("end state", what);
+                resume_unwind(Box::new(StepIsWrong));
+            }
+            let [first, last] = LOOK_AGAIN;
+            sleep((began.elapsed() / 2).clamp(first, last)).await;
+        }
+    }
+}
