@@ -256,8 +256,8 @@ async fn speak(
     tasks.finished().await;
 }
 
-/// Sends a request over a connection in memory, for an answer that may be 101: what comes after HTTP needs a connection.
-/// What the request carries beside its head and body reaches the service.
+/// Sends a request over a connection in memory, for an answer that may be 101: what comes after HTTP needs a
+/// connection. What the request carries beside its head and body reaches the service.
 pub(crate) async fn converse(
     request: Request<Body>,
     service: impl HttpService,

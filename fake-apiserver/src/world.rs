@@ -112,8 +112,8 @@ impl ApiServer {
             .collect()
     }
 
-    /// Returns the objects that were deleted after a revision, as they were last, oldest first. Deletions that have left
-    /// the [history](crate::ApiServerBuilder::history) are missing.
+    /// Returns the objects that were deleted after a revision, as they were last, oldest first. Deletions that have
+    /// left the [history](crate::ApiServerBuilder::history) are missing.
     pub fn deleted_objects(&self, after: u64) -> Vec<StoredObject> {
         self.with_rows(self.endpoints.registry.store.removed_after(after))
     }

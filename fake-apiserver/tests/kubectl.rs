@@ -678,7 +678,7 @@ $ delete namespace shop --timeout=20s
 namespace \"shop\" deleted
 $ get namespace shop
 ! Error from server (NotFound): namespaces \"shop\" not found
-$ get configmaps,secrets -A -o name
+$ get configmaps,secrets -A -o name --field-selector metadata.namespace!=kube-system
 ",
     );
 }

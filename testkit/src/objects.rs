@@ -30,8 +30,8 @@ pub fn object(api_version: &str, kind: &str, name: &str) -> ObjectBuilder {
     ObjectBuilder(json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}}))
 }
 
-/// An object as it is serialized, whatever its type: one of k8s-openapi, or of a crate that is built with another version
-/// of kube. [`Object::decode`](crate::Object::decode) is the way back.
+/// An object as it is serialized, whatever its type: one of k8s-openapi, or of a crate that is built with another
+/// version of kube. [`Object::decode`](crate::Object::decode) is the way back.
 ///
 /// ```
 /// use testkit::objects::serialized;

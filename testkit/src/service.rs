@@ -1,8 +1,8 @@
 //! Controllers of any version of kube: what `kube::Client::new` of another major is made of.
 //!
 //! The testkit is built with kube 5. A controller that is built with another major has another `kube::Client`; what all
-//! of them from 0.88 on have in common is that a client is made of a tower service for requests of the crate `http` 1.x.
-//! [`TestCluster::service`] is such a service, and [`TestCluster::controller_over`] starts a controller over one.
+//! of them from 0.88 on have in common is that a client is made of a tower service for requests of the crate `http`
+//! 1.x. [`TestCluster::service`] is such a service, and [`TestCluster::controller_over`] starts a controller over one.
 //! Objects of its types cross over [serialized](crate::objects::serialized).
 //!
 //! ```

@@ -48,7 +48,7 @@ impl TestCluster {
     /// });
     /// cluster.webhooks(Router::new().route("/pods", post(refuse)), [configuration]).await;
     /// let pods = kube::Api::<k8s_openapi::api::core::v1::Pod>::default_namespaced(cluster.client());
-    /// let web = serde_json::from_value(json!({"metadata": {"name": "web"}, "spec": {"containers": []}})).unwrap();
+    /// let web = serde_json::from_value(json!({"metadata": {"name": "web"}, "spec": {"containers": [{"name": "web", "image": "web"}]}})).unwrap();
     /// let err = pods.create(&Default::default(), &web).await.unwrap_err();
     /// assert!(err.to_string().contains("denied the request: no Pods"), "{err}");
     /// # }

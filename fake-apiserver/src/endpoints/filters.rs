@@ -225,8 +225,8 @@ pub(crate) fn check_arrival(parts: &Parts) -> Result<(), Status> {
     Ok(())
 }
 
-/// Whether a browser sends it: no other client names the origin of a page or how it was fetched. Others may leave out the
-/// type of a body, which kube-apiserver takes for JSON: the Python client does.
+/// Whether a browser sends it: no other client names the origin of a page or how it was fetched. Others may leave out
+/// the type of a body, which kube-apiserver takes for JSON: the Python client does.
 fn is_of_a_browser(headers: &HeaderMap) -> bool {
     const MARKS: [HeaderName; 5] = [
         header::ORIGIN,

@@ -1,5 +1,5 @@
-//! WebSockets: the handshake, watches over them, and the channels of `exec`, `attach` and `port-forward` (the framing of
-//! kube-apiserver's `wsstream` and of `v5.channel.k8s.io`).
+//! WebSockets: the handshake, watches over them, and the channels of `exec`, `attach` and `port-forward` (the framing
+//! of kube-apiserver's `wsstream` and of `v5.channel.k8s.io`).
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -371,8 +371,8 @@ async fn attach(channels: &mut Channels, text: String, streams: Streams) -> Resu
     channels.end(0).await
 }
 
-/// Forwards ports: each has a channel for data and one for errors, in the order they were asked for. Both begin with the
-/// number of the port.
+/// Forwards ports: each has a channel for data and one for errors, in the order they were asked for. Both begin with
+/// the number of the port.
 async fn forward(channels: &mut Channels, ports: &[(u16, Option<PortHandler>)]) -> Result<(), Gone> {
     let mut received: Vec<Vec<u8>> = vec![Vec::new(); ports.len()];
     let mut done = vec![false; ports.len()];

@@ -53,9 +53,9 @@ pub(crate) struct Common {
     #[arg(long, value_name = "HOST=ADDRESS", value_parser = webhook_address)]
     pub(crate) webhook_address: Vec<(String, SocketAddr)>,
 
-    /// Answer requests for these hosts, too, separated by commas; `*.` stands for all below a name, `*` for any. Loopback
-    /// names and the address it listens on are answered anyway; others are refused, since a page in a browser can reach
-    /// this server by a name of its own
+    /// Answer requests for these hosts, too, separated by commas; `*.` stands for all below a name, `*` for any.
+    /// Loopback names and the address it listens on are answered anyway; others are refused, since a page in a browser
+    /// can reach this server by a name of its own
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) accept_hosts: Vec<String>,
 }

@@ -48,7 +48,8 @@ fn find(name: &str, folder: &Path) -> Option<PathBuf> {
     })
 }
 
-/// Makes `path` lead to `program`. What a control plane's programs were before is replaced: links and files, no folders.
+/// Makes `path` lead to `program`. What a control plane's programs were before is replaced: links and files, no
+/// folders.
 fn link(program: &Path, path: &Path) -> io::Result<()> {
     match std::fs::symlink_metadata(path) {
         Ok(there) if there.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),

@@ -21,8 +21,8 @@ const REQUEST_BYTES: usize = 16 * 1024;
 
 /// Stands where a control plane expects etcd: answers /health and /version, and stores nothing
 ///
-/// The fake kube-apiserver keeps its objects itself. The options are those of etcd that starters of control planes pass;
-/// any other is refused.
+/// The fake kube-apiserver keeps its objects itself. The options are those of etcd that starters of control planes
+/// pass; any other is refused.
 #[derive(Debug, Parser)]
 #[command(name = "etcd", version, args_override_self = true)]
 pub(crate) struct Args {

@@ -1,7 +1,7 @@
 //! The command `fake-apiserver`: an API server for kubectl and every other client, until it is interrupted.
 //!
-//! The same program is `kube-apiserver` and `etcd` when it is called by these names, so that what starts a control plane
-//! from a folder of programs starts this one; `assets` makes such a folder.
+//! The same program is `kube-apiserver` and `etcd` when it is called by these names, so that what starts a control
+//! plane from a folder of programs starts this one; `assets` makes such a folder.
 
 mod args;
 mod assets;

@@ -1,6 +1,6 @@
 //! Tokens of ServiceAccounts: signed JSON Web Tokens, as TokenRequest hands them out and as they are judged when they
-//! come back. Unless the server was given keys they are signed with HMAC by a key made from the seed, so only the server
-//! that made one can check it.
+//! come back. Unless the server was given keys they are signed with HMAC by a key made from the seed, so only the
+//! server that made one can check it.
 
 use std::sync::Arc;
 

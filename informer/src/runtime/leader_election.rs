@@ -1,8 +1,8 @@
 //! `LeaderElector`: of several processes, one at a time acts.
 //!
-//! A leader that is cut off acts until its renew deadline, and on a machine that stood still for longer than the lease a
-//! moment beyond. Writes of a client that is [fenced](LeaderElector::fenced) are refused then, before they are sent; one
-//! that is on its way already can still arrive. What must never be done twice needs a check of its own.
+//! A leader that is cut off acts until its renew deadline, and on a machine that stood still for longer than the lease
+//! a moment beyond. Writes of a client that is [fenced](LeaderElector::fenced) are refused then, before they are sent;
+//! one that is on its way already can still arrive. What must never be done twice needs a check of its own.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -217,8 +217,8 @@ impl Manager {
         }
     }
 
-    /// The client for reconcilers: their writes are seen, so that no key is worked on with a cache older than them. With
-    /// leader election they are refused once this process has lost its lease; see [`LeaderElector::fenced`].
+    /// The client for reconcilers: their writes are seen, so that no key is worked on with a cache older than them.
+    /// With leader election they are refused once this process has lost its lease; see [`LeaderElector::fenced`].
     pub fn client(&self) -> Client {
         self.0.client.clone()
     }

@@ -58,17 +58,17 @@ impl Server {
     }
 
     /// Asks the API server about who wants `/metrics` (controller-runtime's `WithAuthenticationAndAuthorization`): a
-    /// TokenReview says who the bearer token is, and a SubjectAccessReview whether that user may `get` the path. Answers
-    /// are remembered for a minute, refusals for half of it. Health and readiness stay open, since the kubelet asks
-    /// without a token.
+    /// TokenReview says who the bearer token is, and a SubjectAccessReview whether that user may `get` the path.
+    /// Answers are remembered for a minute, refusals for half of it. Health and readiness stay open, since the kubelet
+    /// asks without a token.
     #[must_use]
     pub fn authorize(mut self, client: &Client) -> Self {
         self.access = Some(Arc::new(Access::new(client)));
         self
     }
 
-    /// Speaks TLS. `certificates` is a [`CertWatcher`](super::CertWatcher), or a [`Certificate`](super::Certificate) that
-    /// stays as it is.
+    /// Speaks TLS. `certificates` is a [`CertWatcher`](super::CertWatcher), or a [`Certificate`](super::Certificate)
+    /// that stays as it is.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls(mut self, certificates: impl Into<super::cert_watcher::CertWatcher>) -> Self {

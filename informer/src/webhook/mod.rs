@@ -1,7 +1,7 @@
 //! Webhooks: admission that validates and mutates, and conversion between the versions of a custom resource.
 //!
-//! It knows the manager only as one of the things that it runs. [`Webhooks`] is a service without a socket, which a test
-//! calls in process; [`WebhookServer`] puts it behind TLS.
+//! It knows the manager only as one of the things that it runs. [`Webhooks`] is a service without a socket, which a
+//! test calls in process; [`WebhookServer`] puts it behind TLS.
 
 mod webhooks;
 mod review;

@@ -80,8 +80,8 @@ impl fmt::Debug for Clients {
 }
 
 impl TestClusterBuilder {
-    /// Makes the state, to begin many clusters with, which begin at this time of day; by default at the one that is set,
-    /// or at the machine's.
+    /// Makes the state, to begin many clusters with, which begin at this time of day; by default at the one that is
+    /// set, or at the machine's.
     pub(crate) fn world(mut self, start: Option<Timestamp>) -> World {
         let set = self.server_to_be().configured_start_time();
         if let Some(start) = start {

@@ -69,6 +69,8 @@ pub(crate) struct State {
     pub(crate) violations: Vec<Violation>,
     /// When the last fault is over, as far as it has begun.
     pub(crate) windows_end: Option<Instant>,
+    /// How late the latest step was that came right after `within`.
+    pub(crate) late_step: Option<std::time::Duration>,
     pub(crate) messages: u64,
     /// Messages that are no hot loop, because the server's workers have given cause for them.
     pub(crate) allowed: u64,

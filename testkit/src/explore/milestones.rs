@@ -1,5 +1,5 @@
-//! `Milestone`: what the cluster is like each time the scenario has settled, compared with the reference, so that a later
-//! step of the scenario does not hide what went wrong in an earlier one.
+//! `Milestone`: the state of the cluster each time the scenario has settled, compared with the reference, so that a
+//! later step of the scenario does not hide an error of an earlier one.
 
 use std::panic::{Location, resume_unwind};
 use std::time::Duration;
@@ -10,8 +10,10 @@ use super::Oracle;
 use super::end_state::{EndState, Mask};
 use super::gate::Gate;
 use super::plan::Action;
+use super::run::SLOW;
 
-/// How long the state of a step has to stay as it is, where nothing goes wrong, to be one that others are compared with.
+/// How long the state of a step has to stay as it is, where nothing goes wrong, to be one that others are compared
+/// with.
 const STEADY: Duration = Duration::from_secs(15 * 60);
 
 /// How often the state is looked at while it is not yet right, at first and at last.
@@ -112,16 +114,20 @@ impl Gate {
         let began = Instant::now();
         loop {
             let differences = expected.compare(&self.end_state(), mask);
-            if differences.is_empty() {
-                return;
-            }
             // It counts from the end of what goes wrong.
             let faults_end = self.state().windows_end.map_or(began, |end| end.max(began));
-            if Instant::now() >= faults_end + self.within {
-                let differences = differences.join("\n  ");
+            let waited = Instant::now().saturating_duration_since(faults_end);
+            if differences.is_empty() {
+                if waited > self.within {
+                    self.state().late_step = Some(waited);
+                }
+                return;
+            }
+            if waited >= self.within + SLOW {
                 let what = format!(
-                    "{:?} after {}:{} it is not what it should be:\n  {differences}",
+                    "still differs from the reference after {:?}:\n  {}\n  after the step at {}:{}",
                     self.within,
+                    differences.join("\n  "),
                     place.file(),
                     place.line()
                 );

@@ -50,8 +50,8 @@ impl Gate {
         page
     }
 
-    /// Writes down which pages a client still has to ask for. Whoever asks for one object wants to know whether there is
-    /// any.
+    /// Writes down which pages a client still has to ask for. Whoever asks for one object wants to know whether there
+    /// is any.
     pub(crate) fn paged(&self, life: &Life, about: &Request, page: Page, go_on: &str) {
         if about.verb != Verb::List || page.limit <= 1 {
             return;

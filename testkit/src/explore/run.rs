@@ -35,7 +35,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(5);
 const LOOK_LATE: Duration = Duration::from_secs(60);
 
 /// What is right this long after it should have been was slow; what is not is wrong.
-const SLOW: Duration = Duration::from_secs(3600);
+pub(super) const SLOW: Duration = Duration::from_secs(3600);
 
 /// Messages of a run that are too many, whatever the reference needed; and how many times the reference's.
 const MESSAGES: (u64, u64) = (200, 10);
@@ -289,7 +289,10 @@ impl Run<'_> {
             }
             let waited = Instant::now().saturating_duration_since(over);
             let why = match self.is_right(&end) {
-                Ok(()) => return (end, wrong.map(|_: (&str, String)| waited)),
+                Ok(()) => {
+                    let late = wrong.map(|_: (&str, String)| waited);
+                    return (end, late.max(self.gate.state().late_step));
+                }
                 Err(why) => why,
             };
             let is_late = waited >= self.config.within;

@@ -114,7 +114,15 @@ const REGISTRY_ARROWS: &[(&str, &[&str])] = &[
 const SERVER_WORDS: &[(&str, &[&str])] = &[
     (
         "axum::",
-        &["builder", "endpoints", "server", "client", "serve", "webhooks"],
+        &[
+            "builder",
+            "endpoints",
+            "server",
+            "client",
+            "client_service",
+            "serve",
+            "webhooks",
+        ],
     ),
     ("hyper::", &["serve", "webhooks"]),
     ("kube::", &["client"]),
@@ -125,7 +133,7 @@ const SERVER_WORDS: &[(&str, &[&str])] = &[
     ("JoinSet", &["tasks"]),
     ("thread::spawn", &[]),
     ("thread::sleep", &[]),
-    ("SystemTime::now", &["main"]),
+    ("SystemTime::now", &["entropy", "main"]),
     // tokio's is meant: the standard library's does not stop with a paused runtime
     ("std::time::Instant", &[]),
     (

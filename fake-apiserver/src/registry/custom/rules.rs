@@ -454,7 +454,7 @@ mod tests {
     )]
     fn o8_rules_that_are_refused(#[case] rule: &str, #[case] expected: &str) {
         let node = Structural::parse(&spec(json!({})));
-        let problem = super::super::compile::problem_of_rule(rule, &node);
+        let problem = crate::registry::custom::compile::problem_of_rule(rule, &node);
         assert!(
             problem.as_deref().is_some_and(|text| text.contains(expected)),
             "{problem:?}"

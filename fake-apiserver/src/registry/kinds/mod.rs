@@ -1,5 +1,5 @@
-//! Rules of the kinds: what every object obeys (`metadata`), what a kind adds (`Strategy`), and a file for each built-in
-//! kind that adds something. It knows objects and types, nothing of stored objects, verbs or HTTP.
+//! Rules of the kinds: what every object obeys (`metadata`), what a kind adds (`Strategy`), and a file for each
+//! built-in kind that adds something. It knows objects and types, nothing of stored objects, verbs or HTTP.
 
 pub(crate) mod strategy;
 pub(crate) mod metadata;

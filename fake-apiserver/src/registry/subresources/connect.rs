@@ -1,5 +1,5 @@
-//! Connections to Pods, Nodes and Services: reviewed by admission, made where the script of a Pod answers them, refused as
-//! the real server refuses them where it can be, else by name (rule I7).
+//! Connections to Pods, Nodes and Services: reviewed by admission, made where the script of a Pod answers them, refused
+//! as the real server refuses them where it can be, else by name (rule I7).
 
 use serde_json::{Map, Value};
 

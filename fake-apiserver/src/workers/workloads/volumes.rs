@@ -11,6 +11,7 @@ use super::resource::{Resource, Target};
 use super::scheduler::{SELECTED_NODE, claims};
 use super::sees::{Sees, selector_of};
 use crate::api::object::Object;
+use crate::registry::types::names;
 use crate::registry::types::quantity::Quantity;
 use crate::registry::types::view::{JsonMap, is_set, list, object, object_or_empty, text};
 
@@ -235,7 +236,7 @@ fn provision(claim: &Object, class: &Object, sees: &Sees<'_>, plan: &mut Plan) {
         "" => "Delete",
         policy => policy,
     };
-    let volume = json!({
+    let mut volume = json!({
         "metadata": {
             "name": name, "annotations": {PROVISIONED_BY: provisioner}, "finalizers": [VOLUME_FINALIZER],
         },
@@ -243,9 +244,14 @@ fn provision(claim: &Object, class: &Object, sees: &Sees<'_>, plan: &mut Plan) {
             "capacity": {"storage": text(requests, "storage")}, "accessModes": list(spec(claim), "accessModes"),
             "claimRef": reference_to(claim), "persistentVolumeReclaimPolicy": reclaim,
             "storageClassName": class.name(), "volumeMode": spec(claim).get("volumeMode").cloned().unwrap_or("Filesystem".into()),
-            "csi": {"driver": provisioner, "volumeHandle": name},
         },
     });
+    // A provisioner with a slash in its name is no CSI driver: such provisioners make folders on a Node.
+    let (source, of_it) = match names::dns1123_subdomain(provisioner, false).is_empty() {
+        true => ("csi", json!({"driver": provisioner, "volumeHandle": name})),
+        false => ("hostPath", json!({"path": format!("/var/lib/volumes/{name}")})),
+    };
+    volume["spec"][source] = of_it;
     let patch = json!({"metadata": {"annotations": {PROVISIONER: provisioner}}});
     if annotation(claim, PROVISIONER).is_none() {
         plan.merge(Resource::PersistentVolumeClaim, claim, patch);

@@ -1,10 +1,13 @@
 //! What the type of a value says: fields, list types, map keys and patch strategies, for built-ins and CRDs alike.
 
 pub(crate) mod builtin;
+mod custom;
 pub(crate) mod resources;
 mod table;
 
 use serde_json::Value;
+
+pub(crate) use custom::CustomSchema;
 
 /// The type of one JSON value. Built-in types come from the generated table, those of custom resources from the
 /// CRD's structural schema; both answer the same questions.
@@ -16,30 +19,6 @@ pub(crate) enum SchemaRef<'a> {
     Custom(&'a dyn CustomSchema),
     /// Nothing is known: maps are granular, lists atomic (rule H11).
     Deduced,
-}
-
-/// The type of a value as a CRD's structural schema gives it.
-pub(crate) trait CustomSchema: std::fmt::Debug + Sync {
-    /// The type of a field or an entry; `None` if there can be no such field.
-    fn field(&self, name: &str) -> Option<SchemaRef<'_>>;
-
-    /// Whether `name` is a field the schema declares, rather than an entry of a map.
-    fn declares(&self, name: &str) -> bool;
-
-    /// The sort of value this is to server-side apply.
-    fn form(&self) -> Form;
-
-    /// Whether a map has one owner as a whole.
-    fn is_atomic_map(&self) -> bool;
-
-    /// The type of the items of a list.
-    fn items(&self) -> SchemaRef<'_>;
-
-    /// How a list is merged.
-    fn list_type(&self) -> ListType<'_>;
-
-    /// The default of a key field, asked of a list or of its items.
-    fn key_default(&self, key: &str) -> Option<Value>;
 }
 
 /// How a list is merged by server-side apply (rule H11).

@@ -1,5 +1,5 @@
-//! Commands whose end is known without running them: `true`, `false`, `echo`, `sleep N`, `exit N`, and scripts of a shell
-//! that are made of nothing else.
+//! Commands whose end is known without running them: `true`, `false`, `echo`, `sleep N`, `exit N`, and scripts of a
+//! shell that are made of nothing else.
 
 use std::time::Duration;
 

@@ -14,10 +14,10 @@ use crate::api::streams::{ExecHandler, ExecOutput, NoPorts, PodStreams, PortHand
 const SCRIPTS_MAX: usize = 1024;
 
 /// What the containers of a Pod do. The default is a Pod that comes up after a second, is ready at once and then runs
-/// for ever. Where `restartPolicy` is `Never` or `OnFailure`, a container ends if its script names an exit code, or if its
-/// command is known to end: `true`, `false`, `echo …`, `sleep N`, and a shell's `-c` with a script of these and `exit N`,
-/// parted by `;`, `&&` or newlines. What ends at once runs for a second. A container without a command runs what its image
-/// says, of which nothing is known, and goes on.
+/// for ever. Where `restartPolicy` is `Never` or `OnFailure`, a container ends if its script names an exit code, or if
+/// its command is known to end: `true`, `false`, `echo …`, `sleep N`, and a shell's `-c` with a script of these and
+/// `exit N`, parted by `;`, `&&` or newlines. What ends at once runs for a second. A container without a command runs
+/// what its image says, of which nothing is known, and goes on.
 ///
 /// ```
 /// use std::time::Duration;

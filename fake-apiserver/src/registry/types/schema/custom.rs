@@ -1,0 +1,29 @@
+//! `CustomSchema`: what is asked of a structural schema, so that nothing here knows CRDs.
+
+use serde_json::Value;
+
+use super::{Form, ListType, SchemaRef};
+
+/// The type of a value as a CRD's structural schema gives it.
+pub(crate) trait CustomSchema: std::fmt::Debug + Sync {
+    /// The type of a field or an entry; `None` if there can be no such field.
+    fn field(&self, name: &str) -> Option<SchemaRef<'_>>;
+
+    /// Whether `name` is a field the schema declares, rather than an entry of a map.
+    fn declares(&self, name: &str) -> bool;
+
+    /// The sort of value this is to server-side apply.
+    fn form(&self) -> Form;
+
+    /// Whether a map has one owner as a whole.
+    fn is_atomic_map(&self) -> bool;
+
+    /// The type of the items of a list.
+    fn items(&self) -> SchemaRef<'_>;
+
+    /// How a list is merged.
+    fn list_type(&self) -> ListType<'_>;
+
+    /// The default of a key field, asked of a list or of its items.
+    fn key_default(&self, key: &str) -> Option<Value>;
+}
