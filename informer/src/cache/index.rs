@@ -66,8 +66,11 @@ impl<K> fmt::Debug for IndexFn<K> {
 pub(crate) struct IndexValues<K> {
     functions: Vec<IndexFn<K>>,
     /// For each function the values of an object, by the address of the object, which is held as long as this.
-    of: HashMap<usize, (Object<K>, Vec<Vec<String>>), RandomState>,
+    of: HashMap<usize, Computed<K>, RandomState>,
 }
+
+/// An object, and the values that each function has for it.
+type Computed<K> = (Object<K>, Vec<Vec<String>>);
 
 impl<K> IndexValues<K> {
     /// Nothing computed yet.

@@ -44,6 +44,10 @@ where
 {
     let connections = TaskGroup::default();
     while let Some((stream, _)) = stop.run_until_cancelled(accepted(|| listener.accept())).await {
+        #[cfg_attr(
+            not(feature = "tls"),
+            expect(clippy::clone_on_copy, reason = "without TLS there is nothing to clone")
+        )]
         let (service, stop, tls) = (service.clone(), stop.clone(), tls.clone());
         connections.spawn(async move {
             match tls {

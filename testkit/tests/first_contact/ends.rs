@@ -62,6 +62,7 @@ fn restarts_are_no_failure_where_the_test_says_so() {
 }
 
 /// Runs in a process of its own, which it ends.
+#[expect(clippy::print_stderr, reason = "the test that starts this process reads it")]
 #[test]
 fn a_run_that_ends_the_process() {
     if std::env::var_os("ENDS_THE_PROCESS").is_none() {

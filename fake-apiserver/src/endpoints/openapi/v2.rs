@@ -145,14 +145,18 @@ impl OpenApiParts {
     fn of_v3(paths: &Map<String, Value>, schemas: &Definitions, wanted: Vec<String>) -> Self {
         let raw = |value: &Value| serde_json::value::to_raw_value(value).ok();
         let path = |(path, item): (&String, &Value)| Some((path.clone(), raw(&path_item(item))?));
-        let definition = |(name, text): (&String, &Box<RawValue>)| {
+        let definition = |(name, text): (&String, &RawValue)| {
             let mut schema = serde_json::from_str(text.get()).ok()?;
             convert(&mut schema, 0);
             Some((name.clone(), raw(&schema)?))
         };
         Self {
             paths: paths.iter().filter_map(path).collect(),
-            definitions: schemas.iter().filter_map(definition).collect(),
+            definitions: schemas
+                .iter()
+                .map(|(name, text)| (name, &**text))
+                .filter_map(definition)
+                .collect(),
             wanted,
         }
     }

@@ -141,7 +141,7 @@ fn validate_hints(hints: &Cursor<'_>, errors: &mut FieldErrors) {
 fn validate_addresses(endpoint: &Cursor<'_>, address_type: &str, errors: &mut FieldErrors) {
     let (count, path) = (endpoint.list("addresses").len(), endpoint.at("addresses"));
     if count == 0 {
-        errors.required(&path, "must contain at least 1 address");
+        errors.required(path, "must contain at least 1 address");
     } else if count > ADDRESSES_MAX {
         errors.too_many(path.path(), count, ADDRESSES_MAX);
     }
@@ -153,17 +153,17 @@ fn validate_addresses(endpoint: &Cursor<'_>, address_type: &str, errors: &mut Fi
                     continue;
                 };
                 if matches!(ip, IpAddr::V4(_)) != (address_type == "IPv4") {
-                    errors.invalid(&path, text, format!("must be an {address_type} address"));
+                    errors.invalid(path, text, format!("must be an {address_type} address"));
                 }
                 net::validate_ordinary_ip(ip, text, &address.path(), errors);
             }
             "FQDN" => {
                 let problems = names::dns1123_subdomain(text.strip_suffix('.').unwrap_or(text), false);
                 if !problems.is_empty() {
-                    errors.invalid(&address, text, problems.join(","));
+                    errors.invalid(address, text, problems.join(","));
                 } else if !text.contains('.') {
                     let problem = "should be a domain with at least two segments separated by dots";
-                    errors.invalid(&address, text, problem);
+                    errors.invalid(address, text, problem);
                 }
             }
             _ => {}

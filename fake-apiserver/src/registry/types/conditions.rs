@@ -41,7 +41,7 @@ fn validate_condition(condition: &Cursor<'_>, errors: &mut FieldErrors) {
                         alphanumeric characters or '_,:', and must end with an alphanumeric character or '_'";
             let examples = ["my_name", "MY_NAME", "MyName", "ReasonA,ReasonB", "ReasonA:ReasonB"];
             errors.invalid(
-                &reason,
+                reason,
                 reason.as_text(),
                 names::mismatch(rule, REASON_FORMAT, &examples),
             );

@@ -175,7 +175,7 @@ fn validate_source(field: &str, source: &Cursor<'_>, described: Group, errors: &
             }
             let name = source.at("metric.name");
             if name.as_text().is_empty() {
-                errors.required(&name, "must specify a metric name");
+                errors.required(name, "must specify a metric name");
             }
             name.check_texts(names::path_segment(name.as_text(), false), errors);
         }
@@ -224,14 +224,14 @@ fn validate_source(field: &str, source: &Cursor<'_>, described: Group, errors: &
 fn validate_resource(source: &Cursor<'_>, of_container: bool, errors: &mut FieldErrors) {
     let name = source.at("name");
     if name.as_text().is_empty() {
-        errors.required(&name, "must specify a resource name");
+        errors.required(name, "must specify a resource name");
     } else if of_container {
         validate_container_resource_name(name.as_text(), &name.path(), errors);
     }
     if of_container {
         let container = source.at("container");
         if container.as_text().is_empty() {
-            errors.required(&container, "must specify a container");
+            errors.required(container, "must specify a container");
         }
         container.check_label(errors);
     }

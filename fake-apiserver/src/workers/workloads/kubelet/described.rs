@@ -7,6 +7,9 @@ use serde::Deserialize;
 use super::script::{PodScript, PodSelector};
 use crate::api::streams::ExecOutput;
 
+/// What a flag adds to a script.
+type Flag = fn(PodScript) -> PodScript;
+
 /// Which Pods, and what becomes of them.
 ///
 /// ```
@@ -136,7 +139,7 @@ impl Script {
                 .into_iter()
                 .fold(script, |it, ms| step(it, Duration::from_millis(ms)));
         }
-        let flags: [(bool, fn(PodScript) -> PodScript); 4] = [
+        let flags: [(bool, Flag); 4] = [
             (self.never_ready, PodScript::never_ready),
             (self.runs_forever, PodScript::runs_forever),
             (self.crash_loop, PodScript::crash_loop),
