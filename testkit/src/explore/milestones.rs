@@ -125,11 +125,11 @@ impl Gate {
             }
             if waited >= self.within + SLOW {
                 let what = format!(
-                    "still differs from the reference after {:?}:\n  {}\n  after the step at {}:{}",
+                    "still differs from the reference after {:?}: after the step at {}:{}\n  {}",
                     self.within,
-                    differences.join("\n  "),
                     place.file(),
-                    place.line()
+                    place.line(),
+                    differences.join("\n  ")
                 );
                 self.violation("end state", what);
                 resume_unwind(Box::new(StepIsWrong));

@@ -65,6 +65,7 @@ const SERVER_ARROWS: &[(&str, &[&str])] = &[
         &["builder", "entropy", "registry", "server", "storage", "workers"],
     ),
     ("client", &["api", "serve", "server"]),
+    ("client_service", &["api", "serve", "server"]),
     ("replica", &["server", "watch"]),
     ("serve", &["api", "endpoints", "tasks", "tls", "kubeconfig"]),
     ("tls", &["api", "kubeconfig"]),
