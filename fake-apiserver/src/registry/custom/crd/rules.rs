@@ -2,15 +2,14 @@
 
 use serde_json::Value;
 
-#[cfg(feature = "cel")]
-use super::super::compile;
-use super::super::engine::uses_old;
 use super::super::rules::EVALUATED;
-use super::super::schema::Structural;
+#[cfg(feature = "cel")]
+use super::super::{compile, engine::uses_old, schema::Structural};
 #[cfg(feature = "cel")]
 use super::budget;
 use super::node::Node;
 use crate::api::field::{FieldErrors, FieldPath};
+#[cfg(feature = "cel")]
 use crate::registry::cel::parse::parse;
 use crate::registry::kinds::metadata::invalid_printed;
 
