@@ -32,12 +32,12 @@ pub struct Running {
 
 #[derive(Debug)]
 struct Shared {
-    /// Where the test started it: its name in messages.
+    /// Location in the test that started the controller; names it in messages.
     place: &'static Location<'static>,
     /// Guards the state of the task.
     state: Mutex<State>,
     task: Mutex<Option<AbortHandle>>,
-    /// How to start it anew, for those that can be.
+    /// Function that starts the controller anew, for those started by `TestCluster::controller`.
     starting: Option<Starting>,
     /// Guards what is known of its ends.
     restarts: Mutex<Restarts>,
@@ -45,14 +45,14 @@ struct Shared {
     explored: Option<(String, Weak<Gate>)>,
 }
 
-/// How often a controller ended by itself and was started again.
+/// Number of times a controller ended by itself and was started again.
 #[derive(Debug, Default)]
 struct Restarts {
     /// The test asked for it.
     is_on: bool,
     count: u32,
     back_off: Duration,
-    /// When it is started next, while it waits for that.
+    /// Instant of the next start, while one is pending.
     next: Option<Instant>,
 }
 
@@ -261,7 +261,7 @@ impl Running {
 }
 
 impl Running {
-    /// Whether it has neither ended nor panicked nor been crashed.
+    /// Returns `true` if the controller has neither ended, nor panicked, nor been crashed.
     pub fn is_running(&self) -> bool {
         matches!(*lock(&self.shared.state), State::Running)
     }
@@ -307,7 +307,7 @@ impl Shared {
 }
 
 impl Controllers {
-    /// When the last of those that ended by themselves is started again.
+    /// Returns the instant at which the last of the controllers that ended by themselves is started again.
     pub(crate) fn next_start(&self) -> Option<Instant> {
         let controllers = lock(&self.0);
         controllers.iter().filter_map(|it| lock(&it.shared.restarts).next).max()
@@ -327,7 +327,7 @@ impl Controllers {
         })
     }
 
-    /// Where those were started that cannot be started again.
+    /// Lists the locations of controllers that cannot be started again.
     pub(crate) fn fixed(&self) -> Vec<String> {
         let controllers = lock(&self.0);
         let fixed = controllers.iter().filter(|it| it.shared.starting.is_none());
@@ -353,7 +353,7 @@ impl Controllers {
 }
 
 impl fmt::Display for Running {
-    /// Where the test started it.
+    /// Writes the location in the test that started the controller.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.shared.place.file(), self.shared.place.line())
     }

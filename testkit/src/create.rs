@@ -1,4 +1,4 @@
-//! What a test does to the cluster itself: create, update, edit, patch, delete.
+//! Changes that a test makes to the cluster itself: create, update, edit, patch, delete.
 
 use std::panic::Location;
 
@@ -273,7 +273,7 @@ impl TestCluster {
     }
 }
 
-/// What is said of a kind that the server does not know.
+/// Returns the error text for a kind that the server does not know.
 pub(crate) fn not_served(api_version: &str, kind: &str) -> String {
     let hint = format!("if it is a custom resource, call `cluster.crd::<{kind}>()` first");
     format!("no kind {kind} is served in {api_version}; {hint}")

@@ -15,16 +15,16 @@ use crate::test_cluster::TestCluster;
 /// Conditions are looked at this often at first, then ever less often, up to the second of these.
 const STEP: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(1));
 
-/// How often `consistently` looks, at least; and at most.
+/// Least and most frequent evaluation of a condition by `consistently`.
 const LOOKS: u32 = 1_000;
 
-/// How much of an object a failure shows.
+/// Longest part of an object that a failure shows.
 const SHOWN_CHARS: usize = 2_000;
 
-/// What a condition may return: a `bool`; an `Option` or a `Result`, which hold as `Some` and `Ok`; or nothing, if it
-/// asserts.
+/// Return type of a condition: a `bool`; an `Option` or a `Result`, which hold as `Some` and `Ok`; or `()`, for a
+/// condition that asserts.
 pub trait Condition {
-    /// Whether it holds, or why not.
+    /// Returns `Ok` if the condition holds, and else the reason.
     fn outcome(self) -> Result<(), String>;
 }
 
@@ -180,9 +180,9 @@ impl TestCluster {
 }
 
 thread_local! {
-    /// Whether a condition is being looked at: its panics are no failures yet, and are not to be printed.
+    /// Set while a condition is evaluated: a panic then is not a failure yet and is not printed.
     static EVALUATING: Cell<bool> = const { Cell::new(false) };
-    /// Where it panicked.
+    /// Location of the last panic inside a condition.
     static PANICKED_AT: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
@@ -203,7 +203,7 @@ impl Drop for Hushed {
     }
 }
 
-/// Where the last panic was that was not printed.
+/// Returns the location of the last panic that was not printed.
 pub(crate) fn panicked_at() -> Option<String> {
     PANICKED_AT.take()
 }

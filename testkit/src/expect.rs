@@ -19,11 +19,11 @@ use crate::test_cluster::{TEST_CLIENT, TestCluster};
 pub struct OwnerTree {
     /// `Pod shop/web-0`
     pub object: String,
-    /// What names it as an owner, in the order of kinds and names.
+    /// Objects that name this one as an owner, by kind and name.
     pub owned: Vec<OwnerTree>,
 }
 
-/// What controllers leave behind.
+/// Checks on conditions, Events and owners, which controllers leave behind.
 impl TestCluster {
     /// Sees to it that an object has a condition with this status in `status.conditions`.
     ///
@@ -197,7 +197,7 @@ impl TestCluster {
     }
 }
 
-/// Whether a request of a controller did something, or tried to, when the state had come to `revision`.
+/// Returns `true` if a request of a controller changed something, or tried to, once the state had reached `revision`.
 fn counts(request: &RecordedRequest, revision: u64) -> bool {
     if !request.is_write() || *request.client == *TEST_CLIENT || request.is_for("leases") {
         return false;
@@ -210,7 +210,7 @@ fn counts(request: &RecordedRequest, revision: u64) -> bool {
     version.is_none_or(|it| it > revision)
 }
 
-/// What controllers ask.
+/// Checks on the requests that controllers send.
 impl Requests {
     /// Sees to it that there are so many.
     ///
@@ -321,7 +321,7 @@ fn owners(object: &Value) -> Vec<String> {
     uids.map(str::to_owned).collect()
 }
 
-/// The tree below an object. An object that owns itself, by whatever way, is shown once on it.
+/// Builds the tree below an object. An object that owns itself, directly or through others, is shown once.
 fn tree(object: &Value, owned: &BTreeMap<String, Vec<Value>>, above: &mut BTreeSet<String>) -> OwnerTree {
     let uid = object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
     let mut children = Vec::new();

@@ -234,7 +234,7 @@ impl FaultBuilder {
         self
     }
 
-    /// What the Status says, where it is not fixed by the fault.
+    /// Sets the message of the Status, where the fault does not fix it.
     pub fn message(mut self, message: &str) -> Self {
         if let Effect::Status(failure) = &mut self.0.effect {
             failure.message = message.to_owned();
@@ -272,7 +272,8 @@ pub struct Injected {
 }
 
 impl Injected {
-    /// How many requests it has struck. A fault that is never asked and strikes nothing is named when the test ends.
+    /// Returns the number of requests struck. A fault that strikes nothing and whose `hits` is never read is named when
+    /// the test ends.
     pub fn hits(&self) -> u64 {
         self.is_asked.store(true, Ordering::Relaxed);
         self.guard.hits()
@@ -284,7 +285,7 @@ impl Injected {
     }
 }
 
-/// What was injected, for the end of the test.
+/// Faults that were injected, for the end of the test.
 #[derive(Debug, Default)]
 pub(crate) struct Injections(Mutex<Vec<Injection>>);
 
@@ -310,7 +311,7 @@ impl Injections {
         lock(&self.0).iter().filter(is_idle).map(said).collect()
     }
 
-    /// Why one of them could strike nothing: what it is for never came to be served.
+    /// Returns the reason why a fault could strike nothing: its resource was never served.
     pub(crate) fn unserved(&self, server: &ApiServer) -> Option<String> {
         let injections = lock(&self.0);
         let mut waiting = injections.iter().filter(|it| it.waits_for.is_some()).peekable();

@@ -105,7 +105,7 @@ impl Requests {
         self.filtered(|it| it.code == code)
     }
 
-    /// How many there are.
+    /// Returns the number of requests.
     pub fn count(&self) -> usize {
         self.kept.len()
     }

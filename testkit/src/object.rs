@@ -64,7 +64,7 @@ impl Object {
         list.into_iter().flatten().filter_map(Value::as_str).collect()
     }
 
-    /// Whether it has a deletionTimestamp: it is deleted, but a finalizer or a grace period keeps it.
+    /// Returns `true` if the object has a deletionTimestamp: it is deleted, but a finalizer or a grace period keeps it.
     pub fn is_terminating(&self) -> bool {
         self.0["metadata"]["deletionTimestamp"].is_string()
     }

@@ -30,8 +30,8 @@ pub fn object(api_version: &str, kind: &str, name: &str) -> ObjectBuilder {
     ObjectBuilder(json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}}))
 }
 
-/// An object as it is serialized, whatever its type: one of k8s-openapi, or of a crate that is built with another
-/// version of kube. [`Object::decode`](crate::Object::decode) is the way back.
+/// Builds an object from its serialized form: a type of k8s-openapi, or one built with another version of kube.
+/// [`Object::decode`](crate::Object::decode) is the way back.
 ///
 /// ```
 /// use testkit::objects::serialized;
@@ -220,7 +220,7 @@ fn item<'a>(items: &'a mut Vec<Value>, step: &str) -> Result<&'a mut Value, Stri
         .ok_or_else(|| format!("there is no item {index} in a list of {length}"))
 }
 
-/// The value as an object; whatever else it was is gone.
+/// Returns the value as an object, replacing a value of another type.
 fn map(value: &mut Value) -> &mut Map<String, Value> {
     if !value.is_object() {
         *value = Value::Object(Map::new());

@@ -67,7 +67,7 @@ impl TestCluster {
         self.server.client_as(name, user)
     }
 
-    /// What the controllers needed so far: all requests but the test's own. For one of them, see
+    /// Returns the rights that the controllers have used: all requests but the test's own. For one of them, see
     /// [`Requests::observed_rbac`].
     pub fn observed_rbac(&self) -> ObservedRbac {
         self.requests().observed_rbac()
@@ -105,7 +105,7 @@ struct Need {
     subresource: String,
     verb: &'static str,
     name: String,
-    /// Whether a PATCH or PUT made the object, which needs the right to create, too.
+    /// Set if a PATCH or PUT created the object, which also needs the right to create.
     creates: bool,
 }
 
@@ -160,13 +160,13 @@ impl Need {
 }
 
 impl ObservedRbac {
-    /// Whether nothing was needed.
+    /// Returns `true` if no rights were used.
     pub fn is_empty(&self) -> bool {
         self.needs.is_empty()
     }
 
-    /// The smallest rules that allow all of it, whatever the namespaces and names: by group and resource, those with
-    /// the same verbs together.
+    /// Returns the smallest rules that allow every request, across namespaces and names: by group and resource, with
+    /// equal verbs joined.
     pub fn rules(&self) -> Vec<PolicyRule> {
         smallest(self.needs.iter())
     }
@@ -278,7 +278,7 @@ impl fmt::Display for ObservedRbac {
     }
 }
 
-/// What [`ObservedRbac::compare`] found. As text it is what a failing test says.
+/// Result of [`ObservedRbac::compare`]. Its text is the message of a failing test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RbacComparison {
     missing: Vec<PolicyRule>,
@@ -288,17 +288,17 @@ pub struct RbacComparison {
 }
 
 impl RbacComparison {
-    /// What was needed and is not allowed.
+    /// Returns the rights that were used and are not granted.
     pub fn missing(&self) -> &[PolicyRule] {
         &self.missing
     }
 
-    /// What is allowed and was not needed.
+    /// Returns the rights that are granted and were not used.
     pub fn unused(&self) -> &[PolicyRule] {
         &self.unused
     }
 
-    /// Whether the roles allow what was needed and no more.
+    /// Returns `true` if the roles grant exactly what was used.
     pub fn is_exact(&self) -> bool {
         self.missing.is_empty() && self.unused.is_empty() && self.too_wide.is_empty()
     }
@@ -338,7 +338,7 @@ struct Grant {
     place: Place,
 }
 
-/// Where a role counts.
+/// Scope of a role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Place {
     Everywhere,
@@ -388,7 +388,7 @@ impl Grant {
     }
 }
 
-/// Where a binding makes a role count; `None` if it is no binding of that role.
+/// Returns the scope that a binding gives to a role; `None` if it binds another role.
 fn place_of_binding(binding: &Value, role: &Value) -> Option<Place> {
     let namespace = &binding["metadata"]["namespace"];
     let refers = binding["roleRef"]["kind"] == role["kind"] && binding["roleRef"]["name"] == role["metadata"]["name"];

@@ -1,4 +1,4 @@
-//! What a test sees of the cluster: the state itself, without a request.
+//! Reads of the cluster's state, without a request.
 
 use std::sync::Mutex;
 
@@ -12,10 +12,10 @@ use crate::object::Object;
 use crate::target::{ObjectId, Target};
 use crate::test_cluster::{TestCluster, lock};
 
-/// How many reads a failing condition shows.
+/// Number of reads that a failing condition shows.
 const REMEMBERED: usize = 4;
 
-/// What was read last, for the message of a condition that does not hold.
+/// The last reads, for the message of a condition that does not hold.
 #[derive(Debug, Default)]
 pub(crate) struct Reads(Mutex<Vec<(ObjectId, Option<Value>)>>);
 
@@ -76,13 +76,13 @@ impl TestCluster {
         self.find(&id).map(|value| self.typed(&id, value))
     }
 
-    /// Whether there is such an object; one that is terminating is there.
+    /// Returns `true` if the object exists; a terminating one exists.
     #[track_caller]
     pub fn exists<K>(&self, target: impl Target<K>) -> bool {
         self.find(&target.id()).is_some()
     }
 
-    /// Whether there is no such object.
+    /// Returns `true` if the object does not exist.
     #[track_caller]
     pub fn gone<K>(&self, target: impl Target<K>) -> bool {
         !self.exists(target)

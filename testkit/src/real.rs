@@ -13,7 +13,7 @@ use crate::settle::Bounds;
 use crate::target::ObjectId;
 use crate::test_cluster::{TEST_CLIENT, TestCluster, lock};
 
-/// How long a real server must be quiet for `settle` to be content.
+/// Quiet time of a real server after which `settle` returns.
 const QUIET: Duration = Duration::from_secs(1);
 
 /// Resources that are not looked at: they change without end, or show what others show.
@@ -44,7 +44,7 @@ struct Known {
     skipped: BTreeSet<&'static str>,
     /// The paths of all that can be listed; asked for anew when definitions change.
     paths: Option<Vec<String>>,
-    /// What the test created, oldest first.
+    /// Objects that the test created, oldest first.
     created: Vec<ObjectId>,
 }
 
@@ -93,7 +93,7 @@ impl TestCluster {
         cluster
     }
 
-    /// Whether a real API server answers.
+    /// Returns `true` if a real API server answers.
     pub fn is_real(&self) -> bool {
         self.real.is_some()
     }
@@ -116,7 +116,7 @@ impl TestCluster {
         self.refresh().await;
     }
 
-    /// Whether a power is to be skipped, because a real server has it not. It is said once.
+    /// Returns `true` if a power is skipped because a real server lacks it. Each is reported once. It is said once.
     #[expect(clippy::print_stderr, reason = "a test that does less than it says must be seen to")]
     pub(crate) fn skips(&self, power: &'static str) -> bool {
         let Some(real) = &self.real else { return false };

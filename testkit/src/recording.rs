@@ -37,8 +37,8 @@ pub struct Recording {
 /// One event of a [`Recording`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecordedChange {
-    /// When it came, from the first event on. Where the stream tells no time it is that of the object's last change, to
-    /// the second.
+    /// Time since the first event. If the stream has no times, it is the time of the object's last change, to the
+    /// second.
     pub at: Duration,
     /// Its type.
     pub kind: WatchEventKind,
@@ -46,7 +46,7 @@ pub struct RecordedChange {
     pub object: Value,
 }
 
-/// How fast a recording is replayed, in the cluster's time.
+/// Pace of a replay, in the cluster's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
     /// As it came.
@@ -143,8 +143,8 @@ impl Recording {
         Ok(Self::timed(timed))
     }
 
-    /// What watchers of a cluster were told of changes, once each: a run to be replayed elsewhere. Bookmarks, errors
-    /// and events that were injected are left out.
+    /// Collects the changes that watchers of a cluster received, once each, to be replayed elsewhere. Bookmarks, errors
+    /// and injected events are left out.
     pub fn from_journal(journal: &Journal) -> Self {
         let (mut seen, mut events) = (BTreeSet::new(), Vec::new());
         let mut first = None;
@@ -181,12 +181,12 @@ impl Recording {
         }
     }
 
-    /// How many events there are.
+    /// Returns the number of events.
     pub fn len(&self) -> usize {
         self.events.len()
     }
 
-    /// Whether there are none.
+    /// Returns `true` if there are no events.
     pub fn is_empty(&self) -> bool {
         self.events.is_empty()
     }
@@ -197,7 +197,7 @@ impl Recording {
     }
 }
 
-/// When an object says it was changed last: by its creation, its deletion or its field owners.
+/// Returns the time of an object's last change: its creation, its deletion or the newest of its field owners.
 fn changed_at(object: &Value) -> Option<String> {
     let metadata = &object["metadata"];
     let owners = metadata["managedFields"].as_array();
@@ -209,7 +209,7 @@ fn changed_at(object: &Value) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// What an audit event says of an object it does not show; its kind is found out when it is replayed.
+/// Builds the object that an audit event refers to without showing it; its kind is found when it is replayed.
 fn referred(reference: &Value) -> Value {
     let text = |field: &str| reference[field].as_str().unwrap_or_default();
     let api_version = match text("apiGroup") {
@@ -223,8 +223,8 @@ fn referred(reference: &Value) -> Value {
 }
 
 impl TestCluster {
-    /// Changes the state as a recording tells, event by event, whatever rules there are; controllers see it through
-    /// their watches. Bookmarks and errors in it are passed over.
+    /// Changes the state as the recording says, event by event, bypassing validation; controllers see it through their
+    /// watches. Bookmarks and errors in it are skipped.
     ///
     /// # Panics
     ///

@@ -1,4 +1,4 @@
-//! What a failing test is told: where, what, and the last requests.
+//! Message of a failing test: the place, the failure and the last requests.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,13 +8,13 @@ use fake_apiserver::Entry;
 
 use crate::test_cluster::TestCluster;
 
-/// How much of the journal a failing test prints.
+/// Number of journal entries that a failing test prints.
 const JOURNAL_LINES: usize = 40;
 
 /// The longest line of it.
 const LINE_CHARS: usize = 200;
 
-/// How many different requests are named where too many came.
+/// Most different requests that are named when there were too many.
 const CULPRITS: usize = 8;
 
 impl TestCluster {
@@ -35,8 +35,8 @@ pub(crate) fn message_at(place: &Location<'_>, what: &str) -> String {
     format!("{}:{}: {what}", place.file(), place.line())
 }
 
-/// What a test that fails on its own cannot know: the seed, the controllers that have ended, the faults that were
-/// injected and the last requests.
+/// Prints the context of a failing test: the seed, the controllers that have ended, the injected faults and the last
+/// requests.
 #[expect(
     clippy::print_stderr,
     reason = "a failing test is read there; the test runner captures it"
@@ -48,7 +48,7 @@ pub(crate) fn print_after_failure(cluster: &TestCluster, ended: &str) {
     eprintln!("{}", last_requests(cluster));
 }
 
-/// What a test that passes should know: the faults that struck nothing.
+/// Prints the faults that struck nothing, for a test that passes.
 #[expect(clippy::print_stderr, reason = "a test that does less than it says must be seen to")]
 pub(crate) fn print_idle_faults(cluster: &TestCluster) {
     for line in cluster.injections.idle() {

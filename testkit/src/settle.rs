@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::report::most_frequent;
 use crate::test_cluster::{Cause, TestCluster};
 
-/// What waiting is bounded by; all times are virtual.
+/// Bounds of waiting; all times are virtual.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     /// `settle` returns when nothing has happened for this long. A little more than five seconds, so that a retry after
@@ -97,7 +97,7 @@ impl TestCluster {
         }
     }
 
-    /// When all that is known to come is there: in an exploration, the end of what goes wrong.
+    /// Returns the time until which changes are known to come: in an exploration, the end of the faults.
     fn goes_on_until(&self) -> Option<Instant> {
         let windows_end = self.gate.as_ref().and_then(|gate| gate.settles_at());
         windows_end.max(self.controllers.next_start())
@@ -159,8 +159,8 @@ impl TestCluster {
             .saturating_sub(self.server.expired_events())
     }
 
-    /// When something happened last, by the entries after `total`, `None` if nothing did; and how many entries there
-    /// are.
+    /// Returns the time of the last activity among the entries after `total`, `None` if there was none, and the number
+    /// of entries.
     fn last_activity(&self, total: u64, commits: u64) -> (Option<Instant>, u64) {
         let (mut last, mut of_leases) = (None, 0);
         let total = self.server.journal().visit(total, |entry| {
@@ -202,7 +202,7 @@ fn is_lease_write(request: &RecordedRequest) -> bool {
     request.is_write() && request.is_for("leases.coordination.k8s.io")
 }
 
-/// Whether a client will want to try again. To find nothing is an answer.
+/// Returns `true` if a client will want to retry. Not finding an object is an answer.
 fn is_failure(request: &RecordedRequest) -> bool {
     (request.code == 0 || request.code >= 400) && !(request.code == 404 && request.verb() == Some(Verb::Get))
 }

@@ -1,4 +1,4 @@
-//! How a test names objects, and what it may create.
+//! Targets: names of objects in a test, and the objects it may create.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::object::Object;
 use crate::objects::ObjectBuilder;
 
-/// Which object is meant.
+/// Identity of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectId {
     /// `apiVersion`
@@ -24,7 +24,7 @@ pub struct ObjectId {
 }
 
 impl ObjectId {
-    /// What an object says of itself.
+    /// Reads the identity from an object.
     pub(crate) fn of(object: &Value) -> Self {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let metadata = &object["metadata"];
@@ -50,7 +50,7 @@ impl fmt::Display for ObjectId {
     }
 }
 
-/// What names an object of type `K`: its name (`"web-0"`, or `"shop/web-0"` for another namespace than `default`) where
+/// Identifies an object of type `K`: its name (`"web-0"`, or `"shop/web-0"` for another namespace than `default`) where
 /// the type is known, an [`ObjectBuilder`], or the object itself.
 ///
 /// ```
@@ -68,7 +68,7 @@ impl fmt::Display for ObjectId {
 /// # }
 /// ```
 pub trait Target<K> {
-    /// Which object is meant.
+    /// Returns the identity of the object.
     fn id(&self) -> ObjectId;
 }
 
@@ -128,9 +128,10 @@ impl Target<Object> for ObjectId {
     }
 }
 
-/// What a test can create, update and expect: an [`ObjectBuilder`], an [`Object`], or any type of kube or k8s-openapi.
+/// An object that a test can create, update and expect: an [`ObjectBuilder`], an [`Object`], or any type of kube or
+/// k8s-openapi.
 pub trait ToObject {
-    /// How it comes back from the cluster.
+    /// The type that the cluster returns.
     type Stored: DeserializeOwned;
 
     /// The object as JSON, with `apiVersion` and `kind`.

@@ -33,7 +33,7 @@ pub(crate) const TEST_CLIENT: &str = "testkit";
 #[derive(Debug)]
 pub struct TestCluster {
     pub(crate) server: ApiServer,
-    /// When the server's clock began.
+    /// Instant at which the server's clock began.
     pub(crate) started: Instant,
     pub(crate) bounds: Bounds,
     pub(crate) controllers: Controllers,
@@ -41,13 +41,13 @@ pub struct TestCluster {
     pub(crate) reads: Reads,
     /// A real server, whose state `server` mirrors; `None` if `server` is the server.
     pub(crate) real: Option<Real>,
-    /// Where an exploration stands between clients and the server.
+    /// Stands between clients and the server in an exploration.
     pub(crate) gate: Option<Arc<Gate>>,
     /// The last failure of the testkit's own, with its message.
     failed: Mutex<Option<(Cause, String)>>,
 }
 
-/// Why the testkit itself fails a test.
+/// Reason for which the testkit itself fails a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// Controllers go on and on.
@@ -57,7 +57,7 @@ pub(crate) enum Cause {
     ControllerPanicked,
 }
 
-/// How a [`TestCluster`] is to be. Everything has a default.
+/// Options of a [`TestCluster`]. Everything has a default. Everything has a default.
 ///
 /// ```
 /// use std::time::Duration;
@@ -97,7 +97,7 @@ enum Step {
 }
 
 impl Step {
-    /// What has a uid was stored before.
+    /// Wraps an object; one with a uid was stored before.
     fn of(object: Value) -> Self {
         if object["metadata"]["uid"].is_string() {
             Self::Load(object)
@@ -189,21 +189,21 @@ impl TestClusterBuilder {
         self
     }
 
-    /// How long nothing must happen for [`TestCluster::settle`] to be content. Default 5.1 s of virtual time.
+    /// Sets the quiet time after which [`TestCluster::settle`] returns. Default 5.1 s of virtual time.
     pub fn quiet(mut self, quiet: Duration) -> Self {
         self.bounds.quiet = quiet;
         self
     }
 
-    /// How long [`TestCluster::settle`] and [`TestCluster::eventually`] wait before they fail. Default: ten minutes and
+    /// Sets the time after which [`TestCluster::settle`] and [`TestCluster::eventually`] fail. Default: ten minutes and
     /// one minute of virtual time.
     pub fn patience(mut self, settle: Duration, eventually: Duration) -> Self {
         (self.bounds.settle, self.bounds.eventually) = (settle, eventually);
         self
     }
 
-    /// How many requests may come while one `settle` waits, or at one instant; more is a hot loop, which fails the
-    /// test. Default 10,000.
+    /// Sets the most requests during one `settle`, or at one instant; more is a hot loop, which fails the test. Default
+    /// 10,000.
     pub fn max_requests(mut self, requests: u64) -> Self {
         self.bounds.requests = requests;
         self
@@ -264,7 +264,7 @@ impl TestClusterBuilder {
         server
     }
 
-    /// Starts the cluster. The journal begins empty, whatever was put in.
+    /// Starts the cluster. The journal begins empty; requests that put in the initial objects are not in it.
     ///
     /// # Panics
     ///
@@ -355,12 +355,12 @@ impl TestCluster {
         self.clients().client(name)
     }
 
-    /// The API server itself, for what a test rarely needs: snapshots, compaction, and faults of one's own.
+    /// Returns the API server itself, for rare needs: snapshots, compaction, and custom faults.
     pub fn server(&self) -> &ApiServer {
         &self.server
     }
 
-    /// Everything that was asked, answered and told to watchers, the test's own doings included; see
+    /// Returns the journal of every request, answer and watch event, including those of the test itself; see
     /// [`requests`](Self::requests) for those of the controllers.
     pub fn journal(&self) -> &Journal {
         self.server.journal()
@@ -496,7 +496,7 @@ fn check_the_runtime() {
     );
 }
 
-/// Whether tokio's clock stands while the machine's goes on.
+/// Returns `true` if tokio's clock stands while the machine's goes on.
 #[expect(
     clippy::disallowed_methods,
     reason = "the machine's clock is what tokio's is compared with"
@@ -510,7 +510,7 @@ fn is_paused() -> bool {
     Instant::now() == before
 }
 
-/// The value behind a lock, whoever panicked while holding it.
+/// Locks a mutex, ignoring poison.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -91,7 +91,7 @@ impl Watches {
         })
     }
 
-    /// Tells each of them an event, whatever is so. The state does not change.
+    /// Sends an event to each watch, true or not. The state does not change.
     pub fn send(&self, kind: WatchEventKind, object: impl ToObject) {
         let object = object.to_object();
         for handle in &self.handles {
@@ -160,7 +160,7 @@ impl Watches {
         &self.handles
     }
 
-    /// How many there are.
+    /// Returns the number of watches.
     pub fn count(&self) -> usize {
         self.handles.len()
     }

@@ -32,7 +32,7 @@ use crate::target::ToObject;
 use crate::test_cluster::{TEST_CLIENT, TestCluster};
 
 impl TestCluster {
-    /// The whole state as it is now; it costs next to nothing, whatever the number of objects.
+    /// Takes a snapshot of the whole state, in constant time.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         self.server.snapshot()
@@ -52,7 +52,7 @@ impl TestCluster {
         self.with_server(self.server.fork())
     }
 
-    /// What has changed since, readable.
+    /// Returns the changes since a snapshot, in readable form.
     #[must_use]
     pub fn diff(&self, since: &Snapshot) -> WorldDiff {
         self.server.diff(since, &self.server.snapshot())
@@ -97,8 +97,8 @@ impl TestCluster {
         report
     }
 
-    /// Changes the state as a watch event says, whatever rules there are: as if a controller that is not part of the
-    /// test had done it. To tell watchers what is not so, use [`Watches::send`](crate::Watches::send).
+    /// Changes the state as a watch event says, bypassing validation, as if a controller outside of the test had done
+    /// it. To send a false event to watchers only, use [`Watches::send`](crate::Watches::send).
     ///
     /// # Panics
     ///
@@ -113,7 +113,7 @@ impl TestCluster {
         }
     }
 
-    /// How far the client of this name sees: its API server may lie behind etcd. See [`Replica`].
+    /// Returns the replica that serves the client of this name: its API server may lag behind etcd. See [`Replica`].
     ///
     /// ```
     /// # use testkit::{TestCluster, objects::config_map};
@@ -149,7 +149,7 @@ impl TestCluster {
     }
 
     /// Forgets the history of all objects up to now, as etcd's compaction does every five minutes: a watch that resumes
-    /// from before is told 410. Watches under way go on; see [`expire_watches`](TestCluster::expire_watches).
+    /// from an older revision gets 410. Open watches go on; see [`expire_watches`](TestCluster::expire_watches).
     pub fn compact(&self) {
         if !self.skips("compact") {
             self.server.compact();

@@ -22,7 +22,7 @@ use crate::test_cluster::{TestCluster, TestClusterBuilder};
 /// The environment variable that has a replay string.
 const REPLAY: &str = "EXPLORE_REPLAY";
 
-/// How often the test looks after its runs.
+/// Interval at which the test thread looks after its runs.
 const HEARTBEAT: Duration = Duration::from_millis(200);
 
 /// An exploration to be configured, from [`explore`].
@@ -36,7 +36,7 @@ pub struct Explore {
     /// One run that takes longer is stuck.
     patience: Duration,
     replays: Vec<String>,
-    /// How often each is made.
+    /// Number of times each run is made.
     times: u64,
     at_random: Option<u64>,
     requires_all_singles: bool,
@@ -96,10 +96,10 @@ impl Explore {
         self
     }
 
-    /// Must hold after every write and as time passes, in every run. After a write it is looked at when the request is
-    /// done, whoever sent it, a client, the test or a worker of the server; what [`TestCluster::server`] writes without
-    /// a request is looked at with the next one. As time passes it is looked at each second at first, then each time a
-    /// hundredth of the time so far has passed. It may assert; see [`Condition`].
+    /// Adds a check that must hold after every write and as time passes, in every run. It is evaluated when a write
+    /// request is done, whether a client, the test or a worker of the server sent it; a write made through
+    /// [`TestCluster::server`] without a request is seen with the next request. As time passes it is evaluated each
+    /// second at first, then each time a hundredth of the time so far has passed. It may assert; see [`Condition`].
     pub fn always<C: Condition>(self, name: &str, check: impl Fn(&TestCluster) -> C + Send + Sync + 'static) -> Self {
         self.check(name, true, check)
     }
@@ -143,8 +143,7 @@ impl Explore {
         self
     }
 
-    /// A field that does not count in the end state, of whatever resource: `status.attempts`, or
-    /// `status.conditions.*.message`.
+    /// Ignores a field in the end state, for every resource: `status.attempts`, or `status.conditions.*.message`.
     pub fn ignore(mut self, field: &str) -> Self {
         self.config.ignored.push(field.to_owned());
         self
@@ -327,7 +326,7 @@ impl Explore {
     }
 }
 
-/// What keeps an exploration from trying anything of what it is asked for.
+/// Returns the reason why an exploration cannot try anything of what it is asked for.
 fn is_in_vain(faults: Faults, reference: &Reference) -> Option<Violation> {
     let outcome = &reference.outcome;
     if outcome.messages == 0 {

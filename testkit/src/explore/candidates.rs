@@ -1,4 +1,4 @@
-//! What may go wrong at each point of a trace, in the order in which it is tried.
+//! Candidates: the faults that are possible at each point of a trace, in the order in which they are tried.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -21,16 +21,16 @@ const PARTITION: Duration = Duration::from_secs(40);
 /// A connection that breaks without a word.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// How late a request arrives whose sender has died or given up: after a Lease of fifteen seconds has changed hands.
+/// Delay of a request whose sender has died or given up: longer than a Lease of fifteen seconds takes to change hands.
 const LATE: Duration = Duration::from_secs(20);
 
 /// A watch whose other side is gone, until its connection breaks.
 const HALF_OPEN: Duration = Duration::from_secs(60);
 
-/// How wrong clocks are, in milliseconds: twice as long as a lease.
+/// Error of a skewed clock, in milliseconds: twice as long as a lease.
 const SKEW: i64 = 30_000;
 
-/// Who writes these has a clock that matters.
+/// Resource whose writers have a clock that matters.
 const LEASES: &str = "leases.coordination.k8s.io";
 
 /// The point of what concerns the server as a whole.
@@ -39,7 +39,7 @@ const SERVER: &str = "server";
 /// Everything else that is due happens in it.
 const INSTANT: Duration = Duration::from_millis(1);
 
-/// How old what a replica shows is, in percent of the revisions of the run.
+/// Age of the state that a replica shows, in percent of the revisions of the run.
 const STALE: [u8; 3] = [50, 75, 25];
 
 /// Something that may be tried, and how early: what is like nothing before it first, then small ranks.
@@ -48,7 +48,7 @@ pub(crate) struct Candidate {
     /// The same was possible earlier in the trace at another message of this client, verb and resource.
     pub(crate) is_repeat: bool,
     pub(crate) rank: u8,
-    /// Where in the trace.
+    /// Position in the trace.
     pub(crate) at: usize,
     pub(crate) action: Action,
     pub(crate) point: Point,
@@ -155,7 +155,7 @@ fn moment(trace: &[Step], at: usize, action: Action) -> (Duration, u64, usize) {
     }
 }
 
-/// What is so from the beginning of a run.
+/// Returns the faults that hold from the beginning of a run.
 fn of_the_whole(trace: &[Step]) -> impl Iterator<Item = Candidate> {
     let writes_leases = |step: &&Step| match &step.what {
         What::Request(request) => {

@@ -28,13 +28,13 @@ use super::stale::stale;
 use super::trace::{Outcome, Request};
 use super::watch::GatedWatch;
 
-/// How long a controller is down whose request arrives late.
+/// Downtime of a controller whose request arrives late.
 const RESTART: Duration = Duration::from_secs(1);
 
 /// The name of the parameter that says how old a read may be.
 pub(crate) const REVISION: &str = "resourceVersion";
 
-/// What a client of a life of a controller is made of.
+/// Builds the clients of one life of a controller.
 #[derive(Clone)]
 pub(crate) struct GatedService {
     gate: Arc<Gate>,
@@ -75,7 +75,7 @@ where
     }
 }
 
-/// What a request asks for, read off its path.
+/// Reads the verb, the resource and the object of a request off its path.
 fn read<B>(request: &http::Request<B>) -> Option<Request> {
     let path = ResourcePath::parse(request.uri().path())?;
     let query = request.uri().query().unwrap_or_default();
@@ -192,7 +192,7 @@ where
     Ok(response)
 }
 
-/// What goes wrong before the server has the request; an answer if it is not to have it.
+/// Applies the faults that strike before the server has the request; returns an answer if the server is not to have it.
 async fn before(gate: &Arc<Gate>, life: &Life, about: &Request, action: Action) -> Option<Answer> {
     match action {
         Action::CrashBefore(down) => {
@@ -242,7 +242,7 @@ async fn before(gate: &Arc<Gate>, life: &Life, about: &Request, action: Action) 
     }
 }
 
-/// What goes wrong when the request is done; an answer if the server's is lost.
+/// Applies the faults that strike when the request is done; returns an answer if the server's is lost.
 async fn after(gate: &Arc<Gate>, life: &Life, action: Action) -> Option<Answer> {
     match action {
         Action::CrashAfter(down) => {
@@ -324,7 +324,7 @@ fn failure(code: u16) -> Response<GatedBody> {
     response
 }
 
-/// Reads an answer for what it tells the client, and hands it on. Without a page nobody is told.
+/// Reads what an answer shows to the client, and hands it on. Without a page nothing is recorded.
 pub(crate) async fn look(
     gate: &Gate,
     pages: Option<Page>,
@@ -360,7 +360,7 @@ pub(crate) async fn look(
     Response::from_parts(parts, GatedBody::whole(bytes))
 }
 
-/// What the gate reads of an answer.
+/// The parts of an answer that the gate reads.
 #[derive(Deserialize)]
 struct Answered<'a> {
     #[serde(borrow, default)]
@@ -389,7 +389,7 @@ struct Metadata<'a> {
     go_on: &'a str,
 }
 
-/// What the Status of a delete says.
+/// The details in the Status that answers a delete.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Details<'a> {

@@ -14,7 +14,7 @@ use crate::controller::Running;
 use crate::service::ClientService;
 use crate::test_cluster::{TestCluster, TestClusterBuilder};
 
-/// How far the time of day of an exploration's second reference run lies from that of the first.
+/// Difference between the times of day of an exploration's two reference runs.
 const OTHER_TIME: Duration = Duration::from_secs(4_391);
 
 /// A state to begin many clusters with.
@@ -23,7 +23,7 @@ pub(crate) struct World {
     builder: TestClusterBuilder,
     /// The server of the first reference run and of nearly all others.
     server: ApiServerBuilder,
-    /// That of the other reference run, with other uids and another time of day.
+    /// Server of the other reference run, with other uids and another time of day.
     other: ApiServerBuilder,
     /// The first one with very large revisions.
     large: ApiServerBuilder,
@@ -33,7 +33,7 @@ pub(crate) struct World {
     is_start_set: bool,
 }
 
-/// Which server a run has.
+/// Variant of the server in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Variant {
     Usual,
@@ -61,7 +61,7 @@ impl Clients {
 }
 
 impl Clients {
-    /// What a client of any version of kube is made of.
+    /// Builds the service for clients of any version of kube.
     pub(crate) fn service(&self, name: &str) -> ClientService {
         match (&self.gate, &self.remote) {
             (Some(gate), _) => ClientService::gated(gate.service(name)),

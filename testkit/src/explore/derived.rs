@@ -7,10 +7,10 @@ use serde_json::Value;
 /// The field managers of the server's workers.
 const WORKERS: [&str; 3] = ["kube-controller-manager", "kube-scheduler", "kubelet"];
 
-/// What stands for the choice of a node.
+/// Replaces the scheduler's choice of a node.
 const CHOSEN: &str = "chosen by kube-scheduler";
 
-/// Which workers run.
+/// Workers that run and decide fields of objects.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Deciders {
     has_workers: bool,

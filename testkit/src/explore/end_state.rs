@@ -13,10 +13,10 @@ use super::pair::Pair;
 /// Resources that are the by-products of a run: nobody's state.
 const NOT_STATE: &[&str] = &["events", "leases"];
 
-/// How many differences are told.
+/// Most differences that are reported.
 const SHOWN: usize = 12;
 
-/// How many objects are named whose fields workers derived.
+/// Most objects that are named when their fields were derived by workers.
 const FOLDED: usize = 4;
 
 /// All objects by resource, namespace and name. Objects with a generated name share the key of what it begins with.
@@ -45,7 +45,7 @@ pub(crate) struct Kept {
     mentions: OnceLock<Vec<String>>,
 }
 
-/// What differs between two runs in which nothing went wrong, and so is not compared.
+/// Differences between two runs without faults, which are not compared.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Mask {
     /// Resource and path, with `*` for the places in lists.
@@ -64,7 +64,7 @@ struct Difference {
 }
 
 impl EndState {
-    /// What is there now; `base` is the revision at which the run began.
+    /// Reads the current state; `base` is the revision at which the run began.
     pub(crate) fn of(server: &ApiServer, base: u64) -> Self {
         let (others, objects) = server
             .stored_objects()
@@ -95,7 +95,7 @@ impl EndState {
         state
     }
 
-    /// What was handed out in the run, and to which objects.
+    /// Returns the names handed out in the run and the objects they belong to.
     pub(crate) fn identities(&self) -> &Identities {
         self.identities.get_or_init(|| {
             let existing = self.objects.iter().flat_map(|(key, all)| {
@@ -107,7 +107,7 @@ impl EndState {
         })
     }
 
-    /// What a token means.
+    /// Returns the object that a token refers to.
     pub(crate) fn identity(&self, token: &str) -> Option<&Referent> {
         self.identities().get(token)
     }
@@ -122,7 +122,7 @@ impl EndState {
         self.existing(uid).is_some()
     }
 
-    /// Whether no two objects share this key.
+    /// Returns `true` if only one object has this key.
     pub(crate) fn is_single(&self, key: &str) -> bool {
         self.named(key).len() <= 1
     }
@@ -149,7 +149,7 @@ impl EndState {
         self.deciders.hide_choice(resource, object);
     }
 
-    /// What differs from another run's that was to be the same.
+    /// Collects the differences from another run without faults.
     pub(crate) fn mask(&self, other: &Self, ignored: &[String]) -> Mask {
         let mut mask = Mask::default();
         for difference in self.differences(other, &Mask::default()) {
@@ -163,8 +163,8 @@ impl EndState {
         mask
     }
 
-    /// How `found` differs, for people, one line a field; empty if it does not. What controllers wrote comes first;
-    /// what workers derived from it is folded into one line then.
+    /// Lists the differences of `found`, one line a field; empty if there are none. Fields written by controllers come
+    /// first; fields that workers derived from them are then folded into one line.
     pub(crate) fn compare(&self, found: &Self, mask: &Mask) -> Vec<String> {
         let (derived, mut differences): (Vec<_>, Vec<_>) =
             self.differences(found, mask).into_iter().partition(|it| it.is_derived);
@@ -214,8 +214,8 @@ impl EndState {
         self.objects.get(key).map_or(&[], Vec::as_slice)
     }
 
-    /// The objects of one key that are no garbage. Garbage of one run stands for what is missing there, so that an
-    /// object that should be in use and has lost its owner is told as such.
+    /// Returns the objects of one key that are not garbage. Garbage of one run is kept where the other run lacks the
+    /// object, so that an object in use that has lost its owner is reported as an orphan.
     fn without_garbage(&self, found: &Self, left: Vec<Kept>, right: Vec<Kept>) -> (Vec<Kept>, Vec<Kept>) {
         let (gone_left, mut left): (Vec<Kept>, Vec<Kept>) = left.into_iter().partition(|it| self.is_garbage(it));
         let (gone_right, mut right): (Vec<Kept>, Vec<Kept>) = right.into_iter().partition(|it| found.is_garbage(it));
@@ -228,7 +228,7 @@ impl EndState {
         (left, right)
     }
 
-    /// Whether a garbage collector would take it away: it has owners, and none of them is there and stays.
+    /// Returns `true` if a garbage collector would delete the object: it has owners, and none of them exists and stays.
     fn is_garbage(&self, kept: &Kept) -> bool {
         let mut looked_at = BTreeSet::new();
         self.has_lost_owners(&kept.object, &mut looked_at)
@@ -282,7 +282,7 @@ impl Mask {
         self.names.extend(other.names);
     }
 
-    /// Whether objects of a resource have other names in each run.
+    /// Returns `true` if objects of a resource have other names in each run.
     pub(crate) fn hides_names(&self, resource: &str) -> bool {
         self.names.contains(resource)
     }

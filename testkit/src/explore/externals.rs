@@ -1,4 +1,4 @@
-//! What a controller does outside of the API: points at which it may be struck, and an external system in memory.
+//! Effects of a controller outside of the API: points at which it may be struck, and an external system in memory.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,7 +18,7 @@ use crate::test_cluster::{TestCluster, lock};
 /// The objects of an external system by their keys, shared with its handles.
 pub(crate) type Kept = Arc<Mutex<BTreeMap<String, Value>>>;
 
-/// What all external systems hold, by their names.
+/// Contents of all external systems, by name.
 pub(crate) type Externals = BTreeMap<String, BTreeMap<String, Value>>;
 
 /// The longest value shown.
@@ -33,7 +33,7 @@ pub struct Point {
     name: String,
 }
 
-/// What was to be done at a [`Point`] has failed, or was done and the answer was lost.
+/// Error of a [`Point`]: the action failed, or was done and its answer was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unreachable;
 
@@ -45,7 +45,7 @@ impl fmt::Display for Unreachable {
 
 impl std::error::Error for Unreachable {}
 
-/// Why an [`External`] system does not do what it is asked.
+/// Reason for which an [`External`] system refuses a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExternalError {
     /// The request or its answer was lost: it was done or not.
@@ -268,14 +268,14 @@ impl External {
         self.call("delete", key, delete).await
     }
 
-    /// What it holds, for the test: no point is passed.
+    /// Returns the contents, for the test: no point is passed.
     #[must_use]
     pub fn objects(&self) -> BTreeMap<String, Value> {
         lock(&self.kept).clone()
     }
 }
 
-/// How external systems differ, a line an object.
+/// Lists the differences between external systems, one line an object.
 pub(crate) fn differences(expected: &Externals, found: &Externals) -> Vec<String> {
     let objects = |all: &Externals| -> BTreeMap<String, Value> {
         let named = all.iter().flat_map(|(name, kept)| {
@@ -305,7 +305,7 @@ pub(crate) fn differences(expected: &Externals, found: &Externals) -> Vec<String
 }
 
 impl Gate {
-    /// What all external systems hold.
+    /// Returns the contents of all external systems.
     pub(crate) fn externals(&self) -> Externals {
         let state = self.state();
         let all = state.externals.iter();

@@ -10,7 +10,7 @@ use super::plan::Plan;
 use super::report::{directory, file_name};
 use crate::test_cluster::lock;
 
-/// What the names of such files end with.
+/// Suffix of the files' names.
 const SUFFIX: &str = ".running";
 
 /// The files of one exploration, one for each thread. They are removed when it ends in any other way than by the end of
@@ -50,7 +50,8 @@ impl Flight {
         }
     }
 
-    /// The runs that were under way when the process of an earlier exploration of this test ended; they are told once.
+    /// Returns the runs that were under way when the process of an earlier exploration of this test ended. Each is
+    /// reported once.
     pub(crate) fn interrupted(&self) -> Vec<String> {
         let entries = self.directory.as_ref().and_then(|it| fs::read_dir(it).ok());
         let mut paths: Vec<PathBuf> = entries.into_iter().flatten().flatten().map(|it| it.path()).collect();

@@ -29,7 +29,7 @@ const AT_ONE_INSTANT: u64 = 2_000;
 /// The time in which as many messages as in a whole run are no hot loop, while nothing is left to do.
 const RATE: Duration = Duration::from_secs(120);
 
-/// How many messages are named where too many came.
+/// Most messages that are named when there were too many.
 const CULPRITS: usize = 4;
 
 /// The gate of one run.
@@ -41,13 +41,13 @@ pub(crate) struct Gate {
     pub(crate) started: Instant,
     /// Requests and events after which the run is a hot loop.
     limit: u64,
-    /// What `settle` is to do for the comparison of steps.
+    /// Part of `settle` in comparing steps.
     pub(crate) mode: Mode,
     /// The time that a step has to come right.
     pub(crate) within: Duration,
     checks: Arc<[Check]>,
     pub(crate) skipped: BTreeSet<Oracle>,
-    /// What the reference run left at each settled step; empty in references.
+    /// State of the reference run at each settled step; empty in references.
     pub(crate) milestones: Arc<[Milestone]>,
     cluster: OnceLock<Weak<TestCluster>>,
     controllers: Mutex<BTreeMap<Arc<str>, Running>>,
@@ -67,9 +67,9 @@ pub(crate) struct State {
     lagging: BTreeMap<(Arc<str>, String), Instant>,
     lives: BTreeMap<Arc<str>, u32>,
     pub(crate) violations: Vec<Violation>,
-    /// When the last fault is over, as far as it has begun.
+    /// End of the last fault that has begun.
     pub(crate) windows_end: Option<Instant>,
-    /// How late the latest step was that came right after `within`.
+    /// Delay of the latest step whose state became right after `within`.
     pub(crate) late_step: Option<std::time::Duration>,
     pub(crate) messages: u64,
     /// Messages that are no hot loop, because the server's workers have given cause for them.
@@ -79,17 +79,17 @@ pub(crate) struct State {
     pub(crate) created: BTreeMap<String, BTreeSet<String>>,
     pub(crate) deleted: BTreeMap<String, BTreeSet<String>>,
     pub(crate) coverage: BTreeSet<u64>,
-    /// How often controllers ended by themselves and were started again.
+    /// Number of times each controller ended by itself and was started again.
     pub(crate) ended: BTreeMap<Arc<str>, u32>,
-    /// How late the end state was right.
+    /// Delay after which the end state was right.
     pub(crate) late: Option<Duration>,
     /// Messages at one instant of virtual time.
     at_instant: (Option<Instant>, u64),
     /// Pages that are still to be read, by client and resource.
     pub(crate) pages: BTreeMap<(Arc<str>, String), u32>,
-    /// What `settle` found, each time it returned.
+    /// State at each return of `settle`.
     pub(crate) milestones: Vec<Milestone>,
-    /// How often `settle` returned.
+    /// Number of times `settle` returned.
     pub(crate) settled: usize,
     /// The scenario is over.
     pub(crate) is_over: bool,
@@ -108,7 +108,7 @@ pub(crate) struct State {
 pub(crate) struct Ticket {
     /// Its place in the trace.
     pub(crate) index: usize,
-    /// What is to go wrong.
+    /// Faults to apply.
     pub(crate) actions: Vec<Action>,
 }
 
@@ -144,7 +144,7 @@ impl Gate {
         kube::Client::new(self.service(name), "default")
     }
 
-    /// What such a client is made of.
+    /// Builds the service for a client that goes through the gate.
     pub(crate) fn service(self: &Arc<Self>, name: &str) -> GatedService {
         GatedService::new(self, name)
     }
@@ -180,7 +180,7 @@ impl Gate {
         lock(&self.controllers).clear();
     }
 
-    /// Whether the plan leaves out a step of the workload.
+    /// Returns `true` if the plan leaves out a step of the workload.
     pub(crate) fn skips(&self, step: &str) -> bool {
         self.plan.skipped.iter().any(|it| it == step)
     }
@@ -211,7 +211,7 @@ impl Gate {
         Arc::new(Life::new(client, number))
     }
 
-    /// What is to go wrong at a point; it is counted here.
+    /// Returns the faults to apply at a point, and counts the point.
     pub(crate) fn actions(&self, state: &mut State, stem: String) -> (String, Vec<Action>) {
         let count = match state.counts.get_mut(&stem) {
             Some(count) => {
@@ -289,7 +289,7 @@ impl Gate {
         Some(Ticket { index, actions })
     }
 
-    /// Registers an event that is about to be told.
+    /// Registers an event that is about to be delivered.
     pub(crate) fn event(&self, life: &Life, resource: &str, kind: &str, shown: &Shown) -> Ticket {
         let view = life.view(resource);
         let truth = self.server.resource_version();
@@ -355,7 +355,7 @@ impl Gate {
         *self.state().ended.entry(client).or_default() += 1;
     }
 
-    /// When what has gone wrong so far is over; `None` if the test is not to wait for it.
+    /// Returns the end of the faults so far; `None` if the test does not wait for it.
     pub(crate) fn settles_at(&self) -> Option<Instant> {
         let is_early = self.plan.has(|it| it == Action::Early);
         self.state().windows_end.filter(|_| !is_early)
@@ -403,7 +403,7 @@ impl Gate {
             .filter(|until| *until > Instant::now())
     }
 
-    /// Kills a controller, and starts it again after a time. What it has begun is never told how it ended.
+    /// Kills a controller, and starts it again after a time. Answers to its open requests are never delivered.
     pub(crate) fn crash(self: &Arc<Self>, life: &Life, down: Duration) {
         life.end();
         self.note(&life.client, life.number, "crash".to_owned());
@@ -442,13 +442,13 @@ impl Gate {
         !self.checks.is_empty()
     }
 
-    /// Looks at what must always be so, although nothing has changed but the time.
+    /// Runs the `always` checks because time has passed, although nothing has changed.
     pub(crate) fn check_time(&self) {
         self.state().checked_at = 0;
         self.check();
     }
 
-    /// Looks at what must always be so, if something has changed since it last did.
+    /// Runs the `always` checks if something has changed since they last ran.
     pub(crate) fn check(&self) {
         let revision = self.server.resource_version();
         {

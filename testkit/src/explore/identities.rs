@@ -26,13 +26,13 @@ const HASH_LABELS: [&str; 3] = [
 /// Resources whose objects are named after the hash of a template.
 const HASHED: [&str; 2] = ["replicasets.apps", "controllerrevisions.apps"];
 
-/// Where addresses are handed out.
+/// Fields in which addresses are handed out.
 const ADDRESSES: [(&str, [&str; 3]); 2] = [
     ("pods", ["status", "podIP", "podIPs"]),
     ("services", ["spec", "clusterIP", "clusterIPs"]),
 ];
 
-/// What a token means.
+/// The object that a token refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Referent {
     /// `uid`, `name`, `address` or `hash`
@@ -42,7 +42,7 @@ pub(crate) struct Referent {
     pub(crate) which: Which,
 }
 
-/// Which object of a key is meant.
+/// Distinguishes the objects that share a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Which {
     /// The one at this place among those that exist.
@@ -112,14 +112,14 @@ fn starred(name: &str, token: &str) -> Option<String> {
     is_word(name, start, end).then(|| format!("{}*{}", &name[..start], &name[end..]))
 }
 
-/// Whether no letter or digit stands right before or after.
+/// Returns `true` if no letter or digit stands right before or after.
 fn is_word(text: &str, start: usize, end: usize) -> bool {
     let is_part = |it: Option<&u8>| it.is_some_and(u8::is_ascii_alphanumeric);
     let bytes = text.as_bytes();
     !is_part(start.checked_sub(1).and_then(|it| bytes.get(it))) && !is_part(bytes.get(end))
 }
 
-/// Whether a text holds what looks like a uid.
+/// Returns `true` if a text contains a uid.
 fn has_uid(text: &str) -> bool {
     let is_uid = |it: &[u8]| {
         it.iter().enumerate().all(|(at, byte)| match at {
@@ -204,7 +204,7 @@ impl Identities {
         }
     }
 
-    /// What a token means.
+    /// Returns the object that a token refers to.
     pub(crate) fn get(&self, token: &str) -> Option<&Referent> {
         self.tokens.get(token)
     }

@@ -17,18 +17,18 @@ use crate::test_cluster::lock;
 /// Runs that are begun ahead of the one whose result is looked at next, for each thread.
 const AHEAD: usize = 4;
 
-/// What all runs of a search need.
+/// Shared context of all runs of a search.
 pub(crate) struct Runs<'a> {
     pub(crate) config: &'a Config,
     pub(crate) world: &'a World,
     pub(crate) reference: Arc<Reference>,
-    /// How many runs are made at once.
+    /// Number of runs made at once.
     pub(crate) threads: usize,
 }
 
 /// Plans that are known so far, and what becomes of their results.
 pub(crate) trait Work {
-    /// What is kept beside a plan.
+    /// Data kept beside a plan.
     type About: Clone;
 
     /// The next plan, if one is known. There may be more when the results of others are in.

@@ -1,4 +1,4 @@
-//! Which kinds of faults are explored.
+//! Kinds of faults that are explored.
 
 use std::ops::BitOr;
 
@@ -48,8 +48,8 @@ pub const fn clock_skew() -> Faults {
     Faults(32)
 }
 
-/// What a server may do and few do: it counts its revisions from a number that neither 32 bits nor a floating-point
-/// number hold, or it refuses to stream lists (422), as one without the feature `WatchList`.
+/// Behaviour that a server may show and few do: revisions counted from a number that neither 32 bits nor a
+/// floating-point number hold, or streaming lists refused (422), as without the feature `WatchList`.
 pub const fn variants() -> Faults {
     Faults(64)
 }

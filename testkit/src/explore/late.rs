@@ -14,7 +14,7 @@ use super::life::Life;
 use super::owners::Deletion;
 use super::trace::Request;
 
-/// Lets a request reach the server after a time. Nobody is told what came of it.
+/// Lets a request reach the server after a time. Its answer is not delivered.
 pub(crate) fn arrive_late(
     gate: &Arc<Gate>,
     life: &Arc<Life>,

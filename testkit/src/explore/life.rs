@@ -1,4 +1,4 @@
-//! `Life`: a controller from its start to its crash, and what it was told in that time.
+//! `Life`: a controller from its start to its crash, and what it has observed in that time.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,11 +13,11 @@ pub(crate) struct Life {
     pub(crate) client: Arc<str>,
     pub(crate) number: u32,
     is_dead: AtomicBool,
-    /// Guards what the client was told in this life.
+    /// Guards what the client has observed in this life.
     told: Mutex<Told>,
 }
 
-/// What a client was told.
+/// The state that a client has observed.
 #[derive(Debug, Default)]
 struct Told {
     /// The newest revision of each resource.
@@ -46,7 +46,7 @@ impl Life {
         }
     }
 
-    /// It is told nothing from now on, and its requests come to nothing.
+    /// Ends the life: no more events are delivered, and requests have no effect.
     pub(crate) fn end(&self) {
         self.is_dead.store(true, Ordering::Relaxed);
     }
@@ -55,19 +55,19 @@ impl Life {
         self.is_dead.load(Ordering::Relaxed)
     }
 
-    /// The newest revision of a resource the client was told of.
+    /// Returns the newest revision of a resource that the client has observed.
     pub(crate) fn view(&self, resource: &str) -> u64 {
         let resource = resource.split('/').next().unwrap_or_default();
         lock(&self.told).revisions.get(resource).copied().unwrap_or_default()
     }
 
-    /// The uid behind a name, as far as the client was told.
+    /// Returns the uid behind a name, as far as the client has observed it.
     pub(crate) fn uid(&self, resource: &str, namespace: &str, name: &str) -> Option<String> {
         let key = format!("{resource} {namespace}/{name}");
         lock(&self.told).uids.get(&key).cloned()
     }
 
-    /// The client was told of an object in the answer to a request: its view of the whole resource does not move.
+    /// Records an object seen in the answer to a request: the client's view of the whole resource does not move.
     pub(crate) fn told_of_object(&self, resource: &str, shown: &Shown) {
         let revision = 0;
         let (namespace, name, uid) = (shown.namespace.clone(), shown.name.clone(), shown.uid.clone());
@@ -84,7 +84,7 @@ impl Life {
         );
     }
 
-    /// The client was told of an object, or of a revision if the object has no name.
+    /// Records an object that the client has observed, or a revision if the object has no name.
     pub(crate) fn told(&self, resource: &str, shown: &Shown) {
         let resource = resource.split('/').next().unwrap_or_default();
         let mut told = lock(&self.told);

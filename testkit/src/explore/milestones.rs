@@ -12,18 +12,17 @@ use super::gate::Gate;
 use super::plan::Action;
 use super::run::SLOW;
 
-/// How long the state of a step has to stay as it is, where nothing goes wrong, to be one that others are compared
-/// with.
+/// Time for which the state of a step must stay unchanged in a run without faults to be compared with others.
 const STEADY: Duration = Duration::from_secs(15 * 60);
 
-/// How often the state is looked at while it is not yet right, at first and at last.
+/// First and last interval at which the state is compared while it is not yet right.
 const LOOK_AGAIN: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(60)];
 
-/// What a scenario is ended with when a step of it is wrong: the next one might hide it.
+/// Panic payload that ends a scenario when a step of it is wrong: the next step might hide it.
 #[derive(Debug)]
 pub(crate) struct StepIsWrong;
 
-/// What `settle` is to do for the comparison of steps.
+/// Part of `settle` in comparing steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// Keep what is there.
@@ -38,12 +37,12 @@ pub(crate) enum Mode {
 #[derive(Clone, Debug)]
 pub(crate) struct Milestone {
     pub(crate) state: Option<EndState>,
-    /// What differs between references.
+    /// Differences between references.
     pub(crate) mask: Mask,
 }
 
 impl Milestone {
-    /// What two references have in common, the second of which has waited at each step.
+    /// Returns the part that two references share; the second of them has waited at each step.
     pub(crate) fn common(one: Self, other: Option<Self>, ignored: &[String]) -> Self {
         let other = other.and_then(|it| it.state);
         match (one.state, other) {

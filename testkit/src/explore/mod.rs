@@ -53,9 +53,9 @@ use std::sync::Arc;
 use crate::eventually::quietly;
 use crate::test_cluster::TestCluster;
 
-/// What [`explore`] holds every run against and [`Explore::without`] can take out. All are on. What is always wrong is
-/// not among them: a panic, an assertion of the scenario, a scenario that never ends, a loop that keeps the clock from
-/// moving.
+/// The checks that [`explore`] makes of every run and that [`Explore::without`] can leave out. All are on. Some
+/// failures always count and are not listed here: a panic, an assertion of the scenario, a scenario that never ends, a
+/// loop that keeps the clock from moving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Oracle {
     /// The end state equals that of the run in which nothing goes wrong, but for what differs between two such runs.

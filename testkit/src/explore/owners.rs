@@ -15,7 +15,7 @@ use super::plan::given;
 use super::trace::Request;
 use super::{Oracle, Violation};
 
-/// What is known of a delete before the server has it: the answer of most kinds is a Status, which says less.
+/// State of an object before the server has the delete: the answer of most kinds is a Status, which says less.
 #[derive(Debug, Default)]
 pub(crate) struct Deletion {
     /// The request names the uid it is meant for.
@@ -25,7 +25,7 @@ pub(crate) struct Deletion {
 }
 
 impl Deletion {
-    /// That of a request; with nothing in it for other verbs.
+    /// Reads the deletion of a request; empty for other verbs.
     pub(crate) fn of(gate: &Gate, about: &Request, body: &Bytes) -> Self {
         if about.verb != Verb::Delete {
             return Self::default();
@@ -38,7 +38,7 @@ impl Deletion {
     }
 }
 
-/// What the name of an object was made from; `None` if it was given.
+/// Returns the `generateName` of an object; `None` if its name was given.
 pub(crate) fn generate_name(object: &StoredObject) -> Option<String> {
     // Looked for in the text first: decoding is dear.
     memmem::find(object.stored_bytes(), b"\"generateName\":")?;
@@ -46,7 +46,7 @@ pub(crate) fn generate_name(object: &StoredObject) -> Option<String> {
     object.name().starts_with(&prefix).then_some(prefix)
 }
 
-/// What a controller made, and whom it belongs to.
+/// An object that a controller made, with its owners.
 struct Made {
     resource: String,
     namespace: String,
@@ -129,8 +129,8 @@ impl Gate {
     }
 }
 
-/// Whether an object that was created has owners of which none is there: a client with an old view makes it, and a
-/// garbage collector takes it away at once, again and again. That is not counted as made.
+/// Returns `true` if a created object has owners and none of them exists: a client with an old view makes it, and a
+/// garbage collector deletes it at once, again and again. Such creations are not counted.
 pub(crate) fn is_garbage(gate: &Gate, body: &[u8]) -> bool {
     let Ok(object) = serde_json::from_slice::<Owned<'_>>(body) else {
         return false;
@@ -145,7 +145,7 @@ pub(crate) fn is_garbage(gate: &Gate, body: &[u8]) -> bool {
     !metadata.owner_references.is_empty() && metadata.owner_references.iter().all(is_gone)
 }
 
-/// What tells whom an object belongs to.
+/// The fields that say whom an object belongs to.
 #[derive(Deserialize)]
 struct Owned<'a> {
     #[serde(borrow)]

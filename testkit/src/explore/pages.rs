@@ -14,7 +14,7 @@ use super::{Oracle, Violation};
 const LIMIT: &str = "limit";
 const CONTINUE: &str = "continue";
 
-/// What a request says of pages.
+/// Paging parameters of a request.
 #[derive(Debug, Default)]
 pub(crate) struct Page {
     /// The most objects it asks for; 0 for all.
@@ -50,8 +50,8 @@ impl Gate {
         page
     }
 
-    /// Writes down which pages a client still has to ask for. Whoever asks for one object wants to know whether there
-    /// is any.
+    /// Records the pages that a client still has to ask for. A list limited to one object only asks whether there is
+    /// any.
     pub(crate) fn paged(&self, life: &Life, about: &Request, page: Page, go_on: &str) {
         if about.verb != Verb::List || page.limit <= 1 {
             return;

@@ -37,7 +37,7 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// What differs in the objects of one key: paths, and texts for people.
+    /// Lists the differences between the objects of one key, as paths and as texts for people.
     pub(crate) fn fields_of_one(&self, key: &str, left: &[Kept], right: &[Kept]) -> Vec<(String, String)> {
         let resource = key.split(' ').next().unwrap_or_default();
         if left.len() != right.len() {
@@ -76,7 +76,7 @@ impl<'a> Pair<'a> {
         differences
     }
 
-    /// Whether two objects need not be decoded to know that they are the same.
+    /// Returns `true` if two objects are known to be the same without decoding them.
     fn are_the_same(&self, left: &Kept, right: &Kept) -> bool {
         let [one, other] = self.states;
         let means_the_same = |left: &str, right: &str| match (one.identity(left), other.identity(right)) {
@@ -126,7 +126,7 @@ impl<'a> Pair<'a> {
         object
     }
 
-    /// What a token means, in words that are the same on both sides if it means the same.
+    /// Describes the object of a token in words that are equal on both sides if the object is the same.
     fn words(&self, side: usize, referent: &Referent) -> String {
         let Which::Existing(place) = referent.which else {
             return referent.words(None);

@@ -1,4 +1,4 @@
-//! What can go wrong in a run, and its text: a plan is a list of perturbations, and its text is the replay string.
+//! Plans: a plan is a list of perturbations, and its text is the replay string.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -17,7 +17,7 @@ const SIGNS: &AsciiSet = &CONTROLS
     .add(b';')
     .add(b'@');
 
-/// The name of a client or a step as it stands in points and replay strings, whatever people have called it.
+/// Escapes the name of a client or a step for points and replay strings.
 pub(crate) fn escaped(name: &str) -> Cow<'_, str> {
     utf8_percent_encode(name, SIGNS).into()
 }
@@ -39,7 +39,7 @@ pub(crate) const LARGE: u64 = (1 << 53) + 1;
 /// The most objects of a small page.
 pub(crate) const SMALL_PAGE: u32 = 2;
 
-/// What goes wrong at a point.
+/// Fault at a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Action {
     /// The controller dies before the request reaches the server, or before it sees the event, and is started anew,
@@ -131,7 +131,7 @@ impl Action {
         }
     }
 
-    /// How long it lasts.
+    /// Returns the duration of the fault.
     pub(crate) fn window(self) -> Option<Duration> {
         match self {
             Self::CrashBefore(time)
@@ -291,7 +291,7 @@ impl Plan {
         }
     }
 
-    /// Whether something like this goes wrong.
+    /// Returns `true` if the plan contains such a fault.
     pub(crate) fn has(&self, is_it: impl Fn(Action) -> bool) -> bool {
         self.faults.iter().any(|it| is_it(it.action))
     }

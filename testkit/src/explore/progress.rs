@@ -1,4 +1,4 @@
-//! What is shown while runs are made, in a terminal only; and the clocks of the machine.
+//! Progress shown in a terminal while runs are made, and the clocks of the machine.
 
 use std::io::{IsTerminal, Write};
 use std::sync::{Arc, Mutex};

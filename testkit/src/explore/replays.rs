@@ -18,8 +18,8 @@ use super::shrink::shortened_reference;
 use super::trace::{self, Step, What};
 use crate::test_cluster::TestCluster;
 
-/// The oracle that is violated where a run cannot be made as it is asked for. That is a failure and no note: a note of
-/// a test that passes is read by nobody, and whoever asked would take the bug for fixed.
+/// Oracle that is violated if a run cannot be made as requested. This is a failure rather than a note: nobody reads the
+/// notes of a passing test, and the bug would be taken for fixed.
 const PLAYABLE: &str = "the replay can be played";
 
 /// Makes the runs that are asked for by name.
@@ -84,8 +84,8 @@ fn shortened(config: &Config, world: &World, reference: &Reference, plan: &Plan)
     })
 }
 
-/// Which client of a plan there is none of, where it is not a message that is struck: those may be sent no more when
-/// the bug is fixed.
+/// Returns a client that the plan names and the scenario lacks, except where a message is struck: such a message may no
+/// longer be sent once the bug is fixed.
 fn unknown_client(plan: &Plan, outcome: &Outcome) -> Option<String> {
     let controllers: BTreeSet<Cow<'_, str>> = outcome.controllers.iter().map(|it| given(it)).collect();
     let asks = |step: &&Step| match &step.what {

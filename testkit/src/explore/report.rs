@@ -14,13 +14,13 @@ use super::timeline::{Timeline, rows};
 use super::{html, timeline};
 use crate::test_cluster::{TEST_CLIENT, TestCluster};
 
-/// What an exploration found. It prints as the message of a failed test.
+/// The findings of an exploration. It prints as the message of a failed test.
 #[derive(Debug)]
 pub struct Report {
     name: String,
     pub(crate) coverage: Coverage,
     pub(crate) nondeterminism: Vec<Nondeterminism>,
-    /// Where the scenario does less than it seems to.
+    /// Places where the scenario does less than it seems to.
     pub(crate) notes: Vec<String>,
     /// The `sometimes` that never held.
     pub(crate) never: Vec<String>,
@@ -29,7 +29,7 @@ pub struct Report {
     files: Vec<PathBuf>,
 }
 
-/// How far an exploration came.
+/// Coverage of an exploration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
     /// Runs, without the reference's.
@@ -50,8 +50,8 @@ pub struct Coverage {
     pub states: u64,
     /// Requests and events of all runs.
     pub messages: u64,
-    /// Whether all single faults, pairs and delivery orders were tried. Random schedules have no end, and replays are
-    /// no search.
+    /// Returns `true` if all single faults, pairs and delivery orders were tried. Random schedules have no end, and
+    /// replays are no search.
     pub is_whole: bool,
     /// Real time.
     pub elapsed: Duration,
@@ -107,12 +107,12 @@ impl Failure {
         }
     }
 
-    /// What is violated: the name of the oracle, or `always`, `eventually`.
+    /// Returns the violated oracle: its name, or `always`, `eventually`.
     pub fn oracle(&self) -> &str {
         self.violation.oracle
     }
 
-    /// What is wrong, in words.
+    /// Describes the failure in words.
     pub fn what(&self) -> &str {
         &self.violation.what
     }
@@ -122,7 +122,7 @@ impl Failure {
         self.plan.words()
     }
 
-    /// What makes the same run again: the value of `EXPLORE_REPLAY`, and the argument of
+    /// Returns the replay string: the value of `EXPLORE_REPLAY`, and the argument of
     /// [`Explore::replay`](super::Explore::replay).
     pub fn replay(&self) -> String {
         self.plan.to_string()
@@ -149,7 +149,7 @@ impl Report {
         self
     }
 
-    /// Whether nothing is wrong.
+    /// Returns `true` if no failure was found.
     pub fn is_success(&self) -> bool {
         self.failure.is_none() && self.never.is_empty() && !(self.requires_all_singles && self.lacks_singles())
     }
@@ -168,12 +168,12 @@ impl Report {
         eprintln!("{}: {self}", self.name);
     }
 
-    /// What went wrong, if anything did.
+    /// Returns the failure, if there is one.
     pub fn failure(&self) -> Option<&Failure> {
         self.failure.as_ref()
     }
 
-    /// How far it came.
+    /// Returns the coverage reached.
     pub fn coverage(&self) -> &Coverage {
         &self.coverage
     }
@@ -184,8 +184,8 @@ impl Report {
         self.nondeterminism.iter().map(|it| it.what.clone()).collect()
     }
 
-    /// Where the scenario does less than it seems to: controllers that cannot be crashed because they were started by
-    /// [`TestCluster::run`], and faults of its own that struck nothing.
+    /// Lists places where the scenario does less than it seems to: controllers that cannot be crashed because they were
+    /// started by [`TestCluster::run`], and injected faults that struck nothing.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -355,7 +355,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// What the test did itself.
+/// Lists the actions of the test itself.
 pub(crate) fn doings(cluster: &TestCluster) -> Vec<(Duration, String)> {
     let entries = cluster.journal().since(0);
     let doing = |entry: Entry| match entry {

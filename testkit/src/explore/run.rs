@@ -1,4 +1,4 @@
-//! One run: a world, a plan, the scenario, what came of it, and whether that is right.
+//! One run: a world, a plan, the scenario, the outcome and its judgement.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -30,28 +30,28 @@ use crate::test_cluster::{Cause, TestCluster, lock};
 /// The virtual time after which a scenario is given up.
 const SCENARIO_BOUND: Duration = Duration::from_secs(4 * 3600);
 
-/// How often the end state is looked at while it is not yet right, and when it is late.
+/// Interval at which the end state is compared while it is not yet right, and when it is late.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 const LOOK_LATE: Duration = Duration::from_secs(60);
 
-/// What is right this long after it should have been was slow; what is not is wrong.
+/// Limit after which a late end state is wrong. Up to it the end state is only slow.
 pub(super) const SLOW: Duration = Duration::from_secs(3600);
 
-/// Messages of a run that are too many, whatever the reference needed; and how many times the reference's.
+/// Most messages of a run beyond the reference's, and most as a multiple of the reference's.
 const MESSAGES: (u64, u64) = (200, 10);
 
-/// The scenario, whatever its type.
+/// The scenario, with its type erased.
 pub(crate) type Scenario = Box<dyn for<'a> Fn(&'a TestCluster) -> LocalBoxFuture<'a, ()> + Send + Sync>;
 
 /// The runs under way by the names of their threads, with the time at which they began.
 pub(crate) type Current = Arc<Mutex<BTreeMap<String, (WallClock, Plan)>>>;
 
-/// What all runs of an exploration have in common.
+/// Configuration shared by all runs of an exploration.
 pub(crate) struct Config {
     pub(crate) scenario: Scenario,
-    /// What must always be so, and what sometimes.
+    /// The `always` and `sometimes` checks.
     pub(crate) checks: Arc<[Check]>,
-    /// What must be so in the end.
+    /// The `eventually` checks.
     pub(crate) at_last: Vec<Check>,
     /// Virtual time from the last fault to convergence.
     pub(crate) within: Duration,
@@ -61,9 +61,9 @@ pub(crate) struct Config {
     pub(crate) flight: Flight,
     /// The machine's time of day when the exploration began.
     pub(crate) began: Timestamp,
-    /// Whether all that is sent is summed up, so that two runs can be compared to the byte.
+    /// Set if everything sent is hashed, so that two runs can be compared to the byte.
     pub(crate) has_digests: bool,
-    /// The runs under way and since when, for whoever waits for them.
+    /// The runs under way and their start times.
     pub(crate) current: Current,
 }
 
@@ -75,7 +75,7 @@ impl fmt::Debug for Config {
     }
 }
 
-/// What came of a run.
+/// Outcome of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) violations: Vec<Violation>,
@@ -85,9 +85,9 @@ pub(crate) struct Outcome {
     pub(crate) held: BTreeSet<usize>,
     pub(crate) end: EndState,
     pub(crate) milestones: Vec<Milestone>,
-    /// How often the scenario settled.
+    /// Number of times the scenario settled.
     pub(crate) settled: usize,
-    /// What the external systems hold.
+    /// Contents of the external systems.
     pub(crate) externals: Externals,
     /// Fields that took a value they had left.
     pub(crate) returned: BTreeMap<(String, String), String>,
@@ -96,15 +96,15 @@ pub(crate) struct Outcome {
     pub(crate) messages: u64,
     /// The clients that can be crashed.
     pub(crate) controllers: Vec<Arc<str>>,
-    /// What the test itself did, and when.
+    /// Actions of the test itself, with their times.
     pub(crate) doings: Vec<(Duration, String)>,
-    /// What the author should know of the scenario: where it does less than it seems. Of references alone.
+    /// Notes for the author: places where the scenario does less than it seems to. Of references alone.
     pub(crate) notes: Vec<String>,
     /// Controllers that cannot be crashed, by the place in the test that started them.
     pub(crate) fixed: Vec<String>,
-    /// How long after the last fault the end state was right, if that was too late.
+    /// Time from the last fault to the right end state, if that was too long.
     pub(crate) late: Option<Duration>,
-    /// How often controllers ended by themselves and were started again.
+    /// Number of times controllers ended by themselves and were started again.
     pub(crate) ended: BTreeMap<Arc<str>, u32>,
     /// Stands for every byte that was sent, if the configuration asks for it.
     pub(crate) digest: u64,
@@ -117,11 +117,11 @@ pub(crate) struct Outcome {
 pub(crate) struct Reference {
     pub(crate) outcome: Outcome,
     pub(crate) mask: Mask,
-    /// What is there each time the scenario has settled.
+    /// State each time the scenario has settled.
     pub(crate) milestones: Arc<[Milestone]>,
 }
 
-/// What a run is made for.
+/// Purpose of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Usual,
@@ -131,7 +131,7 @@ pub(crate) enum Role {
     Waiting,
 }
 
-/// Makes a run. Without a reference there is nothing to compare it with.
+/// Makes a run. Without a reference the run is not compared.
 pub(crate) fn run(config: &Config, world: &World, plan: &Plan, role: Role, reference: Option<&Reference>) -> Outcome {
     let name = thread::current().name().unwrap_or_default().to_owned();
     lock(&config.current).insert(name.clone(), (WallClock::start(), plan.clone()));
@@ -262,8 +262,8 @@ impl Run<'_> {
         false
     }
 
-    /// Whether a controller that never rests is right, since hot loops do not count. One that keeps the clock from
-    /// moving never is.
+    /// Returns `true` if a controller that never rests is accepted, since hot loops do not count. One that keeps the
+    /// clock from moving never is.
     fn may_go_on(&self, text: &str) -> bool {
         self.config.skipped.contains(&Oracle::HotLoop) && self.cluster.cause_of(text) == Some(Cause::Restless)
     }
@@ -421,7 +421,7 @@ impl Run<'_> {
         }
     }
 
-    /// What is wrong by itself, whatever the reference did; returns the fields that took a value they had left.
+    /// Applies the oracles that need no reference; returns the fields that took a value they had left.
     fn oracles(&self) -> BTreeMap<(String, String), String> {
         if self.reference.is_none()
             && let Some(unowned) = self.gate.unowned()
@@ -451,7 +451,7 @@ impl Run<'_> {
         returned
     }
 
-    /// Where the scenario does less than it seems to.
+    /// Lists places where the scenario does less than it seems to.
     fn notes(&self) -> Vec<String> {
         let cannot = |place| {
             format!(

@@ -1,11 +1,11 @@
-//! Whether two stored objects are the same but for what two runs never have in common, by their bytes: most are, and
-//! decoding them is what comparing end states would cost most.
+//! Comparison of two stored objects by their bytes, leaving out what two runs never share. Most objects are equal, and
+//! decoding them would be the largest cost of comparing end states.
 
 use fake_apiserver::StoredObject;
 use memchr::memmem;
 
-/// Whether they are the same but for their own uids, times of creation and managed fields, and name the same owners.
-/// `no` may mean that somebody has to look more closely.
+/// Returns `true` if the objects are the same except for their own uids, creation times and managed fields, and name
+/// the same owners. `false` may mean that a closer look is needed.
 ///
 /// `means_the_same` is asked of an owner's uid in the one and in the other.
 pub(crate) fn are_the_same(objects: [&StoredObject; 2], means_the_same: &dyn Fn(&str, &str) -> bool) -> bool {

@@ -22,7 +22,7 @@ const CONFIRMATIONS: u32 = 2;
 /// The most faults of a swarm.
 const SWARM_FAULTS: u64 = 5;
 
-/// What is kept of what may go wrong second, for all first faults together: the likeliest of each. Some 100 bytes each.
+/// Most second faults that are kept, for all first faults together: the likeliest of each. Some 100 bytes each.
 const SECONDS: usize = 500_000;
 
 /// Interesting plans a swarm begins with; the oldest go.
@@ -31,7 +31,7 @@ const SWARM_SEEDS: usize = 256;
 /// Random plans that are made up before any of them is run.
 const BATCH: usize = 32;
 
-/// When to stop.
+/// Limits at which a search stops.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// The processor time of all runs.
@@ -45,25 +45,25 @@ pub(crate) struct Search<'a> {
     pub(crate) faults: Faults,
     pub(crate) limits: Limits,
     pub(crate) seed: u64,
-    /// Is told after each run how far the search is.
+    /// Called after each run with the coverage so far.
     pub(crate) progress: &'a mut dyn FnMut(&Coverage),
     pub(crate) coverage: Coverage,
     pub(crate) seen: BTreeSet<u64>,
     pub(crate) held: BTreeSet<usize>,
     pub(crate) nondeterminism: Vec<Nondeterminism>,
-    /// Whether pairs or orders were left out because there are too many.
+    /// Set if pairs or orders were left out because there are too many.
     pub(crate) is_cut: bool,
     /// Stand for the plans of the swarm; a plan that is taken for another by chance goes untried.
     pub(crate) known: HashSet<u64>,
     pub(crate) asides: Asides,
 }
 
-/// What runs showed that is no failure.
+/// Findings of runs that are not failures.
 #[derive(Debug, Default)]
 pub(crate) struct Asides {
     /// The first run whose end state was right too late, and how late.
     late: Option<(Duration, Plan)>,
-    /// How often controllers ended by themselves and were started again, in all runs.
+    /// Number of times controllers ended by themselves and were started again, in all runs.
     ended: BTreeMap<Arc<str>, u32>,
 }
 
@@ -105,7 +105,7 @@ struct Tried {
     next: Vec<Candidate>,
 }
 
-/// Why a search ends early.
+/// Reason for which a search ends early.
 pub(crate) enum Stop {
     Failed(Box<Failure>),
     Spent,
@@ -151,7 +151,7 @@ fn waited(config: &Config, world: &World) -> Vec<Milestone> {
 }
 
 impl<'a> Search<'a> {
-    /// What may go wrong from a place in a trace on.
+    /// Lists the faults that are possible from a place in a trace on.
     fn candidates(&self, outcome: &Outcome, from: usize) -> Vec<Candidate> {
         candidates(&outcome.trace, from, &outcome.controllers, self.faults)
     }
@@ -212,8 +212,8 @@ impl<'a> Search<'a> {
         self.coverage.points = at.len() as u64;
     }
 
-    /// Makes the runs of plans that are known beforehand, and looks at what came of each, in their order. `then` is
-    /// told as well whether a run reached what no other one had.
+    /// Makes the runs of plans that are known beforehand, and judges the outcomes in their order. `then` also learns
+    /// whether a run reached a state that no other one had.
     fn each<T: Clone>(
         &mut self,
         plans: impl Iterator<Item = (Plan, T)>,
@@ -272,7 +272,7 @@ impl<'a> Search<'a> {
         Some(Box::new(Failure::new(reference, outcome, plan, violation)))
     }
 
-    /// What may go wrong after the faults of a plan have struck.
+    /// Lists the faults that are possible after the faults of a plan have struck.
     fn continued(&self, plan: Plan, last_fault: &Candidate, outcome: &Outcome) -> Tried {
         let last = plan.faults.last().map(|it| it.point.as_str()).unwrap_or_default();
         let from = outcome.trace.iter().position(|step| step.point == last);

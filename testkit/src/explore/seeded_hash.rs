@@ -10,7 +10,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Once;
 
 thread_local! {
-    /// How many numbers were drawn in the run that this thread makes; `None` outside of runs.
+    /// Count of numbers drawn in the run of this thread; `None` outside of runs.
     static DRAWN: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
@@ -48,7 +48,7 @@ fn draw() -> Option<u64> {
     Some(mixed ^ (mixed >> 31))
 }
 
-/// Where maps of `ahash` get their keys.
+/// Source of the keys of `ahash` maps.
 struct Source;
 
 impl ahash::random_state::RandomSource for Source {

@@ -10,7 +10,7 @@ use super::life::Life;
 use super::plan::given;
 use super::trace::Request;
 
-/// How long a replica lags.
+/// Lag of a replica.
 const LAG: Duration = Duration::from_secs(12);
 
 /// A client sees an older state until this is dropped.

@@ -37,14 +37,14 @@ pub(crate) struct Row {
     pub(crate) failing: Option<Cell>,
 }
 
-/// What one run did.
+/// One step of one run.
 #[derive(Clone, Debug)]
 pub(crate) struct Cell {
     pub(crate) at: Duration,
     pub(crate) who: String,
     pub(crate) what: String,
     pub(crate) outcome: String,
-    /// How many revisions the client's view is behind.
+    /// The revisions that the client's view is behind.
     pub(crate) lag: Option<(u64, u64)>,
     pub(crate) is_note: bool,
     /// The plan lets something go wrong here.
@@ -257,7 +257,7 @@ fn longest_common(left: &[usize], right: &[usize]) -> Vec<(usize, usize)> {
 }
 
 impl Row {
-    /// Whether both runs did the same, and the same came of it.
+    /// Returns `true` if both runs did the same with the same outcome.
     pub(crate) fn is_same(&self) -> bool {
         match (&self.reference, &self.failing) {
             (Some(reference), Some(failing)) => reference.outcome == failing.outcome && !failing.is_struck,
@@ -267,7 +267,7 @@ impl Row {
 }
 
 impl Timeline {
-    /// Where the runs first differ.
+    /// Returns the first row in which the runs differ.
     fn first_difference(&self) -> usize {
         self.rows.iter().position(|row| !row.is_same()).unwrap_or_default()
     }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::progress::time_of_day;
 use crate::test_cluster::{TEST_CLIENT, TestCluster};
 
-/// How far two clocks must differ to be told apart.
+/// Least difference between two clocks that are told apart.
 const FAR: SignedDuration = SignedDuration::from_secs(60);
 
 /// A time that a client wrote.

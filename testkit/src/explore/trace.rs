@@ -1,4 +1,4 @@
-//! What a run did, step by step, as the gate saw it.
+//! The steps of a run, as the gate saw them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,14 +15,14 @@ pub(crate) struct Step {
     /// The how-manieth life of the controller, counted from 1.
     pub(crate) life: u32,
     pub(crate) what: What,
-    /// The newest revision of the resource this client has been told of, and the server's own.
+    /// The newest revision of the resource that this client has observed, and the server's own.
     pub(crate) view: u64,
     pub(crate) truth: u64,
     /// Its text as a choice point.
     pub(crate) point: String,
 }
 
-/// What a step is.
+/// Kind of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     Request(Request),
@@ -31,13 +31,13 @@ pub(crate) enum What {
         resource: String,
         object: String,
         revision: u64,
-        /// When the client was told, if that was not at once.
+        /// Time of delivery, if it was delayed.
         told: Delivery,
     },
     /// A call of something outside of the API, named by the scenario.
     Call {
         name: String,
-        /// What it is about; may be empty.
+        /// Name of the object; may be empty.
         object: String,
         /// [`Unseen`](Outcome::Unseen) when it was done.
         outcome: Outcome,
@@ -46,7 +46,7 @@ pub(crate) enum What {
     Note(String),
 }
 
-/// When a client was told of an event that came.
+/// Time at which a client received an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
     AtOnce,
@@ -61,7 +61,7 @@ pub(crate) const BOOKMARK: &str = "BOOKMARK";
 /// The same at the end of the initial state of a streaming list.
 pub(crate) const INITIAL_END: &str = "BOOKMARK (initial events end)";
 
-/// A request and what came of it.
+/// A request and its outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) verb: Verb,
@@ -80,7 +80,7 @@ pub(crate) struct Request {
     pub(crate) outcome: Outcome,
 }
 
-/// What came of a request.
+/// Outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// Nothing yet, or nothing ever.
@@ -123,7 +123,7 @@ impl Step {
         format!("{}µs {} {what} @{}", self.at.as_micros(), self.point, self.view)
     }
 
-    /// What it has in common with other messages of its client: the verb or the kind of event, and the resource.
+    /// Returns the class of a message: the verb or the kind of event, and the resource.
     pub(crate) fn class(&self) -> (&str, &str) {
         match &self.what {
             What::Request(request) => (request.verb.as_str(), &request.resource),
@@ -156,7 +156,7 @@ impl Step {
         }
     }
 
-    /// What came of it, for people.
+    /// Describes the outcome for people.
     pub(crate) fn outcome(&self) -> String {
         match &self.what {
             What::Request(request) => match request.outcome {
@@ -183,7 +183,7 @@ impl Step {
         }
     }
 
-    /// When the client learned of it, or did it.
+    /// Returns the time at which the client learned of the step, or took it.
     pub(crate) fn told(&self) -> Duration {
         match self.what {
             What::Event {

@@ -24,7 +24,7 @@ pub(crate) struct GatedWatch {
     life: Arc<Life>,
     resource: String,
     inner: ServerBody,
-    /// To be told, when the watch is not held.
+    /// Lines to deliver while the watch is not held.
     ready: VecDeque<Told>,
     held: Option<Pin<Box<Sleep>>>,
     /// It was held, and what waits was to come before.
@@ -57,7 +57,7 @@ impl GatedWatch {
         }
     }
 
-    /// The next line the client is told.
+    /// Polls the next line for the client.
     pub(crate) fn poll_line(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BoxError>>> {
         loop {
             if self.life.is_dead() {
@@ -135,7 +135,7 @@ impl GatedWatch {
         }
     }
 
-    /// Does what is to go wrong with an event; how often it is told then, if that changes.
+    /// Applies a fault to an event; returns the number of deliveries if the fault changes it.
     fn does(&mut self, action: Action) -> Option<usize> {
         match action {
             Action::Hold(time) | Action::Delay(time) => {
@@ -191,7 +191,7 @@ impl GatedWatch {
 }
 
 impl Gate {
-    /// Writes down that a client was told of an event later than it came, or never.
+    /// Records that an event was delivered late, or never.
     pub(crate) fn told_late(&self, index: usize, is_told: bool) {
         let now = self.started.elapsed();
         if let Some(Step {

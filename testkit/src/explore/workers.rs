@@ -1,4 +1,4 @@
-//! What is so in a run from its beginning: workers of the server that take their time, and clocks that are wrong.
+//! Conditions that hold from the beginning of a run: slow workers of the server, and wrong clocks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,15 +12,15 @@ use super::plan::Action;
 use super::trace::{Outcome, Request, Step, What};
 use crate::test_cluster::lock;
 
-/// How long a worker takes for a request, as a busy kube-controller-manager does. If it were nothing, then a
-/// controller with an old view and a worker that undoes what it does would be busy for ever at one virtual instant.
+/// Time that a worker takes for a request, as a busy kube-controller-manager does. With none, a controller with an old
+/// view and a worker that undoes its writes would loop for ever at one virtual instant.
 const TAKES: Duration = Duration::from_millis(100);
 
 /// Messages for which a request of a worker gives cause, and which therefore are no hot loop. If they never end, then
 /// `settle` says so.
 const GIVES_CAUSE: u64 = 20;
 
-/// How often the checks are made at first while nothing changes.
+/// First interval between checks while nothing changes.
 const LOOK: Duration = Duration::from_secs(1);
 
 impl Gate {
@@ -41,7 +41,7 @@ impl Gate {
         *guard = Some(self.server.inject(late));
     }
 
-    /// Looks at what must always be so after each request of a worker: the next one comes later.
+    /// Runs the `always` checks after each request of a worker: the next request comes later.
     pub(crate) fn watch_workers(self: &Arc<Self>) {
         if !self.server.has_workers() || !self.has_checks() {
             return;
@@ -59,8 +59,8 @@ impl Gate {
         });
     }
 
-    /// Looks at what must always be so as time passes: each second at first, then each time a hundredth of the time so
-    /// far has passed.
+    /// Runs the `always` checks as time passes: each second at first, then each time a hundredth of the time so far has
+    /// passed.
     pub(crate) fn watch_time(self: &Arc<Self>) {
         if !self.has_checks() {
             return;
