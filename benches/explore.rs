@@ -1,5 +1,4 @@
-//! What a run of an exploration costs, for a controller of kube-runtime and for one of ours:
-//! `cargo bench -p benches --bench explore`, or `… -- --bench kube-runtime 6 2000` for one line.
+//! Costs of one run of an exploration, for a controller of kube-runtime and for one of `informer`:
 
 #![expect(clippy::print_stdout, reason = "it prints a table")]
 

@@ -1,4 +1,4 @@
-//! What informers hold in memory, counted at the allocator: a line each.
+//! Memory of informers, counted at the allocator: a line each.
 //!
 //! It is a program of its own because counting makes every allocation slower.
 

@@ -1,4 +1,4 @@
-//! What objects and servers hold in memory, counted at the allocator: a line each, the name and the bytes.
+//! Memory of objects and servers, counted at the allocator: a line each, the name and the bytes.
 //!
 //! It is a program of its own because counting makes every allocation slower. With `--bench` it takes as many objects
 //! as the figures are about, else a few.

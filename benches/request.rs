@@ -1,4 +1,4 @@
-//! What a request costs, by way of `kube::Client`.
+//! Costs of a request through `kube::Client`.
 
 use benches::cpu::Cpu;
 use benches::requests::{Bench, start_and_answer};

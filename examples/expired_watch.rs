@@ -1,4 +1,4 @@
-//! What happens to a controller whose watch expires while objects come and go, and what it costs.
+//! A controller whose watch expires while objects come and go, and the requests that this costs.
 //!
 //! `cargo run --example expired_watch`
 

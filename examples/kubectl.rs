@@ -14,7 +14,7 @@ metadata: {name: prices, namespace: default}
 data: {apples: '3'}
 ";
 
-/// What kubectl is told to do, one command a line.
+/// The commands that kubectl runs, one a line.
 const COMMANDS: [&str; 6] = [
     "get namespaces",
     "get configmaps prices -o yaml",

@@ -15,12 +15,12 @@ use crate::reconciles::Peer;
 /// Real time that no exploration here needs.
 const BUDGET: Duration = Duration::from_secs(3600);
 
-/// What many runs cost.
+/// Costs of many runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Runs {
     /// Requests of a run in which nothing goes wrong, the test's own included.
     pub requests: usize,
-    /// How many runs were made.
+    /// Number of runs.
     pub count: u64,
     /// CPU time of all threads.
     pub cpu: Duration,

@@ -16,16 +16,16 @@ use crate::measure::cpu_time;
 use crate::mirror::Mirror;
 use crate::requests::runtime;
 
-/// What an informer is asked to do.
+/// Configuration of an informer.
 #[derive(Clone, Copy, Debug)]
 pub struct Ours {
     /// In which form it keeps Pods.
     pub storage: Storage,
-    /// Whether their managed fields are cut.
+    /// Set if managed fields are cut.
     pub strips: bool,
     /// Handlers that look at the key.
     pub handlers: usize,
-    /// Whether each of them wants the Pod decoded.
+    /// Set if each handler decodes the Pod.
     pub decodes: bool,
 }
 
@@ -34,7 +34,7 @@ pub struct Ours {
 pub struct Times {
     /// From the start to a cache of all Pods.
     pub sync: Duration,
-    /// From the first change to the last handler that was told of the last one.
+    /// Time from the first change until the last handler has received the last one.
     pub changes: Duration,
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-/// What is counted, by the names that the program `write` has for it.
+/// The paths that are counted, by their names in the program `write`.
 pub const PATHS: [&str; 11] = [
     "create ConfigMap",
     "create Pod",
@@ -20,7 +20,7 @@ pub const PATHS: [&str; 11] = [
     "whole controller test",
 ];
 
-/// How often a path is gone; what the first goes need once is left out by the difference.
+/// Numbers of repetitions; one-time costs of the first are left out by taking the difference.
 const TIMES: [u64; 2] = [20, 60];
 
 /// Instructions of one go of a path, as `program`, which is `write`, goes it. `None` without valgrind.

@@ -1,4 +1,4 @@
-//! What the benchmarks share: the clock, the objects, and the operations that are measured.
+//! Shared parts of the benchmarks: the clock, the objects, and the operations that are measured.
 
 pub mod measure;
 pub mod counting;

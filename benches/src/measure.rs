@@ -20,8 +20,8 @@ fn time_of(clock: ClockId) -> Duration {
     Duration::new(seconds.unwrap_or_default(), nanos.unwrap_or_default())
 }
 
-/// Whether figures are wanted. Benchmarks started with `--test`, or by `cargo test`, do each operation once to show
-/// that it runs, as criterion's do.
+/// Returns `true` if figures are asked for. Benchmarks started with `--test`, or by `cargo test`, do each operation
+/// once to show that it runs, as criterion's do.
 pub fn is_measured() -> bool {
     let has = |flag| std::env::args().any(|it| it == flag);
     has("--bench") && !has("--test")

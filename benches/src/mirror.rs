@@ -42,7 +42,7 @@ impl Mirror {
         }
     }
 
-    /// So many changes of Pods spread over all of them, a line each.
+    /// Returns `count` changes, spread over all Pods, a line each.
     pub fn changes(&self, count: usize, first: u64) -> Vec<Bytes> {
         let line = |at: usize| {
             let pod = encoded((at * 7919) % self.pods.len(), first + at as u64);

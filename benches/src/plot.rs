@@ -5,7 +5,7 @@ use std::fmt::Write;
 /// A line: its name and its points, of which both numbers are above 0.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// What the line shows.
+    /// Name of the line.
     pub name: &'static str,
     /// Size and cost.
     pub points: Vec<(f64, f64)>,

@@ -18,7 +18,7 @@ pub struct Many {
     pub runtime: Runtime,
     /// The server.
     pub server: ApiServer,
-    /// How many Pods there are.
+    /// Number of Pods.
     pub count: usize,
 }
 

@@ -23,16 +23,16 @@ use crate::measure::cpu_time;
 use crate::mirror::{Mirror, added};
 use crate::requests::runtime;
 
-/// Whose controller works.
+/// The library whose controller is measured.
 #[derive(Clone, Copy, Debug)]
 pub enum Peer {
     /// Ours.
     Informer,
-    /// That of kube-runtime.
+    /// The controller of kube-runtime.
     KubeRuntime,
 }
 
-/// What is called in each reconcile.
+/// The function called in each reconcile.
 type Work = Arc<dyn Fn() + Send + Sync>;
 
 /// Counts to `count`; answers the count and what is notified at its end.
@@ -147,7 +147,7 @@ async fn queued_theirs(count: usize, concurrency: usize) -> Duration {
     cpu_time() - start
 }
 
-/// How long it takes from the arrival of an event until the reconcile begins, on the real clock, `times` times.
+/// Measures the time from the arrival of an event until the reconcile begins, on the real clock, `times` times.
 pub fn event_to_reconcile(peer: Peer, times: usize) -> Vec<Duration> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let mirror = Mirror::new(1);

@@ -73,14 +73,14 @@ fn object(value: Value) -> Object {
     }
 }
 
-/// What a manager applies: a Pod with an annotation of its own.
+/// Builds the configuration that a manager applies: a Pod with an annotation of its own.
 fn configuration(name: &str, manager: usize, at: usize) -> Value {
     let mut pod = objects::pod(name);
     pod["metadata"]["annotations"] = json!({format!("of-{manager}"): at.to_string()});
     pod
 }
 
-/// What one of many managers applies to a ConfigMap: a field of its own.
+/// Builds an apply of one of many managers to a ConfigMap: a field of its own.
 fn apply_to_map(manager: usize, at: usize) -> Request<Body> {
     let map = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "shared"},
@@ -278,7 +278,7 @@ impl Bench {
         object(live)
     }
 
-    /// What the field manager alone takes of an update that changes a label of a running Pod.
+    /// Measures the field manager alone in an update that changes a label of a running Pod.
     pub fn track_update(&mut self, count: usize) -> Duration {
         let live = object(objects::running_pod("tracked"));
         let mut spent = Duration::ZERO;
@@ -292,7 +292,7 @@ impl Bench {
         spent
     }
 
-    /// What the field manager alone takes of an apply that changes an annotation of a Pod.
+    /// Measures the field manager alone in an apply that changes an annotation of a Pod.
     pub fn merge_applied(&mut self, count: usize) -> Duration {
         let (_, live) = self.serve(Self::apply(
             "bench-0",

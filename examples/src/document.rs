@@ -24,17 +24,17 @@ use serde_json::json;
     status = "DocumentStatus"
 )]
 pub struct DocumentSpec {
-    /// What stands above it.
+    /// Title of the document.
     #[schemars(length(min = 1))]
     pub title: String,
-    /// What stands in it.
+    /// Text of the document.
     pub text: String,
 }
 
-/// What became of it.
+/// Observed state of a Document.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 pub struct DocumentStatus {
-    /// Whether there is a ConfigMap of it.
+    /// `true` if the ConfigMap exists.
     pub published: bool,
 }
 
@@ -44,7 +44,7 @@ pub const FINALIZER: &str = "example.com/register";
 /// The ConfigMap with an entry for each published Document.
 pub const REGISTER: &str = "register";
 
-/// Why a Document could not be reconciled.
+/// Reasons for which a Document could not be reconciled.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A request failed.

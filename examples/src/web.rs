@@ -24,18 +24,18 @@ use serde_json::json;
     status = "WebStatus"
 )]
 pub struct WebSpec {
-    /// What runs.
+    /// Image to run.
     #[schemars(length(min = 1))]
     pub image: String,
-    /// How often.
+    /// Number of replicas.
     pub replicas: i32,
 }
 
-/// How it is.
+/// Observed state of a Web.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WebStatus {
-    /// How many of the replicas are ready.
+    /// Number of replicas that are ready.
     #[serde(default)]
     pub ready_replicas: i32,
     /// `Ready`: all replicas are.

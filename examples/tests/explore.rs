@@ -1,5 +1,5 @@
-//! The controllers of the examples, explored: whatever goes wrong, they come to the same end. All of it is done within
-//! a minute; the one of README.md is explored in `readme.rs`.
+//! The controllers of the examples, explored: under every fault they reach the same end state. All of it takes less
+//! than a minute; the one of README.md is explored in `readme.rs`.
 
 use std::time::Duration;
 

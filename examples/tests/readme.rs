@@ -47,7 +47,7 @@ async fn a_lost_answer_and_an_expired_watch_cost_no_third_patch() {
 }
 // README ends
 
-/// Whatever goes wrong, every Pod has its label in the end.
+/// Under every fault, each Pod has its label in the end.
 #[test]
 fn nothing_breaks_the_controller_of_the_readme() {
     explore(async |cluster: &TestCluster| {
@@ -62,7 +62,7 @@ fn nothing_breaks_the_controller_of_the_readme() {
     .run();
 }
 
-/// What README.md shows is what is tested here.
+/// README.md shows exactly this test.
 #[test]
 fn the_readme_shows_this_test() {
     let (_, from) = include_str!("readme.rs")

@@ -9,7 +9,7 @@ use rstest::rstest;
 use serde_json::json;
 use testkit::{Running, TestCluster, Verb, faults};
 
-/// What the operator is written on.
+/// The library that the operator is written with.
 #[derive(Clone, Copy, Debug)]
 enum On {
     Informer,

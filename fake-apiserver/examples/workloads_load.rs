@@ -100,7 +100,7 @@ impl Measured {
     }
 }
 
-/// What is not yet deleted.
+/// Counts the objects that are not yet deleted.
 async fn left(server: &ApiServer) -> Anything<usize> {
     let mut count = 0;
     for (api_version, kind) in [("apps/v1", "Deployment"), ("apps/v1", "ReplicaSet"), ("v1", "Pod")] {

@@ -47,7 +47,7 @@ impl Watcher {
 /// The field manager of Pods, without the server around it.
 #[derive(Clone, Copy, Debug)]
 pub struct FieldManager<'a> {
-    /// Who writes.
+    /// Field manager of the writes.
     pub manager: &'a str,
 }
 

@@ -1,5 +1,5 @@
-//! What a new server has before its first client comes (rule R1): namespaces, PriorityClasses, Roles with RBAC, and on
-//! request the Service `kubernetes` with what else a cluster has, Roles included.
+//! State of a new server before its first client (rule R1): namespaces, PriorityClasses, Roles with RBAC, and on
+//! request the Service `kubernetes` with the other objects of a cluster, Roles included.
 //!
 //! They are the same for every server that starts at the same second, uids included, whatever the seed; so they are
 //! made once a process and shared until somebody writes to them.
@@ -18,19 +18,19 @@ use crate::server::ApiServer;
 use crate::storage::World;
 use crate::workers::Kubelet;
 
-/// The seed of the uids of boot objects: fixed, so that a server of any seed can share them, and no number that
-/// somebody takes for a seed of his own, so that the server does not draw the same uids again.
+/// The seed of the uids of boot objects: fixed, so that a server of any seed can share them, and an unlikely choice for
+/// a user's seed, so that a server does not draw the same uids again.
 const SEED: u64 = 0x6472_7964_6f63_6b5f;
 
 /// Boot worlds that a process keeps; one more and all are forgotten.
 const WORLDS_MAX: usize = 16;
 
-/// Where the Service `kubernetes` leads: an address of documentation (RFC 5737), at which nobody answers, and the port
-/// that kube-apiserver listens on unless it is told another.
+/// Endpoint of the Service `kubernetes`: an address of documentation (RFC 5737), at which nothing answers, and the
+/// default port of kube-apiserver.
 const ADDRESS: &str = "192.0.2.1";
 const PORT: u16 = 6443;
 
-/// What boot worlds differ by.
+/// Options by which boot worlds differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Kind {
     rbac: bool,
@@ -215,8 +215,8 @@ fn service_cidr(range: ClusterRange, now: Timestamp) -> Value {
     })
 }
 
-/// What others read in `kube-system`: whom front proxies and client certificates are to be trusted by, and since when
-/// the use of tokens in Secrets is written down.
+/// Builds the ConfigMaps of `kube-system` that other components read: the authorities of front proxies and client
+/// certificates, and the date from which the use of legacy tokens is tracked.
 fn system_config_maps(now: Timestamp) -> [Value; 2] {
     let map = |name: &str, data: Value| {
         let names = data.as_object().into_iter().flat_map(serde_json::Map::keys);

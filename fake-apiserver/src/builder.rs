@@ -24,16 +24,16 @@ use crate::tls::ServiceAccountKeys;
 use crate::webhooks::Routes;
 use crate::workers::{Kubelet, Worker};
 
-/// How much of the past is kept if the builder does not say.
+/// Default bounds of the logs.
 const LOGS: LogBounds = LogBounds {
     changes: 16_384,
     bytes: 32 << 20,
 };
 
-/// How long an Event lives if the builder does not say: the default of kube-apiserver's `--event-ttl`.
+/// Default lifetime of an Event: that of kube-apiserver's `--event-ttl`.
 const EVENT_TTL: Duration = Duration::from_secs(3600);
 
-/// What a fork has in common with its origin.
+/// Options that a fork shares with its origin.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) logs: LogBounds,
@@ -50,7 +50,7 @@ pub(crate) struct Options {
     pub(crate) event_ttl: Option<Duration>,
 }
 
-/// How an [`ApiServer`] is to be. Everything has a default.
+/// Options of an [`ApiServer`]. Everything has a default.
 #[derive(Clone, Debug, Default)]
 #[must_use = "a builder does nothing until `start` is called"]
 pub struct ApiServerBuilder {
@@ -62,14 +62,15 @@ pub struct ApiServerBuilder {
     control: Option<Arc<Control>>,
 }
 
-/// Who may do what; after the `--authorization-mode` of kube-apiserver.
+/// Authorization mode; after the `--authorization-mode` of kube-apiserver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Authorization {
     /// Everybody everything. A token nobody knows is the administrator's.
     #[default]
     AlwaysAllow,
-    /// What Roles, ClusterRoles and their bindings say; `system:masters` everything. The ClusterRoles that people and
-    /// tests rely on are there from the start, such as `cluster-admin`, `admin`, `edit`, `view`, `system:discovery`.
+    /// Roles, ClusterRoles and their bindings decide; `system:masters` may do everything. The ClusterRoles that people
+    /// and tests rely on are there from the start, such as `cluster-admin`, `admin`, `edit`, `view`,
+    /// `system:discovery`.
     Rbac,
 }
 
@@ -121,9 +122,9 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Bytes that the logs of all resources keep together, in earlier states of objects and in events that watchers
-    /// are told. Beyond them the oldest changes go, whatever their resource, and a watch or a continue token from
-    /// before them is 410 Expired. Default 32 MiB; the newest change is always kept.
+    /// Sets the bytes that the logs of all resources keep together, in earlier states of objects and in watch events.
+    /// Beyond them the oldest changes of any resource are dropped, and a watch or a continue token from before them is
+    /// 410 Expired. Default 32 MiB; the newest change is always kept.
     ///
     /// ```
     /// use fake_apiserver::ApiServer;
@@ -157,11 +158,11 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Whether the Service `default/kubernetes` is there from the start, with its Endpoints, its EndpointSlice and the
-    /// ServiceCIDR `kubernetes`, as kube-apiserver writes them: cluster IP 10.0.0.1, port 443, at the address
-    /// 192.0.2.1, where nobody answers. So are the ConfigMaps of `kube-system` by which others learn of the server's
-    /// authorities and tokens. Off by default, so that a test which lists Services finds its own; the command
-    /// `fake-apiserver` has it. Nobody writes it again when it is deleted.
+    /// Creates the Service `default/kubernetes` at the start, with its Endpoints, its EndpointSlice and the ServiceCIDR
+    /// `kubernetes`, as kube-apiserver writes them: cluster IP 10.0.0.1, port 443, at the address 192.0.2.1, where
+    /// nothing answers. The ConfigMaps of `kube-system` that publish the server's authorities and the tracking of
+    /// tokens are created, too. Off by default, so that a test that lists Services finds only its own; the command
+    /// `fake-apiserver` turns it on. Nothing recreates the Service when it is deleted.
     pub fn kubernetes_service(mut self, is_there: bool) -> Self {
         self.options.kubernetes_service = is_there;
         self
@@ -175,10 +176,10 @@ impl ApiServerBuilder {
         Ok(self)
     }
 
-    /// How long after its last write an Event is removed, which its watchers are told as `DELETED`: the `--event-ttl`
-    /// of kube-apiserver, and like there one hour by default. So a controller meets in a test what it meets in a
-    /// cluster; a test that looks at Events after hours of virtual time says `None`: then they stay. While there is
-    /// no Event there is no timer. After [`ApiServer::restore`] and in a server that begins with a
+    /// Sets the time after its last write at which an Event is removed, which its watchers receive as `DELETED`: the
+    /// `--event-ttl` of kube-apiserver, and like there one hour by default. So a controller meets in a test what it
+    /// meets in a cluster; a test that looks at Events after hours of virtual time says `None`: then they stay. While
+    /// there is no Event there is no timer. After [`ApiServer::restore`] and in a server that begins with a
     /// [`world`](Self::world) the time of each Event begins anew, as it does when etcd restarts; a fork goes on with
     /// that of its origin.
     pub fn event_ttl(mut self, ttl: impl Into<Option<Duration>>) -> Self {
@@ -215,7 +216,7 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Who may do what. Default: everybody everything.
+    /// Sets the authorization mode. Default: every user may do everything.
     ///
     /// ```
     /// use fake_apiserver::{ApiServer, Authorization};
@@ -253,22 +254,22 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Who a request without credentials is under RBAC. Default: the administrator.
+    /// Sets the identity of requests without credentials under RBAC. Default: the administrator.
     pub fn anonymous(mut self, anonymous: Anonymous) -> Self {
         self.options.authentication.anonymous = anonymous;
         self
     }
 
-    /// The keys of ServiceAccounts' tokens. Default: a key for HMAC that is made from the seed, so that a run is a
-    /// function of it; then whoever knows the seed can make tokens, and `/openid/v1/jwks` is 404.
+    /// Sets the keys of ServiceAccounts' tokens. Default: an HMAC key made from the seed, so that a run is a function
+    /// of it; then anyone who knows the seed can make tokens, and `/openid/v1/jwks` is 404.
     #[cfg(feature = "tls")]
     pub fn service_account_keys(mut self, keys: ServiceAccountKeys) -> Self {
         self.options.tokens.signer = Some(Arc::new(keys));
         self
     }
 
-    /// Who issues the tokens of ServiceAccounts: the first of these; tokens of the others are believed, too. Default
-    /// `https://kubernetes.default.svc.cluster.local`. After `--service-account-issuer` of kube-apiserver.
+    /// Sets the issuers of ServiceAccounts' tokens: the first issues them, tokens of the others are accepted, too.
+    /// Default `https://kubernetes.default.svc.cluster.local`. After `--service-account-issuer` of kube-apiserver.
     pub fn service_account_issuers(mut self, issuers: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.options.tokens.issuers = issuers.into_iter().map(Into::into).collect();
         self
@@ -280,9 +281,9 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Answers requests below `/_fake`, too, through which a test in another process injects faults and looks at the
-    /// server; see [`control`](crate::control). It shows and writes all objects, Secrets included, whatever Roles say,
-    /// so it is for users in `system:masters` alone; without RBAC everybody is.
+    /// Serves the control API below `/_fake`, through which a test in another process injects faults and inspects the
+    /// server; see [`control`](crate::control). It shows and writes all objects, Secrets included, without regard to
+    /// Roles, so it is for users in `system:masters` alone; without RBAC every user is one.
     pub fn control_api(mut self) -> Self {
         self.control = Some(Arc::default());
         self

@@ -34,9 +34,9 @@ pub struct ClientService {
 pub struct ResponseBody(Body);
 
 impl ApiServer {
-    /// Returns what a client is made of, whatever its version of kube: hand it to `kube::Client::new`, or wrap it to
-    /// stand between a client and the server. `user_agent` tells the client apart in the journal and for faults, and is
-    /// sent as `User-Agent` unless a request has one.
+    /// Returns a tower service for clients of any version of kube: hand it to `kube::Client::new`, or wrap it to stand
+    /// between a client and the server. `user_agent` identifies the client in the journal and for faults, and is sent
+    /// as `User-Agent` unless a request has one.
     ///
     /// ```
     /// use bytes::Bytes;

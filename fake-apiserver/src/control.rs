@@ -40,10 +40,10 @@ use crate::faults::{Failure, FaultRule, RequestFilter, RestartLog, WatchEventKin
 use crate::server::{ApiServer, Snapshot};
 use crate::workers::{ScriptOrder, Worker};
 
-/// Where it lies.
+/// Path prefix of the control API.
 const PREFIX: &str = "/_fake";
 
-/// Whether a path is of the control API.
+/// Returns `true` if a path belongs to the control API.
 pub(crate) fn is_for(path: &str) -> bool {
     path.strip_prefix(PREFIX)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -58,14 +58,14 @@ const SNAPSHOTS: usize = 64;
 /// Entries of the journal in one answer; the rest is asked for with `since`.
 const ENTRIES: usize = 1_000;
 
-/// What the control API remembers.
+/// State of the control API.
 #[derive(Debug, Default)]
 pub(crate) struct Control {
     /// Guards the states that are kept, by their numbers, and the last number.
     snapshots: Mutex<(u64, BTreeMap<u64, Snapshot>)>,
 }
 
-/// What is done to watches.
+/// Action on watches.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 enum Action {
@@ -146,13 +146,13 @@ struct Restore {
     snapshot: u64,
 }
 
-/// What is answered: a document, a text, or why not.
+/// Answer: a document, a text, or an error.
 enum Answer {
     Json(Value),
     Text(String),
 }
 
-/// What cannot be done, and why.
+/// Reason for refusing an action.
 struct Refusal(StatusCode, String);
 
 impl Refusal {

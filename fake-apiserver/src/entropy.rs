@@ -10,7 +10,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use tokio::time::Instant;
 use uuid::fmt::Hyphenated;
 
-/// How long servers of a process go on to begin at the same second, and so share what is there from the start.
+/// Seconds for which servers of a process begin at the same time, and so share their initial objects.
 const SAME_START: i64 = 60;
 
 /// Returns the machine's time of day at which a server starts, to the second.

@@ -8,7 +8,7 @@ use base64::prelude::BASE64_STANDARD;
 /// The name of the cluster, the user and the context.
 const NAME: &str = "fake-apiserver";
 
-/// What a client needs to trust a server that speaks TLS, and to be known there. All of it is PEM.
+/// Credentials that a client needs to trust a server that speaks TLS, and to be authenticated. All of it is PEM.
 pub(crate) struct Credentials {
     /// The certificate of the authority that signed the server's.
     pub(crate) ca: String,

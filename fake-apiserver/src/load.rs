@@ -15,16 +15,16 @@ use serde_json::{Map, Value};
 
 use crate::endpoints::yaml;
 
-/// Which files of a directory are read; a file that is named itself is read whatever it is called.
+/// Extensions of the files that are read in a directory; a file that is named itself is read under any name.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 
-/// How deep directories, or lists within lists, may lie in each other; beyond it is an error.
+/// Deepest nesting of directories, or of lists within lists; beyond it is an error.
 const DEPTH_BOUND: usize = 32;
 
 /// One object out of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Manifest {
-    /// Where it was written: the file, the document in it, and the item where the document is a list.
+    /// Source of the manifest: the file, the document in it, and the item where the document is a list.
     pub place: String,
     /// The object, with `apiVersion` and `kind`.
     pub object: Value,
@@ -90,7 +90,7 @@ pub fn from_text(text: &str) -> Result<Vec<Manifest>, ReadError> {
     Ok(manifests)
 }
 
-/// What others need comes first.
+/// Returns the rank in the order of creation: prerequisites first.
 fn rank(object: &Value) -> u8 {
     match object["kind"].as_str() {
         Some("CustomResourceDefinition") => 0,
@@ -153,7 +153,7 @@ fn parse(file: &str, text: &str, manifests: &mut Vec<Manifest>) -> Result<(), Re
     Ok(())
 }
 
-/// How errors call a document: by the file alone where it is the only one.
+/// Returns the name of a document in errors: the file alone where it is the only one.
 fn place(file: &str, index: usize, several: bool) -> String {
     if several {
         format!("{file}, document {}", index + 1)
@@ -214,7 +214,7 @@ fn inherit_type(list: &Map<String, Value>, item: &mut Map<String, Value>) {
     }
 }
 
-/// What a value is, for people.
+/// Describes the type of a value for people.
 fn noun(value: &Value) -> &'static str {
     match value {
         Value::Null => "nothing",

@@ -3,7 +3,7 @@
 use crate::server::ApiServer;
 use crate::watch::Position;
 
-/// How far one client sees; from [`ApiServer::replica`].
+/// View of one client; from [`ApiServer::replica`].
 ///
 /// A cluster has several API servers, each with a cache of etcd's state that may lie behind. What the client reads
 /// follows Kubernetes' rules for such a cache:
@@ -50,7 +50,8 @@ pub struct Replica {
 }
 
 impl ApiServer {
-    /// How far a client sees: the name of an in-process client, else its `User-Agent`. By default it sees everything.
+    /// Returns the view of a client: the name of an in-process client, else its `User-Agent`. By default it sees
+    /// everything.
     pub fn replica(&self, client: &str) -> Replica {
         Replica {
             server: self.clone(),
@@ -60,7 +61,7 @@ impl ApiServer {
 }
 
 impl Replica {
-    /// Whose it is.
+    /// Returns the client's name.
     pub fn client(&self) -> &str {
         &self.client
     }

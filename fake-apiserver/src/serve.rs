@@ -31,15 +31,15 @@ use crate::tasks::{TaskGroup, WeakTaskGroup};
 pub use options::ServeOptions;
 use options::Transport;
 
-/// How long [`Serving::shutdown`] waits for requests in progress; what is left then is cut.
+/// Time that [`Serving::shutdown`] waits for requests in progress; connections still open then are cut.
 const SHUTDOWN_BOUND: Duration = Duration::from_secs(5);
 
-/// How long a client may take for the TLS handshake; then the connection is closed.
+/// Time limit for a client's TLS handshake; then the connection is closed.
 #[cfg(feature = "tls")]
 const HANDSHAKE_BOUND: Duration = Duration::from_secs(10);
 
-/// How long the head of a request may take, from the end of the answer before it or the start of the connection; then
-/// the connection is closed. It is the `ReadHeaderTimeout` of kube-apiserver.
+/// Time limit for the head of a request, from the end of the answer before it or the start of the connection; then the
+/// connection is closed. It is the `ReadHeaderTimeout` of kube-apiserver.
 const HEADER_BOUND: Duration = Duration::from_secs(32);
 
 /// The rest after an accept that failed for want of file descriptors or memory.
@@ -48,7 +48,7 @@ const ACCEPT_REST: Duration = Duration::from_millis(100);
 /// The longest head of a request, as the API server has it; more is answered 431.
 const HEADER_BYTES: u32 = 1 << 20;
 
-/// How many requests, watches above all, one HTTP/2 connection carries at once; the next ones wait for one to end.
+/// Most requests, watches above all, that one HTTP/2 connection carries at once; the next ones wait for one to end.
 const HTTP2_STREAMS: u32 = 1000;
 
 /// A server that listens on a socket, until it is shut down or dropped.
@@ -58,7 +58,7 @@ const HTTP2_STREAMS: u32 = 1000;
 #[must_use = "the server stops listening when this is dropped"]
 pub struct Serving {
     addr: SocketAddr,
-    /// What clients need to speak TLS; none for plain HTTP.
+    /// Credentials for clients that speak TLS; none for plain HTTP.
     credentials: Option<Credentials>,
     stop: watch::Sender<bool>,
     /// The accept loop, which owns the connections.
@@ -104,7 +104,7 @@ impl Serving {
     }
 }
 
-/// What answers requests: a clone of it serves each connection. Where it fails, the connection is broken.
+/// Answers requests: a clone of it serves each connection. Where it fails, the connection is broken.
 pub(crate) trait HttpService:
     Service<Request<Body>, Response = Response<Body>, Error = io::Error, Future: Send> + Clone + Send + 'static
 {
@@ -170,7 +170,7 @@ async fn accept(listener: TcpListener, handshake: Handshake, hosts: Arc<Hosts>, 
     }
 }
 
-/// Whether an accept failed because the client was gone before it was accepted.
+/// Returns `true` if an accept failed because the client was gone before it was accepted.
 fn concerns_one_connection(err: &io::Error) -> bool {
     matches!(
         err.kind(),
@@ -334,11 +334,11 @@ struct Peer {
     addr: SocketAddr,
     /// The hosts its requests may name.
     hosts: Arc<Hosts>,
-    /// Whom a client certificate names; an extension of each request.
+    /// User named by the client certificate; an extension of each request.
     user: Option<Arc<UserInfo>>,
 }
 
-/// What comes before HTTP on a new connection.
+/// Step before HTTP on a new connection.
 #[derive(Clone)]
 enum Handshake {
     None,
@@ -369,7 +369,7 @@ impl Handshake {
 struct Stop(watch::Receiver<bool>);
 
 impl Stop {
-    /// Waits until the server is told to stop.
+    /// Waits until the server is asked to stop.
     async fn requested(mut self) {
         if self.0.wait_for(|stopped| *stopped).await.is_err() {
             // The server was dropped without that order. Who waits here is about to be cut, and must not end in order.

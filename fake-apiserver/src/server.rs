@@ -66,7 +66,7 @@ pub struct ApiServer {
 }
 
 /// The whole state of a server at one moment, from [`ApiServer::snapshot`]. Taking, keeping and restoring one costs a
-/// reference a resource, whatever the number of objects.
+/// reference a resource, independent of the number of objects.
 #[derive(Clone, Debug)]
 pub struct Snapshot(pub(crate) World);
 
@@ -173,7 +173,7 @@ impl ApiServer {
         self.endpoints.registry.store.revision()
     }
 
-    /// How many Events have been removed because their time was over; see
+    /// Returns the number of Events that have been removed because their time was over; see
     /// [`event_ttl`](ApiServerBuilder::event_ttl). Each has taken a resourceVersion, and no request was made.
     pub fn expired_events(&self) -> u64 {
         self.endpoints.registry.event_leases.expired()
@@ -185,7 +185,7 @@ impl ApiServer {
         &self.kubelet
     }
 
-    /// What was asked, answered and told to watchers.
+    /// Returns the record of requests, answers and watch events.
     pub fn journal(&self) -> &Journal {
         &self.endpoints.journal
     }
@@ -211,10 +211,10 @@ impl ApiServer {
         self.endpoints.faults.clocks.set(client, ahead_ms);
     }
 
-    /// Ends all watches and breaks what waits for an answer that will not come, as a server does that is restarted. For
-    /// `down` all connections are refused, but for those of `spared` clients. What is stored stays. If the log is lost,
-    /// every client whose watch goes on from before is told 410 Expired and must list again, as with a server whose
-    /// watch cache begins anew.
+    /// Simulates a restart: ends all watches and breaks requests that wait for an answer. For `down` all connections
+    /// are refused, but for those of `spared` clients. Stored objects stay. If the log is lost, every client whose
+    /// watch resumes from before is answered 410 Expired and must list again, as with a server whose watch cache begins
+    /// anew.
     pub fn restart(&self, log: RestartLog, down: Duration, spared: &[&str]) {
         if log == RestartLog::Lost {
             self.compact();
@@ -228,7 +228,7 @@ impl ApiServer {
     }
 
     /// Forgets the history of all resources up to now, as etcd's compaction does: a watch that resumes from before is
-    /// told 410 Expired. Watches under way go on.
+    /// answered 410 Expired. Open watches go on.
     pub fn compact(&self) {
         self.endpoints.registry.compact(self.resource_version());
     }
@@ -403,8 +403,7 @@ impl ApiServer {
         Ok(decoded.collect())
     }
 
-    /// What is known of the resource of a kind, such as its plural and whether it is namespaced; `None` if the kind is
-    /// not served.
+    /// Returns facts about the resource of a kind, such as its plural and scope; `None` if the kind is not served.
     pub fn resource(&self, api_version: &str, kind: &str) -> Option<ResourceInfo> {
         self.endpoints
             .registry
@@ -426,12 +425,12 @@ impl ApiServer {
         scheme.rows().map(|row| row.info.clone()).collect()
     }
 
-    /// Whether this part of a cluster runs with the server.
+    /// Returns `true` if this part of a cluster runs with the server.
     pub fn runs(&self, worker: Worker) -> bool {
         self.options.workers.contains(&worker)
     }
 
-    /// Whether any part of a cluster runs with the server.
+    /// Returns `true` if any part of a cluster runs with the server.
     pub fn has_workers(&self) -> bool {
         !self.options.workers.is_empty()
     }

@@ -32,7 +32,7 @@ const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 /// The administrator, as kubeadm names it.
 const ADMIN: (&str, &str) = ("kubernetes-admin", "system:masters");
 
-/// What a server needs to speak TLS, and what its clients need for it.
+/// TLS identity of a server, and the credentials of its clients.
 #[derive(Debug)]
 pub(crate) struct Identity {
     /// The client's side.
@@ -83,7 +83,7 @@ impl Identity {
     }
 }
 
-/// How a server speaks TLS, where it is not to make all of it up.
+/// TLS options of a server; anything unset is generated.
 #[derive(Clone, Default)]
 pub(crate) struct TlsOptions {
     /// The server's certificates and the key of the first, in PEM.

@@ -18,16 +18,16 @@ use crate::storage::{self, Key, Range, Stored};
 /// The longest value a difference shows; what is longer is cut.
 const VALUE_CHARS: usize = 120;
 
-/// What became of a dump; from [`ApiServer::load_dump`].
+/// Result of loading a dump; from [`ApiServer::load_dump`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadReport {
-    /// How many objects were stored.
+    /// Number of objects stored.
     pub stored: usize,
-    /// What was not, a line each: where it was written and why.
+    /// Objects that were skipped, a line each with the place and the reason.
     pub skipped: Vec<String>,
 }
 
-/// What differs between two worlds; from [`ApiServer::diff`]. Its text reads as a patch does: `+` and `-` objects, `~`
+/// Differences between two worlds; from [`ApiServer::diff`]. Its text reads as a patch does: `+` and `-` objects, `~`
 /// objects with their changed fields. `metadata.resourceVersion` and `metadata.managedFields` do not count.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WorldDiff {
@@ -151,9 +151,9 @@ impl ApiServer {
         })
     }
 
-    /// Writes an object again as it is, as a writer does whose change no one else cares about: it gets a new
-    /// `resourceVersion`, watchers are told `MODIFIED`, and an update that names the version from before is refused
-    /// with 409 Conflict. No request is made. Returns `false` if the object was written or deleted since it was read.
+    /// Writes an object again unchanged, as if another writer had made an unrelated change: it gets a new
+    /// `resourceVersion`, watchers receive `MODIFIED`, and an update that names the version from before is refused with
+    /// 409 Conflict. No request is made. Returns `false` if the object was written or deleted since it was read.
     ///
     /// ```
     /// use fake_apiserver::ApiServer;
@@ -239,7 +239,7 @@ impl ApiServer {
             .collect()
     }
 
-    /// What differs between two states.
+    /// Returns the differences between two states.
     pub fn diff(&self, before: &Snapshot, after: &Snapshot) -> WorldDiff {
         let by_id = |snapshot| -> BTreeMap<(String, String), Value> {
             let objects: Vec<Value> = self.objects(snapshot);
@@ -266,8 +266,8 @@ impl ApiServer {
         diff
     }
 
-    /// Changes the state as a watch event says, whatever rules there are: ADDED and MODIFIED store the object as it is,
-    /// DELETED removes it. Watchers are told; nothing is written into the journal but that. Fails if the kind is not
+    /// Changes the state as a watch event says, bypassing validation: ADDED and MODIFIED store the object as it is,
+    /// DELETED removes it. Watchers see the change; the journal records only the watch events. Fails if the kind is not
     /// served, and for BOOKMARK and ERROR, which change nothing.
     pub fn apply_event(&self, kind: WatchEventKind, object: Value) -> Result<(), LoadError> {
         let (named, name) = (text(&object["kind"]), text(&object["metadata"]["name"]));
@@ -385,7 +385,7 @@ fn show(value: Option<&Value>) -> String {
 }
 
 impl WorldDiff {
-    /// Whether nothing differs.
+    /// Returns `true` if there is no difference.
     pub fn is_empty(&self) -> bool {
         self.added.is_empty() && self.removed.is_empty() && self.changed.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Who may do what, at the HTTP boundary: tokens, impersonation, RBAC, reviews and the tokens of ServiceAccounts.
+//! Access control at the HTTP boundary: tokens, impersonation, RBAC, reviews and the tokens of ServiceAccounts.
 
 use std::time::Duration;
 

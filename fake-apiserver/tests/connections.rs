@@ -91,7 +91,7 @@ async fn refusal(serving: &Serving, path: &str, protocols: &str) -> (u16, String
     }
 }
 
-/// What comes on each channel until the server closes.
+/// Collects the data of each channel until the server closes.
 async fn channels(socket: &mut Socket) -> Vec<(u8, Vec<u8>)> {
     let mut all: Vec<(u8, Vec<u8>)> = Vec::new();
     while let Some(message) = socket.next().await {

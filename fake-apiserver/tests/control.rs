@@ -10,7 +10,7 @@ use common::Server;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-/// What came of a request over a socket.
+/// Answer to a request over a socket.
 #[derive(Debug)]
 struct Answer {
     /// Status line and headers; empty if none came.
@@ -329,7 +329,7 @@ fn what_cannot_be_is_refused_by_name(
     assert!(answer.head.starts_with(head) && answer.body.contains(why), "{answer:?}");
 }
 
-/// Whether a value is as a schema of the document says; the part of JSON Schema that the document uses.
+/// Returns `true` if a value fits a schema of the document; the part of JSON Schema that the document uses.
 fn fits(value: &Value, schema: &Value, document: &Value) -> bool {
     if let Some(reference) = schema["$ref"].as_str() {
         let found = document

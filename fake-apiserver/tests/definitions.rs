@@ -104,7 +104,7 @@ async fn a_definition_takes_thousands_of_objects_with_it() {
     assert!(server.stored_objects().iter().all(|it| it.resource() != "widgets"));
 }
 
-/// Whatever version is asked for, there is one object.
+/// There is one object, in every version.
 #[rstest]
 #[case::as_it_was_made(definition(&[("v1", true, true)]), None)]
 #[case::changed(definition(&[("v1", true, true)]), Some(definition(&[("v1", true, true), ("v2", true, false)])))]

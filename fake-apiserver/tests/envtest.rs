@@ -168,7 +168,7 @@ fn what_cannot_be_done_is_refused_by_name(#[case] args: &[&str], #[case] named: 
     assert!(text.contains(named), "{text}");
 }
 
-/// What envtest passes, and the files it writes beforehand, start a server that has what a real one has.
+/// The arguments of envtest, and the files it writes beforehand, start a server that has the objects of a real one.
 #[test]
 fn envtest_starts_it_unchanged() {
     if !has_go("envtest_starts_it_unchanged") {

@@ -1,5 +1,5 @@
-//! What happened, as lists and watches tell it, is what happened: random writes by several clients, with watchers that
-//! begin anywhere, and compactions, against a model that remembers everything. `HOSTILE_TIMES=50` tries 50 times as much.
+//! Lists and watches agree with a model that remembers everything: random writes by several clients, with watchers that
+//! begin anywhere, and compactions. `HOSTILE_TIMES=50` tries 50 times as much.
 
 #[path = "hostile/ask.rs"]
 #[allow(dead_code, reason = "the tests of hostile clients use the rest")]
@@ -128,7 +128,7 @@ struct Change {
     after: Option<Value>,
 }
 
-/// A watch and the lines it has been told.
+/// A watch and its lines so far.
 #[derive(Debug)]
 struct Watcher {
     start: u64,
@@ -189,7 +189,7 @@ impl Model {
         Ok(())
     }
 
-    /// What a watcher must have been told.
+    /// Returns the events that a watcher must have received.
     fn expected(&self, watcher: &Watcher) -> Vec<(&'static str, u64, Option<&Value>)> {
         let seen = |object: &Option<Value>| object.as_ref().is_some_and(|object| watcher.selector.matches(object));
         let event = |change: &'_ Change| match (seen(&change.before), seen(&change.after)) {
@@ -465,7 +465,7 @@ fn forks_and_snapshots_are_the_same_world() {
     });
 }
 
-/// Whether it needs the whole past in the model, or time, which goes on between the two runs.
+/// Returns `true` if it needs the whole past in the model, or time, which goes on between the two runs.
 fn is_read(op: &Op) -> bool {
     match op {
         Op::Watch { .. } | Op::ListExact { .. } | Op::ListPaged { .. } | Op::Settle => true,

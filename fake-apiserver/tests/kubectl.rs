@@ -13,7 +13,7 @@ use std::process::{Child, Command, Output, Stdio};
 use common::{Server, folder};
 use rstest::rstest;
 
-/// How a server is reached.
+/// Transport to a server.
 #[derive(Clone, Copy, Debug)]
 enum Over {
     Http,
@@ -93,7 +93,8 @@ impl Kubectl {
         child.wait_with_output().expect("it is our child")
     }
 
-    /// Whether this kubectl writes some bodies as protobuf, as newer ones do, and the server says that it reads none.
+    /// Returns `true` if this kubectl writes some bodies as protobuf, as newer ones do, and the server answers that it
+    /// reads none.
     #[expect(clippy::print_stderr, reason = "a test that is left out has to say so")]
     fn is_told_to_send_json(&self, test: &str) -> bool {
         let step = Step {
@@ -211,7 +212,7 @@ fn same_lines(text: &str, patterns: &[&str]) -> bool {
     lines.len() == patterns.len() && lines.iter().zip(patterns).all(|(line, pattern)| matches(pattern, line))
 }
 
-/// Whether a line is as the pattern says.
+/// Returns `true` if a line matches the pattern.
 fn matches(pattern: &str, line: &str) -> bool {
     let narrow = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let (pattern, line) = (narrow(pattern), narrow(line));

@@ -1,5 +1,5 @@
-//! What must not be possible to somebody who reaches the command's port: a page in a browser, a user without rights, a
-//! client that says nothing.
+//! Attacks through the command's port, which must fail: by a page in a browser, a user without rights, a client that
+//! sends nothing.
 
 mod common;
 

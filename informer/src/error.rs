@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::time::Duration;
 
-/// Why a request failed.
+/// Error of a request.
 ///
 /// It is opaque, so that new kinds of failures break nobody; what a caller may act on has a question of its own.
 ///
@@ -20,11 +20,11 @@ pub struct Error {
     kind: Box<Kind>,
 }
 
-/// What happened.
+/// Kind of an error.
 enum Kind {
     /// A request failed, or an ERROR event ended a watch.
     Request(kube::Error),
-    /// What came is not what was asked for.
+    /// An answer of another type than the one requested.
     Decode { what: String, source: serde_json::Error },
     /// A request was accepted and not answered in time.
     Unanswered { what: String, limit: Duration },
@@ -97,7 +97,7 @@ impl Error {
         matches!(&*self.kind, Kind::Unanswered { .. })
     }
 
-    /// Whether an answer could not be read as what it should be: an object that is not of its type, say.
+    /// Returns `true` if an answer could not be read: an object that is not of its type, for example.
     pub fn is_decode(&self) -> bool {
         matches!(&*self.kind, Kind::Decode { .. })
     }
@@ -195,7 +195,7 @@ impl std::error::Error for Error {
     }
 }
 
-/// Whether nobody listens where the server should be: the request was not sent.
+/// Returns `true` if nothing listens at the server's address: the request was not sent.
 pub(crate) fn is_connection_refused(err: &kube::Error) -> bool {
     let mut source: Option<&(dyn std::error::Error + 'static)> = Some(err);
     while let Some(err) = source {

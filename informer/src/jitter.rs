@@ -49,8 +49,7 @@ impl Jitter {
     }
 }
 
-/// How often the clock is read to see if it stands still. The coarsest clocks move within 100 ns, which are fewer
-/// reads.
+/// Number of clock reads to see if it stands still. The coarsest clocks move within 100 ns, which are fewer reads.
 const LOOKS: u32 = 256;
 
 /// A seed for who was given none: a random one, so that the replicas of a program do not come back to a server at one

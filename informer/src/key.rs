@@ -25,7 +25,7 @@ use kube::Resource;
 pub struct ObjectKey {
     /// `namespace/name`, or `name`: one piece of memory, one count to change with each copy.
     text: Arc<str>,
-    /// Where the name begins; 0 for objects of the cluster.
+    /// Offset of the name; 0 for cluster-scoped objects.
     name: u32,
     /// Of the text. It is made once, for a key is looked up in several maps on its way.
     hash: u32,

@@ -29,7 +29,7 @@ use std::fmt::{self, Write as _};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-/// Who has figures to tell.
+/// A source of metrics.
 pub trait Collect: Send + Sync {
     /// Writes the figures as they are now.
     fn collect(&self, samples: &mut Samples);
@@ -95,7 +95,7 @@ impl Samples {
         self.add(name, help, "gauge", labels, |labels| vec![(braced(labels), value)]);
     }
 
-    /// How values are spread.
+    /// Adds a histogram with its values.
     pub fn histogram(
         &mut self,
         name: &'static str,
@@ -185,7 +185,7 @@ fn escaped(value: &str) -> String {
     text
 }
 
-/// How values are spread over fixed bounds.
+/// Distribution of values over fixed bounds.
 #[derive(Clone, Debug)]
 pub struct Histogram {
     bounds: &'static [f64],
@@ -216,7 +216,7 @@ impl Histogram {
         self.observe(time.as_secs_f64());
     }
 
-    /// How many values there were.
+    /// Returns the number of values.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }

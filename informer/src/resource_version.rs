@@ -35,12 +35,12 @@ impl ResourceVersion {
         Self(Form::Number(0))
     }
 
-    /// Whether there is none.
+    /// Returns `true` if there is no version.
     pub fn is_empty(&self) -> bool {
         self.0 == Form::Empty
     }
 
-    /// Whether it is `"0"`.
+    /// Returns `true` if it is `"0"`.
     pub fn is_any(&self) -> bool {
         self.0 == Form::Number(0)
     }

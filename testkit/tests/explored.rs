@@ -65,7 +65,7 @@ fn what_a_collector_would_take_away_is_no_part_of_the_end_state() {
     bounded(explore(owners_come_and_go), 120).run();
 }
 
-/// What the collector does may come late, as everything else.
+/// Requests of the garbage collector may come late, as all others.
 #[test]
 fn workers_are_delayed_too() {
     let cluster = TestCluster::builder().workers([Worker::GarbageCollector]);
@@ -227,7 +227,7 @@ fn a_watch_that_tells_nothing_is_replayed(#[case] replay: &str, #[case] words: &
     assert!(report.to_string().contains("never told ← here"), "{report}");
 }
 
-/// What the client learned late stands in the timeline where it learned it.
+/// An event that was held stands in the timeline where the client learned of it.
 #[test]
 fn an_event_that_was_held_is_shown_when_it_was_told() {
     let report = explore(async |cluster: &TestCluster| {
@@ -251,7 +251,7 @@ fn an_event_that_was_held_is_shown_when_it_was_told() {
     );
 }
 
-/// What was started by `run` cannot be started again.
+/// A controller started by `run` cannot be started again.
 #[rstest]
 #[case::nothing_else(crashes() | errors(), Some("something to crash"))]
 #[case::not_asked_for(errors(), None)]

@@ -1,5 +1,4 @@
-//! What exploration holds its runs against and when it looks, and the replays it is asked for: what cannot be played
-//! fails.
+//! Oracles of exploration and the times at which they are checked; replays that cannot be played fail.
 
 use std::process::Command;
 use std::time::Duration;
@@ -142,7 +141,7 @@ async fn stepwise(cluster: &TestCluster) {
     assert!(cluster.exists(config_map("a")), "there is nothing to do");
 }
 
-/// Whoever replays a failure and sees the test pass takes it for mended.
+/// A replay that passes would make the bug look fixed.
 #[rstest]
 #[case::its_controller_is_unknown("restart@opeartor", "no controller is called \"opeartor\"; there is \"operator\"")]
 #[case::its_client_is_unknown("skew=30000@opeartor", "no client is called \"opeartor\"; there is \"operator\"")]
@@ -280,7 +279,7 @@ fn always_checks_run_after_every_worker_write() {
     assert_eq!((failure.oracle(), failure.plan()), ("always", Vec::new()), "{report}");
 }
 
-/// What the test below runs by hand; by itself it explores a little.
+/// Run by the test below; by itself it explores a little.
 #[test]
 #[expect(clippy::print_stdout, reason = "the other test reads it")]
 fn a_run_that_is_asked_for() {

@@ -1,11 +1,11 @@
-//! What admission is asked and what it answers: the request of an `AdmissionReview` (`admission.k8s.io/v1`), and the
-//! answer of a closure. Also [`Operation`], what a request does to an object.
+//! The request of an `AdmissionReview` (`admission.k8s.io/v1`) and the response of a closure. Also [`Operation`], what
+//! a request does to an object.
 
 use serde_json::{Map, Value, json};
 
 use super::user::UserInfo;
 
-/// What a request does, in the words of webhooks' rules.
+/// Operation of a request, as webhook rules name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operation {
     /// An object is created, or posted to a subresource.
@@ -78,12 +78,12 @@ impl GroupVersionResource {
     }
 }
 
-/// What admission is asked about: `request` of an `AdmissionReview` (rule P2).
+/// Request to admission: `request` of an `AdmissionReview` (rule P2).
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdmissionRequest {
     /// Names this call; an answer repeats it.
     pub uid: String,
-    /// What the request does.
+    /// Operation of the request.
     pub operation: Operation,
     /// The kind that [`AdmissionRequest::object`] is shown in.
     pub kind: GroupVersionKind,
@@ -99,20 +99,20 @@ pub struct AdmissionRequest {
     pub name: String,
     /// The object's namespace; empty for objects of the cluster. Of a Namespace its own name.
     pub namespace: String,
-    /// Who asks.
+    /// User that sent the request.
     pub user: UserInfo,
     /// The new object; null for DELETE.
     pub object: Value,
     /// The object as it is; null for CREATE and CONNECT.
     pub old_object: Value,
-    /// Whether nothing will be stored.
+    /// Set if nothing will be stored.
     pub dry_run: bool,
     /// CreateOptions, UpdateOptions or DeleteOptions with their kind; null for CONNECT.
     pub options: Value,
 }
 
 impl AdmissionRequest {
-    /// The request as JSON, as it stands in an `AdmissionReview`.
+    /// Returns the request as the JSON of an `AdmissionReview`.
     pub fn to_value(&self) -> Value {
         let mut map = Map::new();
         let mut set = |key: &str, value: Value| {
@@ -167,7 +167,7 @@ pub(crate) fn user_value(user: &UserInfo) -> Value {
     Value::Object(map)
 }
 
-/// What a closure answers. A denial reads like that of a webhook of the closure's name.
+/// Response of a closure. A denial reads like that of a webhook of the closure's name.
 ///
 /// ```
 /// use fake_apiserver::api::admission::AdmissionResponse;
@@ -241,7 +241,7 @@ impl AdmissionResponse {
         self
     }
 
-    /// Whether the request may go on.
+    /// Returns `true` if the request is allowed.
     pub fn is_allowed(&self) -> bool {
         self.denied.is_none()
     }

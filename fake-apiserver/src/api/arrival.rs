@@ -11,11 +11,11 @@ use std::sync::Arc;
 pub(crate) struct Arrival {
     /// The hosts the server answers to.
     pub(crate) hosts: Arc<Hosts>,
-    /// Whether a body came with it, so that its type must be named.
+    /// Set if the request has a body, whose type must be named.
     pub(crate) has_body: bool,
 }
 
-/// The hosts a server answers to: loopback, the address it listens on, and those it was told.
+/// Hosts that a server answers to: loopback, the address it listens on, and configured ones.
 #[derive(Clone, Debug)]
 pub(crate) struct Hosts {
     address: IpAddr,
@@ -32,7 +32,7 @@ impl Hosts {
         }
     }
 
-    /// Whether the server answers to the host of `authority`, which is a host and perhaps a port.
+    /// Returns `true` if the server answers to the host of `authority`, which is a host and perhaps a port.
     pub(crate) fn accept(&self, authority: &str) -> bool {
         let host = host_of(authority).to_ascii_lowercase();
         let host = host.strip_suffix('.').unwrap_or(&host);

@@ -59,7 +59,7 @@ impl fmt::Display for FieldPath {
     }
 }
 
-/// What is wrong with a field; the names are those of Go's `field.ErrorType`.
+/// Type of a field error; the names are those of Go's `field.ErrorType`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldErrorKind {
     /// `Required value`
@@ -89,11 +89,11 @@ pub enum FieldErrorKind {
 /// One error of validation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldError {
-    /// Where.
+    /// Path of the field.
     pub path: FieldPath,
-    /// What sort of error.
+    /// Type of the error.
     pub kind: FieldErrorKind,
-    /// The offending value as it is to be printed; `None` prints none.
+    /// The offending value as it is printed; `None` prints none.
     pub value: Option<Value>,
     /// The rest of the text; may be empty.
     pub detail: String,
@@ -198,7 +198,7 @@ impl FieldErrors {
         Self::default()
     }
 
-    /// Whether nothing is wrong.
+    /// Returns `true` if there are no errors.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,4 +1,4 @@
-//! What is wrong with a text that is not JSON, in the words of Go's decoder, which clients see in messages.
+//! Errors of JSON syntax, in the words of Go's decoder, which clients see in messages.
 
 /// The error Go's `encoding/json` reports for `text`; `None` if it is one well-formed JSON value.
 ///
@@ -22,7 +22,7 @@ struct Scan<'a> {
     at: usize,
 }
 
-/// What a container waits for.
+/// State of an open container.
 enum Open {
     Array,
     Object,
@@ -55,7 +55,8 @@ impl Scan<'_> {
         format!("invalid character {shown} {context}")
     }
 
-    /// One value and nothing behind it. A stack of open containers stands in for recursion: the depth is the client's.
+    /// Checks one value and that nothing follows it. A stack of open containers replaces recursion: the depth is the
+    /// client's.
     fn document(&mut self) -> Result<(), String> {
         let mut open: Vec<Open> = Vec::new();
         loop {

@@ -1,4 +1,4 @@
-//! How deeply objects may nest.
+//! Depth of nested objects.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 /// `managedFields` than in the object, and serde_json, by which most clients in Rust read the answer, stops at 127.
 pub(crate) const MAX: usize = 122;
 
-/// What Go says of text that nests too deeply, which is at 10,000 levels there.
+/// Go's error for text that nests too deeply, which is at 10,000 levels there.
 pub(crate) const EXCEEDED: &str = "exceeded max depth";
 
 /// The levels of lists and maps in a value.
@@ -33,7 +33,7 @@ pub(crate) fn levels_of_object(object: &Value) -> usize {
     }
 }
 
-/// Whether a text may hold so many levels: most are seen at once not to.
+/// Returns `true` if a text may nest more deeply: most texts are ruled out at once.
 pub(crate) fn may_exceed(text: &[u8]) -> bool {
     text.iter().filter(|byte| matches!(byte, b'{' | b'[')).count() > MAX
 }

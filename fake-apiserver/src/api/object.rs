@@ -52,14 +52,14 @@ impl<'a> Iterator for InOrder<'a> {
     }
 }
 
-/// Whether maps of this build keep the order in which they were filled: some crate of it has turned serde_json's
-/// feature `preserve_order` on, for all.
+/// Set if maps keep their insertion order: some crate of the build has turned on serde_json's feature `preserve_order`,
+/// for all.
 static KEEPS_ORDER: LazyLock<bool> = LazyLock::new(|| {
     let map: Map<String, Value> = [("b", Value::Null), ("a", Value::Null)].into_iter().map(own).collect();
     map.keys().next().is_some_and(|first| first == "b")
 });
 
-/// Whether the fields of a map may be in any order; see [`Object::sort`].
+/// Returns `true` if the fields of a map may be in any order; see [`Object::sort`].
 pub(crate) fn keeps_order() -> bool {
     *KEEPS_ORDER
 }
@@ -69,8 +69,8 @@ fn own((key, value): (&str, Value)) -> (String, Value) {
 }
 
 impl Object {
-    /// Puts the fields of all maps into the order of their names, which whoever walks through two objects side by side
-    /// relies on. They are in it already, unless some crate of the build turns serde_json's `preserve_order` on.
+    /// Sorts the fields of all maps by name. Code that walks through two objects side by side relies on this order. The
+    /// fields are sorted already unless some crate of the build turns on serde_json's `preserve_order`.
     pub(crate) fn sort(&mut self) {
         self.0.sort_keys();
         self.0.values_mut().for_each(Value::sort_all_objects);
@@ -133,7 +133,7 @@ impl Object {
         self.0.get("apiVersion").and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Whether `metadata.deletionTimestamp` is set.
+    /// Returns `true` if `metadata.deletionTimestamp` is set.
     pub fn is_terminating(&self) -> bool {
         self.metadata()
             .is_some_and(|meta| meta.get("deletionTimestamp").is_some_and(|it| !it.is_null()))

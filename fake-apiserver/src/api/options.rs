@@ -244,7 +244,7 @@ pub struct WriteOptions {
     pub force: Option<bool>,
 }
 
-/// Which kind of write the options belong to; each has its own name in errors.
+/// Kind of write that options belong to; each has its own name in errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteKind {
     /// POST
@@ -408,7 +408,7 @@ impl DeleteOptions {
     }
 }
 
-/// What the body of a PATCH is.
+/// Type of the body of a PATCH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PatchKind {
     /// `application/json-patch+json`

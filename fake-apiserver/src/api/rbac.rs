@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::field::quote;
 
-/// What authorisation knows of a request, as Kubernetes' `authorizer.Attributes`.
+/// Attributes of a request for authorisation, as Kubernetes' `authorizer.Attributes`.
 ///
 /// ```
 /// use fake_apiserver::api::rbac::{Attributes, PolicyRule};
@@ -35,7 +35,7 @@ pub struct Attributes<'a> {
 }
 
 impl Attributes<'_> {
-    /// Whether the request is for a resource.
+    /// Returns `true` if the request is for a resource.
     pub fn is_resource(&self) -> bool {
         self.path.is_empty()
     }
@@ -155,7 +155,7 @@ impl PolicyRule {
         )
     }
 
-    /// Whether the rule allows a request.
+    /// Returns `true` if the rule allows a request.
     pub fn allows(&self, request: &Attributes<'_>) -> bool {
         if !has_or_all(&self.verbs, request.verb) {
             return false;
@@ -168,7 +168,7 @@ impl PolicyRule {
             && self.resources.iter().any(|rule| resource_matches(rule, request))
     }
 
-    /// Whether whoever has this rule has `part` too, which must have one item a field.
+    /// Returns `true` if the rule includes `part`, which must have one item a field.
     fn covers(&self, part: &Self) -> bool {
         let names = self.resource_names.is_empty()
             || (!part.resource_names.is_empty() && part.resource_names.iter().all(|it| has(&self.resource_names, it)));
@@ -212,7 +212,7 @@ impl PolicyRule {
         parts
     }
 
-    /// What `wanted` allows and none of `held` does, rule for rule of one thing each.
+    /// Returns the parts of `wanted` that no rule of `held` allows, as rules of one item a field.
     pub(crate) fn missing(held: &[Self], wanted: &[Self]) -> Vec<Self> {
         let parts = wanted.iter().flat_map(Self::parts);
         parts

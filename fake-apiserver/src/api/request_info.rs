@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::rbac::Attributes;
 use super::resource::Text;
 
-/// What a request asks to be done. The names are those of RBAC.
+/// Verb of a request. The names are those of RBAC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verb {
@@ -56,7 +56,7 @@ pub(crate) struct ClientName(pub(crate) Arc<str>);
 /// A request for a resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestInfo {
-    /// What is asked.
+    /// Verb of the request.
     pub verb: Verb,
     /// API group; empty for core.
     pub group: Text,
@@ -73,7 +73,7 @@ pub struct RequestInfo {
 }
 
 impl RequestInfo {
-    /// What authorisation asks about. The namespace of a Namespace is itself.
+    /// Returns the attributes for authorisation. The namespace of a Namespace is itself.
     pub(crate) fn attributes(&self) -> Attributes<'_> {
         let is_namespace = self.group.is_empty() && self.resource == "namespaces";
         Attributes {
@@ -95,7 +95,7 @@ pub struct ResourcePath<'a> {
     pub group: &'a str,
     /// Version.
     pub version: &'a str,
-    /// Whether the path has the legacy `/watch/` prefix.
+    /// Set if the path has the legacy `/watch/` prefix.
     pub legacy_watch: bool,
     /// Namespace; empty if the path names none.
     pub namespace: &'a str,
@@ -103,7 +103,7 @@ pub struct ResourcePath<'a> {
     pub resource: &'a str,
     /// Name; empty for a collection.
     pub name: &'a str,
-    /// What follows the name, without the slash.
+    /// The part of the path after the name, without the slash.
     pub subresource: &'a str,
 }
 

@@ -1,4 +1,4 @@
-//! What a resource is called: group, version, resource, kind, and one row of the table of served resources.
+//! Names of resources: group, version, resource, kind, and one row of the table of served resources.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 /// A string that is either in the generated table or owned by a CRD's row.
 pub type Text = Cow<'static, str>;
 
-/// A resource whatever its version. Prints as errors name it: `pods`, `deployments.apps`.
+/// A resource in any version. Prints as errors name it: `pods`, `deployments.apps`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupResource {
     /// API group; empty for core.
@@ -25,7 +25,7 @@ impl fmt::Display for GroupResource {
     }
 }
 
-/// A kind whatever its version. Prints as errors name it: `Pod`, `Deployment.apps`.
+/// A kind in any version. Prints as errors name it: `Pod`, `Deployment.apps`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupKind {
     /// API group; empty for core.
@@ -44,7 +44,7 @@ impl fmt::Display for GroupKind {
     }
 }
 
-/// Whether objects live in namespaces.
+/// Scope of a resource: namespaced or cluster-wide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
     /// Each object has a namespace.
@@ -121,7 +121,7 @@ impl ResourceInfo {
         }
     }
 
-    /// Whether the resource has this verb.
+    /// Returns `true` if the resource has this verb.
     pub fn allows(&self, verb: &str) -> bool {
         self.verbs.iter().any(|it| it == verb)
     }
@@ -131,7 +131,7 @@ impl ResourceInfo {
         self.subresources.iter().find(|it| it.name == name)
     }
 
-    /// Whether objects live in namespaces.
+    /// Returns `true` if objects live in namespaces.
     pub fn is_namespaced(&self) -> bool {
         self.scope == Scope::Namespaced
     }

@@ -21,11 +21,11 @@ pub struct Status {
     pub reason: Cow<'static, str>,
     /// The text for people.
     pub message: String,
-    /// What the error is about; `None` leaves the field out, an empty one is shown as `{}`.
+    /// Details of the error; `None` leaves the field out, an empty one is shown as `{}`.
     pub details: Option<Box<StatusDetails>>,
     /// `metadata.continue`, which an expired continue token is answered with (rule D11).
     pub continue_token: Option<String>,
-    /// What the client is told of the request besides, as `Warning` headers.
+    /// Warnings for the client, sent as `Warning` headers.
     pub warnings: Vec<String>,
 }
 

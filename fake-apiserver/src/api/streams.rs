@@ -1,19 +1,19 @@
-//! What containers answer to those who connect to them: `exec`, `attach`, `port-forward` and `logs`.
+//! Answers of containers to `exec`, `attach`, `port-forward` and `logs`.
 
 use std::sync::Arc;
 
 use super::object::Object;
 
-/// What has come over standard input so far.
+/// Standard input received so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stdin<'a> {
     /// All of it, from the start.
     pub bytes: &'a [u8],
-    /// Whether no more will come; from the start where the client sends none.
+    /// Set if no more will come; from the start where the client sends none.
     pub has_ended: bool,
 }
 
-/// What a command in a container has written, and how it ended.
+/// Output of a command in a container, and its exit.
 ///
 /// ```
 /// use fake_apiserver::ExecOutput;
@@ -48,7 +48,7 @@ impl ExecOutput {
         }
     }
 
-    /// What it writes to standard error. Default: nothing.
+    /// Sets the standard error. Default: nothing.
     pub fn with_stderr(mut self, text: impl Into<Vec<u8>>) -> Self {
         self.stderr = text.into();
         self
@@ -67,15 +67,15 @@ pub(crate) type ExecHandler = Arc<dyn Fn(&[String], Stdin<'_>) -> ExecOutput + S
 /// Answers what has come over a connection to a port so far; `None` waits for more.
 pub(crate) type PortHandler = Arc<dyn Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync>;
 
-/// What Pods answer, where somebody runs them.
+/// Answers of Pods that a worker runs.
 pub(crate) trait PodStreams: Send + Sync {
-    /// What the containers of a Pod have written.
+    /// Returns the logs of the containers of a Pod.
     fn logs(&self, pod: &Object) -> String;
 
-    /// What answers commands in a Pod; `None` if nobody does.
+    /// Returns the handler of commands in a Pod; `None` if there is none.
     fn exec(&self, pod: &Object) -> Option<ExecHandler>;
 
-    /// What answers on a port of a Pod; `None` if nobody listens, and an error if no port is answered at all.
+    /// Returns the handler of a port of a Pod; `None` if nothing listens, and an error if no port is served at all.
     fn port(&self, pod: &Object, port: u16) -> Result<Option<PortHandler>, NoPorts>;
 }
 
@@ -103,7 +103,7 @@ impl std::fmt::Debug for Connection {
     }
 }
 
-/// Which streams a client wants.
+/// Streams that a client asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Streams {
     pub(crate) stdin: bool,

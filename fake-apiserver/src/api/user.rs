@@ -9,9 +9,9 @@ pub const AUTHENTICATED: &str = "system:authenticated";
 pub const UNAUTHENTICATED: &str = "system:unauthenticated";
 /// The name of everyone who is not known.
 pub const ANONYMOUS: &str = "system:anonymous";
-/// The group that may do everything, whatever roles say.
+/// The group that is allowed everything, without regard to roles.
 pub const MASTERS: &str = "system:masters";
-/// What the name of a ServiceAccount's user begins with.
+/// Prefix of the user names of ServiceAccounts.
 pub const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 
 /// A user. As an extension of a request it says that a client certificate was verified.
@@ -29,13 +29,13 @@ pub struct UserInfo {
     pub name: String,
     /// The groups the user is in.
     pub groups: Vec<String>,
-    /// What tells this user from another of the same name; empty where nothing does.
+    /// Tells this user from another of the same name; empty if unknown.
     pub uid: String,
-    /// What authentication knows besides, such as the name of a token.
+    /// Additional facts from authentication, such as the name of a token.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
-/// Who a request without credentials is, where RBAC is on.
+/// Identity of requests without credentials, where RBAC is on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Anonymous {
     /// The administrator, in the group `system:masters`: so the test's own client and plain HTTP need no token.
@@ -90,7 +90,7 @@ impl UserInfo {
         &API_SERVER
     }
 
-    /// Whether the user is in a group.
+    /// Returns `true` if the user is in a group.
     pub fn is_in(&self, group: &str) -> bool {
         self.groups.iter().any(|it| it == group)
     }

@@ -55,14 +55,14 @@ impl<'a> Clause<'a> {
             || (self.subtype != "*" && other.subtype == "*")
     }
 
-    /// Whether the clause takes in this media type, by name or by wildcard.
+    /// Returns `true` if the clause includes this media type, by name or by wildcard.
     pub(super) fn covers(&self, media_type: &str) -> bool {
         let (kind, subtype) = media_type.split_once('/').unwrap_or((media_type, ""));
         (self.kind == kind && (self.subtype == subtype || self.subtype == "*"))
             || (self.kind == "*" && self.subtype == "*")
     }
 
-    /// Whether the clause is about this media type, and no wildcard.
+    /// Returns `true` if the clause names this media type without a wildcard.
     pub(super) fn names(&self, media_type: &str) -> bool {
         media_type.split_once('/') == Some((self.kind, self.subtype))
     }
@@ -89,7 +89,7 @@ impl<'a> Clause<'a> {
         }
     }
 
-    /// Whether the clause asks for a stream other than a watch, or for a server version, which are refused.
+    /// Returns `true` if the clause asks for a stream other than a watch, or for a server version, which are refused.
     pub(super) fn is_foreign(&self) -> bool {
         self.param("stream").is_some_and(|it| !matches!(it, "" | "watch"))
             || self.param("sv").is_some_and(|it| !it.is_empty())

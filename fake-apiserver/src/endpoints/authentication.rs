@@ -1,5 +1,5 @@
-//! Who asks, and whether he may: authentication, impersonation and authorisation, in this order, before anything else
-//! is looked at (rules A23, Q1, Q2).
+//! Authentication, impersonation and authorisation, in this order, before anything else is examined (rules A23, Q1,
+//! Q2).
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::api::status::Status;
 use crate::api::user::{Anonymous, MASTERS, SentBy, UserInfo};
 use crate::registry::authentication::TokenVerdict;
 
-/// Finds out who asks, and fails with 401 or 403 if he may not.
+/// Authenticates and authorises the user, and fails with 401 or 403.
 pub(super) fn admit(server: &Endpoints, call: &mut Call) -> Result<(), Status> {
     if let Some(user) = authenticate(server, &call.parts)? {
         call.user = user;
@@ -50,8 +50,8 @@ pub(super) fn admit(server: &Endpoints, call: &mut Call) -> Result<(), Status> {
     server.registry.authorize(&call.user, &request)
 }
 
-/// Fails with 401 or 403 unless an administrator asks: somebody in `system:masters`, whatever Roles say. The control
-/// API stands above them, since it writes them.
+/// Fails with 401 or 403 unless the user is in `system:masters`, without regard to Roles. The control API stands above
+/// them, since it writes them.
 pub(super) fn admit_master(server: &Endpoints, parts: &Parts) -> Result<(), Status> {
     let user = authenticate(server, parts)?;
     let user = user.unwrap_or_else(|| Arc::clone(&server.registry.access.authentication.admin));
@@ -114,7 +114,7 @@ fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then_some(token)
 }
 
-/// What authorisation asks about, whether or not the path leads anywhere (rule A26).
+/// Returns the attributes for authorisation, even if the path leads nowhere (rule A26).
 fn attributes<'a>(call: &Call, path: &'a str, method: &'a str, selected: &'a str) -> Attributes<'a> {
     let Some(found) = ResourcePath::parse(path) else {
         return Attributes {

@@ -35,12 +35,12 @@ pub(crate) fn truncated(response: Response<Body>, bytes: usize) -> Response<Body
     })
 }
 
-/// What a client sees of a connection that breaks while it reads.
+/// Returns the error that a client sees when a connection breaks while it reads.
 pub(crate) fn cut_error() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionReset, "connection reset by an injected fault")
 }
 
-/// What a client sees of a body that ends too early.
+/// Returns the error that a client sees when a body ends too early.
 pub(crate) fn eof_error() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "unexpected end, by an injected fault")
 }
@@ -49,7 +49,7 @@ pub(crate) fn eof_error() -> io::Error {
 struct TruncatedBody {
     body: Body,
     left: usize,
-    /// Whether what came before the break was given the time to be sent.
+    /// Set if the data before the break had time to be sent.
     is_flushed: bool,
 }
 

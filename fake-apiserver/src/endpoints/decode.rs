@@ -18,7 +18,7 @@ use crate::registry::types::decode::{self, protobuf};
 use crate::registry::types::schema::builtin::shape_of;
 use crate::registry::types::schema::resources::BUILTINS;
 
-/// Who serves a row, as negotiation asks.
+/// Returns the negotiation rules of a row.
 pub(crate) fn served(row: &Row) -> Served {
     if row.is_custom() {
         Served::Custom
@@ -34,7 +34,7 @@ pub(crate) struct Sent<'a> {
     pub(crate) object: Object,
     /// Its JSON text, for what the object no longer shows; empty where there is none.
     pub(crate) text: Cow<'a, [u8]>,
-    /// What YAML repeats, as strict decoding refuses it.
+    /// Duplicate keys of a YAML body, as strict decoding refuses them.
     yaml_error: Option<String>,
     /// The same as warnings.
     yaml_warnings: Vec<String>,
@@ -94,7 +94,7 @@ pub(crate) fn object(row: &Row, call: &Call, validation: FieldValidation) -> Res
     Ok(decoded)
 }
 
-/// An object from protobuf, of whatever built-in kind it says it is; others keep nothing but their name.
+/// Decodes an object of any built-in kind from protobuf; objects of other kinds keep nothing but their name.
 fn from_protobuf(body: &[u8]) -> Result<Object, String> {
     let envelope = protobuf::open(body)?;
     let (group, version) = envelope
@@ -136,7 +136,7 @@ pub(crate) fn delete_options(row: &Row, call: &Call) -> Result<DeleteOptions, St
     DeleteOptions::from_body(&value)
 }
 
-/// Whether there is a built-in kind in the version.
+/// Returns `true` if the version has a built-in kind.
 fn is_registered(api_version: &str) -> bool {
     BUILTINS.iter().any(|it| it.api_version() == api_version)
 }
@@ -176,7 +176,7 @@ fn check_delete_options(row: &Row, value: &Value) -> Result<(), Status> {
     wrong("dryRun", "[]string", &Value::is_array)
 }
 
-/// What Go calls a JSON value.
+/// Returns Go's name for the type of a JSON value.
 pub(crate) fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::status_protobuf::{bytes, number, text};
 
-/// How a field is written.
+/// Encoding of a field.
 enum Form {
     Text,
     Texts,

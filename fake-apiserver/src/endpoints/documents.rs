@@ -1,4 +1,4 @@
-//! What is answered without looking at objects: discovery, OpenAPI, version, health and the list of paths.
+//! Documents served without reading objects: discovery, OpenAPI, version, health and the list of paths.
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -86,7 +86,7 @@ fn not_found(scheme: &Scheme, path: &str) -> Result<Response<Body>, Status> {
     Ok(encode::not_found_text())
 }
 
-/// Who serves the group of a discovery path.
+/// Returns the negotiation rules of a discovery path's group.
 fn served(scheme: &Scheme, path: &str) -> Served {
     let group = path.strip_prefix("/apis/").and_then(|rest| rest.split('/').next());
     let is_custom = group.is_some_and(|group| {
@@ -133,7 +133,8 @@ fn health(path: &str, call: &Call) -> Option<Response<Body>> {
     Some(response)
 }
 
-/// What others need to check tokens of ServiceAccounts: the issuer and the public keys, as OpenID Connect has them.
+/// Serves the documents for checking tokens of ServiceAccounts: the issuer and the public keys, as OpenID Connect has
+/// them.
 fn key_discovery(registry: &Registry, call: &Call, path: &str) -> Response<Body> {
     let tokens = &registry.access.tokens;
     let Some((keys, algorithms)) = tokens.key_set() else {

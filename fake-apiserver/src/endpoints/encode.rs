@@ -77,17 +77,17 @@ pub(crate) fn answer(
     Ok(with_warnings(respond(call, code, form, value), warnings))
 }
 
-/// Whether the stored bytes are what the client wants.
+/// Returns `true` if the stored bytes are the requested form.
 fn is_as_stored(call: &Call, row: &Row, form: &negotiation::Answer) -> bool {
     form.view == View::Whole && row.is_as_stored && is_compact_json(call, form)
 }
 
-/// Whether the answer is written as storage writes.
+/// Returns `true` if the answer is compact JSON, as storage has it.
 fn is_compact_json(call: &Call, form: &negotiation::Answer) -> bool {
     form.encoding == Encoding::Json && !form.pretty && !call.wants_pretty()
 }
 
-/// Whether the object is of the row's kind; a Scale is not.
+/// Returns `true` if the object is of the row's kind; a Scale is not.
 fn is_of(row: &Row, object: &Object) -> bool {
     object.kind() == row.info.kind && object.api_version() == &*row.api_version
 }
@@ -110,7 +110,7 @@ fn view(
     })
 }
 
-/// Where the columns of an object's Table come from. A subresource may answer an object of another kind.
+/// Source of the columns of an object's Table. A subresource may answer an object of another kind.
 pub(crate) enum RowColumns {
     /// Of a built-in kind.
     Builtin(String, String),
@@ -134,7 +134,7 @@ pub(crate) fn columns(row: &Row, object: &Object) -> RowColumns {
     }
 }
 
-/// How Tables are made of a row's objects.
+/// Returns the Table options for a row's objects.
 pub(crate) fn tables<'a>(
     server: &Endpoints,
     columns: &'a RowColumns,
@@ -206,7 +206,7 @@ pub(crate) fn page(
     Ok(response)
 }
 
-/// What stands before the items of a list.
+/// Returns the text before the items of a list.
 fn list_head(row: &Row, page: &Page) -> String {
     let kind = &row.info.list_kind;
     let version = &row.api_version;

@@ -1,4 +1,4 @@
-//! Before routing and after answering: what every request gets, whatever it asks.
+//! Filters before routing and after answering: steps that every request passes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,15 +36,15 @@ pub(crate) struct Call {
     pub(crate) query: Query,
     /// The body, once it has been read.
     pub(crate) body: Bytes,
-    /// What it is about, once it has been routed to a resource.
+    /// The resource request, once it has been routed.
     pub(crate) info: Option<RequestInfo>,
-    /// What every request for a deprecated kind is warned of (rules O13, U5).
+    /// Warning for a deprecated kind (rules O13, U5).
     pub(crate) deprecation: Option<String>,
-    /// Whether the kind is built in: then a request that no route takes is not warned.
+    /// Set if the kind is built in: then a request without a route gets no warning.
     pub(crate) has_routes: bool,
-    /// Who asks.
+    /// User that sent the request.
     pub(crate) user: Arc<UserInfo>,
-    /// Who asks: the name of an in-process client, else its `User-Agent`.
+    /// Client that sent the request: the name of an in-process client, else its `User-Agent`.
     pub(crate) client: Arc<str>,
     /// The verdicts of the faults that struck it.
     pub(crate) struck: Vec<String>,
@@ -103,13 +103,13 @@ impl Call {
         self.header(&header::USER_AGENT).unwrap_or_default()
     }
 
-    /// Whether JSON is to be indented (rule A31).
+    /// Returns `true` if JSON is to be indented (rule A31).
     pub(crate) fn wants_pretty(&self) -> bool {
         let browser = |agent: &str| ["curl", "Wget", "Mozilla/5.0"].iter().any(|it| agent.starts_with(it));
         self.query.flag("pretty").unwrap_or_else(|| browser(self.user_agent()))
     }
 
-    /// Whether a large answer may be compressed.
+    /// Returns `true` if a large answer may be compressed.
     pub(crate) fn accepts_gzip(&self) -> bool {
         self.header(&header::ACCEPT_ENCODING).is_some_and(|list| {
             list.split(',')
@@ -225,8 +225,8 @@ pub(crate) fn check_arrival(parts: &Parts) -> Result<(), Status> {
     Ok(())
 }
 
-/// Whether a browser sends it: no other client names the origin of a page or how it was fetched. Others may leave out
-/// the type of a body, which kube-apiserver takes for JSON: the Python client does.
+/// Returns `true` if a browser sent the request: no other client names the origin of a page or how it was fetched.
+/// Others may leave out the type of a body, which kube-apiserver takes for JSON: the Python client does.
 fn is_of_a_browser(headers: &HeaderMap) -> bool {
     const MARKS: [HeaderName; 5] = [
         header::ORIGIN,
@@ -268,7 +268,7 @@ pub(crate) fn check_timeout(call: &Call) -> Result<(), Status> {
     Err(Status::bad_request(why.replace("{}", "")))
 }
 
-/// What Go's `time.ParseDuration` says of a text.
+/// Returns the error of Go's `time.ParseDuration` for a text.
 fn duration_problem(text: &str) -> Option<&'static str> {
     let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
     if rest == "0" {

@@ -1,4 +1,4 @@
-//! `Impersonate-User` and its kin: the request becomes another user's, if the user may become him (rule Q1).
+//! `Impersonate-User` and its kin: the request becomes another user's, if the user may impersonate that one (rule Q1).
 //!
 //! As in Kubernetes 1.36 there are two ways to the right to it. Constrained impersonation asks for the verb
 //! `impersonate:<mode>` of the other user and for `impersonate-on:<mode>:<verb>` of what the request does; the older
@@ -15,7 +15,7 @@ const EXTRA_PREFIX: &str = "impersonate-extra-";
 
 /// The group of the identities themselves in constrained impersonation, and always of uids and extra fields.
 const AUTHENTICATION_GROUP: &str = "authentication.k8s.io";
-/// What the name of a node's user begins with.
+/// Prefix of the user names of nodes.
 const NODE_PREFIX: &str = "system:node:";
 
 /// The user that the headers ask for; `None` if they ask for none.

@@ -1,4 +1,4 @@
-//! `Journal`: what was asked, what was answered and what watchers were told, in order, for tests to read.
+//! `Journal`: requests, answers and watch events, in order, for tests to read.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -17,7 +17,7 @@ use crate::api::user::UserInfo;
 use crate::registry::scheme::codec;
 use crate::storage::Stored;
 
-/// How much the journal keeps.
+/// Bounds of the journal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JournalBounds {
     /// Entries; the oldest are dropped first.
@@ -38,9 +38,9 @@ impl Default for JournalBounds {
 /// A request and its answer.
 #[derive(Clone, Debug)]
 pub struct RecordedRequest {
-    /// When it came, on the server's clock from its start.
+    /// Time of arrival, on the server's clock from its start.
     pub started: Duration,
-    /// When its answer began to be sent.
+    /// Time at which its answer began to be sent.
     pub answered: Duration,
     /// Method.
     pub method: Method,
@@ -48,15 +48,15 @@ pub struct RecordedRequest {
     pub path: String,
     /// Verb, resource, namespace and name; `None` if it was not about a resource.
     pub info: Option<RequestInfo>,
-    /// Who asked: the name of an in-process client, else its `User-Agent`.
+    /// Client that sent it: the name of an in-process client, else its `User-Agent`.
     pub client: Arc<str>,
     /// `User-Agent`
     pub user_agent: String,
     /// The worker that sent it, such as `generic-garbage-collector`; `None` if a client did.
     pub worker: Option<&'static str>,
-    /// What faults did to it, in words; empty if none struck.
+    /// Effects of faults, in words; empty if none struck.
     pub faults: Vec<String>,
-    /// Who asked: after authentication and impersonation.
+    /// User that sent it, after authentication and impersonation.
     pub user: Arc<UserInfo>,
     /// The body as sent; empty if there was none.
     pub request_body: Bytes,
@@ -66,15 +66,15 @@ pub struct RecordedRequest {
     pub answer: Option<Bytes>,
     /// The answer where it is a stored object: most are, and are written out only for those who look.
     pub(crate) stored: Option<StoredAnswer>,
-    /// Whether the body and the answer were dropped because the journal
-    /// [has a bound](crate::ApiServerBuilder::journal_bytes).
+    /// Set if the body and the answer were dropped because the journal [has a
+    /// bound](crate::ApiServerBuilder::journal_bytes).
     pub is_cut: bool,
 }
 
 /// A stored object as an answer shows it.
 #[derive(Clone, Debug)]
 pub(crate) struct StoredAnswer {
-    /// What it begins with.
+    /// First part of the answer.
     pub(crate) head: Arc<str>,
     /// The object.
     pub(crate) object: Arc<Stored>,
@@ -90,14 +90,14 @@ impl StoredAnswer {
     }
 }
 
-/// An event that a watcher was told.
+/// An event that was sent to a watcher.
 #[derive(Clone, Debug)]
 pub struct RecordedEvent {
-    /// When, on the server's clock from its start.
+    /// Time of delivery, on the server's clock from its start.
     pub at: Duration,
     /// The number of the watch, counted from 1.
     pub watch: u64,
-    /// Whose watch it is: the name of an in-process client, else its `User-Agent`.
+    /// Client of the watch: the name of an in-process client, else its `User-Agent`.
     pub client: Arc<str>,
     /// `ADDED`, `MODIFIED`, `DELETED`, `BOOKMARK` or `ERROR`.
     pub kind: &'static str,
@@ -111,7 +111,7 @@ pub struct RecordedEvent {
     pub revision: u64,
     /// The event as sent, with its line end.
     pub line: Bytes,
-    /// Whether the line was dropped because the journal [has a bound](crate::ApiServerBuilder::journal_bytes).
+    /// Set if the line was dropped because the journal [has a bound](crate::ApiServerBuilder::journal_bytes).
     pub is_cut: bool,
 }
 
@@ -124,7 +124,7 @@ pub struct RecordedEvent {
 pub enum Entry {
     /// A request and its answer.
     Request(RecordedRequest),
-    /// An event told to a watcher.
+    /// An event sent to a watcher.
     Event(RecordedEvent),
 }
 
@@ -178,7 +178,8 @@ impl RecordedRequest {
         self.info.as_ref().map(|info| info.verb)
     }
 
-    /// Whether it was for this resource, whatever the subresource: `pods`, or `deployments.apps` to name the group.
+    /// Returns `true` if it was for this resource or one of its subresources: `pods`, or `deployments.apps` to name the
+    /// group.
     pub fn is_for(&self, resource: &str) -> bool {
         self.info.as_ref().is_some_and(|info| {
             *info.resource == *resource
@@ -188,13 +189,13 @@ impl RecordedRequest {
         })
     }
 
-    /// Whether it would change something: create, update, patch or delete.
+    /// Returns `true` if it would change something: create, update, patch or delete.
     pub fn is_write(&self) -> bool {
         !matches!(self.verb(), None | Some(Verb::Get | Verb::List | Verb::Watch))
     }
 }
 
-/// What a server was asked and answered. Copies show the same journal.
+/// Record of a server's requests, answers and watch events. Copies show the same journal.
 ///
 /// ```
 /// use fake_apiserver::{ApiServer, Verb};
@@ -212,13 +213,13 @@ pub struct Journal {
 #[derive(Debug, Default)]
 struct Entries {
     kept: VecDeque<Entry>,
-    /// How many of them, from the oldest, are cut.
+    /// Number of the oldest entries that are cut.
     cut: usize,
     /// The sizes of the others.
     size: usize,
-    /// How many there ever were.
+    /// Number of entries ever recorded.
     total: u64,
-    /// Who waits for so many of them.
+    /// Wakers of callers that wait for a number of entries.
     awaited: Vec<(u64, Waker)>,
 }
 
@@ -310,8 +311,8 @@ impl Journal {
         self.lock().kept.iter().filter_map(event).collect()
     }
 
-    /// How many of the kept requests of clients had this verb and resource (see [`RecordedRequest::is_for`]). What the
-    /// server's own [workers](crate::Worker) ask does not count.
+    /// Returns the number of kept client requests with this verb and resource (see [`RecordedRequest::is_for`]).
+    /// Requests of the server's own [workers](crate::Worker) do not count.
     pub fn count(&self, verb: Verb, resource: &str) -> usize {
         let counts = |entry: &&Entry| match entry {
             Entry::Request(request) => {
@@ -322,7 +323,8 @@ impl Journal {
         self.lock().kept.iter().filter(counts).count()
     }
 
-    /// How many entries there ever were, those dropped included. It grows with all that happens on the server.
+    /// Returns the number of entries ever recorded, dropped ones included. It grows with all that happens on the
+    /// server.
     pub fn total(&self) -> u64 {
         self.lock().total
     }

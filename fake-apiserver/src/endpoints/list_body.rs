@@ -29,7 +29,7 @@ pub(crate) struct ListBody {
     ended: bool,
 }
 
-/// How each item is written.
+/// Encoding of each item.
 #[derive(Debug)]
 pub(crate) enum ItemForm {
     /// Without a kind, as built-in objects are in lists.

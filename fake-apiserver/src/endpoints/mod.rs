@@ -50,13 +50,13 @@ use route::Target;
 /// The server as a function from requests to answers.
 #[derive(Debug)]
 pub(crate) struct Endpoints {
-    /// What verbs mean.
+    /// Meaning of the verbs.
     pub(crate) registry: Registry,
-    /// What a test asked to go wrong.
+    /// Injected faults.
     pub(crate) faults: Faults,
-    /// What was asked and answered.
+    /// Record of requests and answers.
     pub(crate) journal: Journal,
-    /// How many requests ever came.
+    /// Number of requests ever received.
     pub(crate) requests: AtomicU64,
 }
 
@@ -71,7 +71,7 @@ impl Endpoints {
         }
     }
 
-    /// Answers a request. Whatever happens, the journal has it; and there is an answer, unless a fault withholds it.
+    /// Answers a request. The journal records it in every case; and there is an answer, unless a fault withholds it.
     pub(crate) async fn handle(self: Arc<Self>, request: Request<Body>) -> Response<Body> {
         let (parts, body) = request.into_parts();
         let number = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
@@ -88,7 +88,7 @@ impl Endpoints {
         response
     }
 
-    /// Whether a request for the control API may be answered; else 401, 403 or 415.
+    /// Decides if a request for the control API may be answered; else 401, 403 or 415.
     pub(crate) fn admit_master(&self, parts: &Parts) -> Result<(), Status> {
         filters::check_arrival(parts)?;
         authentication::admit_master(self, parts)

@@ -1,4 +1,4 @@
-//! Which form a body has and which one is wanted: the rules of `Content-Type` and `Accept` (A16, A17, M1 to M6).
+//! Negotiation of the forms of bodies and answers: the rules of `Content-Type` and `Accept` (A16, A17, M1 to M6).
 //!
 //! Built-in resources pass two doors, as in the real server: the router, which compares media types as they are
 //! written, and the handler, which understands parameters and qualities. Custom resources pass only the second.
@@ -16,7 +16,7 @@ const STREAMS: [&str; 2] = [
     "application/vnd.kubernetes.protobuf;stream=watch",
 ];
 
-/// Who serves the resource.
+/// Kind of server behind a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Served {
     /// A built-in resource: the router checks media types first.
@@ -25,7 +25,7 @@ pub(crate) enum Served {
     Custom,
 }
 
-/// What the route of a request can produce.
+/// Answers that the route of a request can produce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
     /// One object: every verb but list and watch.
@@ -34,7 +34,7 @@ pub(crate) enum Route {
     Collection,
 }
 
-/// How an answer is written.
+/// Encoding of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Encoding {
     /// Compact, or indented where the request asks for it (rule A31).
@@ -55,7 +55,7 @@ pub(crate) enum MetaVersion {
     V1Beta1,
 }
 
-/// What is answered of an object or a list (rules M2, M3).
+/// View of an object or a list (rules M2, M3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum View {
     /// It itself.
@@ -72,11 +72,11 @@ pub(crate) enum View {
 /// The form of a successful answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Answer {
-    /// How it is written.
+    /// Encoding of the answer.
     pub(crate) encoding: Encoding,
-    /// What is written.
+    /// View of the object.
     pub(crate) view: View,
-    /// Whether `;pretty=1` asks for indented JSON.
+    /// Set if `;pretty=1` asks for indented JSON.
     pub(crate) pretty: bool,
 }
 
@@ -102,10 +102,10 @@ pub(crate) enum Discovery {
     Aggregated,
 }
 
-/// How the body of a request is written.
+/// Encoding of a request body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyForm {
-    /// JSON; also where nothing is said.
+    /// JSON; also the default.
     Json,
     /// YAML.
     Yaml,
@@ -186,7 +186,7 @@ pub(crate) fn go_type(served: Served, group: &str, kind: &str) -> String {
     format!("*{package}.{kind}")
 }
 
-/// Whether the client says nothing that needs looking at; true of nearly every request.
+/// Returns `true` if the client's headers need no negotiation; true of nearly every request.
 fn is_plain(accept: Option<&str>) -> bool {
     accept.is_none_or(|it| matches!(it, "" | JSON | "*/*"))
 }
@@ -241,8 +241,8 @@ pub(crate) fn error_form(accept: Option<&str>) -> ErrorForm {
     }
 }
 
-/// The form of a discovery document. Any clause that asks for the aggregated one wins, whatever its place;
-/// `aggregated` says whether the path has one (`/api` and `/apis` do); `served` is whose resources it shows.
+/// Negotiates the form of a discovery document. Any clause that asks for the aggregated one wins, at any place;
+/// `aggregated` tells if the path has one (`/api` and `/apis` do); `served` is whose resources it shows.
 pub(crate) fn discovery(accept: Option<&str>, served: Served, aggregated: bool) -> Result<Discovery, Status> {
     if is_plain(accept) {
         return Ok(Discovery::Plain(Encoding::Json));

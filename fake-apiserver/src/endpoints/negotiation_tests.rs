@@ -1,4 +1,4 @@
-//! What a kube-apiserver 1.36 answered to each header.
+//! Answers of a kube-apiserver 1.36 to each header.
 
 use rstest::rstest;
 

@@ -40,7 +40,7 @@ const REF: &str = "#/components/schemas/";
 pub(crate) struct CustomSchema<'a> {
     /// The row of the resource.
     pub(crate) row: &'a ResourceInfo,
-    /// `openAPIV3Schema` of the version, as it stands in the CRD.
+    /// `openAPIV3Schema` of the version, as the CRD has it.
     pub(crate) schema: &'a OpenApiSchema,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct OpenApi<'a> {
     pub(crate) custom: &'a [CustomSchema<'a>],
 }
 
-/// What a document is asked for with.
+/// Headers of a request for a document.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked<'a> {
     /// The path below `/openapi/v3/`, such as `apis/apps/v1`.
@@ -310,7 +310,7 @@ fn url(path: &str, hash: &str) -> String {
     format!("/openapi/v3/{path}?hash={hash}")
 }
 
-/// Whether one of the media types asked for is JSON.
+/// Returns `true` if one of the requested media types is JSON.
 fn accepts_json(accept: &str) -> bool {
     accept.is_empty()
         || accept.split(',').any(|clause| {

@@ -21,18 +21,18 @@ pub(crate) fn object(object: &Object, version: MetaVersion) -> Value {
     fields.into_iter().collect()
 }
 
-/// Whether the metadata of a row's objects is shown as it is stored, so that nothing need be decoded.
+/// Returns `true` if the metadata of a row's objects is shown as stored, so that nothing need be decoded.
 pub(crate) fn is_as_stored(row: &Row) -> bool {
     row.is_as_stored && &*row.info.kind != "DaemonSet"
 }
 
-/// What stands before the metadata of a stored object.
+/// Returns the text before the metadata of a stored object.
 pub(crate) fn head(version: MetaVersion) -> String {
     let version = version.api_version();
     format!("{{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"{version}\",\"metadata\":{{")
 }
 
-/// What stands before the items of a list, which is not empty; `metadata` is the list's.
+/// Returns the text before the items of a list, which is not empty; `metadata` is the list's.
 pub(crate) fn list_head(metadata: Option<&Map<String, Value>>, version: MetaVersion) -> String {
     let (version, metadata) = (version.api_version(), list_metadata(metadata));
     format!("{{\"kind\":\"PartialObjectMetadataList\",\"apiVersion\":\"{version}\",\"metadata\":{metadata},\"items\":[")

@@ -10,7 +10,7 @@ use crate::api::request_info::{RequestInfo, ResourcePath, Verb};
 use crate::api::status::Status;
 use crate::registry::scheme::{Row, Scheme};
 
-/// Where a request goes.
+/// Target of a request.
 #[derive(Debug)]
 pub(crate) enum Target {
     /// Nowhere: plain text 404.

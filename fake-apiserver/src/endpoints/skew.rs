@@ -17,7 +17,7 @@ use crate::api::request_info::{RequestInfo, Verb};
 /// The fields that hold times which clients compare with their own clocks.
 const FIELDS: [&str; 2] = ["renewTime", "acquireTime"];
 
-/// Whether a request is about Leases.
+/// Returns `true` if a request is about Leases.
 pub(crate) fn concerns(info: &RequestInfo) -> bool {
     *info.resource == *"leases"
 }

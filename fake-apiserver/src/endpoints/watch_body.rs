@@ -35,7 +35,7 @@ pub(crate) struct WatchBody {
     columns_sent: bool,
     open: OpenWatch,
     state: State,
-    /// What faults left to be sent before anything else.
+    /// Output left by faults to be sent first.
     left: VecDeque<io::Result<Bytes>>,
     is_flushed: bool,
     /// The bookmark that ends the initial state, while a fault withholds it.
@@ -399,7 +399,7 @@ impl WatchBody {
     }
 }
 
-/// What a test is told of a delivery that waits.
+/// Summarizes a waiting delivery for a test.
 fn brief(delivery: &Delivery) -> HeldEvent {
     let event = |kind, stored: &Stored, revision| HeldEvent {
         kind,

@@ -49,7 +49,7 @@ const CHANNEL_PROTOCOLS: [&str; 6] = [
     "",
 ];
 
-/// What begins the name of a protocol that is a bearer token (in base64url), since browsers can send no other header.
+/// Prefix of the protocol name that is a bearer token (in base64url), since browsers can send no other header.
 pub(super) const BEARER_PROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
 
 /// A connection that is no longer HTTP's.
@@ -59,7 +59,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
 type Work = Box<dyn FnOnce(Box<dyn Stream>) -> BoxFuture<'static, ()> + Send>;
 
-/// What becomes of a connection once the answer 101 has been sent: an extension of that answer, to be taken once.
+/// Continuation of a connection once the answer 101 has been sent: an extension of that answer, to be taken once.
 #[derive(Clone)]
 pub(crate) struct Upgrade(Arc<Mutex<Option<Work>>>);
 
@@ -68,13 +68,13 @@ impl Upgrade {
         Self(Arc::new(Mutex::new(Some(Box::new(work)))))
     }
 
-    /// What is to be done with the connection.
+    /// Takes the work to do on the connection.
     pub(crate) fn take(&self) -> Option<Work> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
-/// Whether a request asks for a WebSocket.
+/// Returns `true` if a request asks for a WebSocket.
 pub(super) fn is_asked_for(headers: &HeaderMap) -> bool {
     has_word(headers, &header::CONNECTION, "upgrade") && has_word(headers, &header::UPGRADE, "websocket")
 }

@@ -24,7 +24,7 @@ use crate::api::status::Status;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct FaultRule {
-    /// What happens.
+    /// Effect of the rule.
     pub effect: Effect,
     /// To which requests.
     #[serde(default)]
@@ -32,16 +32,16 @@ pub struct FaultRule {
     /// Requests that are meant and pass before the first is struck.
     #[serde(default)]
     pub skip: u64,
-    /// How many are struck at the most; `None` is no bound.
+    /// Most requests that are struck; `None` is no bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times: Option<u64>,
-    /// How likely one is struck that could be, from 0 to 1, by the server's seed; `None` is certain. The same seed,
-    /// rule and order of requests strike the same ones.
+    /// Probability with which a matching request is struck, from 0 to 1; `None` is certain. The same seed, rule and
+    /// order of requests strike the same ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probability: Option<f64>,
 }
 
-/// What happens to a request that is struck.
+/// Effect on a request that is struck.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub enum Effect {
@@ -77,7 +77,7 @@ pub struct Failure {
     pub message: String,
     /// Seconds to wait before another try; 0 for none.
     pub retry_after_seconds: u32,
-    /// Whether the request is done nevertheless, so that only its answer is lost.
+    /// Set if the request is done nevertheless, so that only its answer is lost.
     pub applied: bool,
 }
 
@@ -110,7 +110,7 @@ const REASONS: &[(u16, &str)] = &[
 pub struct RuleError(String);
 
 impl Failure {
-    /// Whether it is one.
+    /// Validates the effect.
     pub(crate) fn check(&self) -> Result<(), RuleError> {
         self.reason()?;
         match self.code {
@@ -155,7 +155,7 @@ impl FaultRule {
         }
     }
 
-    /// Whether it can be: a code below 400 is no failure, a reason must be one of Kubernetes, a probability lies
+    /// Validates the rule: a code below 400 is no failure, a reason must be one of Kubernetes, a probability lies
     /// between 0 and 1.
     pub fn check(&self) -> Result<(), RuleError> {
         if let Effect::Status(failure) = &self.effect {
@@ -234,7 +234,7 @@ impl fmt::Display for FaultRule {
 #[derive(Debug)]
 pub(crate) struct Described {
     pub(crate) rule: FaultRule,
-    /// Where its chance comes from.
+    /// Seed of its random draws.
     pub(crate) seed: u64,
     /// Requests that were meant so far.
     seen: u64,
@@ -252,8 +252,8 @@ impl Described {
         }
     }
 
-    /// Whether chance strikes the `n`-th request. Rules draw from numbers of their own, so that a rule more changes no
-    /// uid, and no draw of another rule.
+    /// Returns `true` if chance strikes the `n`-th request. Each rule has its own sequence of draws, so that another
+    /// rule changes no uid, and no draw of this one.
     fn is_drawn(&self, n: u64) -> bool {
         let Some(probability) = self.rule.probability else {
             return true;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// What a restart leaves of the log of changes.
+/// Effect of a restart on the log of changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestartLog {
     /// All of it: watches go on where they were.
@@ -40,7 +40,7 @@ impl Downtime {
         self.shared.began.notify_waiters();
     }
 
-    /// Whether a client finds nobody now.
+    /// Returns `true` if the server is down for a client.
     pub(crate) fn strikes(&self, client: &str) -> bool {
         let mut away = self.lock();
         match &*away {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::request_info::{RequestInfo, Verb};
 
-/// Which requests and watches are meant. What is not given does not matter.
+/// Selects requests and watches; fields that are not set match everything.
 ///
 /// ```
 /// use fake_apiserver::{Verb, faults::RequestFilter};
@@ -41,8 +41,8 @@ pub struct RequestFilter {
 }
 
 impl RequestFilter {
-    /// Whether a request of a client is meant. That of a worker of the server is only if the worker is named as the
-    /// client.
+    /// Returns `true` if a request of a client matches. A request of a server's worker matches only if the worker is
+    /// named as the client.
     pub fn matches(&self, info: &RequestInfo, client: &str, worker: Option<&str>) -> bool {
         let client = worker.unwrap_or(client);
         self.client.as_ref().map_or(worker.is_none(), |it| it == client)
@@ -54,7 +54,8 @@ impl RequestFilter {
     }
 }
 
-/// Whether a request is for `resource`: a plural with any subresource, or with one, and with or without its group.
+/// Returns `true` if a request is for `resource`: a plural with any subresource, or with one, and with or without its
+/// group.
 pub fn is_for(info: &RequestInfo, resource: &str) -> bool {
     let (resource, subresource) = match resource.split_once('/') {
         Some((resource, subresource)) => (resource, Some(subresource)),

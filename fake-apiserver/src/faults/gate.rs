@@ -5,19 +5,19 @@ use std::task::Waker;
 
 use super::{HeldEvent, Injected};
 
-/// How events pass.
+/// Flow of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Flow {
     /// As they come.
     #[default]
     Open,
-    /// So many more, then none until it is opened.
+    /// Lets this number of events pass, then none until it is opened.
     Held(u64),
     /// None, nor the end of the watch: the other side is gone and the connection does not know.
     Silent,
 }
 
-/// What becomes of a kind of bookmarks.
+/// Treatment of a kind of bookmarks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Bookmarks {
     /// They are sent.
@@ -27,23 +27,23 @@ pub(crate) enum Bookmarks {
     Withheld,
 }
 
-/// How an event is sent.
+/// Form in which an event is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sending {
     /// Once.
     Once,
     /// And once more.
     Twice,
-    /// So many bytes of it at the most, and then the connection breaks.
+    /// At most this number of its bytes, and then the connection breaks.
     Part(usize),
 }
 
-/// What a watch may do next.
+/// Next step of a watch.
 #[derive(Debug)]
 pub(crate) enum Step {
     /// This is to be delivered first.
     Put(Injected),
-    /// What comes.
+    /// Events pass as they come.
     Open,
     /// Nothing; but what there is to deliver is to be shown to the test.
     Held,
@@ -54,7 +54,7 @@ pub(crate) enum Step {
 /// The state of one watch as a test controls it.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
-    /// What a test put in, oldest first; it passes a held gate.
+    /// Events that a test injected, oldest first; they pass a held gate.
     pub(crate) injected: VecDeque<Injected>,
     pub(crate) flow: Flow,
     /// The next so many events are sent twice.
@@ -65,7 +65,7 @@ pub(crate) struct Gate {
     pub(crate) bookmarks: Bookmarks,
     /// The one that ends the initial state.
     pub(crate) initial_end: Bookmarks,
-    /// What waits behind a held gate.
+    /// Events that wait behind a held gate.
     pub(crate) held: Vec<HeldEvent>,
     /// Events delivered so far, with bookmarks.
     pub(crate) delivered: u64,
@@ -76,7 +76,7 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// What may be done next.
+    /// Returns the next step.
     pub(crate) fn step(&mut self) -> Step {
         if self.flow == Flow::Silent {
             return Step::Silent;

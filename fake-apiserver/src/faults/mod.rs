@@ -1,4 +1,4 @@
-//! What a test asked to go wrong. Consulted once a request and, through the open watches, once a stream; it knows the
+//! Faults that a test injects. Consulted once a request and, through the open watches, once a stream; it knows the
 //! vocabulary alone.
 //!
 //! ```
@@ -52,9 +52,9 @@ pub(crate) struct Faults {
     pub(crate) rules: Rules,
     /// The watches under way.
     pub(crate) watches: OpenWatches,
-    /// Whether the server is there at all.
+    /// State of the server: up or down.
     pub(crate) downtime: Downtime,
-    /// Whose clock goes wrong.
+    /// Clients whose clocks are skewed.
     pub(crate) clocks: Clocks,
 }
 

@@ -3,7 +3,7 @@
 use super::{Faults, Held, Seen, Verdict, When};
 use crate::api::status::Status;
 
-/// How a connection fails a request.
+/// Failure of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Broken {
     /// Nobody listens.
@@ -14,20 +14,20 @@ pub(crate) enum Broken {
     Silent,
 }
 
-/// What a request is answered with in the end.
+/// Final outcome of a request.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// What came of it.
+    /// The server's answer.
     AsIs,
     /// This.
     Instead(Box<Status>),
-    /// What came of it, as far as these bytes.
+    /// The server's answer, cut after these bytes.
     Truncated(usize),
     /// Nothing.
     Broken(Broken),
 }
 
-/// What is still to be decided of a request that may be handled, and what has struck it so far.
+/// Faults still to be decided for a request that may be handled, and those that have struck it so far.
 #[derive(Debug, Default)]
 pub(crate) struct Struck {
     /// The verdict on its answer.
@@ -75,7 +75,7 @@ impl Struck {
         }
     }
 
-    /// What becomes of the answer of a request that was handled.
+    /// Decides the outcome of a request that was handled.
     pub(crate) async fn after(&mut self) -> Outcome {
         let Some(mut verdict) = self.later.take() else {
             return Outcome::AsIs;

@@ -16,11 +16,11 @@ use crate::api::request_info::RequestInfo;
 pub struct Seen<'a> {
     /// Its number among all requests the server ever got, counted from 1.
     pub number: u64,
-    /// When it came, on the server's clock from its start.
+    /// Time of arrival, on the server's clock from its start.
     pub at: Duration,
-    /// What it asks for.
+    /// The parsed request.
     pub info: &'a RequestInfo,
-    /// Who asks: the name of an in-process client, else its `User-Agent`.
+    /// Client that sent it: the name of an in-process client, else its `User-Agent`.
     pub client: &'a str,
     /// `User-Agent`
     pub user_agent: &'a str,
@@ -71,11 +71,11 @@ struct Installed {
 struct Rule {
     fault: Box<dyn Fault>,
     description: String,
-    /// How many requests it struck.
+    /// Number of requests struck.
     hits: Arc<AtomicU64>,
 }
 
-/// What is known of an installed rule.
+/// Summary of an installed rule.
 #[derive(Clone, Debug)]
 pub(crate) struct RuleSummary {
     pub(crate) id: u64,
@@ -167,7 +167,7 @@ impl FaultGuard {
         self.id
     }
 
-    /// How many requests it has struck.
+    /// Returns the number of requests struck.
     pub fn hits(&self) -> u64 {
         self.hits.load(Ordering::Relaxed)
     }

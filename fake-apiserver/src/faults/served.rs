@@ -5,13 +5,13 @@ use crate::api::resource::ResourceInfo;
 
 use super::RequestFilter;
 
-/// How many letters a name may be off to be what was meant.
+/// Most typing errors in a name that is proposed.
 const TYPOS: usize = 2;
 
-/// How many names are proposed.
+/// Most names that are proposed.
 const PROPOSED: usize = 3;
 
-/// Why nothing can be struck.
+/// Reason for which nothing can be struck.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unserved {
     /// It is no resource, or has no such verb, and most likely never will.
@@ -106,7 +106,7 @@ fn sorted(names: impl Iterator<Item = String>) -> Vec<String> {
     names
 }
 
-/// What may have been meant: resources that are called so otherwise, or are in another group, or almost called so.
+/// Returns the likely intended resources: those with such a short name, in another group, or with a similar name.
 fn near(plural: &str, group: Option<&str>, served: &[ResourceInfo]) -> Vec<String> {
     let wanted = plural.to_lowercase();
     let distance = |it: &ResourceInfo| {

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use crate::api::status::Status;
 
-/// Whether something happens before a request is handled or after.
+/// Time at which a fault strikes: before a request is handled or after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum When {
@@ -20,14 +20,14 @@ pub enum When {
     After,
 }
 
-/// What is to happen to a request.
+/// Decision of a fault about a request.
 #[derive(Debug)]
 pub enum Verdict {
     /// Nothing: the next rule is asked.
     Pass,
     /// It is answered with this Status and not handled.
     Fail(Box<Status>),
-    /// It is handled, and then answered with this Status: the client does not learn what came of it.
+    /// The request is handled, and then answered with this Status: the client does not learn the result.
     Lose(Box<Status>),
     /// It is handled after this time, on the server's clock. So a slow network delays it on its way in.
     Delay(Duration),
@@ -108,7 +108,7 @@ impl Decision {
         self.0.send(verdict)
     }
 
-    /// Whether the client gave the request up.
+    /// Returns `true` if the client gave up the request.
     pub fn is_abandoned(&self) -> bool {
         self.0.is_closed()
     }

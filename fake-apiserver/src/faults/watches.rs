@@ -45,10 +45,10 @@ impl WatchEventKind {
     }
 }
 
-/// What a test puts into a watch.
+/// Content that a test injects into a watch.
 #[derive(Clone, Debug)]
 pub(crate) enum Injected {
-    /// An event, whatever the state says.
+    /// An event, true or not.
     Event(WatchEventKind, Value),
     /// A bookmark at what was delivered last.
     Bookmark,
@@ -152,12 +152,12 @@ impl OpenWatch {
         self.shared.id
     }
 
-    /// What it watches.
+    /// Returns the watch request.
     pub(crate) fn info(&self) -> &RequestInfo {
         &self.shared.info
     }
 
-    /// Whose it is.
+    /// Returns its client.
     pub(crate) fn client(&self) -> &Arc<str> {
         &self.shared.client
     }
@@ -169,7 +169,7 @@ impl OpenWatch {
         }
     }
 
-    /// What may be delivered next. Whatever changes that later wakes the task.
+    /// Returns the next step. Later changes of it wake the task.
     pub(crate) fn step(&self, cx: &Context<'_>) -> Step {
         let mut gate = self.shared.gate();
         match &mut gate.waker {
@@ -196,7 +196,7 @@ impl OpenWatch {
         self.shared.gate().last_revision
     }
 
-    /// Whether a bookmark is to be left out.
+    /// Returns `true` if a bookmark is to be left out.
     pub(crate) fn withholds(&self, is_initial_end: bool) -> bool {
         let gate = self.shared.gate();
         let fate = match is_initial_end {
@@ -227,19 +227,19 @@ pub struct WatchHandle {
     shared: Arc<Shared>,
 }
 
-/// What it is.
+/// Identity of the watch.
 impl WatchHandle {
     /// The number of the watch, counted from 1 over the life of the server.
     pub fn id(&self) -> u64 {
         self.shared.id
     }
 
-    /// What it watches.
+    /// Returns the watch request.
     pub fn info(&self) -> &RequestInfo {
         &self.shared.info
     }
 
-    /// Whose it is: the name of an in-process client, else its `User-Agent`.
+    /// Returns its client: the name of an in-process client, else its `User-Agent`.
     pub fn client(&self) -> &str {
         &self.shared.client
     }
@@ -249,17 +249,17 @@ impl WatchHandle {
         &self.shared.user_agent
     }
 
-    /// Whether it has ended, or the client has left it.
+    /// Returns `true` if it has ended, or the client has left it.
     pub fn has_ended(&self) -> bool {
         self.shared.gate().has_ended
     }
 
-    /// How many events it was told, bookmarks and errors included.
+    /// Returns the number of delivered events, bookmarks and errors included.
     pub fn delivered(&self) -> u64 {
         self.shared.gate().delivered
     }
 
-    /// The resourceVersion it was told last; 0 if it was told none.
+    /// Returns the resourceVersion of the last delivered event; 0 if there was none.
     pub fn last_revision(&self) -> u64 {
         self.shared.gate().last_revision
     }
@@ -270,15 +270,15 @@ impl WatchHandle {
         self.shared.gate().held.clone()
     }
 
-    /// Whether it is held and has delivered all that was released.
+    /// Returns `true` if it is held and has delivered all that was released.
     pub fn is_held(&self) -> bool {
         self.shared.gate().flow == Flow::Held(0)
     }
 }
 
-/// What is told.
+/// Content of the watch.
 impl WatchHandle {
-    /// Delivers an event to this watch alone. State does not change: the client is told something that is not so.
+    /// Delivers an event to this watch alone. State does not change: the client may receive a false event.
     pub fn send(&self, kind: WatchEventKind, object: Value) {
         self.put(Injected::Event(kind, object));
     }
@@ -317,7 +317,7 @@ impl WatchHandle {
     }
 }
 
-/// When it is told.
+/// Timing of the watch.
 impl WatchHandle {
     /// Delivers nothing until [`release`](WatchHandle::release) or [`resume`](WatchHandle::resume), nor does the watch
     /// end by itself: a slow network, or a server that is behind. Reads up to 512 changes ahead, which compaction does
@@ -346,7 +346,7 @@ impl WatchHandle {
     }
 }
 
-/// How it ends.
+/// End of the watch.
 impl WatchHandle {
     /// Ends the watch as a server does whose log was compacted: an ERROR event with 410 Expired, then the end.
     pub fn expire(&self) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fake_apiserver::{UnknownWorker, Worker};
 
-/// What a server is to begin with and to do besides answering.
+/// Options of the initial state and of workers.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Of the fake")]
 pub(crate) struct Common {
@@ -22,7 +22,7 @@ pub(crate) struct Common {
     #[arg(long, value_name = "FILE")]
     pub(crate) load: Vec<PathBuf>,
 
-    /// Seed of uids, generated names, tokens and all other random numbers but keys of TLS; whoever knows it can make
+    /// Seed of uids, generated names, tokens and all other random numbers but keys of TLS; anyone who knows it can make
     /// tokens. Without it uids are those of seed 0, and tokens come from the system's randomness
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
@@ -60,7 +60,7 @@ pub(crate) struct Common {
     pub(crate) accept_hosts: Vec<String>,
 }
 
-/// What `--workers` names.
+/// Value of `--workers`.
 #[derive(Clone, Debug)]
 pub(crate) struct Workers(pub(crate) Vec<Worker>);
 
@@ -72,13 +72,13 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
         .ok_or_else(|| "the name has no address".to_owned())
 }
 
-/// What `--webhook-address` takes.
+/// Parses the value of `--webhook-address`.
 fn webhook_address(text: &str) -> Result<(String, SocketAddr), String> {
     let (host, at) = text.split_once('=').ok_or("there is no `=` between host and address")?;
     Ok((host.to_owned(), address(at)?))
 }
 
-/// What `--workers` takes: none, or a list of names.
+/// Parses the value of `--workers`: none, or a list of names.
 fn workers(text: &str) -> Result<Workers, UnknownWorker> {
     if text.is_empty() {
         return Ok(Workers(Vec::new()));
@@ -86,13 +86,13 @@ fn workers(text: &str) -> Result<Workers, UnknownWorker> {
     Worker::parse_list(text).map(Workers)
 }
 
-/// What durations look like: `90m` or `1h30m`.
+/// Parses a duration: `90m` or `1h30m`.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let duration: jiff::SignedDuration = text.parse().map_err(|err: jiff::Error| err.to_string())?;
     Duration::try_from(duration).map_err(|_| "a duration must not be negative".to_owned())
 }
 
-/// What `--history-bytes` takes: a number, or one of `Ki`, `Mi` and `Gi`.
+/// Parses the value of `--history-bytes`: a number, or one of `Ki`, `Mi` and `Gi`.
 fn bytes(text: &str) -> Result<usize, String> {
     let units = [("Ki", 10), ("Mi", 20), ("Gi", 30)];
     let unit = units

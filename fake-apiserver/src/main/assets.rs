@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::{report, tell};
 
-/// The names this program goes by besides its own.
+/// Further names of this program.
 const NAMES: [&str; 2] = ["kube-apiserver", "etcd"];
 
 /// Writes the programs into `folder` and says how to use it. A kubectl is linked if one is on the path.

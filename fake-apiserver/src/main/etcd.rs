@@ -1,4 +1,4 @@
-//! `etcd`, as far as those need it who start one for an API server: it says that it is well, and ends when it is told.
+//! `etcd`, as far as starters of API servers need it: it reports that it is healthy, and ends on a signal.
 //!
 //! The API server keeps its objects itself, so nothing is stored here and nobody speaks etcd's protocol.
 
@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use crate::args::address;
 use crate::setup::interruption;
 
-/// How long a client may take for its request.
+/// Time limit for a client's request.
 const REQUEST_BOUND: Duration = Duration::from_secs(2);
 
 /// The longest request that is read.
@@ -30,7 +30,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "URLS", default_value = "http://localhost:2379", value_delimiter = ',', value_parser = url)]
     listen_client_urls: Vec<SocketAddr>,
 
-    /// URLs that clients are told; nobody asks for them here
+    /// URLs advertised to clients; no client connects to them here
     #[arg(long, value_name = "URLS", value_delimiter = ',')]
     advertise_client_urls: Vec<String>,
 
@@ -50,7 +50,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
     unsafe_no_fsync: bool,
 
-    /// How much is logged; nothing is
+    /// Log level; nothing is logged
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     log_level: String,
 }

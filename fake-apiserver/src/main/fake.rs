@@ -26,11 +26,11 @@ pub(crate) struct Args {
     #[arg(long)]
     tls: bool,
 
-    /// Who may do what: `always-allow` lets everybody do everything; `rbac` asks Roles and their bindings
+    /// Authorization mode: `always-allow` allows every request; `rbac` evaluates Roles and their bindings
     #[arg(long, value_name = "MODE", default_value = "always-allow")]
     authorization: Mode,
 
-    /// A bearer token, whose it is, and the groups he is in (may be repeated)
+    /// A bearer token, its user, and the user's groups (may be repeated)
     #[arg(long, value_name = "TOKEN=USER[:GROUP…]", value_parser = token)]
     token: Vec<Token>,
 
@@ -43,7 +43,7 @@ pub(crate) struct Args {
     #[arg(long)]
     insecure_listen: bool,
 
-    /// How long Events live after their last write, such as `90m` or `1h30m`; 0s is for ever
+    /// Lifetime of Events after their last write, such as `90m` or `1h30m`; 0s is for ever
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration)]
     event_ttl: Duration,
 
@@ -70,7 +70,7 @@ enum Command {
     },
 }
 
-/// Where to listen, and the name it was given by.
+/// Address to listen on, and its host name.
 #[derive(Clone, Debug)]
 struct Listen {
     address: SocketAddr,
@@ -87,14 +87,14 @@ impl Listen {
     }
 }
 
-/// What `--authorization` takes.
+/// Value of `--authorization`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Mode {
     AlwaysAllow,
     Rbac,
 }
 
-/// What `--anonymous` takes.
+/// Value of `--anonymous`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Nobody {
     Admin,
@@ -185,8 +185,8 @@ pub(crate) async fn run(mut args: Args) -> Result<(), String> {
     setup.serve().await
 }
 
-/// What `--token` takes. Colons part the names, but those of Kubernetes' own names: `system:masters` is one,
-/// `system:serviceaccount:shop:operator` another.
+/// Parses the value of `--token`. Colons separate the parts, except within Kubernetes' own names: `system:masters` is
+/// one, `system:serviceaccount:shop:operator` another.
 fn token(text: &str) -> Result<Token, String> {
     let (token, names) = text.split_once('=').ok_or("there is no `=`")?;
     let mut parts = names.split(':');

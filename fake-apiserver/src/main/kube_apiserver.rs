@@ -65,7 +65,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PORT", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=0))]
     insecure_port: u16,
 
-    /// The address that clients are told to be the server's
+    /// The address of the server that is advertised to clients
     #[arg(long, value_name = "IP")]
     advertise_address: Option<IpAddr>,
 
@@ -85,11 +85,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     client_ca_file: Option<PathBuf>,
 
-    /// Whether a request without credentials is system:anonymous; else it is answered 401
+    /// Treat a request without credentials as system:anonymous; else it is answered 401
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = true, action = clap::ArgAction::Set)]
     anonymous_auth: bool,
 
-    /// Who may do what: AlwaysAllow or RBAC
+    /// Authorization mode: AlwaysAllow or RBAC
     #[arg(long, value_name = "MODES", value_delimiter = ',', default_value = "AlwaysAllow", value_parser = ["AlwaysAllow", "RBAC"])]
     authorization_mode: Vec<String>,
 
@@ -97,7 +97,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     token_auth_file: Option<PathBuf>,
 
-    /// Who issues the tokens of ServiceAccounts; those of the second and further ones are believed, too
+    /// Issuer of the tokens of ServiceAccounts; those of the second and further ones are accepted, too
     #[arg(long, value_name = "URL")]
     service_account_issuer: Vec<String>,
 
@@ -113,7 +113,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     api_audiences: Vec<String>,
 
-    /// Where cluster IPs come from; the first is the Service kubernetes
+    /// Range of cluster IPs; the first is the Service kubernetes
     #[arg(long, value_name = "CIDR", default_value = "10.0.0.0/24")]
     service_cluster_ip_range: String,
 
@@ -125,7 +125,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     enable_admission_plugins: Vec<String>,
 
-    /// Whether Pods may have privileged containers: only true is taken
+    /// Allow privileged containers: only true is accepted
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "true", value_parser = ["true"])]
     allow_privileged: String,
 
@@ -133,7 +133,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "URLS", value_delimiter = ',')]
     etcd_servers: Vec<String>,
 
-    /// How long Events live after their last write
+    /// Lifetime of Events after their last write
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration)]
     event_ttl: Duration,
 
@@ -164,7 +164,7 @@ pub(crate) async fn run(mut args: Args) -> Result<(), String> {
     setup.serve().await
 }
 
-/// Who asks, and who may.
+/// Applies the options of authentication and authorization.
 fn users(args: &Args, mut builder: ApiServerBuilder) -> Result<ApiServerBuilder, String> {
     // One mode that allows is enough, as for kube-apiserver.
     let allows = args.authorization_mode.iter().any(|it| it == "AlwaysAllow");
@@ -199,7 +199,7 @@ fn users(args: &Args, mut builder: ApiServerBuilder) -> Result<ApiServerBuilder,
     Ok(builder)
 }
 
-/// The fields of a line, of which some stand in quotes.
+/// Splits a line into its fields, some of which are quoted.
 fn csv(line: &str) -> Vec<String> {
     let (mut fields, mut field, mut quoted) = (Vec::new(), String::new(), false);
     for c in line.trim().chars() {

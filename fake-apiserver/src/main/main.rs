@@ -77,7 +77,7 @@ fn report(line: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
-/// A line on stdout. Whoever does not read it cannot be told, so failures are of no interest.
+/// Prints a line on stdout. A closed stdout is ignored: there is nobody left to report it to.
 fn tell(line: fmt::Arguments<'_>) {
     let mut stdout = io::stdout().lock();
     let _ = writeln!(stdout, "{line}");

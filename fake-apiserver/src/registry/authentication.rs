@@ -8,14 +8,14 @@ use super::authorization::Rbac;
 use super::tokens::{TokenOptions, Tokens};
 use crate::api::user::{Anonymous, UserInfo};
 
-/// Who asks, and who may do what.
+/// Authentication and authorization.
 #[derive(Debug)]
 pub(crate) struct Access {
-    /// Who asks.
+    /// Authentication of users.
     pub(crate) authentication: Authentication,
     /// Makes and reads the tokens of ServiceAccounts.
     pub(crate) tokens: Tokens,
-    /// Who may do what; `None`: everybody everything.
+    /// Roles and bindings; `None`: every user may do everything.
     pub(super) rbac: Option<Rbac>,
 }
 
@@ -30,16 +30,16 @@ impl Access {
     }
 }
 
-/// What the server was told of users.
+/// Options of authentication.
 #[derive(Clone, Debug)]
 pub(crate) struct Authentication {
-    /// Who everyone is who shows no credentials, unless `anonymous` says otherwise.
+    /// User of every request without credentials, unless `anonymous` says otherwise.
     pub(crate) admin: Arc<UserInfo>,
-    /// Whether a token nobody knows is refused: where somebody asks who may do what.
+    /// Set if an unknown token is refused: where authorization is on.
     pub(crate) is_strict: bool,
     /// The users of tokens.
     pub(crate) tokens: BTreeMap<String, Arc<UserInfo>>,
-    /// Who a request without credentials is.
+    /// Identity of a request without credentials.
     pub(crate) anonymous: Anonymous,
 }
 
@@ -54,7 +54,7 @@ impl Default for Authentication {
     }
 }
 
-/// What came of a bearer token.
+/// Result of looking up a bearer token.
 pub(crate) enum TokenVerdict {
     /// It is this user's; with the audiences that were asked about and that it is for.
     User(Arc<UserInfo>, Vec<String>),
@@ -63,8 +63,8 @@ pub(crate) enum TokenVerdict {
 }
 
 impl Registry {
-    /// Whose token this is: one the server was given, or one it handed out for a ServiceAccount. `audiences` are those
-    /// asked about, the server's own if there are none.
+    /// Looks up the owner of a token: a configured one, or one issued for a ServiceAccount. `audiences` are those to
+    /// check for, the server's own if there are none.
     pub(crate) fn judge_token(&self, token: &str, audiences: &[&str]) -> TokenVerdict {
         let own = self.access.tokens.audiences();
         let unknown = || TokenVerdict::Unknown("invalid bearer token".to_owned());

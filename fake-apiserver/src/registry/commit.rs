@@ -70,7 +70,7 @@ impl Registry {
         removed.is_ok()
     }
 
-    /// Wakes whoever watches.
+    /// Wakes the watchers.
     fn wake(&self, row: &Row, key: &Key) {
         match self.replicas.move_with_commits() {
             true => self.fanout.wake_all(),

@@ -17,7 +17,7 @@ use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::storage::Stored;
 
-/// How long the webhook has.
+/// Time limit of the webhook.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 impl Registry {

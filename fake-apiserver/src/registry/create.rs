@@ -213,7 +213,7 @@ impl Registry {
     }
 }
 
-/// Whether a `resourceVersion` is one that storage has given.
+/// Returns `true` if a `resourceVersion` has the form that storage gives.
 fn names_version(version: &serde_json::Value) -> bool {
     version
         .as_str()

@@ -20,7 +20,7 @@ struct Definition {
     stored: Arc<Stored>,
     group: String,
     names: Names,
-    /// What it defines, once it is established or being deleted; the same until the CRD says something else.
+    /// Its resource, once it is established or being deleted; the same until the CRD changes.
     resource: Option<Arc<CustomResource>>,
     /// The CRD itself, for as long as there is something to do to it.
     unsettled: Option<Arc<Object>>,
@@ -230,7 +230,7 @@ impl Registry {
         }
     }
 
-    /// One step of one of them; false if there is nothing to do.
+    /// Takes one step for one of them; false if there is nothing to do.
     fn finish_deleted_definition(&self, row: &Row) -> bool {
         let deleted = |(it, crd): (&Definition, &Arc<Object>)| {
             let resource = it.resource.clone().filter(|_| crd.is_terminating())?;

@@ -26,7 +26,7 @@ const FOREGROUND: &str = "foregroundDeletion";
 /// Tries of a delete whose object keeps changing underneath.
 const TRIES: usize = 8;
 
-/// What has to be done to an object that is to go.
+/// Next step in the deletion of an object.
 enum Step {
     /// Its deletion is under way already and the client changes nothing about it.
     Pending,
@@ -204,7 +204,7 @@ impl Registry {
         }))
     }
 
-    /// What comes next in this object's deletion.
+    /// Returns the next step in this object's deletion.
     fn next_step(&self, row: &Row, old: &Object, options: &DeleteOptions) -> Step {
         let strategy = row.strategy();
         let mut object = old.clone();

@@ -1,4 +1,4 @@
-//! When Events go: a time after their last write, as their leases in etcd end (`--event-ttl` of kube-apiserver).
+//! Expiry of Events: a time after their last write, as their leases in etcd end (`--event-ttl` of kube-apiserver).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -46,7 +46,7 @@ impl fmt::Debug for Keeper {
 }
 
 impl Ends {
-    /// An object was written; it ends at a time. Of two writes the later counts, in whatever order they are told.
+    /// Sets the expiry of an object. Of two writes the later counts, in any order of the calls.
     fn set(&mut self, key: &Key, end: (Instant, Revision)) {
         match self.by_key.get(key) {
             Some(known) if known.1 > end.1 => return,
@@ -107,12 +107,12 @@ impl EventLeases {
         self.tell(first);
     }
 
-    /// How many Events have ended.
+    /// Returns the number of Events that have expired.
     pub(crate) fn expired(&self) -> u64 {
         self.expired.load(Ordering::Relaxed)
     }
 
-    /// Tells whoever keeps the time that the earliest end is another.
+    /// Notifies the timer task that the earliest expiry has changed.
     fn tell(&self, first: Option<Instant>) {
         if let (Some(_), Some(keeper)) = (first, self.keeper.get()) {
             (keeper.0)();

@@ -1,4 +1,4 @@
-//! What a verb means. `Registry` is the one door from HTTP to state; it knows storage, watch and the vocabulary, and
+//! Meaning of the verbs. `Registry` is the one door from HTTP to state; it knows storage, watch and the vocabulary, and
 //! nothing of HTTP.
 
 use std::fmt;
@@ -48,7 +48,7 @@ use expiry::EventLeases;
 use recent::Recent;
 use scheme::Scheme;
 
-/// What Pods answer, for [`Registry::pod_streams`].
+/// Answers of Pods, for [`Registry::pod_streams`].
 struct Streams(Box<dyn PodStreams>);
 
 impl fmt::Debug for Streams {
@@ -57,12 +57,12 @@ impl fmt::Debug for Streams {
     }
 }
 
-/// How long what is stored is kept.
+/// Bounds on stored state.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     /// Of what was changed.
     pub(crate) logs: LogBounds,
-    /// How long an Event lives after its last write; `None`: for ever.
+    /// Lifetime of an Event after its last write; `None`: for ever.
     pub(crate) event_ttl: Option<Duration>,
 }
 
@@ -71,9 +71,9 @@ pub(crate) struct Bounds {
 pub(crate) struct Registry {
     /// The objects.
     pub(crate) store: Arc<Store>,
-    /// Who waits for changes of them.
+    /// Wakes the watchers of changes.
     pub(crate) fanout: Arc<Fanout>,
-    /// Who does not see all of them.
+    /// Simulated watch-cache lag per client.
     pub(crate) replicas: Arc<Replicas>,
     /// The clock and the random numbers.
     pub(crate) entropy: Entropy,
@@ -81,19 +81,19 @@ pub(crate) struct Registry {
     pub(crate) committed: Arc<Notify>,
     /// Signalled when the served resources change.
     pub(crate) definitions_changed: Arc<Notify>,
-    /// What may change or refuse a write.
+    /// Plugins, policies and webhooks, which may change or refuse a write.
     pub(crate) admission: Admission,
-    /// When Events go.
+    /// Expiry of Events.
     pub(crate) event_leases: EventLeases,
     /// The stored CRDs as they were last read.
     definitions: Mutex<Definitions>,
-    /// How often it was asked for that deleted CRDs be finished since somebody began with it; 0 if nobody is at it.
+    /// Number of requests to finish deleted CRDs since the current pass began; 0 if none is running.
     finishing: AtomicUsize,
     /// The objects written last.
     recent: Recent,
-    /// What Pods answer to those who connect to them, where there is a kubelet.
+    /// Answers of Pods to connections, where there is a kubelet.
     pod_streams: OnceLock<Streams>,
-    /// Who asks, and who may do what.
+    /// Authentication and authorization.
     pub(crate) access: Access,
     /// The served resources. Replaced as a whole when a CRD changes.
     scheme: RwLock<Arc<Scheme>>,
@@ -139,7 +139,7 @@ impl Registry {
         let _ = self.pod_streams.set(Streams(Box::new(streams)));
     }
 
-    /// What Pods answer; `None` where there is no kubelet.
+    /// Returns the answers of Pods; `None` where there is no kubelet.
     fn pod_streams(&self) -> Option<&dyn PodStreams> {
         self.pod_streams.get().map(|it| &*it.0)
     }

@@ -16,13 +16,13 @@ use crate::api::status::Status;
 use crate::storage::{Key, Range, Revision, Snapshot, Stored};
 use crate::watch::{Filter, Horizon, Position, Scope, WatchStart};
 
-/// How long a reader waits for a revision the server has not reached (rule A14).
+/// Time that a reader waits for a revision the server has not reached (rule A14).
 const FUTURE_WAIT: Duration = Duration::from_secs(3);
 
 /// The client of the server's own reads, whom no replica serves.
 const NOBODY: &str = "";
 
-/// How long a watch lasts if the client does not say, in seconds: from here to twice as long (rule E14).
+/// Least lifetime of a watch without `timeoutSeconds`, in seconds: from here to twice as long (rule E14).
 const WATCH_SECONDS_MIN: u64 = 1800;
 
 /// The answer to a list.
@@ -34,7 +34,7 @@ pub(crate) struct Page {
     pub(crate) continue_token: String,
     /// `metadata.remainingItemCount`
     pub(crate) remaining: Option<usize>,
-    /// What it lists.
+    /// Items of the list.
     pub(crate) items: Items,
 }
 
@@ -60,7 +60,7 @@ impl Items {
     }
 }
 
-/// What a watch waits for before it begins.
+/// Condition that a watch waits for before it begins.
 #[derive(Debug)]
 pub(crate) enum WatchPlan {
     /// It can begin.
@@ -111,7 +111,7 @@ impl Registry {
         self.committed.notify_waiters();
     }
 
-    /// Whether a client does not see the newest state.
+    /// Returns `true` if a client does not see the newest state.
     fn is_behind(&self, client: &str) -> bool {
         let newest = self.store.revision();
         self.replicas.sees(client, newest) < newest
@@ -209,7 +209,7 @@ impl Registry {
         Ok(page(snapshot, range, filter, limit))
     }
 
-    /// What a watch is to deliver, and from where (rules E3 to E10).
+    /// Returns the start of a watch and its options (rules E3 to E10).
     pub(crate) fn watch(
         &self,
         row: &Row,
@@ -290,7 +290,8 @@ fn parse_version(text: &str) -> Result<Option<Revision>, Status> {
     })
 }
 
-/// What a request wants to see: its place narrowed by the field selector, and the selectors in the kind's own labels.
+/// Returns the filter of a request: its place narrowed by the field selector, and the selectors in the kind's own
+/// labels.
 pub(crate) fn filter(row: &Row, info: &RequestInfo, options: &ListOptions) -> Result<Filter, Status> {
     let mut fields = options.fields.clone();
     if !fields.is_empty() {
@@ -359,7 +360,7 @@ fn known_fields(row: &Row, fields: FieldSelector) -> Result<FieldSelector, Statu
     })
 }
 
-/// What every key of the scope begins with; tokens leave it out.
+/// Returns the prefix of every key of the scope; tokens leave it out.
 fn prefix(scope: &Scope) -> String {
     match scope {
         Scope::Namespace(namespace) => format!("{namespace}/"),

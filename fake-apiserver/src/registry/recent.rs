@@ -80,7 +80,7 @@ impl Recent {
     }
 }
 
-/// Whether there is a number that may be another one once it is printed and read.
+/// Returns `true` if the value holds a number that may change when it is printed and read.
 fn has_float(value: &Value) -> bool {
     match value {
         Value::Number(number) => number.is_f64(),

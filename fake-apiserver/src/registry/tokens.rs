@@ -15,24 +15,24 @@ use crate::api::object::Object;
 use crate::api::token::TokenSigner;
 use crate::api::user::UserInfo;
 
-/// The issuer unless the server was told another, which is also the audience of tokens that are asked for without one.
+/// Default issuer, which is also the default audience of tokens.
 const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 
 /// The issuer of the tokens that kube-controller-manager writes into Secrets.
 const LEGACY_ISSUER: &str = "kubernetes/serviceaccount";
 
-/// How long past its end a token is still good, for clocks that differ; also an object's past its deletion.
+/// Time past its end for which a token is still accepted, for clocks that differ; also an object's past its deletion.
 const LEEWAY_SECONDS: i64 = 60;
 
 /// `{"alg":"HS256"}`
 const HEADER: &str = "eyJhbGciOiJIUzI1NiJ9";
 
-/// What the server was told of tokens.
+/// Options of tokens.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TokenOptions {
-    /// What signs them; `None`: a key made from the seed.
+    /// Signer of tokens; `None`: a key made from the seed.
     pub(crate) signer: Option<Arc<dyn TokenSigner>>,
-    /// Who issues them, and whose tokens are believed besides; empty for [`ISSUER`].
+    /// Issuer of tokens, and further accepted issuers; empty for [`ISSUER`].
     pub(crate) issuers: Vec<String>,
     /// For whom a token must be; empty for the issuers.
     pub(crate) audiences: Vec<String>,
@@ -63,7 +63,7 @@ impl Tokens {
         }
     }
 
-    /// Who issues the tokens that are handed out.
+    /// Returns the issuer of new tokens.
     pub(crate) fn issuer(&self) -> &str {
         self.issuers.first().map_or(ISSUER, String::as_str)
     }
@@ -94,7 +94,7 @@ impl std::fmt::Debug for TokenKey {
     }
 }
 
-/// Whose token it is, and for whom.
+/// Owner of a token, and its audiences.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TokenOwner {
     pub(crate) user: UserInfo,
@@ -143,8 +143,8 @@ impl TokenSigner for TokenKey {
 }
 
 impl Registry {
-    /// Whose token this is. `Ok(None)`: no token of this server; an error says why one is not good any more.
-    /// `audiences` are those asked about, the server's own if there are none.
+    /// Returns the owner of a token. `Ok(None)`: no token of this server; an error gives the reason for which one is no
+    /// longer valid. `audiences` are those to check for, the server's own if there are none.
     pub(crate) fn token_owner(&self, token: &str, audiences: &[&str]) -> Result<Option<TokenOwner>, String> {
         let tokens = &self.access.tokens;
         let Some(claims) = tokens.signer.claims(token) else {
@@ -261,7 +261,7 @@ impl Registry {
     }
 }
 
-/// What the server says of a token whose object is gone.
+/// Error for a token whose object is gone.
 const INVALIDATED: &str = "service account token has been invalidated";
 
 fn add(user: &mut UserInfo, key: &str, value: &str) {

@@ -20,22 +20,22 @@ use crate::storage::{Key, StoreError, Stored};
 /// Tries of a write whose object keeps changing underneath; with one writer more than one is rare.
 const TRIES: usize = 8;
 
-/// How a write makes the new object from the old one, which is in the version asked for.
+/// Makes the new object of a write from the old one, which is in the requested version.
 pub(super) trait Change: Sync {
     /// The new object. It is asked again when the old one changed meanwhile.
     fn next(&self, old: &Object) -> Result<Decoded, Status>;
 
-    /// Whether the new object already says who owns its fields, as apply's does.
+    /// Returns `true` if the new object already has the owners of its fields, as apply's does.
     fn is_tracked(&self) -> bool {
         false
     }
 
-    /// Whether admission has a say; not in what the server writes on its own account.
+    /// Returns `true` if admission runs; it does not for the server's own writes.
     fn is_admitted(&self) -> bool {
         true
     }
 
-    /// What admission is shown instead of the object, as the Scale of it.
+    /// Returns the object that admission sees instead, such as a Scale.
     fn shown(&self, _object: &Object) -> Result<Option<Object>, Status> {
         Ok(None)
     }
@@ -46,7 +46,7 @@ pub(super) trait Change: Sync {
     }
 }
 
-/// PUT: the body, whatever there was.
+/// PUT: the body replaces any object.
 struct Replace<'a> {
     request: &'a WriteRequest<'a>,
     body: Mutex<Option<Decoded>>,
@@ -275,7 +275,7 @@ impl Registry {
         Err(Status::object_modified(&row.info.group_resource(), object.name()))
     }
 
-    /// Removes an object, whatever keeps it.
+    /// Removes an object, ignoring finalizers.
     pub(crate) fn take_out(&self, row: &Row, key: &Key) -> Result<(), Status> {
         let absent = || Status::not_found(&row.info.group_resource(), key.name());
         for _ in 0..TRIES {
@@ -292,7 +292,7 @@ impl Registry {
         self.replace(row, stored, stored.body.clone()).is_ok()
     }
 
-    /// What the strategy and the rules of every object make of an update.
+    /// Prepares and validates an update by the strategy and the rules of every object.
     fn prepare(&self, request: &WriteRequest<'_>, object: &mut Object, old: &Object) -> Result<(), Status> {
         let row = request.row;
         let strategy = row.strategy();
@@ -342,7 +342,7 @@ fn restore_other_part(request: &WriteRequest<'_>, object: &mut Object, old: &Obj
     }
 }
 
-/// Whether the write took the last thing away that kept a terminating object (rule B14).
+/// Returns `true` if the write removed the last obstacle to the deletion of a terminating object (rule B14).
 fn is_finished(object: &Object, old: &Object) -> bool {
     let grace = old
         .metadata()

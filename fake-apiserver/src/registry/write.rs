@@ -1,4 +1,4 @@
-//! What all writes share: the request, the answer, and the order of the steps between a decoded object and storage.
+//! Shared parts of all writes: the request, the answer, and the steps between a decoded object and storage.
 
 use std::sync::Arc;
 
@@ -26,11 +26,11 @@ pub(crate) struct WriteRequest<'a> {
     pub(crate) options: &'a WriteOptions,
     /// `User-Agent`, which names the manager where the query does not (rule H7).
     pub(crate) user_agent: &'a str,
-    /// Who writes.
+    /// User of the write.
     pub(crate) user: &'a UserInfo,
 }
 
-/// What a write is answered with.
+/// Answer of a write.
 #[derive(Debug)]
 pub(crate) enum Answer {
     /// An object as it is stored.
@@ -56,7 +56,7 @@ pub(crate) struct SuccessStatus {
     pub(crate) code: u16,
 }
 
-/// What was deleted.
+/// Details of a deletion.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SuccessDetails {
     pub(crate) name: String,
@@ -88,7 +88,7 @@ impl Written {
 }
 
 impl WriteRequest<'_> {
-    /// Who owns the fields this write changes.
+    /// Returns the manager of the fields this write changes.
     pub(crate) fn manager<'b>(&'b self, name: &'b str, now: &'b str) -> Manager<'b> {
         let reset = self.row.unowned_paths(&self.info.subresource);
         Manager {

@@ -3,7 +3,7 @@
 #[cfg(feature = "tls")]
 use crate::tls::TlsOptions;
 
-/// How a server listens: in the clear or over TLS, and to which hosts it answers.
+/// Options of a listener: in the clear or over TLS, and the hosts it answers to.
 ///
 /// ```
 /// use fake_apiserver::ServeOptions;
@@ -17,7 +17,7 @@ pub struct ServeOptions {
     pub(super) hosts: Vec<String>,
 }
 
-/// What is spoken below HTTP.
+/// Transport below HTTP.
 #[derive(Clone, Debug)]
 pub(super) enum Transport {
     /// Plain TCP.

@@ -29,7 +29,7 @@ impl Change {
             .expect("a change has a state before or after it")
     }
 
-    /// The most bytes that are kept because of it: the state before, and the event as watchers are told it.
+    /// Returns the most bytes that are kept because of it: the state before, and the encoded watch event.
     fn size(&self) -> usize {
         let states = [&self.previous, &self.current].into_iter().flatten();
         size_of::<Self>() + states.map(|it| it.size()).sum::<usize>()
@@ -68,7 +68,7 @@ impl History {
         self.size
     }
 
-    /// How many changes it has.
+    /// Returns the number of changes.
     pub(crate) fn len(&self) -> usize {
         self.changes.len()
     }

@@ -70,7 +70,7 @@ impl Range {
         self
     }
 
-    /// Whether `key` lies in the run.
+    /// Returns `true` if `key` lies in the run.
     pub(crate) fn contains(&self, key: &str) -> bool {
         key >= self.start.as_str() && self.end.as_deref().is_none_or(|end| key < end)
     }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::{Key, Revision};
 
-/// What a write stores.
+/// Stored form of an object.
 ///
 /// `bytes` is the JSON of the object **without** its `kind`, `apiVersion` and `metadata.resourceVersion`, and without
 /// the opening of `metadata`: `"name":"a",…},"data":{…}}`. An answer is a head with the kind and the revision, then
@@ -14,7 +14,7 @@ use super::{Key, Revision};
 pub(crate) struct Body {
     /// The encoded object as described above.
     pub(crate) bytes: Bytes,
-    /// How many of the bytes are metadata, its closing brace included.
+    /// Length of the metadata in bytes, its closing brace included.
     pub(crate) metadata_len: usize,
     /// `metadata.uid`
     pub(crate) uid: Box<str>,
@@ -27,11 +27,11 @@ pub(crate) struct Body {
 /// An object as it was written at `revision`.
 #[derive(Debug)]
 pub(crate) struct Stored {
-    /// Where it lies.
+    /// Key of the object.
     pub(crate) key: Key,
     /// The write that made it so: its `resourceVersion`.
     pub(crate) revision: Revision,
-    /// What was written.
+    /// The object that was written.
     pub(crate) body: Body,
 }
 

@@ -12,7 +12,7 @@ pub(crate) struct Snapshot {
     /// The revision it shows.
     pub(crate) revision: Revision,
     objects: Sorted,
-    /// What differs from `objects`: the state of each key changed since, `None` where there was none.
+    /// Differences from `objects`: the state of each key changed since, `None` where there was none.
     undone: BTreeMap<Key, Option<Arc<Stored>>>,
 }
 
@@ -73,7 +73,7 @@ impl Snapshot {
         })
     }
 
-    /// How many objects lie in a range.
+    /// Returns the number of objects in a range.
     pub(crate) fn count(&self, range: &Range) -> usize {
         let mut count = self.objects.count(range);
         for (key, old) in self.undone.iter().filter(|(key, _)| range.contains(key.as_str())) {

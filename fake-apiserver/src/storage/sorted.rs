@@ -86,13 +86,13 @@ impl Sorted {
             .take_while(|it| range.end.as_deref().is_none_or(|end| it.key.as_str() < end))
     }
 
-    /// How many objects lie in a range.
+    /// Returns the number of objects in a range.
     pub(crate) fn count(&self, range: &Range) -> usize {
         let end = range.end.as_deref().map_or(self.len, |end| self.rank(end));
         end.saturating_sub(self.rank(&range.start))
     }
 
-    /// How many objects lie before `key`.
+    /// Returns the number of objects before `key`.
     fn rank(&self, key: &str) -> usize {
         let index = self.chunk_of(key);
         let before: usize = self.chunks.iter().take(index).map(|chunk| chunk.len()).sum();
@@ -108,7 +108,7 @@ impl Sorted {
     }
 }
 
-/// Where `key` is or would be within a chunk.
+/// Returns the position of `key` within a chunk, or where it would be inserted.
 fn position(chunk: &Chunk, key: &str) -> usize {
     chunk.partition_point(|it| it.key.as_str() < key)
 }

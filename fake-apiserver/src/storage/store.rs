@@ -8,7 +8,7 @@ use super::history::History;
 use super::sorted::Sorted;
 use super::{Body, Change, Compacted, Key, Revision, Snapshot, Stored};
 
-/// Why a write was refused. Nothing has changed then.
+/// Reason for refusing a write. Nothing has changed then.
 #[derive(Clone, Debug)]
 pub(crate) enum StoreError {
     /// Create: there is an object at the key.
@@ -26,8 +26,8 @@ struct Table {
     history: Arc<History>,
 }
 
-/// The whole state at one moment. A copy shares everything until one of the two is written to: it costs one reference
-/// a resource, whatever the number of objects.
+/// The whole state at one moment. A copy shares everything until one of the two is written to: it costs one reference a
+/// resource, independent of the number of objects.
 #[derive(Clone, Debug)]
 pub(crate) struct World {
     revision: Revision,
@@ -38,12 +38,12 @@ pub(crate) struct World {
     tables: BTreeMap<Arc<str>, Table>,
 }
 
-/// How much of the past is kept; older changes are compacted (rule E22).
+/// Bounds of the logs; older changes are compacted (rule E22).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LogBounds {
     /// Changes a resource's log keeps.
     pub(crate) changes: usize,
-    /// Bytes all logs keep together; the newest change stays, whatever its size.
+    /// Bytes that all logs keep together; the newest change always stays.
     pub(crate) bytes: usize,
 }
 
@@ -62,7 +62,7 @@ struct State {
     epoch: u64,
 }
 
-/// What a watcher finds past its cursor.
+/// Changes past a watcher's cursor.
 #[derive(Debug)]
 pub(crate) struct Fresh {
     /// The changes, oldest first.
@@ -71,7 +71,7 @@ pub(crate) struct Fresh {
     pub(crate) revision: Revision,
 }
 
-/// What a reader of all resources finds past its cursor.
+/// Changes past the cursor of a reader of all resources.
 #[derive(Debug)]
 pub(crate) struct FreshOfAll {
     /// The changes and their resources, in the order of their revisions.
@@ -83,7 +83,7 @@ pub(crate) struct FreshOfAll {
 /// Every object of the server at one moment, to begin a cursor over all resources with.
 #[derive(Debug)]
 pub(crate) struct Everything {
-    /// Which world it is of.
+    /// Epoch of the world it belongs to.
     pub(crate) epoch: u64,
     /// The cursor to go on with.
     pub(crate) revision: Revision,
@@ -99,7 +99,7 @@ impl Fresh {
     }
 }
 
-/// Why a cursor cannot go on.
+/// Reason for which a cursor cannot go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CursorLost {
     /// It fell below the log.

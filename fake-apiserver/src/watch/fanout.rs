@@ -7,8 +7,8 @@ use std::task::Waker;
 use super::filter::Scope;
 use crate::storage::Key;
 
-/// Who sleeps for what. A commit looks up three places, so watchers of other resources, namespaces and objects cost it
-/// nothing, however many they are.
+/// Sleeping watchers by the changes they wait for. A commit looks up three places, so any number of watchers of other
+/// resources, namespaces and objects cost it nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Fanout {
     /// The sleepers of each resource.

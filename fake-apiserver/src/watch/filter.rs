@@ -16,7 +16,7 @@ pub(crate) enum Scope {
     Object(Key),
 }
 
-/// What is wanted: a place, and the selectors.
+/// Selects changes: a place, and the selectors.
 #[derive(Clone, Debug)]
 pub(crate) struct Filter {
     /// The place.
@@ -73,13 +73,13 @@ impl Scope {
 }
 
 impl Filter {
-    /// Whether the selectors want the object; its place is known to be right.
+    /// Returns `true` if the selectors match the object, whose place is known to match.
     pub(crate) fn selects(&self, object: &Stored) -> bool {
         (self.labels.is_empty() || self.labels.matches(|key| object.label(key)))
             && (self.fields.is_empty() || self.fields.matches(|field| object.field(field)))
     }
 
-    /// Whether there are selectors beside the place.
+    /// Returns `true` if there are selectors beside the place.
     pub(crate) fn has_selectors(&self) -> bool {
         !self.labels.is_empty() || !self.fields.is_empty()
     }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::storage::Revision;
 
-/// How far a client sees.
+/// Position of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Position {
     /// As far as this revision.
@@ -21,9 +21,9 @@ pub(crate) enum Position {
 pub(crate) struct Replicas {
     /// Guards the positions; clients that see everything are not in it.
     positions: Mutex<BTreeMap<String, Position>>,
-    /// How many of them there are, to be asked without the lock.
+    /// Number of clients, to be read without the lock.
     count: AtomicU64,
-    /// How many of them move with every commit.
+    /// Number of clients that move with every commit.
     moving: AtomicU64,
 }
 
@@ -44,7 +44,7 @@ impl Replicas {
         self.count.store(positions.len() as u64, Ordering::Relaxed);
     }
 
-    /// How far a client sees of a state that has come to `newest`.
+    /// Returns the revision that a client sees of a state at `newest`.
     pub(crate) fn sees(&self, client: &str, newest: Revision) -> Revision {
         if self.count.load(Ordering::Relaxed) == 0 {
             return newest;
@@ -56,13 +56,13 @@ impl Replicas {
         }
     }
 
-    /// Whether a commit lets somebody see more of what was committed before.
+    /// Returns `true` if a commit lets some client see more of earlier commits.
     pub(crate) fn move_with_commits(&self) -> bool {
         self.moving.load(Ordering::Relaxed) > 0
     }
 }
 
-/// How far one client sees, asked again whenever it looks.
+/// View of one client, looked up again at each use.
 #[derive(Clone, Debug)]
 pub(crate) struct Horizon {
     /// All clients.
@@ -72,7 +72,7 @@ pub(crate) struct Horizon {
 }
 
 impl Horizon {
-    /// How far it sees of a state that has come to `newest`.
+    /// Returns the revision that it sees of a state at `newest`.
     pub(crate) fn sees(&self, newest: Revision) -> Revision {
         self.replicas.sees(&self.client, newest)
     }

@@ -23,31 +23,31 @@ const BATCH_MAX: usize = 256;
 /// Time between bookmarks (rule E13).
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 
-/// How long before its end a watch sends a last bookmark (rule E13).
+/// Time before its end at which a watch sends a last bookmark (rule E13).
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 
-/// Where a watch begins and what it is to send.
+/// Start of a watch and its options.
 #[derive(Debug)]
 pub(crate) struct WatchStart {
     /// The storage name of the resource.
     pub(crate) resource: Arc<str>,
-    /// What is wanted.
+    /// Selects changes.
     pub(crate) filter: Filter,
     /// The state to send as ADDED events first; the watch goes on from its revision.
     pub(crate) initial: Option<Snapshot>,
     /// Without an initial state: events after this revision.
     pub(crate) after: Revision,
-    /// Whether bookmarks are wanted.
+    /// Set if bookmarks are requested.
     pub(crate) bookmarks: bool,
-    /// Whether the initial state ends with a bookmark that says so (rule E5); only with `bookmarks`.
+    /// Set if the initial state ends with a bookmark that says so (rule E5); only with `bookmarks`.
     pub(crate) initial_end_bookmark: bool,
-    /// How far it may see; `None` is everything.
+    /// Limit of the view; `None` is everything.
     pub(crate) horizon: Option<Horizon>,
-    /// When the watch ends (rule E14).
+    /// Time at which the watch ends (rule E14).
     pub(crate) deadline: Instant,
 }
 
-/// What a watcher delivers.
+/// Item that a watcher delivers.
 #[derive(Clone, Debug)]
 pub(crate) enum Delivery {
     /// An object of the initial state.
@@ -58,7 +58,7 @@ pub(crate) enum Delivery {
     Bookmark {
         /// Every change up to it has been delivered.
         revision: Revision,
-        /// Whether it ends the initial state.
+        /// Set if it ends the initial state.
         initial_end: bool,
     },
     /// The cursor fell below the log, whose floor this is; the last delivery.
@@ -77,7 +77,7 @@ pub(crate) struct Watcher {
     fanout: Arc<Fanout>,
     id: SleeperId,
     start: WatchStart,
-    /// Which world the cursor points into.
+    /// Epoch of the world that the cursor points into.
     epoch: u64,
     cursor: Revision,
     /// Read but not yet delivered.
@@ -125,7 +125,7 @@ impl Watcher {
         }
     }
 
-    /// The revision after which the client asked to be told of changes; 0 if it asked for the state first.
+    /// Returns the revision after which the client asked for changes; 0 if it asked for the state first.
     pub(crate) fn began_after(&self) -> Revision {
         self.start.after
     }
@@ -146,7 +146,7 @@ impl Watcher {
         Poll::Ready(self.ready.pop_front())
     }
 
-    /// What would be delivered next, without delivering it: for a watch that is held. It reads a little ahead, and
+    /// Returns the next deliveries without delivering them: for a watch that is held. It reads a little ahead, and
     /// wakes the task when there is more to see.
     pub(crate) fn look_ahead(&mut self, cx: &Context<'_>) -> &VecDeque<Delivery> {
         if !self.ended && self.ready.len() < BATCH_MAX {

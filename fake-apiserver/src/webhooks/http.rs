@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use super::routes::reply;
 use crate::registry::admission::transport::Reply;
 
-/// Where to connect to.
+/// Address to connect to.
 pub(super) struct Place<'a> {
     /// The name the certificate must have.
     pub(super) host: &'a str,

@@ -72,8 +72,8 @@ fn config(ca_bundle: &[u8]) -> Result<ClientConfig, String> {
     Ok(config)
 }
 
-/// Trusts what the bundle signed, and what stands in it: webhooks of development show the very certificate that is the
-/// bundle, which Go takes and webpki does not.
+/// Trusts certificates signed by the bundle, and those in it: development webhooks show the very certificate that is
+/// the bundle, which Go accepts and webpki does not.
 #[derive(Debug)]
 struct Bundle {
     bundle: Vec<CertificateDer<'static>>,

@@ -50,9 +50,8 @@ impl std::fmt::Debug for Handler {
     }
 }
 
-/// Where hosts of webhooks are. A host that is not named here is looked up and called as it stands; a service is
-/// refused.
-/// Copies are the same routes.
+/// Addresses of webhook hosts. A host that is not named here is looked up and called as it stands; a service is
+/// refused. Copies are the same routes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Routes(Arc<Mutex<Tables>>);
 

@@ -115,22 +115,22 @@ impl Failure {
         }
     }
 
-    /// Whether the object is not there.
+    /// Returns `true` if the object does not exist.
     pub(crate) fn is_not_found(&self) -> bool {
         self.code == 404
     }
 
-    /// Whether the object is no longer the one that was meant.
+    /// Returns `true` if the object has changed since it was read.
     pub(crate) fn is_conflict(&self) -> bool {
         self.code == 409 && self.reason == "Conflict"
     }
 
-    /// Whether there is such an object already.
+    /// Returns `true` if the object exists already.
     pub(crate) fn is_already_exists(&self) -> bool {
         self.code == 409 && self.reason == "AlreadyExists"
     }
 
-    /// Whether the namespace is on its way out, so that nothing can be created there any more.
+    /// Returns `true` if the namespace is terminating, so that nothing can be created in it.
     pub(crate) fn is_namespace_terminating(&self) -> bool {
         self.code == 403 && self.details.causes.iter().any(|it| it.reason == "NamespaceTerminating")
     }

@@ -11,28 +11,28 @@ use super::observed::Observed;
 use super::queue::WorkQueue;
 use crate::api::user::UserInfo;
 
-/// What a controller does: it is told of changes, notes keys, and is then asked to look at each of them. See the
-/// [module](super) for an example.
+/// A controller of a worker: it observes changes, notes keys, and then syncs each of them. See the [module](super) for
+/// an example.
 ///
 /// It is level-triggered: all it keeps can be found again from the objects, so that a relist (after
 /// `ApiServer::restore`, or when the log was compacted) and a fork lose nothing but delays.
 pub(crate) trait Controller: Send + 'static {
-    /// What is worked on, at most once at a time.
+    /// Key of the work, which is worked on at most once at a time.
     type Key: Clone + Ord + fmt::Debug + Send + Sync + 'static;
 
-    /// Who sends its requests.
+    /// Returns the sender of its requests.
     fn identity(&self) -> Identity;
 
-    /// Which resources it is told of.
+    /// Returns the resources it observes.
     fn follows(&self) -> Follows;
 
-    /// Forgets everything: what is there is told anew right after, each object as a new one.
+    /// Forgets everything: all objects are observed anew right after, each as a new one.
     fn reset(&mut self) {}
 
-    /// Is told of a change, in the order of revisions. It notes what is to be done and does nothing yet.
+    /// Observes a change, in the order of revisions. It notes keys and does nothing else yet.
     fn observe(&mut self, change: &Observed<'_>, queue: &mut WorkQueue<Self::Key>);
 
-    /// Is told that the served resources are others than before.
+    /// Observes that the served resources have changed.
     fn served_changed(&mut self, queue: &mut WorkQueue<Self::Key>) {
         let _ = queue;
     }
@@ -51,7 +51,7 @@ pub(crate) trait Controller: Send + 'static {
     ) -> impl Future<Output = Result<(), Failure>> + Send;
 }
 
-/// What a controller is told of.
+/// Resources that a controller observes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Follows {
     /// Every resource, custom ones included, as they come and go.
@@ -60,7 +60,7 @@ pub(crate) enum Follows {
     These(&'static [&'static str]),
 }
 
-/// Who a controller is to the server.
+/// Identity of a controller towards the server.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
     /// The name of the worker, by which the journal marks its requests.
@@ -92,7 +92,7 @@ impl Identity {
     }
 }
 
-/// What a controller has at hand while it looks at a key.
+/// Context of a controller while it syncs a key.
 #[derive(Debug)]
 pub(crate) struct Context<'a, K> {
     /// The cluster.
@@ -101,14 +101,14 @@ pub(crate) struct Context<'a, K> {
     pub(crate) queue: &'a mut WorkQueue<K>,
 }
 
-/// A controller with its queue, whatever its keys are.
+/// A controller with its queue, with the type of its keys erased.
 pub(super) trait Lane: Send {
     fn reset(&mut self);
     fn observe(&mut self, change: &Observed<'_>);
     fn served_changed(&mut self);
-    /// Whether there is something to do now.
+    /// Returns `true` if there is work now.
     fn is_ready(&mut self) -> bool;
-    /// When there will be something to do.
+    /// Returns the time of the next work.
     fn next_due(&self) -> Option<Instant>;
     /// Looks at the next key.
     fn run_one<'a>(&'a mut self, host: &'a Arc<dyn Host>, rows: &'a Rows) -> BoxFuture<'a, ()>;

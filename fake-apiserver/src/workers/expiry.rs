@@ -11,7 +11,7 @@ use tokio::time::sleep_until;
 use super::api::Host;
 use crate::tasks::TaskGroup;
 
-/// Removes Events when their time is over. The task is started with the first Event, in whatever runtime that is
+/// Removes Events when their time is over. The task is started with the first Event, in the runtime in which that is
 /// written, and has a timer while there is one.
 pub(crate) fn expire_events(host: &Arc<dyn Host>, group: &TaskGroup) {
     let (weak, group, is_kept) = (

@@ -28,10 +28,10 @@ pub(crate) struct OwnerReference {
     pub(crate) name: String,
     /// UID of the owner.
     pub(crate) uid: String,
-    /// Whether the owner manages the object.
+    /// Set if the owner manages the object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) controller: Option<bool>,
-    /// Whether a foreground deletion of the owner waits for the object.
+    /// Set if a foreground deletion of the owner waits for the object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) block_owner_deletion: Option<bool>,
 }
@@ -48,12 +48,12 @@ impl Meta {
         values.next().and_then(Result::ok).unwrap_or_default()
     }
 
-    /// Whether the object is being deleted.
+    /// Returns `true` if the object is being deleted.
     pub(crate) fn is_terminating(&self) -> bool {
         self.deletion_timestamp.is_some()
     }
 
-    /// Whether the object has this finalizer.
+    /// Returns `true` if the object has this finalizer.
     pub(crate) fn has_finalizer(&self, name: &str) -> bool {
         self.finalizers.iter().any(|it| it == name)
     }

@@ -1,5 +1,5 @@
-//! What a cluster does by itself: the controllers of kube-controller-manager that a test asks for. They read storage as
-//! informers do and write through requests of their own; they know nothing of HTTP beyond that.
+//! Controllers of kube-controller-manager that run on request. They read storage as informers do and write through
+//! requests of their own; they know nothing of HTTP beyond that.
 //!
 //! # How it works
 //!

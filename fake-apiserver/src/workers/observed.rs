@@ -1,4 +1,4 @@
-//! `Observed`: a change of an object as the workers are told of it.
+//! `Observed`: a change of an object as the workers see it.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::registry::scheme::Row;
 use crate::registry::scheme::codec;
 use crate::storage::{Key, Stored};
 
-/// An object was created, changed or removed. After a relist each object is told as if it had just been created.
+/// An object was created, changed or removed. After a relist each object is observed as if it had just been created.
 ///
 /// Nothing is decoded before it is asked for, and then once for all workers.
 #[derive(Debug)]
@@ -47,12 +47,12 @@ impl<'a> Observed<'a> {
         self.new.or(self.old)
     }
 
-    /// Where the object lies.
+    /// Returns the key of the object.
     pub(crate) fn key(&self) -> Option<&'a Key> {
         self.latest().map(|it| &it.key)
     }
 
-    /// Whether the object is gone.
+    /// Returns `true` if the object was removed.
     pub(crate) fn is_removal(&self) -> bool {
         self.new.is_none()
     }

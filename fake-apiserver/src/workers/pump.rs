@@ -13,16 +13,16 @@ use super::controller::Lane;
 use super::observed::Observed;
 use crate::storage::{Range, Revision, Store};
 
-/// All workers of a server. While there is nothing to do it holds neither the server nor a timer.
+/// Runs all workers of a server. While there is no work it holds neither the server nor a timer.
 pub(super) struct Pump {
     host: Weak<dyn Host>,
     store: Arc<Store>,
     committed: Arc<Notify>,
     definitions_changed: Arc<Notify>,
-    /// The workers, in the order in which they are told and take their turns.
+    /// The workers, in the order in which they observe changes and take their turns.
     lanes: Vec<Box<dyn Lane>>,
     rows: Rows,
-    /// Where in which world everything has been told up to; `None` before the first list.
+    /// Position up to which everything has been observed; `None` before the first list.
     cursor: Option<(u64, Revision)>,
 }
 
@@ -59,8 +59,7 @@ impl Pump {
         }
     }
 
-    /// Lets every worker look at one key, telling all of them what happened in between; false if there is nothing to
-    /// do.
+    /// Lets every worker sync one key, and all of them observe the changes in between; false if there is no work.
     async fn turn(&mut self, host: &Arc<dyn Host>) -> bool {
         let mut worked = false;
         for index in 0..self.lanes.len() {

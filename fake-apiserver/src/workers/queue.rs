@@ -22,9 +22,9 @@ pub(crate) struct WorkQueue<K> {
     queued: BTreeSet<K>,
     /// The keys to be added later, by time and then by the order of asking.
     delayed: BTreeMap<(Instant, u64), K>,
-    /// When each key of `delayed` is due.
+    /// Due time of each key of `delayed`.
     due: BTreeMap<K, (Instant, u64)>,
-    /// How often each key failed since it last succeeded.
+    /// Number of failures of each key since it last succeeded.
     failures: BTreeMap<K, u32>,
     asked: u64,
 }
@@ -101,7 +101,7 @@ impl<K: Clone + Ord> WorkQueue<K> {
         !self.ready.is_empty()
     }
 
-    /// When the next delayed key is due.
+    /// Returns the due time of the next delayed key.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.delayed.first_key_value().map(|((at, _), _)| *at)
     }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Api, Failure};
 use crate::storage::Key;
 
-/// Where the Events of objects of the cluster lie.
+/// Namespace of the Events of cluster-scoped objects.
 const CLUSTER_EVENTS: &str = "default";
 
 /// The object an Event is about.
@@ -15,7 +15,7 @@ pub(crate) struct Regarding<'a> {
     pub(crate) api_version: &'a str,
     /// Its kind.
     pub(crate) kind: &'a str,
-    /// Where it lies.
+    /// Key of the object.
     pub(crate) key: &'a Key,
     /// Its uid.
     pub(crate) uid: &'a str,

@@ -101,7 +101,8 @@ pub(crate) async fn configure(server: &ApiServer, kind: &str, name: &str, hooks:
     made(&post(server, &path, configuration(kind, name, hooks)).await);
 }
 
-/// What a webhook answers: the parts of `response` beside uid and allowed, which is true unless they say otherwise.
+/// Builds a webhook's response: the parts of `response` beside uid and allowed, which is true unless they say
+/// otherwise.
 pub(crate) fn reviewed(review: &Value, response: Value) -> Value {
     let mut all = json!({"uid": review["request"]["uid"], "allowed": true});
     for (key, value) in response.as_object().into_iter().flatten() {
@@ -116,7 +117,7 @@ pub(crate) fn patch(operations: Value) -> Value {
     json!({"patchType": "JSONPatch", "patch": patch})
 }
 
-/// What webhooks were asked, in order: the path and the review.
+/// Requests to webhooks, in order: the path and the review.
 pub(crate) type Asked = Arc<Mutex<Vec<(String, Value)>>>;
 
 /// A service that answers each review by its path.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::ask::{Asked, HOST, MAPS, configure, map, patch, post, reviewed, service};
 
-/// A server whose webhooks answer this, whatever they are asked.
+/// A server whose webhooks always give this answer.
 fn server(code: u16, content_type: &'static str, body: Vec<u8>) -> ApiServer {
     let answer = tower::service_fn(move |_| {
         let body = Body::from(body.clone());
@@ -111,7 +111,7 @@ async fn a_huge_answer_is_not_read_to_its_end() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever bytes come back, the client gets a Status.
+    /// Any bytes come back: the client gets a Status.
     #[test]
     fn any_bytes(body in prop::collection::vec(any::<u8>(), 0..64), code in 200u16..600) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -123,7 +123,7 @@ proptest! {
         });
     }
 
-    /// Whatever a patch does to the object, the answer is an object or a Status, and the server goes on.
+    /// Under any patch of the object, the answer is an object or a Status, and the server goes on.
     #[test]
     fn any_patch(
         op in "add|remove|replace|move|copy|test|other",

@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use crate::scenario::folder;
 
-/// How many differences of a scenario are shown.
+/// Most differences of a scenario that are shown.
 const SHOWN: usize = 6;
 
-/// How much of a value is shown.
+/// Most characters of a value that are shown.
 const SHOWN_CHARS: usize = 300;
 
 /// One place where an answer is not the recorded one.

@@ -18,12 +18,12 @@ use replay::Replay;
 use rstest::rstest;
 use scenario::{AREAS, Scenario};
 
-/// What happened to the scenarios of an area.
+/// Results of the scenarios of an area.
 #[derive(Debug, Default)]
 struct Tally {
     passed: usize,
     known: usize,
-    /// What has to be looked at.
+    /// Scenarios that failed.
     complaints: Vec<String>,
 }
 
@@ -73,7 +73,7 @@ fn chosen(area: &str) -> Vec<Scenario> {
     scenarios
 }
 
-/// What else ran when an area was recorded.
+/// Workers that ran when an area was recorded.
 fn workers(area: &str) -> &'static [Worker] {
     if area.starts_with("workers_") {
         &[Worker::GarbageCollector, Worker::Namespace]

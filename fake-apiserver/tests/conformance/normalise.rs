@@ -26,7 +26,7 @@ pattern!(TOO_NEW, r"(resource version:? )\d+(, current: )\d+");
 pattern!(TOO_OLD, r"(too old resource version: )\d+ \(\d+\)");
 pattern!(IN_TEXT, r"((?i:resource ?version)[^0-9]{0,40}?)(\d+)");
 
-/// What the answers of one run have that others have not.
+/// Values in the answers of one run that differ from those of others.
 struct Run<'a> {
     variables: &'a Variables,
     origin: &'a str,

@@ -23,13 +23,13 @@ pub(crate) const ORIGIN: &str = "http://127.0.0.1:8001";
 /// Headers that are compared.
 const HEADERS: [&str; 4] = ["content-type", "warning", "retry-after", "allow"];
 
-/// How long a step waits for the answer it wants.
+/// Time that a step waits for its expected answer.
 const UNTIL_SECONDS: f64 = 10.0;
 
-/// How long a read waits for its events.
+/// Time that a read waits for its events.
 const READ_SECONDS: f64 = 5.0;
 
-/// What a run gave: the answers by step, or why it came to no end.
+/// Result of a run: the answers by step, or the error that ended it.
 pub(crate) type Answers = Result<Vec<(usize, Value)>, String>;
 
 /// A scenario under way.
@@ -198,7 +198,7 @@ impl<'a> Replay<'a> {
             .collect()
     }
 
-    /// Whether a step that only prepares did what it should.
+    /// Returns `true` if a preparing step succeeded.
     fn is_set_up(&self, step: &Step, answer: &Value) -> bool {
         if step.may_fail || step.method.as_deref().is_none_or(|method| method == "DELETE") {
             return true;

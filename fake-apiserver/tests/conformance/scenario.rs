@@ -45,7 +45,7 @@ pub(crate) struct Scenario {
     pub(crate) steps: Vec<Step>,
     /// The recorded answers by number of the step; what is set up is not recorded.
     pub(crate) answers: BTreeMap<usize, Value>,
-    /// Whether the scenario gets a namespace of its own.
+    /// Set if the scenario gets a namespace of its own.
     #[serde(default = "yes")]
     pub(crate) namespace: bool,
 }
@@ -99,13 +99,13 @@ impl Scenario {
         text.lines().map(scenario).collect()
     }
 
-    /// Whether it runs programs, which live in real time and need a port.
+    /// Returns `true` if it runs programs, which live in real time and need a port.
     pub(crate) fn needs_programs(&self) -> bool {
         self.steps.iter().any(|step| step.sh.is_some())
     }
 }
 
-/// Where the transcripts and the known differences are.
+/// Folder of the transcripts and the known differences.
 pub(crate) fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/conformance")
 }
@@ -230,7 +230,7 @@ pub(crate) fn lookup<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
         })
 }
 
-/// Whether an answer is the one a step waits for.
+/// Returns `true` if an answer meets the condition of a step.
 pub(crate) fn is_awaited(body: &Value, condition: &Value) -> bool {
     let got = lookup(body, condition["path"].as_str().unwrap_or_default()).unwrap_or(&Value::Null);
     match (condition.get("equals"), condition.get("exists")) {

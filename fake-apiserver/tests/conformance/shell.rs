@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::kubectl;
 
-/// How long a program may take.
+/// Time limit of a program.
 const SECONDS_MAX: u64 = 90;
 
 /// The folder to put in front of the PATH so that `kubectl` is the right one; else the reason why a test is skipped.

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::trial::{CRDS, WIDGETS, ask_once, post, try_all, widget, widgets};
 
-/// An expression by the grammar, whatever its types.
+/// An expression by the grammar, of any types.
 #[expect(clippy::too_many_lines, reason = "it is a grammar, a line a rule")]
 fn expression() -> impl Strategy<Value = String> {
     let leaf = prop::sample::select(vec![
@@ -167,7 +167,7 @@ fn times(start: &str, depth: usize, wrap: fn(String) -> String) -> String {
     (0..depth).fold(start.to_owned(), |text, _| wrap(text))
 }
 
-/// What is taken answers objects, and nothing takes long.
+/// An accepted CRD answers objects, and nothing takes long.
 #[rstest]
 #[case::brackets(times("1", 200, |it| format!("({it})")) + " == 1", 422)]
 #[case::brackets_without_end("(".repeat(50_000), 422)]

@@ -1,4 +1,4 @@
-//! What rules may cost: when the CRD is written, when an object is, and in policies (rule O8).
+//! Limits on the cost of rules: when the CRD is written, when an object is, and in policies (rule O8).
 
 use rstest::rstest;
 use serde_json::{Value, json};

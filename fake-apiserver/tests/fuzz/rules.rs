@@ -20,7 +20,7 @@ fn spec() -> Value {
     json!({"n": 3, "t": "aab", "l": ["a", "b"], "m": {"x": 1, "y": 2}})
 }
 
-/// What the server says of a CRD, and if it takes it, of a Widget.
+/// Returns the answer to a CRD, and if it is accepted, to a Widget.
 fn said_of(crd: &Value, object: &Value) -> Answer {
     let answer = ask_once(&[], &post(CRDS, crd));
     match answer.code {
@@ -29,7 +29,7 @@ fn said_of(crd: &Value, object: &Value) -> Answer {
     }
 }
 
-/// What the server says of a rule, or of a Widget under it.
+/// Returns the answer to a rule, or to a Widget under it.
 fn said(rule: &str) -> Answer {
     said_of(&crd(json!([{"rule": rule, "message": "m"}])), &widget(&spec()))
 }

@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 use crate::ask::{Answer, Ask};
 use crate::hostile;
 
-/// Where ConfigMaps are.
+/// Path of ConfigMaps.
 pub(crate) const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// Where the Widgets of [`widgets`] are.
+/// Path of the Widgets of [`widgets`].
 pub(crate) const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
 
-/// Where CRDs are.
+/// Path of CRDs.
 pub(crate) const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 /// Tries values on forks of one server that was prepared by these requests.

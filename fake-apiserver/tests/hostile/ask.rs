@@ -1,4 +1,4 @@
-//! `Ask`: one request of a hostile client, and what must be true of every answer, whatever was asked.
+//! `Ask`: one request of a hostile client, and the properties of every answer.
 
 use std::time::Duration;
 
@@ -71,7 +71,7 @@ impl Ask {
         self.headers.push((name.to_owned(), value.to_owned()));
     }
 
-    /// Whether something may be different after the request.
+    /// Returns `true` if the request may change something.
     fn may_change(&self, answer: &Answer) -> bool {
         // A real server, too, writes first and then finds that it cannot show the object in the wanted form; and what
         // is deleted of a collection before a failure is gone.
@@ -170,7 +170,7 @@ impl Answer {
         }
     }
 
-    /// Whether a failure is a Status of its code; one for a path that is nobody's is text.
+    /// Returns `true` if a failure is a Status of its code; one for an unknown path is text.
     fn is_failure(&self) -> bool {
         let is_json = self
             .headers

@@ -1,4 +1,4 @@
-//! What is kept of the past is bounded in bytes, and what a small document expands to is bounded as well.
+//! Bounds in bytes on the kept past, and on the expansion of small documents.
 
 use fake_apiserver::{ApiServer, Verb};
 use rstest::rstest;
@@ -37,7 +37,7 @@ async fn patched(server: &ApiServer, name: &str, times: usize) {
     }
 }
 
-/// The events a watch of a resource is told from a revision on.
+/// Returns the events of a watch of a resource from a revision on.
 async fn watched(server: &ApiServer, path: &str, from: &str) -> String {
     let path = format!("{path}?watch=1&resourceVersion={from}&timeoutSeconds=1");
     String::from_utf8_lossy(&asked(server, Ask::get(&path)).await.body).into_owned()

@@ -1,5 +1,5 @@
-//! Whatever a client sends, the server answers as Kubernetes would: it never panics, blames itself for nothing, and
-//! keeps what it has. `HOSTILE_TIMES=50` makes the random ones try 50 times as much.
+//! Under any request, the server answers as Kubernetes would: it never panics, never answers 500, and keeps its state.
+//! `HOSTILE_TIMES=50` makes the random ones try 50 times as much.
 
 mod ask;
 mod bounds;
@@ -84,7 +84,7 @@ async fn replay(server: &ApiServer, scenario: &Scenario, changes: &[(usize, Muta
     Ok(())
 }
 
-/// Whatever was stored can be read in every form.
+/// Reads every stored object in every form.
 async fn read_back(server: &ApiServer, path: &str) -> Result<(), String> {
     for accept in [
         "application/json",

@@ -307,7 +307,7 @@ fn in_body_key(ask: &mut Ask, at: usize, name: Option<&str>) {
     });
 }
 
-/// How many values there are in a value, itself included.
+/// Counts the values in a value, itself included.
 pub(crate) fn places(value: &Value) -> usize {
     1 + match value {
         Value::Object(map) => map.values().map(places).sum(),

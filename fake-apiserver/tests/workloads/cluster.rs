@@ -8,7 +8,7 @@ use http::Request;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// When its clock begins: on the minute, for CronJobs.
+/// Start of its clock: on the minute, for CronJobs.
 const START: &str = "2026-01-01T00:00:00Z";
 
 /// A server whose workers run in virtual time.

@@ -29,7 +29,7 @@ fn stand(pod: &Value) -> String {
     format!("{phase} {state} {reason} {}", container["restartCount"]).replace("  ", " ")
 }
 
-/// Where a container is not always started again, its command tells whether it ends.
+/// A container that is not always restarted ends if its command is known to end.
 #[rstest]
 #[case::the_images_own(json!([]), 5000.0, "Running running 0")]
 #[case::a_server(json!(["nginx", "-g", "daemon off;"]), 5000.0, "Running running 0")]

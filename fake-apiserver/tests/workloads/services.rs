@@ -1,4 +1,4 @@
-//! What lies around workloads: endpoints of Services, disruption budgets, what every namespace has.
+//! Objects around workloads: endpoints of Services, disruption budgets, default objects of a namespace.
 
 use fake_apiserver::{PodScript, PodSelector};
 use serde_json::{Value, json};

@@ -9,8 +9,8 @@ use super::list_watch::ApiListWatch;
 use crate::Error;
 use crate::object::Cacheable;
 
-/// How the informer of one type is to be (controller-runtime's `cache.ByObject`); what it does not say is as the
-/// factory says. [`SharedInformerFactoryBuilder::by_object`](super::SharedInformerFactoryBuilder::by_object) takes it.
+/// Options of the informer of one type (controller-runtime's `cache.ByObject`); an option that is not set is the
+/// factory's. [`SharedInformerFactoryBuilder::by_object`](super::SharedInformerFactoryBuilder::by_object) takes it.
 ///
 /// ```
 /// use informer::Storage;
@@ -49,7 +49,7 @@ impl<K: Cacheable> ByObject<K> {
         }
     }
 
-    /// Only objects of this namespace, whatever those of the factory are; called again, of that one, too.
+    /// Selects only objects of this namespace, overriding the factory's namespaces; each further call adds one.
     #[must_use]
     pub fn namespace(mut self, namespace: &str) -> Self {
         let namespaces = self.namespaces.get_or_insert_default();
@@ -59,7 +59,7 @@ impl<K: Cacheable> ByObject<K> {
         self
     }
 
-    /// Objects of all namespaces, whatever those of the factory are.
+    /// Selects objects of all namespaces, overriding the factory's.
     #[must_use]
     pub fn all_namespaces(mut self) -> Self {
         self.namespaces = Some(Vec::new());

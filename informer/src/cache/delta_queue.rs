@@ -152,7 +152,7 @@ impl<K: Cacheable> DeltaQueue<K> {
         }
     }
 
-    /// Whether the last that waits of an object is its deletion.
+    /// Returns `true` if the last waiting delta of an object is its deletion.
     fn is_deletion_waiting(&self, key: &ObjectKey) -> bool {
         let waiting = self.lock();
         let last = waiting.by_object.get(key).and_then(|deltas| deltas.last());
@@ -208,7 +208,7 @@ impl<K> Waiting<K> {
 pub(crate) struct Intake<K> {
     pub(crate) queue: std::sync::Arc<DeltaQueue<K>>,
     pub(crate) source: usize,
-    /// What this source's objects have in common.
+    /// Scope shared by this source's objects.
     pub(crate) scope: super::indexer::Scope,
     pub(crate) indexer: Indexer<K>,
 }
@@ -278,7 +278,7 @@ impl<K: Cacheable> ReflectorStore<K> for Intake<K> {
 }
 
 impl<K: Cacheable> Intake<K> {
-    /// What is known, or on its way, and not in a list.
+    /// Returns the objects that are known or on their way and not in a list.
     fn missing(&self, list: &[Object<K>], unread: &[Unread]) -> Vec<Object<K>> {
         let mut known: BTreeMap<ObjectKey, Object<K>> = BTreeMap::new();
         let stored = self.indexer.lister().snapshot();

@@ -56,7 +56,7 @@ struct Shared {
 struct Informers {
     /// In the order in which they were first asked for.
     entries: Vec<Entry>,
-    /// Where those start that are asked for from now on; `None` if they wait for [`SharedInformerFactory::start`].
+    /// Runtime for informers that are added from now on; `None` if they wait for [`SharedInformerFactory::start`].
     runtime: Option<Handle>,
 }
 
@@ -130,7 +130,7 @@ impl<K: Cacheable> Member for SharedInformer<K> {
     }
 }
 
-/// What is asked for of a type.
+/// The requested form of a type.
 #[derive(Clone, Copy, Debug, Default)]
 struct Form {
     is_metadata: bool,
@@ -153,7 +153,7 @@ impl Form {
 /// Changes the requests of all informers of a factory.
 type Tweak = Arc<dyn Fn(ApiListWatch) -> ApiListWatch + Send + Sync>;
 
-/// How a [`SharedInformerFactory`] is to be. Everything has a default.
+/// Options of a [`SharedInformerFactory`]. Everything has a default.
 #[derive(Clone)]
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct SharedInformerFactoryBuilder {
@@ -169,8 +169,8 @@ pub struct SharedInformerFactoryBuilder {
 }
 
 impl SharedInformerFactoryBuilder {
-    /// Says how the informer of one type differs. Whole objects, their metadata and objects of no certain type are
-    /// types of their own; what is said of `DynamicObject` holds for all that are known by name.
+    /// Sets the options of the informer of one type. Whole objects, their metadata and objects of a dynamic type are
+    /// separate types; options for `DynamicObject` hold for all kinds that are known by name.
     ///
     /// # Errors
     ///
@@ -199,7 +199,7 @@ impl SharedInformerFactoryBuilder {
         self
     }
 
-    /// How often handlers that do not say otherwise are told everything again. Default zero: never.
+    /// Sets the default interval at which handlers receive all objects again. Default zero: never.
     pub fn resync_period(mut self, period: Duration) -> Self {
         self.resync_period = period;
         self
@@ -466,7 +466,7 @@ impl SharedInformerFactory {
     }
 }
 
-/// Which informers are waited for.
+/// Selects the informers to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whose {
     /// Those that no controller waits for.

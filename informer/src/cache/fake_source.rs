@@ -17,7 +17,7 @@ use crate::{Error, ObjectKey};
 /// Changes that are remembered; a watch from before them is 410.
 const REMEMBERED: usize = 16_384;
 
-/// A source of objects without a server, for tests and for what does not come from Kubernetes (client-go's
+/// A source of objects without a server, for tests and for data that does not come from Kubernetes (client-go's
 /// `FakeControllerSource`). Copies are the same source.
 ///
 /// Each change takes the next version. Watches go on after any version that is remembered, begin with a streaming list
@@ -78,7 +78,7 @@ impl FakeSource {
         self.put(object, true);
     }
 
-    /// The same; watches are not told.
+    /// Adds an object without sending an event to watches.
     ///
     /// # Panics
     ///
@@ -92,7 +92,7 @@ impl FakeSource {
         self.take(namespace, name, true);
     }
 
-    /// The same; watches are not told.
+    /// Deletes an object without sending an event to watches.
     pub fn delete_unseen(&self, namespace: &str, name: &str) {
         self.take(namespace, name, false);
     }
@@ -154,7 +154,7 @@ impl FakeSource {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a watch that is at `at` is told next: lines, and the version it is then at. `None` when it is over.
+    /// Returns the next lines for a watch at `at`, and its version after them. `None` when the watch is over.
     async fn next(self, mut at: Cursor) -> Option<(Result<Bytes, Error>, (Self, Cursor))> {
         loop {
             let mut changed = std::pin::pin!(self.shared.changed.notified());
@@ -191,7 +191,7 @@ impl FakeSource {
     }
 }
 
-/// Where a watch is.
+/// Position of a watch.
 struct Cursor {
     version: u64,
     epoch: u64,

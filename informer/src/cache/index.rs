@@ -61,8 +61,8 @@ impl<K> fmt::Debug for IndexFn<K> {
     }
 }
 
-/// What the index functions of a store say of some objects: computed before the store is locked, so that no reader
-/// waits for a user's code, and that code may read.
+/// Index values of some objects: computed before the store is locked, so that no reader waits for a user's code, and
+/// that code may read.
 pub(crate) struct IndexValues<K> {
     functions: Vec<IndexFn<K>>,
     /// For each function the values of an object, by the address of the object, which is held as long as this.
@@ -81,12 +81,12 @@ impl<K> IndexValues<K> {
         }
     }
 
-    /// Whether there is nothing to be computed.
+    /// Returns `true` if no values have to be computed.
     pub(crate) fn is_void(&self) -> bool {
         self.functions.is_empty()
     }
 
-    /// How many functions there are.
+    /// Returns the number of functions.
     pub(crate) fn functions(&self) -> usize {
         self.functions.len()
     }
@@ -103,7 +103,7 @@ impl<K> IndexValues<K> {
         }
     }
 
-    /// What the function with this number says of the object.
+    /// Returns the values of one index function for the object.
     fn get(&self, object: &Object<K>, number: usize) -> &[String] {
         let all = self.of.get(&object.address());
         all.and_then(|(_, all)| all.get(number)).map_or(&[], Vec::as_slice)

@@ -1,4 +1,4 @@
-//! `Indexer`: the objects of a cache by key, and by whatever index functions say.
+//! `Indexer`: the objects of a cache by key, and by index functions.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -41,7 +41,7 @@ pub(crate) struct Shared<K> {
     state: RwLock<State<K>>,
     /// Held by who writes, from the first look at what is there to the last change. Taken before `state`.
     turn: Mutex<()>,
-    /// How many wait for a version.
+    /// Number of readers that wait for a version.
     waiting: AtomicUsize,
     moved: Notify,
 }
@@ -67,7 +67,7 @@ pub(crate) struct State<K> {
     versions: Vec<ResourceVersion>,
 }
 
-/// Which part of a store a list replaces.
+/// The part of a store that a list replaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     All,
@@ -248,7 +248,7 @@ pub(crate) struct Writer<'a, K> {
     has_moved: bool,
 }
 
-/// What a list changed, in the order in which it is to be told.
+/// Changes made by a list, in the order of delivery.
 pub(crate) struct Difference<K> {
     pub(crate) deleted: Vec<Object<K>>,
     /// Each object of the list with the one that was there before.

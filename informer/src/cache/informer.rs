@@ -1,4 +1,4 @@
-//! `SharedInformer`: one copy of a type, and all who want to be told of changes.
+//! `SharedInformer`: one copy of a type, and the handlers of its changes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,8 +24,8 @@ use crate::metrics::{Collect, Metrics, Samples};
 use crate::object::{Cacheable, Object, Storage, type_name};
 use crate::{Error, ObjectKey, ResourceVersion};
 
-/// One copy of a type for all who want to read it and to be told of changes (client-go's `SharedIndexInformer`).
-/// Copies of this value are the same informer.
+/// One copy of a type, shared by its readers and its event handlers (client-go's `SharedIndexInformer`). Copies of this
+/// value are the same informer.
 ///
 /// It does nothing until it is [`run`](Self::run). Handlers and indexes may be added before and after.
 ///
@@ -80,7 +80,7 @@ struct Shared<K> {
     dependence: Mutex<Dependence>,
 }
 
-/// Who depends on an informer, for those who start others in order.
+/// Dependence of controllers on an informer, for ordered starts.
 #[derive(Clone, Copy, Debug, Default)]
 struct Dependence {
     /// It has a lister.
@@ -89,7 +89,7 @@ struct Dependence {
     patience: Option<Duration>,
 }
 
-/// How a [`SharedInformer`] is to be. Everything has a default.
+/// Options of a [`SharedInformer`]. Everything has a default.
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct SharedInformerBuilder<K> {
     sources: Vec<(Scope, Arc<dyn Source>)>,
@@ -100,7 +100,7 @@ pub struct SharedInformerBuilder<K> {
 }
 
 impl<K: Cacheable> SharedInformerBuilder<K> {
-    /// How the reflector behaves, in the place of what was said of it before.
+    /// Sets the options of the reflector, replacing earlier ones.
     pub fn reflector(mut self, options: ReflectorOptions<K>) -> Self {
         self.options = options;
         self
@@ -135,7 +135,7 @@ impl<K: Cacheable> SharedInformerBuilder<K> {
         self
     }
 
-    /// Is told of what goes wrong; see [`ReflectorOptions::on_error`].
+    /// Sets a handler for errors; see [`ReflectorOptions::on_error`].
     pub fn on_error(mut self, handler: impl Fn(&Error) + Send + Sync + 'static) -> Self {
         self.options = self.options.on_error(handler);
         self
@@ -147,7 +147,7 @@ impl<K: Cacheable> SharedInformerBuilder<K> {
         self
     }
 
-    /// How often handlers that do not say otherwise are told everything again. Default zero: never.
+    /// Sets the default interval at which handlers receive all objects again. Default zero: never.
     pub fn resync_period(mut self, period: Duration) -> Self {
         self.resync_period = period;
         self
@@ -249,8 +249,8 @@ impl<K: Cacheable> SharedInformer<K> {
         }
     }
 
-    /// Tells `handler` of everything there is and then of every change. It may be called at any time: nothing is missed
-    /// and nothing told twice.
+    /// Adds a handler, which receives all present objects and then every change. It may be called at any time: no
+    /// change is missed and none is delivered twice.
     ///
     /// # Errors
     ///
@@ -281,8 +281,8 @@ impl<K: Cacheable> SharedInformer<K> {
         Ok(registration)
     }
 
-    /// Tells the handler nothing more, other than what it is being told at this moment; to wait for the end of that,
-    /// use [`HandlerRegistration::ended`]. Does nothing for a handler that was removed before.
+    /// Removes a handler: after the call that is running now it receives nothing more; to wait for the end of that, use
+    /// [`HandlerRegistration::ended`]. Does nothing for a handler that was removed before.
     pub fn remove_handler(&self, registration: &HandlerRegistration) {
         self.shared.processor().remove(registration);
     }
@@ -313,7 +313,7 @@ impl<K: Cacheable> SharedInformer<K> {
         self.shared.indexer.read().objects.get(key).map(Object::uid)
     }
 
-    /// Whether the cache has the object of this key, or may come to have it with these labels.
+    /// Returns `true` if the cache has the object of this key, or may come to have it with these labels.
     pub(crate) fn may_have(&self, key: &ObjectKey, labels: Option<&BTreeMap<String, String>>) -> bool {
         let mut reflectors = self.shared.reflectors.iter();
         self.shared.indexer.read().objects.get(key).is_some()
@@ -329,7 +329,7 @@ impl<K: Cacheable> SharedInformer<K> {
         }
     }
 
-    /// Whether somebody reads the cache.
+    /// Returns `true` if the cache has a reader.
     pub(crate) fn is_read(&self) -> bool {
         self.dependence().is_read
     }
@@ -341,7 +341,7 @@ impl<K: Cacheable> SharedInformer<K> {
         dependence.patience = Some(least);
     }
 
-    /// How long controllers wait for it; `None` if there are none.
+    /// Returns the time that controllers wait for the informer; `None` if there are none.
     pub(crate) fn patience(&self) -> Option<Duration> {
         self.dependence().patience
     }
@@ -350,7 +350,7 @@ impl<K: Cacheable> SharedInformer<K> {
         self.shared.dependence.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the first list is in the cache. Handlers may not have been told yet; see
+    /// Returns `true` if the first list is in the cache. Handlers may not have received it yet; see
     /// [`HandlerRegistration::has_synced`].
     pub fn has_synced(&self) -> bool {
         self.shared.phase.borrow().has_synced()
@@ -408,7 +408,7 @@ impl<K: Cacheable> SharedInformer<K> {
         self.shared.collect(samples);
     }
 
-    /// Why it has not synced, as far as that is known.
+    /// Returns the reason why it has not synced, if known.
     pub(crate) fn reason(&self) -> Option<String> {
         let mut failures = self.shared.reflectors.iter().filter_map(|it| it.contact().failure());
         failures.next().map(|it| it.to_string())
@@ -421,13 +421,13 @@ impl<K: Cacheable> SharedInformer<K> {
         least.unwrap_or_default()
     }
 
-    /// Whether it has run and ended.
+    /// Returns `true` if it has run and ended.
     pub fn is_stopped(&self) -> bool {
         self.shared.phase.borrow().is_stopped()
     }
 
     /// Keeps the copy up to date until `shutdown` is ready; then no more changes are taken in, and it ends when each
-    /// handler has been told what waits for it. Dropping the future ends handlers where they wait.
+    /// handler has received the changes that wait for it. Dropping the future ends handlers at their next await.
     ///
     /// # Errors
     ///
@@ -472,7 +472,7 @@ impl<K: Cacheable> SharedInformer<K> {
         Ok(())
     }
 
-    /// What it lists, for messages.
+    /// Returns the name of the listed resource, for messages.
     pub(crate) fn name(&self) -> String {
         self.shared.reflectors.first().map(Reflector::name).unwrap_or_default()
     }

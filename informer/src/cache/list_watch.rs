@@ -30,28 +30,28 @@ pub trait ListWatch: Send + Sync + 'static {
     /// Asks for a watch: JSON documents, `{"type": "ADDED", "object": {…}}`, one after the other.
     fn watch(&self, options: &WatchOptions) -> impl Future<Output = Result<Body, Error>> + Send;
 
-    /// Whether a watch can begin with the objects there are (`sendInitialEvents`). A source that cannot is listed.
+    /// Returns `true` if a watch can begin with the present objects (`sendInitialEvents`). Any other source is listed.
     fn can_stream_lists(&self) -> bool {
         true
     }
 
-    /// Whether the object of this key is listed if it has these labels; `None` where they are not known. Default: it
-    /// may be. A controller waits until the caches that may have what it wrote have seen it.
+    /// Returns `true` if the object of this key is listed when it has these labels; `None` where they are not known.
+    /// Default: `true`. A controller waits until the caches that may show its writes have seen them.
     fn may_have(&self, key: &ObjectKey, labels: Option<&BTreeMap<String, String>>) -> bool {
         let _ = (key, labels);
         true
     }
 
-    /// What is listed, for messages: the path of its URL.
+    /// Returns the name of the listed resource, for messages: the path of its URL.
     fn name(&self) -> String;
 }
 
-/// How a version that is asked for is to be taken.
+/// Meaning of a requested version (`resourceVersionMatch`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VersionMatch {
-    /// That state or a later one.
+    /// The state at that version or a later one.
     NotOlderThan,
-    /// That state and no other.
+    /// The state at that version exactly.
     Exact,
 }
 
@@ -64,23 +64,23 @@ impl VersionMatch {
     }
 }
 
-/// What a list is asked for.
+/// Options of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListOptions {
-    /// At least how new it must be: empty for the newest, `"0"` for whatever the server has at hand.
+    /// Lower bound of the version: empty for the newest, `"0"` for any state that the server has at hand.
     pub resource_version: ResourceVersion,
-    /// How the version is to be taken; without it the server's own rule holds.
+    /// Meaning of the version; without it the server's own rule holds.
     pub version_match: Option<VersionMatch>,
     /// Objects in a page; 0 for all.
     pub limit: u32,
-    /// Where the page begins: what the page before it ended with, or empty.
+    /// Token of the page: the one that ended the page before, or empty.
     pub continue_token: String,
 }
 
-/// What a watch is asked for. Bookmarks are always asked for.
+/// Options of a watch. Bookmarks are always asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WatchOptions {
-    /// The version after which changes are told.
+    /// The version after which changes are sent.
     pub resource_version: ResourceVersion,
     /// Begin with the objects there are, as of `resource_version` or later, and mark the end of them by a bookmark.
     pub send_initial_events: bool,
@@ -182,7 +182,7 @@ impl ApiListWatch {
     }
 }
 
-/// What may stand in a query as it is.
+/// Characters that stand in a query unescaped.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 impl ApiListWatch {

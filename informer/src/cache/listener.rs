@@ -1,4 +1,4 @@
-//! `Listener`: what one handler has still to be told, and the task that tells it.
+//! `Listener`: the pending notifications of one handler, and the task that delivers them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -22,24 +22,24 @@ pub(crate) const MIN_RESYNC: Duration = Duration::from_secs(1);
 /// Events after which a handler that never waits lets others run.
 const YIELD_AFTER: u32 = 128;
 
-/// What becomes of events that a handler is too slow for. Neither way does it delay the cache or other handlers.
+/// Treatment of events for which a handler is too slow. Neither policy delays the cache or other handlers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HandlerQueue {
-    /// They wait, however many: the handler is told every change, and memory grows with what waits.
+    /// Keeps all of them: the handler receives every change, and memory grows with the number of pending events.
     #[default]
     Unbounded,
-    /// When so many wait, further ones of the same object are merged: the handler skips states, and sees of each object
-    /// the last one and its deletion. No more wait than this, and two for each object.
+    /// Merges further events of the same object beyond this number: the handler skips states, but receives the last
+    /// state of each object and its deletion. At most this number wait, and two for each object.
     Coalescing(usize),
 }
 
-/// What one handler wants.
+/// Options of one handler.
 #[derive(Clone, Debug, Default)]
 pub struct HandlerOptions {
-    /// How often it is told everything again, as updates without a change: `None` for the informer's default, zero for
-    /// never; at least a second.
+    /// Interval at which the handler receives all objects again, as updates without a change: `None` for the informer's
+    /// default, zero for never; at least a second.
     pub resync_period: Option<Duration>,
-    /// What becomes of events that it is too slow for.
+    /// Treatment of events for which the handler is too slow.
     pub queue: HandlerQueue,
     /// Its name in messages. Default: the name of its type.
     pub name: Option<String>,
@@ -69,7 +69,7 @@ impl<K> Drop for Told<K> {
     }
 }
 
-/// Something to be told.
+/// A notification for a handler.
 pub(crate) enum Item<K> {
     Event(Arc<Told<K>>),
     /// Everything there was when the handler was added.
@@ -87,7 +87,7 @@ pub(crate) struct Listener<K> {
     filled: Notify,
     status: Arc<Status>,
     order: HandlerQueue,
-    /// Guards when it is told everything again.
+    /// Guards the time of the next resync.
     resync: Mutex<Resync>,
 }
 
@@ -98,11 +98,11 @@ pub(crate) struct Resync {
     pub(crate) due: Option<Instant>,
     /// It is due, and the next resync is for this handler, too.
     pub(crate) is_requested: bool,
-    /// Whether it is told of updates without a change: a new handler, and one whose resync is under way.
+    /// Set if the handler receives updates without a change: a new handler, and one whose resync is under way.
     pub(crate) is_syncing: bool,
 }
 
-/// How far a handler has come.
+/// Stage of a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Syncing,
@@ -128,7 +128,8 @@ pub struct HandlerRegistration {
 }
 
 impl HandlerRegistration {
-    /// Whether the handler has been told of everything that was there when it was added, or when the informer began.
+    /// Returns `true` if the handler has received all objects that were present when it was added, or when the informer
+    /// began.
     pub fn has_synced(&self) -> bool {
         matches!(
             *self.status.stage.borrow(),
@@ -150,7 +151,7 @@ impl HandlerRegistration {
         }
     }
 
-    /// How many events it failed to handle, by an error or by a panic.
+    /// Returns the number of events that the handler failed to handle, by an error or by a panic.
     pub fn failures(&self) -> u64 {
         self.status.failures.load(Ordering::Relaxed)
     }
@@ -160,15 +161,15 @@ impl HandlerRegistration {
         &self.status.name
     }
 
-    /// Waits until the handler is told nothing any more, after it was removed or the informer has stopped. A handler
-    /// must not wait for itself.
+    /// Waits until the handler receives nothing more, after it was removed or the informer has stopped. A handler must
+    /// not wait for itself.
     pub async fn ended(&self) {
         let mut stage = self.status.stage.subscribe();
         // The sender lives as long as this registration.
         let _ = stage.wait_for(|it| matches!(it, Stage::Ended { .. })).await;
     }
 
-    /// Whether both are of the same handler.
+    /// Returns `true` if both are of the same handler.
     pub(crate) fn is(&self, status: &Self) -> bool {
         Arc::ptr_eq(&self.status, &status.status)
     }
@@ -185,7 +186,7 @@ impl fmt::Debug for HandlerRegistration {
     }
 }
 
-/// What waits: `items` first, then what was merged.
+/// Pending items: `items` first, then the merged ones.
 struct Queue<K> {
     items: VecDeque<Item<K>>,
     merged: Merged<K>,
@@ -224,7 +225,7 @@ impl<K: Cacheable> Listener<K> {
         }
     }
 
-    /// Adds what is to be told, in order: so many items at the most.
+    /// Adds items in order; `most` is the highest number that may wait.
     pub(crate) fn push(&self, most: usize, items: impl Iterator<Item = Item<K>>) {
         let mut queue = self.lock();
         if queue.is_closed {
@@ -241,13 +242,14 @@ impl<K: Cacheable> Listener<K> {
         self.filled.notify_one();
     }
 
-    /// Nothing will be added; what waits is told, or dropped if the handler was removed.
+    /// Closes the queue: no more items are added, and pending ones are delivered, or dropped if the handler was
+    /// removed.
     pub(crate) fn close(&self) {
         self.lock().is_closed = true;
         self.filled.notify_one();
     }
 
-    /// Tells it nothing more, other than what it is being told now.
+    /// Stops delivery after the item that is being delivered now.
     pub(crate) fn remove(&self) {
         self.status.is_removed.store(true, Ordering::Release);
         let mut queue = self.lock();
@@ -313,7 +315,8 @@ impl<K: Cacheable> Listener<K> {
         }
     }
 
-    /// What is to be told next: all of it, or one where what waits may still be merged. `None` at the end.
+    /// Returns the next items to deliver: all of them, or one where pending items may still be merged. `None` at the
+    /// end.
     async fn next(&self) -> Option<VecDeque<Item<K>>> {
         loop {
             {

@@ -18,7 +18,7 @@ use crate::{Error, ObjectKey, ResourceVersion};
 /// waiting. Objects come in the order of their keys; what is read stays as it is, whatever becomes of the cache.
 pub struct Lister<K> {
     indexer: Indexer<K>,
-    /// How far the informer has come that fills the cache, if one does.
+    /// Phase of the informer that fills the cache, if one does.
     phase: Option<watch::Receiver<Phase>>,
 }
 
@@ -34,7 +34,7 @@ impl<K: Cacheable> Lister<K> {
         }
     }
 
-    /// Whether the first list is in the cache. One that a program fills itself always has synced.
+    /// Returns `true` if the first list is in the cache. A cache that a program fills itself has always synced.
     pub fn has_synced(&self) -> bool {
         self.phase.as_ref().is_none_or(|it| it.borrow().has_synced())
     }
@@ -125,12 +125,12 @@ impl<K: Cacheable> Lister<K> {
         Ok(super::indexer::in_order(all))
     }
 
-    /// How many objects there are.
+    /// Returns the number of objects.
     pub fn len(&self) -> usize {
         self.indexer.read().objects.len()
     }
 
-    /// Whether there are none.
+    /// Returns `true` if there are no objects.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -152,7 +152,7 @@ impl<K: Cacheable> Lister<K> {
         self.indexer.wait_for_version(is_reached).await;
     }
 
-    /// Whether there is an index of this name.
+    /// Returns `true` if there is an index of this name.
     pub fn has_index(&self, index: &str) -> bool {
         self.indexer.read().indexes.contains_key(index)
     }
@@ -220,12 +220,12 @@ impl<K: Cacheable> Snapshot<K> {
         self.0.iter()
     }
 
-    /// How many there are.
+    /// Returns the number of objects.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Returns `true` if there are no objects.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -1,4 +1,4 @@
-//! A copy of what the cluster has of a type: how it comes, is kept, is read, and who is told.
+//! A local copy of the objects of a type: fetching, storing, reading and notifying handlers.
 //!
 //! It speaks to the server through [`ListWatch`] alone, and knows nothing of queues and controllers.
 //!

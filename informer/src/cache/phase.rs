@@ -4,7 +4,7 @@ use tokio::sync::watch;
 
 use crate::Error;
 
-/// How far an informer has come.
+/// Phase of an informer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     New,

@@ -27,14 +27,14 @@ pub(crate) struct Processor<K> {
     to_start: Vec<(HandlerRegistration, BoxFuture<'static, ()>)>,
     /// `None` before it runs, and after.
     tasks: Option<TaskGroup>,
-    /// Whether the first list of each source is in the store.
+    /// Set for each source whose first list is in the store.
     synced: Vec<bool>,
     scopes: Vec<Scope>,
     order: QueueOrder,
 }
 
-/// What the index functions say of the objects in a batch and of those that they replace. The functions are a user's,
-/// and there may be many objects: others run meanwhile.
+/// Computes the index values of the objects in a batch and of those that they replace. The functions are a user's, and
+/// there may be many objects: other tasks run meanwhile.
 pub(crate) async fn index_values<K: Cacheable>(batch: &[Delta<K>], indexer: &Indexer<K>) -> IndexValues<K> {
     let mut values = indexer.index_values();
     if values.is_void() {
@@ -65,7 +65,7 @@ pub(crate) async fn index_values<K: Cacheable>(batch: &[Delta<K>], indexer: &Ind
     values
 }
 
-/// What came of a batch, in order.
+/// Results of a batch, in order.
 enum Outcome<K> {
     Event {
         told: Arc<Told<K>>,
@@ -138,14 +138,14 @@ impl<K: Cacheable> Processor<K> {
         self.tasks = Some(tasks);
     }
 
-    /// Nothing more will come. Answers the tasks of the handlers, which end when they have told what waits.
+    /// Closes the processor. Returns the tasks of the handlers, which end when they have delivered their pending items.
     pub(crate) fn close(&mut self) -> Option<TaskGroup> {
         self.to_start.clear();
         self.listeners.drain(..).for_each(|listener| listener.close());
         self.tasks.take()
     }
 
-    /// When a handler is next to be told everything again.
+    /// Returns the time of the next resync of a handler.
     pub(crate) fn next_resync(&self) -> Option<Instant> {
         self.listeners.iter().filter_map(|it| it.resync().due).min()
     }
@@ -166,7 +166,7 @@ impl<K: Cacheable> Processor<K> {
         any
     }
 
-    /// Applies a batch and hands out what came of it. `is_last` says that nothing else waits.
+    /// Applies a batch and hands out its results. `is_last` means that no other batch waits.
     pub(crate) fn process(
         &mut self,
         batch: Vec<Delta<K>>,

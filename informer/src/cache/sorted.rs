@@ -156,7 +156,7 @@ impl<T> Node<T> {
         self.last_where(|first| first <= key)
     }
 
-    /// The last part of which the first key is so, or else the first part.
+    /// Returns the last part whose first key satisfies the predicate, or else the first part.
     fn last_where(&self, is_so: impl Fn(&ObjectKey) -> bool) -> usize {
         self.firsts.partition_point(is_so).saturating_sub(1)
     }
@@ -196,7 +196,7 @@ impl<K> Chunk<K> {
         None
     }
 
-    /// Where `key`, which is not here, would be.
+    /// Returns the position at which `key`, which is absent, would be inserted.
     fn position(&self, key: &ObjectKey) -> usize {
         self.objects.partition_point(|it| it.key() < key)
     }

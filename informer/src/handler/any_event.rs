@@ -8,7 +8,7 @@ use super::event_handler::Event;
 use crate::object::{Cacheable, Object};
 use crate::{ObjectKey, ResourceVersion};
 
-/// What is known of an object of any type without decoding it.
+/// Facts about an object of any type, available without decoding it.
 pub trait AnyObject: Send + Sync {
     /// Namespace and name.
     fn key(&self) -> &ObjectKey;
@@ -16,13 +16,13 @@ pub trait AnyObject: Send + Sync {
     fn resource_version(&self) -> &ResourceVersion;
     /// `metadata.generation`.
     fn generation(&self) -> Option<i64>;
-    /// Whether it has a deletion timestamp.
+    /// Returns `true` if it has a deletion timestamp.
     fn is_deleting(&self) -> bool;
     /// The value of a label.
     fn label(&self, name: &str) -> Option<String>;
     /// The value of an annotation.
     fn annotation(&self, name: &str) -> Option<String>;
-    /// Whether it has the labels that a selector asks for.
+    /// Returns `true` if it has the labels that a selector asks for.
     fn matches(&self, selector: &Selector) -> bool;
 }
 
@@ -97,12 +97,12 @@ impl<'a> AnyEvent<'a> {
         self.old
     }
 
-    /// Whether the object is gone.
+    /// Returns `true` if the object was deleted.
     pub fn is_deletion(&self) -> bool {
         self.is_deletion
     }
 
-    /// Whether it tells nothing that was not so before; see [`Event::is_replay`].
+    /// Returns `true` if it carries no new state; see [`Event::is_replay`].
     pub fn is_replay(&self) -> bool {
         self.is_replay
     }

@@ -1,4 +1,4 @@
-//! How a change becomes the keys of the objects it concerns.
+//! Maps a change to the keys of the objects it concerns.
 //!
 //! ```
 //! use informer::handler::{Enqueued, enqueue};
@@ -36,7 +36,7 @@ pub trait ToKeys<K, R = ObjectKey>: Send + Sync + 'static {
 /// A key on its way into a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Enqueued<R = ObjectKey> {
-    /// What is to be worked on.
+    /// The key to add to the queue.
     pub key: R,
     /// Nothing changed: the event is of the initial list, or a resync. A queue with priorities takes it later.
     pub is_replay: bool,
@@ -127,7 +127,7 @@ impl<K: Cacheable> ToKeys<K> for ForOwner {
     }
 }
 
-/// What a function says (`EnqueueRequestsFromMapFunc`).
+/// Maps objects by a function (`EnqueueRequestsFromMapFunc`).
 pub struct Mapped<K, F>(F, PhantomData<fn(K)>);
 
 /// The keys that `f` finds: those of the old state first, then those of the new.

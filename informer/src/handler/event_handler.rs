@@ -1,4 +1,4 @@
-//! `ResourceEventHandler`: who is told of changes.
+//! `ResourceEventHandler`: receives the changes of a type.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -7,7 +7,7 @@ use crate::object::{Cacheable, Object};
 
 use super::predicate::{Filtered, Only, Predicate};
 
-/// Why a handler could not do what it should; any error will do.
+/// Error of a handler; any error will do.
 pub type HandlerError = Box<dyn StdError + Send + Sync>;
 
 /// One change of one object, as handlers and predicates see it.
@@ -39,8 +39,8 @@ pub enum Event<K> {
 }
 
 impl<K> Event<K> {
-    /// Whether it tells nothing that was not so before: an object of the initial list, or an update without a change.
-    /// A queue with priorities lets real changes pass first.
+    /// Returns `true` if it carries no new state: an object of the initial list, or an update without a change. A queue
+    /// with priorities lets real changes pass first.
     pub fn is_replay(&self) -> bool {
         match self {
             Self::Added { is_in_initial_list, .. } => *is_in_initial_list,
@@ -109,7 +109,7 @@ impl<K> fmt::Debug for Event<K> {
     }
 }
 
-/// Is told of the changes of one type (client-go's `ResourceEventHandler`).
+/// Receives the changes of one type (client-go's `ResourceEventHandler`).
 ///
 /// What is promised, per object: the states that are told are a subsequence of those it had, in order, and end with
 /// the latest; its deletion is always told. Between objects there is no order. The cache is at least as new as what is
@@ -162,7 +162,7 @@ pub trait ResourceEventHandler<K: Cacheable>: Send + Sync + 'static {
         async { Ok(()) }
     }
 
-    /// What is called for each change: it calls the method of the event's kind.
+    /// Called for each change; calls the method of the event's kind.
     fn on_event(&self, event: &Event<K>) -> impl Future<Output = Result<(), HandlerError>> + Send {
         async move {
             match event {
@@ -179,7 +179,9 @@ pub trait ResourceEventHandler<K: Cacheable>: Send + Sync + 'static {
         }
     }
 
-    /// The same handler, told only of objects that `passes` accepts (client-go's `FilteringResourceEventHandler`).
+    /// Wraps the handler so that it only receives objects that `passes` accepts (client-go's
+    /// `FilteringResourceEventHandler`). An object that comes to pass is added for it, and one that no longer passes is
+    /// deleted.
     ///
     /// An object that comes to pass is added for it, and one that no longer passes is deleted.
     fn filtered<F>(self, passes: F) -> Filtered<Self, F>
@@ -190,7 +192,7 @@ pub trait ResourceEventHandler<K: Cacheable>: Send + Sync + 'static {
         Filtered::new(self, passes)
     }
 
-    /// The same handler, told only of events that `predicate` accepts.
+    /// Wraps the handler so that it only receives events that `predicate` accepts.
     fn only<P>(self, predicate: P) -> Only<Self, P>
     where
         Self: Sized,

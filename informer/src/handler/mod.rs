@@ -1,4 +1,4 @@
-//! What is done about a change: handlers, and how a change becomes the keys of the objects it concerns.
+//! Handlers of changes, and the mapping of a change to the keys of the objects it concerns.
 //!
 //! It knows objects and events alone: neither where they come from, nor what becomes of the keys.
 

@@ -1,4 +1,4 @@
-//! `Predicate`: which events are worth being told.
+//! `Predicate`: selects the events that are delivered.
 //!
 //! ```
 //! use informer::handler::{Predicate, predicates};
@@ -17,7 +17,7 @@ use super::event_handler::{Event, HandlerError, ResourceEventHandler};
 
 /// Decides about events (controller-runtime's `Predicate`). Any `Fn(&Event<K>) -> bool` is one.
 pub trait Predicate<K>: Send + Sync + 'static {
-    /// Whether the event passes.
+    /// Returns `true` if the event passes.
     fn passes(&self, event: &Event<K>) -> bool;
 
     /// Passes what both pass.

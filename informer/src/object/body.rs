@@ -20,7 +20,7 @@ pub enum Storage {
     Compressed,
 }
 
-/// What becomes of `metadata.managedFields`.
+/// Treatment of `metadata.managedFields`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Managed {
     /// It is kept.
@@ -30,7 +30,7 @@ pub(crate) enum Managed {
     Cut,
 }
 
-/// How an informer keeps its objects.
+/// Options for keeping the objects of an informer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Keep {
     pub(crate) storage: Storage,
@@ -47,7 +47,7 @@ pub(crate) enum Body<K> {
     Compressed(super::compressed::Compressed),
 }
 
-/// Where something lies in the text; empty if it is not there.
+/// Range of the text; empty if the part is missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Span {
     start: u32,
@@ -64,7 +64,7 @@ impl Span {
         }
     }
 
-    /// What lies there.
+    /// Returns the part of the text.
     pub(crate) fn slice(self, text: &str) -> &str {
         let start = self.start as usize;
         text.get(start..start + self.length as usize).unwrap_or_default()
@@ -140,7 +140,7 @@ pub(crate) fn cut_managed_fields<'a>(text: &'a str, header: &Header<'_>) -> Cow<
     keep(text, header, Managed::Cut).0
 }
 
-/// What lies before the name of the managed fields, whose value is `raw`.
+/// Returns the text before the name of the managed fields, whose value is `raw`.
 fn before_name<'a>(text: &'a str, raw: Raw<'_>) -> Option<&'a str> {
     let value = Span::of(text, raw.0);
     if value.is_empty() {
@@ -150,7 +150,7 @@ fn before_name<'a>(text: &'a str, raw: Raw<'_>) -> Option<&'a str> {
     before.strip_suffix("\"managedFields\"")
 }
 
-/// Where the name of the managed fields begins, if they are to be cut.
+/// Returns the offset of the name of the managed fields, if they are to be cut.
 pub(super) fn name_to_cut(text: &str, header: &Header<'_>, managed: Managed) -> Option<usize> {
     match managed {
         Managed::Keep => None,

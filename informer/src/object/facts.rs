@@ -22,7 +22,7 @@ pub struct OwnerRef<'a> {
     pub name: &'a str,
     /// Its uid.
     pub uid: &'a str,
-    /// Whether it is the one that manages the object.
+    /// Set for the owner that manages the object.
     pub is_controller: bool,
 }
 
@@ -43,7 +43,7 @@ struct EncodedOwner<'a> {
 /// Pairs of an object of texts, in the order of the text.
 type Pairs<'a> = BTreeMap<Text<'a>, Text<'a>>;
 
-/// Which of the two maps is meant.
+/// Selects one of the two maps.
 #[derive(Clone, Copy)]
 enum Map {
     Labels,
@@ -71,17 +71,17 @@ impl<K: Cacheable> Object<K> {
         self.map(Map::Annotations)
     }
 
-    /// Whether the labels are those of `other`.
+    /// Returns `true` if the labels equal those of `other`.
     pub fn has_labels_of(&self, other: &Self) -> bool {
         self.is_equal(other, Map::Labels)
     }
 
-    /// Whether the annotations are those of `other`.
+    /// Returns `true` if the annotations equal those of `other`.
     pub fn has_annotations_of(&self, other: &Self) -> bool {
         self.is_equal(other, Map::Annotations)
     }
 
-    /// Whether the labels are as the selector says.
+    /// Returns `true` if the selector matches the labels.
     pub fn matches(&self, selector: &Selector) -> bool {
         if selector.selects_all() {
             return true;
@@ -90,7 +90,7 @@ impl<K: Cacheable> Object<K> {
         self.matches_all(&expressions)
     }
 
-    /// Whether the labels satisfy each expression.
+    /// Returns `true` if the labels satisfy each expression.
     pub(crate) fn matches_all(&self, expressions: &[Expression]) -> bool {
         self.with_pairs(Map::Labels, |labels| {
             expressions.iter().all(|expression| {

@@ -314,7 +314,7 @@ mod tests {
     }
 
     proptest! {
-        /// Where the scanner answers, it answers as `serde_json` does; where it is sure of the end, so is that.
+        /// The scanner agrees with `serde_json` where it answers, and about the end where it is sure of it.
         #[test]
         fn the_scanner_reads_what_the_parser_reads(
             texts in prop::collection::vec(object(prop_oneof![value(), object(value())]), 1..3),

@@ -1,4 +1,4 @@
-//! Objects as the cache holds them: encoded, with the few facts read off that indexes, predicates and queues ask for.
+//! Objects as the cache holds them: encoded, with the few facts that indexes, predicates and queues ask for.
 //!
 //! It knows neither where objects come from nor who is told of them.
 

@@ -15,8 +15,8 @@ use super::read;
 use crate::key::hash_of;
 use crate::{Error, ObjectKey, ResourceVersion};
 
-/// What a type must be to be cached: every type of `k8s-openapi`, every derived custom resource,
-/// [`DynamicObject`](kube::core::DynamicObject) and [`PartialObjectMeta`](kube::core::PartialObjectMeta).
+/// Requirements of a cached type: every type of `k8s-openapi`, every derived custom resource,
+/// [`DynamicObject`](kube::core::DynamicObject) and [`PartialObjectMeta`](kube::core::PartialObjectMeta) meets them.
 pub trait Cacheable: Resource + DeserializeOwned + Send + Sync + 'static {}
 
 impl<K: Resource + DeserializeOwned + Send + Sync + 'static> Cacheable for K {}
@@ -50,13 +50,13 @@ struct Record<K> {
     is_deleting: bool,
     places: Places,
     body: Body<K>,
-    /// How many events of this state wait to be handled. While there are any, what is decoded is kept.
+    /// Number of pending events of this state. While there are any, the decoded object is kept.
     waiting: AtomicU32,
     /// Guards what was decoded last. Held while decoding, so that two who ask at once share one result.
     decoded: Mutex<Decoded<K>>,
 }
 
-/// What was decoded of an object that is not held in typed form.
+/// The decoded form of an object that is not held in typed form.
 enum Decoded<K> {
     Nothing,
     /// Kept by those who hold it.
@@ -106,29 +106,29 @@ impl<K> Object<K> {
         self.record.generation
     }
 
-    /// Whether it has a deletion timestamp: it waits for finalizers, or for its grace period to end.
+    /// Returns `true` if it has a deletion timestamp: it waits for finalizers, or for its grace period to end.
     pub fn is_deleting(&self) -> bool {
         self.record.is_deleting
     }
 
-    /// Whether it has this uid; one without a uid, which a transform took away, may have any.
+    /// Returns `true` if it has this uid; one whose uid a transform has removed may have any.
     pub(crate) fn may_have_uid(&self, uid: &str) -> bool {
         may_be_same(self.record.uid, uid_hash(uid))
     }
 
-    /// Whether both are one state of one object: a cluster that was restored from a backup gives a version twice, to
-    /// objects of different uids.
+    /// Returns `true` if both are one state of one object: a cluster that was restored from a backup gives a version
+    /// twice, to objects of different uids.
     pub fn is_same_state(&self, other: &Self) -> bool {
         let (one, other) = (&self.record, &other.record);
         Arc::ptr_eq(one, other) || one.resource_version == other.resource_version && may_be_same(one.uid, other.uid)
     }
 
-    /// Whether both are the same state in the same place of memory.
+    /// Returns `true` if both are the same state at the same address.
     pub fn ptr_eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.record, &other.record)
     }
 
-    /// Where it lies in memory: the same for all copies, and of no other object as long as there is one.
+    /// Returns the address in memory: the same for all copies, and of no other object as long as there is one.
     pub(crate) fn address(&self) -> usize {
         Arc::as_ptr(&self.record).addr()
     }

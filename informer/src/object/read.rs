@@ -1,4 +1,4 @@
-//! `read`: the typed form of an object that a [`Scanner`] has passed over, with vectors as large as they have to be.
+//! `read`: decodes an object that a [`Scanner`] has passed over into its type, with vectors of the exact capacity.
 //!
 //! `serde_json` does not know how long an array is before its end, so vectors grow, by four elements at first: a fourth
 //! of what a typed Pod takes (21.3 KB, and 16.1 KB without). The scanner has counted, and here that is told. Managed
@@ -29,7 +29,7 @@ struct Reader<'a> {
     text: &'a str,
     scanner: Scanner<'a>,
     lengths: &'a Lengths,
-    /// How many of the lengths lie behind.
+    /// Number of lengths already used.
     counted: usize,
     left_out: Option<usize>,
 }

@@ -4,7 +4,7 @@
 //! escapes where names matter, deep nesting. So there is one judge of what is JSON, which is seldom asked. It takes
 //! half the instructions of `serde_json`'s own way to skip a value, and two thirds of its time.
 
-/// Why a scan stopped.
+/// Reasons for which a scan stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
     /// The text ends before the value does.
@@ -43,7 +43,7 @@ impl Lengths {
         len: 0,
     };
 
-    /// Where an array begins, and its length.
+    /// Returns the offset of an array and its length.
     pub(crate) fn get(&self, index: usize) -> Option<(usize, usize)> {
         let begin = *self.begins.get(..self.len)?.get(index)?;
         Some((begin as usize, self.counts[index] as usize))

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::ready::SlotId;
 
-/// When a key is due, and a number that is never used twice: of two keys with one instant the older goes first.
+/// Due time of a key, and a number that is never used twice: of two keys with one instant the older goes first.
 pub(super) type Due = (Instant, u64);
 
 /// Keys by the instant at which they are due. A key whose instant was brought forward leaves a void entry behind; there
@@ -18,7 +18,7 @@ pub(super) struct DelayQueue {
     void: usize,
 }
 
-/// How many void entries are always allowed.
+/// Number of void entries that are always allowed.
 const VOID: usize = 64;
 
 impl DelayQueue {
@@ -36,17 +36,17 @@ impl DelayQueue {
         }
     }
 
-    /// Whether nothing waits here, void or not.
+    /// Returns `true` if no entry waits here, void or not.
     pub(super) fn is_empty(&self) -> bool {
         self.heap.is_empty()
     }
 
-    /// How many keys wait.
+    /// Returns the number of waiting keys.
     pub(super) fn len(&self) -> usize {
         self.heap.len() - self.void.min(self.heap.len())
     }
 
-    /// When the first key is due. It may be too early by a void entry, never too late.
+    /// Returns the due time of the first key. It may be too early by a void entry, never too late.
     pub(super) fn next(&self) -> Option<Instant> {
         self.heap.peek().map(|Reverse(((at, _), _))| *at)
     }

@@ -7,7 +7,7 @@ use crate::metrics::{Histogram, Samples};
 /// controller-runtime's bounds: ten nanoseconds, each ten times the last.
 const BOUNDS: &[f64] = &[1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0, 1000.0];
 
-/// What a queue counts.
+/// Counters of a queue.
 #[derive(Debug)]
 pub(super) struct Stats {
     /// Keys put in line, those that were there already counted, too.
@@ -18,7 +18,7 @@ pub(super) struct Stats {
     worked: Histogram,
 }
 
-/// What a queue is at one time.
+/// Gauges of a queue at one time.
 #[derive(Debug)]
 pub(super) struct Gauges {
     /// By priority.

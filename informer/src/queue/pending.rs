@@ -1,4 +1,4 @@
-//! `Pending`: what a work queue knows of its keys. Synchronous and pure; time is told to it.
+//! `Pending`: the state of a work queue's keys. Synchronous and pure; the time is an argument.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -59,7 +59,7 @@ struct Slot<T> {
     /// Its turn came while a worker had it.
     is_passed: bool,
     is_processing: bool,
-    /// When it is to be put in line.
+    /// Time at which the key is put in line.
     due: Option<Due>,
     /// For metrics: when it was put in line, and when a worker took it.
     added: Option<Instant>,
@@ -111,7 +111,7 @@ impl<T: Clone + Eq + Hash> Pending<T> {
         self.delayed.len()
     }
 
-    /// When to call [`promote`](Self::promote) at the latest.
+    /// Returns the latest time at which to call [`promote`](Self::promote).
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.delayed.next()
     }
@@ -253,7 +253,7 @@ impl<T: Clone + Eq + Hash> Pending<T> {
         }
     }
 
-    /// How many seconds the keys under work have been with their workers: of all together, and of the oldest.
+    /// Returns the seconds for which keys have been with their workers: the sum, and the longest.
     pub(super) fn under_work(&self, now: Instant) -> (f64, f64) {
         let all = self.slots.iter().filter_map(|slot| slot.taken);
         let ages = all.map(|taken| now.saturating_duration_since(taken).as_secs_f64());

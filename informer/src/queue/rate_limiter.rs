@@ -22,13 +22,13 @@ use tokio::time::Instant;
 
 /// Decides how long a key waits before its next turn. It remembers keys until they are forgotten.
 pub trait RateLimiter<T>: Debug + Send {
-    /// How long this key has to wait, counted as one more failure.
+    /// Counts a failure of this key, and returns the time it has to wait.
     fn when(&mut self, key: &T) -> Duration;
 
     /// The key is well, or given up: what was remembered of it goes.
     fn forget(&mut self, key: &T);
 
-    /// How often the key failed since it was last forgotten.
+    /// Returns the number of failures of the key since it was last forgotten.
     fn num_requeues(&self, key: &T) -> u32;
 }
 
@@ -144,7 +144,7 @@ impl<T: Clone + Debug + Eq + Hash + Send> RateLimiter<T> for FastSlow<T> {
     }
 }
 
-/// So many a second for all keys together, after a number that go at once. It knows no keys: `num_requeues` is 0.
+/// Token bucket for all keys together: a burst at once, then a fixed rate. It knows no keys: `num_requeues` is 0.
 #[derive(Clone, Debug)]
 pub struct TokenBucket {
     per_second: f64,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 /// The place of a slot in [`Pending`](super::pending::Pending).
 pub(super) type SlotId = u32;
 
-/// When a key entered its line; never used twice. A slot holds the ticket that counts: older ones are void.
+/// Order in which a key entered its line; never used twice. A slot holds the ticket that counts: older ones are void.
 pub(super) type Ticket = u64;
 
 /// The lines. Keys that left a line for a better one stay behind as void entries, at most as many as there are valid
@@ -26,10 +26,10 @@ struct Line {
     void: usize,
 }
 
-/// How many void entries a line may always hold.
+/// Number of void entries that a line may always hold.
 const VOID: usize = 64;
 
-/// What the owner of the slots says about an entry.
+/// State of an entry, as the owner of the slots sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Entry {
     /// It may be handed out.

@@ -78,9 +78,9 @@ struct Inner<T: Clone + Eq + Hash> {
 struct State<T> {
     pending: Pending<T>,
     phase: Phase,
-    /// How many wait in [`WorkQueue::get`].
+    /// Number of callers that wait in [`WorkQueue::get`].
     waiting: usize,
-    /// Whether one of them sleeps until the next key is due.
+    /// Set if one of them sleeps until the next key is due.
     has_timekeeper: bool,
 }
 
@@ -93,7 +93,7 @@ enum Phase {
     Draining,
 }
 
-/// How a key is added.
+/// Options for adding a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AddOptions {
     /// Higher goes first. A key that is there already keeps the higher of the two. Without effect in a queue that is
@@ -105,7 +105,7 @@ pub struct AddOptions {
     pub is_rate_limited: bool,
 }
 
-/// How a [`WorkQueue`] is to be.
+/// Options of a [`WorkQueue`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -142,7 +142,7 @@ impl<T: Clone + fmt::Debug + Eq + Hash + Send + 'static> WorkQueueBuilder<T> {
         self
     }
 
-    /// Who decides how long failed keys wait. Default [`default_controller_rate_limiter`].
+    /// Sets the rate limiter, which decides how long failed keys wait. Default [`default_controller_rate_limiter`].
     pub fn rate_limiter(mut self, limiter: impl RateLimiter<T> + 'static) -> Self {
         self.limiter = Some(Box::new(limiter));
         self
@@ -238,7 +238,7 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
         self.0.add_after(key, priority, after);
     }
 
-    /// The next key, when there is one; `None` after a shutdown. The key is with the caller until [`Work`] is dropped.
+    /// Waits for the next key; `None` after a shutdown. The key is with the caller until [`Work`] is dropped.
     ///
     /// Whoever waits longest gets it. The future may be dropped at any time; no key is lost by it.
     pub async fn get(&self) -> Option<Work<T>> {
@@ -284,7 +284,7 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
         self.0.limiter().forget(key);
     }
 
-    /// How often the key failed since it was last forgotten.
+    /// Returns the number of failures of the key since it was last forgotten.
     pub fn num_requeues(&self, key: &T) -> u32 {
         self.0.limiter().num_requeues(key)
     }
@@ -297,7 +297,7 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
         state.pending.in_line()
     }
 
-    /// Whether no key is in line.
+    /// Returns `true` if no key is in line.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -314,7 +314,7 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
         self.0.state().pending.processing()
     }
 
-    /// Whether keys have priorities.
+    /// Returns `true` if keys have priorities.
     pub fn has_priorities(&self) -> bool {
         self.0.discipline == Discipline::Priority
     }
@@ -338,7 +338,7 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
         }
     }
 
-    /// Whether the queue was shut down.
+    /// Returns `true` if the queue was shut down.
     pub fn is_shutting_down(&self) -> bool {
         self.0.state().phase != Phase::Open
     }
@@ -483,7 +483,7 @@ impl<T: Clone + Eq + Hash + Send> Collect for Inner<T> {
 struct Seat<'a, T: Clone + Eq + Hash> {
     inner: &'a Inner<T>,
     is_taken: bool,
-    /// When the next key is due, for the one who keeps the time.
+    /// Due time of the next key, for the caller that keeps the time.
     until: Option<Instant>,
 }
 

@@ -12,9 +12,10 @@ use tokio::time::Instant;
 use super::writes::{Write, Written};
 use crate::{ObjectKey, ResourceVersion};
 
-/// How far a cache is.
+/// State of a cache.
 pub(crate) trait CacheState: Send + Sync + 'static {
-    /// Whether it has the object of this key, or may come to have it with these labels, as far as they are known.
+    /// Returns `true` if it has the object of this key, or may come to have it with these labels, as far as they are
+    /// known.
     fn may_have(&self, key: &ObjectKey, labels: Option<&BTreeMap<String, String>>) -> bool;
 
     /// The version up to which it has all changes of the object of this key.
@@ -23,7 +24,7 @@ pub(crate) trait CacheState: Send + Sync + 'static {
     /// The uid of the object of this key, if there is one.
     fn uid(&self, key: &ObjectKey) -> Option<String>;
 
-    /// Whether it shows no state from before this write.
+    /// Returns `true` if it shows no state from before this write.
     fn has_seen(&self, write: &Write) -> bool {
         if !self.may_have(&write.key, write.labels.as_ref()) {
             return true;
@@ -40,8 +41,8 @@ pub(crate) trait CacheState: Send + Sync + 'static {
     }
 }
 
-/// How long a key is held back before that counts as a failure: more than two bookmarks, which a cache that has a part
-/// of the objects only may need to learn of a write to another part.
+/// Time for which a key is held back before that counts as a failure: more than two bookmarks, which a cache with only
+/// part of the objects may need to learn of a write to another part.
 const PATIENCE: Duration = Duration::from_secs(150);
 
 /// The first pause after which a held key is looked at again, and the last. An event of the write comes sooner, mostly.
@@ -51,8 +52,8 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_s
 /// a part of the objects each, or another form of them.
 pub(crate) type Caches = HashMap<String, Vec<Arc<dyn CacheState>>>;
 
-/// What was written for each key and is not in the caches yet. Bounded by the objects that one reconcile writes and by
-/// the keys with a write that the caches have not seen: the others are swept out.
+/// Writes for each key that are not in the caches yet. Bounded by the objects that one reconcile writes and by the keys
+/// with a write that the caches have not seen: the others are swept out.
 pub(crate) struct Gate<R> {
     caches: Caches,
     /// Guards the writes.
@@ -62,7 +63,7 @@ pub(crate) struct Gate<R> {
 struct AllUnseen<R> {
     /// Never iterated but to sweep.
     keys: HashMap<R, Unseen, RandomState>,
-    /// So many keys are swept.
+    /// Number of keys at which they are swept.
     sweep_at: usize,
 }
 
@@ -75,7 +76,7 @@ struct Unseen {
     pause: Duration,
 }
 
-/// Whether a key may be worked on.
+/// Decision on whether a key may be worked on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Passage {
     Open,
@@ -169,7 +170,7 @@ impl<R: Clone + Eq + Hash> Gate<R> {
         all.keys.insert(key.clone(), unseen);
     }
 
-    /// Whether all caches have seen a write of which they may show the state before it.
+    /// Returns `true` if all caches that may show the state before a write have seen it.
     fn has_seen(&self, write: &Write) -> bool {
         self.behind(write).is_none()
     }
@@ -180,7 +181,7 @@ impl<R: Clone + Eq + Hash> Gate<R> {
         caches.find(|it| !it.has_seen(write)).map(AsRef::as_ref)
     }
 
-    /// What a write waits for.
+    /// Describes what a write waits for.
     fn missing(&self, write: &Write) -> String {
         let (resource, key) = (write.resource.trim_start_matches('/'), &write.key);
         let at = self

@@ -11,17 +11,17 @@ use crate::ObjectKey;
 /// Any error.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
 
-/// What is to be worked on, and how often it failed before.
+/// The key to reconcile, and the number of its failures.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Request<R = ObjectKey> {
     /// Mostly the key of an object. The object may be gone: then what belongs to it is to be cleaned up.
     pub key: R,
-    /// How often it failed since it last went well; 0 at first.
+    /// Number of failures since the last success; 0 at first.
     pub failures: u32,
     /// The priority it had in the queue, which it keeps if it is worked on again.
     pub priority: i32,
-    /// Counts the calls of one controller, from 1: what it logs about a call can be told from others.
+    /// Number of the call within one controller, from 1: tells the log lines of one call from those of others.
     pub id: u64,
     /// Cancelled when the controller is to stop (Go's `ctx.Done()`). It waits for the reconciles under way: one that
     /// takes long should look at this and return. It has no part in comparisons.
@@ -88,7 +88,7 @@ where
     }
 }
 
-/// What is to become of a key that went well (controller-runtime's `Result`).
+/// Result of a successful reconcile (controller-runtime's `Result`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "it says when the key is worked on again"]
 pub struct Action {
@@ -141,7 +141,7 @@ impl Action {
     }
 }
 
-/// Why a key did not go well. Any error becomes one by `?`, and is tried again with growing pauses.
+/// Error of a reconcile. Any error becomes one by `?`, and is retried with growing pauses.
 pub struct ReconcileError {
     source: BoxError,
     is_terminal: bool,
@@ -157,7 +157,7 @@ impl ReconcileError {
         }
     }
 
-    /// Whether trying again does not mend it.
+    /// Returns `true` if a retry cannot help.
     pub fn is_terminal(&self) -> bool {
         self.is_terminal
     }

@@ -11,7 +11,7 @@ const BOUNDS: &[f64] = &[
     1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0, 50.0, 60.0,
 ];
 
-/// How a reconcile ended.
+/// Outcome of a reconcile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
     Success,
@@ -21,7 +21,7 @@ pub(super) enum Ending {
     TerminalError,
 }
 
-/// What a controller counts.
+/// Counters of a controller.
 #[derive(Debug)]
 pub(super) struct Stats {
     name: String,

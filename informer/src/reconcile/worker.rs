@@ -20,16 +20,16 @@ use crate::metrics::{Collect, Metrics};
 use crate::queue::{AddOptions, Work, WorkQueue};
 use crate::tasks::TaskGroup;
 
-/// How keys are worked on.
+/// Configuration of the workers.
 #[derive(Clone, Debug)]
 pub(crate) struct WorkersConfig {
     /// The controller's, in messages and metrics.
     pub(crate) name: String,
-    /// How many keys at a time; at least 1.
+    /// Number of keys worked on at a time; at least 1.
     pub(crate) concurrency: usize,
-    /// How long one reconcile may take.
+    /// Time limit of one reconcile.
     pub(crate) timeout: Option<Duration>,
-    /// Whether a panic is an error of its key; otherwise it ends the controller.
+    /// Set if a panic is an error of its key; otherwise it ends the controller.
     pub(crate) recovers_panics: bool,
     /// Cancelled when the controller is to stop.
     pub(crate) stop: CancellationToken,

@@ -33,7 +33,7 @@ use crate::{Error, ObjectKey, ResourceVersion};
 #[derive(Clone, Copy, Default)]
 pub struct Writes(());
 
-/// How long the server may take to say what there is.
+/// Time for the server to report the present state.
 const ASK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Of a collection with more objects than this the version of the list is taken.
@@ -45,13 +45,13 @@ pub(crate) struct Write {
     /// As in a path: `apps/deployments`, `/pods`.
     pub(crate) resource: String,
     pub(crate) key: ObjectKey,
-    /// Its labels, if the answer told them.
+    /// Its labels, if the answer has them.
     pub(crate) labels: Option<BTreeMap<String, String>>,
     pub(crate) what: Written,
 }
 
 impl Write {
-    /// Whether its outcome is not known.
+    /// Returns `true` if its outcome is not known.
     pub(crate) fn is_unknown(&self) -> bool {
         matches!(self.what, Written::Unknown(_))
     }
@@ -85,7 +85,7 @@ impl Write {
     }
 }
 
-/// What a cache has to show to have seen it.
+/// The state that a cache has to show to have seen the write.
 #[derive(Clone, Debug)]
 pub(crate) enum Written {
     /// It must be at this version, or a later one.
@@ -105,8 +105,8 @@ pub(crate) enum Written {
     Unknown(Asked),
 }
 
-/// What is asked for where the outcome of a write is unknown: the object, or all objects of the collection if the
-/// server was to choose the name.
+/// The request made when the outcome of a write is unknown: the object, or all objects of the collection if the server
+/// was to choose the name.
 #[derive(Clone)]
 pub(crate) struct Asked {
     client: Client,
@@ -115,7 +115,7 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// What a cache has to show to have seen what there is now.
+    /// Returns the state that a cache has to show to have seen the present one.
     pub(super) async fn present(&self) -> Result<Written, Error> {
         let asking = async {
             match &self.name {
@@ -224,7 +224,7 @@ impl fmt::Debug for Writes {
     }
 }
 
-/// What a request would write to.
+/// The target of a request.
 struct Target {
     resource: String,
     namespace: Option<String>,
@@ -279,7 +279,7 @@ fn is_subresource_of_namespace(rest: &[&str]) -> bool {
     matches!(rest, ["status" | "finalize"])
 }
 
-/// What is read of an answer.
+/// The parts of an answer that are read.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Answer {
@@ -361,7 +361,7 @@ async fn observe(client: Client, request: Request<Body>, target: Target) -> Resu
     Ok(Response::from_parts(head, Body::from(bytes)))
 }
 
-/// What is known of a request that was sent. Where it is dropped before there is an answer, the outcome is unknown.
+/// The known outcome of a request. If it is dropped before there is an answer, the outcome is unknown.
 struct Outcome {
     /// The body of the request, which names what is created.
     sent: Bytes,
@@ -370,9 +370,9 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// Whether the server may have done what it was asked although it failed: its own time limit, or that of a proxy,
-    /// has ended. Any other failure counts only where the server was to choose a name: to try again would make another
-    /// object, and is refused otherwise.
+    /// Returns `true` if the server may have done the request although it failed: its own time limit, or that of a
+    /// proxy, has ended. Any other failure counts only where the server was to choose a name: a retry would make
+    /// another object, and is refused otherwise.
     fn is_unknown(&self, code: StatusCode) -> bool {
         match code {
             StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT => true,

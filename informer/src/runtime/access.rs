@@ -14,14 +14,14 @@ use tokio::time::{Instant, timeout};
 use super::health::Answer;
 use crate::Error;
 
-/// How long an answer is remembered: one that allows, as controller-runtime remembers who a token is, and one that
+/// Time for which an answer is cached: one that allows, as controller-runtime caches token reviews, and one that
 /// refuses.
 const REMEMBERED: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(30));
 
 /// Answers that are remembered; beyond, all are forgotten.
 const ANSWERS: usize = 1024;
 
-/// How long the API server may take.
+/// Time for the API server to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Decides by TokenReviews and SubjectAccessReviews.
@@ -45,7 +45,7 @@ impl Access {
         }
     }
 
-    /// What is answered to a caller that may not read this path; `None` for one that may.
+    /// Returns the answer to a caller that may not read this path; `None` for one that may.
     pub(super) async fn refusal(&self, headers: &HeaderMap, path: &str) -> Option<Answer> {
         let token = headers.get(header::AUTHORIZATION).and_then(|it| it.to_str().ok());
         let Some(token) = token.and_then(bearer) else {
@@ -109,7 +109,7 @@ impl Access {
     }
 }
 
-/// Whether a user may get a path that is no resource.
+/// Builds a review that asks if a user may get a non-resource path.
 fn may_get(path: &str, user: UserInfo) -> SubjectAccessReview {
     SubjectAccessReview {
         spec: SubjectAccessReviewSpec {

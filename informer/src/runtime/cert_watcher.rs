@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::Error;
 use crate::metrics::{Collect, Metrics, Samples};
 
-/// How often files are read.
+/// Interval between reads of the files.
 const INTERVAL: Duration = Duration::from_secs(10);
 
 /// The certificate of a server with its key.
@@ -72,7 +72,7 @@ struct Inner {
 
 struct State {
     current: Arc<CertifiedKey>,
-    /// What was read of both files last.
+    /// Contents of both files at the last read.
     texts: (Vec<u8>, Vec<u8>),
     reads: u64,
     errors: u64,
@@ -111,7 +111,7 @@ impl CertWatcher {
         self
     }
 
-    /// How often a certificate was read.
+    /// Returns the number of times a certificate was read.
     pub fn reads(&self) -> u64 {
         self.with(|state| state.reads)
     }
@@ -155,7 +155,7 @@ impl CertWatcher {
         })
     }
 
-    /// How a server shakes hands: without looking at certificates of clients.
+    /// Returns the TLS configuration of a server: client certificates are not requested.
     pub(crate) fn server_config(&self) -> Arc<ServerConfig> {
         let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
         let builder = builder

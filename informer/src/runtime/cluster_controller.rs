@@ -18,7 +18,7 @@ use crate::{Cacheable, Error, ObjectKey};
 /// Begins a watch in a cluster.
 type Watch = Box<dyn Fn(&LaterWatches<ClusterKey>, &Cluster) -> Result<(), Error> + Send + Sync>;
 
-/// How a controller of several clusters is to be; see [`Clusters::controller`].
+/// Options of a controller of several clusters; see [`Clusters::controller`].
 #[must_use = "a builder does nothing until `complete` is called"]
 pub struct ClusterControllerBuilder {
     clusters: Clusters,

@@ -94,7 +94,7 @@ enum Phase {
     Stopped,
 }
 
-/// What a controller does when a cluster is engaged.
+/// Function of a controller that is called when a cluster is engaged.
 pub(super) type Recipe = Arc<dyn Fn(&Cluster) -> Result<(), Error> + Send + Sync>;
 
 /// A cluster that is worked on. Copies are the same one.
@@ -153,7 +153,7 @@ impl Clusters {
         self.engage_with(name, client, factory)
     }
 
-    /// The same with informers of one's own: of some namespaces, with a seed.
+    /// Engages a cluster with custom informers: of some namespaces, with a seed.
     ///
     /// # Errors
     ///

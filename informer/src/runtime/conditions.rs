@@ -20,7 +20,7 @@ use kube::Resource;
 
 use crate::Clock;
 
-/// What is known about a condition.
+/// Status of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// It holds.
@@ -48,7 +48,7 @@ impl From<bool> for Status {
     }
 }
 
-/// Whom conditions are about, and at what time they are set; see [`of`].
+/// The object that conditions are about, and the time at which they are set; see [`of`].
 #[derive(Clone, Copy, Debug)]
 pub struct About<'a> {
     generation: Option<i64>,
@@ -117,7 +117,7 @@ pub fn find<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Conditio
     conditions.iter().find(|it| it.type_ == type_)
 }
 
-/// Whether the condition of a type is there and holds.
+/// Returns `true` if the condition of a type exists and is true.
 pub fn is_true(conditions: &[Condition], type_: &str) -> bool {
     find(conditions, type_).is_some_and(|it| it.status == Status::True.as_str())
 }

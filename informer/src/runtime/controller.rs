@@ -52,11 +52,11 @@ use crate::{Error, ObjectKey};
 /// each time after a longer pause. The objects themselves are read from the caches.
 pub struct Controller<R: RequestKey = ObjectKey> {
     parts: Parts<R>,
-    /// What runs once the sources have begun; `None` before.
+    /// The running part, once the sources have begun; `None` before.
     running: Option<Running>,
 }
 
-/// What a builder puts together.
+/// The parts of a builder.
 pub(super) struct Parts<R: RequestKey> {
     pub(super) name: String,
     pub(super) factory: SharedInformerFactory,
@@ -74,10 +74,10 @@ pub(super) struct Parts<R: RequestKey> {
 
 /// A watch that has begun.
 pub(super) struct Registered {
-    /// What is watched, for messages.
+    /// Name of the watched resource, for messages.
     pub(super) name: String,
     pub(super) has_synced: Box<dyn Fn() -> bool + Send + Sync>,
-    /// Why it has not, as far as that is known.
+    /// Returns the reason why it has not, if known.
     pub(super) reason: Box<dyn Fn() -> Option<String> + Send + Sync>,
     pub(super) synced: BoxFuture<'static, Result<(), Error>>,
     pub(super) remove: Box<dyn FnOnce() + Send>,

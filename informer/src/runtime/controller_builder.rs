@@ -28,12 +28,12 @@ pub(super) type Source<R = ObjectKey> =
 /// Decides about events of all types.
 pub(super) type Filter = Arc<dyn Fn(&AnyEvent<'_>) -> bool + Send + Sync>;
 
-/// What may be a key of a controller.
+/// Requirements of a controller's key.
 pub trait RequestKey: Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static {}
 
 impl<R: Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static> RequestKey for R {}
 
-/// Where a watch puts its keys, and which events it is told of.
+/// The queue that a watch adds keys to, and the filters of its events.
 #[derive(Clone)]
 pub(super) struct Intake<R: RequestKey> {
     pub(super) queue: WorkQueue<R>,
@@ -69,10 +69,10 @@ impl<R: RequestKey> Intake<R> {
     }
 }
 
-/// How long caches may take to sync where nobody says otherwise.
+/// Default time for caches to sync.
 pub(super) const CACHE_SYNC_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How a [`Controller`] is to be. See there for a whole one.
+/// Options of a [`Controller`]. See there for a whole one.
 ///
 /// One of [`Manager::controller`] knows its manager, and ends with [`complete`](ControllerBuilder::complete); any other
 /// ends with [`build`](ControllerBuilder::build).
@@ -202,20 +202,20 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
         }
     }
 
-    /// Only events that pass this filter are looked at, whatever their type (controller-runtime's `WithEventFilter`);
-    /// called again, that one, too. It holds for watches that were added before as for later ones.
+    /// Sets a filter for events of all types (controller-runtime's `WithEventFilter`); further calls add filters. It
+    /// holds for watches that were added before as for later ones.
     pub fn with_event_filter(mut self, filter: impl Fn(&AnyEvent<'_>) -> bool + Send + Sync + 'static) -> Self {
         self.filters.push(Arc::new(filter));
         self
     }
 
-    /// How many keys are worked on at a time. Default 1.
+    /// Sets the number of keys worked on at a time. Default 1.
     pub fn concurrency(mut self, concurrency: usize) -> Self {
         self.workers.concurrency = concurrency;
         self
     }
 
-    /// How long failed keys wait. Default: 5 ms, doubled by each failure of a key up to 1,000 s; with
+    /// Sets the rate limiter of failed keys. Default: 5 ms, doubled by each failure of a key up to 1,000 s; with
     /// [`first_come_first_served`](Self::first_come_first_served) also 10 a second for all keys together.
     pub fn rate_limiter(mut self, limiter: impl RateLimiter<R> + 'static) -> Self {
         self.limiter = Some(Box::new(limiter));
@@ -240,13 +240,13 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
         self
     }
 
-    /// How long one reconcile may take; then it is dropped where it waits, which is an error. Default: for ever.
+    /// Limits the time of one reconcile; then its future is dropped, which is an error. Default: no limit.
     pub fn reconcile_timeout(mut self, timeout: Duration) -> Self {
         self.workers.timeout = Some(timeout);
         self
     }
 
-    /// How long the caches may take to sync; then the controller fails, and with it its manager. Default 2 minutes.
+    /// Limits the time for the caches to sync; then the controller fails, and with it its manager. Default 2 minutes.
     pub fn cache_sync_timeout(mut self, timeout: Duration) -> Self {
         self.cache_sync_timeout = timeout;
         self
@@ -258,7 +258,7 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
         self
     }
 
-    /// It runs whoever leads. By default only the leader runs it.
+    /// Runs the controller on every process. By default only the leader runs it.
     pub fn without_leader_election(mut self) -> Self {
         self.needs_leader_election = false;
         self
@@ -270,7 +270,7 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
         self
     }
 
-    /// Where it counts. Default: nowhere to be seen, or where its manager does.
+    /// Sets the registry for its metrics. Default: none, or that of its manager.
     pub fn metrics(mut self, metrics: &Metrics) -> Self {
         self.metrics = metrics.clone();
         self

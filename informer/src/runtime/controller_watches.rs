@@ -1,4 +1,4 @@
-//! What a controller is for, what it owns and what it watches.
+//! The sources of a controller: its own type, owned types and watched types.
 
 use std::any::TypeId;
 use std::sync::Arc;
@@ -97,7 +97,7 @@ impl<M> ControllerBuilder<M> {
         self
     }
 
-    /// How what is owned is mapped to its owner.
+    /// Returns the mapping of an owned type to its owner.
     fn by_owner(&mut self, owned: &str) -> Option<enqueue::ForOwner> {
         let Some((group, kind, is_of_cluster)) = &self.owner_kind else {
             self.faults.push(format!("`owns` of {owned} comes before `for_`"));
@@ -137,7 +137,7 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
         self.informer(&informer, resource, to_keys, |_: &Event<DynamicObject>| true)
     }
 
-    /// An informer made elsewhere: of a dynamic type, or a part of the objects. It is run by whoever made it.
+    /// Watches an informer made elsewhere: of a dynamic type, or a part of the objects. Its maker runs it.
     pub fn informer<K: Cacheable>(
         mut self,
         informer: &SharedInformer<K>,
@@ -150,8 +150,8 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
         self.remote_informer(informer, to_keys, predicate)
     }
 
-    /// An informer of another cluster. It is run by whoever made it. Its cache is not waited for to see what the
-    /// controller writes, which it does at home.
+    /// Watches an informer of another cluster. Its maker runs it. The controller does not wait for its cache to see
+    /// writes, which go to the home cluster.
     pub fn remote_informer<K: Cacheable>(
         mut self,
         informer: &SharedInformer<K>,

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use crate::{Error, ObjectKey};
 
-/// What had to be done.
+/// Result of the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OperationResult {
     /// Nothing: it is as it should be.

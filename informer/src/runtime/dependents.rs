@@ -16,7 +16,7 @@ use crate::{Cacheable, Error, ObjectKey};
 
 /// The objects of one type that belong to others: read from a cache, written by a client.
 /// [`Manager::dependents`](super::Manager::dependents) makes one; a controller that uses it should
-/// [own](super::ControllerBuilder::owns) the type, to be told of their changes.
+/// [own](super::ControllerBuilder::owns) the type, to receive its changes.
 ///
 /// ```
 /// use informer::runtime::{Dependents, Manager};

@@ -22,17 +22,17 @@ use crate::error::text_of_panic;
 use crate::reconcile::BoxError;
 use crate::tasks::TaskGroup;
 
-/// How long tasks are waited for that were dropped where they wait.
+/// Time to wait for tasks whose futures were dropped.
 const ABANDON_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What runs. When it is dropped, everything ends where it waits.
+/// The running parts of a manager. When it is dropped, everything ends at its next await.
 pub(super) struct Engine<'a> {
     manager: &'a Manager,
     adding: mpsc::UnboundedReceiver<Box<dyn Runnable>>,
     happening: mpsc::UnboundedReceiver<Happening>,
     tell: mpsc::UnboundedSender<Happening>,
     stage: Stage,
-    /// What is not to run yet.
+    /// Runnables that are not to run yet.
     waiting: Vec<Box<dyn Runnable>>,
     servers: Crew,
     always: Crew,
@@ -41,11 +41,11 @@ pub(super) struct Engine<'a> {
     preparing: TaskGroup,
     election: TaskGroup,
     end_election: CancellationToken,
-    /// The lease was lost: whatever still runs is to be dropped where it waits.
+    /// Set if the lease was lost: runnables still running are dropped.
     pub(super) is_lost: bool,
 }
 
-/// How far the start has come.
+/// Stage of the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     /// Caches sync that no controller waits for.
@@ -57,7 +57,7 @@ enum Stage {
     Leader,
 }
 
-/// What the manager waits for.
+/// Event that the manager waits for.
 enum Happening {
     Failure(Error),
     /// Caches have synced, or have not in time.
@@ -104,7 +104,7 @@ fn names(running: &Mutex<BTreeSet<String>>) -> MutexGuard<'_, BTreeSet<String>> 
     running.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a runnable does. What panics has failed: a manager must not go on without it as if nothing had happened.
+/// Runs a runnable; a panic is a failure: a manager must not go on without it as if nothing had happened.
 async fn guarded(name: &str, doing: impl Future<Output = Result<(), BoxError>>) -> Result<(), Error> {
     let result = AssertUnwindSafe(doing).catch_unwind().await.unwrap_or_else(|panic| {
         let text = text_of_panic(&*panic);

@@ -1,4 +1,5 @@
-//! `Correlator`: which events are written, which are counted, and which are too many. Pure; time is told to it.
+//! `Correlator`: decides which events are written, which are counted, and which are too many. Pure; the time is an
+//! argument.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,17 +10,17 @@ use tokio::time::Instant;
 /// A series is over after so much silence.
 pub(super) const SERIES_ENDS: Duration = Duration::from_secs(6 * 60);
 
-/// How many series and sources are remembered; then the one that was silent longest is forgotten.
+/// Most series and sources that are remembered; then the one that was silent longest is forgotten.
 const REMEMBERED: usize = 4096;
 
-/// How many events of one source about one object there may be at once, and after what time there may be one more.
+/// Most events of one source about one object at once, and the time after which one more is allowed.
 const BURST: u32 = 25;
 const REFILL: Duration = Duration::from_secs(300);
 
-/// What makes events one series: everything but the note and the time.
+/// Identity of a series: everything but the note and the time.
 pub(super) type SeriesKey = [String; 7];
 
-/// What is to be done about an event.
+/// Decision about an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// Write a new event.
@@ -32,7 +33,7 @@ pub(super) enum Verdict {
     Drop,
 }
 
-/// What was seen lately.
+/// Recently seen series and sources.
 #[derive(Debug, Default)]
 pub(super) struct Correlator {
     series: BTreeMap<SeriesKey, Series>,

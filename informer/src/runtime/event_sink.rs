@@ -20,24 +20,24 @@ use crate::Error;
 use crate::jitter::Jitter;
 use crate::metrics::{Collect, Samples};
 
-/// How many events are written at a time, as in client-go. A series has one lane: the count of an event must not come
+/// Number of events written at a time, as in client-go. A series has one lane: the count of an event must not come
 /// before the event.
 const LANES: usize = 8;
 
-/// How often a write is tried, and how long is waited between, prolonged by up to a quarter. What the server refuses is
-/// not tried again.
+/// Number of tries of a write, and the wait between them, prolonged by up to a quarter. A write that the server refuses
+/// is not tried again.
 const TRIES: (u32, Duration) = (12, Duration::from_secs(10));
 
-/// How long one try may take; then it counts as failed, so that a write that is never answered does not close its lane.
+/// Time limit of one try; then it counts as failed, so that a write that is never answered does not close its lane.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What is to be written: an event, or how often the event of its name came.
+/// A pending write: an event, or the count of the event of its name.
 pub(super) struct Write {
     pub(super) event: Event,
     pub(super) count: Option<i32>,
 }
 
-/// Where events are written.
+/// Target of event writes.
 pub(super) struct Sink {
     pub(super) client: Client,
     pub(super) config: Arc<RecorderConfig>,
@@ -63,7 +63,7 @@ impl Lanes {
         }
     }
 
-    /// How many wait or are under way.
+    /// Returns the number of events that wait or are under way.
     pub(super) fn len(&self) -> usize {
         self.lanes.iter().map(VecDeque::len).sum()
     }
@@ -163,7 +163,7 @@ impl Sink {
     }
 }
 
-/// Why an event is not written.
+/// Reasons for which an event is not written.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum DropReason {
     /// Too many wait, or nobody writes.
@@ -174,7 +174,7 @@ pub(super) enum DropReason {
     Failed,
 }
 
-/// How many events were not written.
+/// Numbers of events that were not written.
 #[derive(Debug)]
 pub(super) struct Dropped {
     controller: String,

@@ -11,7 +11,8 @@ use crate::ObjectKey;
 /// An expectation that is older counts as met: what was expected was lost, and the cache is to be believed.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// What kube-controller-manager calls `UIDTrackingControllerExpectations`. Copies are the same.
+/// Expectations of creations and deletions, as kube-controller-manager's `UIDTrackingControllerExpectations`. Copies
+/// are the same.
 ///
 /// A [`Controller`](super::Controller) does not need it: its gate knows the versions of what it wrote. It is for those
 /// who create objects in tasks of their own, or by a client that is not observed.
@@ -47,7 +48,7 @@ impl Expectations {
         Self::default()
     }
 
-    /// So many more creations are expected. Say it before the requests.
+    /// Expects `count` more creations. Call it before the requests.
     pub fn expect_creations(&self, key: &ObjectKey, count: u64) {
         self.expect(key, |it| it.creations += count);
     }
@@ -69,7 +70,7 @@ impl Expectations {
         });
     }
 
-    /// Whether everything that was expected was seen, or five minutes have passed.
+    /// Returns `true` if all expectations were seen, or five minutes have passed.
     pub fn are_met(&self, key: &ObjectKey) -> bool {
         let expected = self.expected.lock().unwrap_or_else(PoisonError::into_inner);
         expected

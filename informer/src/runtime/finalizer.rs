@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::Error;
 use crate::reconcile::{Action, ReconcileError};
 
-/// What is to be done about an object.
+/// State of an object towards its finalizer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Deletion<K> {
     /// It lives, and has the finalizer.
@@ -71,7 +71,7 @@ where
     }
 }
 
-/// Whether the object has this finalizer.
+/// Returns `true` if the object has this finalizer.
 pub fn has_finalizer(object: &impl Resource, name: &str) -> bool {
     object.finalizers().iter().any(|it| it == name)
 }

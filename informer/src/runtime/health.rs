@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::metrics::Metrics;
 use crate::reconcile::BoxError;
 
-/// Whether something is well. Any `Fn() -> Result<(), BoxError>` is one.
+/// A health check. Any `Fn() -> Result<(), BoxError>` is one.
 pub trait Check: Send + Sync + 'static {
     /// Fails if it is not.
     fn check(&self) -> Result<(), BoxError>;
@@ -53,7 +53,7 @@ struct BothChecks {
     readyz: Checks,
 }
 
-/// What is answered.
+/// Answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// The HTTP status.
@@ -120,7 +120,7 @@ impl Endpoints {
     }
 }
 
-/// All checks of a path. The reason of a failure is told to the log only.
+/// Runs all checks of a path. The reason of a failure is written to the log only.
 fn all(path: &str, checks: &Checks, query: &str) -> Answer {
     let pairs = || query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
     let is_verbose = pairs().any(|(key, _)| key == "verbose");

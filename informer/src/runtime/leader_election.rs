@@ -27,23 +27,22 @@ const JITTER_FACTOR: f64 = 1.2;
 /// The shortest time limit of a request for the Lease, as in client-go.
 const LEAST_REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How leaders are elected. The defaults are controller-runtime's.
+/// Options of leader election. The defaults are controller-runtime's.
 #[derive(Clone, Debug)]
 pub struct LeaderElectionConfig {
-    /// Who this process is; no two may have one name.
+    /// Identity of this process; no two may share one.
     pub identity: String,
-    /// How long the others wait after the last renewal they saw. Default 15 s.
+    /// Time that the others wait after the last renewal they saw. Default 15 s.
     pub lease_duration: Duration,
-    /// How long the leader tries to renew before it gives up. Default 10 s. Half of it, but at least a second, is how
-    /// long each request for the Lease may take: one that is never answered neither ends a leader nor stops a
-    /// candidate.
+    /// Time that the leader tries to renew before it gives up. Default 10 s. Each request for the Lease may take half
+    /// of it, but at least a second: one that is never answered neither ends a leader nor stops a candidate.
     pub renew_deadline: Duration,
-    /// How long to wait between two tries. Default 2 s.
+    /// Wait between two tries. Default 2 s.
     pub retry_period: Duration,
-    /// Whether the lease is given up when the leader is cancelled, so that another need not wait for its end. What the
-    /// leader does must have stopped before. Default true: [`Manager`](super::Manager) sees to that.
+    /// Set if the lease is given up when the leader is cancelled, so that another need not wait for its end. The work
+    /// of the leader must have stopped before. Default true: [`Manager`](super::Manager) sees to that.
     pub release_on_cancel: bool,
-    /// What is written into the Lease. Nothing is decided by it.
+    /// Clock for the times written into the Lease. Nothing is decided by it.
     pub clock: Clock,
     /// The seed of waits. Default 0: a random one; see
     /// [`ReflectorOptions::seed`](crate::cache::ReflectorOptions::seed).
@@ -114,14 +113,14 @@ struct Inner {
     config: LeaderElectionConfig,
     /// Guards what is known of the Lease.
     state: Mutex<State>,
-    /// Who leads, for those who want to know when that changes.
+    /// The current leader, for subscribers.
     leader: watch::Sender<Option<String>>,
 }
 
 struct State {
     jitter: Jitter,
     observed: Option<Observed>,
-    /// Whether this process has ever led.
+    /// Set if this process has ever led.
     has_led: bool,
     /// Times the Lease had to be read before it was renewed.
     slow_paths: u64,
@@ -136,7 +135,7 @@ struct Observed {
     at: Instant,
 }
 
-/// Why [`LeaderElector::run`] returned.
+/// Reasons for which [`LeaderElector::run`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It was cancelled before it led.
@@ -145,7 +144,7 @@ pub enum Outcome {
     Cancelled,
     /// It could not renew the lease in time, or somebody else has it.
     Lost,
-    /// What it led has ended by itself.
+    /// The led task has ended by itself.
     Finished,
 }
 
@@ -241,22 +240,22 @@ impl LeaderElector {
         )))
     }
 
-    /// Who this process is.
+    /// Returns the identity of this process.
     pub fn identity(&self) -> &str {
         &self.0.config.identity
     }
 
-    /// Whether this process led when it last looked.
+    /// Returns `true` if this process led when it last looked.
     pub fn is_leader(&self) -> bool {
         self.state().holder() == Some(self.identity())
     }
 
-    /// Who led when this process last looked; `None` if nobody did.
+    /// Returns the leader at the last look; `None` if there was none.
     pub fn leader(&self) -> Option<String> {
         self.state().holder().map(str::to_owned)
     }
 
-    /// Who leads, and each change of it (client-go's `OnNewLeader`).
+    /// Subscribes to the leader's identity and each change of it (client-go's `OnNewLeader`).
     pub fn subscribe(&self) -> watch::Receiver<Option<String>> {
         self.0.leader.subscribe()
     }
@@ -332,7 +331,7 @@ impl LeaderElector {
         }
     }
 
-    /// Whether this process holds the lease after this.
+    /// Tries to acquire or renew the lease; returns `true` if this process holds it afterwards.
     async fn try_acquire_or_renew(&self) -> Result<bool, Error> {
         let (config, lock) = (&self.0.config, &self.0.lock);
         let claim = |before: Option<&Claim>| Claim::new(&config.identity, config.lease_duration, &config.clock, before);
@@ -445,7 +444,7 @@ impl State {
 }
 
 impl Observed {
-    /// Whether its holder did not renew for as long as it said it would.
+    /// Returns `true` if its holder did not renew within the lease duration.
     fn is_expired(&self) -> bool {
         self.at + self.claim.duration() < Instant::now()
     }

@@ -18,7 +18,7 @@ pub struct LeaseLock {
     name: String,
 }
 
-/// What a Lease says, and nothing else of it: two that are equal are the same claim.
+/// The content of a Lease, and nothing else of it: two that are equal are the same claim.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Claim(LeaseSpec);
 
@@ -97,7 +97,7 @@ impl Claim {
         claim
     }
 
-    /// Who holds it; `None` if it was given up.
+    /// Returns the holder; `None` if it was given up.
     pub(super) fn holder(&self) -> Option<&str> {
         self.0.holder_identity.as_deref().filter(|it| !it.is_empty())
     }

@@ -22,7 +22,7 @@ use crate::tasks::TaskGroup;
 const HEADER_BYTES: usize = 1 << 20;
 const HEADER_TIME: Duration = Duration::from_secs(32);
 
-/// How long a client may take to shake hands.
+/// Time limit of a handshake.
 #[cfg(feature = "tls")]
 const HANDSHAKE: Duration = Duration::from_secs(10);
 

@@ -28,7 +28,7 @@ use crate::metrics::Metrics;
 use crate::reconcile::Writes;
 use crate::{Cacheable, Clock, Error};
 
-/// Runs controllers and whatever else a process consists of (controller-runtime's `Manager`). Copies are the same one.
+/// Runs controllers and the other parts of a process (controller-runtime's `Manager`). Copies are the same one.
 ///
 /// It starts servers, then the caches, then what always runs, and last, when this process leads, what only the leader
 /// runs. A standby has warm caches. It stops in the order `Always`, `Leader`, caches, `Server`, and gives up the lease
@@ -81,14 +81,14 @@ struct State {
 }
 
 enum Phase {
-    /// What was added so far.
+    /// Not started: the runnables added so far.
     New(Vec<Box<dyn Runnable>>),
-    /// What is added goes here, and starts at once if its group has.
+    /// Started: a runnable sent here starts at once if its group has.
     Running(mpsc::UnboundedSender<Box<dyn Runnable>>),
     Stopped,
 }
 
-/// How a [`Manager`] is to be.
+/// Options of a [`Manager`].
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct ManagerBuilder {
     client: Client,
@@ -121,8 +121,8 @@ impl ManagerBuilder {
         self
     }
 
-    /// How long everything together may take to stop; then it is dropped where it waits, which is an error that names
-    /// what has not stopped, and the lease is given up. Default 30 s; `None` is for ever.
+    /// Limits the time that everything together may take to stop; then it is dropped, which is an error that names the
+    /// runnables still running, and the lease is given up. Default 30 s; `None` for no limit.
     pub fn graceful_shutdown_timeout(mut self, timeout: Option<Duration>) -> Self {
         self.grace = timeout;
         self
@@ -309,7 +309,7 @@ impl Manager {
         self.0.factory.clone()
     }
 
-    /// Where everything counts.
+    /// Returns the registry of all metrics.
     pub fn metrics(&self) -> Metrics {
         self.0.metrics.clone()
     }
@@ -319,7 +319,7 @@ impl Manager {
         self.0.clock
     }
 
-    /// What is answered over HTTP: health, readiness, metrics. The feature `serve` has a server for it.
+    /// Returns the HTTP endpoints: health, readiness, metrics. The feature `serve` has a server for them.
     pub fn endpoints(&self) -> Endpoints {
         self.0.endpoints.clone()
     }
@@ -360,7 +360,7 @@ impl Manager {
         self.0.elected.cancelled().await;
     }
 
-    /// Whether this process leads.
+    /// Returns `true` if this process leads.
     pub fn is_leader(&self) -> bool {
         match &self.0.elector {
             Some(elector) => elector.is_leader(),

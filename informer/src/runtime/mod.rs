@@ -1,5 +1,5 @@
-//! What a process needs around its reconcilers: controllers that start and stop together, the election of a leader,
-//! events, and the small helpers that every controller writes.
+//! The parts of a process around its reconcilers: controllers that start and stop together, leader election, events,
+//! and the small helpers that every controller needs.
 //!
 //! It knows all other layers, and nothing knows it.
 

@@ -83,7 +83,7 @@ where
     Ok(())
 }
 
-/// Whether `owner` is one of the owners of `object`, by group, kind and name.
+/// Returns `true` if `owner` is one of the owners of `object`, by group, kind and name.
 pub fn has_owner<K, O>(object: &K, owner: &O) -> bool
 where
     K: Resource,
@@ -97,7 +97,7 @@ pub fn controller_of(object: &impl Resource) -> Option<&OwnerReference> {
     all(object).iter().find(|it| it.controller == Some(true))
 }
 
-/// Whether `owner` is the controller of `object`, by uid: another object of the same name is not.
+/// Returns `true` if `owner` is the controller of `object`, by uid: another object of the same name is not.
 pub fn is_controlled_by(object: &impl Resource, owner: &impl Resource) -> bool {
     let uid = owner.meta().uid.as_deref();
     uid.is_some() && controller_of(object).map(|it| it.uid.as_str()) == uid

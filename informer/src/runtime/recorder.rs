@@ -27,7 +27,7 @@ use crate::reconcile::BoxError;
 /// their way.
 const QUEUE: usize = 1000;
 
-/// How often the counts of series are written.
+/// Interval at which the counts of series are written.
 const REFRESH: Duration = Duration::from_secs(30 * 60);
 
 /// The longest note the server takes, in bytes.
@@ -42,14 +42,14 @@ pub enum EventType {
     Warning,
 }
 
-/// What happened.
+/// Content of an event.
 #[derive(Clone, Debug)]
 pub struct Note {
-    /// Whether it is as it should be.
+    /// Type of the event: `Normal` or `Warning`.
     pub event_type: EventType,
-    /// Why, in one word for machines: `Created`. At most 128 bytes.
+    /// Reason, in one word for machines: `Created`. At most 128 bytes.
     pub reason: String,
-    /// What was being done, in one word for machines: `CreateDeployment`. At most 128 bytes.
+    /// Action, in one word for machines: `CreateDeployment`. At most 128 bytes.
     pub action: String,
     /// For people. What is beyond 1,024 bytes is cut.
     pub note: String,
@@ -78,14 +78,14 @@ impl Note {
     }
 }
 
-/// Who reports.
+/// Identity of the reporter.
 #[derive(Clone, Debug)]
 pub struct RecorderConfig {
     /// The controller: `example.com/web-operator`.
     pub controller: String,
     /// The process, at most 128 bytes: the name of its Pod.
     pub instance: String,
-    /// What is written into events.
+    /// Clock for the times written into events.
     pub clock: Clock,
     /// The seed of waits between tries. Default 0: a random one; see
     /// [`ReflectorOptions::seed`](crate::cache::ReflectorOptions::seed).
@@ -323,7 +323,7 @@ impl EventWriter {
     }
 }
 
-/// What makes a series; the last two are what is regarded and the namespace.
+/// Returns the identity of a series; the last two parts are the regarded object and the namespace.
 fn series_key(event: &Event) -> SeriesKey {
     let text = |it: &Option<String>| it.clone().unwrap_or_default();
     let reference = |it: &Option<ObjectReference>| match it {

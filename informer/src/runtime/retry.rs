@@ -7,14 +7,14 @@ use tokio::time::sleep;
 use crate::Error;
 use crate::jitter::Jitter;
 
-/// How often something is tried, and how long is waited between.
+/// Number of tries and the waits between them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Backoff {
-    /// How often it is tried; at least once.
+    /// Number of tries; at least one.
     pub steps: u32,
     /// The first wait.
     pub wait: Duration,
-    /// Each wait is so many times the last.
+    /// Factor between a wait and the next.
     pub factor: f64,
     /// A wait is prolonged by up to this many times itself.
     pub jitter: f64,

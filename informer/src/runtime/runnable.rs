@@ -8,7 +8,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::reconcile::BoxError;
 
-/// When a runnable runs. Groups start in this order; they stop in the order `Always`, `Leader`, `Server`.
+/// Group of a runnable, which decides when it runs. Groups start in this order; they stop in the order `Always`,
+/// `Leader`, `Server`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Group {
     /// Before the caches and after them: what answers from outside.
@@ -20,24 +21,24 @@ pub enum Group {
     Leader,
 }
 
-/// What a [`Manager`](super::Manager) starts and stops.
+/// A part of a process that a [`Manager`](super::Manager) starts and stops.
 pub trait Runnable: Send + 'static {
     /// Its name in messages; no two of one manager may have one name.
     fn name(&self) -> String;
 
-    /// When it runs. Default: as long as this process leads.
+    /// Returns the group. Default: `Leader`.
     fn group(&self) -> Group {
         Group::Leader
     }
 
-    /// Whether it starts only when every cache has synced of which there is a [`Lister`](crate::cache::Lister).
-    /// Default: yes, unless it always runs: then it may install what a controller waits for.
+    /// Returns `true` if it starts only when every cache with a [`Lister`](crate::cache::Lister) has synced. Default:
+    /// yes, unless it always runs: then it may install what a controller waits for.
     fn reads_caches(&self) -> bool {
         self.group() == Group::Leader
     }
 
-    /// What it does before this process leads. Default: nothing. It is awaited before `run` begins, and nothing else
-    /// waits for it.
+    /// Prepares the runnable before this process leads. Default: nothing. It is awaited before `run` begins, and
+    /// nothing else waits for it.
     fn warm_up(&mut self) -> BoxFuture<'_, Result<(), BoxError>> {
         futures::future::ready(Ok(())).boxed()
     }

@@ -8,8 +8,8 @@ use rcgen::{
 use super::cert_watcher::Certificate;
 use crate::Error;
 
-/// A certificate authority of one's own and a certificate that it signed, for tests and for clusters without
-/// cert-manager: the authority is the `caBundle` of a configuration.
+/// A self-made certificate authority and a certificate that it signed, for tests and for clusters without cert-manager:
+/// the authority is the `caBundle` of a configuration.
 ///
 /// ```
 /// use informer::runtime::SelfSigned;

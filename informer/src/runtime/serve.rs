@@ -76,7 +76,7 @@ impl Server {
         self
     }
 
-    /// Where it listens.
+    /// Returns the address it listens on.
     pub fn address(&self) -> Option<SocketAddr> {
         self.listener.local_addr().ok()
     }

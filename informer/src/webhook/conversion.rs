@@ -151,7 +151,7 @@ fn keep_metadata(before: &Value, after: &mut Value) {
     after["metadata"] = metadata;
 }
 
-/// What is asked of a conversion webhook.
+/// Request to a conversion webhook.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ConversionRequest {
@@ -162,7 +162,7 @@ pub(super) struct ConversionRequest {
     objects: Vec<Value>,
 }
 
-/// What it answers.
+/// Its response.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ConversionResponse {

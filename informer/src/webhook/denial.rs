@@ -6,8 +6,8 @@ use kube::core::Status;
 
 use crate::reconcile::BoxError;
 
-/// Why a request is refused. Any error becomes one by `?`: 403 with its message, or the Status of the API server that
-/// it carries.
+/// Refusal of a request. Any error becomes one by `?`: 403 with its message, or the Status of the API server that it
+/// carries.
 pub struct Denial {
     status: Box<Status>,
     warnings: Vec<String>,
@@ -29,7 +29,7 @@ impl Denial {
         Self::of_status(500, "InternalError", &message.to_string())
     }
 
-    /// What the client is told besides.
+    /// Adds warnings for the client.
     #[must_use]
     pub fn with_warnings(mut self, warnings: impl IntoIterator<Item = String>) -> Self {
         self.warnings.extend(warnings);

@@ -36,7 +36,7 @@ pub(super) struct Endpoint {
     pub(super) what: What,
 }
 
-/// What is asked at a path.
+/// Kind of request served at a path.
 #[derive(Clone)]
 pub(super) enum What {
     Admission(Deciding),

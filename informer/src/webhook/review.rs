@@ -9,7 +9,7 @@ use serde_json::Value;
 /// The only version that is spoken.
 pub(super) const API_VERSION: &str = "admission.k8s.io/v1";
 
-/// What a client wants to do.
+/// Operation of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Operation {
@@ -47,7 +47,7 @@ pub struct GroupVersionResource {
     pub resource: String,
 }
 
-/// What a webhook is asked about (`admission.Request`).
+/// Request to an admission webhook (`admission.Request`).
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -75,12 +75,12 @@ pub struct AdmissionRequest {
     /// The namespace of the object; empty for objects of the cluster.
     #[serde(default)]
     pub namespace: String,
-    /// What the client wants to do.
+    /// Operation of the client.
     pub operation: Operation,
-    /// Who asks.
+    /// User that sent the request.
     #[serde(default)]
     pub user_info: UserInfo,
-    /// The object as it is to be; null for deletions.
+    /// The new state of the object; null for deletions.
     #[serde(default)]
     pub object: Value,
     /// The object as it is; null for creations.
@@ -114,7 +114,7 @@ pub(super) struct Answered<R> {
     pub(super) response: R,
 }
 
-/// What a webhook decides.
+/// Decision of a webhook.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct AdmissionResponse {

@@ -66,7 +66,7 @@ impl WebhookServer {
         })
     }
 
-    /// Where it listens.
+    /// Returns the address it listens on.
     pub fn address(&self) -> Option<SocketAddr> {
         self.listener.local_addr().ok()
     }

@@ -9,7 +9,7 @@ use crate::metrics::{Collect, Histogram, Samples};
 /// Prometheus' default bounds, in seconds.
 const BOUNDS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// What a webhook counts.
+/// Counters of a webhook.
 #[derive(Debug)]
 pub(super) struct Stats {
     path: String,

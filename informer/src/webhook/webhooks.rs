@@ -28,7 +28,7 @@ use crate::metrics::{Collect, Metrics};
 /// The path of all conversions.
 const CONVERT: &str = "/convert";
 
-/// What a process answers of admission and conversion (controller-runtime's `webhook.Server` and its builder).
+/// The admission and conversion webhooks of a process (controller-runtime's `webhook.Server` and its builder).
 ///
 /// ```
 /// use informer::webhook::{AdmissionRequest, Denial, Webhooks};
@@ -389,7 +389,7 @@ impl Webhooks {
     }
 }
 
-/// Where `server` has what lies at the path of `webhook`. A webhook that says itself where it is stays there.
+/// Joins the address of `server` with the path of `webhook`. A webhook with a complete address keeps it.
 fn joined(server: &WebhookClientConfig, webhook: &WebhookClientConfig) -> WebhookClientConfig {
     let path = match &webhook.url {
         Some(path) if path.starts_with('/') => path,

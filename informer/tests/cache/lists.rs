@@ -1,4 +1,4 @@
-//! How a reflector lists: from which version, in which pages, and what it does when the server has forgotten.
+//! Lists of a reflector: their version, their pages, and recovery when the server has forgotten.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Random writes, cut watches, expired histories, failing requests, late and missing bookmarks, servers that restart
-//! and servers that lag: whatever happens, at rest the cache is what the cluster has, every handler saw every last
-//! state, versions never went back, and every key was worked on after its last change and in one place at a time.
+//! and servers that lag: at rest the cache equals the cluster, every handler saw every last state, versions never went
+//! back, and every key was worked on after its last change and in one place at a time.
 //!
 //! `DRYDOCK_SEEDS=5000 cargo test -p informer --test cache at_rest` tries so many seeds; `SEED=381` tries that one.
 
@@ -25,9 +25,9 @@ use tokio_util::sync::CancellationToken;
 /// The name of the informer's client.
 const CLIENT: &str = "cache";
 
-/// How long after the end of all trouble the cache may be behind. The reflector may be in the longest of its pauses,
-/// which is 30 s and as much again by chance; the list after it may meet a log that is too short for the watch, which
-/// costs one pause more. Five seconds are for what is under way.
+/// Time after the end of all trouble for which the cache may be behind. The reflector may be in the longest of its
+/// pauses, which is 30 s and as much again by chance; the list after it may meet a log that is too short for the watch,
+/// which costs one pause more. Five seconds are for what is under way.
 const RECOVERY: Duration = Duration::from_secs(2 * 60 + 5);
 
 /// A connection that died without a word is given up half a minute after the longest time of a watch.
@@ -46,7 +46,7 @@ impl Dice {
     }
 }
 
-/// What one handler knows: the last version of each object, and what was wrong.
+/// State of one handler: the last version of each object, and the errors found.
 #[derive(Default)]
 struct Seen {
     objects: BTreeMap<String, u64>,
@@ -102,7 +102,7 @@ fn watch(informer: &SharedInformer<ConfigMap>, queue: HandlerQueue) -> Arc<Mutex
     seen
 }
 
-/// What a controller did: the keys under work, and what the cache had of each when it was worked on last.
+/// Work of a controller: the keys under work, and the cache's state of each when it was last worked on.
 #[derive(Default)]
 struct Worked {
     active: BTreeSet<ObjectKey>,
@@ -207,7 +207,7 @@ async fn run(seed: u64) -> (Vec<String>, Duration) {
     (requests.collect(), recovered)
 }
 
-/// What goes wrong, and must end before all can be well.
+/// Trouble, which must end before all can be well.
 #[derive(Default)]
 struct Trouble {
     faults: Vec<Injected>,
@@ -328,7 +328,7 @@ fn check(
     assert_eq!(last, objects, "the last work on each key, seed {seed}");
 }
 
-/// Which seeds are tried: the one that `SEED` names, or those that `DRYDOCK_SEEDS` counts: `5000`, or `2500..5000`.
+/// Returns the seeds to try: the one that `SEED` names, or those that `DRYDOCK_SEEDS` counts: `5000`, or `2500..5000`.
 fn seeds() -> std::ops::Range<u64> {
     let number = |text: &str| text.parse().ok();
     if let Some(seed) = std::env::var("SEED").ok().as_deref().and_then(number) {

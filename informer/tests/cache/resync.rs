@@ -1,4 +1,4 @@
-//! Handlers that are told everything again.
+//! Handlers that receive everything again.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! The shared informer against a cluster: who is told what and when, and the three places where kube-runtime's shared
-//! streams lose deletions or stand still.
+//! The shared informer against a cluster: order and timing of notifications, and the three places where kube-runtime's
+//! shared streams lose deletions or stand still.
 
 use std::sync::Arc;
 use std::time::Duration;

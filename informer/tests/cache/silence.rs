@@ -106,7 +106,7 @@ async fn a_server_that_cuts_every_stream_off_is_asked_with_pauses_and_listed_aft
     assert_eq!(stored(&informer), ["a@3"]);
 }
 
-/// How an informer ends before it has begun.
+/// Ways in which an informer ends before it has begun.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     HandlerRemoved,

@@ -1,4 +1,4 @@
-//! What an informer can be of: typed objects, dynamic ones, metadata; all namespaces or some; by selectors.
+//! Sources of an informer: typed objects, dynamic ones, metadata; all namespaces or some; by selectors.
 
 use std::sync::Arc;
 

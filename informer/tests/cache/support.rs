@@ -1,4 +1,4 @@
-//! What the tests share: a handler that writes down what it is told.
+//! Helpers of the tests: a handler that writes down its events.
 
 use std::sync::{Arc, Mutex};
 
@@ -6,7 +6,7 @@ use informer::Cacheable;
 use informer::cache::SharedInformer;
 use informer::handler::{Event, HandlerFn, ResourceEventHandler};
 
-/// What was told, in order. Copies share it.
+/// Events received, in order. Copies share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Told(Arc<Mutex<Vec<String>>>);
 
@@ -21,7 +21,7 @@ impl Told {
         self.0.lock().expect("no panic while it is locked").push(what);
     }
 
-    /// What was told since this was last asked.
+    /// Takes the events since the last call.
     pub(crate) fn take(&self) -> Vec<String> {
         std::mem::take(&mut *self.0.lock().expect("no panic while it is locked"))
     }

@@ -1,4 +1,4 @@
-//! What cannot be read, and user code that panics: the informer goes on.
+//! Unreadable objects, and user code that panics: the informer goes on.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! How a reflector watches: where it goes on, when it lists anew, and how long it waits.
+//! Watches of a reflector: resuming, relisting, and waits.
 
 use std::time::Duration;
 

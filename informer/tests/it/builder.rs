@@ -1,4 +1,4 @@
-//! What a controller may be for, besides the objects of one type: other forms, other keys, filters, later watches.
+//! Sources of a controller besides the objects of one type: other forms, other keys, filters, later watches.
 
 use std::sync::{Arc, Mutex};
 

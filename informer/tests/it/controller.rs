@@ -19,7 +19,7 @@ use testkit::{TestCluster, Verb, faults};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// What a reconciler was called for.
+/// Calls of a reconciler.
 #[derive(Clone, Default)]
 struct Calls(Arc<Mutex<Vec<(Request, Instant)>>>);
 

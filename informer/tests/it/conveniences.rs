@@ -1,4 +1,4 @@
-//! What a manager and its helpers save a controller from writing: instants, patches, recorders.
+//! Conveniences of a manager and its helpers: instants, patches, recorders.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -15,7 +15,7 @@ use testkit::explore::explore;
 use testkit::objects::{config_map, pod};
 use tokio_util::sync::CancellationToken;
 
-/// How often a failure is replayed. `DRYDOCK_REPLAYS` says otherwise; without optimisation a few are enough.
+/// Number of replays of a failure. `DRYDOCK_REPLAYS` says otherwise; without optimisation a few are enough.
 fn replays() -> u64 {
     let few = if cfg!(debug_assertions) { 30 } else { 300 };
     let asked = std::env::var("DRYDOCK_REPLAYS").ok();

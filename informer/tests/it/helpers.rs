@@ -1,4 +1,4 @@
-//! What every controller does: finalizers, owners, conditions, retries, expectations, health.
+//! Helpers of every controller: finalizers, owners, conditions, retries, expectations, health.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -24,7 +24,7 @@ struct Replica {
     outcome: Arc<Mutex<Option<Outcome>>>,
 }
 
-/// Who acted when, as all replicas tell it: `+a` when `a` begins, `-a` when it ends.
+/// Acts of all replicas in order: `+a` when `a` begins, `-a` when it ends.
 #[derive(Clone, Default)]
 struct Acts(Arc<Mutex<Vec<(Instant, String)>>>);
 

@@ -329,7 +329,7 @@ async fn what_fails_is_called_again_with_the_newest_object() {
     assert_eq!(requests(&cluster), before + 1, "it was blue at once");
 }
 
-/// What the documentation of `ObjectReconciler` shows.
+/// The example in the documentation of `ObjectReconciler`.
 struct Labels(Dependents<ConfigMap>);
 
 impl ObjectReconciler<Pod> for Labels {

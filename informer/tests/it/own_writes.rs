@@ -187,7 +187,7 @@ async fn what_is_written_at_home_is_not_waited_for_in_a_cache_of_another_cluster
     assert_eq!(*calls.lock().expect("no panic"), 11);
 }
 
-/// How often a controller of Namespaces is called in ten seconds that does this with each, and asks to be called again
+/// Counts the calls in ten seconds of a controller of Namespaces that does this with each, and asks to be called again
 /// after a second.
 async fn calls_for_a_namespace<F, Fut>(act: F) -> u32
 where

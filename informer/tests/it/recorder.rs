@@ -214,7 +214,7 @@ async fn a_write_is_tried_twelve_times_ten_seconds_apart() {
     assert_eq!(down.hits(), 12);
 }
 
-/// What `event` says of its series: how often it came, and what it says.
+/// Returns the count and the note of each event in its series.
 fn told(cluster: &TestCluster) -> Vec<(Option<i32>, Option<String>)> {
     let events = cluster.list::<Event>().into_iter();
     events

@@ -52,7 +52,7 @@ fn say(what: &str) {
         .expect("the parent reads");
 }
 
-/// What the process does: it runs a manager until a signal comes, and what runs there takes its leave as `leave` says.
+/// Runs the child process: a manager until a signal comes, with a runnable that ends as `leave` says.
 fn child(leave: impl Future<Output = ()> + Send + 'static) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime").block_on(async {

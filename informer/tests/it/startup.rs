@@ -1,4 +1,4 @@
-//! How managers start: which caches are waited for, by whom, and for how long.
+//! Starts of managers: the caches they wait for, and for how long.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -75,7 +75,7 @@ async fn done(_: Request) -> Result<Action, ReconcileError> {
     Ok(Action::await_change())
 }
 
-/// How a manager ended, and after how long; `None` after five minutes.
+/// Returns the result of a manager and its running time; `None` after five minutes.
 async fn ended(cluster: &TestCluster, manager: &Manager) -> Option<(Result<(), String>, u64)> {
     let end = Arc::new(Mutex::new(None));
     let (told, manager, began) = (Arc::clone(&end), manager.clone(), Instant::now());

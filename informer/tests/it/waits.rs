@@ -16,7 +16,7 @@ fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// A manager that runs; its end is told by the second.
+/// A manager that runs; its end is recorded by the second.
 fn running(cluster: &TestCluster, manager: &Manager) -> (CancellationToken, Arc<Mutex<Option<String>>>) {
     let (stop, end) = (CancellationToken::new(), Arc::new(Mutex::new(None)));
     let (manager, shutdown, told) = (manager.clone(), stop.clone(), Arc::clone(&end));

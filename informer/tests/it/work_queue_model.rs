@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use tokio::time::{Instant, advance};
 
-/// What happens to a queue.
+/// Operation on a queue.
 #[derive(Clone, Debug)]
 enum Op {
     Add {

@@ -33,7 +33,7 @@ async fn volumes(client: Client, is_fixed: bool) {
     }
 }
 
-/// Whatever has been seen: makes what is missing and deletes what is too much.
+/// Level-triggered: makes the objects that are missing and deletes those that are too many.
 async fn level(pods: &kube::Api<Pod>, volumes: &kube::Api<Secret>) -> Result<(), kube::Error> {
     let wanted: BTreeSet<String> = names(pods).await?.into_iter().collect();
     let found: BTreeSet<String> = names(volumes).await?.into_iter().collect();

@@ -1,6 +1,6 @@
-//! What exploration costs. The figures are for reading, with
-//! `cargo test --release -p drydock-testkit --test corpus -- figures --nocapture --test-threads 1`; without
-//! optimisation few runs are made, to see that it works, unless `DRYDOCK_FIGURES` is set.
+//! Costs of exploration. The figures are for reading, with `cargo test --release -p drydock-testkit --test corpus --
+//! figures --nocapture --test-threads 1`; without optimisation few runs are made, to see that it works, unless
+//! `DRYDOCK_FIGURES` is set.
 
 use std::time::Duration;
 

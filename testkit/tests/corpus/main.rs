@@ -93,7 +93,7 @@ const BUGS: [Bug; 10] = [
     ),
 ];
 
-/// Whether figures are wanted: without optimisation they are not, unless somebody says so.
+/// Returns `true` if figures are asked for: by default only with optimisation.
 fn is_measured() -> bool {
     !cfg!(debug_assertions) || std::env::var_os("DRYDOCK_FIGURES").is_some()
 }

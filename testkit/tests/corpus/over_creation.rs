@@ -1,5 +1,6 @@
-//! kubernetes#129795: the ReplicaSet controller counts Pods in a cache that lags behind its own writes, and creates more
-//! than it should. ray-project/kuberay#715: the same, and then deletes one of them to set it right, whatever runs in it.
+//! kubernetes#129795: the ReplicaSet controller counts Pods in a cache that lags behind its own writes, and creates
+//! more than it should. ray-project/kuberay#715: the same, and then one of them is deleted to correct the number, even
+//! if it does work.
 
 use std::sync::Arc;
 use std::time::Duration;

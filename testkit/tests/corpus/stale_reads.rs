@@ -63,7 +63,7 @@ async fn reconcile(parent: Arc<ConfigMap>, client: Client, is_fixed: bool) -> Re
     Ok(())
 }
 
-/// As client-go's informers do, it begins with whatever the API server has in its cache.
+/// Begins with a list from the API server's cache, as client-go's informers do.
 async fn zookeeper(client: Client, is_fixed: bool) {
     let mut config = watcher::Config::default().any_semantic();
     config.page_size = None; // with pages, kube asks for the newest state all the same

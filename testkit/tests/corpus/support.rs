@@ -1,4 +1,4 @@
-//! What the small controllers of the corpus have in common.
+//! Helpers shared by the small controllers of the corpus.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,7 +61,7 @@ pub(crate) fn spec<'a>(parent: &'a ConfigMap, field: &str) -> &'a str {
         .map_or("", String::as_str)
 }
 
-/// How many replicas it wants.
+/// Returns the number of replicas that the parent asks for.
 pub(crate) fn replicas(parent: &ConfigMap) -> usize {
     spec(parent, "replicas").parse().unwrap_or_default()
 }
@@ -123,7 +123,7 @@ where
     Ok(all.items.iter().map(ResourceExt::name_any).collect())
 }
 
-/// What a watcher of all objects in the default namespace tells.
+/// Streams the events of a watcher of all objects in the default namespace.
 pub(crate) fn events<K>(client: &Client) -> impl futures::Stream<Item = watcher::Event<K>> + Send
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>

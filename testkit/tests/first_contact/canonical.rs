@@ -1,5 +1,5 @@
-//! End states are compared by what objects mean: uids, generated names and addresses stand for objects, and what
-//! workers derive is told after what controllers wrote.
+//! End states are compared with uids, generated names and addresses replaced by the objects they name, and fields that
+//! workers derived are reported after those that controllers wrote.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a controller finds in the runtime that exploration runs it in.
+//! The runtime in which exploration runs a controller.
 
 use std::time::Duration;
 

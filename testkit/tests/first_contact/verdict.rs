@@ -1,4 +1,4 @@
-//! When a run is slow and when it is wrong, what waits for what, and how far a search came.
+//! Slow runs and wrong runs, waiting, and the coverage of a search.
 
 use std::time::Duration;
 

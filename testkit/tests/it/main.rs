@@ -1,4 +1,4 @@
-//! What holds for the whole workspace, and `testkit` as its users see it: with the controllers of kube-rs.
+//! Rules that hold for the whole workspace, and `testkit` as its users see it: with the controllers of kube-rs.
 
 mod tidy;
 mod support;

@@ -1,4 +1,4 @@
-//! What a failing test is told.
+//! Messages of failing tests.
 
 use std::process::Command;
 

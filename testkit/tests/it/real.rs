@@ -11,7 +11,7 @@ use testkit::{RestartLog, TestCluster, Verb, faults};
 
 use crate::support::{failure_of, label_pods, own_config_maps};
 
-/// What holds wherever the test runs.
+/// Test that passes on the fake server and on a real one.
 async fn a_pod_gets_its_config_map_though_the_first_write_fails(cluster: &TestCluster) {
     let fault = cluster.inject(faults::server_error().on(Verb::Patch, "configmaps").once());
     cluster.run(own_config_maps(cluster.client_named("operator")));

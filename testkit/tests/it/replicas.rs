@@ -25,7 +25,7 @@ fn names(maps: Vec<ConfigMap>) -> String {
     maps.iter().map(ResourceExt::name_any).collect::<Vec<_>>().join(" ")
 }
 
-/// What a client learns: the names, or the code of the error.
+/// Returns the names in a list, or the code of the error.
 fn learned(list: kube::Result<kube::api::ObjectList<ConfigMap>>) -> String {
     match list {
         Ok(list) => names(list.items),

@@ -1,4 +1,4 @@
-//! What a test may do to a watch under way, as a client of kube sees it.
+//! Operations of a test on an open watch, as a client of kube sees them.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ async fn watch(cluster: &TestCluster, client: &str) -> Events {
         .boxed()
 }
 
-/// What comes within a second, a word an event; `end` where the stream ends.
+/// Collects the events of one second, a word an event; `end` where the stream ends.
 async fn told(events: &mut Events) -> Vec<String> {
     let mut words = Vec::new();
     loop {

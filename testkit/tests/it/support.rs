@@ -55,7 +55,7 @@ pub(crate) async fn own_config_maps(client: Client) {
         .await;
 }
 
-/// What a kube-runtime watcher told, a line an event; shared with the task that runs it.
+/// The events of a kube-runtime watcher, a line an event; shared with the task that runs it.
 #[derive(Clone, Default)]
 pub(crate) struct Told(Arc<Mutex<Vec<String>>>);
 
@@ -90,7 +90,7 @@ pub(crate) async fn watch_pods(client: Client, config: watcher::Config, told: To
         .await;
 }
 
-/// How a future fails: the message of its panic.
+/// Returns the message of the panic with which a future fails.
 pub(crate) async fn failure(of: impl Future<Output = ()>) -> String {
     let payload = AssertUnwindSafe(of).catch_unwind().await.expect_err("it does not fail");
     payload
@@ -99,7 +99,7 @@ pub(crate) async fn failure(of: impl Future<Output = ()>) -> String {
         .expect("the message is formatted")
 }
 
-/// How a call fails.
+/// Returns the message of the panic with which a call fails.
 pub(crate) fn failure_of<T>(call: impl FnOnce() -> T) -> String {
     let payload = std::panic::catch_unwind(AssertUnwindSafe(call))
         .map(drop)

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What each layer of `fake-apiserver/src` may name of the others. A new layer is a new row.
+/// The layers that each layer of `fake-apiserver/src` may name. A new layer is a new row.
 const SERVER_ARROWS: &[(&str, &[&str])] = &[
     // the path of a request, downwards
     (
@@ -79,8 +79,8 @@ const SERVER_ARROWS: &[(&str, &[&str])] = &[
     ("bench", &["api", "registry", "server", "watch"]),
 ];
 
-/// What each room of `fake-apiserver/src/registry` may name of the rest of it, from the bottom up. The files beside the
-/// rooms are the verbs, which may name all of them.
+/// The rooms that each room of `fake-apiserver/src/registry` may name, from the bottom up. The files beside the rooms
+/// are the verbs, which may name all of them.
 const REGISTRY_ARROWS: &[(&str, &[&str])] = &[
     ("types", &[]),
     ("cel", &["types"]),
@@ -111,7 +111,7 @@ const REGISTRY_ARROWS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Who alone may name what, in `fake-apiserver/src`.
+/// Words that only some layers of `fake-apiserver/src` may use.
 const SERVER_WORDS: &[(&str, &[&str])] = &[
     (
         "axum::",
@@ -158,15 +158,18 @@ const SERVER_WORDS: &[(&str, &[&str])] = &[
     ("Timestamp::now", &[]),
 ];
 
-/// Which crate may not name which.
+/// Crates that a crate may not name.
 const CRATE_WORDS: &[(&str, &[&str])] = &[
     ("fake-apiserver", &["informer::", "testkit::"]),
     ("informer", &["fake_apiserver", "testkit::"]),
     ("testkit", &["informer::"]),
 ];
 
-/// Where calls that stop the program in mid-sentence are at home: nowhere in a library.
+/// Calls that stop the program, which no library makes.
 const STOPS: &[&str] = &[".unwrap()", ".unwrap_err()", "todo!(", "unimplemented!(", "dbg!("];
+
+/// Words that turn a description into a question; no block of documentation begins with one.
+const QUESTIONS: &[&str] = &["What", "Who", "Whose", "Whom", "Whether", "How"];
 
 /// The longest file, in lines of code without its tests; generated ones may be longer.
 const FILE_LINES: usize = 500;
@@ -310,6 +313,39 @@ fn files_are_small_and_say_what_they_are() {
 }
 
 #[test]
+fn documentation_begins_with_the_thing_or_the_verb() {
+    let mut faults = Faults::default();
+    let mut files = Vec::new();
+    find_files(&root(), &["rs"], &mut files);
+    for source in files.into_iter().map(Source::read) {
+        for (number, word) in first_words(&source.text) {
+            if QUESTIONS.contains(&word) {
+                let what = format!("documentation begins with `{word}`: begin with the thing, or with the verb");
+                faults.add(&source, number, &what);
+            }
+        }
+    }
+    faults.assert_none();
+}
+
+/// The first word of each block of documentation, with its line.
+fn first_words(text: &str) -> Vec<(usize, &str)> {
+    let mut words = Vec::new();
+    let mut before = None;
+    for (index, line) in text.lines().map(str::trim_start).enumerate() {
+        let mark = ["///", "//!"].into_iter().find(|mark| line.starts_with(mark));
+        if let Some(mark) = mark
+            && before != Some(mark)
+        {
+            let word = line[mark.len()..].split_whitespace().next().unwrap_or_default();
+            words.push((index + 1, word));
+        }
+        before = mark;
+    }
+    words
+}
+
+#[test]
 fn cited_rules_stand_in_the_list_of_rules() {
     let text = fs::read_to_string(root().join("fake-apiserver/docs/rules.md")).expect("the list of rules is there");
     let known: BTreeSet<&str> = text
@@ -356,7 +392,7 @@ fn cited_rules(line: &str) -> Vec<String> {
     cited
 }
 
-/// Whether a word is a capital and a number.
+/// Returns `true` for a capital followed by a number.
 fn is_rule(word: &str) -> bool {
     let number = word.strip_prefix(|it: char| it.is_ascii_uppercase());
     number.is_some_and(|it| !it.is_empty() && it.bytes().all(|it| it.is_ascii_digit()))
@@ -388,7 +424,7 @@ fn nothing_names_a_machine() {
     faults.assert_none();
 }
 
-/// What was found, to be shown all at once.
+/// Violations, reported all at once.
 #[derive(Default)]
 struct Faults(Vec<String>);
 
@@ -412,7 +448,7 @@ impl Faults {
     }
 }
 
-/// Whether `word` occurs in `line` and is not the end of a longer name.
+/// Returns `true` if `word` occurs in `line` and is not the end of a longer name.
 fn contains_word(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
         let before = line[..at].chars().next_back();
@@ -688,6 +724,12 @@ mod reader {
         );
         assert_eq!(cited_rules("fn o8_rules_that_are_refused() {"), ["O8"]);
         assert!(cited_rules("a rule of RBAC; fn v2_document(&self); the rules are").is_empty());
+    }
+
+    #[test]
+    fn a_block_of_documentation_has_one_first_word() {
+        let words = first_words("//! Whole\n//! How\n\n/// What\n/// Who\nfn a() {}\n    /// Whether\n");
+        assert_eq!(words, [(1, "Whole"), (4, "What"), (7, "Whether")]);
     }
 
     #[test]

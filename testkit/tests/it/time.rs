@@ -1,4 +1,4 @@
-//! What `settle` waits for and what it does not, and how it fails where nothing ever rests.
+//! Activity that `settle` waits for, activity that it ignores, and its failure when nothing ever rests.
 
 use std::time::Duration;
 

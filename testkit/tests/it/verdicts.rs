@@ -1,4 +1,4 @@
-//! What faults do to a request at the boundary, one by one, as a `kube::Client` sees it.
+//! Effects of each fault on a request, as a `kube::Client` sees them.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -24,7 +24,7 @@ fn named(name: &str) -> ConfigMap {
     map
 }
 
-/// What a client learns of a request, in a word.
+/// Returns the outcome of a request in one word.
 fn learned<T>(result: &Result<T, kube::Error>) -> String {
     match result {
         Ok(_) => "ok".into(),

@@ -26,13 +26,13 @@ pub struct FieldSelector {
 pub struct FieldTerm {
     /// The field's label, such as `spec.nodeName`.
     pub field: String,
-    /// How the field is compared.
+    /// Operator of the comparison.
     pub operator: FieldOperator,
-    /// What it is compared with, escapes resolved. An absent field compares as the empty string.
+    /// Value to compare with, escapes resolved. An absent field compares as the empty string.
     pub value: String,
 }
 
-/// How a [`FieldTerm`] compares.
+/// Operator of a [`FieldTerm`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldOperator {
     /// `=` or `==`
@@ -61,7 +61,7 @@ impl FieldSelector {
         Ok(Self { terms })
     }
 
-    /// Whether every object is selected.
+    /// Returns `true` if every object is selected.
     pub fn is_empty(&self) -> bool {
         self.terms.is_empty()
     }
@@ -71,7 +71,7 @@ impl FieldSelector {
         &self.terms
     }
 
-    /// Whether an object is selected; `value_of` gives the value of a field, empty where it has none.
+    /// Returns `true` if an object is selected; `value_of` gives the value of a field, empty where it has none.
     pub fn matches<'a>(&self, value_of: impl Fn(&str) -> &'a str) -> bool {
         self.terms.iter().all(|term| term.matches(value_of(&term.field)))
     }
@@ -104,7 +104,7 @@ impl FieldSelector {
 }
 
 impl FieldTerm {
-    /// Whether the term holds for a field with this value.
+    /// Returns `true` if the term holds for a field with this value.
     pub fn matches(&self, value: &str) -> bool {
         match self.operator {
             FieldOperator::Equals => value == self.value,

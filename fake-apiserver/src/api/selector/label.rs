@@ -37,7 +37,7 @@ pub struct LabelRequirement {
     number: i64,
 }
 
-/// What a [`LabelRequirement`] asks of a label.
+/// Operator of a [`LabelRequirement`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LabelOperator {
     /// `key=value`
@@ -101,7 +101,7 @@ impl LabelSelector {
         Self { requirements }
     }
 
-    /// Whether every object is selected.
+    /// Returns `true` if every object is selected.
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }
@@ -111,7 +111,7 @@ impl LabelSelector {
         &self.requirements
     }
 
-    /// Whether an object is selected; `value_of` gives the value of a label it has.
+    /// Returns `true` if an object is selected; `value_of` gives the value of a label it has.
     pub fn matches<'a>(&self, value_of: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.requirements.iter().all(|it| it.matches(value_of(&it.key)))
     }
@@ -201,7 +201,7 @@ impl LabelRequirement {
         &self.key
     }
 
-    /// What is asked of the label.
+    /// Returns the operator.
     pub fn operator(&self) -> LabelOperator {
         self.operator
     }
@@ -211,7 +211,7 @@ impl LabelRequirement {
         &self.values
     }
 
-    /// Whether the requirement holds for a label with this value, `None` where the object has no such label.
+    /// Returns `true` if the requirement holds for a label with this value, `None` where the object has no such label.
     pub fn matches(&self, value: Option<&str>) -> bool {
         use LabelOperator as Op;
         let listed = |value: &str| self.values.iter().any(|it| it == value);

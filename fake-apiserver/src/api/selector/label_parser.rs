@@ -56,7 +56,8 @@ impl<'a> Parser<'a> {
         std::mem::replace(&mut self.next, following)
     }
 
-    /// Whether the next token can be a key or value: the words `in` and `notin` are only operators after a key.
+    /// Returns `true` if the next token can be a key or value: the words `in` and `notin` are only operators after a
+    /// key.
     fn is_value(&self) -> bool {
         is_value(self.next.0)
     }
@@ -168,7 +169,7 @@ impl<'a> Parser<'a> {
         Ok(values)
     }
 
-    /// What follows `=`; nothing is the empty value.
+    /// Parses the value after `=`; nothing is the empty value.
     fn exact_value(&mut self) -> Result<String, String> {
         if matches!(self.next.0, Token::End | Token::Comma) {
             return Ok(String::new());

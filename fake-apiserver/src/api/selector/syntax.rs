@@ -13,7 +13,7 @@ const SUBDOMAIN_RULE: &str = "a lowercase RFC 1123 subdomain must consist of low
 const MAX_NAME: usize = 63;
 const MAX_SUBDOMAIN: usize = 253;
 
-/// What is wrong with `key` as the key of a label, joined by `; `.
+/// Returns the errors of `key` as the key of a label, joined by `; `.
 pub(super) fn key_error(key: &str) -> Option<String> {
     let mut errors = Vec::new();
     let name = match key.split_once('/') {
@@ -48,7 +48,7 @@ pub(super) fn key_error(key: &str) -> Option<String> {
     (!errors.is_empty()).then(|| errors.join("; "))
 }
 
-/// What is wrong with `value` as the value of a label, joined by `; `.
+/// Returns the errors of `value` as the value of a label, joined by `; `.
 pub(super) fn value_error(value: &str) -> Option<String> {
     let mut errors = Vec::new();
     if value.len() > MAX_NAME {

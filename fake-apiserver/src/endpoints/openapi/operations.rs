@@ -36,7 +36,7 @@ const FORCE: (&str, &str) = ("force", "boolean");
 /// Finds the definition of a kind by group, version and kind.
 pub(super) type Definitions<'a> = &'a dyn Fn(&str, &str, &str) -> Option<String>;
 
-/// What is done, and how OpenAPI calls it.
+/// Action of an operation, and its name in OpenAPI.
 #[derive(Clone, Copy)]
 enum Action {
     List,

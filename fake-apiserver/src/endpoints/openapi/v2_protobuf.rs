@@ -156,7 +156,7 @@ fn schema(schema: &Value) -> Vec<u8> {
     out
 }
 
-/// What begins with `x-`, each as a text of YAML, of which JSON is a part.
+/// Writes the `x-` extensions, each as a text of YAML, of which JSON is a part.
 fn extensions(out: &mut Vec<u8>, field: u64, fields: Option<&Fields>) {
     for (name, value) in fields.into_iter().flatten().filter(|(name, _)| name.starts_with("x-")) {
         named(out, field, name, &any(value));

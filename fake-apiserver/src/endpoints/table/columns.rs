@@ -62,13 +62,13 @@ impl Column {
     }
 }
 
-/// What ObjectMeta says of `name`.
+/// Documentation of `name` in ObjectMeta.
 pub(super) const NAME_DOC: &str = "Name must be unique within a namespace. Is required when creating resources, \
      although some resources may \
      allow a client to request the generation of an appropriate name automatically. Name is primarily intended \
      for creation idempotence and configuration definition. Cannot be updated. More info: \
      https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names";
-/// What ObjectMeta says of `creationTimestamp`.
+/// Documentation of `creationTimestamp` in ObjectMeta.
 pub(super) const CREATED_DOC: &str = "CreationTimestamp is a timestamp representing the server time when this object \
      was created. It is not \
      guaranteed to be set in happens-before order across separate operations. Clients may not set this value. It \

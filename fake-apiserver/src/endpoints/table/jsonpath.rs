@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value};
 
-/// How many steps a path may have.
+/// Most steps of a path.
 const MAX_STEPS: usize = 100;
-/// How deep filters may lie in filters.
+/// Most levels of filters within filters.
 const MAX_FILTERS: usize = 8;
-/// How many values one evaluation looks at.
+/// Most values visited in one evaluation.
 const MAX_VISITS: usize = 100_000;
 
 /// A path, read once and evaluated for every row.
@@ -260,7 +260,7 @@ impl Parser<'_> {
         }
     }
 
-    /// What stands between brackets, after the first of them.
+    /// Parses the rest of a bracket.
     fn bracket(&mut self) -> Result<Step, String> {
         if self.eat("?(") {
             let step = self.filter()?;

@@ -1,4 +1,4 @@
-//! Reading an object for its cells: whatever a field's type is, a cell gets something.
+//! Reading an object for its cells: a field of any type gives some cell.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -38,7 +38,7 @@ impl<'a> Row<'a> {
         self.since(self.at("metadata.creationTimestamp")).into()
     }
 
-    /// How long ago a time was; `<unknown>` where there is none.
+    /// Returns the age of a time; `<unknown>` where there is none.
     pub(super) fn since(self, time: Field<'_>) -> String {
         time.time()
             .map_or_else(|| "<unknown>".to_owned(), |then| duration::between(then, self.now))
@@ -58,7 +58,7 @@ impl<'a> Field<'a> {
         Field(field)
     }
 
-    /// Whether the field is there and not null.
+    /// Returns `true` if the field exists and is not null.
     pub(super) fn is_set(self) -> bool {
         self.0.is_some_and(|it| !it.is_null())
     }
@@ -110,7 +110,7 @@ impl<'a> Field<'a> {
             .map(|(key, value)| (key.as_str(), Field(Some(value))))
     }
 
-    /// How many items or entries there are.
+    /// Returns the number of items or entries.
     pub(super) fn count(self) -> usize {
         match self.0 {
             Some(Value::Array(list)) => list.len(),

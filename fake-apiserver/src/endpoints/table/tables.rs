@@ -12,7 +12,7 @@ use crate::api::status::Status;
 use crate::endpoints::negotiation::MetaVersion;
 use crate::endpoints::partial;
 
-/// Where columns come from.
+/// Source of columns.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Columns<'a> {
     /// A built-in kind; the scale of anything is one too.
@@ -26,7 +26,7 @@ pub(crate) enum Columns<'a> {
     Custom(&'a [PrinterColumn]),
 }
 
-/// What a row holds of its object: the `includeObject` parameter.
+/// The part of its object that a row holds: the `includeObject` parameter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum IncludeObject {
     /// Nothing.
@@ -57,14 +57,14 @@ impl IncludeObject {
     }
 }
 
-/// How the Tables of one request are made.
+/// Options of the Tables of one request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tables<'a> {
     /// The columns of the kind.
     pub(crate) columns: Columns<'a>,
     /// The version of Table that was asked for.
     pub(crate) version: MetaVersion,
-    /// What rows hold of their objects.
+    /// The part of its object that a row holds.
     pub(crate) include: IncludeObject,
     /// The time that ages are counted to.
     pub(crate) now: Timestamp,

@@ -28,9 +28,9 @@ pub(crate) fn to_string(value: &Value) -> String {
 pub(super) struct Emitter {
     pub(super) out: String,
     pub(super) column: usize,
-    /// Whether the last character was a space that separates.
+    /// Set if the last character was a separating space.
     pub(super) whitespace: bool,
-    /// Whether the line so far holds nothing but indentation and `-`, `?` and `:`.
+    /// Set if the line so far holds nothing but indentation and `-`, `?` and `:`.
     pub(super) indention: bool,
 }
 

@@ -1,8 +1,8 @@
-//! What is wrong with a YAML text, in the words of libyaml as Go prints them.
+//! Errors of YAML syntax, in the words of libyaml as Go prints them.
 
 use granit_parser::{ErrorKind, ScanError};
 
-/// Which half of libyaml finds an error; the two count lines differently.
+/// The half of libyaml that finds an error; the two count lines differently.
 enum Finder {
     Scanner,
     Parser,

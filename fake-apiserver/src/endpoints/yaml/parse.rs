@@ -31,7 +31,7 @@ pub(crate) struct Parsed {
 }
 
 impl Parsed {
-    /// What strict decoding makes of the duplicates: `yaml: unmarshal errors:` and a line each.
+    /// Returns the error of strict decoding for duplicates: `yaml: unmarshal errors:` and a line each.
     pub(crate) fn strict_error(&self) -> Option<String> {
         let mut text = "yaml: unmarshal errors:".to_owned();
         for duplicate in &self.duplicates {
@@ -71,7 +71,7 @@ pub(crate) fn documents(text: &str) -> impl Iterator<Item = Result<Value, String
         .chain(values.filter(|it| !matches!(it, Ok(Value::Null))))
 }
 
-/// The text, if all of it may stand in YAML.
+/// Returns the text, if all of its characters are allowed in YAML.
 fn readable(body: &[u8]) -> Result<&str, String> {
     let text = std::str::from_utf8(body).map_err(|error| {
         let why = match error.error_len() {
@@ -109,7 +109,7 @@ struct Anchored {
     size: Size,
 }
 
-/// What a value takes.
+/// Size of a value.
 #[derive(Clone, Copy, Default)]
 struct Size {
     /// Values in it, itself included.
@@ -136,7 +136,7 @@ struct Node {
     /// Levels of lists and maps in it.
     depth: usize,
     size: Size,
-    /// Whether it is a plain `<<`.
+    /// Set for a plain `<<`.
     is_merge: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What the server makes of YAML bodies.
+//! Decoding of YAML bodies by the server.
 
 use rstest::rstest;
 use serde_json::json;

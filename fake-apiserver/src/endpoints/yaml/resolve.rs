@@ -1,8 +1,8 @@
-//! What a plain scalar means: the resolver of go-yaml 2, YAML 1.1 with its own exceptions.
+//! Meaning of plain scalars: the resolver of go-yaml 2, YAML 1.1 with its own exceptions.
 
 use serde_json::{Number, Value};
 
-/// What a plain scalar stands for.
+/// Value of a plain scalar.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Resolved {
     Null,
@@ -28,7 +28,7 @@ impl Resolved {
     }
 }
 
-/// What `text` stands for when it is written without quotes.
+/// Resolves `text` as if written without quotes.
 pub(super) fn resolve(text: &str) -> Resolved {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Resolved::Null,
@@ -59,7 +59,8 @@ pub(super) fn resolve(text: &str) -> Resolved {
     }
 }
 
-/// Whether `text` looks like a YAML 1.1 number to the base 60, such as `1:30`; go-yaml reads none but quotes them.
+/// Returns `true` if `text` looks like a YAML 1.1 number to the base 60, such as `1:30`; go-yaml reads none but quotes
+/// them.
 pub(super) fn is_base_60(text: &str) -> bool {
     let rest = text.strip_prefix(['-', '+']).unwrap_or(text);
     let rest = rest.split_once('.').map_or(rest, |(whole, part)| {

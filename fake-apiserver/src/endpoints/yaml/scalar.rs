@@ -1,4 +1,4 @@
-//! How go-yaml 2 writes one string or number: plain, quoted or as a literal block.
+//! Style in which go-yaml 2 writes one string or number: plain, quoted or as a literal block.
 
 use super::emit::Emitter;
 use super::resolve::{Resolved, is_base_60, resolve};
@@ -41,7 +41,7 @@ fn style(text: &str, is_key: bool) -> Style {
     }
 }
 
-/// What a text allows, as libyaml's emitter finds out.
+/// Styles that a text allows, as libyaml's emitter finds out.
 struct Form {
     plain_allowed: bool,
     single_quoted_allowed: bool,
@@ -86,7 +86,7 @@ fn is_break(c: char) -> bool {
     matches!(c, '\n' | '\r' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// What libyaml writes as it is; it knows nothing beyond the basic plane.
+/// Returns `true` for characters that libyaml writes unescaped; it knows nothing beyond the basic plane.
 fn is_printable(c: char) -> bool {
     matches!(c, '\n' | ' '..='~' | '\u{a0}'..='\u{fffd}') && c != '\u{feff}'
 }

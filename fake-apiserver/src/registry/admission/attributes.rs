@@ -29,7 +29,7 @@ pub(crate) struct Attributes<'a> {
     pub(crate) row: &'a Row,
     pub(crate) operation: Operation,
     pub(crate) subresource: &'a str,
-    /// What is shown: the row's kind, or a subresource's own.
+    /// Kind of the object shown: the row's kind, or a subresource's own.
     pub(crate) kind: GroupVersionKind,
     pub(crate) name: String,
     /// Of a Namespace its own name.
@@ -169,7 +169,7 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// What errors call the object of a custom resource or a built-in one.
+    /// Returns the name by which errors call the object of a custom resource or a built-in one.
     pub(crate) fn group_kind(&self) -> GroupKind {
         GroupKind {
             group: self.kind.group.clone().into(),
@@ -177,7 +177,7 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// Whether this is a request for the resource itself, or for one of its subresources.
+    /// Returns `true` for a request for the resource itself, or for one of its subresources.
     pub(crate) fn is_about(&self, group: &str, resource: &str) -> bool {
         self.row.info.group == group && self.row.info.resource == resource
     }

@@ -28,7 +28,7 @@ thread_local! {
 /// The key by which a map is an authorizer, as no user writes it.
 const AUTHORIZER: &str = "\u{0}authorizer";
 
-/// What is asked, as far as it has been said.
+/// Parts of a check, as far as they have been given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Asked {
     Nothing,
@@ -67,7 +67,8 @@ impl Opaque for Question {
     }
 }
 
-/// What `authorizer` is for the user of a request; `authorizer.requestResource` is what the request is about.
+/// Returns the variable `authorizer` for the user of a request; `authorizer.requestResource` is the resource of the
+/// request.
 pub(crate) fn variable(authorizer: Authorizer, review: &AdmissionRequest) -> Outcome {
     let resource = Resource {
         group: review.request_resource.group.clone(),

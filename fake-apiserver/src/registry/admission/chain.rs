@@ -14,7 +14,7 @@ use crate::registry::scheme::Row;
 use crate::registry::write::WriteRequest;
 
 impl Registry {
-    /// What the configuration objects say now.
+    /// Returns the current configuration.
     fn configured(&self) -> std::sync::Arc<Configured> {
         self.admission.configured(|| self.read_configuration())
     }
@@ -114,7 +114,8 @@ impl Registry {
         plugins::charge_quota(self, attributes).await
     }
 
-    /// Whether anything may look at this write after it was checked: where nothing does, nothing is copied for it.
+    /// Returns `true` if anything may examine this write after validation: where nothing does, nothing is copied for
+    /// it.
     fn validates(&self, row: &Row) -> bool {
         let setup = self.admission.setup();
         plugins::may_validate(self, row)
@@ -202,7 +203,7 @@ impl Registry {
         self.check_admitted(&attributes, warnings).await
     }
 
-    /// Whether anything may have a say in the deletion of objects of this kind.
+    /// Returns `true` if anything may refuse the deletion of objects of this kind.
     pub(crate) fn may_refuse_deletion(&self, row: &Row) -> bool {
         let setup = self.admission.setup();
         let configured = self.configured();
@@ -224,7 +225,7 @@ impl Registry {
         }
     }
 
-    /// Whether the match conditions of a webhook or a policy hold (rule P5).
+    /// Returns `true` if the match conditions of a webhook or a policy hold (rule P5).
     #[cfg(not(feature = "cel"))]
     pub(super) fn meets_conditions(
         &self,

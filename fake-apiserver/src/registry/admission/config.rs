@@ -1,4 +1,4 @@
-//! What the objects of `admissionregistration.k8s.io` say, read once a change.
+//! Configuration from the objects of `admissionregistration.k8s.io`, read once a change.
 
 use std::time::Duration;
 
@@ -37,11 +37,11 @@ pub(super) struct Webhook {
     /// `failurePolicy: Ignore`
     pub(super) ignores_failure: bool,
     pub(super) timeout: Duration,
-    /// Whether a dry run may ask it.
+    /// Set if a dry run may call it.
     pub(super) allows_dry_run: bool,
     /// `reinvocationPolicy: IfNeeded`
     pub(super) is_reinvoked: bool,
-    /// Which versions of AdmissionReview it takes; only v1 is spoken.
+    /// Set if it accepts v1 of AdmissionReview, which is the only version spoken.
     pub(super) speaks_v1: bool,
 }
 

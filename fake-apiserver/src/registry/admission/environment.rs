@@ -1,4 +1,4 @@
-//! What expressions of policies and match conditions see: `object`, `oldObject`, `request`, `params`,
+//! Variables of expressions in policies and match conditions: `object`, `oldObject`, `request`, `params`,
 //! `namespaceObject`, `variables` and `authorizer` (rules P5, P7).
 
 use std::cell::Cell;
@@ -14,13 +14,13 @@ use crate::registry::Registry;
 use crate::registry::cel::program::{Bindings, Outcome, Program};
 use crate::storage::Key;
 
-/// What the match conditions of one webhook or policy may cost together, in units of CEL's cost.
+/// Most that the match conditions of one webhook or policy may cost together, in units of CEL's cost.
 const CONDITIONS_BUDGET: u64 = 2_500_000;
 
-/// What the expressions of a policy may cost together under one binding.
+/// Most that the expressions of a policy may cost together under one binding.
 const BUDGET: u64 = 10_000_000;
 
-/// What is said when that is spent.
+/// Error for a spent budget.
 pub(super) const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 
@@ -36,7 +36,7 @@ pub(super) struct Environment {
     authorizer: Outcome,
     /// Variables that could not be evaluated, with why.
     failed: Vec<(String, String)>,
-    /// What expressions may still cost; `None` if one was to cost more.
+    /// Budget left; `None` if an expression would have cost more.
     budget: Cell<Option<u64>>,
 }
 
@@ -61,7 +61,7 @@ impl Environment {
         }
     }
 
-    /// What expressions may still cost.
+    /// Returns the budget left.
     pub(super) fn budget(&self) -> Option<u64> {
         self.budget.get()
     }
@@ -129,7 +129,7 @@ impl Environment {
     }
 }
 
-/// What expressions see of a namespace.
+/// Builds the `namespaceObject` of expressions.
 fn namespace_of(registry: &Registry, name: &str) -> Value {
     if name.is_empty() {
         return Value::Null;
@@ -148,8 +148,8 @@ fn namespace_of(registry: &Registry, name: &str) -> Value {
 }
 
 impl Registry {
-    /// Whether the match conditions of a webhook or a policy hold (rule P5). One that cannot be evaluated refuses the
-    /// request, or under failurePolicy Ignore spares it, unless another one is false.
+    /// Returns `true` if the match conditions of a webhook or a policy hold (rule P5). A condition that cannot be
+    /// evaluated refuses the request, or under failurePolicy Ignore skips the webhook, unless another one is false.
     pub(super) fn meets_conditions(
         &self,
         conditions: &[(String, String)],
@@ -180,7 +180,7 @@ impl Registry {
     }
 }
 
-/// Whether all conditions hold; the error names those that could not be evaluated, where none is false.
+/// Returns `true` if all conditions hold; the error names those that could not be evaluated, where none is false.
 pub(super) fn holds(conditions: &[(String, String)], environment: &Environment) -> Result<bool, String> {
     let mut errors = Vec::new();
     environment.set_budget(Some(CONDITIONS_BUDGET));

@@ -1,4 +1,4 @@
-//! Which requests a webhook or a policy means: rules, selectors, and equivalent versions (rule P5).
+//! Requests that a webhook or a policy matches: rules, selectors, and equivalent versions (rule P5).
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::registry::scheme::Row;
 use crate::registry::types::access::{list, objects, text};
 use crate::storage::Key;
 
-/// What stands for all groups, versions, resources or operations.
+/// Wildcard for all groups, versions, resources or operations.
 const ALL: &str = "*";
 
 /// One rule: operations and resources.
@@ -29,12 +29,12 @@ struct Rule {
     names: Vec<String>,
 }
 
-/// Which requests are meant.
+/// Selects requests.
 #[derive(Debug, Default)]
 pub(super) struct Match {
     rules: Vec<Rule>,
     excluded: Vec<Rule>,
-    /// Whether a request without a rule is meant; bindings have no rules of their own.
+    /// Set if a rule must match the request; bindings have no rules of their own.
     needs_rule: bool,
     /// `matchPolicy: Exact`
     is_exact: bool,
@@ -86,7 +86,7 @@ impl Rule {
         })
     }
 
-    /// A Namespace is an object of the cluster, whatever namespace its request is in.
+    /// A Namespace is cluster-scoped, although its request has a namespace.
     fn has_scope(&self, info: &ResourceInfo, attributes: &Attributes<'_>) -> bool {
         let is_namespaced = info.is_namespaced() && !attributes.namespace.is_empty();
         match self.scope.as_str() {
@@ -140,7 +140,7 @@ impl Match {
         }
     }
 
-    /// Whether a request is meant, and in which version. Conditions are not asked yet.
+    /// Returns the version in which a request matches, if it does. Conditions are not evaluated yet.
     pub(super) fn find(&self, registry: &Registry, attributes: &Attributes<'_>) -> Option<Matched> {
         if self
             .excluded
@@ -198,7 +198,7 @@ impl Match {
     }
 }
 
-/// Whether a selector selects an object.
+/// Returns `true` if a selector selects an object.
 pub(super) fn selects(selector: &LabelSelector, object: &Object) -> bool {
     let labels: Vec<(&str, &str)> = object.labels().collect();
     selector.matches(|key| labels.iter().find(|(it, _)| *it == key).map(|(_, value)| *value))

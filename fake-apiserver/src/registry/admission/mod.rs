@@ -38,12 +38,12 @@ use plugins::quota_controller::QuotaController;
 use transport::{Transport, Unreachable};
 pub(crate) use webhook::call as call_webhook;
 
-/// What a server admits by, beside the objects in its storage.
+/// Admission options of a server, beside the objects in its storage.
 #[derive(Clone, Debug)]
 pub(crate) struct AdmissionSetup {
     /// Closures of the test.
     pub(crate) hooks: Hooks,
-    /// How webhooks are reached.
+    /// Transport to webhooks.
     pub(crate) transport: Arc<dyn Transport>,
     /// The server's own plugins that are on.
     pub(crate) plugins: PluginSet,
@@ -62,13 +62,13 @@ impl Default for AdmissionSetup {
 /// The state of admission of one server.
 #[derive(Debug, Default)]
 pub(crate) struct Admission {
-    /// What the builder was told.
+    /// Options from the builder.
     setup: Arc<AdmissionSetup>,
     /// Raised when a configuration object is written.
     generation: AtomicU64,
-    /// What the configuration objects say, read at a generation.
+    /// Configuration objects, read at a generation.
     configured: Mutex<Option<(u64, Arc<Configured>)>>,
-    /// What is used of ResourceQuotas, where that is counted.
+    /// Usage of ResourceQuotas, where it is counted.
     quota_controller: QuotaController,
 }
 
@@ -81,7 +81,7 @@ impl Admission {
         }
     }
 
-    /// What the builder was told.
+    /// Returns the options from the builder.
     pub(crate) fn setup(&self) -> Arc<AdmissionSetup> {
         Arc::clone(&self.setup)
     }
@@ -91,7 +91,7 @@ impl Admission {
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// What the configuration objects say now; `read` reads them, which happens once a change.
+    /// Returns the current configuration; `read` reads it, which happens once a change.
     fn configured(&self, read: impl FnOnce() -> Configured) -> Arc<Configured> {
         let generation = self.generation.load(Ordering::Acquire);
         let mut kept = self.configured.lock().unwrap_or_else(PoisonError::into_inner);

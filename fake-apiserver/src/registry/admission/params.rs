@@ -12,7 +12,7 @@ use crate::storage::{Key, Range};
 /// The kind of a policy's parameters: `apiVersion` and `kind`.
 pub(super) type ParamKind = (String, String);
 
-/// What a policy says of its parameters.
+/// Returns the kind of a policy's parameters.
 pub(super) fn kind_of(spec: &Map<String, Value>) -> Option<ParamKind> {
     let kind = at(spec, "paramKind").and_then(Value::as_object)?;
     Some((text(kind, "apiVersion").to_owned(), text(kind, "kind").to_owned()))

@@ -54,7 +54,7 @@ struct Failed {
     reason: String,
 }
 
-/// What stands in a spec under `field` as pairs of a name and a program; what cannot be parsed fails when it is used.
+/// Reads `field` of a spec as pairs of a name and a program; a program that cannot be parsed fails when it is used.
 pub(super) fn variables(spec: &serde_json::Map<String, Value>) -> Vec<(String, Program)> {
     objects(spec, "variables")
         .filter_map(|(_, it)| {
@@ -160,7 +160,7 @@ impl Registry {
         refused.map_or(Ok(()), Err)
     }
 
-    /// What does not hold under one binding.
+    /// Returns the validations that fail under one binding.
     fn failures(
         &self,
         policy: &Policy,
@@ -236,7 +236,7 @@ impl Validation {
         })
     }
 
-    /// What `messageExpression` makes, if that can be shown.
+    /// Returns the value of `messageExpression`, if it can be shown.
     fn made_message(&self, environment: &Environment) -> Option<String> {
         let budget = environment.budget();
         let value = environment.value(self.message_program.as_ref()?);

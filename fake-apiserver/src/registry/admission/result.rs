@@ -1,4 +1,4 @@
-//! What mutation made of an object: read back into its type, with the owners of its fields intact.
+//! Result of mutation: read back into its type, with the owners of its fields intact.
 
 use serde_json::Value;
 

@@ -12,7 +12,7 @@ use crate::api::field::quote;
 use crate::api::status::StatusDetails;
 use crate::registry::types::endpoint::Endpoint;
 
-/// What a webhook said.
+/// Answer of a webhook.
 #[derive(Debug, Default)]
 pub(super) struct Answer {
     pub(super) denied: Option<Denial>,
@@ -112,7 +112,7 @@ fn decode(body: &[u8]) -> Result<Map<String, Value>, String> {
     }
 }
 
-/// How the client library words an answer that is no success.
+/// Returns the client library's text for an unsuccessful answer.
 fn unexpected(reply: &Reply) -> String {
     let is_text = reply.content_type.is_empty() || reply.content_type.starts_with("text/");
     let text = String::from_utf8_lossy(&reply.body);

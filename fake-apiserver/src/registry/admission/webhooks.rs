@@ -16,14 +16,14 @@ use crate::api::status::Status;
 use crate::registry::Registry;
 use crate::registry::patch::json_patch_or_why;
 
-/// What is known of a request's mutation so far (rule P1).
+/// State of a request's mutation so far (rule P1).
 #[derive(Debug, Default)]
 pub(super) struct Reinvocation {
-    /// Webhooks with reinvocationPolicy IfNeeded that have been asked and not been told of a change since.
+    /// Webhooks with reinvocationPolicy IfNeeded that have been called and have not seen a change since.
     asked: BTreeSet<usize>,
     /// Those to be asked again.
     pub(super) again: BTreeSet<usize>,
-    /// Whether the whole chain is to be run a second time.
+    /// Set if the whole chain is to be run a second time.
     pub(super) is_needed: bool,
     /// The object as the webhooks left it.
     left: Option<Object>,
@@ -168,7 +168,7 @@ impl Registry {
         refused.map_or(Ok(()), Err)
     }
 
-    /// Whether a webhook is to be asked.
+    /// Decides if a webhook is to be called.
     fn is_meant(&self, webhook: &Webhook, attributes: &Attributes<'_>) -> Result<Option<Matched>, Status> {
         let Some(matched) = webhook.matches.find(self, attributes) else {
             return Ok(None);
@@ -208,7 +208,7 @@ impl Registry {
     }
 }
 
-/// Why a webhook did not let a request pass.
+/// Reason for which a webhook did not let a request pass.
 enum Failure {
     /// It could not be asked, or answered nonsense; failurePolicy decides.
     Call(String),

@@ -7,7 +7,7 @@ use crate::api::rbac::Attributes;
 use crate::api::user::UserInfo;
 use crate::registry::Registry;
 
-/// A user, and what Roles and bindings said when he asked.
+/// A user, with the Roles and bindings at the time of the request.
 #[derive(Clone, Debug)]
 pub(crate) struct Authorizer {
     user: Arc<UserInfo>,
@@ -24,7 +24,7 @@ impl Authorizer {
         }
     }
 
-    /// Whether the user may do this, and why.
+    /// Decides if the user may do this, with the reason.
     pub(crate) fn decide(&self, request: &Attributes<'_>) -> Decision {
         decision(self.policy.as_deref(), &self.user, request)
     }
@@ -44,7 +44,7 @@ impl PartialEq for Authorizer {
 impl Eq for Authorizer {}
 
 impl Registry {
-    /// What a user may do as of now.
+    /// Returns the authorizer of a user as of now.
     pub(crate) fn authorizer(&self, user: &UserInfo) -> Authorizer {
         Authorizer {
             user: Arc::new(user.clone()),

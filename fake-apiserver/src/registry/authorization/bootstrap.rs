@@ -1,5 +1,5 @@
-//! The Roles and bindings that are there before the first client, those of Kubernetes' own components included. They
-//! stand in `bootstrap.txt`, which is made from the bootstrap policy of Kubernetes and says itself how it is read.
+//! The Roles and bindings that exist before the first client, those of Kubernetes' own components included.
+//! `bootstrap.txt` holds them; it is made from the bootstrap policy of Kubernetes and describes its own format.
 
 use serde_json::{Map, Value, json};
 

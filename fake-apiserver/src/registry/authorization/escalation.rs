@@ -1,4 +1,5 @@
-//! Nobody grants what he does not hold: the checks on writes of Roles and bindings (rule Q2).
+//! Privilege escalation: a user cannot grant rights that they do not hold; the checks on writes of Roles and bindings
+//! (rule Q2).
 
 use serde_json::Value;
 
@@ -11,7 +12,7 @@ use crate::registry::Registry;
 use crate::registry::types::access::{at, text};
 use crate::registry::write::WriteRequest;
 
-/// What of metadata the garbage collector changes, or nobody in particular.
+/// Fields of metadata that the garbage collector changes, or no user in particular.
 const UNTOLD: [&str; 4] = ["finalizers", "managedFields", "ownerReferences", "resourceVersion"];
 
 impl Registry {
@@ -104,7 +105,7 @@ impl Registry {
     }
 }
 
-/// Whether an update changes only what deleting needs, such as finalizers.
+/// Returns `true` if an update changes only fields that deletion needs, such as finalizers.
 fn is_same_grant(object: &Object, old: &Object) -> bool {
     let told = |object: &Object| {
         let mut object = object.clone();

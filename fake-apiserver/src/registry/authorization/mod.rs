@@ -1,5 +1,5 @@
-//! Whether a user may do something: Roles and bindings as they are stored, read anew when one of them was written
-//! (rule Q2). Without RBAC everybody may do everything, and nothing here is asked.
+//! Authorization: Roles and bindings as they are stored, read anew after a write of one of them (rule Q2). Without RBAC
+//! every user may do everything, and nothing here is called.
 
 mod policy;
 mod escalation;
@@ -25,7 +25,7 @@ use policy::Policy;
 
 /// The API group of Roles and bindings.
 const GROUP: &str = "rbac.authorization.k8s.io";
-/// What the storage names of its resources begin with.
+/// Prefix of the storage names of its resources.
 const STORAGE_PREFIX: &str = "rbac.authorization.k8s.io/";
 /// The storage name of ClusterRoles.
 const CLUSTER_ROLES: &str = "rbac.authorization.k8s.io/clusterroles";
@@ -33,9 +33,9 @@ const CLUSTER_ROLES: &str = "rbac.authorization.k8s.io/clusterroles";
 /// RBAC at work: what the stored Roles and bindings say, ready to be asked.
 #[derive(Debug, Default)]
 pub(crate) struct Rbac {
-    /// How often a Role or binding was written.
+    /// Number of writes of Roles and bindings.
     writes: AtomicU64,
-    /// What they said, and after how many writes; `None` until somebody asks.
+    /// The policy read from them, and the number of writes before; `None` before the first request.
     policy: RwLock<Option<(u64, Arc<Policy>)>>,
     /// Held while aggregated ClusterRoles are brought up to date.
     aggregating: Mutex<()>,
@@ -45,11 +45,11 @@ pub(crate) struct Rbac {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Decision {
     pub(crate) is_allowed: bool,
-    /// Why, in RBAC's words; empty where it has none.
+    /// Reason, in RBAC's words; empty where it has none.
     pub(crate) reason: String,
 }
 
-/// Whether a user may do something under a policy, and why; without one everybody may do everything.
+/// Decides if a user may do something under a policy, with the reason; without one every user may do everything.
 fn decision(policy: Option<&Policy>, user: &UserInfo, request: &Attributes<'_>) -> Decision {
     let (is_allowed, reason) = match policy {
         None => (true, String::new()),
@@ -63,12 +63,12 @@ fn decision(policy: Option<&Policy>, user: &UserInfo, request: &Attributes<'_>) 
 }
 
 impl Registry {
-    /// Whether RBAC is on.
+    /// Returns `true` if RBAC is on.
     pub(crate) fn has_rbac(&self) -> bool {
         self.access.rbac.is_some()
     }
 
-    /// Whether the user may do this.
+    /// Returns `true` if the user may do this.
     pub(crate) fn is_allowed(&self, user: &UserInfo, request: &Attributes<'_>) -> bool {
         match &self.access.rbac {
             None => true,
@@ -85,7 +85,7 @@ impl Registry {
         Err(Status::not_allowed(request, &user.name, &reason))
     }
 
-    /// Whether the user may do this, and why.
+    /// Decides if the user may do this, with the reason.
     pub(crate) fn decide(&self, user: &UserInfo, request: &Attributes<'_>) -> Decision {
         let policy = self.access.rbac.as_ref().map(|rbac| self.policy(rbac));
         decision(policy.as_deref(), user, request)
@@ -130,7 +130,7 @@ impl Registry {
         }
     }
 
-    /// What Roles and bindings say now. Only the first who asks after a write has to read them.
+    /// Returns the current policy. Only the first request after a write has to read it.
     fn policy(&self, rbac: &Rbac) -> Arc<Policy> {
         let writes = rbac.writes.load(Ordering::SeqCst);
         let known = rbac.policy.read().unwrap_or_else(PoisonError::into_inner);

@@ -13,7 +13,7 @@ use crate::registry::types::access::{objects, text};
 /// Rules by the Role's or ClusterRole's kind, namespace and name.
 type Rules = BTreeMap<(&'static str, String, String), Arc<[PolicyRule]>>;
 
-/// What all Roles and bindings say.
+/// All Roles and bindings.
 #[derive(Debug, Default)]
 pub(super) struct Policy {
     rules: Rules,
@@ -27,7 +27,7 @@ pub(super) struct Policy {
 #[derive(Debug, Default)]
 struct Bindings {
     all: Vec<Binding>,
-    /// Which of them name a user or a ServiceAccount, by the user's name, with the number of the subject.
+    /// Bindings that name a user or a ServiceAccount, by the user's name, with the number of the subject.
     users: BTreeMap<String, Vec<(usize, usize)>>,
     /// The same for groups.
     groups: BTreeMap<String, Vec<(usize, usize)>>,
@@ -40,7 +40,7 @@ struct Binding {
     shown: String,
     /// The subjects as messages name them.
     subjects: Vec<String>,
-    /// What the role allows, or that there is none.
+    /// Rules of the role, or the error that there is none.
     rules: Result<Arc<[PolicyRule]>, String>,
 }
 
@@ -58,7 +58,7 @@ impl fmt::Display for RoleMissing {
     }
 }
 
-/// Which binding allows something, and to whom.
+/// The binding that allows a request, and its subject.
 pub(super) struct Grant<'a> {
     binding: &'a Binding,
     subject: &'a str,
@@ -90,8 +90,8 @@ impl Policy {
         policy
     }
 
-    /// The first binding that allows a request: those of the cluster before those of the namespace, those of the user
-    /// before those of his groups.
+    /// Returns the first binding that allows a request: those of the cluster before those of the namespace, those of
+    /// the user before those of the user's groups.
     pub(super) fn find(&self, user: &UserInfo, request: &Attributes<'_>) -> Option<Grant<'_>> {
         self.applying(user, request.namespace)
             .find(|(binding, _)| match &binding.rules {
@@ -101,7 +101,7 @@ impl Policy {
             .map(|(binding, subject)| Grant { binding, subject })
     }
 
-    /// Every rule of a user, and what is wrong with his bindings.
+    /// Returns every rule of a user, and the errors of the user's bindings.
     pub(super) fn rules_of(&self, user: &UserInfo, namespace: &str) -> (Vec<PolicyRule>, Vec<String>) {
         let (mut rules, mut errors) = (Vec::new(), Vec::new());
         let mut seen: Vec<&str> = Vec::new();
@@ -119,7 +119,7 @@ impl Policy {
         (rules, errors)
     }
 
-    /// What a refusal says besides: `RBAC: …` where bindings refer to roles that are not there.
+    /// Returns the addition to a refusal: `RBAC: …` where bindings refer to roles that do not exist.
     pub(super) fn reason(&self, user: &UserInfo, namespace: &str) -> String {
         let (_, errors) = self.rules_of(user, namespace);
         match errors.as_slice() {
@@ -134,7 +134,7 @@ impl Policy {
         role(&self.rules, kind, namespace, name)
     }
 
-    /// The bindings that name a user or a group of his, each with the subject it names.
+    /// Returns the bindings that name a user or one of the user's groups, each with the subject it names.
     fn applying<'a>(&'a self, user: &UserInfo, namespace: &str) -> impl Iterator<Item = (&'a Binding, &'a str)> {
         let within = (!namespace.is_empty()).then(|| self.namespaces.get(namespace));
         [Some(&self.cluster), within.flatten()]

@@ -1,10 +1,10 @@
 //! Costs of CEL that an evaluation counts and an estimate foresees, and the stack both have for their walk.
 
-/// What making a list costs, and a map.
+/// Cost of making a list or a map.
 pub(crate) const LIST: u64 = 10;
 pub(crate) const MAP: u64 = 30;
 
-/// What asking an authorizer costs.
+/// Cost of an authorizer check.
 pub(crate) const CHECK: u64 = 350_000;
 
 /// The stack that must be left for a call, and how much there is then, in bytes. Expressions are not deep without end.

@@ -1,6 +1,6 @@
 //! `Depth`: how deep an expression leads a parser that calls itself, found without parsing it.
 
-/// How deep an expression is.
+/// Depth of an expression.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Depth {
     /// The most operators, brackets or selections within each other, with all that associates to one side.
@@ -11,7 +11,7 @@ pub(crate) struct Depth {
     pub(crate) parts: usize,
 }
 
-/// How deep operators, selections and conditions are within each other.
+/// Nesting of operators, selections and conditions.
 #[derive(Clone, Copy, Default)]
 struct Levels {
     operators: usize,
@@ -49,11 +49,11 @@ struct Scan {
     /// The levels where the bracket began that is open, and here.
     base: Levels,
     here: Levels,
-    /// Whether it cannot be parsed. A parser goes on after an error, and may take brackets for open that are closed.
+    /// Set if it cannot be parsed. A parser goes on after an error, and may take brackets for open that are closed.
     is_broken: bool,
 }
 
-/// How deep an expression is at most.
+/// Returns the greatest depth that an expression can have.
 pub(crate) fn of(expression: &str) -> Depth {
     let mut scan = Scan::default();
     let bytes = expression.as_bytes();
@@ -125,7 +125,7 @@ impl Scan {
         self.here.selections = self.base.selections;
     }
 
-    /// What follows is no deeper than its bracket, but for so many more conditions.
+    /// Restarts at the depth of the bracket, with `conditions` more.
     fn restart(&mut self, conditions: usize) {
         self.depth.parts += 1;
         self.here = Levels {

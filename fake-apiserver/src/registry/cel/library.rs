@@ -73,7 +73,7 @@ fn type_value(name: &str) -> CelValue {
     CelValue::String(Arc::new(format!("\u{0}type {name}")))
 }
 
-/// Whether a function of this name is registered: calling it without arguments then fails for another reason.
+/// Returns `true` if a function of this name is registered: calling it without arguments then fails for another reason.
 pub(crate) fn is_function(namespace: Option<&str>, name: &str) -> bool {
     let name = match namespace {
         Some(namespace) => format!("{namespace}.{name}"),

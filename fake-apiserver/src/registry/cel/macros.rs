@@ -5,13 +5,13 @@
 use kube_cel::cel::common::ast::{CallExpr, ComprehensionExpr, Expr, ListExpr, LiteralValue, MapExpr};
 use kube_cel::cel::parser::Expression;
 
-/// What adds an entry to a map; no user can write it.
+/// Internal function that adds an entry to a map; no user can write it.
 pub(crate) const MAP_INSERT: &str = "cel.@mapInsert";
 
 /// The variable of what a macro has made so far.
 const RESULT: &str = "@result";
 
-/// What a call of a macro with two variables stands for; `None` if it is none.
+/// Expands a call of a macro with two variables; `None` if it is not one.
 pub(crate) fn expand(call: &mut CallExpr) -> Option<Expr> {
     let (first, second) = variables(call)?;
     let is_filtered = call.args.len() == 4;

@@ -37,8 +37,8 @@ pub(crate) fn unknown_function<'e>(expression: &'e Expression) -> Option<&'e str
     find(expression, &mut Vec::new(), &mut ask)
 }
 
-/// What `ask` finds first, which sees each part of an expression with the variables that macros bind there. Namespaces
-/// of functions are no parts.
+/// Returns the first result of `ask`, which sees each part of an expression with the variables that macros bind there.
+/// Namespaces of functions are no parts.
 fn find<'e, T>(
     expression: &'e Expression,
     bound: &mut Vec<&'e str>,

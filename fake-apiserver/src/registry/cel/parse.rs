@@ -10,7 +10,7 @@ use super::{depth, macros};
 /// The longest expression, in characters.
 const CHARS_MAX: usize = 100_000;
 
-/// How many operators, brackets or selections may follow each other into the depth.
+/// Most operators, brackets or selections nested within each other.
 const DEPTH_MAX: usize = 250;
 
 /// The stack that the parser may need for each bracket within another, in bytes, where it is not optimised.
@@ -20,10 +20,10 @@ const BRACKET_BYTES: usize = 256 * 1024;
 /// which no expression has within each other.
 const OPERATOR_BYTES: usize = 4 * 1024;
 
-/// How many errors of syntax are told of, as each shows its line.
+/// Most syntax errors that are reported, as each shows its line.
 const ERRORS_MAX: usize = 100;
 
-/// What calls of `a.?b` and of `a[?b]` become.
+/// Function names for `a.?b` and `a[?b]`.
 pub(crate) const OPTIONAL_SELECT: &str = "optionalSelect__";
 
 /// Namespaces of functions, which read as targets. The library has more of them than a real server.

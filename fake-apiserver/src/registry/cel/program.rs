@@ -25,13 +25,13 @@ pub(crate) struct Program(Expression);
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome(pub(crate) CelValue);
 
-/// What an expression sees.
+/// Variables of an expression.
 pub(crate) struct Bindings<'a> {
     /// Variables by name.
     pub(crate) values: &'a [(&'a str, &'a Value)],
     /// The fields of `variables`.
     pub(crate) variables: &'a [(String, Outcome)],
-    /// What `authorizer` is.
+    /// Value of `authorizer`.
     pub(crate) authorizer: &'a Outcome,
     /// The functions that the expression can call.
     pub(crate) functions: &'a Context<'static>,
@@ -189,7 +189,8 @@ fn to_json(value: &CelValue) -> Option<Value> {
     })
 }
 
-/// What can be known to be wrong with an expression that must make a value of type `wanted`, and sees these variables.
+/// Returns the errors that are known without evaluating an expression that must make a value of type `wanted`, and sees
+/// these variables.
 pub(crate) fn problem(expression: &str, wanted: Option<&str>, known: &[&str]) -> Option<String> {
     let program = match Program::parse(expression) {
         Ok(program) => program,

@@ -12,7 +12,7 @@ use kube_cel::cel::{Context, ExecutionError, Value};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Url {
     scheme: String,
-    /// What follows a scheme without a slash, as in `mailto:jane@example.com`.
+    /// The part after a scheme without a slash, as in `mailto:jane@example.com`.
     opaque: String,
     /// With the port, and with the brackets of an IPv6 address.
     host: String,
@@ -160,7 +160,7 @@ fn split_scheme(text: &str) -> Result<(&str, &str), String> {
     }
 }
 
-/// Whether a text is nothing, or a colon and a number.
+/// Returns `true` if a text is empty, or a colon and a number.
 fn is_port(text: &str) -> bool {
     match text.strip_prefix(':') {
         Some(port) => port.bytes().all(|b| b.is_ascii_digit()),
@@ -229,7 +229,7 @@ fn unescape(text: &str) -> Result<Vec<u8>, String> {
     Ok(out)
 }
 
-/// Whether Go leaves this byte of a path as it was sent.
+/// Returns `true` if Go leaves this byte of a path unescaped.
 fn may_stand_in_path(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-_.~!$&'()*+,;=:@[]%/".contains(&byte)
 }

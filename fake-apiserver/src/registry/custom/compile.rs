@@ -1,4 +1,4 @@
-//! What can be known to be wrong with a rule before it is evaluated: syntax, names, and the plainest errors of type.
+//! Errors of a rule that are known before it is evaluated: syntax, names, and the plainest errors of type.
 
 use kube_cel::cel::common::ast::{Expr, LiteralValue};
 use kube_cel::cel::parser::Expression;
@@ -10,7 +10,7 @@ use crate::registry::cel::program::static_type;
 
 const ARITHMETIC: [&str; 5] = ["_+_", "_-_", "_*_", "_/_", "_%_"];
 
-/// What is wrong with a rule of `node`, in the words of the real server where it says the same.
+/// Returns the error of a rule of `node`, in the words of the real server where it says the same.
 pub(super) fn problem_of_rule(rule: &str, node: &Structural) -> Option<String> {
     match kind_of(rule, node) {
         Ok(None | Some("bool")) => None,
@@ -19,7 +19,7 @@ pub(super) fn problem_of_rule(rule: &str, node: &Structural) -> Option<String> {
     }
 }
 
-/// What is wrong with the `messageExpression` of a rule of `node`.
+/// Returns the error of the `messageExpression` of a rule of `node`.
 pub(super) fn problem_of_message(expression: &str, node: &Structural) -> Option<String> {
     match kind_of(expression, node) {
         // Sums may be texts.
@@ -58,7 +58,7 @@ impl<'a> Check<'a> {
         format!("compilation failed: ERROR: <input>:1:{column}: {what}\n | {rule}\n | {dots}^")
     }
 
-    /// Functions and variables that do not exist, of which the first is told.
+    /// Returns the first function or variable that does not exist.
     fn names(&self, expression: &Expression) -> Option<String> {
         const LACKING: [&str; 5] = ["sortBy", "optMap", "optFlatMap", "unwrap", "unwrapOpt"];
         let function = unknown_function(expression);
@@ -176,7 +176,7 @@ fn field_of<'a>(node: &'a Structural, name: &str) -> Option<&'a Structural> {
     })
 }
 
-/// Whether all fields of an object are declared.
+/// Returns `true` if all fields of an object are declared.
 fn is_closed(node: &Structural) -> bool {
     node.kind == Some(JsonType::Object) && matches!(node.additional, Additional::Unset)
 }

@@ -1,6 +1,5 @@
-//! Conversion by webhook (rule O10): what a CRD's webhook made of objects, kept for those who read them. Reading is
-//! synchronous almost everywhere; so whoever is about to read asks first, in one call for all, and finds the answers
-//! here.
+//! Conversion by webhook (rule O10): the results of a CRD's webhook, cached for readers. Reading is synchronous almost
+//! everywhere; so a reader first converts all objects in one call, and then finds the results here.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,7 +21,7 @@ type Digest = [u8; 32];
 /// The webhook of a CRD, and what it said.
 #[derive(Debug)]
 pub(crate) struct Conversion {
-    /// Where it is.
+    /// Address of the webhook.
     pub(crate) endpoint: Endpoint,
     known: Mutex<Known>,
 }
@@ -48,7 +47,7 @@ impl Conversion {
         }))
     }
 
-    /// What the webhook made of an object, if it was asked.
+    /// Returns the object as the webhook converted it, if it was called.
     pub(crate) fn answer(&self, object: &Object, api_version: &str) -> Option<Object> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let answer = known.answers.get(&digest(object, api_version))?;
@@ -83,7 +82,7 @@ impl Conversion {
     }
 }
 
-/// What an object is, whatever its resourceVersion, and what it is to become.
+/// Hashes an object without its resourceVersion, and the version to convert it to.
 fn digest(object: &Object, api_version: &str) -> Digest {
     let mut hash = Sha256::new();
     hash.update(api_version.as_bytes());

@@ -136,8 +136,7 @@ pub(crate) fn freshen(object: &mut Object, stored: &CustomVersion) {
     default::fill(object, &stored.schema);
 }
 
-/// Makes an object one of another version, as the webhook said, which whoever is about to convert has asked; where
-/// there is none, by its name alone.
+/// Converts an object to another version: by the cached result of the webhook, or else by replacing its apiVersion.
 pub(crate) fn convert_between(object: &mut Object, resource: &CustomResource, version: &CustomVersion) {
     let said = resource
         .conversion

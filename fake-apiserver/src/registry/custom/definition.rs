@@ -11,16 +11,16 @@ use super::schema::{Structural, strings};
 use crate::api::object::Object;
 use crate::api::resource::{ResourceInfo, Scope, SubresourceInfo, Text};
 
-/// What a CRD defines. Made once when the CRD is written; requests share it.
+/// Definition of a custom resource, from a CRD. Made once when the CRD is written; requests share it.
 #[derive(Clone, Debug)]
 pub(crate) struct CustomResource {
     /// The versions that are served, in the order of `spec.versions`; one row of discovery each.
     pub(crate) served: Vec<Arc<CustomVersion>>,
     /// The version objects are stored in, served or not.
     pub(crate) storage: Arc<CustomVersion>,
-    /// Whether objects may be created: not while the CRD is being deleted (rule O14).
+    /// Set if objects may be created: not while the CRD is being deleted (rule O14).
     pub(crate) accepts_creates: bool,
-    /// Whether the CRD has changed since it was created: objects may be of an older schema.
+    /// Set if the CRD has changed since it was created: objects may be of an older schema.
     pub(crate) has_changed: bool,
     /// The webhook that converts between versions, if that is how.
     pub(crate) conversion: Option<Arc<Conversion>>,
@@ -36,11 +36,11 @@ pub(crate) struct OpenApiSchema {
     pub(crate) text: Arc<str>,
     /// A hash of all that a document has of the version.
     pub(crate) digest: OnceLock<String>,
-    /// What a document of v2 has of the version.
+    /// Parts of the version for the OpenAPI v2 document.
     pub(crate) v2: OnceLock<OpenApiParts>,
 }
 
-/// What an OpenAPI document has of something.
+/// Parts of an OpenAPI document.
 #[derive(Debug)]
 pub(crate) struct OpenApiParts {
     /// By path.
@@ -78,7 +78,7 @@ pub(crate) struct CustomVersion {
     pub(crate) columns: Vec<Value>,
     /// The fields that can be selected by, beside those of metadata.
     pub(crate) selectable: Vec<SelectableField>,
-    /// Whether `/status` is on.
+    /// Set if `/status` is on.
     pub(crate) has_status: bool,
     /// The paths `/scale` maps to, if it is on.
     pub(crate) scale: Option<ScalePaths>,
@@ -95,7 +95,7 @@ pub(crate) struct SelectableField {
     pub(crate) steps: Vec<String>,
 }
 
-/// Where `/scale` finds its fields in the object, as the CRD writes it.
+/// Paths of the fields of `/scale` in the object, as the CRD writes them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ScalePaths {
     /// `specReplicasPath`
@@ -181,7 +181,7 @@ impl CustomResource {
         })
     }
 
-    /// Whether a CRD is served.
+    /// Returns `true` if a CRD is served.
     pub(crate) fn is_established(crd: &Object) -> bool {
         condition_is(crd.get("status").and_then(Value::as_object), "Established", "True")
     }
@@ -198,7 +198,7 @@ impl CustomResource {
     }
 }
 
-/// What all versions of a CRD share while they are read.
+/// Shared context of all versions of a CRD while they are read.
 struct Reader<'a> {
     group: &'a str,
     names: &'a Map<String, Value>,
@@ -323,7 +323,7 @@ impl ScalePaths {
     }
 }
 
-/// Whether `status.conditions` has this condition with this status.
+/// Returns `true` if `status.conditions` has this condition with this status.
 pub(super) fn condition_is(status: Option<&Map<String, Value>>, kind: &str, wanted: &str) -> bool {
     let conditions = status
         .and_then(|status| status.get("conditions"))

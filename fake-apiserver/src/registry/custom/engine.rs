@@ -34,7 +34,7 @@ impl Compiled {
         self.rule.get_or_init(|| parse(text))
     }
 
-    /// Whether the rule is about a change.
+    /// Returns `true` if the rule uses the old value.
     pub(super) fn uses_old(&self, text: &str) -> bool {
         *self
             .uses_old
@@ -42,7 +42,7 @@ impl Compiled {
     }
 }
 
-/// Whether an expression names the value before a change.
+/// Returns `true` if an expression names the value before a change.
 pub(super) fn uses_old(expression: &Expression) -> bool {
     expression.references().has_variable("oldSelf")
 }
@@ -85,7 +85,7 @@ pub(super) fn evaluate(
     }
 }
 
-/// What a request may cost is spent.
+/// Error for a request whose budget is spent.
 struct OutOfBudget;
 
 /// Evaluates a program within the limits of one expression and of the request.

@@ -68,7 +68,7 @@ impl Format {
         self.for_strings
     }
 
-    /// Whether a string has this format.
+    /// Returns `true` if a string has this format.
     pub(super) fn accepts(&self, text: &str) -> bool {
         match self.name.replace('-', "").as_str() {
             "bsonobjectid" => text.len() == 24 && text.bytes().all(|b| b.is_ascii_hexdigit()),
@@ -314,7 +314,7 @@ fn is_mac(text: &str) -> bool {
     false
 }
 
-/// What Go's `url.ParseRequestURI` takes: an absolute URI or an absolute path.
+/// Returns `true` if Go's `url.ParseRequestURI` accepts it: an absolute URI or an absolute path.
 fn is_uri(text: &str) -> bool {
     if text.is_empty() || text.chars().any(|c| c.is_ascii_control()) {
         return false;

@@ -25,7 +25,7 @@ enum Type {
 struct Field {
     name: &'static str,
     kind: Type,
-    /// Whether Go writes the field even when it is unset.
+    /// Set if Go writes the field even when it is unset.
     always: bool,
 }
 
@@ -109,7 +109,7 @@ pub(super) fn decode(metadata: &mut Value, prefix: &str, unknown: &mut Vec<Strin
     Ok(())
 }
 
-/// Where in Go's types, and where in the object, a struct is decoded.
+/// Position in Go's types, and in the object, of a struct to decode.
 struct Place<'a> {
     go_struct: &'a str,
     /// The path of JSON names from the metadata, ending in a dot unless empty.
@@ -226,7 +226,7 @@ fn decode_time(value: &mut Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether Go leaves the value out.
+/// Returns `true` if Go leaves the value out.
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,

@@ -4,7 +4,7 @@ use serde_json::{Number, Value};
 
 use super::schema::{Checks, JsonType};
 
-/// What is wrong with a number.
+/// Error of a number.
 #[derive(Debug, PartialEq)]
 pub(super) enum Problem {
     /// It, or a bound of the schema, does not fit the type. The text lacks the path at its end.
@@ -15,7 +15,7 @@ pub(super) enum Problem {
     Factor(String),
 }
 
-/// Whether the number is written without a fraction and fits 64 bits, as Go decodes it then.
+/// Returns the number if it is written without a fraction and fits 64 bits, as Go decodes it then.
 pub(super) fn integer(number: &Number) -> Option<i64> {
     number.as_i64()
 }
@@ -51,7 +51,7 @@ pub(super) fn go_float(value: f64) -> String {
     }
 }
 
-/// What is wrong with `number`, in the order the real server finds it.
+/// Returns the errors of `number`, in the order the real server finds them.
 pub(super) fn problems(checks: &Checks, kind: Option<JsonType>, number: &Number) -> Vec<Problem> {
     let mut found = Vec::new();
     let format = checks.format.as_ref().map_or("", |format| format.name());
@@ -113,7 +113,7 @@ fn check_multiple(factor: f64, whole: Option<i64>, real: f64, found: &mut Vec<Pr
     }
 }
 
-/// Whether a float counts as an integer, with the tolerance of Go's OpenAPI library.
+/// Returns `true` if a float counts as an integer, with the tolerance of Go's OpenAPI library.
 pub(super) fn is_whole(value: f64) -> bool {
     const LARGEST: f64 = 9_007_199_254_740_991.0;
     if !value.is_finite() || value.abs() > LARGEST {

@@ -1,6 +1,6 @@
 //! A path kept on the stack while a value is walked; it becomes text only where something is wrong.
 
-/// Where a walk stands.
+/// Position of a walk.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Path<'a> {
     /// At the value the walk began with.

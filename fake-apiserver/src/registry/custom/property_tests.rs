@@ -1,5 +1,4 @@
-//! Whatever a client sends as a CRD or as a custom resource, the answer is an answer: nothing here panics, and what
-//! was pruned once is not pruned again.
+//! Any CRD or custom resource gets an answer: nothing here panics, and a pruned object is not pruned again.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};

@@ -13,7 +13,7 @@ use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, FieldPath, quot
 #[cfg(feature = "cel")]
 use super::engine;
 
-/// Whether rules are evaluated at all.
+/// Set if rules are evaluated at all.
 pub(super) const EVALUATED: bool = cfg!(feature = "cel");
 
 /// One rule of a schema.
@@ -24,13 +24,13 @@ pub(super) struct Rule {
     pub(super) message_expression: String,
     kind: FieldErrorKind,
     field_path: String,
-    /// Whether `oldSelf` is an optional, and the rule holds for new values too.
+    /// Set if `oldSelf` is an optional, and the rule holds for new values too.
     pub(super) has_optional_old: bool,
     #[cfg(feature = "cel")]
     pub(super) compiled: engine::Compiled,
 }
 
-/// What came of a rule.
+/// Result of a rule.
 #[cfg_attr(
     not(feature = "cel"),
     expect(dead_code, reason = "without the library no rule has a verdict")
@@ -51,7 +51,7 @@ pub(super) enum Verdict {
     MessageOutOfBudget,
 }
 
-/// What all rules of a request may cost together, in units of CEL's cost.
+/// Most that all rules of a request may cost together, in units of CEL's cost.
 const BUDGET: u64 = 10_000_000;
 
 impl Rule {
@@ -74,7 +74,7 @@ impl Rule {
         }
     }
 
-    /// Whether the rule is about a change.
+    /// Returns `true` if the rule uses the old value.
     #[cfg(feature = "cel")]
     pub(super) fn uses_old(&self) -> bool {
         self.compiled.uses_old(&self.text)
@@ -165,7 +165,8 @@ fn of_type(path: FieldPath, node: &Structural, detail: String) -> FieldError {
 }
 
 impl Verdict {
-    /// Whether the rule was evaluated and does not hold, which is a warning where the value was so before.
+    /// Returns `true` if the rule was evaluated and does not hold, which is a warning where the old value was invalid,
+    /// too.
     fn is_failure(&self) -> bool {
         match self {
             Self::Fails(_) | Self::MessageTooDear | Self::MessageOutOfBudget => true,
@@ -173,7 +174,7 @@ impl Verdict {
         }
     }
 
-    /// Whether nothing more is evaluated after it.
+    /// Returns `true` if nothing more is evaluated after it.
     fn ends(&self) -> bool {
         match self {
             Self::Holds | Self::Fails(_) | Self::Error(_) => false,
@@ -236,7 +237,7 @@ pub(super) fn validate(
     run.walk(schema, View::Object(object), old.map(View::Object), &Path::Root);
 }
 
-/// What rules find in the parts of an updated object that did not change.
+/// Returns the failures of rules in the unchanged parts of an updated object.
 pub(super) fn ratcheted(schema: &Structural, object: &Map<String, Value>, old: &Map<String, Value>) -> Vec<String> {
     let mut found = Vec::new();
     let mut run = Run {
@@ -256,9 +257,9 @@ struct Run<'a> {
     ratcheted: &'a mut Vec<String>,
     /// Rules of what has changed are not evaluated.
     only_unchanged: bool,
-    /// What the rules may still cost.
+    /// Budget left for the rules.
     budget: u64,
-    /// Whether nothing more is evaluated.
+    /// Set if nothing more is evaluated.
     has_ended: bool,
 }
 

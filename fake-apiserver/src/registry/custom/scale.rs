@@ -7,7 +7,7 @@ use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::api::status::Status;
 
-/// What stands for replicas that are not set while a Scale is patched.
+/// Placeholder for replicas that are not set while a Scale is patched.
 const UNSET: i32 = i32::MIN;
 
 /// The Scale a GET answers.

@@ -35,7 +35,7 @@ pub(crate) struct Structural {
     pub(super) is_atomic_map: bool,
     pub(super) checks: Checks,
     pub(super) rules: Vec<Arc<Rule>>,
-    /// What walks may skip, as nothing below has it.
+    /// Parts that walks may skip, as nothing below has them.
     pub(super) below: Below,
 }
 
@@ -71,7 +71,7 @@ pub(super) enum ListKind {
     Map(Vec<String>),
 }
 
-/// What occurs in a node or anywhere below it.
+/// Features that occur in a node or anywhere below it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Below {
     pub(super) defaults: bool,
@@ -216,12 +216,12 @@ impl CustomSchema for Structural {
     }
 }
 
-/// Whether a resource has this field without declaring it.
+/// Returns `true` if a resource has this field without declaring it.
 pub(super) fn is_meta_field(name: &str) -> bool {
     matches!(name, "apiVersion" | "kind" | "metadata")
 }
 
-/// What a resource has without declaring it, as rules see it; what it declares of these is not seen.
+/// Returns the implied schema of a resource, as rules see it; declarations of these fields are ignored.
 #[cfg(feature = "cel")]
 pub(super) fn implied(name: &str) -> Option<&'static Structural> {
     static METADATA: LazyLock<Structural> = LazyLock::new(|| {

@@ -12,11 +12,10 @@ use crate::api::resource::Text;
 use crate::registry::kinds::metadata::finalizer_warnings;
 use crate::registry::kinds::strategy::{Context, FieldLabels, Strategy};
 
-/// The strategy of custom resources in one version. Objects are handled in the version of the request, whatever they
-/// are stored in.
+/// The strategy of custom resources in one version. Objects are handled in the version of the request, not of storage.
 #[derive(Clone, Debug)]
 pub(crate) struct CustomStrategy {
-    /// What the CRD says about the version.
+    /// The version's part of the CRD.
     pub(crate) version: Arc<CustomVersion>,
 }
 

@@ -1,4 +1,4 @@
-//! What the tests of this folder share.
+//! Helpers shared by the tests of this folder.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};

@@ -78,17 +78,17 @@ impl<'a> View<'a> {
     }
 }
 
-/// What the checks of a value came to.
+/// Result of validating a value.
 #[derive(Debug, Default)]
 struct Outcome {
     findings: Vec<Finding>,
-    /// How many checks passed; `anyOf` and `oneOf` show the errors of the branch with most.
+    /// Number of checks that passed; `anyOf` and `oneOf` show the errors of the branch with most.
     matches: u32,
 }
 
 #[derive(Debug)]
 struct Finding {
-    /// Where, below the value validated; `None` where the error names no field.
+    /// Path below the validated value; `None` where the error names no field.
     path: Option<String>,
     kind: FieldErrorKind,
     value: Option<Value>,
@@ -311,7 +311,8 @@ fn check_junctors(node: &Structural, value: View<'_>, path: &Path<'_>, out: &mut
     }
 }
 
-/// How many branches are valid, and the outcome to show: the first valid one, else the one where most checks passed.
+/// Returns the number of valid branches, and the outcome to show: the first valid one, else the one where most checks
+/// passed.
 fn best(outcomes: impl Iterator<Item = Outcome>, stop_at_first: bool) -> (usize, Outcome) {
     let mut valid = 0;
     let mut shown: Option<Outcome> = None;
@@ -454,7 +455,7 @@ fn check_allowed(node: &Structural, value: View<'_>, path: &Path<'_>, out: &mut 
     out.find(path, FieldErrorKind::NotSupported, Some(value.to_value()), text);
 }
 
-/// Whether a value equals one of the schema's; `1` and `1.0` are equal, and null equals nothing.
+/// Returns `true` if a value equals one of the schema's; `1` and `1.0` are equal, and null equals nothing.
 fn is_same(allowed: &Value, value: View<'_>) -> bool {
     match (View::from(allowed), value) {
         (View::Null, _) => false,
@@ -463,7 +464,7 @@ fn is_same(allowed: &Value, value: View<'_>) -> bool {
     }
 }
 
-/// The stored item of a map-list with the keys of `item`. Items of other lists cannot be told apart over time.
+/// Returns the stored item of a map-list with the keys of `item`. Items of other lists cannot be correlated over time.
 pub(super) fn old_item<'a>(node: &Structural, index: usize, item: &Value, old: View<'a>) -> Option<&'a Value> {
     let (ListKind::Map(keys), View::Array(old)) = (&node.list, old) else {
         return None;
@@ -473,8 +474,8 @@ pub(super) fn old_item<'a>(node: &Structural, index: usize, item: &Value, old: V
     old.get(index).filter(is_same).or_else(|| old.iter().find(is_same))
 }
 
-/// Whether nothing changed, as far as the schema lets the two values be compared: a field it does not know, or an
-/// item whose keys are new, counts as a change.
+/// Returns `true` if nothing changed, as far as the schema lets the two values be compared: a field it does not know,
+/// or an item whose keys are new, counts as a change.
 pub(super) fn is_unchanged(node: &Structural, value: View<'_>, old: View<'_>) -> bool {
     match (value, old) {
         (View::Object(map), View::Object(old_map)) => {

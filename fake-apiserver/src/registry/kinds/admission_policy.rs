@@ -15,7 +15,7 @@ const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
 /// The strategy of admission policies.
 #[derive(Debug)]
 pub(crate) struct AdmissionPolicy {
-    /// Whether the policy changes objects.
+    /// Set if the policy changes objects.
     pub(crate) is_mutating: bool,
 }
 
@@ -86,7 +86,7 @@ impl Strategy for AdmissionPolicy {
 /// The strategy of the bindings of admission policies.
 #[derive(Debug)]
 pub(crate) struct AdmissionPolicyBinding {
-    /// Whether the policy changes objects.
+    /// Set if the policy changes objects.
     pub(crate) is_mutating: bool,
 }
 

@@ -24,7 +24,7 @@ const APPROVED: &str = "Approved";
 const DENIED: &str = "Denied";
 const FAILED: &str = "Failed";
 
-/// What a certificate may be for, in alphabetical order.
+/// Usages of a certificate, in alphabetical order.
 const USAGES: [&str; 23] = [
     "any",
     "cert sign",
@@ -119,7 +119,7 @@ impl Strategy for CertificateSigningRequest {
     }
 }
 
-/// Who asks for the certificate is who sends the request, whatever the body says.
+/// Sets the requester of the certificate to the user of the request, replacing the body's.
 fn set_requester(spec: &mut Map<String, Value>, user: &UserInfo) {
     spec.insert("username".into(), user.name.as_str().into());
     if !user.uid.is_empty() {
@@ -343,7 +343,7 @@ pub(crate) fn validate_signer_name(signer: &str, path: &FieldPath, errors: &mut 
     }
 }
 
-/// Checks the parts between the dots; the first that is wrong is told.
+/// Validates the parts between the dots; the first error is reported.
 fn validate_labels(whole: &str, rule: fn(&str, bool) -> Vec<String>, path: &FieldPath, errors: &mut FieldErrors) {
     let wrong = whole
         .split('.')
@@ -424,7 +424,7 @@ fn pem_blocks(encoded: &str) -> impl Iterator<Item = PemBlock> {
 pub(crate) struct Signed {
     /// The field labels.
     pub(crate) labels: &'static [&'static str],
-    /// Whether objects live in namespaces.
+    /// Set if objects live in namespaces.
     pub(crate) is_namespaced: bool,
 }
 

@@ -69,12 +69,12 @@ const DESCRIPTORS: [&str; 7] = [
 /// The names of all time zones.
 static TIME_ZONES: &str = include_str!("time_zones.txt");
 
-/// Whether there is a time zone of this name.
+/// Returns `true` if there is a time zone of this name.
 pub(crate) fn is_time_zone(name: &str) -> bool {
     TIME_ZONES.split_ascii_whitespace().any(|zone| zone == name)
 }
 
-/// What is wrong with a schedule.
+/// Validates a schedule.
 pub(crate) fn check_schedule(schedule: &str) -> Result<(), String> {
     let mut rest = schedule;
     if schedule.starts_with("TZ=") || schedule.starts_with("CRON_TZ=") {

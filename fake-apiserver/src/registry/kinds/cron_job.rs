@@ -20,7 +20,7 @@ use crate::registry::types::view::{
 /// The longest name, so that those of its Jobs, eleven characters longer, are labels.
 const NAME_MAX: usize = 52;
 
-/// What a schedule with a time zone of its own, as old ones have it, is warned of.
+/// Warning for a schedule with a time zone of its own, as old ones have it.
 const OLD_ZONE: &str = "cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see \
     https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details";
 

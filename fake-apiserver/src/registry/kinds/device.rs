@@ -17,7 +17,7 @@ const SELECTORS_MAX: usize = 32;
 const TEXT_MAX: usize = 10 * 1024;
 /// Most bytes of the name of an attribute without its domain.
 const ID_MAX: usize = 32;
-/// What a taint of a device does.
+/// Effects of a device taint.
 const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
 
 /// The strategy of DeviceClasses.
@@ -51,7 +51,7 @@ fn is_extended_resource_name(name: &str) -> bool {
     !is_native && !name.starts_with("requests.") && names::is_qualified_name(&format!("requests.{name}"))
 }
 
-/// Go's `validateSlice`: too many items are told alone.
+/// Go's `validateSlice`: too many items are reported alone.
 pub(super) fn check_items(
     list: &Cursor<'_>,
     max: usize,

@@ -29,7 +29,7 @@ const CONFIG_MAX: usize = 32;
 const FIRST_AVAILABLE_MAX: usize = 8;
 /// Most consumers of a claim.
 const RESERVED_FOR_MAX: usize = 256;
-/// What metadata of a template may not hold; the order is Go's.
+/// Fields that metadata of a template may not hold; the order is Go's.
 const TEMPLATE_FORBIDDEN: [&str; 7] = [
     "name",
     "generateName",
@@ -226,7 +226,7 @@ fn validate_request_name(request: &Cursor<'_>, errors: &mut FieldErrors) {
     name.check_texts(names::dns1123_label(name.as_text(), false), errors);
 }
 
-/// What `exactly` and the entries of `firstAvailable` share: Go's `validateExactDeviceRequest` and
+/// Validates the shared fields of `exactly` and the entries of `firstAvailable`: Go's `validateExactDeviceRequest` and
 /// `validateDeviceSubRequest`.
 fn validate_device_request(request: &Cursor<'_>, errors: &mut FieldErrors) {
     let class = request.at("deviceClassName");

@@ -65,7 +65,7 @@ impl From<Zero> for Value {
 /// The strategy of Events as one of the groups serves them. They are stored as the core group has them.
 #[derive(Debug)]
 pub(crate) struct Event {
-    /// Whether this is the Event of `events.k8s.io`.
+    /// Set for the Event of `events.k8s.io`.
     pub(crate) is_new: bool,
 }
 
@@ -250,7 +250,7 @@ impl Event {
         }
     }
 
-    /// What an Event of the newer sort says of its reporter.
+    /// Validates the reporter of a newer Event.
     fn validate_reporting(&self, object: &Object, errors: &mut FieldErrors) {
         let controller = if self.is_new {
             "reportingController"

@@ -1,4 +1,4 @@
-//! When a Job counts as failed or as succeeded: its `podFailurePolicy` and `successPolicy`.
+//! Failure and success of a Job: its `podFailurePolicy` and `successPolicy`.
 
 use std::collections::BTreeSet;
 

@@ -80,7 +80,7 @@ fn validate_uncounted(status: &JsonMap, path: &FieldPath, errors: &mut FieldErro
     }
 }
 
-/// How completion, failure and their times go together.
+/// Validates completion and failure against their times.
 fn validate_ends(job: Job<'_>, old: Job<'_>, path: &FieldPath, errors: &mut FieldErrors) {
     let changed = |condition| job.is(condition) != old.is(condition);
     let conditions = || path.child("conditions");
@@ -128,7 +128,7 @@ fn validate_ends(job: Job<'_>, old: Job<'_>, path: &FieldPath, errors: &mut Fiel
     }
 }
 
-/// What a finished Job no longer has.
+/// Validates the fields that a finished Job no longer has.
 fn validate_finished(job: Job<'_>, old: Job<'_>, path: &FieldPath, errors: &mut FieldErrors) {
     if !job.is_finished() {
         return;
@@ -295,7 +295,7 @@ fn validate_transitions(job: Job<'_>, old: Job<'_>, path: &FieldPath, errors: &m
     }
 }
 
-/// How many indexes a list such as `1,3-5` names, all below `completions` and rising.
+/// Counts the indexes that a list such as `1,3-5` names, all below `completions` and rising.
 pub(super) fn count_indexes(indexes: &str, completions: i64) -> Result<i64, String> {
     let mut total = 0;
     let mut last: Option<i64> = None;

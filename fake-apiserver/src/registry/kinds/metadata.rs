@@ -1,4 +1,4 @@
-//! The rules of every object's metadata, whatever its kind (rules B1 to B5, B10 to B15, B23 to B26).
+//! The rules of the metadata of every kind (rules B1 to B5, B10 to B15, B23 to B26).
 
 use serde_json::{Map, Value, json};
 

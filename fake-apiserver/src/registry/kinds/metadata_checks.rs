@@ -1,4 +1,4 @@
-//! Which checks of metadata a kind runs beside those of every object: the calls of `ValidateObjectMeta` and
+//! Checks of metadata that a kind runs beside those of every object: the calls of `ValidateObjectMeta` and
 //! `ValidateObjectMetaUpdate` in `pkg/apis/*/validation` and in the strategies of `pkg/registry`.
 
 /// A pass over metadata that a kind's validation runs itself.
@@ -17,8 +17,8 @@ pub(crate) struct MetadataChecks {
     pub(crate) on_create: &'static [Pass],
     /// The passes of an update, each of which names its errors once more.
     pub(crate) on_update: &'static [Pass],
-    /// Whether finalizers must be Kubernetes' own or have a domain (`validateKubeFinalizerName`), as where the
-    /// functions are those of `pkg/apis/core/validation`.
+    /// Set if finalizers must be Kubernetes' own or have a domain (`validateKubeFinalizerName`), as where the functions
+    /// are those of `pkg/apis/core/validation`.
     pub(crate) kube_finalizers: bool,
 }
 

@@ -124,7 +124,7 @@ impl Strategy for Namespace {
     }
 }
 
-/// `validateFinalizerName`; a Namespace's own finalizers are told without their index, but by `/finalize`.
+/// `validateFinalizerName`; a Namespace's own finalizers are reported without their index, except by `/finalize`.
 fn validate_finalizer(name: &str, path: &FieldPath, errors: &mut FieldErrors) {
     labels::validate_key(name, path, errors);
     metadata::validate_finalizer_name(name, || path.clone(), errors);

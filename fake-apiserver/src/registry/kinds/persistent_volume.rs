@@ -20,7 +20,7 @@ use crate::registry::types::quantity::Quantity;
 /// Keeps a volume that a claim still uses.
 const PROTECTION: &str = "kubernetes.io/pv-protection";
 const RECLAIM_POLICIES: [&str; 3] = ["Delete", "Recycle", "Retain"];
-/// What a volume may be made of, in Go's order; exactly one is set.
+/// Sources of a volume, in Go's order; exactly one is set.
 const SOURCES: [&str; 22] = [
     "hostPath",
     "gcePersistentDisk",
@@ -151,7 +151,7 @@ impl Strategy for PersistentVolume {
     }
 }
 
-/// What is in the volume in the place of a source; a secret for expansion may be added later.
+/// Returns the source of a volume; a secret for expansion may be added later.
 fn source_of(volume: &Cursor<'_>, old: &Cursor<'_>, name: &str) -> Option<Value> {
     const SECRET: &str = "controllerExpandSecretRef";
     let mut source = volume.map("spec")?.get(name).cloned();
@@ -234,7 +234,7 @@ fn validate_source(name: &str, spec: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// What a volume says beside what a pod's volume says: namespaces of Secrets and Endpoints.
+/// Validates the fields that a pod's volume lacks: namespaces of Secrets and Endpoints.
 fn validate_namespaces(kind: &str, source: &Cursor<'_>, errors: &mut FieldErrors) {
     match kind {
         "cinder" | "storageos" if source.is_set("secretRef") => {

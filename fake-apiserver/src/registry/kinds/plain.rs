@@ -24,7 +24,7 @@ pub(crate) struct Plain {
     pub(crate) deprecation: Option<&'static str>,
 }
 
-/// What most kinds are.
+/// Facts of most kinds.
 pub(crate) const PLAIN: Plain = Plain {
     unconditional_update: true,
     create_on_update: false,

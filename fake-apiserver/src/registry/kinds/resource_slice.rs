@@ -241,7 +241,7 @@ fn validate_attribute(attribute: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-/// Whether a version is `major.minor.patch[-prerelease][+build]` of semver.org 2.0.0.
+/// Returns `true` if a version is `major.minor.patch[-prerelease][+build]` of semver.org 2.0.0.
 fn is_semantic_version(text: &str) -> bool {
     let (rest, build) = text
         .split_once('+')

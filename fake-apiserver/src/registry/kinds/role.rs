@@ -11,7 +11,7 @@ use crate::registry::types::{labels, names};
 /// The strategy of Roles, and of ClusterRoles, which may speak of URLs too.
 #[derive(Debug)]
 pub(crate) struct Role {
-    /// Whether this is a ClusterRole.
+    /// Set for a ClusterRole.
     pub(crate) is_cluster: bool,
 }
 

@@ -14,7 +14,7 @@ const GROUP: &str = "rbac.authorization.k8s.io";
 /// The strategy of RoleBindings and ClusterRoleBindings.
 #[derive(Debug)]
 pub(crate) struct RoleBinding {
-    /// Whether this is a ClusterRoleBinding.
+    /// Set for a ClusterRoleBinding.
     pub(crate) is_cluster: bool,
 }
 

@@ -106,7 +106,7 @@ fn validate_json(data: &Map<String, Value>, key: &str, errors: &mut FieldErrors)
     }
 }
 
-/// Why this is no JSON object, in the words of Go's decoder.
+/// Returns the error of bytes that are not a JSON object, in the words of Go's decoder.
 fn json_error(bytes: &[u8]) -> Option<String> {
     if let Some(text) = syntax_error(bytes) {
         return Some(text);

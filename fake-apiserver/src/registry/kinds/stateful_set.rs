@@ -21,16 +21,16 @@ use crate::registry::types::view::{
     object_or_empty, same, text,
 };
 
-/// What an update of anything else is told.
+/// Error for an update of any other field.
 const FIXED: &str = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', \
     'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are \
     forbidden";
 
-/// What a limit below zero is warned of.
+/// Warning for a limit below zero.
 const KEEPS_ALL: &str = "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is \
     recommended";
 
-/// What an update may change.
+/// Fields that an update may change.
 const CHANGEABLE: [&str; 7] = [
     "replicas",
     "template",
@@ -45,7 +45,7 @@ const CHANGEABLE: [&str; 7] = [
 #[derive(Debug)]
 pub(crate) struct StatefulSetStrategy;
 
-/// Whether what can no longer change is checked again.
+/// Set if immutable fields are checked again.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Check {
     New,

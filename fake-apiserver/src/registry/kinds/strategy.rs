@@ -6,7 +6,7 @@ use crate::api::resource::Text;
 use crate::api::user::UserInfo;
 use crate::entropy::Entropy;
 
-/// How an object is removed where the client does not say (rule B19).
+/// Propagation of a deletion for which the client names none (rule B19).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Propagation {
     /// The object goes at once, dependents later.
@@ -15,7 +15,7 @@ pub(crate) enum Propagation {
     Orphan,
 }
 
-/// What may be consulted while an object is prepared.
+/// Context available while an object is prepared.
 #[derive(Clone, Copy)]
 pub(crate) struct Context<'a> {
     /// The clock and the random numbers.
@@ -25,7 +25,7 @@ pub(crate) struct Context<'a> {
     pub(crate) stored: &'a dyn Fn(&str, &str) -> Vec<Object>,
     /// The subresource written through; empty for the resource itself.
     pub(crate) subresource: &'a str,
-    /// Who writes; `None` for what the server does on its own account.
+    /// User of the write; `None` for the server's own.
     pub(crate) user: Option<&'a UserInfo>,
 }
 
@@ -80,8 +80,8 @@ pub(crate) trait Strategy: Sync + Send {
         self.validate(object, errors);
     }
 
-    /// What the admission plugins that are on by default make of a write of the resource itself, before webhooks see
-    /// it. The error is the rest of `<resource> "<name>" is forbidden: …`.
+    /// Applies the admission plugins that are on by default to a write of the resource itself, before webhooks see it.
+    /// The error is the rest of `<resource> "<name>" is forbidden: …`.
     fn admit(&self, _object: &mut Object, _old: Option<&Object>, _context: &Context<'_>) -> Result<(), String> {
         Ok(())
     }
@@ -96,37 +96,37 @@ pub(crate) trait Strategy: Sync + Send {
         crate::registry::types::names::dns1123_subdomain(name, is_prefix)
     }
 
-    /// Whether a new object keeps the status its body has, though the kind has the subresource; Nodes do.
+    /// Returns `true` if a new object keeps the status of its body, although the kind has the subresource; Nodes do.
     fn keeps_status_on_create(&self) -> bool {
         false
     }
 
-    /// What every request of this kind is warned of, because the kind is deprecated (rule U5).
+    /// Returns the warning for every request of a deprecated kind (rule U5).
     fn deprecation(&self) -> Option<&'static str> {
         None
     }
 
-    /// Whether PUT without a resourceVersion overwrites (rule C1).
+    /// Returns `true` if PUT without a resourceVersion overwrites (rule C1).
     fn allows_unconditional_update(&self) -> bool {
         true
     }
 
-    /// Whether PUT creates a missing object (rule C3).
+    /// Returns `true` if PUT creates a missing object (rule C3).
     fn allows_create_on_update(&self) -> bool {
         false
     }
 
-    /// Whether a delete that removed the object answers with it rather than with a Status (rule B16).
+    /// Returns `true` if a delete that removed the object answers with it rather than with a Status (rule B16).
     fn returns_deleted_object(&self) -> bool {
         false
     }
 
-    /// Whether `metadata.generation` is kept for this kind (rule B8).
+    /// Returns `true` if `metadata.generation` is kept for this kind (rule B8).
     fn has_generation(&self) -> bool {
         false
     }
 
-    /// Whether an update raises the generation: by default, when anything but metadata and status changed.
+    /// Returns `true` if an update raises the generation: by default, when anything but metadata and status changed.
     fn raises_generation(&self, object: &Object, old: &Object) -> bool {
         let outside = |it: &&String| !matches!(it.as_str(), "metadata" | "status" | "kind" | "apiVersion");
         let fields = |it: &Object| it.keys().filter(outside).count();
@@ -150,23 +150,24 @@ pub(crate) trait Strategy: Sync + Send {
     /// Changes the object when its deletion begins but finalizers or grace keep it, such as a Namespace's phase.
     fn prepare_for_deletion(&self, _object: &mut Object) {}
 
-    /// Whether the first delete only marks the object, with a deletionTimestamp and no grace period, even where no
-    /// finalizer keeps it; the next one deletes. So a Namespace goes (rule R4).
+    /// Returns `true` if the first delete only marks the object, with a deletionTimestamp and no grace period, even
+    /// where no finalizer keeps it; the next one deletes. So a Namespace goes (rule R4).
     fn is_marked_before_deleted(&self) -> bool {
         false
     }
 
-    /// Whether that first delete heeds the propagation policy, too. A Namespace's does, a CRD's does not.
+    /// Returns `true` if that first delete heeds the propagation policy, too. A Namespace's does, a CRD's does not.
     fn heeds_propagation_when_marked(&self) -> bool {
         false
     }
 
-    /// Whether the kind itself still holds a terminating object, as `spec.finalizers` of a Namespace do (rule R4).
+    /// Returns `true` if the kind itself still holds a terminating object, as `spec.finalizers` of a Namespace do (rule
+    /// R4).
     fn holds_terminating(&self, _object: &Object) -> bool {
         false
     }
 
-    /// Why this object may not be deleted, if so: the rest of `<resource> "<name>" is forbidden: …`.
+    /// Returns the reason for which this object may not be deleted: the rest of `<resource> "<name>" is forbidden: …`.
     fn forbids_deletion(&self, _object: &Object) -> Option<String> {
         None
     }
@@ -198,7 +199,7 @@ pub(crate) enum FieldLabels {
     These {
         /// The labels beside `metadata.name`.
         labels: &'static [&'static str],
-        /// Whether `metadata.namespace` is accepted.
+        /// Set if `metadata.namespace` is accepted.
         namespace: bool,
         /// Spellings rewritten to another label, such as `spec.host` to `spec.nodeName`.
         aliases: &'static [(&'static str, &'static str)],
@@ -209,7 +210,7 @@ pub(crate) enum FieldLabels {
     Custom {
         /// The labels beside `metadata.name`.
         labels: Vec<String>,
-        /// Whether `metadata.namespace` is accepted.
+        /// Set if `metadata.namespace` is accepted.
         namespace: bool,
     },
 }

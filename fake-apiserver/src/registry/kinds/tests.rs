@@ -57,7 +57,7 @@ fn create(case: &Value) -> Result<Object, String> {
     }
 }
 
-/// Whether `found` is `expected` but for masked values and for the zero values that encoding adds.
+/// Returns `true` if `found` is `expected` but for masked values and for the zero values that encoding adds.
 fn agree(found: Option<&Value>, expected: &Value) -> bool {
     match (found, expected) {
         (_, Value::String(text)) if text.starts_with('<') => true,
@@ -109,7 +109,7 @@ async fn created_as_by_a_real_server() {
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// What is wrong with an update of one object to another.
+/// Returns the errors of an update of one object to another.
 fn update(group: &str, resource: &str, subresource: &str, old: &Value, new: &Value) -> Vec<String> {
     let entropy = Entropy::new(1, Timestamp::UNIX_EPOCH);
     let context = Context {

@@ -11,7 +11,7 @@ use crate::registry::types::{labels, names};
 /// The strategy of webhook configurations.
 #[derive(Debug)]
 pub(crate) struct WebhookConfiguration {
-    /// Whether the webhooks change objects.
+    /// Set if the webhooks change objects.
     pub(crate) is_mutating: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What the workloads share: selectors and the labels they must match, replicas, numbers or percentages.
+//! Rules shared by workloads: selectors and the labels they must match, replicas, numbers or percentages.
 
 use serde_json::Value;
 
@@ -14,10 +14,10 @@ use crate::registry::types::view::{
     value_of,
 };
 
-/// What a template is told that its selector does not select.
+/// Error for a template that its selector does not select.
 const MISMATCH: &str = "`selector` does not match template `labels`";
 
-/// What the labels of something must be to be selected.
+/// Requirement of a selector on labels.
 pub(crate) enum Selection<'a> {
     /// No selector: nothing is selected.
     Nothing,
@@ -59,7 +59,7 @@ impl<'a> Selection<'a> {
         }
     }
 
-    /// Whether these labels are selected.
+    /// Returns `true` if these labels are selected.
     pub(crate) fn matches(&self, labels: &JsonMap) -> bool {
         let selector = match self {
             Selection::Nothing | Selection::Wrong => return false,
@@ -217,7 +217,7 @@ pub(crate) fn validate_parts(status: &JsonMap, parts: &[&str], path: &FieldPath,
     }
 }
 
-/// What is available is ready.
+/// Validates that available replicas are ready.
 pub(crate) fn validate_available(status: &JsonMap, detail: &str, path: &FieldPath, errors: &mut FieldErrors) {
     let available = integer(status, "availableReplicas").unwrap_or(0);
     if available > integer(status, "readyReplicas").unwrap_or(0) {

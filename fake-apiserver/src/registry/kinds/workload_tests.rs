@@ -225,7 +225,7 @@ fn places(value: &Value, at: &str, into: &mut Vec<String>) {
     }
 }
 
-/// Calls everything a server may call, with whatever it may be called with.
+/// Calls every method of a strategy, with arbitrary objects.
 fn call_everything(strategy: &dyn Strategy, object: &Object, old: &Object) {
     let entropy = Entropy::new(1, jiff::Timestamp::UNIX_EPOCH);
     let stored = |_: &str, _: &str| vec![old.clone()];

@@ -1,4 +1,4 @@
-//! Which strategy a resource with pods in it has.
+//! Strategies of resources with a pod template.
 
 use super::cron_job::CronJobStrategy;
 use super::daemon_set::DaemonSetStrategy;

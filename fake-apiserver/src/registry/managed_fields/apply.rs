@@ -19,7 +19,8 @@ use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::registry::types::schema::SchemaRef;
 
-/// Applies `applied` to `live` (`None`: the object is created) as `manager`. `kind` is the kind of the resource.
+/// Applies `applied` to `live` (`None`: the object is created) as `manager`. `kind`
+/// is the kind of the resource.
 ///
 /// The result has its managedFields set and is yet to be decoded, defaulted and validated; it still has the status,
 /// name and whatever else the body brought along.
@@ -148,7 +149,7 @@ fn check_conflicts(
     }
 }
 
-/// Why an apply did not succeed.
+/// Reason for which an apply did not succeed.
 enum Failure {
     Conflicts(Vec<Conflict>),
     Other(Status),

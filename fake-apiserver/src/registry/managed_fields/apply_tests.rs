@@ -1,4 +1,5 @@
 //! Recorded requests replayed: every entry, conflict and refusal of a real server (`tests/data/ownership.json`).
+//! Defaulting belongs to another layer, so a recorded object replaces the decoded one where a kind has any.
 //!
 //! Defaults are another layer's, so a recorded object stands in for the decoded one where a kind has any.
 
@@ -18,17 +19,17 @@ use crate::registry::types::schema::builtin::shape_of;
 
 const RECORDED: &str = include_str!("../../../tests/data/ownership.json");
 
-/// What is served while one recording is replayed.
+/// Served schemas while one recording is replayed.
 #[derive(Default)]
 struct Replay {
-    /// What is replayed, for failures.
+    /// Name of the recording, for failures.
     recording: String,
     custom: Option<CustomResource>,
     stored: BTreeMap<String, Object>,
     second: usize,
 }
 
-/// What a request says of itself.
+/// Parts of a request.
 struct Request<'a> {
     resource: &'a str,
     name: &'a str,

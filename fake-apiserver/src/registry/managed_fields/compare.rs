@@ -1,4 +1,4 @@
-//! Which fields differ between two versions of an object.
+//! Differences in fields between two versions of an object.
 //!
 //! Nothing is allocated where the two agree; the sets borrow from the objects compared.
 
@@ -80,7 +80,7 @@ fn compare_metadata<'a>(schema: SchemaRef<'_>, old: Option<&'a Value>, new: Opti
 /// The part of a difference that lies at one path.
 #[derive(Debug, Default)]
 struct Part<'a> {
-    /// Whether the path itself is in the set.
+    /// Set if the path itself is in the set.
     member: bool,
     children: FieldSet<'a>,
 }
@@ -191,7 +191,7 @@ fn diff_field<'a>(
     }
 }
 
-/// What Go writes for the unset field `name` that has this value on the other side.
+/// Returns the value that Go writes for the unset field `name` that has this value on the other side.
 fn unset_like(parent: SchemaRef<'_>, name: &str, value: &Value) -> Option<&'static Value> {
     static ZERO: LazyLock<[Value; 3]> = LazyLock::new(|| [Value::from(""), Value::from(0), Value::from(false)]);
     match (parent.unset(name), value) {

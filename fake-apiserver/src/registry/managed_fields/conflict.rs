@@ -30,12 +30,12 @@ impl Conflict {
         })
     }
 
-    /// Whether all of its fields are in `allowed`.
+    /// Returns `true` if all of its fields are in `allowed`.
     pub(super) fn is_within(&self, allowed: &FieldSet<'_>) -> bool {
         self.fields.is_subset(allowed)
     }
 
-    /// What is left of the conflict without the fields in `allowed`.
+    /// Returns the rest of the conflict without the fields in `allowed`.
     pub(super) fn without(mut self, allowed: &FieldSet<'_>) -> Option<Self> {
         self.fields = self.fields.difference(allowed);
         (!self.fields.is_empty()).then_some(self)

@@ -253,7 +253,7 @@ fn compare_numbers(a: &Number, b: &Number) -> Ordering {
     }
 }
 
-/// Whether two values are the same, numbers compared as numbers.
+/// Returns `true` if two values are the same, numbers compared as numbers.
 pub(super) fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => a == b || compare_numbers(a, b) == Ordering::Equal,

@@ -11,7 +11,7 @@ const MAX_UPDATERS: usize = 10;
 /// The manager of merged entries.
 const ANCIENT: &str = "ancient-changes";
 
-/// Who an entry belongs to.
+/// Identity of an entry's manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity<'a> {
     pub(super) manager: &'a str,
@@ -32,7 +32,7 @@ impl<'a> Identity<'a> {
         }
     }
 
-    /// Whether both are the same manager: one that applies has one entry whatever the version.
+    /// Returns `true` if both are the same manager: one that applies has one entry for all versions.
     pub(super) fn is(&self, other: &Identity<'_>) -> bool {
         self.manager == other.manager
             && self.applied == other.applied
@@ -40,7 +40,7 @@ impl<'a> Identity<'a> {
             && (self.applied || self.api_version == other.api_version)
     }
 
-    /// What managers are sorted by where their order shows.
+    /// Returns the key by which managers are sorted where their order shows.
     pub(super) fn key(&self) -> (&'a str, bool, &'a str, bool, &'a str) {
         let version = if self.applied { "" } else { self.api_version };
         // An entry of a subresource comes first, as in the order of Go's identifier strings.
@@ -89,12 +89,12 @@ pub(super) fn fields_mut(entry: &mut Value) -> Option<&mut Map<String, Value>> {
     entry.get_mut("fieldsV1").and_then(Value::as_object_mut)
 }
 
-/// Whether the entry owns nothing.
+/// Returns `true` if the entry owns nothing.
 pub(super) fn is_empty(entry: &Value) -> bool {
     fields(entry).is_none_or(Map::is_empty)
 }
 
-/// Whether a list of entries asks to forget them all: it is empty, or holds one empty entry.
+/// Returns `true` if a list of entries asks to forget them all: it is empty, or holds one empty entry.
 pub(super) fn is_reset(entries: &[Value]) -> bool {
     match entries {
         [] => true,

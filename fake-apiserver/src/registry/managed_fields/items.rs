@@ -1,4 +1,4 @@
-//! Which element of a field path a list item is (rule H11).
+//! Elements of a field path for list items (rule H11).
 
 use std::borrow::Cow;
 

@@ -71,7 +71,7 @@ fn encode_node(node: Node<'_>) -> Map<String, Value> {
     map
 }
 
-/// Whether a path of `set` is among the fields.
+/// Returns `true` if a path of `set` is among the fields.
 pub(super) fn touches(fields: &Map<String, Value>, set: &FieldSet<'_>) -> bool {
     touches_with(fields, set, &mut String::new())
 }
@@ -87,7 +87,7 @@ fn touches_with(fields: &Map<String, Value>, set: &FieldSet<'_>, key: &mut Strin
     })
 }
 
-/// Whether the fields are just those of `set`.
+/// Returns `true` if the fields are exactly those of `set`.
 pub(super) fn are(fields: &Map<String, Value>, set: &FieldSet<'_>) -> bool {
     are_with(fields, set, 0, &mut String::new())
 }

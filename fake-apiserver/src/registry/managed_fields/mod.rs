@@ -1,4 +1,4 @@
-//! Who owns which field: managedFields and server-side apply.
+//! Ownership of fields: managedFields and server-side apply.
 //!
 //! The layer knows objects and their schemas, and nothing of storage, HTTP or clocks.
 
@@ -56,7 +56,7 @@ const UNOWNED: [&[&str]; 12] = [
     &["metadata", "uid"],
 ];
 
-/// Who writes, and what of the written object can be owned.
+/// Manager of a write, and the fields of the written object that can be owned.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Manager<'a> {
     /// The name, from [`manager_name`].
@@ -82,7 +82,7 @@ pub(crate) struct Types<'a, 's> {
     pub(crate) other: &'a OtherVersion<'a, 's>,
 }
 
-/// How [`Types::other`] is called: the object, whose own `apiVersion` says what it is in, and the one it is wanted in.
+/// Type of [`Types::other`]: takes the object, whose own `apiVersion` says its version, and the version to convert to.
 pub(crate) type OtherVersion<'a, 's> =
     dyn for<'o> Fn(&'o Object, &str) -> Option<(SchemaRef<'s>, Cow<'o, Object>)> + 'a;
 
@@ -104,7 +104,7 @@ pub(crate) fn merge_applied(
     merge::merge_maps(schema, live, applied);
 }
 
-/// What is wrong with the entries of `metadata.managedFields`, if that is more than the server can clean up.
+/// Returns the error of entries of `metadata.managedFields` that the server cannot clean up.
 pub(crate) fn unreadable(entries: Option<&Value>) -> Option<String> {
     let entries = match entries {
         None | Some(Value::Null) => return None,

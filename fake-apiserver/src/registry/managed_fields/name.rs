@@ -1,4 +1,4 @@
-//! What a manager is called (rules H1, H7).
+//! Names of managers (rules H1, H7).
 
 /// The longest name, in bytes.
 const MAX_BYTES: usize = 128;

@@ -1,5 +1,5 @@
-//! What must hold for any objects: apply is idempotent, appliers of different fields commute, ownership is what a
-//! naive model says, `fieldsV1` survives the round trip, and patches never panic.
+//! Properties for all objects: apply is idempotent, appliers of different fields commute, ownership agrees with a naive
+//! model, `fieldsV1` survives the round trip, and patches never panic.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -192,7 +192,7 @@ struct Model {
 }
 
 impl Model {
-    /// Whether the apply went through.
+    /// Returns `true` if the apply succeeded.
     fn apply(&mut self, name: &str, data: &Data, force: bool) -> bool {
         let mut owners = self.owners.clone();
         let last = owners.remove(name).unwrap_or_default();

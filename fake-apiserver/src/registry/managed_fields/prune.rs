@@ -87,7 +87,7 @@ pub(super) fn remove_fields(schema: SchemaRef<'_>, map: &mut Map<String, Value>,
     }
 }
 
-/// What becomes empty becomes null.
+/// Removes the fields; an emptied container becomes null.
 fn remove(schema: SchemaRef<'_>, value: &mut Value, set: &FieldSet<'_>) {
     let is_empty = match value {
         Value::Object(map) => {
@@ -149,7 +149,7 @@ fn named<'a>(schema: SchemaRef<'_>, object: &'a Map<String, Value>) -> FieldSet<
     with_named_fields(schema, field_set(schema, object))
 }
 
-/// What is left of `merged` without the fields in `last`, before anyone else's are put back.
+/// Returns `merged` without the fields in `last`, before those of other managers are put back.
 pub(super) fn without_last(
     schema: SchemaRef<'_>,
     merged: &Map<String, Value>,

@@ -11,10 +11,10 @@ use super::set::FieldSet;
 /// The version entries of a Scale are in.
 const SCALE: &str = "autoscaling/v1";
 
-/// Where the replicas are in a Scale.
+/// Path of the replicas in a Scale.
 const IN_SCALE: [&str; 2] = ["spec", "replicas"];
 
-/// How a Scale and its parent are related.
+/// Relation between a Scale and its parent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ScaleFields<'a> {
     /// The parent's apiVersion in the request.
@@ -41,7 +41,7 @@ impl<'a> ScaleFields<'a> {
         found.map(|(_, path)| *path)
     }
 
-    /// Whether an entry of the parent owns the replicas.
+    /// Returns `true` if an entry of the parent owns the replicas.
     fn owns(&self, entry: &Value) -> bool {
         let path = self.path(entries::text(entry, "apiVersion")).unwrap_or_default();
         has(entry, path)
@@ -105,8 +105,8 @@ fn has(entry: &Value, path: &[&str]) -> bool {
     !path.is_empty() && json::decode(entry.get("fieldsV1")).is_ok_and(|set| set.has(&elements))
 }
 
-/// Whether an entry of a Scale and one of its parent are of one manager. Managers that update are told apart by
-/// version too, and those of the two are never the same.
+/// Returns `true` if an entry of a Scale and one of its parent are of one manager. Managers that update are told apart
+/// by version too, and those of the two are never the same.
 fn is_same(scale: &Value, parent: &Value) -> bool {
     Identity::of(scale).is(&Identity::of(parent))
 }

@@ -16,7 +16,7 @@ pub(super) struct FieldSet<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Node<'a> {
     pub(super) element: Element<'a>,
-    /// Whether the path that ends here is in the set.
+    /// Set if the path that ends here is in the set.
     pub(super) member: bool,
     /// The paths that go on.
     pub(super) children: FieldSet<'a>,
@@ -95,7 +95,7 @@ impl<'a> FieldSet<'a> {
         found.ok().map(|i| &self.nodes[i])
     }
 
-    /// Whether this very path, given as elements, is in the set.
+    /// Returns `true` if this very path, given as elements, is in the set.
     pub(super) fn has(&self, path: &[Element<'_>]) -> bool {
         match path {
             [] => false,
@@ -109,7 +109,7 @@ impl<'a> FieldSet<'a> {
         self.find(element)
     }
 
-    /// What is in either.
+    /// Returns the union.
     pub(super) fn union(self, other: FieldSet<'a>) -> Self {
         if self.is_empty() {
             return other;
@@ -140,12 +140,12 @@ impl<'a> FieldSet<'a> {
         Self { nodes: out }
     }
 
-    /// What is here and not in `other`.
+    /// Returns the difference: paths that are not in `other`.
     pub(super) fn difference(self, other: &FieldSet<'_>) -> Self {
         self.without(other, false)
     }
 
-    /// What is neither in `other` nor below a path that is.
+    /// Returns the paths that are neither in `other` nor below one of its paths.
     pub(super) fn recursive_difference(self, other: &FieldSet<'_>) -> Self {
         self.without(other, true)
     }
@@ -167,7 +167,7 @@ impl<'a> FieldSet<'a> {
         self
     }
 
-    /// What is in both.
+    /// Returns the intersection.
     pub(super) fn intersection(mut self, other: &FieldSet<'_>) -> Self {
         self.nodes.retain_mut(|node| match other.find(&node.element) {
             Some(both) => {
@@ -180,7 +180,7 @@ impl<'a> FieldSet<'a> {
         self
     }
 
-    /// Whether everything here is in `other`.
+    /// Returns `true` if every path is in `other`.
     pub(super) fn is_subset(&self, other: &FieldSet<'_>) -> bool {
         self.nodes.iter().all(|node| {
             other

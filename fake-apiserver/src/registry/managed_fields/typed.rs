@@ -1,4 +1,4 @@
-//! Whether an applied object fits its type (rule H12), and the set of the fields it names.
+//! Validation of an applied object against its type (rule H12), and the set of the fields it names.
 
 use std::collections::BTreeSet;
 
@@ -22,8 +22,8 @@ pub(super) fn validate(schema: SchemaRef<'_>, object: &Map<String, Value>) -> Re
     }
 }
 
-/// Whether the values of an object are of the types its schema has now. Lists may repeat keys, and fields may be
-/// unknown: both are other people's to judge.
+/// Returns `true` if the values of an object have the types of the current schema. Repeated keys of lists and unknown
+/// fields are accepted here: other layers check them.
 pub(super) fn fits(schema: SchemaRef<'_>, object: &Map<String, Value>) -> bool {
     object
         .iter()
@@ -42,7 +42,7 @@ fn value_fits(schema: SchemaRef<'_>, value: &Value) -> bool {
     }
 }
 
-/// Where a check is; written out only where something is wrong.
+/// Path of a check; formatted only for an error.
 #[derive(Clone, Copy)]
 enum Path<'a> {
     Root,
@@ -165,7 +165,7 @@ pub(super) fn field_set<'a>(schema: SchemaRef<'_>, object: &'a Map<String, Value
     set
 }
 
-/// Whether the value is a leaf, and the fields below it.
+/// Returns a leaf flag for the value, and the fields below it.
 fn fields_of<'a>(schema: SchemaRef<'_>, value: &'a Value) -> (bool, FieldSet<'a>) {
     match value {
         Value::Object(_) if schema.is_atomic_map() => (true, FieldSet::new()),

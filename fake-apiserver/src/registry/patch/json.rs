@@ -52,7 +52,7 @@ pub(crate) fn json_patch_or_why(document: Value, body: &[u8]) -> Result<Value, S
     Ok(state.document)
 }
 
-/// Why an operation cannot be applied to a document.
+/// Returns the reason for which an operation cannot be applied to a document.
 fn why_not(mut document: Value, operation: &Operation) -> String {
     let text = |field: &str| operation.get(field).and_then(Value::as_str).unwrap_or_default();
     let (op, path, from) = (text("op"), text("path"), text("from"));
@@ -186,7 +186,7 @@ fn index_of(key: &str, length: usize) -> Option<usize> {
     (0..length).contains(&index).then_some(usize::try_from(index).ok()?)
 }
 
-/// What lies at a key: `None` where an index is out of the list, `Some(None)` for a missing field.
+/// Returns the value at a key: `None` where an index is out of the list, `Some(None)` for a missing field.
 fn get<'a>(container: &'a Value, key: &str) -> Option<Option<&'a Value>> {
     match container {
         Value::Object(map) => Some(map.get(key)),

@@ -31,9 +31,9 @@ use crate::api::status::{Status, StatusDetails};
 pub(crate) struct Patched {
     /// The patched document.
     pub(crate) value: Value,
-    /// What is wrong with the body that only strict field validation refuses, such as `duplicate field "data.k"`.
+    /// Errors of the body that only strict field validation reports, such as `duplicate field "data.k"`.
     pub(crate) strict_errors: Vec<String>,
-    /// How an error about the outcome shows the patch: strategic patches are shown themselves, the others by the
+    /// Text of the patch in an error about the result: strategic patches are shown themselves, the others by the
     /// patched document, which is the caller's to print.
     pub(crate) shown: Option<String>,
 }

@@ -8,7 +8,7 @@ use super::go_text::go_type;
 use super::strategic::{failed, no_merge_key};
 use crate::api::status::Status;
 
-/// What makes an item itself: its merge key, or the scalar it is.
+/// Identity of an item: its merge key, or the scalar it is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ItemKey(String);
 
@@ -38,7 +38,7 @@ pub(super) fn by_key(keys: &[ItemKey]) -> BTreeMap<&ItemKey, usize> {
     places
 }
 
-/// Whether a key is among those of [`by_key`].
+/// Returns `true` if a key is among those of [`by_key`].
 pub(super) fn is_in(places: &BTreeMap<&ItemKey, usize>, key: &ItemKey) -> bool {
     places.contains_key(key)
 }

@@ -1,5 +1,5 @@
-//! How an error shows a patched document: what the patch went through has its keys sorted, the rest is as Go's structs
-//! wrote it.
+//! Text of a patched document in an error: the maps that the patch went through have sorted keys, the rest is as Go's
+//! structs wrote it.
 
 use serde::ser::{Serialize, Serializer};
 use serde_json::{Map, Value};
@@ -22,7 +22,7 @@ pub(crate) fn shown_document(shape: Option<&'static Shape>, text: &str, patch: &
     .unwrap_or_default()
 }
 
-/// Whether a patch goes into a field of the document.
+/// Returns `true` if a patch goes into a field of the document.
 fn goes_through(patch: &Value, field: &str) -> bool {
     let enters = |path: &str| {
         path.strip_prefix('/')

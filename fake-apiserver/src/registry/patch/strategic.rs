@@ -183,7 +183,7 @@ fn set_orders(
     Ok(())
 }
 
-/// Checks that the items of the patch stand in the order the directive gives, and are all named there.
+/// Checks that the items of the patch are in the order of the directive, and are all named there.
 fn check_order(change: &[Value], order: &[Value], merge_key: Option<&str>) -> Result<(), Status> {
     if change.is_empty() || order.is_empty() {
         return Ok(());

@@ -19,7 +19,7 @@ use crate::registry::types::schema::builtin::Shape;
 pub(crate) struct Decoded {
     /// The object, with kind and apiVersion, typed and defaulted.
     pub(crate) object: Object,
-    /// What the client is told about it.
+    /// Warnings for the client.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -168,7 +168,7 @@ pub(crate) fn read_patched_as(
     })
 }
 
-/// Why the result of a patch is refused.
+/// Reason for refusing the result of a patch.
 enum Refusal {
     /// This is the whole answer.
     Whole(Status),

@@ -1,4 +1,4 @@
-//! Which strategy a built-in resource has.
+//! Strategies of built-in resources.
 
 use crate::registry::kinds::plain::{CONDITIONAL, PLAIN, Plain, RETURNED};
 use crate::registry::kinds::strategy::Strategy;

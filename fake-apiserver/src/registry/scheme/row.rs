@@ -19,18 +19,18 @@ use crate::registry::types::schema::{SchemaRef, Unset, builtin};
 /// One served resource in one version, with all that is needed to serve it.
 #[derive(Debug)]
 pub(crate) struct Row {
-    /// What discovery shows.
+    /// Facts shown by discovery.
     pub(crate) info: ResourceInfo,
     /// `info.api_version()`, made once.
     pub(crate) api_version: Box<str>,
     /// The name under which storage keeps the objects; versions of a resource share it.
     pub(crate) storage: Arc<str>,
-    /// What an encoded object begins with: `{"kind":"Pod","apiVersion":"v1","metadata":{`.
+    /// Prefix of an encoded object: `{"kind":"Pod","apiVersion":"v1","metadata":{`.
     pub(crate) head: Arc<str>,
-    /// Whether what is stored is what is shown: it is of this version, and of the schema of today.
+    /// Set if stored objects are shown unchanged: they are of this version, and of the current schema.
     pub(crate) is_as_stored: bool,
-    /// Whether it is the one among the versions of a resource by which stored objects are read where none is asked for:
-    /// the one they are stored in, or the first that is served if that one is not.
+    /// Set for the version by which stored objects are read where none is named: the storage version, or the first
+    /// served one if that is not served.
     pub(crate) is_storage_version: bool,
     kind: Kind,
 }
@@ -112,7 +112,7 @@ impl Row {
         }
     }
 
-    /// What the kind says about writes.
+    /// Returns the strategy of the kind.
     pub(crate) fn strategy(&self) -> &dyn Strategy {
         match &self.kind {
             Kind::Builtin { strategy, .. } => *strategy,
@@ -152,7 +152,7 @@ impl Row {
         Some(Row::custom(resource, Arc::clone(version)))
     }
 
-    /// What the CRD says, for a custom resource.
+    /// Returns the version's part of the CRD, for a custom resource.
     pub(crate) fn custom_version(&self) -> Option<&Arc<CustomVersion>> {
         match &self.kind {
             Kind::Builtin { .. } => None,
@@ -173,12 +173,12 @@ impl Row {
         self.custom_resource().map_or("", |resource| &resource.definition)
     }
 
-    /// Whether a CRD defines the resource.
+    /// Returns `true` if a CRD defines the resource.
     pub(crate) fn is_custom(&self) -> bool {
         self.custom_version().is_some()
     }
 
-    /// Whether the resource is stored at all; reviews and other virtual ones can only be created.
+    /// Returns `true` if the resource is stored; reviews and other virtual ones can only be created.
     pub(crate) fn is_stored(&self) -> bool {
         self.info.allows("get")
     }
@@ -274,7 +274,8 @@ impl Row {
         Some(serde_json::Value::Object(status))
     }
 
-    /// What a write to the resource or a subresource cannot own: the parts it does not change (rule H10).
+    /// Returns the paths that a write to the resource or a subresource cannot own: the parts it does not change (rule
+    /// H10).
     pub(crate) fn unowned_paths(&self, subresource: &str) -> reset_fields::Paths {
         if self.info.subresource("status").is_none() {
             return &[];
@@ -314,7 +315,7 @@ impl Row {
         metadata_checks(&self.info.group, &self.info.resource, subresource)
     }
 
-    /// Where etcd would keep an object below its prefix; a message of the real server shows it (rule A7).
+    /// Returns the key of an object in etcd, below the prefix; a message of the real server shows it (rule A7).
     pub(crate) fn etcd_key(&self, key: &str) -> String {
         let group = &self.info.group;
         let resource = match (&**group, &*self.info.resource) {

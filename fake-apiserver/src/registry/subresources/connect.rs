@@ -33,7 +33,7 @@ impl Registry {
         self.admit_connection(&write, subresource, options, warnings).await
     }
 
-    /// What is at the other end, if the Pod's script has it.
+    /// Opens the other end, if the Pod's script has it.
     async fn open(&self, request: &SubresourceRequest<'_>) -> Result<Connection, Status> {
         let stored = self.get(request.row, request.info, "").await?;
         if request.row.info.resource != "pods" {
@@ -117,7 +117,7 @@ fn streams(query: &Query) -> Result<Streams, Status> {
     Ok(streams)
 }
 
-/// How the client wants the connection, as an object: what webhooks are shown.
+/// Builds the options object of the connection, which webhooks see.
 fn connect_options(request: &SubresourceRequest<'_>) -> Option<Object> {
     let subresource = first(&request.info.subresource);
     let sub = request
@@ -165,7 +165,7 @@ fn connect_options(request: &SubresourceRequest<'_>) -> Option<Object> {
     Some(Object(object))
 }
 
-/// What `exec` and `attach` have in common.
+/// Adds the options that `exec` and `attach` share.
 fn add_streams(object: &mut Map<String, Value>, query: &Query) {
     for name in ["stdin", "stdout", "stderr", "tty"] {
         if query.flag(name) == Some(true) {

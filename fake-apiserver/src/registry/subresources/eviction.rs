@@ -140,7 +140,7 @@ fn read(request: &SubresourceRequest<'_>, options: &WriteOptions) -> Result<Deco
     Ok(eviction)
 }
 
-/// Whether budgets have a say: not where the pod does not run, or is on its way out.
+/// Returns `true` if budgets apply: not where the pod does not run, or is terminating.
 fn is_guarded(pod: &Object) -> bool {
     !pod.is_terminating() && !matches!(text_at(pod, &["status", "phase"]), "Succeeded" | "Failed" | "Pending")
 }
@@ -154,7 +154,7 @@ fn is_ready(pod: &Object) -> bool {
         .any(|it| is(it, "type", "Ready") && is(it, "status", "True"))
 }
 
-/// Whether a budget lets a pod that is not ready go without counting it.
+/// Returns `true` if a budget lets an unready pod go without counting it.
 fn unready_may_go(budget: &Object) -> bool {
     let (needs, has) = (number(budget, "desiredHealthy"), number(budget, "currentHealthy"));
     text_at(budget, &["spec", "unhealthyPodEvictionPolicy"]) == "AlwaysAllow" || (needs > 0 && has >= needs)
@@ -167,7 +167,7 @@ fn number(budget: &Object, field: &str) -> i64 {
         .unwrap_or(0)
 }
 
-/// Whether the label selector of a budget selects a pod; an empty one selects all of its namespace.
+/// Returns `true` if the label selector of a budget selects a pod; an empty one selects all of its namespace.
 fn selects(budget: &Object, pod: &Object) -> bool {
     let Some(selector) = value_at(budget, &["spec", "selector"]) else {
         return false;
@@ -186,7 +186,7 @@ struct Spent<'a> {
 }
 
 impl Spent<'_> {
-    /// Whether the budget lets a pod go.
+    /// Checks that the budget lets a pod go.
     fn check(&self, budget: &Object) -> Result<(), Status> {
         let generation = value_at(budget, &["metadata", "generation"])
             .and_then(Value::as_i64)
@@ -219,7 +219,7 @@ impl Spent<'_> {
     }
 }
 
-/// Why a budget without evictions left has none.
+/// Returns the reason for which a budget has no evictions left.
 fn exhausted(budget: &Object) -> String {
     let name = budget.name();
     let conditions = value_at(budget, &["status", "conditions"]).and_then(Value::as_array);
@@ -274,7 +274,7 @@ impl Change for Spent<'_> {
     }
 }
 
-/// A pod that is told why it goes.
+/// A pod with the condition that says why it is evicted.
 struct Evicted<'a> {
     now: &'a str,
 }

@@ -1,5 +1,5 @@
-//! `pods/log`: checked as the real server checks it (rule I6). The text is what the script of a Pod says; without a
-//! kubelet there is none, and that is said.
+//! `pods/log`: checked as by the real server (rule I6). The text comes from the script of a Pod; without a kubelet
+//! there is none, and the error says that.
 
 use serde_json::Value;
 
@@ -36,7 +36,7 @@ impl Registry {
     }
 }
 
-/// Whether a container runs now.
+/// Returns `true` if a container runs now.
 pub(super) fn is_running(pod: &Object, container: &str) -> bool {
     status_of(pod, container).is_some_and(|it| it.pointer("/state/running").is_some())
 }
@@ -55,7 +55,7 @@ fn status_of<'a>(pod: &'a Object, container: &str) -> Option<&'a Value> {
     all.find(|it| it.get("name").and_then(Value::as_str) == Some(container))
 }
 
-/// Whether a container runs or ever did.
+/// Returns `true` if a container runs or has run.
 fn has_started(pod: &Object, container: &str) -> bool {
     let ended = |it: &Value| it.pointer("/state/terminated").is_some() || it.pointer("/lastState/terminated").is_some();
     status_of(pod, container).is_some_and(|it| it.pointer("/state/running").is_some() || ended(it))

@@ -30,21 +30,21 @@ pub(crate) struct SubresourceRequest<'a> {
     pub(crate) info: &'a RequestInfo,
     /// The parameters.
     pub(crate) query: &'a Query,
-    /// What a PATCH is; `None` for other verbs.
+    /// Type of a PATCH; `None` for other verbs.
     pub(crate) patch: Option<PatchKind>,
     /// The body of POST, PUT and apply; empty for other requests.
     pub(crate) object: Object,
     /// The body as JSON text, for what the object no longer shows; of a patch, as sent.
     pub(crate) raw: &'a [u8],
-    /// What the client is to be told about the body.
+    /// Warnings about the body.
     pub(crate) warnings: Vec<String>,
     /// `User-Agent`
     pub(crate) user_agent: &'a str,
-    /// Who asks.
+    /// User that sent the request.
     pub(crate) user: &'a UserInfo,
 }
 
-/// Whether a POST to the subresource is a connection, whose body is nobody's object.
+/// Returns `true` if a POST to the subresource is a connection, whose body is not an object.
 pub(crate) fn is_connection(subresource: &str) -> bool {
     matches!(first(subresource), "log" | "exec" | "attach" | "portforward" | "proxy")
 }

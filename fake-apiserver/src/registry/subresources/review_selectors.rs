@@ -1,5 +1,5 @@
 //! Selectors in access reviews (`validateResourceAttributes` of `pkg/apis/authorization/validation`,
-//! `pkg/registry/authorization/util`). RBAC looks at none of them, so it is only told where one could not be read.
+//! `pkg/registry/authorization/util`). RBAC uses none of them, so only unreadable ones are reported.
 
 use crate::api::field::FieldErrors;
 use crate::api::selector::{FieldSelector, LabelSelector};
@@ -57,7 +57,7 @@ fn validate_requirement(requirement: &Cursor<'_>, is_label: bool, errors: &mut F
     }
 }
 
-/// What `status.evaluationError` says of selectors that could not be read, in whole or in part.
+/// Returns `status.evaluationError` for selectors that could not be read, in whole or in part.
 pub(super) fn evaluation_error(attributes: &Cursor<'_>) -> String {
     let mut texts = Vec::new();
     for name in [FIELDS, LABELS] {

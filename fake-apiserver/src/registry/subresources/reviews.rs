@@ -59,7 +59,7 @@ impl Registry {
         })
     }
 
-    /// Whether `user` may do what an access review asks about.
+    /// Returns the status of an access review for `user`.
     fn reviewed(&self, review: &Object, user: &UserInfo) -> Value {
         let text = |path: &[&str]| text_at(review, &[&["spec"][..], path].concat());
         let request = match value_at(review, &["spec", "resourceAttributes"]) {
@@ -93,7 +93,7 @@ impl Registry {
         status
     }
 
-    /// What the user may do in a namespace.
+    /// Returns the rules of the user in a namespace.
     fn rules_reviewed(&self, review: &Object, user: &UserInfo) -> Result<Value, Status> {
         let namespace = text_at(review, &["spec", "namespace"]);
         if namespace.is_empty() {
@@ -111,7 +111,7 @@ impl Registry {
         Ok(status)
     }
 
-    /// Whose token a TokenReview shows.
+    /// Returns the status of a TokenReview.
     fn token_reviewed(&self, review: &Object) -> Result<Value, Status> {
         let token = text_at(review, &["spec", "token"]);
         if token.is_empty() {

@@ -62,12 +62,12 @@ impl Registry {
     }
 }
 
-/// Where the fields of a Scale are.
+/// Source of the fields of a Scale.
 #[derive(Clone, Copy)]
 enum Source<'a> {
     /// In the places all built-in kinds have them.
     Builtin,
-    /// Where the CRD says.
+    /// Paths in a custom resource, from its CRD.
     Custom(&'a CustomResource, &'a ScalePaths),
 }
 

@@ -21,7 +21,7 @@ const GROUP: &str = "authentication.k8s.io";
 const API_VERSION: &str = "authentication.k8s.io/v1";
 const KIND: &str = "TokenRequest";
 
-/// How long a token lives if the request does not say.
+/// Default lifetime of a token.
 const DEFAULT_SECONDS: i64 = 60 * 60;
 /// The shortest and the longest life of a token.
 const MIN_SECONDS: i64 = 10 * 60;
@@ -69,7 +69,7 @@ impl Registry {
         })
     }
 
-    /// What the token says.
+    /// Returns the claims of a token.
     fn claims(&self, asked: &Object, account: &Object, bound: &[(&'static str, Value)], end: Timestamp) -> Value {
         let now = self.entropy.now().as_second();
         let mut kubernetes = json!({
@@ -138,7 +138,7 @@ impl Registry {
     }
 }
 
-/// Writes down who asks, as the server does for whatever is created.
+/// Records the field manager, as the server does for every created object.
 fn track(asked: &mut Object, shape: Option<&'static Shape>, manager: &str, now: &str) {
     let types = Types {
         schema: shape.map_or(SchemaRef::Deduced, SchemaRef::Builtin),

@@ -73,7 +73,7 @@ pub(crate) fn default_to(map: &mut Map<String, Value>, field: &str, value: impl 
     }
 }
 
-/// Whether the field is absent, null, or empty whatever its type.
+/// Returns `true` if the field is absent, null, or an empty value of any type.
 pub(crate) fn is_empty(map: &Map<String, Value>, path: &str) -> bool {
     match at(map, path) {
         None => true,

@@ -10,13 +10,13 @@ use super::names;
 use super::view::JsonMap;
 use crate::api::field::{FieldErrors, FieldPath};
 
-/// What a negative number is told.
+/// Error for a negative number.
 pub(crate) const NEGATIVE: &str = "must be greater than or equal to 0";
 
-/// What a number that must be positive is told.
+/// Error for a number that must be positive.
 pub(crate) const NOT_POSITIVE: &str = "must be greater than zero";
 
-/// What a field that may never change is told.
+/// Error for a field that may never change.
 pub(crate) const IMMUTABLE: &str = "field is immutable";
 
 impl Cursor<'_> {

@@ -164,12 +164,12 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Whether the field is there and not null.
+    /// Returns `true` if the field is present and not null.
     pub(crate) fn is_set(&self, way: &str) -> bool {
         self.map(way).is_some() || self.get(way).is_some()
     }
 
-    /// Whether the field is absent, null, or an empty string, list or object.
+    /// Returns `true` if the field is absent, null, or an empty string, list or object.
     pub(crate) fn is_empty(&self, way: &str) -> bool {
         match self.get(way) {
             None => self.map(way).is_none_or(Map::is_empty),
@@ -180,7 +180,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Whether both hold the same at a dotted way; absent and null are the same.
+    /// Returns `true` if both have the same value at a dotted path; absent and null are the same.
     pub(crate) fn same(&self, other: &Cursor<'_>, way: &str) -> bool {
         self.get(way) == other.get(way)
     }

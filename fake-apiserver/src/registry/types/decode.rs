@@ -105,7 +105,7 @@ fn summary(raw: &[u8]) -> String {
     }
 }
 
-/// Decodes the body of a create or update into the wanted built-in kind, which it then names.
+/// Decodes the body of a create or update into a built-in kind; the result names that kind.
 ///
 /// `raw` is the JSON it was parsed from, for duplicate keys and for the order of errors; empty where there is none.
 /// Answers the warnings (rule L1).
@@ -163,7 +163,7 @@ pub(crate) fn decode(
     Ok(errors)
 }
 
-/// What an object was read from, for what a parsed value no longer shows.
+/// Source of an object, for facts that a parsed value no longer shows.
 #[derive(Clone, Copy)]
 pub(crate) enum Document<'a> {
     /// A JSON text; empty where there is none.
@@ -215,7 +215,7 @@ pub(crate) fn convert(shape: &'static Shape, object: &mut Map<String, Value>) ->
     convert::convert(shape, object).map(|_| ())
 }
 
-/// Kind and apiVersion of the body, the wanted ones where it names none.
+/// Returns kind and apiVersion of the body, those of `wanted` where it names none.
 fn kind_of(wanted: Wanted<'_>, object: &Object, raw: &[u8]) -> Result<(String, String), Status> {
     let text = |name: &str| match object.get(name) {
         None | Some(Value::Null) => Ok(""),

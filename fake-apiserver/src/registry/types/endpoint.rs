@@ -10,7 +10,7 @@ use super::access::{at, number, text};
 pub(crate) struct Endpoint {
     /// `https://host[:port]/path`; for a service `https://name.namespace.svc:port/path`.
     pub(crate) url: String,
-    /// Whether the URL stands for a service, which only the test can resolve.
+    /// Set if the URL stands for a service, which only the test can resolve.
     pub(crate) is_service: bool,
     /// The authorities the server's certificate may be signed by, in PEM.
     pub(crate) ca_bundle: Vec<u8>,

@@ -22,7 +22,7 @@ pub(crate) fn validate_labels(labels: Option<&Value>, path: impl Fn() -> FieldPa
     }
 }
 
-/// Checks a map of annotations: their keys, whatever the case, and their size.
+/// Validates a map of annotations: their keys, ignoring case, and their size.
 pub(crate) fn validate_annotations(
     annotations: Option<&Value>,
     path: impl Fn() -> FieldPath,

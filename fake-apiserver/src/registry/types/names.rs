@@ -9,13 +9,13 @@ const LABEL_MAX: usize = 63;
 /// Longest DNS-1123 subdomain, in bytes.
 pub(crate) const SUBDOMAIN_MAX: usize = 253;
 
-/// What is wrong with `name` as a DNS-1123 subdomain. A prefix may end in a dash.
+/// Returns the errors of `name` as a DNS-1123 subdomain. A prefix may end in a dash.
 pub(crate) fn dns1123_subdomain(name: &str, is_prefix: bool) -> Vec<String> {
     let masked = mask_trailing_dash(name.as_bytes(), is_prefix);
     subdomain_errors(&masked, "characters")
 }
 
-/// What is wrong with `name` as a DNS-1123 label. A prefix may end in a dash.
+/// Returns the errors of `name` as a DNS-1123 label. A prefix may end in a dash.
 pub(crate) fn dns1123_label(name: &str, is_prefix: bool) -> Vec<String> {
     let masked = mask_trailing_dash(name.as_bytes(), is_prefix);
     let mut errors = too_long(masked.len(), LABEL_MAX, "characters");
@@ -31,7 +31,7 @@ pub(crate) fn dns1123_label(name: &str, is_prefix: bool) -> Vec<String> {
     errors
 }
 
-/// What is wrong with `name` as a DNS-1035 label, which starts with a letter. A prefix may end in a dash.
+/// Returns the errors of `name` as a DNS-1035 label, which starts with a letter. A prefix may end in a dash.
 pub(crate) fn dns1035_label(name: &str, is_prefix: bool) -> Vec<String> {
     let masked = mask_trailing_dash(name.as_bytes(), is_prefix);
     let mut errors = too_long(masked.len(), LABEL_MAX, "characters");
@@ -43,7 +43,7 @@ pub(crate) fn dns1035_label(name: &str, is_prefix: bool) -> Vec<String> {
     errors
 }
 
-/// What is wrong with `name` as one segment of a path; anything without `/` and `%` will do.
+/// Returns the errors of `name` as one segment of a path; anything without `/` and `%` will do.
 pub(crate) fn path_segment(name: &str, is_prefix: bool) -> Vec<String> {
     if !is_prefix && (name == "." || name == "..") {
         return vec![format!("may not be '{name}'")];
@@ -55,7 +55,7 @@ pub(crate) fn path_segment(name: &str, is_prefix: bool) -> Vec<String> {
         .collect()
 }
 
-/// What is wrong with a wildcard host such as `*.example.com`.
+/// Returns the errors of a wildcard host such as `*.example.com`.
 pub(crate) fn wildcard_dns1123_subdomain(name: &str) -> Vec<String> {
     let mut errors = too_long(name.len(), SUBDOMAIN_MAX, "characters");
     if !name
@@ -69,7 +69,7 @@ pub(crate) fn wildcard_dns1123_subdomain(name: &str) -> Vec<String> {
     errors
 }
 
-/// What is wrong with a qualified name: `[prefix/]name`, as label keys and finalizers are.
+/// Returns the errors of a qualified name: `[prefix/]name`, as label keys and finalizers are.
 pub(crate) fn qualified_name(value: &str) -> Vec<String> {
     const RULE: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
                         alphanumeric character";
@@ -111,7 +111,7 @@ pub(crate) fn qualified_name(value: &str) -> Vec<String> {
     errors
 }
 
-/// What is wrong with the value of a label.
+/// Returns the errors of the value of a label.
 pub(crate) fn label_value(value: &str) -> Vec<String> {
     if is_label_value(value) {
         return Vec::new();
@@ -126,7 +126,7 @@ pub(crate) fn label_value(value: &str) -> Vec<String> {
     errors
 }
 
-/// What is wrong with a key of a ConfigMap or a Secret.
+/// Returns the errors of a key of a ConfigMap or a Secret.
 pub(crate) fn config_map_key(key: &str) -> Vec<String> {
     let mut errors = too_long(key.len(), SUBDOMAIN_MAX, "characters");
     if key.is_empty()
@@ -141,7 +141,7 @@ pub(crate) fn config_map_key(key: &str) -> Vec<String> {
     errors
 }
 
-/// What is wrong with the name of a port, such as `targetPort` may be.
+/// Returns the errors of the name of a port, such as `targetPort` may be.
 pub(crate) fn port_name(name: &str) -> Vec<String> {
     let mut errors = too_long(name.len(), 15, "characters");
     if name.is_empty() || !name.bytes().all(|b| is_alphanumeric(b) || b == b'-') {
@@ -159,12 +159,12 @@ pub(crate) fn port_name(name: &str) -> Vec<String> {
     errors
 }
 
-/// What is wrong with the number of a port.
+/// Returns the error of the number of a port.
 pub(crate) fn port_number(port: i64) -> Option<&'static str> {
     (!(1..=65535).contains(&port)).then_some("must be between 1 and 65535, inclusive")
 }
 
-/// What is wrong with a percentage such as `25%`.
+/// Returns the error of a percentage such as `25%`.
 pub(crate) fn percent(value: &str) -> Option<String> {
     let digits = value.strip_suffix('%').unwrap_or_default();
     if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) {
@@ -174,7 +174,7 @@ pub(crate) fn percent(value: &str) -> Option<String> {
     Some(mismatch(rule, "[0-9]+%", &["1%", "93%"]))
 }
 
-/// What is wrong with the name of an environment variable.
+/// Returns the errors of the name of an environment variable.
 pub(crate) fn env_var_name(name: &str) -> Vec<String> {
     if name.is_empty() {
         return vec!["environment variable name must be non-empty".to_owned()];
@@ -186,7 +186,7 @@ pub(crate) fn env_var_name(name: &str) -> Vec<String> {
     vec![text.to_owned()]
 }
 
-/// What is wrong with the name of an HTTP header.
+/// Returns the error of the name of an HTTP header.
 pub(crate) fn http_header_name(value: &str) -> Option<String> {
     if !value.is_empty() && value.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
         return None;
@@ -195,7 +195,7 @@ pub(crate) fn http_header_name(value: &str) -> Option<String> {
     Some(mismatch(rule, "[-A-Za-z0-9]+", &["X-Header-Name"]))
 }
 
-/// What is wrong with a file name in a directory of keys: `.`, `..` and what starts with `..`.
+/// Returns the error of a file name in a directory of keys: `.`, `..` and names that start with `..`.
 pub(crate) fn parent_directory(value: &str) -> Option<String> {
     match value {
         "." | ".." => Some(format!("must not be '{value}'")),
@@ -204,7 +204,7 @@ pub(crate) fn parent_directory(value: &str) -> Option<String> {
     }
 }
 
-/// Whether this is a qualified name.
+/// Returns `true` for a qualified name.
 pub(crate) fn is_qualified_name(value: &str) -> bool {
     let name = match value.split_once('/') {
         None => value,
@@ -218,12 +218,12 @@ pub(crate) fn is_qualified_name(value: &str) -> bool {
     name.len() <= LABEL_MAX && is_label_word(name.as_bytes())
 }
 
-/// Whether this is the value of a label.
+/// Returns `true` for a label value.
 pub(crate) fn is_label_value(value: &str) -> bool {
     value.is_empty() || (value.len() <= LABEL_MAX && is_label_word(value.as_bytes()))
 }
 
-/// Whether this is a DNS-1123 label, whatever its length.
+/// Returns `true` for a DNS-1123 label of any length.
 pub(crate) fn is_label(name: &[u8]) -> bool {
     match (name.first(), name.last()) {
         (Some(&first), Some(&last)) => {
@@ -233,7 +233,7 @@ pub(crate) fn is_label(name: &[u8]) -> bool {
     }
 }
 
-/// Whether this is a DNS-1123 subdomain, whatever its length.
+/// Returns `true` for a DNS-1123 subdomain of any length.
 pub(crate) fn is_subdomain(name: &[u8]) -> bool {
     // A dot stands before each label, so what follows a dot is alphanumeric, and what comes before one too.
     let mut before = b'.';

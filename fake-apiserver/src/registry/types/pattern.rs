@@ -24,7 +24,7 @@ impl Pattern {
         &self.text
     }
 
-    /// Whether it matches somewhere in `value`; `Err` is Go's text of what is wrong with the pattern.
+    /// Returns `true` if it matches somewhere in `value`; `Err` is Go's error of the pattern.
     pub(crate) fn is_match(&self, value: &str) -> Result<bool, &str> {
         self.compiled().map(|regex| regex.is_match(value))
     }
@@ -118,7 +118,7 @@ fn translate_escape(escaped: Option<char>, in_class: bool, out: &mut String) {
     }
 }
 
-/// Whether what follows a `{` makes it a repetition such as `{2,}`; else Go reads the brace as itself.
+/// Returns `true` if the text after a `{` makes it a repetition such as `{2,}`; else Go reads the brace as itself.
 fn is_repetition(rest: &[char]) -> bool {
     let digits = |from: usize| rest[from..].iter().take_while(|c| c.is_ascii_digit()).count();
     let min = digits(0);

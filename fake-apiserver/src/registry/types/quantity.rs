@@ -13,7 +13,7 @@ const FINEST: i32 = -9;
 /// Binary amounts beyond this are capped.
 const LARGEST_BINARY: i128 = i64::MAX as i128;
 
-/// How an amount is written.
+/// Notation of an amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Notation {
     /// `1k`, `500m`
@@ -218,7 +218,7 @@ impl Quantity {
     }
 }
 
-/// How the server spells this quantity once it has read it; `None` if as it is written. Amounts of resources
+/// Returns the server's spelling of this quantity after reading it; `None` if unchanged. Amounts of resources
 /// (`to_milli`) are kept to a thousandth.
 pub(crate) fn canonical(text: &str, to_milli: bool) -> Result<Option<String>, &'static str> {
     let (mut quantity, mut keep) = parse(text)?;
@@ -355,7 +355,8 @@ fn parse(text: &str) -> Result<(Quantity, bool), &'static str> {
     Ok((quantity.rounded(FINEST), keep))
 }
 
-/// Whether the text is canonical enough for the server not to rewrite it. `1.500` is, `0.5` and `1000m` are not.
+/// Returns `true` if the text is canonical enough for the server not to rewrite it. `1.500` is, `0.5` and `1000m` are
+/// not.
 fn keeps_spelling(parts: &Parts<'_>, mantissa: i128, notation: Notation, power: i32, digits: usize) -> bool {
     let digits = i32::try_from(digits).unwrap_or(i32::MAX);
     let fraction = parts.fraction.len();

@@ -61,7 +61,7 @@ pub(crate) fn object_mut<'a>(map: &'a mut JsonMap, key: &str) -> Option<&'a mut 
     map.get_mut(key).and_then(Value::as_object_mut)
 }
 
-/// An object field to change, made empty where it is absent; `None` where something else stands in its place.
+/// Returns an object field to change, creating it where it is absent; `None` if the field has another type.
 pub(crate) fn object_made<'a>(map: &'a mut JsonMap, key: &str) -> Option<&'a mut JsonMap> {
     default_value(map, key, || Value::Object(Map::new()));
     object_mut(map, key)
@@ -76,7 +76,7 @@ pub(crate) fn items_mut<'a>(map: &'a mut JsonMap, key: &str) -> impl Iterator<It
         .filter_map(Value::as_object_mut)
 }
 
-/// Whether a field is there and not null.
+/// Returns `true` if a field is present and not null.
 pub(crate) fn is_set(map: &JsonMap, key: &str) -> bool {
     map.get(key).is_some_and(|value| !value.is_null())
 }
@@ -86,7 +86,7 @@ pub(crate) fn value_of(map: &JsonMap, key: &str) -> Value {
     map.get(key).cloned().unwrap_or(Value::Null)
 }
 
-/// Whether a field has the same value in both; absent and null are the same.
+/// Returns `true` if a field has the same value in both; absent and null are the same.
 pub(crate) fn same(one: &JsonMap, other: &JsonMap, key: &str) -> bool {
     let value = |map: &'_ JsonMap| map.get(key).is_some_and(|value| !value.is_null());
     match (value(one), value(other)) {

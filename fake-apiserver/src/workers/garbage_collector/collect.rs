@@ -1,4 +1,4 @@
-//! What is done to an object: it is deleted, loses owners, or is let go.
+//! Decisions about an object: it is deleted, loses owners, or is let go.
 
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ struct Classified {
     waiting: Vec<String>,
 }
 
-/// Why nothing can be said of an object's owners.
+/// Reason for which nothing can be decided about an object's owners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Undecided {
     /// One is of a kind that is not served, now.

@@ -33,15 +33,15 @@ pub(super) struct Node {
     pub(super) key: Key,
     pub(super) uid: Box<str>,
     pub(super) owners: Vec<OwnerReference>,
-    /// Whether it is being deleted.
+    /// Set if it is being deleted.
     pub(super) is_deleted: bool,
-    /// Whether it waits for its dependents to go.
+    /// Set if it waits for its dependents to be deleted.
     pub(super) awaits_dependents: bool,
-    /// Whether it waits for its dependents to be orphaned.
+    /// Set if it waits for its dependents to be orphaned.
     awaits_orphans: bool,
 }
 
-/// What is owned by one uid.
+/// Dependents of one uid.
 #[derive(Debug, Default)]
 struct Owned {
     dependents: BTreeSet<NodeId>,
@@ -57,13 +57,13 @@ struct Gone {
 }
 
 impl Node {
-    /// Whether the owner of this uid waits for this object to go.
+    /// Returns `true` if the owner of this uid waits for the deletion of this object.
     fn blocks(&self, owner: &str) -> bool {
         let is_blocking = |it: &&OwnerReference| it.uid == owner && it.block_owner_deletion == Some(true);
         self.owners.iter().any(|it| is_blocking(&it))
     }
 
-    /// Whether an owner's namespace is one that this object may name owners of.
+    /// Returns `true` if this object may name owners in the namespace.
     fn may_be_owned_in(&self, namespace: &str) -> bool {
         namespace.is_empty() || namespace == self.key.namespace()
     }
@@ -85,7 +85,7 @@ impl Graph {
         self.dependents(owner).filter(move |(_, node)| node.blocks(owner))
     }
 
-    /// Whether the owner was seen to go, so that nobody needs to look for it.
+    /// Returns `true` if the owner's deletion was seen, so that no request is needed to look for it.
     pub(super) fn saw_go(&self, reference: &OwnerReference, dependent: &Node) -> bool {
         let gone = self.owned.get(&reference.uid).and_then(|it| it.gone.as_ref());
         gone.is_some_and(|gone| {

@@ -19,7 +19,7 @@ pub(super) struct GarbageCollector {
     graph: Graph,
 }
 
-/// What there is to be looked at.
+/// Item to look at.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Item {
     /// An object that may have to go, or that waits for its dependents to go.

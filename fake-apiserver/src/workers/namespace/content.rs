@@ -18,20 +18,20 @@ use crate::workers::{Api, Failure, Meta};
 /// The resource that goes before all others.
 const PODS: &str = "pods";
 
-/// What came of trying to empty a namespace.
+/// Outcome of an attempt to empty a namespace.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
-    /// What is left.
+    /// Objects that are left.
     pub(super) remains: Remains,
-    /// What there is to be said about it.
+    /// Conditions to report.
     pub(super) conditions: Vec<Trouble>,
-    /// When to look again, if time alone will change something.
+    /// Time to look again, if time alone will change something.
     pub(super) look_again: Option<Duration>,
     /// A request that failed, which is to be tried again.
     pub(super) failure: Option<Failure>,
 }
 
-/// How many objects of each resource are left.
+/// Number of objects left of each resource.
 #[derive(Debug, Default)]
 pub(super) struct Remains(BTreeMap<Resource, usize>);
 
@@ -50,7 +50,7 @@ impl Remains {
     }
 }
 
-/// What is left of all resources, as conditions tell it.
+/// Totals over all resources, as conditions report them.
 #[derive(Debug, Default)]
 struct Totals {
     /// By resource, as errors name it.
@@ -59,7 +59,7 @@ struct Totals {
     errors: Vec<String>,
 }
 
-/// Deletes all there is in a namespace: first the Pods, and what is left when they are gone.
+/// Deletes all objects of a namespace: first the Pods, and the others when they are gone.
 pub(super) async fn delete_all(api: Api<'_>, namespace: &Object) -> Outcome {
     let mut outcome = Outcome::default();
     let mut totals = Totals::default();
@@ -85,7 +85,7 @@ pub(super) async fn delete_all(api: Api<'_>, namespace: &Object) -> Outcome {
     outcome
 }
 
-/// Whether a resource's objects lie in namespaces and can be deleted.
+/// Returns `true` if a resource's objects lie in namespaces and can be deleted.
 fn is_content(row: &Row) -> bool {
     row.info.is_namespaced() && row.info.allows("delete")
 }
@@ -148,7 +148,7 @@ async fn delete_collection(api: Api<'_>, row: &Row, namespace: &str, objects: &[
     Ok(())
 }
 
-/// How many seconds the Pods of a namespace may still take to stop, as estimated from the longest grace period.
+/// Returns the seconds that the Pods of a namespace may still take to stop, as estimated from the longest grace period.
 fn pods_grace_left(api: Api<'_>, namespace: &Object) -> u64 {
     let pods = api.list(PODS, namespace.name());
     let is_running = |pod: &&Object| {

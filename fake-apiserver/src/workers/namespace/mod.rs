@@ -21,8 +21,8 @@ const NAMESPACES: &str = "namespaces";
 /// The entry of `spec.finalizers` that this controller removes.
 const KUBERNETES: &str = "kubernetes";
 
-/// How long after a change of its content a namespace is looked at again, at the latest. At once where the last object
-/// of a resource went. A real one looks every few seconds, whether anything changed or not.
+/// Longest delay from a change of its content until a namespace is looked at again. At once where the last object of a
+/// resource went. A real one looks every few seconds, whether anything changed or not.
 const CONTENT_DELAY: Duration = Duration::from_secs(1);
 
 /// Empties namespaces that are being deleted.
@@ -30,7 +30,7 @@ const CONTENT_DELAY: Duration = Duration::from_secs(1);
 /// It starts at once. A real one waits five seconds, for other API servers to learn of the deletion.
 #[derive(Debug, Default)]
 pub(super) struct NamespaceController {
-    /// What was left at the last look in namespaces that are being deleted.
+    /// Objects left at the last look in namespaces that are being deleted.
     terminating: BTreeMap<String, Remains>,
 }
 

@@ -15,7 +15,7 @@ use crate::storage::{Key, Range};
 #[derive(Debug, Default)]
 pub(crate) struct Cluster {
     tables: BTreeMap<Resource, Table>,
-    /// Which Services, budgets and sets a Pod may concern is asked for every change of a Pod.
+    /// Services, budgets and sets that may select a Pod are looked up at every change of one.
     nothing: Table,
 }
 
@@ -123,7 +123,7 @@ impl Cluster {
     }
 }
 
-/// Whether a selector selects an object by its labels.
+/// Returns `true` if a selector selects an object by its labels.
 pub(crate) fn selects(selector: &LabelSelector, object: &Object) -> bool {
     let labels = object_or_empty(object.metadata().unwrap_or(&object.0), "labels");
     selector.matches(|key| labels.get(key).and_then(Value::as_str))

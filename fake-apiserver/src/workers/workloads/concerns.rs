@@ -1,4 +1,4 @@
-//! Whom a change concerns: the keys that controllers have to look at because an object came, changed or went.
+//! Maps a change to the keys that controllers have to look at because an object came, changed or went.
 
 use super::cluster::{Cluster, controller_of, selects};
 use super::pods::spec;

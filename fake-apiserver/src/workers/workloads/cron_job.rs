@@ -18,10 +18,10 @@ use crate::registry::types::view::{JsonMap, flag, integer, items, object_or_empt
 const COMPONENT: &str = "cronjob-controller";
 const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 
-/// Missed times that are looked at; of more than these a CronJob is told that its clock may be wrong.
+/// Most missed times that are looked at; beyond them a CronJob gets an Event that its clock may be wrong.
 const MISSED_MOST: usize = 100;
 
-/// What is to be done for a CronJob.
+/// Plans the work for a CronJob.
 pub(crate) fn sync(cron: &Object, sees: &Sees<'_>) -> Plan {
     let mut plan = Plan::default();
     let jobs: Vec<&Arc<Object>> = sees.cluster.owned_by(Resource::Job, cron.uid()).collect();

@@ -20,7 +20,7 @@ use crate::registry::types::view::{JsonMap, integer, items, object_or_empty, tex
 
 const COMPONENT: &str = "daemonset-controller";
 
-/// What daemons bear that other Pods do not.
+/// Taints that daemons tolerate and other Pods do not.
 const TOLERATED: [(&str, &str); 6] = [
     ("node.kubernetes.io/not-ready", "NoExecute"),
     ("node.kubernetes.io/unreachable", "NoExecute"),
@@ -33,7 +33,7 @@ const TOLERATED: [(&str, &str); 6] = [
 /// The Pods of a DaemonSet by node, oldest first.
 type ByNode<'a> = BTreeMap<String, Vec<&'a Arc<Object>>>;
 
-/// What is to be done for a DaemonSet.
+/// Plans the work for a DaemonSet.
 pub(crate) fn sync(set: &Object, sees: &Sees<'_>) -> Plan {
     let mut plan = Plan::default();
     let Some(selector) = selector_of(spec(set), "selector") else {
@@ -101,7 +101,7 @@ fn daemon_template(set: &Object, hash: &str) -> JsonMap {
     template.as_object().cloned().unwrap_or_default()
 }
 
-/// Whether a daemon is wanted on a node; cordoned ones count.
+/// Returns `true` if a daemon is wanted on a node; cordoned ones count.
 fn fits(pod: &Object, node: &Object) -> bool {
     let keeps_out = |taint: &Value| matches!(taint["effect"].as_str(), Some("NoSchedule" | "NoExecute"));
     let taints = spec(node).get("taints").and_then(Value::as_array);

@@ -13,10 +13,10 @@ use super::sees::{Sees, conditions, new_condition, put_condition, selector_of};
 use crate::api::object::Object;
 use crate::registry::types::view::{JsonMap, integer, is_set, object_or_empty};
 
-/// How long an eviction may take until the Pod is gone; after that it counts as failed.
+/// Time limit for an evicted Pod to go; after that the eviction counts as failed.
 const DELETION_TIMEOUT: i64 = 120;
 
-/// What is to be done for a PodDisruptionBudget.
+/// Plans the work for a PodDisruptionBudget.
 pub(crate) fn sync(budget: &Object, sees: &Sees<'_>) -> Plan {
     let mut plan = Plan::default();
     let Some(selector) = selector_of(spec(budget), "selector") else {
@@ -63,7 +63,7 @@ pub(crate) fn sync(budget: &Object, sees: &Sees<'_>) -> Plan {
     plan
 }
 
-/// How many Pods there should be, and how many of them must stay healthy.
+/// Returns the number of Pods that should exist, and the number that must stay healthy.
 fn wanted(budget: &Object, pods: &[&Object], sees: &Sees<'_>) -> (i64, i64) {
     let count = i64::try_from(pods.len()).unwrap_or(i64::MAX);
     let rules = spec(budget);
@@ -82,7 +82,7 @@ fn wanted(budget: &Object, pods: &[&Object], sees: &Sees<'_>) -> (i64, i64) {
     }
 }
 
-/// How many Pods the controllers of these want together; a Pod nobody controls counts for none.
+/// Returns the sum of the Pods that the controllers of these want; a Pod without a controller counts for none.
 fn expected(pods: &[&Object], sees: &Sees<'_>) -> i64 {
     let mut sizes: BTreeMap<String, i64> = BTreeMap::new();
     for pod in pods {

@@ -28,7 +28,7 @@ const MANAGER: &str = "endpoint-controller";
 const TRIGGER: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 const HEADLESS: &str = "service.kubernetes.io/headless";
 
-/// What is to be done for a Service.
+/// Plans the work for a Service.
 pub(crate) fn sync(service: &Object, sees: &Sees<'_>) -> Plan {
     let mut plan = Plan::default();
     let Some(selector) = service_selector(service) else {
@@ -47,7 +47,7 @@ pub(crate) fn sync(service: &Object, sees: &Sees<'_>) -> Plan {
     plan
 }
 
-/// What is to be done for a Service that is gone: its Endpoints go, too. Its slices are the garbage collector's.
+/// Plans the work for a deleted Service: its Endpoints go, too. Its slices are the garbage collector's.
 pub(crate) fn gone(service: &Key, sees: &Sees<'_>) -> Plan {
     let mut plan = Plan::default();
     if let Some(endpoints) = sees.cluster.get(Resource::Endpoints, service)

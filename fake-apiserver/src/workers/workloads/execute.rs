@@ -1,4 +1,4 @@
-//! How a plan is carried out: its writes become requests of the controller whose plan it is.
+//! Execution of a plan: its writes become requests of the controller whose plan it is.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub(super) struct Executor<'a> {
     pub(super) recorder: &'a mut Recorder,
     /// The object the plan was made for, as it was last read or written.
     pub(super) latest: Option<(Target, Object)>,
-    /// Whether something could not be created or deleted for a reason its owner should tell of.
+    /// Reason for which an object could not be created or deleted, for its owner's Event.
     pub(super) refused: Option<String>,
 }
 
@@ -208,7 +208,7 @@ impl Executor<'_> {
     }
 }
 
-/// What was meant is gone: there is nothing left to do.
+/// Treats a missing object as success: there is nothing left to do.
 fn tolerate(done: Result<(), Failure>) -> Result<(), Failure> {
     match done {
         Err(failure) if failure.is_not_found() => Ok(()),

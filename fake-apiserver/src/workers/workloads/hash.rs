@@ -22,7 +22,7 @@ impl Fnv {
         }
     }
 
-    /// A value, whatever the order of its fields.
+    /// Hashes a value, independent of the order of its fields.
     fn eat_value(&mut self, value: &Value) {
         match value {
             Value::Object(map) => self.eat_map(map),

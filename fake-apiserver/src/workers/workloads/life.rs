@@ -49,11 +49,11 @@ pub(crate) struct Workloads {
     scripts: u64,
     cluster: Cluster,
     recorder: Recorder,
-    /// Why the last try to create something failed.
+    /// Reason for which the last try to create something failed.
     failures: BTreeMap<Task, String>,
-    /// What is remembered of each Pod, by uid.
+    /// Memory of each Pod, by uid.
     memories: HashMap<String, Memory>,
-    /// How many Pods each node has.
+    /// Number of Pods on each node.
     load: BTreeMap<String, usize>,
     /// The last address a Pod was given.
     addresses: u32,
@@ -77,7 +77,7 @@ impl Workloads {
         }
     }
 
-    /// What is to be done for one object.
+    /// Plans the work for one object.
     fn plan(&mut self, task: &Task, now: Timestamp) -> Plan {
         let failure = self.failures.get(task).map(String::as_str);
         let sees = Sees {
@@ -125,7 +125,7 @@ impl Workloads {
         }
     }
 
-    /// Who sends the requests of a task.
+    /// Returns the sender of a task's requests.
     fn identity(&mut self, task: &Task, node: Option<&str>) -> Identity {
         let name = match (task.worker, task.resource) {
             (Worker::ReplicaSet, Resource::ReplicationController) => "replication-controller",

@@ -11,7 +11,7 @@ use crate::registry::types::view::{JsonMap, object_or_empty};
 /// One write.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Write {
-    /// POST. What an event should say where it succeeds or fails is in `told`.
+    /// POST. `told` is the Event to write where it succeeds or fails.
     Create {
         resource: Resource,
         object: Object,
@@ -38,10 +38,10 @@ pub(crate) enum Write {
     Note(Note),
 }
 
-/// What is said about an object when one that it owns is created or deleted.
+/// Event about an object when one that it owns is created or deleted.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Told {
-    /// Whom it is about.
+    /// Object of the Event.
     pub(crate) about: Regarding,
     pub(crate) component: &'static str,
     /// The reason and message of a success; `{}` stands for the object's name.
@@ -90,11 +90,11 @@ pub(crate) struct Note {
     pub(crate) message: String,
 }
 
-/// What is to be done, in this order, and when to look again.
+/// Work to do, in this order, and the time to look again.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Plan {
     pub(crate) writes: Vec<Write>,
-    /// When to look again though nothing changes.
+    /// Time to look again though nothing changes.
     pub(crate) again: Option<Timestamp>,
 }
 
@@ -194,7 +194,7 @@ impl Plan {
     }
 }
 
-/// Whether two statuses say the same: a null is as good as absent.
+/// Returns `true` if two statuses are equal: a null is as good as absent.
 fn same_object(one: &JsonMap, other: &JsonMap) -> bool {
     let known = |map: &JsonMap| map.values().filter(|it| !it.is_null()).count();
     known(one) == known(other)

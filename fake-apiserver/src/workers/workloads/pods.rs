@@ -1,4 +1,4 @@
-//! What all controllers ask about Pods: whether they live, are ready, are available; which goes first; how one is made.
+//! Facts about Pods that all controllers use: alive, ready, available; order of deletion; creation from a template.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -64,12 +64,12 @@ pub(crate) fn phase(pod: &Object) -> &str {
     text(status(pod), "phase")
 }
 
-/// Whether a Pod has ended.
+/// Returns `true` if a Pod has ended.
 pub(crate) fn is_finished(pod: &Object) -> bool {
     matches!(phase(pod), "Succeeded" | "Failed")
 }
 
-/// Whether a Pod counts as one that serves: neither ended nor on its way out.
+/// Returns `true` if a Pod is active: neither ended nor being deleted.
 pub(crate) fn is_active(pod: &Object) -> bool {
     !is_finished(pod) && !pod.is_terminating()
 }
@@ -81,17 +81,17 @@ pub(crate) fn condition<'a>(object: &'a Object, kind: &str) -> Option<&'a JsonMa
         .find(|it| text(it, "type") == kind)
 }
 
-/// Whether a condition is `True`.
+/// Returns `true` if a condition is `True`.
 pub(crate) fn is_true(object: &Object, kind: &str) -> bool {
     condition(object, kind).is_some_and(|it| text(it, "status") == "True")
 }
 
-/// Whether a Pod is ready.
+/// Returns `true` if a Pod is ready.
 pub(crate) fn is_ready(pod: &Object) -> bool {
     is_true(pod, "Ready")
 }
 
-/// When a Pod that is ready has been so for `seconds`.
+/// Returns the time at which a ready Pod has been ready for `seconds`.
 pub(crate) fn available_at(pod: &Object, seconds: i64) -> Option<Timestamp> {
     let ready = condition(pod, "Ready").filter(|it| text(it, "status") == "True")?;
     let since = time(text(ready, "lastTransitionTime"));
@@ -101,7 +101,7 @@ pub(crate) fn available_at(pod: &Object, seconds: i64) -> Option<Timestamp> {
     }
 }
 
-/// Whether a Pod has been ready for so many seconds.
+/// Returns `true` if a Pod has been ready for so many seconds.
 pub(crate) fn is_available(pod: &Object, seconds: i64, now: Timestamp) -> bool {
     available_at(pod, seconds).is_some_and(|at| at <= now)
 }
@@ -122,7 +122,7 @@ pub(crate) fn from_template(resource: Resource, owner: &Object, template: &JsonM
     json!({"metadata": metadata, "spec": object_or_empty(template, "spec")})
 }
 
-/// How many restarts the most restarted container of a Pod has.
+/// Returns the restarts of the most restarted container of a Pod.
 fn restarts(pod: &Object) -> i64 {
     let of = |list| items(status(pod), list).filter_map(|(_, it)| integer(it, "restartCount"));
     of("containerStatuses").max().unwrap_or(0)
@@ -134,8 +134,8 @@ fn deletion_cost(pod: &Object) -> i64 {
     cost.and_then(|it| it.parse::<i32>().ok()).map_or(0, i64::from)
 }
 
-/// Which of two Pods goes first when a set is scaled down: without a node; pending, unknown, running; not ready; a
-/// lower deletion cost; more siblings on its node; ready for a shorter time; restarted more often; younger.
+/// Orders two Pods by which is deleted first when a set is scaled down: without a node; pending, unknown, running; not
+/// ready; a lower deletion cost; more siblings on its node; ready for a shorter time; restarted more often; younger.
 pub(crate) fn goes_before(one: &Object, other: &Object, siblings: impl Fn(&Object) -> usize) -> Ordering {
     let has_node = |pod: &Object| !text(spec(pod), "nodeName").is_empty();
     let progress = |pod: &Object| match phase(pod) {

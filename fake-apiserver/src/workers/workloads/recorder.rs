@@ -16,7 +16,7 @@ const REMEMBERED: usize = 4096;
 const BURST: u32 = 25;
 const REFILL_SECONDS: i64 = 300;
 
-/// What becomes of a note.
+/// Treatment of a note.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Recorded {
     /// A new Event.
@@ -29,7 +29,7 @@ pub(crate) enum Recorded {
     },
 }
 
-/// What is known of an Event that was written.
+/// A written Event that is remembered.
 #[derive(Debug)]
 struct Known {
     name: String,
@@ -112,7 +112,7 @@ impl Recorder {
         })
     }
 
-    /// Whether the source may say something about the object once more.
+    /// Returns `true` if the source may write one more Event about the object.
     fn is_heard(&mut self, note: &Note, now: Timestamp) -> bool {
         let key = (note.component, note.about.uid.clone());
         let Some(tokens) = self.sources.get(&key) else {

@@ -18,7 +18,7 @@ use crate::registry::types::view::{JsonMap, integer, object_or_empty, text};
 /// Pods that one look at a set creates or deletes at most; the rest comes with the next.
 const BURST: usize = 500;
 
-/// What is to be done for a ReplicaSet or a ReplicationController.
+/// Plans the work for a ReplicaSet or a ReplicationController.
 pub(crate) fn sync(resource: Resource, set: &Object, sees: &Sees<'_>) -> Plan {
     let mut plan = Plan::default();
     let Some(selector) = selector(resource, set) else {
@@ -61,7 +61,7 @@ fn component(resource: Resource) -> &'static str {
     }
 }
 
-/// How Events tell of a Pod that a controller created or could not create.
+/// Returns the Event about a Pod that a controller created or could not create.
 pub(crate) fn told_of_creation(resource: Resource, owner: &Object, component: &'static str) -> Told {
     Told {
         about: Regarding::of(resource, owner),
@@ -71,7 +71,7 @@ pub(crate) fn told_of_creation(resource: Resource, owner: &Object, component: &'
     }
 }
 
-/// How Events tell of a Pod that a controller deleted.
+/// Returns the Event about a Pod that a controller deleted.
 pub(crate) fn told_of_deletion(resource: Resource, owner: &Object, component: &'static str) -> Told {
     Told {
         about: Regarding::of(resource, owner),
@@ -100,7 +100,7 @@ fn scale(resource: Resource, set: &Object, active: &[&Arc<Object>], sees: &Sees<
     }
 }
 
-/// How many active Pods of the sets of the same owner run on each node.
+/// Counts the active Pods of the sets of the same owner on each node.
 fn siblings(set: &Object, sees: &Sees<'_>) -> HashMap<String, usize> {
     let mut count = HashMap::new();
     let owner = super::cluster::controller_of(set).map(|(_, _, uid)| uid);

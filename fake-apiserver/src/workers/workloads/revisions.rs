@@ -22,7 +22,7 @@ pub(crate) struct Revisions<'a> {
     pub(crate) update: Option<&'a Arc<Object>>,
 }
 
-/// What a revision keeps of a template.
+/// Returns the part of a template that a revision keeps.
 fn data(template: &JsonMap) -> Value {
     let mut template = template.clone();
     template.insert("$patch".into(), "replace".into());
@@ -96,7 +96,7 @@ pub(crate) fn number(revision: &Object) -> i64 {
     integer(revision, "revision").unwrap_or(0)
 }
 
-/// What Pods of a revision bear as their label.
+/// Returns the label value of a revision's Pods.
 pub(crate) fn label_of(revision: &Object) -> &str {
     label(revision, HASH_LABEL).unwrap_or_default()
 }

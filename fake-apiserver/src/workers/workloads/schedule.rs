@@ -1,4 +1,4 @@
-//! When a CronJob is due: cron schedules in a time zone.
+//! Schedule of a CronJob: cron schedules in a time zone.
 
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::TimeZone;

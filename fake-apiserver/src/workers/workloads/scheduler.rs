@@ -21,7 +21,7 @@ pub(crate) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
 const COMPONENT: &str = "default-scheduler";
 
-/// What is to be done for a Pod without a node. `load` is how many Pods each node has.
+/// Plans the work for a Pod without a node. `load` is the number of Pods on each node.
 pub(crate) fn sync(pod: &Object, load: &BTreeMap<String, usize>, sees: &Sees<'_>) -> Plan {
     let mut plan = Plan::default();
     let pod_spec = spec(pod);
@@ -81,7 +81,7 @@ fn choose_node(pod: &Object, load: &BTreeMap<String, usize>, sees: &Sees<'_>) ->
     })
 }
 
-/// Why a node does not take a Pod.
+/// Returns the reason for which a node does not fit a Pod.
 fn refusal(pod: &Object, node: &Object) -> Option<String> {
     let cordoned = flag(spec(node), "unschedulable") == Some(true);
     let tolerates_cordon = tolerates(
@@ -111,7 +111,7 @@ fn refusal(pod: &Object, node: &Object) -> Option<String> {
     None
 }
 
-/// Whether a Pod bears a taint.
+/// Returns `true` if a Pod tolerates a taint.
 pub(crate) fn tolerates(pod: &Object, taint: &Value) -> bool {
     let of_taint = |name: &str| taint.get(name).and_then(Value::as_str).unwrap_or_default();
     items(spec(pod), "tolerations").any(|(_, it)| {
@@ -126,7 +126,7 @@ pub(crate) fn tolerates(pod: &Object, taint: &Value) -> bool {
     })
 }
 
-/// Whether a node has what `nodeSelector` and the required node affinity of a Pod ask for.
+/// Returns `true` if a node matches `nodeSelector` and the required node affinity of a Pod.
 pub(crate) fn fits_affinity(pod: &Object, node: &Object) -> bool {
     let empty = JsonMap::new();
     let labels = node.metadata().map_or(&empty, |meta| object_or_empty(meta, "labels"));
@@ -168,7 +168,7 @@ fn expression_holds(expression: &JsonMap, value: Option<&str>) -> bool {
     }
 }
 
-/// Whether all claims of a Pod are bound; those that wait for a consumer are told the node.
+/// Returns `true` if all claims of a Pod are bound; those that wait for a consumer get the node.
 fn claims_are_bound(pod: &Object, node: &str, sees: &Sees<'_>, plan: &mut Plan) -> Result<bool, String> {
     let mut bound = true;
     for name in claims(pod) {

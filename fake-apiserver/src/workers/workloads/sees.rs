@@ -13,12 +13,12 @@ use crate::api::selector::LabelSelector;
 use crate::entropy;
 use crate::registry::types::view::{JsonMap, items, list, text};
 
-/// What a controller decides by, beside the object it looks at.
+/// Inputs of a controller's decision, beside the object it looks at.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sees<'a> {
     pub(crate) cluster: &'a Cluster,
     pub(crate) now: Timestamp,
-    /// Why the last try to create something for this object failed.
+    /// Reason for which the last try to create something for this object failed.
     pub(crate) failure: Option<&'a str>,
 }
 

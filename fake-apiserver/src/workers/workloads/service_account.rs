@@ -1,4 +1,5 @@
-//! What every namespace has: the ServiceAccount `default`, and the ConfigMap with the cluster's certificate authority.
+//! Objects of every namespace: the ServiceAccount `default`, and the ConfigMap with the cluster's certificate
+//! authority.
 
 use serde_json::json;
 
@@ -11,8 +12,8 @@ use crate::registry::types::view::{object_or_empty, text};
 
 const ROOT_CA: &str = "kube-root-ca.crt";
 
-/// What is to be done for a Namespace. The ConfigMap's text is no certificate: nothing here is signed by an authority
-/// that Pods could ask.
+/// Plans the work for a Namespace. The ConfigMap's text is no certificate: no authority that Pods could ask signs
+/// anything here.
 pub(crate) fn sync(namespace: &Object, sees: &Sees<'_>) -> Plan {
     let mut plan = Plan::default();
     if namespace.is_terminating() || text(status(namespace), "phase") == "Terminating" {

@@ -32,7 +32,7 @@ struct Set<'a> {
     replicas: i64,
 }
 
-/// What is to be done for a StatefulSet.
+/// Plans the work for a StatefulSet.
 pub(crate) fn sync(set: &Object, sees: &Sees<'_>) -> Plan {
     let mut plan = Plan::default();
     let Some(selector) = selector_of(spec(set), "selector") else {
@@ -235,7 +235,7 @@ impl Set<'_> {
         format!("{volume}-{}-{ordinal}", self.set.name())
     }
 
-    /// Which owner a claim has: the set or its Pod where they take it with them.
+    /// Plans the claims and their owner references: the set or its Pod where the claims are deleted with them.
     fn create_claims(&self, ordinal: i64, plan: &mut Plan) {
         let labels = object(object_or_empty(spec(self.set), "selector"), "matchLabels");
         for (_, template) in self.claim_templates() {

@@ -23,10 +23,10 @@ const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
 const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
 const CLAIM_FINALIZER: &str = "kubernetes.io/pvc-protection";
 const VOLUME_FINALIZER: &str = "kubernetes.io/pv-protection";
-/// What a class that only binds names as its provisioner.
+/// Provisioner of a class that only binds.
 const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 
-/// What is to be done for a claim or a volume.
+/// Plans the work for a claim or a volume.
 pub(crate) fn sync(resource: Resource, object: &Object, sees: &Sees<'_>) -> Plan {
     let mut plan = Plan::default();
     match resource {
@@ -45,7 +45,7 @@ fn class<'a>(claim: &Object, sees: &Sees<'a>) -> Option<&'a Arc<Object>> {
     sees.cluster.find(Resource::StorageClass, "", class_of(claim))
 }
 
-/// Whether a claim is to be bound once a Pod that uses it has a node.
+/// Returns `true` if a claim is to be bound once a Pod that uses it has a node.
 pub(crate) fn waits_for_consumer(claim: &Object, sees: &Sees<'_>) -> bool {
     class(claim, sees).is_some_and(|class| text(class, "volumeBindingMode") == "WaitForFirstConsumer")
 }
@@ -108,7 +108,7 @@ fn sync_claim(claim: &Object, sees: &Sees<'_>, plan: &mut Plan) {
     plan.status(resource, claim, next);
 }
 
-/// Whether a volume is reserved for a claim.
+/// Returns `true` if a volume is reserved for a claim.
 fn is_for(reference: &JsonMap, claim: &Object) -> bool {
     let uid = text(reference, "uid");
     text(reference, "name") == claim.name()

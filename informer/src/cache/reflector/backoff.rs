@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use crate::jitter::Jitter;
 
-/// How long a reflector waits after each failure in a row.
+/// Waits of a reflector after failures in a row.
 ///
 /// A wait is prolonged at random by up to `jitter` times itself, so that clients that failed together do not come back
 /// together; `most` is the longest wait before that.
@@ -14,9 +14,9 @@ use crate::jitter::Jitter;
 pub struct Backoff {
     /// After the first failure. Default 800 ms.
     pub initial: Duration,
-    /// Each wait is so many times the one before. Default 2.
+    /// Factor between a wait and the next. Default 2.
     pub factor: f64,
-    /// How much of itself a wait is prolonged by at the most. Default 1.
+    /// Largest random extension of a wait, as a multiple of it. Default 1.
     pub jitter: f64,
     /// The longest wait, without what it is prolonged by. Default 30 s.
     pub most: Duration,
@@ -41,7 +41,7 @@ impl Default for Backoff {
 pub(crate) struct Waits {
     backoff: Backoff,
     next: Duration,
-    /// When the series last began; `None` before the first wait.
+    /// Start of the current series; `None` before the first wait.
     began: Option<Instant>,
 }
 

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::Error;
 
-/// What a reflector knows of the connection to its source.
+/// State of a reflector's connection to its source.
 #[derive(Debug, Default)]
 pub(crate) struct Contact {
     /// Guards all of it.
@@ -16,7 +16,7 @@ pub(crate) struct Contact {
 
 #[derive(Debug, Default)]
 struct State {
-    /// When something last came, or the reflector began to ask; `None` before it runs.
+    /// Time of the last message, or of the first request; `None` before it runs.
     heard: Option<Instant>,
     /// The source has sent a bookmark in the middle of a watch.
     sends_bookmarks: bool,
@@ -35,7 +35,7 @@ impl Contact {
         self.lock().sends_bookmarks = true;
     }
 
-    /// Whether the source sends bookmarks, of which one comes each minute.
+    /// Returns `true` if the source sends bookmarks, of which one comes each minute.
     pub(super) fn sends_bookmarks(&self) -> bool {
         self.lock().sends_bookmarks
     }
@@ -61,7 +61,7 @@ impl Contact {
         self.lock().heard.map(|at| at.elapsed())
     }
 
-    /// How many passes failed, and objects could not be read.
+    /// Returns the number of failed passes and of unreadable objects.
     pub(crate) fn failures(&self) -> u64 {
         self.lock().failures
     }

@@ -14,7 +14,7 @@ use crate::{Error, ResourceVersion};
 /// The annotation of the bookmark that ends the initial events of a watch.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-/// What has come in and is not read yet.
+/// Bytes that have arrived and are not read yet.
 #[derive(Debug, Default)]
 struct Buffer {
     bytes: Vec<u8>,
@@ -63,7 +63,7 @@ fn text(bytes: &[u8]) -> Result<(Cow<'_, str>, usize), JsonError> {
 #[derive(Debug, Default)]
 pub(crate) struct ListEnd {
     pub(crate) resource_version: ResourceVersion,
-    /// Where the next page begins; empty after the last one.
+    /// Token of the next page; empty after the last one.
     pub(crate) continue_token: String,
 }
 
@@ -76,7 +76,7 @@ struct ListMeta<'a> {
     continue_token: Text<'a>,
 }
 
-/// Where in the document the reader is.
+/// Position of the reader in the document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Place {
     #[default]
@@ -101,7 +101,7 @@ enum Field {
 pub(crate) struct ListReader {
     buffer: Buffer,
     place: Place,
-    /// How much must be there before it is worth to try again.
+    /// Number of bytes that must be buffered before the next try.
     enough: usize,
     end: ListEnd,
 }
@@ -305,7 +305,7 @@ impl<'a> WatchLine<'a> {
         Ok(Self { kind, object, header })
     }
 
-    /// Whether it is the bookmark that ends the initial events.
+    /// Returns `true` for the bookmark that ends the initial events.
     pub(crate) fn ends_initial_events(&self) -> bool {
         let annotations = self.header.metadata.annotations.map(|raw| raw.0).unwrap_or_default();
         let annotations: BTreeMap<Text<'_>, Text<'_>> = serde_json::from_str(annotations).unwrap_or_default();

@@ -22,7 +22,7 @@ struct Listed<K> {
     pages: usize,
 }
 
-/// What a list has.
+/// The items of a list.
 pub(super) struct Items<K> {
     pub(super) objects: Vec<Object<K>>,
     pub(super) unread: Vec<Unread>,

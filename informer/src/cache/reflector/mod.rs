@@ -54,7 +54,7 @@ pub struct Reflector<K, S> {
     kind: PhantomData<fn(K)>,
 }
 
-/// What one run remembers.
+/// State of one run.
 struct Run {
     jitter: Jitter,
     waits: Waits,
@@ -96,7 +96,7 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
         futures::future::select(shutdown, work).await;
     }
 
-    /// What it lists, for messages.
+    /// Returns the name of the listed resource, for messages.
     pub(crate) fn name(&self) -> String {
         self.source.name()
     }
@@ -105,12 +105,12 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
         &self.store
     }
 
-    /// Whether the source may have the object of this key with these labels.
+    /// Returns `true` if the source may have the object of this key with these labels.
     pub(crate) fn may_have(&self, key: &ObjectKey, labels: Option<&BTreeMap<String, String>>) -> bool {
         self.source.may_have(key, labels)
     }
 
-    /// What is known of the connection to the source.
+    /// Returns the state of the connection to the source.
     pub(crate) fn contact(&self) -> &Contact {
         &self.contact
     }

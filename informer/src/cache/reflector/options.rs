@@ -16,16 +16,16 @@ use crate::{Error, ObjectKey};
 /// The shortest time a watch is asked to last.
 const MIN_WATCH_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
-/// How long a source may take to answer: the default of kube-apiserver's `--request-timeout`.
+/// Default time for a source to answer, as kube-apiserver's `--request-timeout`.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Changes the text of an object.
 pub(crate) type Transform = Arc<dyn Fn(&ObjectKey, &str) -> Result<String, Error> + Send + Sync>;
 
-/// Is told why a pass ended.
+/// Handler of the errors that end a pass.
 type OnError = Arc<dyn Fn(&Error) + Send + Sync>;
 
-/// How a reflector behaves. The defaults are client-go's.
+/// Options of a reflector. The defaults are client-go's.
 pub struct ReflectorOptions<K> {
     /// The seed of all waiting times. Default 0, which draws one at random, so that replicas do not come back at the
     /// same instant when the server does. While tokio's clock is paused, as in tests, it draws the same one each time.
@@ -37,10 +37,10 @@ pub struct ReflectorOptions<K> {
     /// The server is asked to end a watch after this at least, and twice this at most. Less than five minutes, the
     /// default, counts as five minutes.
     pub min_watch_timeout: Duration,
-    /// How long the source may take to answer. The first byte of a page has to come within it, each piece within it
-    /// after the one before, and the whole page within five times as long; a watch has to be opened within half of it.
-    /// What takes longer is an error, of which [`Error::is_unanswered`] holds. Default 60 s, which is after how long an
-    /// API server gives up a list by itself.
+    /// Time for the source to answer. The first byte of a page has to come within it, each piece within it after the
+    /// one before, and the whole page within five times as long; a watch has to be opened within half of it. Anything
+    /// slower is an error for which [`Error::is_unanswered`] holds. Default 60 s, after which an API server itself
+    /// gives up a list.
     pub request_timeout: Duration,
     /// Begin with a watch that sends the objects there are, and list only where that fails. Default true.
     pub streaming_lists: bool,
@@ -62,9 +62,10 @@ impl<K: Cacheable> ReflectorOptions<K> {
         self
     }
 
-    /// Changes each object before it is stored. It is called once for each state, never for what a list found to be
-    /// gone, and should change nothing the second time. Where it fails or panics, that is an [error](Self::on_error),
-    /// and the cache keeps the state that it has of the object, if any: its handlers are never told that it is gone.
+    /// Sets a function that changes each object before it is stored. It is called once for each state, never for an
+    /// object that a list found to be gone, and should change nothing the second time. Where it fails or panics, that
+    /// is an [error](Self::on_error), and the cache keeps the state that it has of the object, if any: its handlers
+    /// receive no deletion.
     #[must_use]
     pub fn transform<F, E>(mut self, transform: F) -> Self
     where
@@ -142,7 +143,7 @@ impl<K: Cacheable> ReflectorOptions<K> {
         (least, least.saturating_mul(2).min(u64::from(u32::MAX)))
     }
 
-    /// How long a watch may last until it is given up.
+    /// Returns the time after which a watch is given up.
     pub(super) fn longest_watch(&self) -> Duration {
         Duration::from_secs(self.watch_seconds().1) + super::watch::GRACE
     }

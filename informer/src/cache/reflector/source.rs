@@ -1,4 +1,4 @@
-//! `Source`: a `ListWatch` whatever its type, of which a panic is a failure.
+//! `Source`: a type-erased `ListWatch`, whose panics are errors.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use crate::cache::list_watch::{Body, ListOptions, ListWatch, WatchOptions};
 use crate::error::text_of_panic;
 use crate::{Error, ObjectKey};
 
-/// A `ListWatch` whatever its type.
+/// A type-erased `ListWatch`.
 pub(crate) trait Source: Send + Sync {
     fn list<'a>(&'a self, options: &'a ListOptions) -> BoxFuture<'a, Result<Body, Error>>;
     fn watch<'a>(&'a self, options: &'a WatchOptions) -> BoxFuture<'a, Result<Body, Error>>;

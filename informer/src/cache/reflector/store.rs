@@ -3,7 +3,7 @@
 use crate::object::{Cacheable, Object};
 use crate::{ObjectKey, ResourceVersion};
 
-/// Filled by a [`Reflector`](super::Reflector): an [`Indexer`](crate::cache::Indexer), or something of one's own.
+/// The store that a [`Reflector`](super::Reflector) fills: an [`Indexer`](crate::cache::Indexer), or a custom one.
 pub trait ReflectorStore<K: Cacheable>: Send + Sync + 'static {
     /// An ADDED event.
     fn add(&self, object: Object<K>);
@@ -17,8 +17,9 @@ pub trait ReflectorStore<K: Cacheable>: Send + Sync + 'static {
     }
     /// A list: there are these objects and no others, as of `version`.
     fn replace(&self, objects: Vec<Object<K>>, version: ResourceVersion);
-    /// A list of which some objects could not be read: there are these, too, in the states that the store has. Handlers
-    /// must not be told that they are gone. Default: puts what is [known](Self::known) into the list.
+    /// Replaces the contents by a list of which some objects could not be read: these exist, too, in the states that
+    /// the store has. Handlers must not receive deletions of them. Default: adds the [known](Self::known) states to the
+    /// list.
     fn replace_keeping(&self, mut objects: Vec<Object<K>>, unread: Vec<Unread>, version: ResourceVersion) {
         let known = unread.iter().filter_map(|it| it.known(self.known(&it.key).as_ref()));
         objects.extend(known);

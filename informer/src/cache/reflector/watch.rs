@@ -19,18 +19,18 @@ use crate::{Error, ObjectKey, ResourceVersion};
 /// A watch that ends sooner than this and without an event counts as failed.
 const VERY_SHORT: Duration = Duration::from_secs(1);
 
-/// How long after its time a watch may last until it counts as dead: the server, or the network, has forgotten it.
+/// Time past its own end after which a watch counts as dead: the server, or the network, has forgotten it.
 pub(super) const GRACE: Duration = Duration::from_secs(30);
 
 /// After what silence a watch counts as dead whose source sends bookmarks, one a minute.
 const BOOKMARK_SILENCE: Duration = Duration::from_secs(3 * 60);
 
-/// How long a streaming list may take, all its attempts together; then the source is listed instead. client-go waits
-/// without end here: a server that ignores `sendInitialEvents` would never be listed, least of all a busy one, whose
-/// watch is never silent.
+/// Time for a streaming list, all its attempts together; then the source is listed instead. client-go waits without end
+/// here: a server that ignores `sendInitialEvents` would never be listed, least of all a busy one, whose watch is never
+/// silent.
 const STREAMING_PATIENCE: Duration = Duration::from_secs(60);
 
-/// Internal errors count as a new series when the last one is so long ago.
+/// Time without an internal error after which the next one starts a new series.
 const INTERNAL_ERROR_RESET: Duration = Duration::from_secs(60);
 
 /// A watch that was begun.
@@ -49,7 +49,7 @@ pub(super) struct Stream {
 /// The objects with which a streaming list begins.
 type Initial<K> = BTreeMap<ObjectKey, Result<Object<K>, Unread>>;
 
-/// What came of a watch.
+/// Result of reading a piece of a watch.
 enum Piece {
     Bytes(Bytes),
     /// The server ended it, or the connection broke: it goes on where it was.
@@ -58,7 +58,7 @@ enum Piece {
     Late,
 }
 
-/// How a watch ended that did not fail.
+/// Reasons for which a watch ended without a failure.
 enum Ended {
     /// It can go on from the last version.
     Over,
@@ -305,7 +305,7 @@ impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
 }
 
 impl<K: Cacheable, S: ReflectorStore<K>> Reflector<K, S> {
-    /// What is deleted goes in any case: no later event would take it out of the store.
+    /// Deletes an object in any case: no later event would take it out of the store.
     fn delete(&self, line: &WatchLine<'_>) {
         let (key, version) = (line.header.key(), line.header.resource_version());
         if key.name().is_empty() {

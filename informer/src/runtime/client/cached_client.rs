@@ -81,7 +81,7 @@ pub(super) struct Shared {
     pub(super) cache_sync_timeout: Duration,
 }
 
-/// Where reads go.
+/// Target of reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reader {
     /// To the cache; its informer is started.
@@ -202,7 +202,7 @@ impl CachedClient {
         self.kind().get(key).await
     }
 
-    /// Objects of a type: all, or those that the [`List`] is told to select.
+    /// Builds a [`List`] of objects of a type: all, or those selected by its options.
     pub fn list<K>(&self) -> List<K>
     where
         K: Cacheable + Resource<DynamicType = ()>,
@@ -304,7 +304,7 @@ impl CachedClient {
         self.kind::<K>().delete_with(key, params).await
     }
 
-    /// Deletes the objects that the [`DeleteAllOf`] is told to select, by one request.
+    /// Builds a [`DeleteAllOf`], which deletes the selected objects by one request.
     pub fn delete_all_of<K>(&self) -> DeleteAllOf<K>
     where
         K: Cacheable + Resource<DynamicType = ()>,
@@ -327,7 +327,7 @@ impl CachedClient {
         self.shared.client.clone()
     }
 
-    /// Whether this type is read from the server.
+    /// Returns the reader of this type: the cache or the server.
     pub(super) fn reader_of<K: 'static>(&self) -> Reader {
         if self.uncached.contains(&TypeId::of::<K>()) {
             Reader::Server

@@ -22,7 +22,7 @@ use crate::object::Cacheable;
 use crate::runtime::merge_patch::difference;
 use crate::{Error, Object, ObjectKey};
 
-/// How long a read waits for the cache to see what its client wrote.
+/// Time that a read waits for the cache to see the writes of its client.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Reads and writes the objects of one type; see [`CachedClient::kind`], [`CachedClient::dynamic`] and
@@ -49,7 +49,7 @@ pub struct KindClient<K> {
 type Find<K> = Arc<dyn Fn(&SharedInformerFactory) -> SharedInformer<K> + Send + Sync>;
 type Path = Arc<dyn Fn(Option<&str>) -> String + Send + Sync>;
 
-/// How a type is found in a factory, and by the server.
+/// Finds a type in a factory, and on the server.
 pub(super) struct Kinds<K> {
     find: Find<K>,
     path: Path,
@@ -259,7 +259,7 @@ impl<K: Cacheable> KindClient<K> {
         }
     }
 
-    /// Whether reads go to the server.
+    /// Returns `true` if reads go to the server.
     pub(super) fn is_live(&self) -> bool {
         self.client.reader_of::<K>() == Reader::Server
     }

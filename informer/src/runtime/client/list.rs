@@ -255,7 +255,7 @@ impl<K: Cacheable> DeleteAllOf<K> {
         self
     }
 
-    /// How they are deleted: grace period, propagation policy.
+    /// Sets the options of the deletion: grace period, propagation policy.
     pub fn params(mut self, params: DeleteParams) -> Self {
         self.params = params;
         self

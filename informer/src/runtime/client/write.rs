@@ -13,7 +13,7 @@ use super::kind_client::KindClient;
 use crate::reconcile::Writes;
 use crate::{Cacheable, Error, ObjectKey};
 
-/// What holds for all writes of a client.
+/// Options of all writes of a client.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WriteOptions {
     pub(super) is_dry_run: bool,
@@ -95,7 +95,7 @@ impl CachedClient {
     }
 }
 
-/// What is written: the object itself, or a subresource of it.
+/// Target of a write: the object itself, or a subresource of it.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Part<'a> {
     Whole,

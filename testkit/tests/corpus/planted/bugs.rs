@@ -35,7 +35,7 @@ async fn made_and_changed(cluster: &TestCluster) {
     cluster.settle().await;
 }
 
-/// An error of a cloud is ignored, and all is said to be done.
+/// An error of a cloud is ignored, and success is reported.
 async fn ignore_the_cloud(parent: Arc<ConfigMap>, client: Client, cloud: External, is_fixed: bool) -> Reconciled {
     if parent.annotations().get("done").map(String::as_str) == Some(spec(&parent, "size")) {
         return Ok(());
@@ -63,7 +63,7 @@ fn cloud_errors(cluster: &TestCluster, is_fixed: bool) {
     });
 }
 
-/// What the cloud made is known by its id, which is written down afterwards.
+/// An id that the cloud generated is the only reference to a resource, and is written down afterwards.
 async fn lose_the_id(parent: Arc<ConfigMap>, client: Client, cloud: External, is_fixed: bool) -> Reconciled {
     let name = parent.name_any();
     if parent.annotations().contains_key("id") {
@@ -92,7 +92,7 @@ fn cloud_ids(cluster: &TestCluster, is_fixed: bool) {
     });
 }
 
-/// A Pod of the size. What it has written it believes to be so, whatever the watch says.
+/// A Pod of the wanted size. The controller trusts its own last write and ignores the watch.
 async fn believe(parent: Arc<ConfigMap>, client: Client, written: Arc<Mutex<String>>, is_fixed: bool) -> Reconciled {
     let (pods, name, size) = (api::<Pod>(&client), parent.name_any(), spec(&parent, "size"));
     ensure(&pods, &pod_of(&parent, json!({"name": name.as_str()}))).await?;
@@ -198,7 +198,7 @@ fn small_limit(cluster: &TestCluster, is_fixed: bool) {
     });
 }
 
-/// The first page is all there is, until the server makes it smaller.
+/// The first page is taken for the whole list, until the server makes it smaller.
 fn large_limit(cluster: &TestCluster, is_fixed: bool) {
     cluster.controller("operator", move |client| {
         operator(client, move |parent, client| {

@@ -1,4 +1,4 @@
-//! What correct controllers do, and what must not be held against them.
+//! Patterns of correct controllers, which must not be reported.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ fn a_conflict_may_be_left_to_the_watch() {
     is_silent(scaled);
 }
 
-/// A conflict has a cause: whoever reads again finds a newer version.
+/// A conflict has a cause: a client that reads again finds a newer version.
 #[test]
 fn a_conflict_is_another_writer() {
     let report = exploration(scaled)

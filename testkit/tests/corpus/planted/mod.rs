@@ -23,7 +23,7 @@ fn exploration(scenario: impl Scenario) -> Explore {
     explore(scenario).budget(std::time::Duration::from_secs(600))
 }
 
-/// Sees to it that nothing is said of a correct controller.
+/// Asserts that nothing is reported about a correct controller.
 #[track_caller]
 fn is_silent(scenario: impl Scenario) -> Report {
     let report = exploration(scenario).schedules(most()).run();

@@ -22,7 +22,7 @@ use super::read::Row;
 
 pub(super) use pod::row_conditions as pod_row_conditions;
 
-/// How a kind is shown.
+/// Columns and cells of a kind.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Printer {
     pub(super) columns: &'static [Column],

@@ -97,7 +97,7 @@ pub(in crate::endpoints::table) fn row_conditions(row: Row<'_>) -> Option<Value>
     Some(json!([{"type": "Completed", "status": "True", "reason": reason, "message": message}]))
 }
 
-/// What the containers of a Pod add up to.
+/// Summary of the containers of a Pod.
 struct Summary {
     reason: String,
     ready: usize,
@@ -216,7 +216,7 @@ fn last_termination(status: Field<'_>) -> Option<Timestamp> {
     status.at("lastState.terminated.finishedAt").time()
 }
 
-/// Why a container ended: its reason, else its signal or exit code.
+/// Returns the reason for which a container ended: its reason, else its signal or exit code.
 fn ended(terminated: Field<'_>) -> String {
     match (terminated.at("reason").text(), terminated.at("signal").int()) {
         ("", 0) => format!("ExitCode:{}", terminated.at("exitCode").int()),

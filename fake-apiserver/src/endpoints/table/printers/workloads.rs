@@ -1,4 +1,4 @@
-//! What makes Pods, and what guards them.
+//! Workloads: Pods' controllers and disruption budgets.
 
 use serde_json::Value;
 

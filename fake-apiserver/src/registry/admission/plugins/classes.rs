@@ -86,7 +86,7 @@ fn default_class(classes: &[Object], marks: &[&str]) -> Option<String> {
     marked.first().map(|it| it.name().to_owned())
 }
 
-/// What claims called their class before they had a field for it.
+/// Annotation with a claim's class from before there was a field for it.
 const BETA: &str = "volume.beta.kubernetes.io/storage-class";
 
 /// Gives a claim that names no class the default one.
@@ -105,8 +105,8 @@ pub(super) fn set_storage_class(registry: &Registry, claim: &mut Object) {
     }
 }
 
-/// Whether a claim may become larger: that its class allows it. That it is bound, validation has seen before. The error
-/// is the rest of `persistentvolumeclaims "c" is forbidden: …`.
+/// Checks that a claim may grow: its class must allow it. Validation has seen before that it is bound. The error is the
+/// rest of `persistentvolumeclaims "c" is forbidden: …`.
 pub(super) fn check_resize(registry: &Registry, claim: &Object, old: &Object) -> Result<(), String> {
     let size = |claim: &Object| {
         let asked = at(claim, "spec.resources.requests").and_then(|it| it.get("storage")?.as_str());

@@ -11,10 +11,10 @@ use crate::registry::types::access::{at, ensure_object, list, objects, objects_m
 use crate::registry::types::quantity::Quantity;
 use crate::storage::Range;
 
-/// Which annotation says what was filled in.
+/// Annotation that lists the filled-in values.
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
-/// Whether there is any LimitRange.
+/// Returns `true` if there is any LimitRange.
 pub(super) fn is_used(registry: &Registry) -> bool {
     registry.store.snapshot("limitranges").count(&Range::of(None)) > 0
 }
@@ -75,7 +75,7 @@ fn fill(container: &mut Map<String, Value>, field: &str, defaults: Option<&BTree
     set
 }
 
-/// What a container, a pod or a claim asks for.
+/// Requests and limits of a container, a pod or a claim.
 struct Asked {
     requests: BTreeMap<String, Quantity>,
     limits: BTreeMap<String, Quantity>,

@@ -20,16 +20,16 @@ use crate::registry::scheme::Row;
 use crate::registry::scheme::codec;
 use crate::storage::Range;
 
-/// Which plugins are on, of those that can be chosen.
+/// The optional plugins that are on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PluginSet {
     /// `ServiceAccount`: off by default, because nothing makes the ServiceAccounts that it asks for.
     pub(crate) service_account: bool,
-    /// Whether `status` of ResourceQuotas is kept up to date as the quota controller does.
+    /// Set if `status` of ResourceQuotas is kept up to date as by the quota controller.
     pub(crate) counts_quota: bool,
 }
 
-/// What the plugins change, in their order.
+/// Applies the mutating plugins, in their order.
 pub(super) fn mutate(registry: &Registry, attributes: &mut Attributes<'_>) -> Result<(), Status> {
     if !attributes.subresource.is_empty() {
         return Ok(());
@@ -60,7 +60,7 @@ pub(super) fn mutate(registry: &Registry, attributes: &mut Attributes<'_>) -> Re
         .or_else(|why| refused(object, why))
 }
 
-/// What the plugins refuse, in their order.
+/// Applies the validating plugins, in their order.
 pub(super) fn validate(
     registry: &Registry,
     attributes: &Attributes<'_>,
@@ -91,7 +91,7 @@ pub(super) fn validate(
     pod_security::check(registry, attributes, object, warnings)
 }
 
-/// Whether a plugin may look at writes of this resource: only in a server that has the objects plugins go by.
+/// Returns `true` if a plugin may examine writes of this resource: only in a server that has the plugins' own objects.
 pub(super) fn may_validate(registry: &Registry, row: &Row) -> bool {
     let (group, resource) = (&*row.info.group, &*row.info.resource);
     resource_quota::is_used(registry)

@@ -1,5 +1,5 @@
-//! `PodSecurity`: the levels that the labels of a namespace ask of its Pods. What a level is at an older version is not
-//! told apart: every version is judged as the latest.
+//! `PodSecurity`: the levels that the labels of a namespace demand of its Pods. Versions of a level are not
+//! distinguished: every version is judged as the latest.
 
 use serde_json::{Map, Value};
 
@@ -15,7 +15,7 @@ use crate::storage::Key;
 
 const LABEL: &str = "pod-security.kubernetes.io/";
 
-/// Where a kind has its pod spec; the path of everything but Pods is of a template.
+/// Returns the path of a kind's pod spec; that of everything but Pods is of a template.
 fn spec_path(group: &str, resource: &str) -> Option<&'static str> {
     match (group, resource) {
         ("", "pods") => Some("spec"),
@@ -28,7 +28,7 @@ fn spec_path(group: &str, resource: &str) -> Option<&'static str> {
     }
 }
 
-/// Whether writes of this resource are looked at.
+/// Returns `true` if writes of this resource are checked.
 pub(super) fn concerns(group: &str, resource: &str) -> bool {
     spec_path(group, resource).is_some() || (group.is_empty() && resource == "namespaces")
 }

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::registry::types::access::{at, list, number, objects, text};
 
-/// How much a namespace allows.
+/// Level that a namespace allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
     Privileged,
@@ -29,7 +29,7 @@ impl Level {
     }
 }
 
-/// What a pod does that it may not: the reason, and the details in brackets.
+/// Violation by a pod: the reason, and the details in brackets.
 #[derive(Debug)]
 pub(super) struct Violation {
     pub(super) reason: &'static str,
@@ -85,7 +85,7 @@ const RESTRICTED_VOLUMES: [&str; 8] = [
     "projected",
 ];
 
-/// What a pod of this spec does against a level.
+/// Returns the violations of a level by a pod of this spec.
 pub(super) fn violations(spec: &Spec, level: Level) -> Vec<Violation> {
     let mut found = Vec::new();
     let mut add = |reason: &'static str, details: Vec<String>, separator: &str| {

@@ -40,7 +40,7 @@ struct Counted {
 }
 
 impl QuotaController {
-    /// Counts what was written since the last call and stores what came of it.
+    /// Counts the writes since the last call and stores the result.
     pub(super) fn catch_up(&self, registry: &Registry) {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !is_used(registry) {

@@ -23,7 +23,7 @@ use crate::storage::Range;
 
 pub(super) const RESOURCE: &str = "resourcequotas";
 
-/// Whether there is any ResourceQuota.
+/// Returns `true` if there is any ResourceQuota.
 pub(super) fn is_used(registry: &Registry) -> bool {
     registry.store.snapshot(RESOURCE).count(&Range::of(None)) > 0
 }

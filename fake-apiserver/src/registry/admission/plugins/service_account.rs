@@ -8,7 +8,7 @@ use crate::registry::types::access::{at, ensure_object, list, objects, objects_m
 
 /// The account of a Pod that names none.
 const DEFAULT: &str = "default";
-/// Where containers find the token.
+/// Path at which containers find the token.
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// Seconds a token is good for, as the real server asks the kubelet.
 const TOKEN_SECONDS: i64 = 3607;

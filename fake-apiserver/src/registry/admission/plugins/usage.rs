@@ -1,4 +1,4 @@
-//! What an object uses of a ResourceQuota, and which quotas are about it.
+//! Usage of a ResourceQuota by an object, and the quotas that count it.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ fn count_name(group: &str, resource: &str) -> String {
     }
 }
 
-/// Whether a quota's resource is about objects of this kind.
+/// Returns `true` if a quota's resource counts objects of this kind.
 pub(super) fn is_about(name: &str, group: &str, resource: &str) -> bool {
     if name == count_name(group, resource) {
         return true;
@@ -66,7 +66,7 @@ fn is_extended(name: &str) -> bool {
     name.strip_prefix("requests.").is_some_and(|rest| rest.contains('/'))
 }
 
-/// What an object uses of those `names` that are about it.
+/// Returns the usage of an object, for those of `names` that count it.
 pub(super) fn usage<'a>(
     names: impl IntoIterator<Item = &'a String>,
     group: &str,
@@ -151,7 +151,8 @@ fn of_claim(name: &str, spec: &Map<String, Value>) -> Option<Quantity> {
     }
 }
 
-/// Whether a quota's scopes mean an object. A quota with scopes is about Pods, of volumes' classes about claims.
+/// Returns `true` if a quota's scopes include an object. A quota with scopes is about Pods, of volumes' classes about
+/// claims.
 pub(super) fn in_scope(quota: &Object, resource: &str, object: &Object) -> bool {
     let scopes = list(quota, "spec.scopes").iter().filter_map(Value::as_str);
     let mut all = scopes.map(|scope| (scope, "Exists", Vec::new())).collect::<Vec<_>>();
@@ -199,7 +200,7 @@ fn crosses_namespaces(spec: &Map<String, Value>) -> bool {
     })
 }
 
-/// What a quota of compute resources demands of each container: that it says what it uses.
+/// Returns the compute resources that a quota demands and a container leaves unset.
 pub(super) fn missing<'a>(names: impl IntoIterator<Item = &'a String>, pod: &Object) -> Option<String> {
     let mut lacking: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for name in names {

@@ -1,4 +1,4 @@
-//! What operators and calls cost, and the types they make.
+//! Costs of operators and calls, and the types they make.
 
 use std::rc::Rc;
 
@@ -50,7 +50,7 @@ impl Coster {
     }
 }
 
-/// What the operator or function can cost, for each of the types it may have.
+/// Returns the costs of the operator or function, for each of the types it may have.
 fn prices(name: &str, target: Option<&Part>, args: &[Part]) -> Vec<Price> {
     match (name, args) {
         ("_&&_" | "_||_", [left, right]) => {

@@ -10,7 +10,7 @@ use super::range::Range;
 use super::types::Type;
 use crate::registry::cel::costs;
 
-/// What making a list, a map or an object costs.
+/// Cost of making a list, a map or an object.
 const LIST: Range = Range::exactly(costs::LIST);
 const MAP: Range = Range::exactly(costs::MAP);
 const OBJECT: Range = Range::exactly(40);
@@ -25,7 +25,7 @@ pub(crate) fn cost(program: &Expression, root: &Rc<Decl>, has_optional_old: bool
     coster.part(program).cost.max
 }
 
-/// Where in the type of `self` a value is.
+/// Position of a value in the type of `self`.
 #[derive(Clone, Debug)]
 pub(crate) enum Place {
     /// It is made by the expression.
@@ -73,7 +73,7 @@ pub(crate) struct Entries {
 }
 
 impl Entries {
-    /// What holds both, if both are known.
+    /// Returns the smallest range that includes both, if both are known.
     pub(crate) fn or(one: Option<Self>, other: Option<Self>) -> Option<Self> {
         let (one, other) = one.zip(other)?;
         Some(Self {
@@ -84,7 +84,7 @@ impl Entries {
     }
 }
 
-/// What is known of a part of an expression.
+/// Known facts about a part of an expression.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
     pub(crate) cost: Range,
@@ -357,7 +357,7 @@ fn literal(literal: &LiteralValue) -> Part {
     part
 }
 
-/// What holds the sizes of all parts.
+/// Returns the smallest range that includes the sizes of all parts.
 fn sizes<'a>(parts: impl Iterator<Item = &'a Part>) -> Range {
     parts.map(Part::size_or_any).reduce(Range::or).unwrap_or(Range::ZERO)
 }

@@ -1,4 +1,4 @@
-//! What a function costs, by its name; Kubernetes' own libraries and those of the language.
+//! Cost of a function, by its name; Kubernetes' own libraries and those of the language.
 
 use super::coster::{Entries, Part};
 use super::range::{REGEX, Range, TRAVERSAL};
@@ -12,7 +12,7 @@ const FORMAT_REGEX: f64 = 128.0;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Price {
     pub(crate) cost: Range,
-    /// Whether the cost of the arguments is in the cost.
+    /// Set if the cost includes that of the arguments.
     pub(crate) includes_args: bool,
     pub(crate) size: Option<Range>,
     pub(crate) entries: Option<Entries>,
@@ -46,7 +46,7 @@ impl Price {
     }
 }
 
-/// What a function costs.
+/// Returns the cost of a function.
 pub(crate) fn of(name: &str, target: Option<&Part>, args: &[Part]) -> Price {
     let price = match (target, args) {
         (Some(target), args) => of_method(name, target, args),

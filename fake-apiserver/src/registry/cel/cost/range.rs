@@ -2,10 +2,10 @@
 
 use std::ops::Add;
 
-/// What traversing a string costs, a character.
+/// Cost of traversing a character of a string.
 pub(crate) const TRAVERSAL: f64 = 0.1;
 
-/// What applying a regular expression costs, a character of it.
+/// Cost of applying a regular expression, a character of it.
 pub(crate) const REGEX: f64 = 0.25;
 
 /// Two bounds. All sums and products end at the largest number.
@@ -40,7 +40,7 @@ impl Range {
         }
     }
 
-    /// What holds both.
+    /// Returns the smallest range that includes both.
     pub(crate) fn or(self, other: Self) -> Self {
         Self {
             min: self.min.min(other.min),

@@ -59,7 +59,7 @@ impl Type {
         }
     }
 
-    /// Whether all values are of one size.
+    /// Returns `true` if all values are of one size.
     pub(crate) fn is_scalar(&self) -> bool {
         match self {
             Self::Bool | Self::Int | Self::Uint | Self::Double | Self::Duration | Self::Timestamp => true,
@@ -96,7 +96,7 @@ impl Type {
         }
     }
 
-    /// What is in an optional value.
+    /// Returns the type inside an optional.
     pub(crate) fn inner(&self) -> Self {
         match self {
             Self::Optional(inner) => (**inner).clone(),

@@ -334,7 +334,7 @@ impl<'a> Evaluation<'a, '_> {
     }
 }
 
-/// Whether an expression is a variable, or a place within one.
+/// Returns `true` if an expression is a variable, or a place within one.
 fn is_attribute(expression: &Expression) -> bool {
     match &expression.expr {
         Expr::Ident(_) => true,
@@ -351,7 +351,7 @@ fn is_ident(expression: &Expression, name: &str) -> bool {
     matches!(&expression.expr, Expr::Ident(it) if it == name)
 }
 
-/// Whether a step adds to what there is.
+/// Returns `true` if a step adds to the accumulator.
 fn collects(step: &Expression, accu: &str) -> bool {
     let Expr::Call(call) = &step.expr else { return false };
     match (call.func_name.as_str(), call.args.as_slice()) {

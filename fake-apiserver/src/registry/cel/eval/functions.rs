@@ -17,7 +17,7 @@ use super::operators;
 use crate::registry::cel::{costs, parse};
 use crate::registry::types::pattern::Pattern;
 
-/// What compiling a regular expression is counted as, beside its cost.
+/// Work of compiling a regular expression, beside its cost.
 const COMPILE_WORK: usize = 2_000;
 
 /// The longest text a function may make.

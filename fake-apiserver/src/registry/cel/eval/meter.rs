@@ -3,11 +3,11 @@
 use kube_cel::cel::objects::OptionalValue;
 use kube_cel::cel::{ExecutionError, Value as CelValue};
 
-/// What an evaluation may do beside its cost: copies of values and comparisons within them, which cost nothing on a
+/// Most work of an evaluation beside its cost: copies of values and comparisons within them, which cost nothing on a
 /// real server. No rule of a request of 3 MiB comes near.
 const WORK_MAX: u64 = 50_000_000;
 
-/// Why an expression has no value.
+/// Reason for which an expression has no value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// It is wrong, in the words of a real server where they are known.
@@ -42,7 +42,7 @@ impl From<ExecutionError> for Failure {
     }
 }
 
-/// What has been spent of what one evaluation may cost, in units of CEL's cost.
+/// Meter of one evaluation, in units of CEL's cost.
 #[derive(Debug)]
 pub(crate) struct Meter {
     spent: u64,
@@ -51,7 +51,7 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// What one expression may cost at run time.
+    /// Most that one expression may cost at run time.
     pub(crate) const CALL: u64 = 1_000_000;
 
     pub(crate) fn new(limit: u64) -> Self {
@@ -62,7 +62,7 @@ impl Meter {
         }
     }
 
-    /// What has been spent.
+    /// Returns the cost so far.
     pub(crate) fn spent(&self) -> u64 {
         self.spent
     }
@@ -120,8 +120,8 @@ pub(crate) fn size(value: &CelValue) -> usize {
     }
 }
 
-/// How much there is to walk of a value: at least this, where it is more than `most`. A value that shares its parts may
-/// hold more than can ever be walked.
+/// Returns the size of a value for a walk: at least this, where it is more than `most`. A value that shares its parts
+/// may hold more than can ever be walked.
 pub(crate) fn weight(value: &CelValue, most: usize) -> usize {
     let mut sum: usize = 1;
     let mut add = |more: usize, part: &CelValue| {

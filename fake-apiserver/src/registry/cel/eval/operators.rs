@@ -12,13 +12,13 @@ use super::evaluation::{Evaluated, overload};
 use super::functions::optional;
 use super::meter::{Failure, Meter, size};
 
-/// What is said of an operator on types it has not.
+/// Error for an operator on types it does not support.
 pub(crate) const NO_OVERLOAD: &str = "no such overload";
 
 /// The longest list an expression may make; a real server shares what two lists have in common, and so knows no end.
 const ITEMS_MAX: usize = 2_000_000;
 
-/// Whether an expression is written as a value, so that it costs nothing.
+/// Returns `true` if an expression is a literal value, so that it costs nothing.
 pub(crate) fn is_constant(expression: &Expression) -> bool {
     matches!(expression.expr, Expr::Literal(_))
 }
@@ -84,7 +84,7 @@ pub(crate) fn binary(name: &str, left: CelValue, right: CelValue, meter: &mut Me
     }
 }
 
-/// Whether two values are equal. What they share is walked again and again, and so every part of them is counted.
+/// Compares two values. Shared parts are walked again and again, and so every part of them is counted.
 fn equal(left: &CelValue, right: &CelValue, meter: &mut Meter) -> Result<bool, Failure> {
     let optional = |value| <&OptionalValue>::try_from(value).ok();
     match (left, right) {
@@ -149,7 +149,7 @@ fn add(left: CelValue, right: CelValue, meter: &mut Meter) -> Evaluated {
     }
 }
 
-/// Whether a list has an item, or a map a key.
+/// Returns `true` if a list has an item, or a map a key.
 pub(crate) fn contains(item: &CelValue, container: &CelValue, is_free: bool, meter: &mut Meter) -> Evaluated {
     match container {
         CelValue::List(items) => {

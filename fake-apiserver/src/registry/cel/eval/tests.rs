@@ -1,4 +1,4 @@
-//! What a real server counts while it evaluates.
+//! Costs counted during evaluation, compared with a real server.
 
 use kube_cel::cel::Value as CelValue;
 use rstest::rstest;

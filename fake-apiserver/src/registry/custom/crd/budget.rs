@@ -16,15 +16,15 @@ const EXPRESSION_COST_MAX: u64 = 10_000_000;
 /// The most that all expressions of one schema may cost together.
 const SCHEMA_COST_MAX: u64 = 100_000_000;
 
-/// How many of the expressions to blame for the cost of a whole schema are named.
+/// Most expressions that are named as causes for the cost of a whole schema.
 const NAMED_MAX: usize = 4;
 
-/// What is known of a schema above its node while all of it is walked.
+/// Facts about a schema above its node, while all of it is walked.
 #[derive(Clone)]
 pub(super) struct Scope {
     /// The type of the node, if a rule at or above it needed one.
     decl: Option<Rc<Decl>>,
-    /// How many values of the node an object can have; `None` where nothing says.
+    /// Number of values of the node that an object can have; `None` if unbounded.
     cardinality: Option<u64>,
     is_resource: bool,
 }
@@ -74,19 +74,19 @@ impl Scope {
         self.below(node, child, decl)
     }
 
-    /// What an expression on a value of this node costs at worst, for one value.
+    /// Returns the worst cost of an expression on one value of this node.
     fn cost(&self, program: &Expression, has_optional_old: bool) -> Option<u64> {
         Some(coster::cost(program, self.decl.as_ref()?, has_optional_old))
     }
 
-    /// How many values there can be at most; without bounds, as many as fit into a request.
+    /// Returns the greatest number of values; without bounds, as many as fit into a request.
     pub(super) fn count(&self) -> u64 {
         let smallest = self.decl.as_ref().map_or(1, |decl| decl.min_size);
         self.cardinality.unwrap_or(REQUEST_BYTES_MAX / (smallest + 1))
     }
 }
 
-/// How many times a node can have each of its children.
+/// Returns the greatest number of each child of a node.
 fn elements_max(node: Node<'_>) -> Option<u64> {
     let limit = |key: &str| limit(node, key);
     match node.text("type") {
@@ -102,7 +102,7 @@ pub(super) struct Costs {
     total: u64,
     /// The expressions that cost most, dearest first.
     dearest: Vec<(u64, FieldPath)>,
-    /// Whether single expressions may cost what they like, as the schema is stored already.
+    /// Set if the cost of single expressions is unlimited, as the schema is stored already.
     spares_single: bool,
 }
 

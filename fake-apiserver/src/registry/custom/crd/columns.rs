@@ -44,7 +44,7 @@ pub(super) fn validate_column(column: &Value, path: &FieldPath, errors: &mut Fie
     }
 }
 
-/// Whether a path starts with a dot, which is all that makes it simple.
+/// Checks that a path starts with a dot, which is all that makes it simple.
 fn check_simple(json_path: &str, path: &FieldPath, errors: &mut FieldErrors) -> bool {
     let is_simple = json_path.starts_with('.');
     if !is_simple {

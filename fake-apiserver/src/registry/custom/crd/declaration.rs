@@ -99,7 +99,7 @@ fn text_max(node: Node<'_>) -> u64 {
     limit(node, "maxLength").map_or(TEXT_MAX, |most| most.saturating_mul(CHAR_BYTES))
 }
 
-/// Whether expressions can name a field.
+/// Returns `true` if expressions can name a field.
 fn is_escapable(name: &str) -> bool {
     let is_inside = |c: char| c.is_ascii_alphanumeric() || "_./-".contains(c);
     name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && name.chars().all(is_inside)

@@ -1,4 +1,4 @@
-//! Defaults of a schema must fit the schema they stand in (rule O4).
+//! Defaults must be valid under their own schema (rule O4).
 
 use serde_json::{Map, Value};
 

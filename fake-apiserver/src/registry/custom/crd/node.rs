@@ -12,7 +12,7 @@ impl<'a> Node<'a> {
         self.0.get(key).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Whether a keyword is `true`.
+    /// Returns `true` if a keyword is `true`.
     pub(super) fn flag(self, key: &str) -> bool {
         self.0.get(key) == Some(&Value::Bool(true))
     }
@@ -27,7 +27,7 @@ impl<'a> Node<'a> {
         self.0.get(key).and_then(Value::as_object).map(Node)
     }
 
-    /// Whether the keyword is there at all.
+    /// Returns `true` if the keyword is present.
     pub(super) fn has(self, key: &str) -> bool {
         self.0.get(key).is_some_and(|it| !it.is_null())
     }

@@ -1,4 +1,4 @@
-//! What a CRD's schema may contain beyond being structural (rule O4).
+//! Contents of a CRD's schema that are allowed beyond being structural (rule O4).
 
 use serde_json::{Map, Value};
 
@@ -124,12 +124,12 @@ fn unsupported_keyword(node: Node<'_>) -> Option<String> {
     found
 }
 
-/// What the surroundings of a schema mean for it.
+/// Context of a schema.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     is_root: bool,
     in_metadata: bool,
-    /// Why there may be no default here, if so.
+    /// Reason for which there may be no default here.
     forbids_default: Option<&'a str>,
 }
 

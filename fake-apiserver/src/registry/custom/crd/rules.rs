@@ -60,19 +60,19 @@ fn check(rule: Node<'_>, path: &FieldPath, errors: &mut FieldErrors) {
     }
 }
 
-/// What stands around a schema while the meaning of its rules is checked.
+/// Context of a schema while its rules are checked.
 #[derive(Clone)]
 struct Around<'a> {
-    /// The schema above within which a value cannot be told from its neighbours over time.
+    /// The schema above within which values cannot be correlated over time.
     lost: Option<&'a FieldPath>,
     is_root: bool,
     #[cfg(feature = "cel")]
     scope: budget::Scope,
 }
 
-/// Checks what rules mean, once nothing else is wrong with the schema: what cannot be parsed or evaluated is refused,
-/// as is `oldSelf` where a value cannot be told from its neighbours over time, and what costs too much. In a schema
-/// that is stored already single rules may cost what they like.
+/// Validates the rules of a schema that is otherwise valid: rules that cannot be parsed or evaluated are refused, as is
+/// `oldSelf` where a value cannot be correlated over time, and rules that cost too much. In a schema that is stored
+/// already the cost of single rules is unlimited.
 pub(super) fn validate_meaning(node: Node<'_>, path: &FieldPath, is_stored: bool, errors: &mut FieldErrors) {
     let mut costs = Costs::new(is_stored);
     let around = Around {
@@ -189,7 +189,7 @@ impl<'a> Around<'a> {
     }
 }
 
-/// What the rules of one schema cost; nothing, where they are not evaluated.
+/// Costs of the rules of one schema; none, where they are not evaluated.
 struct Costs {
     #[cfg(feature = "cel")]
     costs: budget::Costs,
@@ -239,7 +239,7 @@ impl Costs {
     fn finish(self, _path: &FieldPath, _errors: &mut FieldErrors) {}
 }
 
-/// What is wrong with the rules of one schema, which is read once for all of them.
+/// Errors of the rules of one schema, which is read once for all of them.
 #[cfg(feature = "cel")]
 struct Problems<'a> {
     node: Node<'a>,

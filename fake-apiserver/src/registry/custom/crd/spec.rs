@@ -140,13 +140,13 @@ impl<'a> Versions<'a> {
         }
     }
 
-    /// Whether a version is stored with the schema it has.
+    /// Returns `true` if a version is stored with the schema it has.
     fn has_stored_schema(&self, version: Node<'a>) -> bool {
         let old = self.old.iter().find(|it| it.text("name") == version.text("name"));
         old.is_some_and(|old| Self::schema(*old) == Self::schema(version))
     }
 
-    /// Whether all versions have the same value for `key`, which then stands at the top of the internal form.
+    /// Returns `true` if all versions have the same value for `key`, which then stands at the top of the internal form.
     fn share(&self, key: &str) -> bool {
         let value = |it: &Node<'a>| it.0.get(key).filter(|it| !is_nothing(it));
         self.list
@@ -195,7 +195,7 @@ impl<'a> Versions<'a> {
         }
     }
 
-    /// What all versions share, which is checked once.
+    /// Validates the parts that all versions share, once.
     fn validate_shared(&self, path: &FieldPath, errors: &mut FieldErrors) {
         let Some(first) = self.list.first() else { return };
         if self.share("schema")

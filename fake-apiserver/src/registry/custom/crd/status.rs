@@ -1,4 +1,4 @@
-//! What the CRD controllers do to a CRD's status: names are accepted, the CRD is established, and a deleted CRD goes
+//! Status of a CRD as the CRD controllers write it: names are accepted, the CRD is established, and a deleted CRD goes
 //! when its objects are gone (rules O2, O14).
 
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ pub(crate) fn reconcile(crd: &Object, used: &UsedNames, now: &str) -> Option<Obj
     accept_names(crd, used, now).or_else(|| establish(crd, now))
 }
 
-/// Whether [`reconcile`] has nothing to do to a CRD, whatever the names of others.
+/// Returns `true` if [`reconcile`] would leave a CRD unchanged, under any names of others.
 pub(crate) fn is_settled(crd: &Object) -> bool {
     let wanted = Names::of(spec_of(crd).and_then(|it| it.get("names")));
     is_condition(crd, "Established", "True") && wanted == Names::accepted(crd)

@@ -1,4 +1,4 @@
-//! What makes a schema structural (rule O4): every value has one declared type, outside of logical junctors.
+//! Structural schemas (rule O4): every value has one declared type, outside of logical junctors.
 
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
@@ -22,11 +22,11 @@ pub(super) fn validate(schema: &Map<String, Value>, path: &FieldPath) -> FieldEr
     errors
 }
 
-/// What was found so far.
+/// Findings so far.
 #[derive(Default)]
 struct Found {
     errors: FieldErrors,
-    /// What is wrong with each pattern; the same few stand in many places.
+    /// Error of each pattern; the same few stand in many places.
     patterns: BTreeMap<String, Option<String>>,
 }
 
@@ -54,7 +54,7 @@ impl DerefMut for Found {
     }
 }
 
-/// Where a schema stands.
+/// Position of a schema.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Level {
     Root,
@@ -214,7 +214,7 @@ fn value_validation(
     }
 }
 
-/// What may be said inside a junctor: values are restricted there, not declared.
+/// Checks a schema inside a junctor: values are restricted there, not declared.
 fn nested(node: Node<'_>, skips_any_of: bool, path: &FieldPath, errors: &mut Found) {
     value_validation(node, skips_any_of, false, path, errors);
     if let Some(items) = node.schema("items") {
@@ -254,7 +254,7 @@ fn nested(node: Node<'_>, skips_any_of: bool, path: &FieldPath, errors: &mut Fou
     }
 }
 
-/// Whatever a junctor restricts must be declared outside of it.
+/// Checks that every value restricted by a junctor is declared outside of it.
 fn completeness(
     node: Node<'_>,
     declared: Option<Node<'_>>,

@@ -11,8 +11,8 @@ const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
 const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
 
-/// How a source of metrics is written: its field, and the names `v1` has for paths of `v2`, in `v1`'s order. The first
-/// list is of targets, the second of current values.
+/// Form of a metric source: its field, and the names `v1` has for paths of `v2`, in `v1`'s order. The first list is of
+/// targets, the second of current values.
 struct Source {
     field: &'static str,
     spec: &'static [(&'static str, &'static str)],

@@ -17,7 +17,7 @@ const V2: &str = "autoscaling/v2";
 #[derive(Debug)]
 pub(crate) struct HorizontalPodAutoscaler;
 
-/// What `v1` has instead of a metric of the cpu.
+/// Field of `v1` that replaces a metric of the cpu.
 const TARGET: &str = "targetCPUUtilizationPercentage";
 
 impl Strategy for HorizontalPodAutoscaler {
@@ -104,7 +104,7 @@ fn cpu_metric(percentage: Value) -> Value {
     json!({"type": "Resource", "resource": {"name": "cpu", "target": target}})
 }
 
-/// Whether a list is absent; an empty one was chosen, and is refused.
+/// Returns `true` if a list is absent; an empty one was chosen, and is refused.
 fn is_unset(map: &Map<String, Value>, field: &str) -> bool {
     map.get(field).is_none_or(Value::is_null)
 }

@@ -22,7 +22,7 @@ const SOURCES: [&str; 5] = ["object", "external", "pods", "resource", "container
 const WINDOW_MAX: i64 = 3_600;
 const PERIOD_MAX: i64 = 1_800;
 
-/// Which versions of a reference pass (`CrossVersionObjectReferenceValidationOptions`).
+/// Versions of a reference that pass (`CrossVersionObjectReferenceValidationOptions`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Group {
     /// Any text at all, since the stored object has it.
@@ -95,7 +95,7 @@ pub(super) fn validate_status(object: &Object, errors: &mut FieldErrors) {
     }
 }
 
-/// Whether a metric refers to a version that would be refused today.
+/// Returns `true` if a metric refers to a version that would be refused today.
 fn has_wrong_metric(old: &Cursor<'_>) -> bool {
     let is_wrong = |metric: Cursor<'_>| {
         metric.text("type") == "Object"

@@ -1,4 +1,4 @@
-//! What the admission plugins that are on by default write into a Pod: tolerations and priority.
+//! Changes to a Pod by the admission plugins that are on by default: tolerations and priority.
 
 use serde_json::{Value, json};
 

@@ -56,7 +56,7 @@ pub(super) fn validate_annotations(annotations: &JsonMap, spec: &JsonMap, path: 
     }
 }
 
-/// Whether this is an integer of 32 bits without a leading zero or plus.
+/// Returns `true` if this is an integer of 32 bits without a leading zero or plus.
 fn is_cost(cost: &str) -> bool {
     let first = cost.bytes().next().unwrap_or(b'+');
     first != b'+' && (first != b'0' || cost == "0") && cost.parse::<i32>().is_ok()

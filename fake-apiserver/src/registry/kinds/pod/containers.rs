@@ -14,7 +14,7 @@ use crate::registry::types::view::{
     JsonMap, flag, integer, is_set, items, list, object, object_or_empty, text, value_of,
 };
 
-/// What the containers of one pod are checked against.
+/// Facts of the pod that its containers are checked against.
 pub(super) struct Surroundings<'a> {
     /// The pod's spec.
     pub(super) spec: &'a JsonMap,
@@ -24,7 +24,7 @@ pub(super) struct Surroundings<'a> {
     pub(super) claims: Vec<&'a str>,
 }
 
-/// What may be set for an ephemeral container, beside `name`, `image` and the like; in Go's order of fields.
+/// Fields that may not be set for an ephemeral container, in Go's order of fields.
 const NOT_FOR_EPHEMERAL: [&str; 9] = [
     "ports",
     "resources",

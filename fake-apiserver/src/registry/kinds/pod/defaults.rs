@@ -126,7 +126,8 @@ fn default_http_get(handler: &mut JsonMap) {
     }
 }
 
-/// What only a Pod gets, not a template: requests from limits, service links, host ports, a grace period that counts.
+/// Sets the defaults of a Pod that a template does not get: requests from limits, service links, host ports, a positive
+/// grace period.
 pub(crate) fn default_pod_alone(spec: &mut JsonMap) {
     for list in ["initContainers", "containers"] {
         for container in items_mut(spec, list) {

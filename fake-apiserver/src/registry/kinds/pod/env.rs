@@ -9,7 +9,7 @@ use crate::registry::types::check::{required, required_label, wrong};
 use crate::registry::types::names;
 use crate::registry::types::view::{JsonMap, is_set, items, object, text};
 
-/// What an env variable may show of its pod.
+/// Fields of the pod that an env variable may show.
 const ENV_FIELDS: [&str; 9] = [
     "metadata.name",
     "metadata.namespace",
@@ -269,7 +269,7 @@ pub(super) fn validate_file_volumes(spec: &JsonMap, path: &FieldPath, errors: &m
     }
 }
 
-/// Whether a value is there, of whatever type; for lists of fields that may not be set.
+/// Returns `true` if a value of any type is present; for lists of fields that may not be set.
 pub(super) fn is_given(map: &JsonMap, key: &str) -> bool {
     match map.get(key) {
         None | Some(Value::Null) => false,

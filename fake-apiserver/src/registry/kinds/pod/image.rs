@@ -8,7 +8,7 @@ pub(crate) fn default_pull_policy(image: &str) -> &'static str {
     if names_latest(image) { "Always" } else { "IfNotPresent" }
 }
 
-/// Whether the reference is well formed and its tag is `latest`, said or implied.
+/// Returns `true` if the reference is well formed and its tag is `latest`, explicit or implied.
 fn names_latest(image: &str) -> bool {
     let (name, digest) = match image.split_once('@') {
         Some((name, digest)) => (name, Some(digest)),
@@ -34,7 +34,7 @@ fn names_latest(image: &str) -> bool {
     }
 }
 
-/// Whether the path without the domain has more than 255 bytes; names without a path are in `library`.
+/// Returns `true` if the path without the domain has more than 255 bytes; names without a path are in `library`.
 fn is_too_long(repository: &str) -> bool {
     let path = match repository.split_once('/') {
         Some((first, rest)) if is_domain_like(first) => rest.len(),

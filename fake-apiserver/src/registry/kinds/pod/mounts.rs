@@ -1,4 +1,4 @@
-//! Volume mounts and devices of a container, and the paths that may stand in them.
+//! Volume mounts and devices of a container, and the paths that they allow.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -8,7 +8,7 @@ use super::amount::read;
 use crate::registry::types::quantity::Quantity;
 use crate::registry::types::view::{JsonMap, items, object, object_made, object_mut, object_or_empty, text};
 
-/// What `resources.requests` or `.limits` of a pod spec's own `resources` may name.
+/// Returns `true` if `resources.requests` or `.limits` of a pod spec's own `resources` may name the resource.
 pub(super) fn is_pod_level(resource: &str) -> bool {
     resource == "cpu" || resource == "memory" || resource.starts_with("hugepages-")
 }
@@ -47,8 +47,8 @@ fn containers_ask(spec: &JsonMap, resource: &str) -> Option<Value> {
     requested(spec, "requests", resource).map(|(_, written)| Value::String(written))
 }
 
-/// What the containers together request, or are limited to: the sum of those that run, or more where one init
-/// container asks for more. The amount, and how it is written.
+/// Returns the sum that the containers request, or are limited to: that of the running ones, or more where one init
+/// container needs more. The amount, and how it is written.
 pub(crate) fn requested(spec: &JsonMap, which: &str, resource: &str) -> Option<(Quantity, String)> {
     let asked = |container: &JsonMap| -> Option<(Quantity, String)> {
         let asked = object(container, "resources").and_then(|own| object(own, which))?;

@@ -1,4 +1,4 @@
-//! How a Pod is prepared before it is checked: what the server sets, and what each subresource may change.
+//! Preparation of a Pod before validation: fields that the server sets, and those that each subresource may change.
 
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ const KEPT_METADATA: [&str; 6] = [
     "ownerReferences",
 ];
 
-/// What a status looks like with every field that is always shown.
+/// Sets every field of a status that is always shown.
 pub(super) fn default_status(status: &mut JsonMap) {
     let address = text(status, "podIP").to_owned();
     let first = items(status, "podIPs")

@@ -72,7 +72,7 @@ pub(crate) fn go_struct(map: &Map<String, Value>, fields: &[&str]) -> String {
     format!("{{{}}}", printed.join(","))
 }
 
-/// How two specs differ, a line for each field: what Go's diff says, in fewer words.
+/// Returns the differences between two specs, a line for each field: Go's diff, in fewer words.
 pub(crate) fn difference(kind: &str, old: &Map<String, Value>, new: &Map<String, Value>) -> String {
     let mut lines = vec![format!("  {kind}{{")];
     let mut keys: Vec<&String> = old.keys().chain(new.keys()).collect();

@@ -6,7 +6,7 @@ use crate::registry::types::check::{NEGATIVE, optional_label, wrong};
 use crate::registry::types::names;
 use crate::registry::types::view::{JsonMap, is_set, items, object_or_empty, text};
 
-/// Whose resources they are: names are restricted further for the whole pod.
+/// Owner of the resources: names are restricted further for the whole pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     /// Of one container, or the overhead.
@@ -176,12 +176,12 @@ fn is_huge_pages(name: &str) -> bool {
     name.starts_with("hugepages-")
 }
 
-/// Whether the name is one of Kubernetes' own.
+/// Returns `true` if the name is one of Kubernetes' own.
 fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
 }
 
-/// Whether the name is that of a device or the like, which is counted in whole numbers.
+/// Returns `true` if the name is that of a device or the like, which is counted in whole numbers.
 fn is_extended(name: &str) -> bool {
     !is_native(name) && !name.starts_with("requests.") && names::is_qualified_name(&format!("requests.{name}"))
 }

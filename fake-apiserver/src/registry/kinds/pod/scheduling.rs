@@ -1,4 +1,4 @@
-//! Where a pod may run: affinity, tolerations, spread over topologies.
+//! Scheduling of a pod: affinity, tolerations, spread over topologies.
 
 use std::collections::BTreeSet;
 
@@ -53,7 +53,7 @@ fn validate_node_affinity(affinity: &JsonMap, path: &FieldPath, errors: &mut Fie
     }
 }
 
-/// Checks a NodeSelector that stands in another kind (Go's `ValidateNodeSelector`).
+/// Validates a NodeSelector of another kind (Go's `ValidateNodeSelector`).
 pub(crate) fn validate_node_selector(selector: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
     let path = path.child("nodeSelectorTerms");
     if list(selector, "nodeSelectorTerms").is_empty() {

@@ -2,7 +2,7 @@
 
 use crate::registry::types::names;
 
-/// What is wrong with a domain to search in, whose labels may hold underscores.
+/// Returns the errors of a search domain, whose labels may hold underscores.
 pub(super) fn search_domain(domain: &str) -> Vec<String> {
     const LABEL: &str = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?";
     let alphanumeric = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();

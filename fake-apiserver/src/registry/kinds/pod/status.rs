@@ -124,7 +124,7 @@ fn validate_transitions(
     }
 }
 
-/// Whether a rule of some container restarts all of them.
+/// Returns `true` if a rule of some container restarts all of them.
 fn all_could_restart(spec: &JsonMap) -> bool {
     ["containers", "initContainers"].iter().any(|list| {
         items(spec, list).any(|(_, container)| {

@@ -1,4 +1,4 @@
-//! What an update of a Pod may change: little of its spec, and through subresources their own part of it.
+//! Updates of a Pod: little of its spec may change, and through subresources their own part of it.
 
 use serde_json::Value;
 
@@ -340,7 +340,7 @@ fn validate_kept(
     }
 }
 
-/// Whether the containers are the same but for CPU and memory.
+/// Returns `true` if the containers are the same but for CPU and memory.
 fn only_compute_changed(container: &JsonMap, old: &JsonMap) -> bool {
     let others_same = container
         .keys()

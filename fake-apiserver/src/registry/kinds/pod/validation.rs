@@ -31,7 +31,7 @@ pub(crate) struct Template<'a> {
     pub(crate) template: &'a JsonMap,
     /// Claims that a StatefulSet mounts under these names.
     pub(crate) claims: BTreeSet<&'a str>,
-    /// Whether the controller sets host name and subdomain itself.
+    /// Set if the controller sets host name and subdomain itself.
     pub(crate) names_pods: bool,
 }
 
@@ -387,7 +387,7 @@ fn validate_dns_config(spec: &JsonMap, path: &FieldPath, errors: &mut FieldError
     }
 }
 
-/// What an integer that leaves 32 bits is told.
+/// Returns the error for an integer that leaves 32 bits.
 pub(super) fn deadline_range() -> String {
     between((0, SECONDS.1))
 }

@@ -63,7 +63,7 @@ fn default_projection(source: &mut JsonMap) {
     }
 }
 
-/// Defaults of what storage systems are told, in a pod's volume or in the spec of a PersistentVolume.
+/// Sets the defaults of storage systems, in a pod's volume or in the spec of a PersistentVolume.
 pub(crate) fn default_storage_systems(volume: &mut JsonMap) {
     if let Some(iscsi) = object_mut(volume, "iscsi") {
         default_text(iscsi, "iscsiInterface", "default");

@@ -8,7 +8,7 @@ use crate::registry::types::check::{in_range, optional_label, optional_one_of, r
 use crate::registry::types::names;
 use crate::registry::types::view::{JsonMap, flag, integer, is_set, list, object, text};
 
-/// What the number of a partition is told.
+/// Error for the number of a partition.
 const PARTITION: &str = "must be between 0 and 255, inclusive";
 
 /// Checks the settings of `source`.
@@ -108,7 +108,7 @@ fn validate_csi(settings: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) 
     }
 }
 
-/// What an initiator of no known form is told.
+/// Error for an initiator of no known form.
 const FORM: &str = "must be valid format starting with iqn, eui, or naa";
 
 fn validate_iscsi(settings: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {

@@ -13,7 +13,7 @@ use crate::registry::types::check::{optional_one_of, required, required_label, r
 use crate::registry::types::names;
 use crate::registry::types::view::{JsonMap, integer, is_set, items, object, text};
 
-/// What a volume may show of its pod.
+/// Fields of the pod that a volume may show.
 const VOLUME_FIELDS: [&str; 5] = [
     "metadata.name",
     "metadata.namespace",
@@ -68,12 +68,12 @@ const HOST_PATH_TYPES: [&str; 8] = [
     "Socket",
 ];
 
-/// Whose volumes they are.
+/// Owner of the volumes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Owner<'a> {
     /// The pod's name; empty in templates.
     pub(super) name: &'a str,
-    /// Whether it is a Pod, not a template.
+    /// Set for a Pod, not a template.
     pub(super) is_pod: bool,
     /// Claims that a StatefulSet mounts under these names, instead of volumes of the same name.
     pub(super) claims: &'a BTreeSet<&'a str>,

@@ -9,7 +9,7 @@ use crate::api::object::Object;
 use crate::registry::types::view::{JsonMap, integer, is_set, items, object, object_or_empty, text};
 use crate::registry::types::{names, view};
 
-/// Where the names of a kind's objects end up, if they should be labels.
+/// Use of the names of a kind's objects, if they should be labels.
 pub(crate) const NAMES_PODS: &str = "Pod names and hostnames";
 
 const DEPRECATED_LABELS: [(&str, &str); 8] = [

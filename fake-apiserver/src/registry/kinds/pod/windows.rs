@@ -1,11 +1,11 @@
-//! What the operating system of a pod allows, and the options of Windows.
+//! Restrictions by the operating system of a pod, and the options of Windows.
 
 use super::defaults::CONTAINER_LISTS;
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::registry::types::check::{optional_subdomain, required};
 use crate::registry::types::view::{JsonMap, flag, is_set, items, list, object, object_or_empty, text};
 
-/// What of a pod's security context Windows does not know.
+/// Fields of a pod's security context that Windows does not support.
 const POD_FIELDS: [&str; 6] = [
     "runAsUser",
     "runAsGroup",
@@ -15,7 +15,7 @@ const POD_FIELDS: [&str; 6] = [
     "sysctls",
 ];
 
-/// What of a container's security context Windows does not know, in the order of the errors.
+/// Fields of a container's security context that Windows does not support, in the order of the errors.
 const CONTAINER_FIELDS: [&str; 10] = [
     "appArmorProfile",
     "seLinuxOptions",

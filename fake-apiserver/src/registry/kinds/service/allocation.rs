@@ -1,4 +1,4 @@
-//! What a Service is given: cluster IPs, IP families and node ports; and what it loses when its type changes.
+//! Allocation for a Service: cluster IPs, IP families and node ports; and their release when its type changes.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -118,7 +118,7 @@ pub(super) fn allocate(object: &mut Object, old: Option<&Object>, errors: &mut F
     allocate_node_ports(spec, old_spec, &mut taken, errors, context);
 }
 
-/// What other Services have; read once, and only where something is to be allocated.
+/// Allocations of other Services; read once, and only where something is to be allocated.
 struct Taken {
     ips: BTreeSet<IpAddr>,
     ports: BTreeSet<i64>,

@@ -121,7 +121,7 @@ fn service_type(object: &Object) -> &str {
     text(object, "spec.type")
 }
 
-/// Whether traffic from outside reaches the Service, so that it has a policy for it.
+/// Returns `true` if traffic from outside reaches the Service, so that it has a policy for it.
 fn is_externally_accessible(spec: &Map<String, Value>) -> bool {
     match text(spec, "type") {
         "LoadBalancer" | "NodePort" => true,

@@ -10,7 +10,7 @@ fn object(value: Value) -> Object {
     Object(value.as_object().cloned().unwrap_or_default())
 }
 
-/// What a write gives: the new spec, or the errors.
+/// Returns the result of a write: the new spec, or the errors.
 fn write(spec: Value, old: Option<&Object>, stored: &[Object]) -> Result<Object, String> {
     let entropy = Entropy::new(1, Timestamp::UNIX_EPOCH);
     let context = Context {

@@ -1,4 +1,4 @@
-//! What is wrong with a Service.
+//! Validation of a Service.
 
 use std::net::IpAddr;
 
@@ -330,7 +330,7 @@ fn validate_traffic(spec: &Spec, errors: &mut FieldErrors) {
     }
 }
 
-/// What may not change.
+/// Validates the immutable fields.
 pub(super) fn validate_update(object: &Object, old: &Object, errors: &mut FieldErrors) {
     let empty = Map::new();
     let (spec, old) = (spec_of(object).unwrap_or(&empty), spec_of(old).unwrap_or(&empty));

@@ -33,7 +33,7 @@ pub(super) struct Converter {
     path: Vec<Step>,
     /// Levels below a type that decodes itself, where unknown fields are not reported.
     opaque: usize,
-    /// How long the path was where those began: Go names the struct there as the owner of what goes wrong below.
+    /// Length of the path where those began: Go names the struct there as the owner of any error below.
     opaque_from: usize,
     level: usize,
     /// The paths of unknown fields.

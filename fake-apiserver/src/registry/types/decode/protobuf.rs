@@ -13,7 +13,7 @@ use crate::registry::types::schema::builtin::{Kind, Shape, StructType};
 use write::encode;
 pub(crate) use write::encode_value;
 
-/// What every body begins with.
+/// Prefix of every body.
 const MAGIC: &[u8] = b"k8s\0";
 /// Messages nested deeper are refused; the recursion below is this deep.
 const MOST_LEVELS: usize = 100;

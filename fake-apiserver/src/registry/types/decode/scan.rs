@@ -37,7 +37,8 @@ pub(super) fn strict_errors(raw: &[u8], shape: &'static Shape) -> Vec<String> {
     walk.errors
 }
 
-/// Whether some object may have a key twice. Keys with escapes that have another spelling count as such.
+/// Returns `true` if some object may have a key twice. Keys
+/// with escapes that have another spelling count as such.
 pub(super) fn may_have_duplicates(raw: &[u8]) -> bool {
     // The keys of the objects that are open, the innermost last, and where each object's begin; lists have no place.
     let mut keys: Vec<&[u8]> = Vec::new();
@@ -98,8 +99,8 @@ fn string_len(raw: &[u8]) -> usize {
     raw.len()
 }
 
-/// Whether other bytes can stand for the same key. `\"` and its like can be spelled otherwise only by `\u`, which
-/// makes the other key the suspect; `\/` is a plain slash, too.
+/// Returns `true` if other bytes can stand for the same key. `\"` and its like can be spelled otherwise only by `\u`,
+/// which makes the other key the suspect; `\/` is a plain slash, too.
 fn may_be_respelled(key: &[u8]) -> bool {
     key.contains(&b'\\') && key.windows(2).any(|pair| matches!(pair, br"\u" | br"\/"))
 }
@@ -225,7 +226,7 @@ impl Walk {
         }
     }
 
-    /// What the types do not know is not looked into, nor is what decodes itself.
+    /// Skips values that the types do not know, and those that decode themselves.
     fn typed(&mut self, node: &Node, shape: &'static Shape) {
         match (node, shape.kind()) {
             (Node::List(items), Kind::List(_)) => {

@@ -10,7 +10,7 @@ use crate::api::field::quote;
 /// The zero of Go's times, which is written as `null`.
 const ZERO: &str = "0001-01-01T00:00:00Z";
 
-/// How finely a time is kept.
+/// Precision of a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Precision {
     /// `metav1.Time`: whole seconds; fractions are read and dropped.
@@ -36,7 +36,7 @@ impl Precision {
     }
 }
 
-/// What reading a time found.
+/// Result of reading a time.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Canonical {
     /// The text is already as the server writes it.
@@ -90,7 +90,7 @@ pub(super) fn canonical_time(text: &str, precision: Precision) -> Result<Canonic
     })
 }
 
-/// What is left of a time's text while its elements are taken off one by one.
+/// Rest of a time's text while its elements are taken off one by one.
 struct Reader<'a> {
     text: &'a str,
     rest: &'a str,

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::registry::types::schema::builtin::{Field, Kind, Shape, StructType};
 
-/// Whether Go's `omitempty` takes the value for empty. Structs never are.
+/// Returns `true` if Go's `omitempty` takes the value for empty. Structs never are.
 pub(super) fn is_empty(kind: Kind, value: &Value) -> bool {
     match kind {
         Kind::String | Kind::Bytes => value.as_str().is_some_and(str::is_empty),
@@ -26,7 +26,7 @@ pub(super) fn is_empty(kind: Kind, value: &Value) -> bool {
     }
 }
 
-/// Whether Go writes the field even if nothing was said.
+/// Returns `true` if Go writes the field even if it is unset.
 pub(super) fn is_always_shown(field: &Field) -> bool {
     if !field.omits_empty() && !field.omits_zero() {
         return true;

@@ -156,7 +156,7 @@ pub(super) const fn inlined(name: &'static str, shape: u16, flags: u8, protobuf:
     }
 }
 
-/// Whether the server knows a kind in a version that it does not serve.
+/// Returns `true` if the server knows a kind in a version that it does not serve.
 pub(crate) fn is_unserved(group: &str, version: &str, kind: &str) -> bool {
     UNSERVED.binary_search(&(group, version, kind)).is_ok()
 }
@@ -268,8 +268,8 @@ impl Field {
         self.via
     }
 
-    /// Where the field stands in the protobuf message, seen from the message that `prefix` leads to: its number there,
-    /// and whether it is the field itself rather than an inlined struct, which is a message of its own.
+    /// Returns the field's number in the protobuf message that `prefix` leads to, and a flag that is set for the field
+    /// itself rather than an inlined struct, which is a message of its own.
     pub(crate) fn protobuf(&self, prefix: u32) -> Option<(u8, bool)> {
         let len = |path: u32| 4 - path.leading_zeros() / 8;
         let deeper = len(self.protobuf).checked_sub(len(prefix)).filter(|&it| it > 0)?;
@@ -280,17 +280,17 @@ impl Field {
         Some((number, deeper == 1))
     }
 
-    /// Whether Go holds it by pointer: its zero value is kept.
+    /// Returns `true` if Go holds it by pointer: its zero value is kept.
     pub(crate) fn is_pointer(&self) -> bool {
         self.flags & POINTER != 0
     }
 
-    /// Whether the Go field says `omitempty`.
+    /// Returns `true` if the Go field has `omitempty`.
     pub(crate) fn omits_empty(&self) -> bool {
         self.flags & OMIT_EMPTY != 0
     }
 
-    /// Whether the Go field says `omitzero`.
+    /// Returns `true` if the Go field has `omitzero`.
     pub(crate) fn omits_zero(&self) -> bool {
         self.flags & OMIT_ZERO != 0
     }
@@ -324,7 +324,7 @@ impl Shape {
         }
     }
 
-    /// What Go's encoder writes for the field `name` where it is unset.
+    /// Returns the value that Go's encoder writes for the unset field `name`.
     pub(crate) fn unset(&self, name: &str) -> Unset {
         let Some(field) = self.structure().and_then(|it| it.field(name)) else {
             return Unset::Absent;
@@ -349,12 +349,12 @@ impl Shape {
         }
     }
 
-    /// Whether `name` is a field of the struct, rather than an entry of a map.
+    /// Returns `true` if `name` is a field of the struct, rather than an entry of a map.
     pub(crate) fn declares(&self, name: &str) -> bool {
         self.structure().is_some_and(|it| it.field(name).is_some())
     }
 
-    /// What sort of value this is to server-side apply.
+    /// Returns the form of this value for server-side apply.
     pub(crate) fn form(&self) -> Form {
         match self.kind {
             Kind::String | Kind::Bytes => Form::String,
@@ -369,12 +369,12 @@ impl Shape {
         }
     }
 
-    /// Whether an object of this type is owned and replaced as a whole.
+    /// Returns `true` if an object of this type is owned and replaced as a whole.
     pub(crate) fn is_atomic_map(&self) -> bool {
         self.flags & ATOMIC != 0
     }
 
-    /// Whether a list is a message of its own in protobuf.
+    /// Returns `true` if a list is a message of its own in protobuf.
     pub(crate) fn is_wrapped(&self) -> bool {
         self.flags & WRAPPED != 0
     }
@@ -405,7 +405,7 @@ impl Shape {
         }
     }
 
-    /// How a list is merged by apply.
+    /// Returns the list type for merging by apply.
     pub(crate) fn list_type(&self) -> ListType<'static> {
         self.list
     }
@@ -424,7 +424,7 @@ impl Shape {
         }
     }
 
-    /// How strategic merge patch treats this value.
+    /// Returns the patch strategy of strategic merge patch.
     pub(crate) fn patch_strategy(&self) -> PatchStrategy {
         self.patch
     }

@@ -9,19 +9,19 @@ pub(crate) trait CustomSchema: std::fmt::Debug + Sync {
     /// The type of a field or an entry; `None` if there can be no such field.
     fn field(&self, name: &str) -> Option<SchemaRef<'_>>;
 
-    /// Whether `name` is a field the schema declares, rather than an entry of a map.
+    /// Returns `true` if `name` is a field the schema declares, rather than an entry of a map.
     fn declares(&self, name: &str) -> bool;
 
     /// The sort of value this is to server-side apply.
     fn form(&self) -> Form;
 
-    /// Whether a map has one owner as a whole.
+    /// Returns `true` if a map has one owner as a whole.
     fn is_atomic_map(&self) -> bool;
 
     /// The type of the items of a list.
     fn items(&self) -> SchemaRef<'_>;
 
-    /// How a list is merged.
+    /// Returns the list type.
     fn list_type(&self) -> ListType<'_>;
 
     /// The default of a key field, asked of a list or of its items.

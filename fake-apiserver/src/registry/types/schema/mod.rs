@@ -1,4 +1,4 @@
-//! What the type of a value says: fields, list types, map keys and patch strategies, for built-ins and CRDs alike.
+//! Schemas of values: fields, list types, map keys and patch strategies, for built-ins and CRDs alike.
 
 pub(crate) mod builtin;
 mod custom;
@@ -21,7 +21,7 @@ pub(crate) enum SchemaRef<'a> {
     Deduced,
 }
 
-/// How a list is merged by server-side apply (rule H11).
+/// List type for merging by server-side apply (rule H11).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListType<'a> {
     /// Replaced whole; one owner.
@@ -41,7 +41,7 @@ pub(crate) enum ListKeys<'a> {
     Owned(&'a [String]),
 }
 
-/// What Go's encoder writes for an unset field.
+/// Value that Go's encoder writes for an unset field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unset {
     /// Nothing.
@@ -55,7 +55,7 @@ pub(crate) enum Unset {
 /// The sorts of values server-side apply tells apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// Whatever the value is.
+    /// Any value.
     Any,
     /// An object.
     Map,
@@ -71,7 +71,7 @@ pub(crate) enum Form {
     Scalar,
 }
 
-/// How strategic merge patch treats a list or map (rules G4 to G6).
+/// Treatment of a list or map by strategic merge patch (rules G4 to G6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PatchStrategy {
     /// `merge`: items are merged by `merge_key`, or as a set where there is none.
@@ -145,8 +145,8 @@ impl<'a> SchemaRef<'a> {
         }
     }
 
-    /// What Go's encoder writes for the field `name` where it is unset. A field it always writes is never added or
-    /// removed, only what lies below it.
+    /// Returns the value that Go's encoder writes for the unset field `name`. A field it always writes is never added
+    /// or removed, only what lies below it.
     pub(crate) fn unset(self, name: &str) -> Unset {
         match self {
             SchemaRef::Builtin(shape) => shape.unset(name),
@@ -154,7 +154,7 @@ impl<'a> SchemaRef<'a> {
         }
     }
 
-    /// What sort of value this is to server-side apply.
+    /// Returns the form of this value for server-side apply.
     pub(crate) fn form(self) -> Form {
         match self {
             SchemaRef::Builtin(shape) => shape.form(),
@@ -163,7 +163,7 @@ impl<'a> SchemaRef<'a> {
         }
     }
 
-    /// Whether `name` is a field the type declares, rather than an entry of a map.
+    /// Returns `true` if `name` is a field the type declares, rather than an entry of a map.
     pub(crate) fn declares(self, name: &str) -> bool {
         match self {
             SchemaRef::Builtin(shape) => shape.declares(name),
@@ -172,7 +172,7 @@ impl<'a> SchemaRef<'a> {
         }
     }
 
-    /// Whether an object of this type is owned and replaced as a whole (`x-kubernetes-map-type: atomic`).
+    /// Returns `true` if an object of this type is owned and replaced as a whole (`x-kubernetes-map-type: atomic`).
     pub(crate) fn is_atomic_map(self) -> bool {
         match self {
             SchemaRef::Builtin(shape) => shape.is_atomic_map(),
@@ -190,7 +190,7 @@ impl<'a> SchemaRef<'a> {
         }
     }
 
-    /// How a list of this type is merged by apply.
+    /// Returns the list type for merging by apply.
     pub(crate) fn list_type(self) -> ListType<'a> {
         match self {
             SchemaRef::Builtin(shape) => shape.list_type(),
@@ -208,7 +208,8 @@ impl<'a> SchemaRef<'a> {
         }
     }
 
-    /// How strategic merge patch treats this value. Custom resources have none (rule G4).
+    /// Returns the patch strategy of strategic merge patch. Custom resources have
+    /// none (rule G4).
     pub(crate) fn patch_strategy(self) -> PatchStrategy {
         match self {
             SchemaRef::Builtin(shape) => shape.patch_strategy(),

@@ -25,7 +25,7 @@ const OWN: [&str; 6] = [
 /// The longest text of old revisions that a set remembers.
 const HISTORY_CHARS: usize = 2000;
 
-/// Whether two templates are the same but for the label that tells them apart.
+/// Returns `true` if two templates are the same but for the label that tells them apart.
 pub(super) fn same_template(one: &JsonMap, other: &JsonMap) -> bool {
     let labels = |template: &JsonMap| {
         let mut labels = object_or_empty(object_or_empty(template, "metadata"), "labels").clone();

@@ -33,7 +33,7 @@ struct Rollout<'a> {
     sees: &'a Sees<'a>,
 }
 
-/// What is to be done for a Deployment.
+/// Plans the work for a Deployment.
 pub(crate) fn sync(deployment: &Object, sees: &Sees<'_>) -> Plan {
     let mut plan = Plan::default();
     let Some(selector) = selector_of(spec(deployment), "selector") else {
@@ -103,7 +103,7 @@ impl<'a> Rollout<'a> {
         text(object_or_empty(spec(self.deployment), "strategy"), "type") != "Recreate"
     }
 
-    /// The most Pods above the wanted number.
+    /// Returns the most Pods above the desired number.
     fn max_surge(&self) -> i64 {
         if !self.is_rolling() {
             return 0;

@@ -20,7 +20,7 @@ const DONE: &str = "NewReplicaSetAvailable";
 /// The reason of one that takes too long.
 const TOO_LATE: &str = "ProgressDeadlineExceeded";
 
-/// What a Deployment's sets have together.
+/// Sums over a Deployment's sets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     replicas: i64,
@@ -55,7 +55,7 @@ impl Rollout<'_> {
         }
     }
 
-    /// Whether nothing is left to roll out.
+    /// Returns `true` if nothing is left to roll out.
     pub(super) fn is_complete(&self, counts: &Counts) -> bool {
         let wanted = replicas(self.deployment);
         counts.updated == wanted && counts.replicas == wanted && counts.available == wanted

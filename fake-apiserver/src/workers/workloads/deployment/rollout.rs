@@ -1,4 +1,4 @@
-//! How a Deployment gets from its old ReplicaSets to the new one, and how it is scaled.
+//! Rollout of a Deployment from its old ReplicaSets to the new one, and scaling.
 
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ impl<'a> Rollout<'a> {
         pods.into_iter().any(|pod| !is_finished(pod))
     }
 
-    /// How many Pods the new set is to have now; it has `has`.
+    /// Returns the number of Pods for the new set, which has `has`.
     pub(super) fn size_of_new(&self, has: i64) -> i64 {
         let wanted = replicas(self.deployment);
         if !self.is_rolling() {
@@ -116,7 +116,7 @@ impl<'a> Rollout<'a> {
         scaled
     }
 
-    /// Whether the wanted number changed since the sets were last scaled.
+    /// Returns `true` if the desired number changed since the sets were last scaled.
     pub(super) fn was_scaled(&self) -> bool {
         let wanted = replicas(self.deployment).to_string();
         let active = self.sets.iter().filter(|it| replicas(it) > 0);

@@ -1,4 +1,4 @@
-//! How a Job ends: with enough successes, or with too many failures, or too late.
+//! End of a Job: with enough successes, or with too many failures, or too late.
 
 use jiff::Timestamp;
 
@@ -18,7 +18,7 @@ pub(super) struct Ending {
     message: String,
 }
 
-/// When a Job finished.
+/// Returns the time at which a Job finished.
 pub(super) fn finished_at(job: &Object) -> Option<Timestamp> {
     let ends = ["Complete", "Failed"]
         .into_iter()
@@ -28,7 +28,7 @@ pub(super) fn finished_at(job: &Object) -> Option<Timestamp> {
 }
 
 impl Run<'_> {
-    /// Whether the Job ends now, or is about to since it was looked at last.
+    /// Returns the ending if the Job ends now, or is about to since the last sync.
     pub(super) fn ending(&self, next: &JsonMap, counted: &Counted<'_>) -> Option<Ending> {
         for (kind, is_success) in [("FailureTarget", false), ("SuccessCriteriaMet", true)] {
             if let Some(known) = find_condition(next, kind).filter(|it| text(it, "status") == "True") {
@@ -74,7 +74,7 @@ impl Run<'_> {
         None
     }
 
-    /// Whether containers that are started again in their Pods have failed too often together.
+    /// Returns `true` if containers that are restarted in their Pods have failed too often together.
     fn restarts_too_often(&self, limit: i64) -> bool {
         let pod_spec = object_or_empty(object_or_empty(self.spec(), "template"), "spec");
         if text(pod_spec, "restartPolicy") != "OnFailure" {

@@ -42,7 +42,7 @@ pub(super) fn print(set: &BTreeSet<i64>) -> String {
     texts.join(",")
 }
 
-/// How often Pods of the same index failed before this one.
+/// Returns the number of failed Pods of the same index before this one.
 pub(super) fn failures(pod: &Object) -> i64 {
     annotation(pod, super::INDEX_FAILURES)
         .and_then(|it| it.parse().ok())

@@ -23,7 +23,7 @@ const COMPONENT: &str = "job-controller";
 const TRACKED: &str = "batch.kubernetes.io/job-tracking";
 /// The annotation and label with a Pod's index.
 const INDEX: &str = "batch.kubernetes.io/job-completion-index";
-/// How often Pods of an index failed before this one.
+/// Annotation with the number of failed Pods of an index before this one.
 const INDEX_FAILURES: &str = "batch.kubernetes.io/job-index-failure-count";
 
 /// A Job with its Pods.
@@ -33,7 +33,7 @@ struct Run<'a> {
     pods: Vec<&'a Arc<Object>>,
 }
 
-/// What is to be done for a Job.
+/// Plans the work for a Job.
 pub(crate) fn sync(job: &Object, sees: &Sees<'_>) -> Plan {
     let mut plan = Plan::default();
     if let Some(finished) = end::finished_at(job) {
@@ -102,7 +102,7 @@ impl<'a> Run<'a> {
         self.pods.iter().copied().filter(|it| pods::is_active(it)).collect()
     }
 
-    /// The Pods that have been told to stop and have not yet.
+    /// Returns the number of Pods that are being deleted and still run.
     fn terminating(&self) -> usize {
         self.pods
             .iter()
@@ -110,7 +110,7 @@ impl<'a> Run<'a> {
             .count()
     }
 
-    /// Whether a Pod counts as failed: one that was deleted before it ended does, once it may not come back.
+    /// Returns `true` if a Pod counts as failed: one that was deleted before it ended does, once it may not come back.
     fn has_failed(&self, pod: &Object) -> bool {
         if phase(pod) == "Failed" {
             return true;

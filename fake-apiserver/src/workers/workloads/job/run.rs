@@ -1,4 +1,4 @@
-//! How many Pods of a Job work at once, and which come next.
+//! Parallelism of a Job, and the Pods to start next.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -68,7 +68,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// When the wait after the last failures ends: the failures since the last success count.
+    /// Returns the end of the wait after the last failures: the failures since the last success count.
     fn back_off_ends(&self, counted: &Counted<'_>) -> Option<Timestamp> {
         if integer(self.spec(), "backoffLimitPerIndex").is_some() || counted.failed == 0 {
             return None;

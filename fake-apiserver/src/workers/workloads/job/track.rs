@@ -1,4 +1,4 @@
-//! How Pods that ended are counted once: first their uids are written down, then their finalizer goes, then the count
+//! Counting of ended Pods, exactly once: first their uids are written down, then their finalizer goes, then the count
 //! is raised.
 
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ use crate::workers::workloads::resource::Resource;
 /// Pods that are noted in one write of the status at most; the rest comes with the next.
 const NOTED_MAX: usize = 500;
 
-/// What has come of the Pods of a Job so far.
+/// Results of the Pods of a Job so far.
 #[derive(Default)]
 pub(super) struct Counted<'a> {
     pub(super) succeeded: i64,
@@ -25,7 +25,7 @@ pub(super) struct Counted<'a> {
     pub(super) pending: Vec<&'a Arc<Object>>,
     pub(super) completed: BTreeSet<i64>,
     pub(super) failed_indexes: BTreeSet<i64>,
-    /// Why a rule of the failure policy ends the Job.
+    /// Reason for which a rule of the failure policy ends the Job.
     pub(super) failed_by_rule: Option<String>,
 }
 
@@ -36,7 +36,7 @@ pub(super) fn release(pod: &Object, plan: &mut Plan) {
     plan.merge(Resource::Pod, pod, json!({"metadata": {"finalizers": finalizers}}));
 }
 
-/// What a rule of the failure policy makes of a Pod that failed.
+/// Decision of a rule of the failure policy about a failed Pod.
 enum Verdict {
     Count,
     Ignore,
@@ -160,7 +160,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Whether a rule applies to a Pod, and by what.
+/// Returns the reason if a rule applies to a Pod.
 fn applies(rule: &JsonMap, pod: &Object) -> Option<String> {
     let named = format!("pod {}/{}", pod.namespace(), pod.name());
     if let Some(codes) = rule.get("onExitCodes").and_then(Value::as_object) {
@@ -204,7 +204,7 @@ pub(super) fn index_of(pod: &Object) -> Option<i64> {
     annotation(pod, INDEX)?.parse().ok()
 }
 
-/// When a Pod ended.
+/// Returns the time at which a Pod ended.
 pub(super) fn ended_at(pod: &Object) -> Option<jiff::Timestamp> {
     let end = |container: &JsonMap| {
         let end = object_or_empty(object_or_empty(container, "state"), "terminated");

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use crate::registry::types::view::JsonMap;
 
-/// How long a command runs that ends at once, so that it is seen to run.
+/// Runtime of a command that ends at once, so that it is seen to run.
 pub(super) const AT_ONCE: Duration = Duration::from_secs(1);
 
-/// How long a container runs and with which code it ends, if its command tells.
+/// Returns the runtime and the exit code of a container, if its command determines them.
 pub(super) fn known_end(container: &JsonMap) -> Option<(Duration, i32)> {
     let words = |field: &str| -> Vec<&str> {
         let list = container.get(field).and_then(|it| it.as_array());
@@ -62,8 +62,8 @@ fn sleep(text: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(number * unit).ok()
 }
 
-/// The end of a shell's script, if each of its commands is known. Whatever could make one of them mean something else
-/// makes the end unknown.
+/// Returns the end of a shell's script, if each of its commands is known. Any syntax that could give one of them
+/// another meaning makes the end unknown.
 fn script_end(script: &str, mut stops_at_failure: bool) -> Option<(Duration, i32)> {
     if script.contains([
         '$', '`', '|', '>', '<', '(', ')', '{', '}', '*', '?', '\\', '#', '!', '[',

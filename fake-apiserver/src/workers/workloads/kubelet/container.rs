@@ -22,14 +22,14 @@ const BACK_OFF_MOST: u64 = 300;
 pub(super) struct Container<'a> {
     pub(super) list: &'static str,
     pub(super) spec: &'a JsonMap,
-    /// What the state is called before it may start.
+    /// Reason shown before it may start.
     pub(super) waits_for: &'static str,
-    /// How long it runs, and with which code it ends.
+    /// Its runtime and its exit code.
     pub(super) runs_for: Option<Duration>,
     pub(super) exit_code: i32,
 }
 
-/// How a container stands.
+/// Stage of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     Waiting,
@@ -38,7 +38,7 @@ pub(super) enum Stage {
     Ended(i64),
 }
 
-/// How a container stands by its status; one that will be started again is waiting.
+/// Returns the stage of a container by its status; one that will be restarted is waiting.
 pub(super) fn stage(status: &JsonMap) -> Stage {
     let state = object_or_empty(status, "state");
     match (object(state, "running"), object(state, "terminated")) {
@@ -49,7 +49,7 @@ pub(super) fn stage(status: &JsonMap) -> Stage {
 }
 
 impl Look<'_> {
-    /// Whether a container that ended with `code` is started again.
+    /// Returns `true` if a container that ended with `code` is restarted.
     fn restarts(&self, container: &Container<'_>, code: i64) -> bool {
         if container.list == "ephemeralContainers" {
             return false;
@@ -67,7 +67,7 @@ impl Look<'_> {
         }
     }
 
-    /// How long a container of the Pod runs, for ever if that is `None`, and with which code it ends.
+    /// Returns the runtime of a container of the Pod, `None` for ever, and its exit code.
     pub(super) fn end_of(&self, container: &JsonMap) -> (Option<Duration>, i32) {
         let code = self.script.exit_code;
         match (self.script.runs, text(spec(self.pod), "restartPolicy")) {
@@ -282,7 +282,7 @@ impl Look<'_> {
     }
 }
 
-/// How long a container that has ended waits: the first time not at all.
+/// Returns the wait of a container that has ended: the first time none.
 fn back_off(status: &JsonMap) -> Duration {
     let restarts = u32::try_from(integer(status, "restartCount").unwrap_or(0)).unwrap_or(0);
     match restarts.checked_sub(1) {

@@ -7,10 +7,10 @@ use serde::Deserialize;
 use super::script::{PodScript, PodSelector};
 use crate::api::streams::ExecOutput;
 
-/// What a flag adds to a script.
+/// Setter of a script's flag.
 type Flag = fn(PodScript) -> PodScript;
 
-/// Which Pods, and what becomes of them.
+/// A script for selected Pods, as data.
 ///
 /// ```
 /// let order: fake_apiserver::ScriptOrder = serde_json::from_str(
@@ -21,10 +21,10 @@ type Flag = fn(PodScript) -> PodScript;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScriptOrder {
-    /// Which Pods; all of them by default.
+    /// The selected Pods; all of them by default.
     #[serde(default)]
     pods: Pods,
-    /// What becomes of them.
+    /// The script.
     script: Script,
 }
 
@@ -73,7 +73,7 @@ struct Exec {
     echoes_stdin: bool,
 }
 
-/// What listens on a port: a web server with one answer, or something that says one thing when it is spoken to.
+/// Handler of a port: a web server with one answer, or a fixed reply to any input.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Port {

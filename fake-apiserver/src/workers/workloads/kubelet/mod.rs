@@ -23,10 +23,10 @@ use super::sees::Sees;
 use crate::api::object::Object;
 use crate::registry::types::view::{JsonMap, integer, text};
 
-/// When things happened to a Pod, finer than its status tells.
+/// Times of a Pod's events, finer than its status records.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Memory {
-    /// When each container came into its present state; the Pod itself is under the empty name.
+    /// Time since which each container is in its present state; the Pod itself is under the empty name.
     since: BTreeMap<String, Timestamp>,
     /// The deletion was seen.
     stopping: Option<Timestamp>,
@@ -43,12 +43,12 @@ struct Look<'a> {
     memory: &'a mut Memory,
     now: Timestamp,
     stamp: String,
-    /// When the next thing happens.
+    /// Time of the next event.
     again: Option<Timestamp>,
     notes: Vec<Write>,
 }
 
-/// What comes next for a Pod that has a node.
+/// Plans the next step of a Pod that has a node.
 pub(crate) fn sync(pod: &Object, script: &PodScript, memory: &mut Memory, sees: &Sees<'_>) -> Plan {
     let mut plan = Plan::default();
     if text(spec(pod), "nodeName").is_empty() {
@@ -82,7 +82,7 @@ impl Look<'_> {
         self.again = Some(self.again.map_or(at, |it| it.min(at)));
     }
 
-    /// Whether so much time has passed since `since`; if not, looks again when it has.
+    /// Returns `true` if so much time has passed since `since`; if not, looks again when it has.
     fn has_passed(&mut self, since: Timestamp, time: std::time::Duration) -> bool {
         let due = later(since, time);
         if due <= self.now {
@@ -92,7 +92,7 @@ impl Look<'_> {
         false
     }
 
-    /// When a container came into its present state; `recorded` is what the status says.
+    /// Returns the time since which a container is in its present state; `recorded` is the time in the status.
     fn since(&self, container: &str, recorded: Option<Timestamp>) -> Timestamp {
         self.memory
             .since
@@ -133,7 +133,7 @@ fn grace(pod: &Object) -> Option<i64> {
         .and_then(|meta| integer(meta, "deletionGracePeriodSeconds"))
 }
 
-/// When a Pod was begun with.
+/// Returns the start time of a Pod.
 fn started(status: &JsonMap) -> Option<Timestamp> {
     pods::time(text(status, "startTime"))
 }

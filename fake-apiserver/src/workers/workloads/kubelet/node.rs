@@ -9,11 +9,11 @@ use super::super::sees::{Sees, find_condition};
 use crate::api::object::Object;
 use crate::registry::types::view::{is_set, list, text};
 
-/// What a new Node is kept free by until it is ready.
+/// Taint that a new Node has until it is ready.
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
-/// What is to be done for a Node: one that says nothing of itself becomes ready, and what is ready is let in. A Node
-/// whose conditions a test wrote stays as it is.
+/// Plans the work for a Node: one without conditions becomes ready, and a ready one loses its taint. A Node whose
+/// conditions a test wrote stays as it is.
 pub(crate) fn sync(node: &Object, sees: &Sees<'_>) -> Plan {
     let mut plan = Plan::default();
     if node.is_terminating() {

@@ -13,7 +13,7 @@ use crate::api::streams::{ExecHandler, ExecOutput, NoPorts, PodStreams, PortHand
 /// Scripts a kubelet remembers; the oldest goes when another comes.
 const SCRIPTS_MAX: usize = 1024;
 
-/// What the containers of a Pod do. The default is a Pod that comes up after a second, is ready at once and then runs
+/// Script of the containers of a Pod. The default is a Pod that comes up after a second, is ready at once and then runs
 /// for ever. Where `restartPolicy` is `Never` or `OnFailure`, a container ends if its script names an exit code, or if
 /// its command is known to end: `true`, `false`, `echo …`, `sleep N`, and a shell's `-c` with a script of these and
 /// `exit N`, parted by `;`, `&&` or newlines. What ends at once runs for a second. A container without a command runs
@@ -42,7 +42,7 @@ pub struct PodScript {
     pub(super) handlers: Handlers,
 }
 
-/// What answers those who connect to a Pod. Two are equal if they are the same.
+/// Handlers of connections to a Pod. Two are equal if they are the same.
 #[derive(Clone, Default)]
 pub(super) struct Handlers {
     exec: Option<ExecHandler>,
@@ -72,7 +72,7 @@ impl std::fmt::Debug for Handlers {
     }
 }
 
-/// How long containers run.
+/// Runtime of containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Runs {
     /// For ever where they are always restarted, else as their commands tell, or for a second if the script names their
@@ -100,13 +100,13 @@ impl Default for PodScript {
 }
 
 impl PodScript {
-    /// How long a Pod is `ContainerCreating` once it has a node. Default 1 s.
+    /// Sets the time that a Pod is `ContainerCreating` once it has a node. Default 1 s.
     pub fn starts_after(mut self, delay: Duration) -> Self {
         self.starts_after = delay;
         self
     }
 
-    /// How long a running container takes to be ready. Default: it is at once.
+    /// Sets the time that a running container takes to be ready. Default: none.
     pub fn ready_after(mut self, delay: Duration) -> Self {
         self.ready_after = Some(delay);
         self
@@ -125,14 +125,14 @@ impl PodScript {
         self
     }
 
-    /// Containers run until the Pod is deleted, whatever its `restartPolicy`.
+    /// Runs containers until the Pod is deleted, under any `restartPolicy`.
     pub fn runs_forever(mut self) -> Self {
         self.runs = Runs::Forever;
         self
     }
 
-    /// The exit code of containers that end. Default: what their command is known to end with, else 0. Where
-    /// `restartPolicy` is not `Always`, containers of which nothing else is said end after a second.
+    /// Sets the exit code of containers that end. Default: the known code of their command, else 0. Where
+    /// `restartPolicy` is not `Always`, containers without a known runtime end after a second.
     pub fn exits_with(mut self, code: i32) -> Self {
         self.exit_code = Some(code);
         self
@@ -149,7 +149,7 @@ impl PodScript {
         self
     }
 
-    /// How long each init container runs. Default 1 s.
+    /// Sets the runtime of each init container. Default 1 s.
     pub fn init_runs_for(mut self, time: Duration) -> Self {
         self.init_runs_for = time;
         self
@@ -161,8 +161,8 @@ impl PodScript {
         self
     }
 
-    /// How long containers take to stop once the Pod is deleted; after its grace period they are killed and exit with
-    /// 137. Default: they stop at once and exit with 0.
+    /// Sets the time that containers take to stop once the Pod is deleted; after its grace period they are killed and
+    /// exit with 137. Default: they stop at once and exit with 0.
     pub fn stops_after(mut self, time: Duration) -> Self {
         self.stops_after = time;
         self
@@ -188,9 +188,9 @@ impl PodScript {
         self
     }
 
-    /// Listens on a port for `port-forward`: the closure gets all that has come over a connection so far, and returns
-    /// what is answered before the connection ends, or `None` to wait for more. Without any port `port-forward` is
-    /// refused with 501; a port nobody listens on is told to refuse connections.
+    /// Listens on a port for `port-forward`: the closure gets all input of a connection so far, and returns the answer,
+    /// after which the connection ends, or `None` to wait for more. Without any port `port-forward` is refused with
+    /// 501; connections to any other port are refused.
     pub fn port(mut self, port: u16, answer: impl Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync + 'static) -> Self {
         self.handlers.ports.insert(port, Arc::new(answer));
         self
@@ -203,7 +203,7 @@ impl PodScript {
     }
 }
 
-/// Which Pods a script is for.
+/// Selects the Pods of a script.
 #[derive(Clone, Debug)]
 pub struct PodSelector(Which);
 
@@ -308,7 +308,7 @@ impl Kubelet {
         self.changed.notify_waiters();
     }
 
-    /// How often scripts changed.
+    /// Returns the number of changes of the scripts.
     pub(crate) fn version(&self) -> u64 {
         self.scripts.lock().unwrap_or_else(PoisonError::into_inner).version
     }

@@ -18,7 +18,7 @@ struct Standing {
     init: Vec<JsonMap>,
     main: Vec<JsonMap>,
     ephemeral: Vec<JsonMap>,
-    /// Whether all init containers are done.
+    /// Set if all init containers are done.
     is_initialized: bool,
 }
 
@@ -127,7 +127,7 @@ impl Look<'_> {
         }
     }
 
-    /// Whether the Pod has run for longer than it may.
+    /// Returns `true` if the Pod has run for longer than it may.
     fn is_over(&mut self, next: &JsonMap) -> bool {
         let limit = integer(spec(self.pod), "activeDeadlineSeconds");
         let (Some(limit), Some(begun)) = (limit, started(next)) else {

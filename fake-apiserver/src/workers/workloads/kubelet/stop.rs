@@ -15,7 +15,7 @@ use crate::workers::workloads::resource::{Resource, Target};
 const KILLED: i32 = 137;
 
 impl Look<'_> {
-    /// What comes next for a Pod that is being deleted.
+    /// Plans the next step of a Pod that is being deleted.
     pub(super) fn stop(&mut self) -> Plan {
         let mut plan = Plan::default();
         let pod = self.pod;

@@ -65,7 +65,7 @@ fn write_bytes(out: &mut Vec<u8>, field: u8, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// The fields of a struct that stand in the message `prefix` leads to, in the order of their numbers.
+/// Encodes the fields of a struct that belong to the message at `prefix`, in the order of their numbers.
 fn write_struct(structure: &'static StructType, map: &Map<String, Value>, prefix: u32) -> Vec<u8> {
     let mut fields: Vec<(u8, bool, &str, &'static Shape)> = structure
         .fields()
