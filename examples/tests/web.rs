@@ -76,7 +76,7 @@ async fn the_status_follows_the_deployment(#[values(On::Informer, On::KubeRuntim
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn what_others_change_or_delete_is_mended(#[values(On::Informer, On::KubeRuntime)] on: On) {
+async fn drift_by_others_is_repaired(#[values(On::Informer, On::KubeRuntime)] on: On) {
     let cluster = on.start();
     cluster.create(web("shop", 2)).await;
     cluster.settle().await;

@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_one_server_writes_another_does_not_see() {
+    async fn writes_of_one_server_are_invisible_to_another() {
         let (one, two) = (ApiServer::start(), ApiServer::start());
         one.load([namespace("mine")]).unwrap();
         assert!(two.get("v1", "Namespace", "", "mine").await.is_err());
@@ -345,7 +345,7 @@ mod tests {
     #[case("/apis/networking.k8s.io/v1/servicecidrs/kubernetes")]
     #[case("/api/v1/namespaces/kube-system/configmaps/kube-apiserver-legacy-service-account-token-tracking")]
     #[tokio::test]
-    async fn what_the_api_server_writes_of_itself_is_as_it_would_store_it(#[case] path: &str) {
+    async fn boot_objects_are_stored_in_the_servers_own_form(#[case] path: &str) {
         let server = ApiServer::builder().kubernetes_service(true).start();
         let before = server.call(http::Request::get(path).body("").unwrap()).await;
         assert_eq!(before.status(), 200);
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_in_a_test_has_no_service_unless_it_is_asked_for() {
+    async fn a_test_server_has_no_service_by_default() {
         let server = ApiServer::start();
         for (api_version, kind) in [
             ("v1", "Service"),

@@ -378,7 +378,7 @@ fn on_watches(server: &ApiServer, body: &Bytes) -> Answered {
 
 fn kind(event: &Event) -> Result<WatchEventKind, Refusal> {
     let kind = WatchEventKind::parse(&event.r#type);
-    kind.ok_or_else(|| Refusal::bad(format!("{:?} is no type of an event", event.r#type)))
+    kind.ok_or_else(|| Refusal::bad(format!("{:?} is not a type of watch event", event.r#type)))
 }
 
 fn journal(server: &ApiServer, uri: &Uri) -> Answered {

@@ -302,7 +302,7 @@ items:
         "kind: List\napiVersion: v1\nitems: [{}]\n",
         "f.yaml, item 1: `apiVersion` is missing"
     )]
-    fn what_is_wrong_is_said_with_its_place(#[case] text: &str, #[case] expected: &str) {
+    fn errors_name_their_place(#[case] text: &str, #[case] expected: &str) {
         assert_eq!(parsed(text).unwrap_err(), expected);
     }
 
@@ -318,7 +318,7 @@ items:
     }
 
     #[test]
-    fn what_others_need_comes_first() {
+    fn prerequisites_come_first() {
         let ranks =
             ["ConfigMap", "Namespace", "CustomResourceDefinition"].map(|kind| rank(&serde_json::json!({"kind": kind})));
         assert_eq!(ranks, [2, 1, 0]);

@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn dropping_cuts_what_is_in_progress() {
+    async fn dropping_cuts_open_requests() {
         let serving = start(ServeOptions::http()).await;
         let mut watch = send(&serving, "/watch").await;
         read_until(&mut watch, "event\n\r\n").await;

@@ -88,7 +88,7 @@ const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 #[case::a_user_without_rights(rbac(), Some("dev-token"), 403)]
 #[case::a_master(rbac().token("m", "root", ["system:masters"]), Some("m"), 200)]
 #[tokio::test(start_paused = true)]
-async fn who_may_read_secrets(#[case] server: ApiServerBuilder, #[case] token: Option<&str>, #[case] code: u16) {
+async fn readers_of_secrets(#[case] server: ApiServerBuilder, #[case] token: Option<&str>, #[case] code: u16) {
     let server = server.start();
     let ask = Ask::of(&server);
     let ask = match token {
@@ -136,7 +136,7 @@ async fn a_bad_token_is_the_real_401() {
 )]
 #[case::a_path("/metrics", r#"forbidden: User "dev" cannot get path "/metrics""#)]
 #[tokio::test(start_paused = true)]
-async fn a23_refusals_name_what_was_asked(#[case] path: &str, #[case] message: &str) {
+async fn a23_refusals_name_the_request(#[case] path: &str, #[case] message: &str) {
     let server = rbac().start();
     let (code, status) = Ask::of(&server).token("dev-token").get(path).await;
     assert_eq!((code, status["message"].as_str()), (403, Some(message)));
@@ -168,7 +168,7 @@ async fn a_binding_counts_from_its_write_to_its_deletion(#[case] subject: Value,
 }
 
 #[tokio::test(start_paused = true)]
-async fn view_gathers_what_is_labelled_for_it() {
+async fn view_aggregates_labelled_roles() {
     let server = rbac().start();
     let user = json!({"kind": "User", "name": "dev"});
     let path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
@@ -207,10 +207,7 @@ async fn view_gathers_what_is_labelled_for_it() {
 #[case::an_account_with_groups(&[("impersonate-user", "system:serviceaccount:a:b"), ("impersonate-group", "g")], r#"cannot impersonate resource "serviceaccounts" in API group "" in the namespace "a""#)]
 #[case::a_node(&[("impersonate-user", "system:node:n")], r#"cannot impersonate-on:arbitrary-node:list resource "secrets""#)]
 #[tokio::test(start_paused = true)]
-async fn q1_who_may_not_impersonate_is_told_which_right_is_missing(
-    #[case] headers: &[(&str, &str)],
-    #[case] expected: &str,
-) {
+async fn q1_a_refused_impersonation_names_the_missing_right(#[case] headers: &[(&str, &str)], #[case] expected: &str) {
     let server = rbac().start();
     let mut ask = Ask::of(&server).token("dev-token");
     for (name, value) in headers {
@@ -258,7 +255,7 @@ async fn groups_without_a_user_are_400() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_asked_is_told_by_user() {
+async fn the_journal_names_users() {
     let server = ApiServer::start();
     Ask::of(&server).header("impersonate-user", "jane").get(SECRETS).await;
     let users: Vec<String> = server
@@ -377,7 +374,7 @@ async fn i5_a_bound_token_names_its_pod_and_ends_with_it() {
 #[case::a_binding_to_a_role_that_is_gone("rolebindings", binding("RoleBinding", json!({"kind": "User", "name": "dev"})),
     "rolebindings.rbac.authorization.k8s.io \"r\" not found")]
 #[tokio::test(start_paused = true)]
-async fn q2_nobody_grants_what_he_does_not_hold(#[case] resource: &str, #[case] object: Value, #[case] message: &str) {
+async fn q2_users_cannot_grant_rights_they_lack(#[case] resource: &str, #[case] object: Value, #[case] message: &str) {
     let server = rbac().start();
     let admin = binding("ClusterRoleBinding", json!({"kind": "User", "name": "dev"}));
     let rules = json!([{"apiGroups": ["*"], "resources": ["roles", "rolebindings"], "verbs": ["create"]}]);
@@ -392,7 +389,7 @@ async fn q2_nobody_grants_what_he_does_not_hold(#[case] resource: &str, #[case] 
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_one_may_do_is_listed() {
+async fn rules_reviews_list_rights() {
     let server = rbac().start();
     let review = json!({
         "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", "spec": {"namespace": "default"},
@@ -426,7 +423,7 @@ async fn a_fork_has_users_and_roles_of_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_account_is_told_apart_from_a_user_of_its_name() {
+async fn a_service_account_differs_from_a_user_of_its_name() {
     let account = UserInfo::service_account("a", "b");
     assert_eq!(account.as_service_account(), Some(("a", "b")));
     assert_eq!(UserInfo::new("b", [""; 0]).as_service_account(), None);

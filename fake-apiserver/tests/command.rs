@@ -56,7 +56,7 @@ fn get_as(server: &Server, path: &str, token: &str) -> (u16, String) {
 #[case::a_token_nobody_knows(&[], "x", 401)]
 #[case::anonymous(&["--anonymous", "allow"], "", 403)]
 #[case::refused(&["--anonymous", "deny"], "", 401)]
-fn rights_are_asked_for_on_request(#[case] more: &[&str], #[case] token: &str, #[case] code: u16) {
+fn rbac_is_on_by_request(#[case] more: &[&str], #[case] token: &str, #[case] code: u16) {
     let tokens = [
         "s3cret=jane:devs",
         "m=root:system:masters",
@@ -106,7 +106,7 @@ fn wrong_usage_is_2(#[case] args: &[&str], #[case] named: &str) {
 }
 
 #[test]
-fn what_cannot_be_read_is_named() {
+fn unreadable_files_are_named() {
     let file = folder().join("bad.yaml");
     fs::write(&file, "kind: A\napiVersion: v1\n---\n- no object\n").expect("the folder is there");
     let output = run(&["--load", path(&file)]);
@@ -155,7 +155,7 @@ items:
 ";
 
 #[test]
-fn what_is_loaded_is_there_with_its_uid_and_status() {
+fn loaded_objects_keep_uid_and_status() {
     let folder = folder();
     let (crds, dump) = (folder.join("crds"), folder.join("dump.yaml"));
     fs::create_dir(&crds).expect("the folder is there");

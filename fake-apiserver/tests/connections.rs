@@ -161,7 +161,7 @@ async fn a_watch_that_ends_closes_its_socket() {
 #[case::older("v4.channel.k8s.io", "v4.channel.k8s.io")]
 #[case::of_an_older_server("unknown, channel.k8s.io", "channel.k8s.io")]
 #[tokio::test]
-async fn a_command_tells_what_it_wrote_and_how_it_ended(#[case] asked: &str, #[case] chosen: &str) {
+async fn a_command_returns_output_and_exit_code(#[case] asked: &str, #[case] chosen: &str) {
     let server = scripted();
     let serving = serve(&server).await;
     let path = format!("{EXEC}?command=pg_isready&stdout=true&stderr=true&container=main");
@@ -220,7 +220,7 @@ async fn a_command_may_answer_before_its_input_has_ended() {
 }
 
 #[tokio::test]
-async fn attach_shows_what_was_written() {
+async fn attach_shows_the_logs() {
     let server = scripted();
     let serving = serve(&server).await;
     let path = "/api/v1/namespaces/default/pods/db/attach?stdout=true";
@@ -279,7 +279,7 @@ async fn ports_are_forwarded_with_their_numbers_first() {
 #[case::no_port("db/portforward?ports=x", "", 400, "unable to parse \"x\" as a port")]
 #[case::a_container_that_does_not_run("idle/exec?stdout=true&command=a", "", 500, "container not found (\"main\")")]
 #[tokio::test]
-async fn what_cannot_be_connected_is_said(
+async fn failed_connections_name_the_reason(
     #[case] path: &str,
     #[case] protocols: &str,
     #[case] code: u16,
@@ -304,7 +304,7 @@ async fn what_cannot_be_connected_is_said(
 #[case::spdy("SPDY/3.1", 501, "v5.channel.k8s.io over WebSockets")]
 #[case::nothing("", 400, "Upgrade request required")]
 #[tokio::test]
-async fn who_does_not_speak_websockets_is_told(#[case] protocol: &str, #[case] code: u16, #[case] why: &str) {
+async fn clients_without_websockets_are_refused(#[case] protocol: &str, #[case] code: u16, #[case] why: &str) {
     let request = Request::post(format!("{EXEC}?command=a&stdout=true"))
         .header("Connection", "Upgrade")
         .header("Upgrade", protocol)
@@ -316,7 +316,7 @@ async fn who_does_not_speak_websockets_is_told(#[case] protocol: &str, #[case] c
 }
 
 #[tokio::test]
-async fn without_a_script_nobody_is_connected() {
+async fn without_a_script_connections_are_refused() {
     let server = ApiServer::builder().workers([Worker::Kubelet]).start();
     server.load([running("db")]).expect("it is a Pod");
     let serving = serve(&server).await;

@@ -73,7 +73,7 @@ fn config_map(name: &str) -> String {
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 #[test]
-fn it_is_off_unless_it_is_asked_for() {
+fn the_control_api_is_off_by_default() {
     let server = Server::start(&[]);
     let answer = ask(&server, "GET", "/_fake", "");
     assert!(answer.head.starts_with("HTTP/1.1 404"), "{answer:?}");
@@ -318,7 +318,7 @@ fn a_client_is_left_behind_and_the_journal_tells_of_it() {
 )]
 #[case("GET", "/_fake/nothing", "", "HTTP/1.1 404", "there is no GET /_fake/nothing")]
 #[case("PUT", "/_fake/faults", "", "HTTP/1.1 405", "PUT is not for faults")]
-fn what_cannot_be_is_refused_by_name(
+fn invalid_orders_are_refused_by_name(
     #[case] method: &str,
     #[case] path: &str,
     #[case] body: &str,
@@ -421,7 +421,7 @@ fn the_control_api_is_as_its_document_says(#[case] method: &str, #[case] path: &
 }
 
 #[test]
-fn what_the_control_api_lists_the_document_describes() {
+fn the_document_describes_every_listed_path() {
     let server = controlled();
     let document = control(&server, "GET", "/_fake/openapi.json", Value::Null);
     let help = ask(&server, "GET", "/_fake", "").body;

@@ -155,7 +155,7 @@ fn etcd_says_that_it_is_well_and_ends_on_a_signal() {
 #[case::an_unknown_admission_plugin(&["--enable-admission-plugins=Nothing"], "\"Nothing\"")]
 #[case::a_file_that_is_not_there(&["--client-ca-file=/nowhere"], "--client-ca-file /nowhere")]
 #[case::a_key_that_is_none(&["--service-account-signing-key-file=Cargo.toml"], "--service-account-signing-key-file")]
-fn what_cannot_be_done_is_refused_by_name(#[case] args: &[&str], #[case] named: &str) {
+fn unsupported_flags_are_refused_by_name(#[case] args: &[&str], #[case] named: &str) {
     let certificates = format!("--cert-dir={}", folder().display());
     let mut command = command(&["kube-apiserver", &certificates, "--secure-port=0"]);
     let output = command

@@ -415,7 +415,7 @@ async fn dump(server: &ApiServer) -> Result<(u64, Vec<Value>), String> {
 }
 
 #[test]
-fn lists_and_watches_tell_what_happened() {
+fn lists_and_watches_agree_with_the_model() {
     try_all(250, &prop::collection::vec(op(), 1..60), |server, ops| async move {
         let mut model = Model {
             first: server.resource_version(),

@@ -64,7 +64,7 @@ fn signing_request(spec: Value) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_signing_request_is_from_who_sends_it() {
+async fn a_signing_request_names_its_sender() {
     let server = server();
     let body = signing_request(json!({"username": "mallory", "groups": ["g"], "extra": {"k": ["v"]}}));
     let (code, made) = send(&server, "POST", CSRS, &body).await;
@@ -134,7 +134,7 @@ async fn a_namespace_with_a_generated_name_carries_its_name_label() {
 #[case("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", json!({"addressType": "IPv4",
     "endpoints": []}), 3)]
 #[tokio::test(start_paused = true)]
-async fn a_wrong_label_is_told_by_each_check(#[case] path: &str, #[case] body: Value, #[case] times: usize) {
+async fn each_check_reports_a_wrong_label(#[case] path: &str, #[case] body: Value, #[case] times: usize) {
     let server = server();
     let mut body = body;
     body["metadata"] = json!({"name": "a"});

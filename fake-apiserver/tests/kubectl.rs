@@ -632,8 +632,8 @@ configmap/web-0 created
 }
 
 #[rstest]
-fn delete_with_what_is_owned(#[values("background", "foreground", "orphan")] cascade: &str) {
-    let Some(kubectl) = Kubectl::start_with("delete_with_what_is_owned", Over::Http, &["--workers", "gc"]) else {
+fn delete_with_dependents(#[values("background", "foreground", "orphan")] cascade: &str) {
+    let Some(kubectl) = Kubectl::start_with("delete_with_dependents", Over::Http, &["--workers", "gc"]) else {
         return;
     };
     kubectl.create_owned();

@@ -45,7 +45,7 @@ const ESCALATION: &str = r#"{"apiVersion":"rbac.authorization.k8s.io/v1","kind":
 #[case::rights_without_credentials("deny", "POST /_fake/objects", ESCALATION, 401)]
 #[case::faults_as_anonymous("allow", "POST /_fake/faults", r#"{"effect":"conflict"}"#, 403)]
 #[case::the_list_of_what_there_is("deny", "GET /_fake", "", 401)]
-fn the_control_api_asks_who_is_there(
+fn the_control_api_authenticates(
     #[case] anonymous: &str,
     #[case] request: &str,
     #[case] body: &str,
@@ -61,7 +61,7 @@ fn the_control_api_asks_who_is_there(
 }
 
 #[test]
-fn the_control_api_has_a_token_of_its_own_which_the_kubeconfig_tells() {
+fn the_control_api_has_its_own_token_in_the_kubeconfig() {
     let file = folder().join("config");
     let path = file.to_str().expect("the target folder has a plain name");
     let args = [
@@ -200,7 +200,7 @@ fn tokens_of_another_run_are_not_believed_unless_a_seed_is_named() {
 #[case::who_says_nothing_is_admin(&["--listen", "0.0.0.0:0", "--authorization", "rbac"], false)]
 #[case::it_is_asked_for(&["--listen", "0.0.0.0:0", "--insecure-listen"], true)]
 #[case::somebody_is_asked(&["--listen", "0.0.0.0:0", "--authorization", "rbac", "--anonymous", "allow"], true)]
-fn nobody_listens_beyond_loopback_for_everybody(#[case] args: &[&str], #[case] starts: bool) {
+fn listening_beyond_loopback_needs_authorization(#[case] args: &[&str], #[case] starts: bool) {
     if starts {
         let server = Server::start(args);
         assert!(server.url.starts_with("http://127.0.0.1:"), "{}", server.url);

@@ -265,7 +265,7 @@ async fn existing(server: &ApiServer) -> Result<BTreeMap<String, BTreeSet<String
 }
 
 #[test]
-fn what_is_left_is_what_a_naive_model_leaves() {
+fn remaining_objects_agree_with_a_naive_model() {
     try_all(48, &prop::collection::vec(op(), 1..24), |_, ops| async move {
         let server = start(&[Worker::GarbageCollector]).await?;
         let mut model = Model::default();
@@ -347,7 +347,7 @@ async fn s1_a_dependent_is_deleted_as_it_was_judged() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn s2_an_owner_that_is_gone_is_taken_back_from_what_another_keeps() {
+async fn s2_a_gone_owner_is_removed_from_dependents_with_another_owner() {
     let server = start(&[Worker::GarbageCollector]).await.expect("it starts");
     let gone = create(&server, 0, "default", &owned(0, "gone", &[])).await;
     let kept = create(&server, 0, "default", &owned(0, "kept", &[])).await;
@@ -402,7 +402,7 @@ async fn s3_a_circle_does_not_hold_itself() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn s5_an_owner_in_another_namespace_does_not_count_and_is_told_of() {
+async fn s5_an_owner_in_another_namespace_is_ignored_with_an_event() {
     let server = start(&[Worker::GarbageCollector]).await.expect("it starts");
     let parent = create(&server, 0, "default", &owned(0, "parent", &[])).await;
     create(
@@ -457,7 +457,7 @@ async fn s5_an_owner_of_unknown_kind_is_waited_for_without_asking_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_definition_takes_what_its_objects_own() {
+async fn a_deleted_definition_takes_dependents_of_its_objects() {
     let server = start(&[Worker::GarbageCollector]).await.expect("it starts");
     let widget = create(&server, 3, "default", &owned(3, "widget", &[])).await;
     create(&server, 0, "default", &owned(0, "child", &[&owner(&widget, true)])).await;
@@ -617,7 +617,7 @@ async fn r5_a_namespace_goes_with_all_that_is_in_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r5_pods_that_do_not_stop_in_time_are_told_of() {
+async fn r5_pods_that_do_not_stop_in_time_are_reported() {
     let server = start(&[Worker::Namespace]).await.expect("it starts");
     let shop = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
     ask(&server, "POST", "/api/v1/namespaces", &shop)
@@ -661,7 +661,7 @@ async fn r5_pods_that_do_not_stop_in_time_are_told_of() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r5_conditions_follow_what_is_left() {
+async fn r5_conditions_follow_the_remaining_objects() {
     let server = start(&[Worker::Namespace, Worker::GarbageCollector])
         .await
         .expect("it starts");
@@ -720,7 +720,7 @@ async fn minutes(count: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn f7_an_event_goes_an_hour_after_its_last_write_and_its_watchers_are_told() {
+async fn f7_an_event_goes_an_hour_after_its_last_write_and_watchers_see_it() {
     let server = ApiServer::start();
     let version = server.resource_version();
     let path = format!("/api/v1/events?watch=1&resourceVersion={version}&timeoutSeconds=7200");
@@ -804,7 +804,7 @@ async fn f7_the_time_of_events_begins_anew_in_a_restored_world_and_goes_on_in_a_
 }
 
 #[tokio::test(start_paused = true)]
-async fn f7_an_event_that_was_deleted_and_made_again_has_a_time_of_its_own() {
+async fn f7_a_recreated_event_has_a_new_lifetime() {
     let server = ApiServer::start();
     event(&server, "a").await;
     minutes(30).await;

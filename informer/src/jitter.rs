@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_is_given_no_seed_draws_the_same_one_while_the_clock_is_paused() {
+    async fn without_a_seed_jitter_is_fixed_while_the_clock_is_paused() {
         let draw = || Jitter::new(0, "pods").next();
         assert_eq!(draw(), draw());
         tokio::time::resume();

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parts_of_a_key_are_told_apart() {
+    fn the_parts_of_a_key_are_distinguished() {
         let keys = [
             ObjectKey::cluster("a"),
             ObjectKey::cluster("a/b"),
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_refused() {
+    fn an_invalid_key_is_refused() {
         for text in ["", "/", "a/", "/a", "a/b/c"] {
             let err = text.parse::<ObjectKey>().expect_err(text);
             assert!(err.to_string().contains(text), "{err}");

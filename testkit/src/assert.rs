@@ -63,7 +63,7 @@ impl TestCluster {
             metadata["deletionTimestamp"].as_str(),
             metadata["finalizers"].as_array(),
         ) {
-            (None, _) => "; nobody deleted it".to_owned(),
+            (None, _) => "; no client deleted it".to_owned(),
             (Some(at), Some(finalizers)) if !finalizers.is_empty() => {
                 let names: Vec<_> = finalizers.iter().filter_map(|it| it.as_str()).collect();
                 format!(

@@ -292,6 +292,6 @@ fn verb(method: &Method) -> &'static str {
 fn typed<K: DeserializeOwned>(place: &Location<'_>, answer: &[u8]) -> K {
     serde_json::from_slice(answer).unwrap_or_else(|err| {
         let id = ObjectId::of(&serde_json::from_slice(answer).unwrap_or_default());
-        fail_at(place, &format!("{id} is of another type: {err}"))
+        fail_at(place, &format!("{id} does not decode as the requested type: {err}"))
     })
 }

@@ -67,7 +67,7 @@ mod tests {
     #[case::length(json!({"l": [1]}), json!({"l": [1, 2]}), &["l: expected [1], found [1,2]"])]
     #[case::null(json!({"a": null}), json!({}), &[])]
     #[case::not_null(json!({"a": null}), json!({"a": 1}), &["a: expected null, found 1"])]
-    fn what_is_missing_is_named_by_its_path(#[case] expected: Value, #[case] found: Value, #[case] lines: &[&str]) {
+    fn a_missing_field_is_named_by_its_path(#[case] expected: Value, #[case] found: Value, #[case] lines: &[&str]) {
         assert_eq!(missing(&expected, &found), lines);
     }
 }

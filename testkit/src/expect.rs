@@ -57,7 +57,7 @@ impl TestCluster {
             true => "it has no conditions".to_owned(),
             false => format!("it has\n  {}", lines.join("\n  ")),
         };
-        self.fail(&format!("{id} has not the condition {condition}={status}; {has}"));
+        self.fail(&format!("{id} does not have the condition {condition}={status}; {has}"));
     }
 
     /// Sees to it that an Event tells this reason of an object, in the core group or in `events.k8s.io`.
@@ -142,9 +142,7 @@ impl TestCluster {
             .map(|it| format!("{}\n", it.get(indent..).unwrap_or(it.trim_start()).trim_end()))
             .collect();
         if found != expected {
-            self.fail(&format!(
-                "the tree of owners is not as expected:\n{expected}but\n{found}"
-            ));
+            self.fail(&format!("the owner tree differs; expected:\n{expected}found:\n{found}"));
         }
     }
 
@@ -167,7 +165,7 @@ impl TestCluster {
             .map(|it| ObjectId::of(it).to_string())
             .collect();
         if !orphans.is_empty() {
-            self.fail(&format!("the owners are gone of {}", orphans.join(", ")));
+            self.fail(&format!("objects whose owners are gone: {}", orphans.join(", ")));
         }
     }
 
@@ -191,7 +189,7 @@ impl TestCluster {
             });
             let lines: String = writes.collect();
             if !lines.is_empty() {
-                fail_at(place, &format!("writes come after all has settled:{lines}"));
+                fail_at(place, &format!("writes after the cluster had settled:{lines}"));
             }
         }
     }

@@ -211,7 +211,7 @@ impl From<Value> for ObjectBuilder {
 /// An item of a list, or a new one behind the last.
 fn item<'a>(items: &'a mut Vec<Value>, step: &str) -> Result<&'a mut Value, String> {
     let length = items.len();
-    let index: usize = step.parse().map_err(|_| format!("{step:?} is no number of an item"))?;
+    let index: usize = step.parse().map_err(|_| format!("{step:?} is not an index"))?;
     if index == length {
         items.push(Value::Null);
     }

@@ -246,7 +246,7 @@ impl ObservedRbac {
     /// With the rules that are missing and those that are too many, and as [`compare`](Self::compare):
     ///
     /// ```text
-    /// the shipped roles are not what was needed
+    /// the shipped roles differ from the rights that were used
     /// missing:
     /// - {apiGroups: [""], resources: ["pods"], verbs: ["delete"]}
     /// unused:
@@ -307,9 +307,9 @@ impl RbacComparison {
 impl fmt::Display for RbacComparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_exact() {
-            return f.write_str("the shipped roles are what was needed");
+            return f.write_str("the shipped roles match the rights that were used");
         }
-        f.write_str("the shipped roles are not what was needed")?;
+        f.write_str("the shipped roles differ from the rights that were used")?;
         for (title, rules) in [("missing", &self.missing), ("unused", &self.unused)] {
             if !rules.is_empty() {
                 write!(f, "\n{title}:")?;
@@ -325,7 +325,7 @@ impl fmt::Display for RbacComparison {
             write!(f, "\n- {}", line(rule))?;
             let used: Vec<String> = used.iter().map(line).collect();
             if !used.is_empty() {
-                write!(f, "\n  of which was used: {}", used.join(", "))?;
+                write!(f, "\n  of which used: {}", used.join(", "))?;
             }
         }
         Ok(())

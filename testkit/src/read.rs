@@ -177,6 +177,7 @@ impl TestCluster {
 
     #[track_caller]
     fn typed<K: DeserializeOwned>(&self, id: &ObjectId, value: Value) -> K {
-        serde_json::from_value(value).unwrap_or_else(|err| self.fail(&format!("{id} is of another type: {err}")))
+        serde_json::from_value(value)
+            .unwrap_or_else(|err| self.fail(&format!("{id} does not decode as the requested type: {err}")))
     }
 }

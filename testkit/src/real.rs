@@ -121,7 +121,7 @@ impl TestCluster {
     pub(crate) fn skips(&self, power: &'static str) -> bool {
         let Some(real) = &self.real else { return false };
         if lock(&real.known).skipped.insert(power) {
-            eprintln!("test cluster: skipped `{power}`: a real API server cannot be made to");
+            eprintln!("test cluster: skipped `{power}`: a real API server does not offer it");
         }
         true
     }

@@ -83,8 +83,9 @@ impl Recording {
             let value = value.map_err(|err| RecordingError(format!("event {number}: {err}")))?;
             let (kind, object) = match value["type"].as_str() {
                 Some(kind) if value["object"].is_object() => {
-                    let known = WatchEventKind::parse(kind)
-                        .ok_or_else(|| RecordingError(format!("event {number}: {kind:?} is no type of an event")))?;
+                    let known = WatchEventKind::parse(kind).ok_or_else(|| {
+                        RecordingError(format!("event {number}: {kind:?} is not a type of watch event"))
+                    })?;
                     (known, value["object"].clone())
                 }
                 _ if value["kind"].is_string() => {
@@ -102,7 +103,7 @@ impl Recording {
                 }
                 _ => {
                     return Err(RecordingError(format!(
-                        "event {number}: it is neither an event nor an object"
+                        "event {number}: neither an event nor an object"
                     )));
                 }
             };

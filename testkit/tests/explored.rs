@@ -61,7 +61,7 @@ fn a_correct_controller_beside_the_garbage_collector_raises_no_alarm() {
 
 /// Nobody collects what belonged to an owner that is gone; whether it was made in time does not matter.
 #[test]
-fn what_a_collector_would_take_away_is_no_part_of_the_end_state() {
+fn garbage_is_not_part_of_the_end_state() {
     bounded(explore(owners_come_and_go), 120).run();
 }
 
@@ -177,7 +177,7 @@ async fn numbered(cluster: &TestCluster) {
 }
 
 #[test]
-fn a_revision_that_32_bits_do_not_hold_is_among_what_a_server_may_do() {
+fn revisions_beyond_32_bits_are_a_server_variant() {
     let report = explore(numbered).faults(variants()).report();
     let failure = report.failure().expect("it panics");
     assert_eq!(failure.oracle(), "no panic", "{report}");
@@ -205,7 +205,7 @@ async fn watch_once(client: Client) {
 #[rstest]
 #[case::half_open(
     "half-open=295000@operator:event:configmaps:default/a#1",
-    "tell operator nothing from the event of configmaps default/a on; the connection of the watch breaks after 295s"
+    "deliver nothing to operator from the event of configmaps default/a on; the connection of the watch breaks after 295s"
 )]
 #[case::missed(
     "drop@operator:event:configmaps:default/a#1",
@@ -229,7 +229,7 @@ fn a_watch_that_tells_nothing_is_replayed(#[case] replay: &str, #[case] words: &
 
 /// An event that was held stands in the timeline where the client learned of it.
 #[test]
-fn an_event_that_was_held_is_shown_when_it_was_told() {
+fn a_held_event_is_shown_at_its_delivery() {
     let report = explore(async |cluster: &TestCluster| {
         cluster.controller("operator", number);
         cluster.settle().await;
@@ -274,7 +274,7 @@ fn controllers_that_cannot_be_crashed_are_named(#[case] kinds: Faults, #[case] o
 }
 
 #[test]
-fn a_scenario_in_which_nobody_asks_anything_is_not_explored() {
+fn a_scenario_without_requests_is_not_explored() {
     let report = explore(async |cluster: &TestCluster| {
         cluster.create(pod("web-0")).await;
     })

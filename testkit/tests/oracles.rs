@@ -60,7 +60,7 @@ async fn count(client: Client, reads: usize, pause: Duration) {
 
 /// Requests and events take turns, so that the one case has a request and the other an event too many.
 #[rstest]
-fn a_hot_loop_is_told_whatever_message_is_the_first_too_many(#[values(0, 1)] reads: usize) {
+fn a_hot_loop_is_reported_for_any_excess_message(#[values(0, 1)] reads: usize) {
     let report = explore(async move |cluster: &TestCluster| {
         cluster.controller("operator", move |client| count(client, reads, Duration::ZERO));
         cluster.create(config_map("a")).await;
@@ -161,7 +161,7 @@ fn a_replay_that_cannot_be_played_fails(#[case] replay: &str, #[case] said: &str
 const ODD_NAME: &str = "my: operator; it's 100% @ #1";
 
 #[test]
-fn a_controller_is_crashed_whatever_its_name() {
+fn a_controller_of_any_name_is_crashed() {
     let singles = |name: &'static str| {
         let scenario = async move |cluster: &TestCluster| {
             cluster.controller(name, mark);
@@ -188,7 +188,7 @@ async fn make_secrets(client: Client) {
 }
 
 #[test]
-fn a_failure_is_replayed_whatever_its_controller_and_its_steps_are_called() {
+fn failures_replay_with_any_controller_and_step_names() {
     let explored = || {
         explore(async |cluster: &TestCluster| {
             cluster.controller(ODD_NAME, make_secrets);
@@ -282,7 +282,7 @@ fn always_checks_run_after_every_worker_write() {
 /// Run by the test below; by itself it explores a little.
 #[test]
 #[expect(clippy::print_stdout, reason = "the other test reads it")]
-fn a_run_that_is_asked_for() {
+fn a_requested_run() {
     println!("{}", explore(stepwise).schedules(2).run());
 }
 
@@ -290,7 +290,7 @@ fn a_run_that_is_asked_for() {
 fn a_replay_by_hand_is_not_exhaustive() {
     let test = std::env::current_exe().expect("this is one");
     let ran = Command::new(test)
-        .args(["--exact", "a_run_that_is_asked_for", "--nocapture"])
+        .args(["--exact", "a_requested_run", "--nocapture"])
         .env("EXPLORE_REPLAY", "restart@operator")
         .output()
         .expect("it starts");

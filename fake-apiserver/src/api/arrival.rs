@@ -86,7 +86,7 @@ mod tests {
     #[case::a_domain_it_was_told("127.0.0.1:6443", &["*.test"], "a.b.test", true)]
     #[case::not_the_domain_itself("127.0.0.1:6443", &["*.test"], ".test", false)]
     #[case::everybody("127.0.0.1:6443", &["*"], "evil.example", true)]
-    fn hosts_are_loopback_the_address_and_what_was_named(
+    fn accepted_hosts_are_loopback_the_address_and_configured_ones(
         #[case] address: &str,
         #[case] names: &[&str],
         #[case] authority: &str,

@@ -228,7 +228,7 @@ mod tests {
     #[case("x", "invalid character 'x' looking for beginning of value")]
     #[case("1 1", "invalid character '1' after top-level value")]
     #[case("\"\\x\"", "invalid character 'x' in string escape code")]
-    fn names_what_is_wrong(#[case] text: &str, #[case] want: &str) {
+    fn errors_name_the_problem(#[case] text: &str, #[case] want: &str) {
         assert_eq!(syntax_error(text.as_bytes()).as_deref(), Some(want));
     }
 

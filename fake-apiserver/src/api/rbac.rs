@@ -334,7 +334,7 @@ mod tests {
     #[case::a_subresource_is_not_its_resource("get", "apps", "deployments/status", "", false)]
     #[case::a_subresource_of_all("get", "apps", "replicasets/scale", "x", true)]
     #[case::the_resource_of_that_subresource("get", "apps", "replicasets", "x", false)]
-    fn a_rule_allows_what_it_names(
+    fn a_rule_allows_the_requests_it_names(
         #[case] verb: &str,
         #[case] group: &str,
         #[case] resource: &str,
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named_by_resource() {
+    fn missing_rights_are_listed_by_resource() {
         let held = [PolicyRule::resources(["get"], [""], ["pods", "*/scale"])];
         let wanted = [PolicyRule::resources(
             ["get", "list", "watch"],

@@ -97,7 +97,7 @@ fn a17_the_first_acceptable_clause_wins(#[case] accept: Option<&str>, #[case] en
 )]
 #[case("text/html", Served::Custom, Route::Object, SHORT, false)]
 #[case("application/vnd.kubernetes.protobuf", Served::Custom, Route::Object, SHORT, false)]
-fn a17_what_cannot_be_answered(
+fn a17_unanswerable_accept_headers(
     #[case] accept: &str,
     #[case] served: Served,
     #[case] route: Route,

@@ -118,7 +118,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn what_is_kept_is_what_would_be_read(
+        fn kept_objects_equal_read_ones(
             text in ".{0,8}", whole in any::<i64>(), float in any::<f64>(), has_float in any::<bool>(),
         ) {
             let (row, recent) = (row(), Recent::default());

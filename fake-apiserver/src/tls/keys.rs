@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_read_by_those_who_trust_its_key() {
+    fn a_token_is_accepted_by_servers_that_trust_its_key() {
         for signer in [rsa(), ServiceAccountKeys::generate().expect("the provider can")] {
             let claims = json!({"sub": "x"});
             let token = signer.sign(&claims).expect("it is a key for tokens");

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_short_is_no_certificate() {
+    fn a_truncated_certificate_is_refused() {
         let der = certificate(&[(DnType::CommonName, "a")]);
         for length in 0..der.len() {
             assert_eq!(user(&der[..length]), None);

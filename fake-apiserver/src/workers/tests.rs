@@ -76,7 +76,7 @@ async fn rest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_there_before_and_what_comes_is_worked_on() {
+async fn existing_and_new_objects_are_worked_on() {
     let server = ApiServer::start();
     load(&server, "before");
     let _workers = run(&server);
@@ -141,7 +141,7 @@ async fn a_failure_is_retried_with_doubled_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restored_world_is_told_anew() {
+async fn a_restored_world_is_observed_anew() {
     let server = ApiServer::start();
     load(&server, "one");
     let empty = server.snapshot();
@@ -155,7 +155,7 @@ async fn a_restored_world_is_told_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_compacted_log_is_told_anew() {
+async fn a_compacted_log_is_observed_anew() {
     let server = ApiServer::builder().history(1).start();
     let _workers = run(&server);
     rest().await;

@@ -37,7 +37,7 @@ async fn p3_a_denial_reads_like_a_webhooks(
 }
 
 #[tokio::test(start_paused = true)]
-async fn p2_a_closure_sees_what_a_review_has() {
+async fn p2_a_closure_sees_the_whole_review() {
     let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let kept = std::sync::Arc::clone(&seen);
     let server = ApiServer::builder()
@@ -95,7 +95,7 @@ async fn p2_a_closure_sees_what_a_review_has() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p1_what_a_closure_makes_is_typed_defaulted_and_checked() {
+async fn p1_objects_from_a_closure_are_typed_defaulted_and_checked() {
     let server = ApiServer::builder()
         .mutate("m.example.com", |request| {
             let mut object = request.object.clone();
@@ -156,7 +156,7 @@ async fn p10_owners_that_a_mutation_spoils_come_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn i3_an_eviction_and_a_scale_are_seen_as_what_they_are() {
+async fn i3_evictions_and_scales_are_reviewed_as_their_own_kinds() {
     let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let kept = std::sync::Arc::clone(&seen);
     let server = ApiServer::builder()
@@ -204,7 +204,7 @@ async fn i3_an_eviction_and_a_scale_are_seen_as_what_they_are() {
 #[case::a_binding("pods/p/binding", json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}}))]
 #[case::a_token("serviceaccounts/s/token", json!({"spec": {"audiences": ["a"]}}))]
 #[tokio::test(start_paused = true)]
-async fn i3_what_is_posted_to_a_subresource_may_be_warned_of_and_refused(#[case] path: &str, #[case] body: Value) {
+async fn i3_posts_to_subresources_get_warnings_and_refusals(#[case] path: &str, #[case] body: Value) {
     let build = |denies: bool| {
         let answer = move |request: &AdmissionRequest| match (request.sub_resource.as_str(), denies) {
             ("", _) => AdmissionResponse::allow(),
@@ -230,7 +230,7 @@ async fn i3_what_is_posted_to_a_subresource_may_be_warned_of_and_refused(#[case]
 }
 
 #[tokio::test(start_paused = true)]
-async fn i5_a_token_is_made_of_what_mutation_made_of_the_request() {
+async fn i5_a_token_follows_the_mutated_request() {
     let longer = |request: &AdmissionRequest| {
         let mut object = request.object.clone();
         if request.sub_resource == "token" {
@@ -259,7 +259,7 @@ async fn i5_a_token_is_made_of_what_mutation_made_of_the_request() {
     json!({"kind": "PodProxyOptions", "apiVersion": "v1", "path": "/b/c"}))]
 #[case::proxy_of_a_service("services/a/proxy", "proxy", json!({"kind": "ServiceProxyOptions", "apiVersion": "v1"}))]
 #[tokio::test(start_paused = true)]
-async fn p2_a_connection_is_reviewed_before_anybody_looks_for_its_object(
+async fn p2_a_connection_is_reviewed_before_its_object_is_looked_up(
     #[case] path: &str,
     #[case] subresource: &str,
     #[case] options: Value,

@@ -163,7 +163,7 @@ async fn o10_a_watch_converts_each_event() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn o10_a_deletion_that_waits_keeps_what_is_stored() {
+async fn o10_a_pending_deletion_keeps_the_stored_object() {
     let asked = Asked::default();
     let server = server(&asked, "").await;
     let mut object = widget("v2", "a", json!({"width": 3}));

@@ -90,7 +90,7 @@ async fn p6_a_service_is_called_at_the_address_the_test_names() {
 }
 
 #[tokio::test]
-async fn p4_nobody_listens() {
+async fn p4_connection_refused() {
     let bundle = base64::engine::general_purpose::STANDARD.encode("no certificate");
     let text = refused(json!({"url": "https://127.0.0.1:1/x", "caBundle": bundle})).await;
     let wanted = "Internal error occurred: failed calling webhook \"w.example.com\": failed to call webhook: Post \

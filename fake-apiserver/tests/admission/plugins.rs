@@ -116,7 +116,7 @@ async fn p9_a_quota_of_compute_resources(#[case] hard: Value, #[case] resources:
 }
 
 #[tokio::test(start_paused = true)]
-async fn p9_a_quota_wants_to_know_what_containers_use() {
+async fn p9_a_quota_requires_declared_resources() {
     let server = counted(json!({"hard": {"limits.cpu": "1", "requests.memory": "1Gi"}})).await;
     let answer = post(&server, PODS, pod("a", json!({}))).await;
     let why = "pods \"a\" is forbidden: failed quota: q: must specify limits.cpu for: c; requests.memory for: c";
@@ -131,7 +131,7 @@ async fn p9_a_quota_with_a_scope_is_about_some_pods() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn p9_a_quota_counts_what_is_there_and_what_changes() {
+async fn p9_a_quota_counts_existing_and_changed_objects() {
     let server = ApiServer::builder().resource_quota_controller().start();
     let quotas = "/api/v1/namespaces/default/resourcequotas";
     let cpu = |amount: &str| json!({"requests": {"cpu": amount}});

@@ -187,7 +187,7 @@ async fn p8_a_mutating_policy_changes_the_object(#[case] mutation: Value, #[case
     "operation cancelled: actual cost limit exceeded"
 )]
 #[tokio::test(start_paused = true)]
-async fn p8_what_a_mutating_policy_makes_is_bounded(#[case] expression: &str, #[case] why: &str) {
+async fn p8_results_of_mutating_policies_are_bounded(#[case] expression: &str, #[case] why: &str) {
     let server = ApiServer::start();
     let expression = expression.replace("SHARED", &".map(x, [x, x])".repeat(60));
     let mutation = json!({"patchType": "JSONPatch", "jsonPatch": {"expression": expression}});
@@ -214,7 +214,7 @@ async fn p8_what_a_mutating_policy_makes_is_bounded(#[case] expression: &str, #[
     "Invalid service account namespace"
 )]
 #[tokio::test(start_paused = true)]
-async fn p7_the_authorizer_refuses_what_names_nothing(#[case] expression: &str, #[case] why: &str) {
+async fn p7_the_authorizer_refuses_empty_names(#[case] expression: &str, #[case] why: &str) {
     let server = ApiServer::start();
     policy(&server, json!({"validations": [{"expression": expression}]}), json!({})).await;
     let answer = post(&server, MAPS, map("a")).await;

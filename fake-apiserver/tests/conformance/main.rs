@@ -157,7 +157,7 @@ async fn answers_are_those_recorded(
 /// The scenarios that run kubectl, over HTTP.
 #[rstest]
 #[tokio::test]
-async fn kubectl_sees_what_was_recorded(
+async fn kubectl_prints_the_recorded_output(
     #[values(
         "admission",
         "apply",

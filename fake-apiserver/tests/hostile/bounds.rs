@@ -58,7 +58,7 @@ async fn changes_beyond_the_bytes_of_the_logs_are_compacted(#[case] bytes: usize
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_oldest_changes_go_whatever_their_resource() {
+async fn the_oldest_changes_of_any_resource_go_first() {
     let server = ApiServer::builder().history_bytes(100_000).start();
     let accounts = "/api/v1/namespaces/default/serviceaccounts";
     let before = server.resource_version().to_string();

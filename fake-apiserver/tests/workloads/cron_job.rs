@@ -54,7 +54,7 @@ async fn a_job_comes_each_minute_and_the_history_is_kept() {
 #[case::forbid("Forbid", 1)]
 #[case::replace("Replace", 1)]
 #[tokio::test(start_paused = true)]
-async fn what_runs_already_counts(#[case] policy: &str, #[case] active: usize) {
+async fn running_jobs_count(#[case] policy: &str, #[case] active: usize) {
     let cluster = Cluster::start();
     let long = PodScript::default().runs_for(Duration::from_secs(1000));
     cluster.0.kubelet().script(PodSelector::all(), long);

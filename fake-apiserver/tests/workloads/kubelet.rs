@@ -59,7 +59,7 @@ async fn a_command_that_is_known_to_end_ends(#[case] command: Value, #[case] aft
 #[case::no_image(PodScript::default().image_pull_error(), "Always", 2.0, "Pending waiting ErrImagePull 0")]
 #[case::still_none(PodScript::default().image_pull_error(), "Always", 20.0, "Pending waiting ImagePullBackOff 0")]
 #[tokio::test(start_paused = true)]
-async fn a_script_says_what_happens(
+async fn a_script_decides_the_life_of_a_pod(
     #[case] script: PodScript,
     #[case] policy: &str,
     #[case] after: f64,
@@ -134,7 +134,7 @@ async fn a_deleted_pod_stops_within_its_grace(#[case] script: PodScript, #[case]
 }
 
 #[tokio::test(start_paused = true)]
-async fn nodes_are_chosen_by_what_a_pod_asks_for() {
+async fn nodes_are_chosen_by_pod_requirements() {
     let cluster = Cluster::start();
     for (name, spec) in [
         ("a", json!({"unschedulable": true})),
@@ -169,7 +169,7 @@ async fn nodes_are_chosen_by_what_a_pod_asks_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn logs_are_what_the_script_says() {
+async fn logs_come_from_the_script() {
     let cluster = Cluster::start();
     cluster
         .0

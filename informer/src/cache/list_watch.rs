@@ -391,11 +391,7 @@ mod tests {
     #[case("app", "tier=x", false)]
     #[case::number("size > 3", "size=1", true)]
     #[case::not_a_selector("app in web", "app=api", true)]
-    fn a_selector_that_is_understood_says_what_is_not_listed(
-        #[case] selector: &str,
-        #[case] labels: &str,
-        #[case] expected: bool,
-    ) {
+    fn a_parsed_selector_knows_unlisted_objects(#[case] selector: &str, #[case] labels: &str, #[case] expected: bool) {
         let labels: BTreeMap<_, _> = labels
             .split(',')
             .filter_map(|it| it.split_once('='))

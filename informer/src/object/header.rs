@@ -316,7 +316,7 @@ mod tests {
     proptest! {
         /// The scanner agrees with `serde_json` where it answers, and about the end where it is sure of it.
         #[test]
-        fn the_scanner_reads_what_the_parser_reads(
+        fn the_scanner_agrees_with_the_parser(
             texts in prop::collection::vec(object(prop_oneof![value(), object(value())]), 1..3),
             damage in prop::option::of((any::<prop::sample::Index>(), any::<u8>())),
             cut in prop::option::of(any::<prop::sample::Index>()),
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn what_servers_write_is_scanned() {
+    fn the_scanner_reads_server_output() {
         let fields =
             r#""name":"a","namespace":"b","resourceVersion":"7","uid":"u","generation":3,"labels":{"a":"\"ä"}"#;
         for text in [

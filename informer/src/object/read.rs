@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_wrong_is_left_to_serde_json() {
+    fn errors_are_left_to_serde_json() {
         assert!(read_all::<BTreeMap<i32, u8>>(r#"{"1":2}"#).is_none());
         assert!(read_all::<Pod>(r#"{"spec":{"containers":1}}"#).is_none());
     }

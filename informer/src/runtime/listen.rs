@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn who_cannot_accept_waits_longer_and_longer() {
+    async fn failed_accepts_back_off() {
         let (began, tries) = (Instant::now(), Cell::new(0));
         let no_more_files = || {
             tries.set(tries.get() + 1);

@@ -125,7 +125,7 @@ mod tests {
         json!([{"a": 5, "x": 2}, {"a": 6}]))]
     #[case::shorter_lists(json!([1, 2]), json!([1, 2]), json!([2]), json!([2]))]
     #[case::another_type(json!({"a": "text"}), json!({"a": "text"}), json!({"a": [1]}), json!({"a": [1]}))]
-    fn only_what_changed_is_carried_over(
+    fn only_changes_are_carried_over(
         #[case] raw: Value,
         #[case] before: Value,
         #[case] after: Value,

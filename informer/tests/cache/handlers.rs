@@ -40,7 +40,7 @@ fn updated(change: &Value) -> Event<Pod> {
 #[case::annotations(json!({"/metadata/annotations": {}}), [false, false, true, true])]
 #[case::order_of_labels(json!({"/metadata/labels": {"app": "web"}}), [false, false, false, true])]
 #[case::nothing_else(json!({"/spec": {"containers": [], "nodeName": "a"}}), [false, false, false, true])]
-fn predicates_on_updates_look_at_what_they_say(#[case] change: Value, #[case] passes: [bool; 4]) {
+fn predicates_on_updates_compare_their_fields(#[case] change: Value, #[case] passes: [bool; 4]) {
     let event = updated(&change);
     let found = [
         predicates::generation_changed().passes(&event),
@@ -148,7 +148,7 @@ async fn a_filtered_handler_sees_objects_come_and_go_as_they_pass() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_is_told_only_what_a_predicate_passes() {
+async fn a_handler_only_receives_events_that_pass_its_predicate() {
     let told = Told::default();
     let only = told.handler::<ConfigMap>().only(predicates::labels_changed());
     told_of(

@@ -22,7 +22,7 @@ async fn the_first_list_takes_any_version_and_the_watch_begins_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_relist_asks_for_what_is_not_older_than_the_last_version_and_for_no_pages() {
+async fn a_relist_asks_for_the_last_version_or_newer_without_pages() {
     let script = Script::new([
         list(7, &[("a", 3)]),
         error_event(&[("MODIFIED", "a", 9)], 410, "Expired"),
@@ -113,7 +113,7 @@ async fn pages_are_one_list() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pages_that_expire_are_asked_for_all_at_once_from_the_version_first_asked_for() {
+async fn expired_pages_become_one_whole_list_from_the_first_version() {
     let script = Script::new([
         page(7, &[("a", 3)], "one"),
         failing(410, "Expired"),
@@ -175,7 +175,7 @@ async fn a_pass_that_ends_well_is_followed_by_a_pause_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_no_list_is_a_failure_and_not_an_empty_cache() {
+async fn a_non_list_is_a_failure_and_not_an_empty_cache() {
     let script = Script::new([
         list(1, &[("a", 1)]),
         error_event(&[], 410, "Expired"),
@@ -189,7 +189,7 @@ async fn what_is_no_list_is_a_failure_and_not_an_empty_cache() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_handler_is_told_what_ended_a_pass() {
+async fn an_error_handler_receives_the_error_that_ended_a_pass() {
     let told = crate::support::Told::default();
     let log = told.clone();
     let script = Script::new([failing(403, "Forbidden"), list(1, &[]), ending(&[])]);

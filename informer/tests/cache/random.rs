@@ -342,7 +342,7 @@ fn seeds() -> std::ops::Range<u64> {
 }
 
 #[test]
-fn at_rest_the_cache_is_what_the_cluster_has() {
+fn at_rest_the_cache_equals_the_cluster() {
     assert!(!seeds().is_empty());
     for seed in seeds() {
         block_on(run(seed));

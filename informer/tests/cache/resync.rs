@@ -43,7 +43,7 @@ async fn each_handler_has_its_own_period() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_update_without_a_change_is_for_those_who_are_syncing() {
+async fn an_update_without_a_change_goes_to_syncing_handlers() {
     let source = FakeSource::new();
     let informer = running(&source);
     let (resyncing, fresh) = (Told::default(), Told::default());

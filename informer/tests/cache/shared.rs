@@ -49,7 +49,7 @@ impl ResourceEventHandler<ConfigMap> for Slow {
 #[case::arrival(QueueOrder::Arrival)]
 #[case::by_object(QueueOrder::ByObject)]
 #[tokio::test(start_paused = true)]
-async fn handlers_are_told_what_happens(#[case] order: QueueOrder) {
+async fn handlers_receive_every_change(#[case] order: QueueOrder) {
     let cluster = TestCluster::builder().object(config_map("a")).start();
     let told = Told::default();
     let informer = running_in_order(&cluster, order);
@@ -76,7 +76,7 @@ async fn handlers_are_told_what_happens(#[case] order: QueueOrder) {
 /// kube-runtime gives its subscribers no deletions at all (kube-rs/kube#1590).
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn every_handler_is_told_of_deletions(cluster: TestCluster) {
+async fn every_handler_receives_deletions(cluster: TestCluster) {
     let told = [Told::default(), Told::default()];
     let informer = running(&cluster);
     for told in &told {
@@ -97,7 +97,7 @@ async fn every_handler_is_told_of_deletions(cluster: TestCluster) {
 #[case::arrival(QueueOrder::Arrival)]
 #[case::by_object(QueueOrder::ByObject)]
 #[tokio::test(start_paused = true)]
-async fn what_was_deleted_unseen_is_told_after_the_next_list(#[case] order: QueueOrder) {
+async fn an_unseen_deletion_is_delivered_after_the_next_list(#[case] order: QueueOrder) {
     let cluster = TestCluster::builder()
         .object(config_map("a"))
         .object(config_map("b"))
@@ -127,7 +127,7 @@ async fn what_was_deleted_unseen_is_told_after_the_next_list(#[case] order: Queu
 /// stands still for all.
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn an_object_that_is_gone_before_a_handler_looks_stops_nobody(cluster: TestCluster) {
+async fn an_object_gone_before_its_handler_runs_blocks_no_other(cluster: TestCluster) {
     let (slow, prompt, permits) = (Told::default(), Told::default(), Arc::new(Semaphore::new(0)));
     let informer = running(&cluster);
     let handler = Slow {
@@ -183,7 +183,7 @@ async fn a_handler_may_come_late_and_go(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_handler_has_synced_when_it_was_told_the_initial_list(cluster: TestCluster) {
+async fn a_handler_has_synced_after_the_initial_list(cluster: TestCluster) {
     cluster.create(config_map("a")).await;
     cluster.create(config_map("b")).await;
     let permits = Arc::new(Semaphore::new(1));
@@ -202,7 +202,7 @@ async fn a_handler_has_synced_when_it_was_told_the_initial_list(cluster: TestClu
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_handler_that_fails_or_panics_is_told_what_comes_next(cluster: TestCluster) {
+async fn a_handler_that_fails_or_panics_receives_the_next_event(cluster: TestCluster) {
     struct Bad(Told);
     impl ResourceEventHandler<ConfigMap> for Bad {
         async fn on_add(&self, object: &Object<ConfigMap>, _: bool) -> Result<(), HandlerError> {
@@ -270,7 +270,7 @@ async fn a_coalescing_queue_skips_states_and_never_deletions(cluster: TestCluste
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn an_informer_runs_once_and_tells_what_waits_when_it_stops(cluster: TestCluster) {
+async fn an_informer_runs_once_and_delivers_pending_events_on_stop(cluster: TestCluster) {
     cluster.create(config_map("a")).await;
     let source = ApiListWatch::all::<ConfigMap>(cluster.client(), &());
     let (informer, told) = (SharedInformer::<ConfigMap>::new(source), Told::default());
@@ -296,7 +296,7 @@ async fn an_informer_runs_once_and_tells_what_waits_when_it_stops(cluster: TestC
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_an_informer_that_stops_is_told(cluster: TestCluster) {
+async fn waiters_learn_that_an_informer_stopped(cluster: TestCluster) {
     let _down = cluster.inject(faults::server_error().on(Verb::List, "configmaps"));
     let _down = cluster.inject(faults::server_error().on(Verb::Watch, "configmaps"));
     let source = ApiListWatch::all::<ConfigMap>(cluster.client(), &());

@@ -31,10 +31,7 @@ async fn a_streaming_list_that_is_not_opened_in_time_is_listed_instead() {
 #[case::never(Answer::Never)]
 #[case::half(Answer::Silent(r#"{"metadata":{"resourceVersion":"7"},"items":[{"metadata":{"#.to_owned()))]
 #[tokio::test(start_paused = true)]
-async fn a_page_that_is_silent_for_a_minute_is_asked_for_again(
-    #[case] answer: Answer,
-    #[values(true, false)] first: bool,
-) {
+async fn a_page_silent_for_a_minute_is_requested_again(#[case] answer: Answer, #[values(true, false)] first: bool) {
     let before = if first {
         vec![]
     } else {
@@ -89,7 +86,7 @@ async fn a_busy_server_that_marks_no_end_is_listed_after_a_minute() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_cuts_every_stream_off_is_asked_with_pauses_and_listed_after_a_minute() {
+async fn a_server_that_cuts_every_stream_is_retried_with_pauses_and_listed_after_a_minute() {
     let cut = std::iter::repeat_n(ending(&[("ADDED", "a", 3)]), 8);
     let script = Script::streaming(cut.chain([list(7, &[("a", 3)]), silent(&[])]));
     let (informer, asked) = script.run_for(70).await;
@@ -116,7 +113,7 @@ enum Way {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_a_handler_that_is_never_told_anything_is_told_so(
+async fn waiting_for_a_handler_that_never_starts_fails(
     #[values(Way::HandlerRemoved, Way::InformerDropped, Way::RunNotPolled)] way: Way,
 ) {
     let informer = SharedInformer::<ConfigMap>::new(Script::new([]));

@@ -329,7 +329,7 @@ async fn an_index_follows_a_new_list(#[case] changed: usize) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_deleted_and_made_anew_unseen_is_an_update() {
+async fn an_unseen_recreation_is_an_update() {
     let (source, told) = (FakeSource::new(), Told::default());
     source.add(colored("a", "red"));
     let maps = running::<ConfigMap>(&source);
@@ -345,7 +345,7 @@ async fn what_was_deleted_and_made_anew_unseen_is_an_update() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fake_source_fails_as_it_is_told() {
+async fn a_fake_source_fails_on_request() {
     let source = FakeSource::new();
     source.add(colored("a", "red"));
     let status = kube::core::Status::failure("not for you", "Forbidden").with_code(403);
@@ -367,7 +367,7 @@ async fn a_fake_source_fails_as_it_is_told() {
 
 #[cfg(feature = "compression")]
 #[tokio::test(start_paused = true)]
-async fn what_is_held_compressed_is_what_came() {
+async fn compressed_objects_are_unchanged() {
     let source = FakeSource::new();
     let (encoded, compressed) = (
         running::<ConfigMap>(&source),

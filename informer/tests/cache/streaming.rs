@@ -70,7 +70,7 @@ async fn where_streaming_fails_it_lists_at_once(#[case] answer: Answer) {
 #[case::refused(Answer::Refused)]
 #[case::too_many(failing(429, "TooManyRequests"))]
 #[tokio::test(start_paused = true)]
-async fn a_busy_server_is_asked_again_after_a_pause(#[case] answer: Answer) {
+async fn a_busy_server_is_retried_after_a_pause(#[case] answer: Answer) {
     let script = Script::streaming([answer, silent(&[("END", "", 7)])]);
     let (informer, asked) = script.run_for(1).await;
     assert_eq!(asked, ["0.0 stream \"\"", "0.8 stream \"\""]);
@@ -125,7 +125,7 @@ async fn a_server_that_marks_no_end_is_listed_after_a_minute_and_not_asked_to_st
 }
 
 #[tokio::test(start_paused = true)]
-async fn streamed_objects_are_initial_and_those_that_are_gone_after_a_relist_are_told() {
+async fn streamed_objects_are_initial_and_deletions_follow_a_relist() {
     let told = Told::default();
     let script = Script::streaming([
         error_event(&[("ADDED", "a", 3), ("ADDED", "b", 4), ("END", "", 7)], 410, "Expired"),

@@ -32,7 +32,7 @@ fn is_last(map: &ConfigMap) -> bool {
     Ok::<_, std::convert::Infallible>(())
 }))]
 #[tokio::test(start_paused = true)]
-async fn what_is_deleted_goes_also_if_its_last_state_cannot_be_read(
+async fn a_deletion_with_an_unreadable_last_state_is_applied(
     #[case] data: serde_json::Value,
     #[case] configure: Configure,
 ) {

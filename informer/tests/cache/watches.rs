@@ -133,7 +133,7 @@ async fn events_that_make_no_sense_are_skipped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_kind_of_an_event_does_not_matter_but_what_the_cache_has() {
+async fn the_cache_decides_between_added_and_updated() {
     let told = crate::support::Told::default();
     let events = [("ADDED", "a", 8), ("MODIFIED", "b", 9), ("DELETED", "never-seen", 10)];
     let script = Script::new([list(7, &[("a", 3)]), silent(&events)]);
@@ -160,7 +160,7 @@ async fn pauses_begin_anew_after_two_minutes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_watch_from_no_certain_version_begins_with_does_not_move_it() {
+async fn initial_events_of_a_watch_without_a_version_do_not_move_it() {
     let script = Script::new([
         list(0, &[]),
         ending(&[("ADDED", "b", 9), ("ADDED", "a", 4)]),

@@ -45,7 +45,7 @@ async fn api() -> fake_apiserver::ApiServer {
 #[case::allowed("/metrics", "Bearer prometheus-token", "200 OK", "")]
 #[case::health_is_open("/healthz", "", "200 OK", "ok")]
 #[tokio::test]
-async fn metrics_are_for_those_who_may_get_the_path(
+async fn metrics_need_the_right_to_get_the_path(
     #[case] path: &str,
     #[case] authorization: &str,
     #[case] code: &str,

@@ -63,7 +63,7 @@ async fn nothing_is_read_before_the_manager_runs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_may_refuse_what_has_no_informer() {
+async fn a_client_may_refuse_types_without_an_informer() {
     let cluster = TestCluster::builder().object(config_map("m")).start();
     let client = running(&cluster).await;
     let strict = client.clone().fail_on_missing_informer();
@@ -131,7 +131,7 @@ async fn conditions_of_a_list_have_to_hold_together() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_read_shows_what_the_client_wrote_before() {
+async fn a_read_shows_earlier_writes_of_its_client() {
     let cluster = TestCluster::start();
     let client = running(&cluster).await;
     client.list::<ConfigMap>().await.expect("it is read");

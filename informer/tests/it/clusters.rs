@@ -72,7 +72,7 @@ async fn each_key_is_worked_on_in_its_own_cluster() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cluster_that_goes_is_asked_nothing_more() {
+async fn a_disengaged_cluster_gets_no_more_requests() {
     let (home, east) = (TestCluster::start(), TestCluster::start());
     let (clusters, calls) = copier(&home);
     clusters.engage("east", east.client()).expect("it is new");

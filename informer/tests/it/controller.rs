@@ -105,7 +105,7 @@ async fn each_change_is_worked_on_under_the_objects_key_and_so_is_its_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_owned_is_worked_on_under_its_controller_and_what_is_watched_as_it_is_mapped() {
+async fn owned_objects_map_to_their_controller_and_watched_ones_by_function() {
     let cluster = TestCluster::start();
     let map = cluster.create(config_map("owner")).await;
     let (calls, _stop) = run(
@@ -161,7 +161,7 @@ async fn a_deletion_that_a_relist_finds_is_worked_on() {
 })]
 #[case::zero(&[], |_: &Request| Ok(Action::requeue(Duration::ZERO)))]
 #[tokio::test(start_paused = true)]
-async fn what_is_answered_says_when_it_is_called_again(
+async fn the_action_decides_the_next_call(
     #[case] gaps: &[u128],
     #[case] answer: fn(&Request) -> Result<Action, ReconcileError>,
 ) {
@@ -209,7 +209,7 @@ async fn success_forgets_the_failures_and_the_rate_limiter_is_ones_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_changes_comes_before_what_was_there() {
+async fn changes_come_before_initial_objects() {
     let cluster = TestCluster::start();
     for name in ["a", "b"] {
         cluster.create(config_map(name)).await;
@@ -389,7 +389,7 @@ async fn a_channel_and_a_function_are_sources_too() {
 #[case::twice(|it: ControllerBuilder| it.for_::<Pod>().for_::<Secret>(), "`for_` was called twice")]
 #[case::order(|it: ControllerBuilder| it.owns::<Pod>(), "`owns` of Pod comes before `for_`")]
 #[tokio::test(start_paused = true)]
-async fn what_is_not_complete_is_refused(
+async fn an_incomplete_controller_is_refused(
     #[case] configure: fn(ControllerBuilder) -> ControllerBuilder,
     #[case] why: &str,
 ) {
@@ -432,7 +432,7 @@ fn maker(client: kube::Client, factory: &SharedInformerFactory, is_gated: bool) 
 #[case::gated(true)]
 #[case::not_gated(false)]
 #[tokio::test(start_paused = true)]
-async fn no_key_is_worked_on_with_a_cache_that_is_older_than_what_was_written_for_it(#[case] is_gated: bool) {
+async fn no_key_is_worked_on_before_the_cache_has_its_writes(#[case] is_gated: bool) {
     let cluster = TestCluster::start();
     cluster.create(config_map("a")).await;
     // Secrets can be listed but not watched for now: the cache stands still between two lists.

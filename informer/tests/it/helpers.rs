@@ -235,7 +235,7 @@ async fn a_condition_keeps_its_time_until_it_turns() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn expectations_are_met_by_what_is_seen_or_by_time() {
+async fn expectations_are_met_by_events_or_by_time() {
     let (expectations, key) = (Expectations::new(), ObjectKey::new("shop", "web"));
     expectations.expect_deletions(&key, ["a".to_owned(), "b".to_owned()]);
     expectations.deletion_observed(&key, "a");

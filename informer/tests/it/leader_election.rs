@@ -130,7 +130,7 @@ async fn of_two_replicas_one_acts_and_the_other_takes_over_when_it_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_renewed_keeps_who_took_it_and_when() {
+async fn a_renewal_keeps_holder_and_acquire_time() {
     let (cluster, acts) = (TestCluster::start(), Acts::default());
     let _a = join(&cluster, config(&cluster, "a"), &acts);
     cluster.advance(seconds(1)).await;
@@ -155,7 +155,7 @@ async fn what_is_renewed_keeps_who_took_it_and_when() {
 #[case::in_step(Duration::ZERO)]
 #[case::an_hour_ahead(seconds(3600))]
 #[tokio::test(start_paused = true)]
-async fn a_crashed_leader_is_followed_after_its_lease_whatever_the_clocks_say(#[case] skew: Duration) {
+async fn a_crashed_leader_is_followed_after_its_lease_under_any_clock(#[case] skew: Duration) {
     let (cluster, acts) = (TestCluster::start(), Acts::default());
     let a = join(&cluster, config(&cluster, "a"), &acts);
     cluster.advance(seconds(1)).await;
@@ -272,7 +272,7 @@ async fn a_lease_that_was_deleted_is_made_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_never_led_is_cancelled_without_a_trace() {
+async fn a_candidate_that_never_led_is_cancelled_without_a_write() {
     let (cluster, acts) = (TestCluster::start(), Acts::default());
     let _a = join(&cluster, config(&cluster, "a"), &acts);
     cluster.advance(seconds(1)).await;
@@ -303,7 +303,7 @@ async fn without_release_the_others_wait_for_the_end_of_the_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_new_leader_is_told_once() {
+async fn each_new_leader_is_reported_once() {
     let (cluster, acts) = (TestCluster::start(), Acts::default());
     let a = join(&cluster, config(&cluster, "a"), &acts);
     let mut leaders = a.elector.subscribe();
@@ -314,7 +314,7 @@ async fn each_new_leader_is_told_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_metrics_say_who_leads_and_the_check_who_hangs() {
+async fn metrics_name_the_leader_and_the_check_finds_a_hanging_one() {
     let (cluster, acts, metrics) = (TestCluster::start(), Acts::default(), Metrics::new());
     let a = join(&cluster, config(&cluster, "a"), &acts);
     a.elector.register_metrics(&metrics);

@@ -91,7 +91,7 @@ fn counting(manager: &Manager, log: &Log) -> Controller {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_always_runs_stops_before_what_the_leader_runs_and_the_lease_goes_last() {
+async fn the_group_always_stops_before_leader_and_the_lease_goes_last() {
     let (cluster, log) = (TestCluster::start(), Log::default());
     let manager = electing(&cluster, "a");
     manager.add(log.task(leading, "leader")).expect("it is new");
@@ -137,7 +137,7 @@ async fn a_standby_has_warm_caches_and_acts_only_as_leader() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_loses_the_lease_ends_at_once() {
+async fn losing_the_lease_ends_the_manager_at_once() {
     let (cluster, log) = (TestCluster::start(), Log::default());
     let manager = electing(&cluster, "a");
     manager.add(log.task(leading, "leader")).expect("it is new");
@@ -183,7 +183,7 @@ async fn a_shutdown_waits_thirty_seconds_and_no_longer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_added_later_starts_at_once_and_after_the_end_it_is_refused() {
+async fn late_runnables_start_at_once_and_are_refused_after_the_end() {
     let (cluster, log) = (TestCluster::start(), Log::default());
     let manager = Manager::builder(cluster.client())
         .build()
@@ -214,7 +214,7 @@ async fn what_is_added_later_starts_at_once_and_after_the_end_it_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_runs_a_manager_that_runs_is_refused_and_disturbs_nothing() {
+async fn a_second_run_of_a_manager_is_refused() {
     let (cluster, log) = (TestCluster::start(), Log::default());
     let manager = Manager::new(cluster.client());
     manager.add(log.task(always, "always")).expect("it is new");
@@ -243,7 +243,7 @@ async fn the_election_is_a_health_check() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_panics_has_failed_and_stops_everything() {
+async fn a_panicking_runnable_stops_everything() {
     let (cluster, log) = (TestCluster::start(), Log::default());
     let manager = Manager::new(cluster.client());
     manager.add(log.task(always, "always")).expect("it is new");

@@ -153,7 +153,7 @@ async fn a_cache_that_is_old_writes_over_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_is_patched_where_it_differs_and_only_on_what_was_read() {
+async fn a_status_is_patched_where_it_differs_and_only_on_the_version_read() {
     let cluster = TestCluster::start();
     let client = cluster.client();
     cluster.create(pod("web")).await;
@@ -309,7 +309,7 @@ async fn conditions_are_about_a_generation_and_turn_at_a_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_fails_is_called_again_with_the_newest_object() {
+async fn a_failed_reconcile_is_retried_with_the_newest_object() {
     let cluster = TestCluster::start();
     let seen = copier(&cluster);
     let fault = cluster.inject(faults::server_error().on(Verb::Create, "secrets"));
@@ -341,7 +341,7 @@ impl ObjectReconciler<Pod> for Labels {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_second_reconcile_of_what_the_documentation_shows_sends_nothing() {
+async fn a_second_reconcile_of_the_documented_example_sends_nothing() {
     let cluster = TestCluster::start();
     let manager = Manager::new(cluster.client_named("copier"));
     let labels = as_reconciler(manager.lister(), Labels(manager.dependents()));

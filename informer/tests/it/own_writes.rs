@@ -89,7 +89,7 @@ fn by_label_and_field(cluster: &TestCluster, part: &str) -> ApiListWatch {
 #[case::labels(by_label)]
 #[case::labels_and_fields(by_label_and_field)]
 #[tokio::test(start_paused = true)]
-async fn a_cache_that_never_has_an_object_holds_nobody_back(
+async fn a_cache_that_never_has_an_object_holds_back_no_key(
     #[case] source: fn(&TestCluster, &str) -> ApiListWatch,
     #[values(["shop", "billing"], ["billing", "shop"])] order: [&str; 2],
 ) {
@@ -105,7 +105,7 @@ async fn a_cache_that_never_has_an_object_holds_nobody_back(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cache_of_several_namespaces_is_asked_for_the_one_that_was_written_to() {
+async fn a_cache_of_several_namespaces_waits_in_the_written_one() {
     let cluster = two_namespaces().await;
     let factory = SharedInformerFactory::builder(cluster.client())
         .namespace("shop")
@@ -175,7 +175,7 @@ async fn an_object_that_leaves_a_cache_has_to_be_seen_leaving() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_written_at_home_is_not_waited_for_in_a_cache_of_another_cluster() {
+async fn writes_at_home_do_not_wait_for_a_cache_of_another_cluster() {
     let (home, away) = (two_namespaces().await, TestCluster::start());
     away.create(secret("s")).await;
     let remote = part(&away, ApiListWatch::all::<Secret>(away.client(), &()));

@@ -29,7 +29,7 @@ async fn a_pod(cluster: &TestCluster, name: &str) -> Pod {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_says_what_happened_to_whom_and_who_says_so() {
+async fn an_event_names_note_object_and_reporter() {
     let cluster = TestCluster::start();
     let (recorder, _stop) = recorder(&cluster);
     let web = a_pod(&cluster, "web-0").await;
@@ -108,7 +108,7 @@ async fn of_one_object_there_are_25_at_once_and_one_more_every_five_minutes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_server_refuses_is_not_tried_again_and_nothing_waits_for_it() {
+async fn a_refused_event_is_not_retried_and_blocks_nothing() {
     let cluster = TestCluster::start();
     let (recorder, _stop) = recorder(&cluster);
     let web = a_pod(&cluster, "web-0").await;
@@ -120,7 +120,7 @@ async fn what_the_server_refuses_is_not_tried_again_and_nothing_waits_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn at_the_end_what_waits_is_written() {
+async fn pending_events_are_written_at_the_end() {
     let cluster = TestCluster::start();
     let (recorder, stop) = recorder(&cluster);
     let web = a_pod(&cluster, "web-0").await;
@@ -159,7 +159,7 @@ async fn an_event_that_is_slow_holds_up_neither_the_caller_nor_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_dropped_is_counted_and_the_caller_never_waits() {
+async fn dropped_events_are_counted_and_the_caller_never_waits() {
     let (cluster, metrics) = (TestCluster::start(), Metrics::new());
     let config = RecorderConfig::new("example.com/web", "web-0");
     let (recorder, writer) = EventRecorder::new(cluster.client(), config);
@@ -279,7 +279,7 @@ async fn a_long_note_is_cut_between_characters_and_the_cluster_has_its_events_in
 #[case::dots("a..b")]
 #[case::nameless("")]
 #[tokio::test(start_paused = true)]
-async fn an_object_whose_name_makes_no_name_of_an_event_has_events(#[case] name: &str) {
+async fn an_object_with_a_name_unfit_for_events_has_events(#[case] name: &str) {
     let cluster = TestCluster::start();
     let (recorder, _stop) = recorder(&cluster);
     let regarding = ObjectReference {

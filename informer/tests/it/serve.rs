@@ -47,7 +47,7 @@ fn endpoints() -> Endpoints {
 #[case::elsewhere("GET", "/debug/pprof", "404 Not Found", "404 page not found\n")]
 #[case::write("POST", "/healthz", "405 Method Not Allowed", "method not allowed\n")]
 #[tokio::test]
-async fn a_server_answers_what_the_endpoints_say(
+async fn a_server_serves_the_endpoints(
     #[case] method: &str,
     #[case] path: &str,
     #[case] code: &str,

@@ -119,7 +119,7 @@ async fn a_type_that_is_not_installed_ends_the_manager_in_time(
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_may_not_list_a_type_ends_in_time() {
+async fn a_manager_without_the_right_to_list_ends_in_time() {
     let cluster = TestCluster::builder().rbac().start();
     let user = UserInfo::service_account("default", "operator");
     let manager = Manager::new(cluster.client_as("operator", user));
@@ -133,7 +133,7 @@ async fn who_may_not_list_a_type_ends_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_always_runs_may_install_the_type_that_a_controller_waits_for() {
+async fn the_group_always_may_install_a_type_that_a_controller_needs() {
     let cluster = TestCluster::start();
     let (manager, client) = (Manager::new(cluster.client()), cluster.client());
     let worked: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -180,7 +180,7 @@ impl Runnable for Other {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_fails_while_caches_are_waited_for_stops_the_manager() {
+async fn a_failure_during_cache_sync_stops_the_manager() {
     let cluster = TestCluster::start();
     let manager = Manager::new(cluster.client());
     manager.lister::<Widget>();
@@ -198,7 +198,7 @@ async fn what_fails_while_caches_are_waited_for_stops_the_manager() {
 #[case::always_and_reads(Group::Always, true, 20)]
 #[case::always(Group::Always, false, 0)]
 #[tokio::test(start_paused = true)]
-async fn who_reads_a_cache_that_another_watches_starts_when_it_has_synced(
+async fn a_reader_of_another_controllers_cache_starts_when_it_has_synced(
     #[case] group: Group,
     #[case] reads: bool,
     #[case] seconds: u64,
@@ -233,7 +233,7 @@ async fn who_reads_a_cache_that_another_watches_starts_when_it_has_synced(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cache_that_nobody_watches_is_waited_for_by_all() {
+async fn an_unwatched_cache_is_awaited_by_all() {
     let cluster = TestCluster::start();
     for verb in [Verb::List, Verb::Watch] {
         cluster

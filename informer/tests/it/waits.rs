@@ -52,7 +52,7 @@ async fn a_lister_of_a_running_manager_starts_at_once_and_can_be_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cache_that_hears_nothing_is_told_by_the_metrics_and_not_ready() {
+async fn a_silent_cache_shows_in_the_metrics_and_is_not_ready() {
     let cluster = TestCluster::start();
     let manager = Manager::new(cluster.client());
     manager.lister::<ConfigMap>();
@@ -82,7 +82,7 @@ async fn a_cache_that_hears_nothing_is_told_by_the_metrics_and_not_ready() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reconcile_is_told_of_the_shutdown() {
+async fn a_reconcile_learns_of_the_shutdown() {
     let cluster = TestCluster::start();
     cluster.create(config_map("m")).await;
     let manager = Manager::new(cluster.client());
@@ -100,7 +100,7 @@ async fn a_reconcile_is_told_of_the_shutdown() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_that_times_out_names_who_did_not_end_and_gives_the_lease_up() {
+async fn a_shutdown_timeout_names_running_parts_and_releases_the_lease() {
     let cluster = TestCluster::start();
     cluster.create(config_map("m")).await;
     let manager = electing(&cluster);

@@ -328,7 +328,11 @@ async fn a_verdict_has_a_code_a_message_and_warnings(
 #[case::another_type("application/json", review("CREATE", json!({"data": 7}), Value::Null).to_string(),
     "the object cannot be read")]
 #[tokio::test]
-async fn what_is_no_review_is_a_bad_request(#[case] content_type: &str, #[case] body: String, #[case] message: &str) {
+async fn a_body_that_is_not_a_review_is_a_bad_request(
+    #[case] content_type: &str,
+    #[case] body: String,
+    #[case] message: &str,
+) {
     let webhooks = Webhooks::new().validate::<ConfigMap>(judged).expect("it is new");
     let (http, answer) = ask(&webhooks, "/validate--v1-configmap", content_type, body).await;
     let status = &answer["response"]["status"];
@@ -340,7 +344,7 @@ async fn what_is_no_review_is_a_bad_request(#[case] content_type: &str, #[case] 
 }
 
 #[tokio::test]
-async fn only_what_a_defaulter_changes_is_patched() {
+async fn only_changes_of_a_defaulter_are_patched() {
     let sized = |map: &mut ConfigMap, _: &AdmissionRequest| {
         map.data
             .get_or_insert_default()

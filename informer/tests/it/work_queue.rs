@@ -120,7 +120,7 @@ async fn a_delayed_key_comes_when_it_is_due_and_the_earlier_of_two_instants_coun
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_becomes_due_sooner_wakes_who_keeps_the_time() {
+async fn a_key_due_sooner_wakes_the_timekeeper() {
     let queue = fifo();
     let began = Instant::now();
     queue.add_after("late", Duration::from_secs(3600));
@@ -249,7 +249,7 @@ async fn with_a_delay_and_a_rate_limit_the_shorter_wait_counts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_shutdown_what_is_left_comes_out_and_nothing_is_added() {
+async fn after_a_shutdown_remaining_keys_come_out_and_none_are_added() {
     let queue = fifo();
     queue.add("a");
     let work = queue.try_get();
@@ -280,7 +280,7 @@ async fn after_a_shutdown_nothing_comes_out_by_priority() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_wakes_all_who_wait() {
+async fn a_shutdown_wakes_all_waiters() {
     let queue = fifo();
     let waiting = futures::future::join3(queue.get(), queue.get(), queue.get());
     let shut_down = async {

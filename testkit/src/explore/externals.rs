@@ -289,7 +289,7 @@ pub(crate) fn differences(expected: &Externals, found: &Externals) -> Vec<String
     let mut lines = Vec::new();
     for (key, value) in expected {
         match found.remove(&key) {
-            None => lines.push(format!("{key}: it is missing")),
+            None => lines.push(format!("{key}: missing")),
             Some(other) if other != value => {
                 lines.push(format!("{key}: expected {}, found {}", show(&value), show(&other)));
             }
@@ -299,7 +299,7 @@ pub(crate) fn differences(expected: &Externals, found: &Externals) -> Vec<String
     lines.extend(
         found
             .iter()
-            .map(|(key, value)| format!("{key}: it should not be there: {}", show(value))),
+            .map(|(key, value)| format!("{key}: unexpected: {}", show(value))),
     );
     lines
 }

@@ -351,7 +351,7 @@ impl Gate {
         self.lasts(back_off);
         let client: Arc<str> = escaped(name).into();
         let life = self.state().lives.get(&client).copied().unwrap_or_default();
-        self.note(&client, life, format!("{how}; it is started again {back_off:?} later"));
+        self.note(&client, life, format!("{how}; it is restarted after {back_off:?}"));
         *self.state().ended.entry(client).or_default() += 1;
     }
 

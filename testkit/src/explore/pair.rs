@@ -166,9 +166,9 @@ impl<'a> Pair<'a> {
 
 fn number(expected: usize, found: usize) -> String {
     match (expected, found) {
-        (1, 0) => "it is missing".to_owned(),
-        (0, 1) => "it should not be there".to_owned(),
-        _ => format!("there should be {expected} of them, and there are {found}"),
+        (1, 0) => "missing".to_owned(),
+        (0, 1) => "unexpected".to_owned(),
+        _ => format!("expected {expected} objects, found {found}"),
     }
 }
 

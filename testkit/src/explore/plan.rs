@@ -354,7 +354,7 @@ impl fmt::Display for Plan {
     }
 }
 
-/// `crash the operator after patch configmaps default/volume; it starts again 1s later`
+/// `crash the operator after patch configmaps default/volume; it restarts 1s later`
 fn words(fault: &Perturbation) -> String {
     let mut parts = fault.point.splitn(4, ':');
     let client = given(parts.next().unwrap_or_default());
@@ -377,12 +377,12 @@ fn words(fault: &Perturbation) -> String {
         (_, Some(("", name))) => format!("{verb} {resource} {name}{nth}"),
         _ => format!("{verb} {resource} {object}{nth}"),
     };
-    let again = |time: Duration| format!("; it starts again {time:?} later");
+    let again = |time: Duration| format!("; it restarts {time:?} later");
     match fault.action {
         Action::CrashBefore(time) => format!("crash {client} before {what}{}", again(time)),
         Action::CrashAfter(time) => format!("crash {client} after {what}{}", again(time)),
         Action::Fail(code) => format!("answer {what} of {client} with {code}, and do nothing"),
-        Action::Conflict => format!("another writer is faster than {what} of {client}: 409 if it names a version"),
+        Action::Conflict => format!("let another writer precede {what} of {client}: 409 if it names a version"),
         Action::Lose => format!("do {what} of {client}, and lose the answer"),
         Action::Silence(time) => format!("lose {what} of {client}; the connection breaks after {time:?}"),
         Action::SilenceAfter(time) => {
@@ -391,10 +391,10 @@ fn words(fault: &Perturbation) -> String {
         Action::Late(time) => {
             format!("break the connection of {client} at {what}, which reaches the server {time:?} later")
         }
-        Action::CrashLate(time) => format!(
-            "crash {client} at {what}, which reaches the server {time:?} later; it starts again 1s after the crash"
-        ),
-        Action::Early => "let the test go on while something goes wrong".to_owned(),
+        Action::CrashLate(time) => {
+            format!("crash {client} at {what}, which reaches the server {time:?} later; it restarts 1s after the crash")
+        }
+        Action::Early => "let the test continue during the fault".to_owned(),
         Action::SmallPages => format!("the server answers lists that have a limit by pages of {SMALL_PAGE}"),
         Action::Delay(time) => format!("delay {what} of {client} by {time:?}"),
         Action::Pause(time) => format!("cut {client} off for {time:?} from {what} on"),
@@ -408,7 +408,7 @@ fn words(fault: &Perturbation) -> String {
         Action::Expire => format!("expire (410) the watch of {client} before {what}: it lists again"),
         Action::Twice => format!("tell {client} {what} twice"),
         Action::HalfOpen(time) => {
-            format!("tell {client} nothing from {what} on; the connection of the watch breaks after {time:?}")
+            format!("deliver nothing to {client} from {what} on; the connection of the watch breaks after {time:?}")
         }
         Action::Drop => format!("leave out {what} of {client}"),
         Action::Skew(ahead) => {
@@ -430,7 +430,7 @@ mod tests {
     #[case::of_the_cluster("lose@b:patch:nodes:/a#1", "patch nodes a")]
     #[case::whose_name_is_made("lose@b:create:pods:shop/#1", "create pods in shop")]
     #[case::of_the_cluster_whose_name_is_made("lose@b:create:nodes:/#1", "create nodes")]
-    fn a_request_is_told_as_people_do(#[case] replay: &str, #[case] told: &str) {
+    fn requests_are_described_in_words(#[case] replay: &str, #[case] told: &str) {
         let words = Plan::parse(replay).expect("it is one").words();
         assert_eq!(words, [format!("do {told} of b, and lose the answer")]);
     }
@@ -445,14 +445,14 @@ mod tests {
         assert_eq!(plan.to_string(), text);
         assert_eq!(
             plan.words()[0],
-            "crash operator after patch configmaps default/volume; it starts again 1s later"
+            "crash operator after patch configmaps default/volume; it restarts 1s later"
         );
         let last = plan.words().pop();
         assert_eq!(last.as_deref(), Some("leave out the step \"scale down; wait\""));
     }
 
     #[test]
-    fn what_is_no_fault_is_refused_by_name() {
+    fn an_unknown_fault_is_refused_by_name() {
         let error = Plan::parse("explode@a:b:c:d#1").expect_err("there is no such fault");
         assert_eq!(error, "`explode@a:b:c:d#1` in the replay string is not a known fault");
     }

@@ -130,11 +130,11 @@ fn difference(one: &Outcome, other: &Outcome) -> Option<String> {
     }
     let (told, told_again) = (&one.violations, &other.violations);
     if one.trace.len() != other.trace.len() {
-        Some("one run goes on where the other ends".to_owned())
+        Some("one run continues after the other has ended".to_owned())
     } else if told != told_again {
         Some(format!("{told:?} in one run, {told_again:?} in the other"))
     } else if one.digest != other.digest {
-        Some("the same requests and events have other bytes, or leave another state".to_owned())
+        Some("equal requests and events differ in their bytes, or leave another state".to_owned())
     } else {
         None
     }

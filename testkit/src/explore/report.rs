@@ -88,7 +88,7 @@ impl Nondeterminism {
         let difference = steps.find(|(one, other)| one.signature() != other.signature());
         let what = match difference {
             Some((one, other)) => format!("{} in one run, {} in the other", one.signature(), other.signature()),
-            None if one.trace.len() != other.trace.len() => "one run goes on where the other ends".to_owned(),
+            None if one.trace.len() != other.trace.len() => "one run continues after the other has ended".to_owned(),
             None => return None,
         };
         Some(Self::new(plan, &what))

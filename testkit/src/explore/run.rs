@@ -222,7 +222,7 @@ impl Run<'_> {
             Either::Left((Err(payload), _)) if payload.is::<StepIsWrong>() => {}
             Either::Left((Err(payload), _)) => self.panicked(&message(payload.as_ref())),
             Either::Right(_) => {
-                let what = format!("it was still waiting after {SCENARIO_BOUND:?} of virtual time");
+                let what = format!("the scenario was still waiting after {SCENARIO_BOUND:?} of virtual time");
                 self.gate.violation("the scenario ends", what);
             }
         }
@@ -360,7 +360,7 @@ impl Run<'_> {
                 let changed = after.written_after(before.0).join(", ");
                 drop(state);
                 let what = format!(
-                    "all work was done, and after a restart {} changed {changed}: {}",
+                    "after a restart with all work done, {} changed {changed}: {}",
                     given(&fault.point),
                     writes.join(", ")
                 );

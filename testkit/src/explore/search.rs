@@ -88,7 +88,7 @@ impl Asides {
         });
         let ended = self.ended.iter().map(|(client, times)| {
             format!(
-                "{} ended by itself and was started again {times} times in all runs",
+                "{} ended by itself and was restarted {times} times over all runs",
                 given(client)
             )
         });

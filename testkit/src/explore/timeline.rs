@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_the_same_before_between_and_after_differences_stands_side_by_side() {
+    fn equal_steps_around_differences_stand_side_by_side() {
         let reference = run_of(numbered(0..3_000));
         let lost = numbered(0..100)
             .chain(numbered(110..2_900))

@@ -175,7 +175,7 @@ async fn scale(client: Client) {
 }
 
 #[test]
-fn what_workers_derive_is_folded_after_what_controllers_wrote() {
+fn worker_derived_fields_are_folded_after_controller_writes() {
     let workers = [Worker::Deployment, Worker::ReplicaSet, Worker::Kubelet];
     let report = explore(async |cluster: &TestCluster| {
         cluster.create(deployment("web").set("spec.replicas", 1)).await;

@@ -47,7 +47,7 @@ async fn mark(client: Client, again: u64) {
 #[rstest]
 #[case::within_fifteen_minutes(300, false)]
 #[case::later(1_800, true)]
-fn what_is_right_late_is_slow_and_not_wrong(#[case] again: u64, #[case] is_noted: bool) {
+fn a_late_right_end_state_is_slow_and_not_wrong(#[case] again: u64, #[case] is_noted: bool) {
     let report = explore(async move |cluster: &TestCluster| {
         cluster.create(config_map("a").data("size", "1")).await;
         cluster.controller("marker", move |client| mark(client, again));
@@ -60,7 +60,7 @@ fn what_is_right_late_is_slow_and_not_wrong(#[case] again: u64, #[case] is_noted
 }
 
 #[test]
-fn what_never_gets_right_is_wrong() {
+fn an_end_state_that_is_never_right_is_wrong() {
     let report = explore(async |cluster: &TestCluster| {
         cluster.create(config_map("a").data("size", "1")).await;
         cluster.controller("marker", |client| mark(client, 100_000));

@@ -106,7 +106,7 @@ async fn the_test_itself_is_spared(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn what_failed_was_not_done(cluster: TestCluster) {
+async fn failed_requests_were_not_done(cluster: TestCluster) {
     let namespace = cluster.create(testkit::objects::namespace("shop")).await;
     cluster.inject(faults::timeout().on_writes("configmaps")).forget();
     let mut map = ConfigMap::default();
@@ -120,7 +120,7 @@ async fn what_failed_was_not_done(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn what_was_applied_stays_though_the_answer_is_lost(cluster: TestCluster) {
+async fn applied_requests_stay_though_the_answer_is_lost(cluster: TestCluster) {
     cluster.create(testkit::objects::namespace("shop")).await;
     cluster
         .inject(faults::timeout().but_applied().on_writes("configmaps").once())
@@ -183,7 +183,7 @@ async fn watches_are_chosen_by_resource_namespace_and_client(cluster: TestCluste
     "pods/status has no verb create, but get, patch, update"
 )]
 #[tokio::test(start_paused = true)]
-async fn what_nobody_serves_is_refused_by_name(
+async fn faults_on_unserved_resources_are_refused_by_name(
     cluster: TestCluster,
     #[case] resource: &str,
     #[case] verb: Verb,
@@ -197,7 +197,7 @@ async fn what_nobody_serves_is_refused_by_name(
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_watch_of_what_cannot_be_watched_is_refused_by_name(cluster: TestCluster) {
+async fn faults_on_unwatchable_resources_are_refused_by_name(cluster: TestCluster) {
     let message = failure_of(|| cluster.watches().on("pod").count());
     assert!(
         message.ends_with("no resource pod is served; did you mean pods?"),
@@ -208,14 +208,14 @@ async fn a_watch_of_what_cannot_be_watched_is_refused_by_name(cluster: TestClust
 /// The definition may be the controller's to bring; if it never comes, the test fails in the end.
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_fault_for_what_is_to_come_must_see_it_come() {
+async fn a_fault_for_a_future_resource_fails_if_it_is_never_served() {
     let cluster = TestCluster::start();
     cluster
         .inject(faults::conflict().on(Verb::Update, "widgets.example.com"))
         .forget();
     let message = failure_of(|| drop(cluster));
     assert!(
-        message.contains("no resource widgets.example.com is served") && message.ends_with("and it never came"),
+        message.contains("no resource widgets.example.com is served") && message.ends_with("then or later"),
         "{message}"
     );
 }

@@ -32,7 +32,7 @@ async fn a_kind_that_is_not_served_is_named(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_refusal_says_what_the_server_said(cluster: TestCluster) {
+async fn a_refusal_quotes_the_server(cluster: TestCluster) {
     cluster.create(config_map("a")).await;
     let message = failure(async { drop(cluster.create(config_map("a")).await) }).await;
     assert!(
@@ -72,11 +72,11 @@ async fn an_object_that_should_be_there_is_missed_among_the_others(cluster: Test
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn what_keeps_an_object_is_named(cluster: TestCluster) {
+async fn finalizers_that_keep_an_object_are_named(cluster: TestCluster) {
     cluster.create(config_map("a").finalizer("example.com/keep")).await;
     let message = failure_of(|| cluster.assert_gone(config_map("a")));
     assert!(
-        message.ends_with("ConfigMap default/a is still there; nobody deleted it"),
+        message.ends_with("ConfigMap default/a is still there; no client deleted it"),
         "{message}"
     );
     cluster.delete(config_map("a")).await;
@@ -89,7 +89,7 @@ async fn what_keeps_an_object_is_named(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_condition_that_does_not_hold_shows_what_it_read(cluster: TestCluster) {
+async fn a_failed_condition_shows_its_reads(cluster: TestCluster) {
     cluster.create(config_map("a").data("n", "1")).await;
     let message = failure(cluster.eventually(|c| {
         assert_eq!(c.get(config_map("a")).data("n"), Some("2"), "the number");
@@ -142,7 +142,7 @@ fn a_failing_test_prints_the_seed_the_faults_and_the_last_requests() {
     assert!(!output.status.success());
     for part in [
         "the seed was 7; SEED=7 makes the same run",
-        "has returned; if that was an error, nobody has seen it",
+        "has returned; an error that it returned is lost",
         "injected 409 Conflict on update configmaps, once: struck 0 requests",
         "POST   /api/v1/namespaces/default/configmaps  201",
     ] {

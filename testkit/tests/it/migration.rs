@@ -123,7 +123,7 @@ async fn a_document_gets_a_finalizer_and_a_status(#[from(documents)] cluster: Te
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn hiding_is_told_once(#[from(documents)] cluster: TestCluster) {
+async fn the_event_about_hiding_is_written_once(#[from(documents)] cluster: TestCluster) {
     let doc = cluster.create(document("doc", true)).await;
     cluster.settle().await;
     cluster.assert_event(&doc, "HideRequested");
@@ -133,7 +133,7 @@ async fn hiding_is_told_once(#[from(documents)] cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_deleted_document_is_told_and_gone(#[from(documents)] cluster: TestCluster) {
+async fn a_deleted_document_is_gone_with_an_event(#[from(documents)] cluster: TestCluster) {
     let doc = cluster.create(document("doc", false)).await;
     cluster.settle().await;
     cluster.delete(&doc).await;

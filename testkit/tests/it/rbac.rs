@@ -63,7 +63,7 @@ async fn an_apply_that_creates_needs_the_right_to_create() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_smallest_role_is_told_as_yaml() {
+async fn the_smallest_role_prints_as_yaml() {
     let (_, observed) = run(EXACT).await;
     let expected = r#"apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -88,13 +88,13 @@ rules:
 ])]
 #[case::a_star("verbs: [create, patch]", "verbs: ['*']", &[
     "too wide:\n- {apiGroups: [\"\"], resources: [\"configmaps\"], verbs: [\"*\"]}",
-    "of which was used: {apiGroups: [\"\"], resources: [\"configmaps\"], verbs: [\"create\", \"patch\"]}",
+    "of which used: {apiGroups: [\"\"], resources: [\"configmaps\"], verbs: [\"create\", \"patch\"]}",
 ])]
 #[case::the_wrong_namespace("kind: ClusterRole\nmetadata: {name: copier}", "kind: Role\nmetadata: {name: copier, namespace: ops}", &[
     "missing:\n- {apiGroups: [\"\"], resources: [\"configmaps\"], verbs: [\"create\", \"patch\"]}",
 ])]
 #[tokio::test(start_paused = true)]
-async fn what_is_missing_and_what_is_too_much_is_told(#[case] from: &str, #[case] to: &str, #[case] expected: &[&str]) {
+async fn missing_and_unused_rights_are_reported(#[case] from: &str, #[case] to: &str, #[case] expected: &[&str]) {
     let (_, observed) = run(EXACT).await;
     let said = observed.compare(&EXACT.replacen(from, to, 1)).to_string();
     for part in expected {
@@ -103,7 +103,7 @@ async fn what_is_missing_and_what_is_too_much_is_told(#[case] from: &str, #[case
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_servers_own_workers_ask_needs_no_role() {
+async fn requests_of_workers_need_no_role() {
     let cluster = TestCluster::builder()
         .rbac()
         .workers([Worker::GarbageCollector])

@@ -79,7 +79,7 @@ async fn a_list_waits_for_a_replica_that_catches_up(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_watch_is_told_what_the_replica_learns_when_it_learns_it(cluster: TestCluster) {
+async fn a_watch_follows_its_replica(cluster: TestCluster) {
     let (maps, _) = behind(&cluster).await;
     let mut events = maps.watch(&WatchParams::default(), "0").await.expect("a watch").boxed();
     let mut told = async || {

@@ -74,7 +74,7 @@ fn only_watch(cluster: &TestCluster) -> WatchHandle {
 #[case::failed(|it: &WatchHandle| it.fail(Status::internal("injected")), &["error 500", "end"])]
 #[case::put_in_while_held(|it: &WatchHandle| { it.hold(); it.expire() }, &["error 410"])]
 #[tokio::test(start_paused = true)]
-async fn a_watch_tells_what_it_is_let(
+async fn a_watch_delivers_released_events(
     cluster: TestCluster,
     #[case] meddle: fn(&WatchHandle),
     #[case] expected: &[&str],
@@ -92,7 +92,7 @@ fn named(name: &str) -> serde_json::Value {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn what_a_held_watch_keeps_back_is_shown(cluster: TestCluster) {
+async fn held_events_are_listed(cluster: TestCluster) {
     let mut events = watch(&cluster, "operator").await;
     let handle = only_watch(&cluster);
     handle.hold();

@@ -184,7 +184,7 @@ const LINE_CHARS: usize = 120;
 const GENERATED: &str = "@generated";
 
 #[test]
-fn layers_of_the_server_name_only_what_lies_below() {
+fn layers_of_the_server_name_only_lower_ones() {
     let arrows: BTreeMap<_, _> = SERVER_ARROWS.iter().copied().collect();
     let mut faults = Faults::default();
     for source in sources("fake-apiserver/src") {
@@ -206,7 +206,7 @@ fn layers_of_the_server_name_only_what_lies_below() {
 }
 
 #[test]
-fn rooms_of_the_registry_name_only_what_lies_below() {
+fn rooms_of_the_registry_name_only_lower_ones() {
     let arrows: BTreeMap<_, _> = REGISTRY_ARROWS.iter().copied().collect();
     let mut faults = Faults::default();
     for source in sources("fake-apiserver/src/registry") {
@@ -270,7 +270,7 @@ fn the_informer_reads_no_clock_but_the_runtimes() {
 }
 
 #[test]
-fn libraries_do_not_stop_in_mid_sentence() {
+fn libraries_do_not_panic_by_unwrap() {
     let mut faults = Faults::default();
     for source in library_sources() {
         for word in STOPS {
@@ -285,7 +285,7 @@ fn libraries_do_not_stop_in_mid_sentence() {
 }
 
 #[test]
-fn files_are_small_and_say_what_they_are() {
+fn files_are_small_and_open_with_a_sentence() {
     let mut faults = Faults::default();
     for source in library_sources() {
         if source.is_generated() {

@@ -177,7 +177,7 @@ async fn a_controller_that_panics_fails_the_test(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_condition_may_assert_and_may_read_what_is_not_there_yet(cluster: TestCluster) {
+async fn a_condition_may_assert_and_may_read_missing_objects(cluster: TestCluster) {
     let client = cluster.client();
     cluster.run(async move {
         sleep(Duration::from_secs(20)).await;

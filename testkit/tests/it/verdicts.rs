@@ -53,7 +53,7 @@ fn internal() -> Box<Status> {
 #[case::hang(|| Verdict::Hang(When::Before), "nothing", false)]
 #[case::hang_after(|| Verdict::Hang(When::After), "nothing", true)]
 #[tokio::test(start_paused = true)]
-async fn a_verdict_decides_what_is_done_and_what_is_learned(
+async fn a_verdict_decides_effect_and_answer(
     cluster: TestCluster,
     #[case] verdict: fn() -> Verdict,
     #[case] expected: &str,

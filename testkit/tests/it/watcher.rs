@@ -64,7 +64,7 @@ async fn a_watch_that_ended_goes_on_where_it_was() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delete_during_a_gap_is_told_afterwards() {
+async fn a_delete_during_a_gap_is_delivered_afterwards() {
     let (cluster, told) = watching(watcher::Config::default()).await;
     let gap = cluster.inject(faults::server_error().on(Verb::Watch, "pods").times(2));
     cluster.watches().on("pods").end();
@@ -116,7 +116,7 @@ async fn a_quiet_day_costs_no_list() {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_reflector_has_what_the_cluster_has(cluster: TestCluster) {
+async fn a_reflector_equals_the_cluster(cluster: TestCluster) {
     let (store, writer) = reflector::store::<Pod>();
     let events = watcher(Api::<Pod>::all(cluster.client()), watcher::Config::default()).default_backoff();
     cluster.run(reflector(writer, events).for_each(|_| async {}));

@@ -34,7 +34,7 @@ async fn settle_waits_until_everything_is_collected() {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn what_workers_ask_is_nobody_elses() {
+async fn requests_of_workers_are_attributed_to_them() {
     let cluster = TestCluster::builder().workers([Worker::GarbageCollector]).start();
     let owner = cluster.create(config_map("owner").namespace("shop")).await;
     cluster.create(pod("web-0").namespace("shop").owned_by(&owner)).await;

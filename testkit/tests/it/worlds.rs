@@ -70,7 +70,7 @@ async fn a_world_is_written_out_and_read_again(cluster: TestCluster) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn what_has_changed_since_is_told_field_by_field(cluster: TestCluster) {
+async fn changes_are_listed_field_by_field(cluster: TestCluster) {
     cluster.create(config_map("kept").data("a", "1")).await;
     cluster.create(config_map("gone")).await;
     let before = cluster.snapshot();
@@ -231,7 +231,7 @@ async fn writes_owners_and_rest_are_checked(cluster: TestCluster) {
     cluster.apply_event(WatchEventKind::Deleted, pod("web-0").namespace("shop"));
     let message = failure_of(|| cluster.assert_no_orphans());
     assert!(
-        message.ends_with("the owners are gone of ConfigMap shop/web-0"),
+        message.ends_with("objects whose owners are gone: ConfigMap shop/web-0"),
         "{message}"
     );
 }
@@ -260,7 +260,7 @@ async fn a_failed_check_of_requests_shows_them_with_their_client(cluster: TestCl
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn a_controller_that_does_not_rest_is_told(cluster: TestCluster) {
+async fn a_controller_that_does_not_rest_is_reported(cluster: TestCluster) {
     let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client());
     cluster.create(config_map("a")).await;
     cluster.run(async move {
@@ -273,7 +273,7 @@ async fn a_controller_that_does_not_rest_is_told(cluster: TestCluster) {
         }
     });
     let message = failure(cluster.assert_idle(Duration::from_secs(60))).await;
-    assert!(message.contains("writes come after all has settled:\n"), "{message}");
+    assert!(message.contains("writes after the cluster had settled:\n"), "{message}");
     assert_eq!(message.matches("PATCH").count(), 3, "{message}");
 }
 
@@ -292,7 +292,7 @@ async fn conditions_and_events_are_checked(cluster: TestCluster) {
     cluster.assert_event(pod("a"), "BackOff");
     let message = failure_of(|| cluster.assert_condition(pod("a"), "Ready", "True"));
     assert!(
-        message.contains("has not the condition Ready=True; it has\n  Ready=False Crash it fell"),
+        message.contains("does not have the condition Ready=True; it has\n  Ready=False Crash it fell"),
         "{message}"
     );
     let message = failure_of(|| cluster.assert_event(pod("a"), "Pulled"));

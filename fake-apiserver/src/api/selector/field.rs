@@ -183,7 +183,7 @@ mod tests {
     #[case("metadata.name=a=b", "invalid field selector: unescaped character in value: 61")]
     #[case("metadata.name=a\\z", "invalid field selector: invalid escape sequence: \\z")]
     #[case("metadata.name=a\\", "invalid field selector: invalid escape sequence: \\")]
-    fn f3_what_cannot_be_read_is_named(#[case] text: &str, #[case] error: &str) {
+    fn f3_unreadable_selectors_are_named(#[case] text: &str, #[case] error: &str) {
         assert_eq!(FieldSelector::parse(text).unwrap_err(), error);
     }
 

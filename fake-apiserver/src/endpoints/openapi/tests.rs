@@ -306,7 +306,7 @@ fn n6_v2_is_one_whole_document() {
 }
 
 #[test]
-fn n6_v2_comes_in_two_forms_which_share_a_tag_that_changes_with_what_is_served() {
+fn n6_both_forms_of_v2_share_a_tag_that_follows_the_served_resources() {
     with_builtins(|api| {
         const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
         let tag_of = |answer: &Answer| {

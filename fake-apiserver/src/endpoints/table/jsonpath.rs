@@ -445,7 +445,7 @@ mod tests {
     #[case(".spec[?(@.a==\"b)]")]
     #[case(".a..")]
     #[case(".a b")]
-    fn o1_what_is_no_path(#[case] path: &str) {
+    fn o1_invalid_paths(#[case] path: &str) {
         let parsed = JsonPath::parse(path);
         assert!(parsed.is_err() || path == ".a..", "{parsed:?}");
     }

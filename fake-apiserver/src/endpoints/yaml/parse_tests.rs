@@ -41,7 +41,7 @@ fn bodies(#[case] text: &str, #[case] expected: Value) {
 #[case("a:\n- b\nc\n", "yaml: line 4: could not find expected ':'")]
 #[case("a: {b: c", "yaml: line 1: did not find expected ',' or '}'")]
 #[case("a: &x [*x]", "yaml: anchor value contains itself")]
-fn what_cannot_be_read(#[case] text: &str, #[case] error: &str) {
+fn unreadable_documents(#[case] text: &str, #[case] error: &str) {
     assert_eq!(parse(text.as_bytes()).unwrap_err(), error);
 }
 

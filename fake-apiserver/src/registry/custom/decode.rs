@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn o10_each_version_prunes_and_only_the_storage_version_defaults_what_is_read() {
+    fn o10_each_version_prunes_and_only_the_storage_version_defaults_on_read() {
         let schema = |spec: Value| json!({"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}});
         let version = |name: &str, storage: bool, properties: Value| {
             let schema = schema(json!({"type": "object", "properties": properties}));

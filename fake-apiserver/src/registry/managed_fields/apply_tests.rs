@@ -386,7 +386,7 @@ fn h12_what_fits_the_type(#[case] spec: Value, #[case] outcome: Result<&str, &st
 }
 
 #[test]
-fn h14_kubectl_takes_over_what_it_applied_client_side() {
+fn h14_kubectl_takes_over_client_side_applied_fields() {
     let types = Types {
         schema: SchemaRef::Builtin(shape_of("", "v1", "ConfigMap").expect("a built-in kind")),
         other: &single_version,

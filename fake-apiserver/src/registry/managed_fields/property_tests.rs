@@ -276,7 +276,7 @@ proptest! {
     }
 
     #[test]
-    fn ownership_is_what_a_naive_model_says(
+    fn ownership_agrees_with_a_naive_model(
         steps in prop::collection::vec((0usize..3, any_data(&["a", "b", "c"]), any::<bool>()), 1..8)
     ) {
         // A first applier of something else keeps the object tracked, whatever the others drop.
@@ -299,7 +299,7 @@ proptest! {
     }
 
     #[test]
-    fn an_update_owns_what_it_changes(old in any_map(), new in any_map()) {
+    fn an_update_owns_the_fields_it_changes(old in any_map(), new in any_map()) {
         let mut live = Object(old);
         track_update(&types(deployment()), None, &mut live, &manager("one", "2026-01-01T00:00:00Z"));
         let mut new = Object(new);

@@ -93,7 +93,7 @@ fn h17_an_object_without_fields_has_no_entries() {
 }
 
 #[test]
-fn h8_a_second_updater_owns_what_it_changed() {
+fn h8_a_second_updater_owns_its_changes() {
     let made = write(None, config_map(json!({"k": "v", "l": "v"})), "one", 1);
     let changed = write(Some(&made), config_map(json!({"k": "w", "l": "v", "m": "v"})), "two", 2);
     assert_eq!(
@@ -128,7 +128,7 @@ fn h8_an_emptied_entry_goes() {
 #[case::bad_entry(Some(json!([{"manager": "x", "operation": "Steal", "apiVersion": "v1"}])))]
 #[case::bad_fields(Some(json!([{"manager": "x", "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1",
     "fieldsV1": {"nothing": {}}}])))]
-fn h16_what_makes_no_sense_keeps_the_entries(#[case] sent: Option<Value>) {
+fn h16_nonsense_keeps_the_entries(#[case] sent: Option<Value>) {
     let made = write(None, config_map(json!({"k": "v"})), "one", 1);
     let mut body = config_map(json!({"k": "v"}));
     if let Some(sent) = sent {

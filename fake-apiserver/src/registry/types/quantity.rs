@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_compare_and_add_whatever_their_spelling() {
+    fn amounts_compare_and_add_in_any_spelling() {
         let read = |text| Quantity::parse(text).expect("a quantity");
         assert_eq!(read("1Gi"), read("1073741824"));
         assert!(read("1500m") > read("1"));

@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_is_refused() {
+    fn a_non_list_is_refused() {
         for end in 0..LIST.len() - 1 {
             read(&mut [&LIST.as_bytes()[..end]].into_iter()).expect_err("it is cut");
         }

@@ -231,7 +231,7 @@ mod tests {
     #[case::default(5, (300, 600))]
     #[case::shorter_counts_as_five_minutes(1, (300, 600))]
     #[case::longer(20, (1200, 2400))]
-    fn a_watch_is_asked_to_last_so_long_or_twice_as_long(#[case] minutes: u64, #[case] seconds: (u64, u64)) {
+    fn a_watch_timeout_is_between_the_minimum_and_twice_that(#[case] minutes: u64, #[case] seconds: (u64, u64)) {
         let options = ReflectorOptions::<Pod> {
             min_watch_timeout: Duration::from_secs(minutes * 60),
             ..ReflectorOptions::default()

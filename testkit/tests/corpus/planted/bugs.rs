@@ -320,7 +320,7 @@ async fn renew(client: Client, every: Duration) {
 #[rstest]
 #[case::too_late(90, Some("always"))]
 #[case::in_time(30, None)]
-fn what_must_always_be_so_is_looked_at_as_time_passes(#[case] every: u64, #[case] oracle: Option<&str>) {
+fn always_checks_run_as_time_passes(#[case] every: u64, #[case] oracle: Option<&str>) {
     let report = exploration(async move |cluster: &TestCluster| {
         cluster.controller("renewer", move |client| renew(client, Duration::from_secs(every)));
         cluster.advance(Duration::from_secs(200)).await;

@@ -33,7 +33,7 @@ fn told(report: &Report) -> Value {
 
 /// Those that are found by one fault, and by two.
 #[rstest]
-fn what_is_found_is_the_same_on_one_core_and_on_several(#[values(0, 3, 6)] bug: usize) {
+fn one_core_and_several_find_the_same_failures(#[values(0, 3, 6)] bug: usize) {
     let one = of_bug(BUGS[bug], false, 1, 2_000);
     assert!(one.failure().is_some(), "{one}");
     for threads in [2, 5] {

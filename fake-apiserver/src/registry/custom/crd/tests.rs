@@ -389,7 +389,7 @@ fn o21_warnings() {
 }
 
 #[test]
-fn o8_old_self_needs_values_that_can_be_told_apart() {
+fn o8_old_self_needs_correlatable_values() {
     let a = json!({"type": "integer", "x-kubernetes-validations": [{"rule": "self == oldSelf"}]});
     let item = json!({"type": "object", "properties": {"a": a}});
     let list = json!({"l": {"type": "array", "items": item, "maxItems": 5}});

@@ -221,7 +221,7 @@ fn a32_zero_values_stay_where_go_has_a_pointer() {
 }
 
 #[test]
-fn nulls_become_what_go_makes_of_them() {
+fn nulls_decode_as_in_go() {
     let raw = r#"{"metadata":null,"data":{"a":null,"b":"c"},"binaryData":{"d":[0,null,2]},"immutable":null}"#;
     let (object, _) = body(CONFIG_MAP, raw, FieldValidation::Strict).expect("a config map");
     let expected = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}, "data": {"a": "", "b": "c"},

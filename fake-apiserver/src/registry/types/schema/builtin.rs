@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_finds_what_a_search_finds() {
+    fn a_walk_and_a_search_agree() {
         for structure in &STRUCTS {
             let names: Vec<&str> = structure.fields().iter().map(|it| it.name).collect();
             // Every other name, with one before and one behind each that is no field.
