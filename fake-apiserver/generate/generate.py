@@ -11,7 +11,7 @@ import zipfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 CRATE = HERE.parent
-SCHEMA = CRATE / "src" / "registry" / "schema"
+SCHEMA = CRATE / "src" / "registry" / "types" / "schema"
 
 # --- What the packages do not say ---------------------------------------------------------------------------------
 
