@@ -13,5 +13,7 @@ pub mod object;
 pub mod field;
 pub mod json;
 pub(crate) mod nesting;
+pub(crate) mod protobuf;
+pub(crate) mod duration;
 pub mod selector;
 pub mod status;

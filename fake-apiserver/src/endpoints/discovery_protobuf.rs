@@ -2,8 +2,7 @@
 
 use serde_json::Value;
 
-use super::status_protobuf::{bytes, number, text};
-
+use crate::api::protobuf::{write_bytes, write_number, write_text};
 /// Encoding of a field.
 enum Form {
     Text,
@@ -57,13 +56,13 @@ pub(crate) fn encode(document: &Value) -> Option<Vec<u8>> {
     };
     let version = document.get("apiVersion").and_then(Value::as_str);
     let mut names = Vec::new();
-    text(&mut names, 1, version.unwrap_or("v1"));
-    text(&mut names, 2, kind);
+    write_text(&mut names, 1, version.unwrap_or("v1"));
+    write_text(&mut names, 2, kind);
     let mut out = b"k8s\0".to_vec();
-    bytes(&mut out, 1, &names);
-    bytes(&mut out, 2, &message(document, fields));
-    text(&mut out, 3, "");
-    text(&mut out, 4, "");
+    write_bytes(&mut out, 1, &names);
+    write_bytes(&mut out, 2, &message(document, fields));
+    write_text(&mut out, 3, "");
+    write_text(&mut out, 4, "");
     Some(out)
 }
 
@@ -73,15 +72,15 @@ fn message(value: &Value, fields: &[Field]) -> Vec<u8> {
         let value = &value[*name];
         let items = || value.as_array().into_iter().flatten();
         match form {
-            Form::Text => text(&mut out, *field, value.as_str().unwrap_or_default()),
-            Form::Texts => items().for_each(|it| text(&mut out, *field, it.as_str().unwrap_or_default())),
-            Form::Flag => number(&mut out, *field, value.as_bool().unwrap_or_default().into()),
-            Form::One(fields) => bytes(&mut out, *field, &message(value, fields)),
-            Form::Many(fields) => items().for_each(|it| bytes(&mut out, *field, &message(it, fields))),
+            Form::Text => write_text(&mut out, *field, value.as_str().unwrap_or_default()),
+            Form::Texts => items().for_each(|it| write_text(&mut out, *field, it.as_str().unwrap_or_default())),
+            Form::Flag => write_number(&mut out, *field, value.as_bool().unwrap_or_default().into()),
+            Form::One(fields) => write_bytes(&mut out, *field, &message(value, fields)),
+            Form::Many(fields) => items().for_each(|it| write_bytes(&mut out, *field, &message(it, fields))),
             Form::TextList => {
                 let mut list = Vec::new();
-                items().for_each(|it| text(&mut list, 1, it.as_str().unwrap_or_default()));
-                bytes(&mut out, *field, &list);
+                items().for_each(|it| write_text(&mut list, 1, it.as_str().unwrap_or_default()));
+                write_bytes(&mut out, *field, &list);
             }
         }
     }

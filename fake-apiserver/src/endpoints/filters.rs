@@ -15,6 +15,7 @@ use super::broken::NoAnswer;
 use super::encode;
 use super::journal::{Journal, RecordedRequest, StoredAnswer};
 use crate::api::arrival::Arrival;
+use crate::api::duration;
 use crate::api::options::Query;
 use crate::api::request_info::{ClientName, RequestInfo};
 use crate::api::status::Status;
@@ -259,37 +260,10 @@ pub(crate) fn check_timeout(call: &Call) -> Result<(), Status> {
     let Some(text) = call.query.get("timeout").filter(|it| !it.is_empty()) else {
         return Ok(());
     };
-    let problem = match duration_problem(text) {
-        None => return Ok(()),
-        Some(problem) => problem,
-    };
-    let quoted = crate::api::field::quote(text);
-    let why = format!("invalid timeout specified in the request URL - time: {problem} {quoted}");
-    Err(Status::bad_request(why.replace("{}", "")))
-}
-
-/// Returns the error of Go's `time.ParseDuration` for a text.
-fn duration_problem(text: &str) -> Option<&'static str> {
-    let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
-    if rest == "0" {
-        return None;
+    match duration::parse(text) {
+        Ok(_) => Ok(()),
+        Err(why) => Err(Status::bad_request(format!(
+            "invalid timeout specified in the request URL - {why}"
+        ))),
     }
-    if rest.is_empty() {
-        return Some("invalid duration");
-    }
-    while !rest.is_empty() {
-        let digits = rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
-        if digits.len() == rest.len() || rest[..rest.len() - digits.len()].chars().all(|c| c == '.') {
-            return Some("invalid duration");
-        }
-        let unit_end = digits
-            .find(|c: char| c.is_ascii_digit() || c == '.')
-            .unwrap_or(digits.len());
-        match &digits[..unit_end] {
-            "ns" | "us" | "µs" | "μs" | "ms" | "s" | "m" | "h" => rest = &digits[unit_end..],
-            "" => return Some("missing unit in duration"),
-            _ => return Some("invalid duration"),
-        }
-    }
-    None
 }

@@ -1,70 +1,48 @@
 //! A Status in Kubernetes' protobuf envelope, for clients that understand no other form of error (rule M5).
 
+use crate::api::protobuf::{write_bytes, write_number, write_text};
 use crate::api::status::Status;
 
 /// The body of a failure: the magic number, then a `runtime.Unknown` that holds the Status.
 pub(crate) fn encode(status: &Status) -> Vec<u8> {
     let mut type_meta = Vec::new();
-    text(&mut type_meta, 1, "v1");
-    text(&mut type_meta, 2, "Status");
+    write_text(&mut type_meta, 1, "v1");
+    write_text(&mut type_meta, 2, "Status");
 
     let mut list_meta = Vec::new();
-    text(&mut list_meta, 1, "");
-    text(&mut list_meta, 2, "");
-    text(&mut list_meta, 3, status.continue_token.as_deref().unwrap_or_default());
+    write_text(&mut list_meta, 1, "");
+    write_text(&mut list_meta, 2, "");
+    write_text(&mut list_meta, 3, status.continue_token.as_deref().unwrap_or_default());
 
     let mut body = Vec::new();
-    bytes(&mut body, 1, &list_meta);
-    text(&mut body, 2, if status.code < 400 { "Success" } else { "Failure" });
-    text(&mut body, 3, &status.message);
-    text(&mut body, 4, &status.reason);
+    write_bytes(&mut body, 1, &list_meta);
+    write_text(&mut body, 2, if status.code < 400 { "Success" } else { "Failure" });
+    write_text(&mut body, 3, &status.message);
+    write_text(&mut body, 4, &status.reason);
     if let Some(details) = &status.details {
         let mut message = Vec::new();
-        text(&mut message, 1, &details.name);
-        text(&mut message, 2, &details.group);
-        text(&mut message, 3, &details.kind);
+        write_text(&mut message, 1, &details.name);
+        write_text(&mut message, 2, &details.group);
+        write_text(&mut message, 3, &details.kind);
         for cause in &details.causes {
             let mut item = Vec::new();
-            text(&mut item, 1, &cause.reason);
-            text(&mut item, 2, &cause.message);
-            text(&mut item, 3, &cause.field);
-            bytes(&mut message, 4, &item);
+            write_text(&mut item, 1, &cause.reason);
+            write_text(&mut item, 2, &cause.message);
+            write_text(&mut item, 3, &cause.field);
+            write_bytes(&mut message, 4, &item);
         }
-        number(&mut message, 5, details.retry_after_seconds.into());
-        text(&mut message, 6, &details.uid);
-        bytes(&mut body, 5, &message);
+        write_number(&mut message, 5, details.retry_after_seconds.into());
+        write_text(&mut message, 6, &details.uid);
+        write_bytes(&mut body, 5, &message);
     }
-    number(&mut body, 6, status.code.into());
+    write_number(&mut body, 6, status.code.into());
 
     let mut out = b"k8s\0".to_vec();
-    bytes(&mut out, 1, &type_meta);
-    bytes(&mut out, 2, &body);
-    text(&mut out, 3, "");
-    text(&mut out, 4, "");
+    write_bytes(&mut out, 1, &type_meta);
+    write_bytes(&mut out, 2, &body);
+    write_text(&mut out, 3, "");
+    write_text(&mut out, 4, "");
     out
-}
-
-fn varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push((value & 0x7f) as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
-pub(super) fn number(out: &mut Vec<u8>, field: u64, value: u64) {
-    varint(out, field << 3);
-    varint(out, value);
-}
-
-pub(super) fn text(out: &mut Vec<u8>, field: u64, value: &str) {
-    bytes(out, field, value.as_bytes());
-}
-
-pub(super) fn bytes(out: &mut Vec<u8>, field: u64, value: &[u8]) {
-    varint(out, field << 3 | 2);
-    varint(out, value.len() as u64);
-    out.extend_from_slice(value);
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `create_or_patch`: makes an object as it should be, and sends what differs alone.
+//! `create_or_patch`: brings an object into its desired state, and sends only the differences.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::create_or_update::OperationResult;
+use super::create_or_update::{Kept, OperationResult};
 use super::merge_patch::{difference, json};
 use crate::{Error, ObjectKey};
 
@@ -52,27 +52,25 @@ pub async fn create_or_patch<K>(
 where
     K: Resource + Clone + DeserializeOwned + Serialize + fmt::Debug,
 {
-    let key = ObjectKey::of(&initial);
-    if key.name().is_empty() {
-        return Err(Error::refused("create or patch: the object has no name"));
-    }
+    let kept = Kept::of("create or patch", &initial)?;
+    let key = &kept.key;
     let Some(found) = api.get_opt(key.name()).await? else {
         change(&mut initial)?;
-        check_same(&key, &initial)?;
-        let status = status_of(&mut json(&key, &initial)?);
+        kept.check(&initial)?;
+        let status = status_of(&mut json(key, &initial)?);
         let created = api.create(&PostParams::default(), &initial).await?;
         // The status of what is created is written apart, where the type keeps it apart.
-        let has_written = status.is_null() || status_of(&mut json(&key, &created)?) == status;
+        let has_written = status.is_null() || status_of(&mut json(key, &created)?) == status;
         if has_written {
             return Ok((created, OperationResult::Created));
         }
-        let created = patch_status(api, &key, &status).await?;
+        let created = patch_status(api, key, &status).await?;
         return Ok((created, OperationResult::Created));
     };
     let mut wanted = found.clone();
     change(&mut wanted)?;
-    check_same(&ObjectKey::of(&found), &wanted)?;
-    let (mut before, mut after) = (json(&key, &found)?, json(&key, &wanted)?);
+    Kept::of(kept.what, &found)?.check(&wanted)?;
+    let (mut before, mut after) = (json(key, &found)?, json(key, &wanted)?);
     let status = difference(&status_of(&mut before), &status_of(&mut after));
     let rest = difference(&before, &after);
     let mut object = found;
@@ -82,7 +80,7 @@ where
             .await?;
     }
     if let Some(status) = &status {
-        object = patch_status(api, &key, status).await?;
+        object = patch_status(api, key, status).await?;
     }
     let result = match (rest.is_some(), status.is_some()) {
         (false, false) => OperationResult::Unchanged,
@@ -105,14 +103,4 @@ where
 fn status_of(object: &mut Value) -> Value {
     let status = object.as_object_mut().and_then(|it| it.remove("status"));
     status.unwrap_or_default()
-}
-
-fn check_same(before: &ObjectKey, after: &impl Resource) -> Result<(), Error> {
-    let after = ObjectKey::of(after);
-    if *before == after {
-        return Ok(());
-    }
-    Err(Error::refused(format!(
-        "create or patch: the change may not make {before} {after}"
-    )))
 }

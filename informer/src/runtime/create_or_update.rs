@@ -1,4 +1,4 @@
-//! `create_or_update`: makes an object as it should be.
+//! `create_or_update`: brings an object into its desired state.
 
 use std::fmt;
 
@@ -12,15 +12,15 @@ use crate::{Error, ObjectKey};
 /// Result of the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OperationResult {
-    /// Nothing: it is as it should be.
+    /// The object was as desired.
     Unchanged,
-    /// There was none.
+    /// The object was missing.
     Created,
-    /// It was another.
+    /// The object was changed.
     Updated,
-    /// It was another, and so was its status.
+    /// The object and its status were changed.
     UpdatedStatus,
-    /// Its status was another.
+    /// Only the status was changed.
     UpdatedStatusOnly,
 }
 
@@ -60,19 +60,17 @@ pub async fn create_or_update<K>(
 where
     K: Resource + Clone + DeserializeOwned + Serialize + fmt::Debug,
 {
-    let key = ObjectKey::of(&initial);
-    if key.name().is_empty() {
-        return Err(Error::refused("create or update: the object has no name"));
-    }
+    let kept = Kept::of("create or update", &initial)?;
+    let key = &kept.key;
     let Some(found) = api.get_opt(key.name()).await? else {
         change(&mut initial)?;
-        is_same_object(&key, &ObjectKey::of(&initial))?;
+        kept.check(&initial)?;
         let created = api.create(&PostParams::default(), &initial).await?;
         return Ok((created, OperationResult::Created));
     };
     let mut wanted = found.clone();
     change(&mut wanted)?;
-    is_same_object(&ObjectKey::of(&found), &ObjectKey::of(&wanted))?;
+    Kept::of(kept.what, &found)?.check(&wanted)?;
     let json = |object: &K| serde_json::to_value(object).map_err(|err| Error::decode(key.to_string(), err));
     if json(&found)? == json(&wanted)? {
         return Ok((found, OperationResult::Unchanged));
@@ -81,11 +79,29 @@ where
     Ok((updated, OperationResult::Updated))
 }
 
-fn is_same_object(before: &ObjectKey, after: &ObjectKey) -> Result<(), Error> {
-    if before == after {
-        return Ok(());
+/// The key of an object, which a change must keep.
+pub(super) struct Kept {
+    /// The operation, for errors.
+    pub(super) what: &'static str,
+    pub(super) key: ObjectKey,
+}
+
+impl Kept {
+    pub(super) fn of(what: &'static str, object: &impl Resource) -> Result<Self, Error> {
+        let key = ObjectKey::of(object);
+        if key.name().is_empty() {
+            return Err(Error::refused(format!("{what}: the object has no name")));
+        }
+        Ok(Self { what, key })
     }
-    Err(Error::refused(format!(
-        "create or update: the change may not make {before} {after}"
-    )))
+
+    pub(super) fn check(&self, changed: &impl Resource) -> Result<(), Error> {
+        let (what, before, after) = (self.what, &self.key, ObjectKey::of(changed));
+        if *before == after {
+            return Ok(());
+        }
+        Err(Error::refused(format!(
+            "{what}: the change may not make {before} {after}"
+        )))
+    }
 }

@@ -55,10 +55,7 @@ fn restarts_are_no_failure_where_the_test_says_so() {
     .faults(errors())
     .run();
     let notes = report.notes().join("\n");
-    assert!(
-        notes.contains("operator ended by itself and was started again"),
-        "{report}"
-    );
+    assert!(notes.contains("operator ended by itself and was restarted"), "{report}");
 }
 
 /// Runs in a process of its own, which it ends.

@@ -2,8 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::endpoints::status_protobuf::{bytes, number, text};
-
+use crate::api::protobuf::{write_bytes, write_number, write_text};
 type Fields = Map<String, Value>;
 
 /// The message `Document`.
@@ -28,10 +27,10 @@ pub(super) fn document(document: &Value) -> Vec<u8> {
     }
     let mut out = Vec::new();
     texts(&mut out, document, &[("swagger", 1)]);
-    bytes(&mut out, 2, &info);
-    bytes(&mut out, 8, &paths);
-    bytes(&mut out, 9, &definitions);
-    bytes(&mut out, 13, &security);
+    write_bytes(&mut out, 2, &info);
+    write_bytes(&mut out, 8, &paths);
+    write_bytes(&mut out, 9, &definitions);
+    write_bytes(&mut out, 13, &security);
     out
 }
 
@@ -39,11 +38,11 @@ fn path_item(item: &Value) -> Vec<u8> {
     let mut out = Vec::new();
     for (method, field) in [("get", 2), ("put", 3), ("post", 4), ("delete", 5), ("patch", 8)] {
         if let Some(it) = item.get(method) {
-            bytes(&mut out, field, &operation(it));
+            write_bytes(&mut out, field, &operation(it));
         }
     }
     for it in items(&item["parameters"]) {
-        bytes(&mut out, 9, &parameter(it));
+        write_bytes(&mut out, 9, &parameter(it));
     }
     out
 }
@@ -55,18 +54,18 @@ fn operation(operation: &Value) -> Vec<u8> {
     repeated_texts(&mut out, 6, &operation["produces"]);
     repeated_texts(&mut out, 7, &operation["consumes"]);
     for it in items(&operation["parameters"]) {
-        bytes(&mut out, 8, &parameter(it));
+        write_bytes(&mut out, 8, &parameter(it));
     }
     let mut responses = Vec::new();
     for (code, it) in entries(&operation["responses"]) {
         let mut response = Vec::new();
         texts(&mut response, it, &[("description", 1)]);
         if let Some(it) = it.get("schema") {
-            bytes(&mut response, 2, &within(1, &schema(it)));
+            write_bytes(&mut response, 2, &within(1, &schema(it)));
         }
         named(&mut responses, 1, code, &within(1, &response));
     }
-    bytes(&mut out, 9, &responses);
+    write_bytes(&mut out, 9, &responses);
     repeated_texts(&mut out, 10, &operation["schemes"]);
     extensions(&mut out, 13, operation.as_object());
     out
@@ -79,7 +78,7 @@ fn parameter(parameter: &Value) -> Vec<u8> {
     let parameter_field = if place == "body" {
         texts(&mut out, parameter, &[("description", 1), ("name", 2), ("in", 3)]);
         flag(&mut out, 4, &parameter["required"]);
-        bytes(&mut out, 5, &schema(&parameter["schema"]));
+        write_bytes(&mut out, 5, &schema(&parameter["schema"]));
         within(1, &out)
     } else {
         let (sub_schema, kind, unique) = if place == "query" { (3, 6, 20) } else { (4, 5, 19) };
@@ -121,36 +120,36 @@ fn schema(schema: &Value) -> Vec<u8> {
     ];
     for (name, field) in counts {
         if let Some(value) = schema.get(name).and_then(Value::as_u64) {
-            number(&mut out, field, value);
+            write_number(&mut out, field, value);
         }
     }
     repeated_texts(&mut out, 19, &schema["required"]);
     for value in items(&schema["enum"]) {
-        bytes(&mut out, 20, &any(value));
+        write_bytes(&mut out, 20, &any(value));
     }
     match schema.get("additionalProperties") {
         None => {}
         Some(Value::Bool(allowed)) => {
             let mut item = Vec::new();
-            number(&mut item, 2, u64::from(*allowed));
-            bytes(&mut out, 21, &item);
+            write_number(&mut item, 2, u64::from(*allowed));
+            write_bytes(&mut out, 21, &item);
         }
-        Some(inner) => bytes(&mut out, 21, &within(1, &self::schema(inner))),
+        Some(inner) => write_bytes(&mut out, 21, &within(1, &self::schema(inner))),
     }
     if let Some(kind) = schema["type"].as_str() {
         let mut item = Vec::new();
-        text(&mut item, 1, kind);
-        bytes(&mut out, 22, &item);
+        write_text(&mut item, 1, kind);
+        write_bytes(&mut out, 22, &item);
     }
     if let Some(inner) = schema.get("items") {
-        bytes(&mut out, 23, &within(1, &self::schema(inner)));
+        write_bytes(&mut out, 23, &within(1, &self::schema(inner)));
     }
     if schema["properties"].is_object() {
         let mut properties = Vec::new();
         for (name, inner) in entries(&schema["properties"]) {
             named(&mut properties, 1, name, &self::schema(inner));
         }
-        bytes(&mut out, 25, &properties);
+        write_bytes(&mut out, 25, &properties);
     }
     extensions(&mut out, 31, schema.as_object());
     out
@@ -166,42 +165,42 @@ fn extensions(out: &mut Vec<u8>, field: u64, fields: Option<&Fields>) {
 /// The message `Any`.
 fn any(value: &Value) -> Vec<u8> {
     let mut out = Vec::new();
-    text(&mut out, 2, &format!("{value}\n"));
+    write_text(&mut out, 2, &format!("{value}\n"));
     out
 }
 
 /// An entry of a map: a name and a message.
 fn named(out: &mut Vec<u8>, field: u64, name: &str, message: &[u8]) {
     let mut entry = Vec::with_capacity(name.len() + message.len() + 8);
-    text(&mut entry, 1, name);
-    bytes(&mut entry, 2, message);
-    bytes(out, field, &entry);
+    write_text(&mut entry, 1, name);
+    write_bytes(&mut entry, 2, message);
+    write_bytes(out, field, &entry);
 }
 
 /// A message that holds nothing but another.
 fn within(field: u64, message: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(message.len() + 8);
-    bytes(&mut out, field, message);
+    write_bytes(&mut out, field, message);
     out
 }
 
 fn texts(out: &mut Vec<u8>, value: &Value, fields: &[(&str, u64)]) {
     for (name, field) in fields {
         if let Some(value) = value[*name].as_str() {
-            text(out, *field, value);
+            write_text(out, *field, value);
         }
     }
 }
 
 fn repeated_texts(out: &mut Vec<u8>, field: u64, list: &Value) {
     for it in items(list).filter_map(Value::as_str) {
-        text(out, field, it);
+        write_text(out, field, it);
     }
 }
 
 fn flag(out: &mut Vec<u8>, field: u64, value: &Value) {
     if value == &Value::Bool(true) {
-        number(out, field, 1);
+        write_number(out, field, 1);
     }
 }
 
@@ -209,7 +208,7 @@ fn flag(out: &mut Vec<u8>, field: u64, value: &Value) {
 fn double(out: &mut Vec<u8>, field: u64, value: f64) {
     // Its field says so: wire type 1 instead of 0, which `number` writes.
     let mut tag = Vec::new();
-    number(&mut tag, field, 0);
+    write_number(&mut tag, field, 0);
     tag.pop();
     if let Some(first) = tag.first_mut() {
         *first |= 1;

@@ -1,69 +1,63 @@
-//! Cron schedules, as far as telling what is wrong with one.
+//! Cron schedules of CronJobs: parsing, with the errors of the Go package `robfig/cron`.
 
-/// One field of a schedule: its least and greatest number, and the names of some.
+use jiff::SignedDuration;
+
+use crate::api::duration;
+
+/// A schedule in robfig/cron's standard form, as `cron.ParseStandard` reads it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CronSchedule<'a> {
+    /// The time zone that the schedule names.
+    pub(crate) zone: Option<&'a str>,
+    pub(crate) times: CronTimes,
+}
+
+/// Times of a schedule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum CronTimes {
+    /// Every minute whose parts are in these sets of bits: minute, hour, day of the month, month, day of the week.
+    Fields {
+        fields: [u64; 5],
+        /// Set for the day of the month and the day of the week if they are unrestricted.
+        any_day: [bool; 2],
+    },
+    /// A fixed interval.
+    Every(SignedDuration),
+}
+
+/// One field of a schedule: its least and greatest number, and the names of its numbers from the least on.
 struct Bounds {
     min: u64,
     max: u64,
-    names: &'static [(&'static str, u64)],
+    names: &'static [&'static str],
+}
+
+const fn bounds(min: u64, max: u64, names: &'static [&'static str]) -> Bounds {
+    Bounds { min, max, names }
 }
 
 const FIELDS: [Bounds; 5] = [
-    Bounds {
-        min: 0,
-        max: 59,
-        names: &[],
-    },
-    Bounds {
-        min: 0,
-        max: 23,
-        names: &[],
-    },
-    Bounds {
-        min: 1,
-        max: 31,
-        names: &[],
-    },
-    Bounds {
-        min: 1,
-        max: 12,
-        names: &[
-            ("jan", 1),
-            ("feb", 2),
-            ("mar", 3),
-            ("apr", 4),
-            ("may", 5),
-            ("jun", 6),
-            ("jul", 7),
-            ("aug", 8),
-            ("sep", 9),
-            ("oct", 10),
-            ("nov", 11),
-            ("dec", 12),
+    bounds(0, 59, &[]),
+    bounds(0, 23, &[]),
+    bounds(1, 31, &[]),
+    bounds(
+        1,
+        12,
+        &[
+            "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
         ],
-    },
-    Bounds {
-        min: 0,
-        max: 6,
-        names: &[
-            ("sun", 0),
-            ("mon", 1),
-            ("tue", 2),
-            ("wed", 3),
-            ("thu", 4),
-            ("fri", 5),
-            ("sat", 6),
-        ],
-    },
+    ),
+    bounds(0, 6, &["sun", "mon", "tue", "wed", "thu", "fri", "sat"]),
 ];
 
-const DESCRIPTORS: [&str; 7] = [
-    "@yearly",
-    "@annually",
-    "@monthly",
-    "@weekly",
-    "@daily",
-    "@midnight",
-    "@hourly",
+const DESCRIPTORS: [(&str, &str); 7] = [
+    ("@yearly", "0 0 1 1 *"),
+    ("@annually", "0 0 1 1 *"),
+    ("@monthly", "0 0 1 * *"),
+    ("@weekly", "0 0 * * 0"),
+    ("@daily", "0 0 * * *"),
+    ("@midnight", "0 0 * * *"),
+    ("@hourly", "0 * * * *"),
 ];
 
 /// The names of all time zones.
@@ -74,86 +68,59 @@ pub(crate) fn is_time_zone(name: &str) -> bool {
     TIME_ZONES.split_ascii_whitespace().any(|zone| zone == name)
 }
 
-/// Validates a schedule.
-pub(crate) fn check_schedule(schedule: &str) -> Result<(), String> {
+/// Reads a schedule, with the errors of `cron.ParseStandard`.
+pub(crate) fn parse_schedule(schedule: &str) -> Result<CronSchedule<'_>, String> {
+    let mut zone = None;
     let mut rest = schedule;
     if schedule.starts_with("TZ=") || schedule.starts_with("CRON_TZ=") {
-        let Some((zone, after)) = schedule.split_once(' ') else {
+        let Some((own, after)) = schedule.split_once(' ') else {
             return Err("invalid schedule format: runtime error: slice bounds out of range [:-1]".to_owned());
         };
-        let zone = zone.split_once('=').map_or("", |(_, zone)| zone);
-        if !zone.is_empty() && zone != "Local" && !is_time_zone(zone) {
-            return Err(format!("provided bad location {zone}: unknown time zone {zone}"));
+        let own = own.split_once('=').map_or("", |(_, zone)| zone);
+        if !own.is_empty() && own != "Local" && !is_time_zone(own) {
+            return Err(format!("provided bad location {own}: unknown time zone {own}"));
         }
+        zone = Some(own);
         rest = after.trim();
     }
-    if rest.starts_with('@') {
-        return check_descriptor(rest);
-    }
-    let fields: Vec<&str> = rest.split_whitespace().collect();
-    if fields.len() != FIELDS.len() {
-        let found = fields.len();
+    let times = match rest.strip_prefix("@every ") {
+        Some(interval) => duration::parse(interval)
+            .map(CronTimes::Every)
+            .map_err(|trouble| format!("failed to parse duration {rest}: {trouble}"))?,
+        None => parse_fields(rest)?,
+    };
+    Ok(CronSchedule { zone, times })
+}
+
+fn parse_fields(text: &str) -> Result<CronTimes, String> {
+    let text = match DESCRIPTORS.iter().find(|(name, _)| *name == text) {
+        Some((_, fields)) => fields,
+        None if text.starts_with('@') => return Err(format!("unrecognized descriptor: {text}")),
+        None => text,
+    };
+    let words: Vec<&str> = text.split_whitespace().collect();
+    if words.len() != FIELDS.len() {
+        let found = words.len();
         return Err(format!(
             "expected exactly 5 fields, found {found}: [{}]",
-            fields.join(" ")
+            words.join(" ")
         ));
     }
-    for (field, bounds) in fields.iter().zip(&FIELDS) {
-        for range in field.split(',').filter(|range| !range.is_empty()) {
-            check_range(range, bounds)?;
+    let mut fields = [0; 5];
+    for ((word, bounds), bits) in words.iter().zip(&FIELDS).zip(&mut fields) {
+        for range in word.split(',').filter(|range| !range.is_empty()) {
+            *bits |= parse_range(range, bounds)?;
         }
     }
-    Ok(())
+    let is_any = |word: &str| word.split(',').any(|it| it.starts_with(['*', '?']));
+    Ok(CronTimes::Fields {
+        fields,
+        any_day: [is_any(words[2]), is_any(words[4])],
+    })
 }
 
-fn check_descriptor(descriptor: &str) -> Result<(), String> {
-    if DESCRIPTORS.contains(&descriptor) {
-        return Ok(());
-    }
-    match descriptor.strip_prefix("@every ") {
-        Some(duration) => {
-            check_duration(duration).map_err(|trouble| format!("failed to parse duration {descriptor}: {trouble}"))
-        }
-        None => Err(format!("unrecognized descriptor: {descriptor}")),
-    }
-}
-
-/// Checks a duration as Go writes them: `1h30m`, `1.5s`.
-fn check_duration(text: &str) -> Result<(), String> {
-    let quoted = crate::api::field::quote(text);
-    let invalid = || format!("time: invalid duration {quoted}");
-    let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
-    if rest == "0" {
-        return Ok(());
-    }
-    if rest.is_empty() {
-        return Err(invalid());
-    }
-    while !rest.is_empty() {
-        let end = rest
-            .find(|c: char| !c.is_ascii_digit() && c != '.')
-            .unwrap_or(rest.len());
-        let (number, after) = rest.split_at(end);
-        if !number.bytes().any(|byte| byte.is_ascii_digit()) || number.matches('.').count() > 1 {
-            return Err(invalid());
-        }
-        let end = after
-            .find(|c: char| c == '.' || c.is_ascii_digit())
-            .unwrap_or(after.len());
-        let (unit, next) = after.split_at(end);
-        if unit.is_empty() {
-            return Err(format!("time: missing unit in duration {quoted}"));
-        }
-        if !["ns", "us", "µs", "μs", "ms", "s", "m", "h"].contains(&unit) {
-            let unit = crate::api::field::quote(unit);
-            return Err(format!("time: unknown unit {unit} in duration {quoted}"));
-        }
-        rest = next;
-    }
-    Ok(())
-}
-
-fn check_range(range: &str, bounds: &Bounds) -> Result<(), String> {
+/// Returns the numbers of a range such as `1-10/2`, as bits.
+fn parse_range(range: &str, bounds: &Bounds) -> Result<u64, String> {
     let mut parts = range.split('/');
     let ends: Vec<&str> = parts.next().unwrap_or_default().split('-').collect();
     let (start, mut end) = match ends.as_slice() {
@@ -196,13 +163,15 @@ fn check_range(range: &str, bounds: &Bounds) -> Result<(), String> {
     if step == 0 {
         return Err(format!("step of range should be a positive number: {range}"));
     }
-    Ok(())
+    let step = usize::try_from(step).unwrap_or(usize::MAX);
+    Ok((start..=end).step_by(step).fold(0, |bits, number| bits | 1 << number))
 }
 
 fn number_or_name(text: &str, bounds: &Bounds) -> Result<u64, String> {
     let name = text.to_lowercase();
-    match bounds.names.iter().find(|(it, _)| *it == name) {
-        Some((_, value)) => Ok(*value),
+    let named = (bounds.min..).zip(bounds.names).find(|(_, it)| **it == name);
+    match named {
+        Some((value, _)) => Ok(value),
         None => number(text),
     }
 }
@@ -225,7 +194,7 @@ fn number(text: &str) -> Result<u64, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{check_schedule, is_time_zone};
+    use super::{is_time_zone, parse_schedule};
     use rstest::rstest;
 
     #[rstest]
@@ -235,7 +204,7 @@ mod tests {
     #[case("@every 1h30m")]
     #[case("TZ=UTC * * * * *")]
     fn right(#[case] schedule: &str) {
-        assert_eq!(check_schedule(schedule), Ok(()));
+        assert_eq!(parse_schedule(schedule).map(drop), Ok(()));
     }
 
     #[rstest]
@@ -256,7 +225,7 @@ mod tests {
         "provided bad location Mars/Base: unknown time zone Mars/Base"
     )]
     fn wrong(#[case] schedule: &str, #[case] trouble: &str) {
-        assert_eq!(check_schedule(schedule), Err(trouble.to_owned()));
+        assert_eq!(parse_schedule(schedule), Err(trouble.to_owned()));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::cron::{check_schedule, is_time_zone};
+use super::cron::{is_time_zone, parse_schedule};
 use super::job::{default_policies, validate_job_spec};
 use super::metadata::invalid_printed;
 use super::pod::defaults::default_template;
@@ -125,7 +125,7 @@ fn validate_spec(spec: &JsonMap, old: Option<&JsonMap>, path: &FieldPath, errors
 
 fn validate_schedule(spec: &JsonMap, old: Option<&JsonMap>, path: &FieldPath, errors: &mut FieldErrors) {
     let schedule = text(spec, "schedule");
-    if let Err(trouble) = check_schedule(schedule) {
+    if let Err(trouble) = parse_schedule(schedule) {
         errors.invalid(path.clone(), schedule, trouble);
     }
     if !schedule.contains("TZ") {

@@ -4,6 +4,8 @@ use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, ToSpan as _};
 
+use crate::registry::kinds::cron::{CronSchedule, CronTimes, parse_schedule};
+
 /// Days that are looked at for the next time; a schedule such as `0 0 30 2 *` has none.
 const DAYS_MOST: usize = 5 * 366;
 
@@ -20,48 +22,17 @@ pub(crate) enum Schedule {
     Every(SignedDuration),
 }
 
-const MONTHS: [&str; 12] = [
-    "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
-];
-const DAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
-const BOUNDS: [(u64, u64); 5] = [(0, 59), (0, 23), (1, 31), (1, 12), (0, 6)];
-
 impl Schedule {
     /// Reads a schedule that validation has accepted; `zone` is the CronJob's, UTC where it names none.
     pub(crate) fn parse(text: &str, zone: Option<&str>) -> Option<Self> {
-        let (own, rest) = match text.strip_prefix("TZ=").or_else(|| text.strip_prefix("CRON_TZ=")) {
-            Some(rest) => rest.split_once(' ').map(|(zone, rest)| (Some(zone), rest.trim()))?,
-            None => (None, text),
-        };
+        let CronSchedule { zone: own, times } = parse_schedule(text).ok()?;
         let zone = match own.or(zone) {
             None | Some("UTC" | "Local" | "") => TimeZone::UTC,
             Some(name) => TimeZone::get(name).ok()?,
         };
-        if let Some(duration) = rest.strip_prefix("@every ") {
-            return go_duration(duration).map(Self::Every);
-        }
-        let rest = match rest {
-            "@yearly" | "@annually" => "0 0 1 1 *",
-            "@monthly" => "0 0 1 * *",
-            "@weekly" => "0 0 * * 0",
-            "@daily" | "@midnight" => "0 0 * * *",
-            "@hourly" => "0 * * * *",
-            rest => rest,
-        };
-        let words: Vec<&str> = rest.split_whitespace().collect();
-        let [minute, hour, day, month, weekday] = words.as_slice() else {
-            return None;
-        };
-        let words = [minute, hour, day, month, weekday];
-        let mut fields = [0; 5];
-        for (index, word) in words.iter().enumerate() {
-            fields[index] = bits(word, index)?;
-        }
-        let is_any = |word: &str| word.split(',').any(|it| it.starts_with(['*', '?']));
-        Some(Self::Fields {
-            fields,
-            any_day: [is_any(day), is_any(weekday)],
-            zone,
+        Some(match times {
+            CronTimes::Fields { fields, any_day } => Self::Fields { fields, any_day, zone },
+            CronTimes::Every(interval) => Self::Every(interval),
         })
     }
 
@@ -124,68 +95,6 @@ fn instant(date: Date, hour: i8, minute: i8, zone: &TimeZone) -> Option<Timestam
             ambiguous.earlier().ok()
         }
     }
-}
-
-/// The numbers a field names, as bits.
-fn bits(word: &str, field: usize) -> Option<u64> {
-    let (least, most) = BOUNDS[field];
-    let names: &[&str] = match field {
-        3 => &MONTHS,
-        4 => &DAYS,
-        _ => &[],
-    };
-    let number = |text: &str| -> Option<u64> {
-        let name = text.to_lowercase();
-        match names.iter().position(|it| *it == name) {
-            Some(place) => Some(u64::try_from(place).ok()? + least),
-            None => text.parse().ok(),
-        }
-    };
-    let mut found = 0_u64;
-    for range in word.split(',').filter(|it| !it.is_empty()) {
-        let (span, step) = match range.split_once('/') {
-            Some((span, step)) => (span, step.parse::<u64>().ok().filter(|it| *it > 0)?),
-            None => (range, 1),
-        };
-        let (first, last) = match span.split_once('-') {
-            _ if span.starts_with(['*', '?']) => (least, most),
-            Some((first, last)) => (number(first)?, number(last)?),
-            None if range.contains('/') => (number(span)?, most),
-            None => (number(span)?, number(span)?),
-        };
-        let mut at = first;
-        while at <= last.min(most) {
-            found |= 1 << at;
-            at += step;
-        }
-    }
-    Some(found)
-}
-
-/// A duration as Go writes it: `1h30m`.
-fn go_duration(text: &str) -> Option<SignedDuration> {
-    let mut total = 0.0;
-    let mut rest = text.trim().trim_start_matches('+');
-    while !rest.is_empty() {
-        let end = rest.find(|it: char| !it.is_ascii_digit() && it != '.')?;
-        let (number, after) = rest.split_at(end);
-        let end = after
-            .find(|it: char| it.is_ascii_digit() || it == '.')
-            .unwrap_or(after.len());
-        let (unit, next) = after.split_at(end);
-        let seconds = match unit {
-            "h" => 3600.0,
-            "m" => 60.0,
-            "s" => 1.0,
-            "ms" => 1e-3,
-            "us" | "µs" | "μs" => 1e-6,
-            "ns" => 1e-9,
-            _ => return None,
-        };
-        total += number.parse::<f64>().ok()? * seconds;
-        rest = next;
-    }
-    SignedDuration::try_from_secs_f64(total).ok()
 }
 
 #[cfg(test)]

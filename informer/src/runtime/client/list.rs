@@ -1,4 +1,4 @@
-//! `List` and `DeleteAllOf`: which objects of a type are meant.
+//! `List` and `DeleteAllOf`: reads and deletions of selected objects of a type.
 
 use std::fmt;
 use std::future::IntoFuture;
@@ -29,17 +29,15 @@ use crate::{Error, Object};
 /// manager.index_field::<Pod>("spec.nodeName")?;
 /// // … in a reconcile …
 /// let client = manager.cached_client();
-/// let pods = client.list::<Pod>().in_namespace("shop").labels([("app", "web")]).field("spec.nodeName",
-/// "node-1").await?; println!("{} Pods", pods.len());
+/// let pods = client.list::<Pod>().in_namespace("shop").labels([("app", "web")]);
+/// println!("{} Pods", pods.field("spec.nodeName", "node-1").await?.len());
 /// # Ok(())
 /// # }
 /// ```
 #[must_use = "nothing is read until it is awaited"]
 pub struct List<K> {
     kind: KindClient<K>,
-    namespace: Option<String>,
-    selectors: Vec<Selector>,
-    fields: Vec<(String, String)>,
+    wanted: Wanted,
     indexes: Vec<(String, String)>,
     owner: Option<String>,
     limit: Option<usize>,
@@ -49,9 +47,7 @@ impl<K: Cacheable> List<K> {
     pub(super) fn new(kind: KindClient<K>) -> Self {
         Self {
             kind,
-            namespace: None,
-            selectors: Vec::new(),
-            fields: Vec::new(),
+            wanted: Wanted::default(),
             indexes: Vec::new(),
             owner: None,
             limit: None,
@@ -60,28 +56,25 @@ impl<K: Cacheable> List<K> {
 
     /// Only those of this namespace (`InNamespace`).
     pub fn in_namespace(mut self, namespace: &str) -> Self {
-        self.namespace = Some(namespace.to_owned());
+        self.wanted.namespace = Some(namespace.to_owned());
         self
     }
 
     /// Only those with these labels (`MatchingLabels`).
     pub fn labels<'a>(self, labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
-        let labels = labels
-            .into_iter()
-            .map(|(name, value)| (name.to_owned(), value.to_owned()));
-        self.selector(labels.collect())
+        self.selector(selector_of(labels))
     }
 
     /// Only those that a selector matches (`MatchingLabelsSelector`).
     pub fn selector(mut self, selector: Selector) -> Self {
-        self.selectors.push(selector);
+        self.wanted.selectors.push(selector);
         self
     }
 
     /// Only those with this value in a field, such as `spec.nodeName` (`MatchingFields`). From the cache that takes the
     /// index [`indexes::field`] of the path.
     pub fn field(mut self, path: &str, value: &str) -> Self {
-        self.fields.push((path.to_owned(), value.to_owned()));
+        self.wanted.fields.push((path.to_owned(), value.to_owned()));
         self
     }
 
@@ -124,7 +117,7 @@ impl<K: Cacheable> List<K> {
 
     fn read_cache(&self, lister: &Lister<K>) -> Result<Vec<Object<K>>, Error> {
         let mut indexes = self.indexes.clone();
-        for (path, value) in &self.fields {
+        for (path, value) in &self.wanted.fields {
             let index = format!("field:{path}");
             if !lister.has_index(&index) {
                 let plural = &self.kind.kinds.plural;
@@ -135,7 +128,7 @@ impl<K: Cacheable> List<K> {
             indexes.push((index, value.clone()));
         }
         indexes.extend(self.owner.iter().map(|uid| ("owner".to_owned(), uid.clone())));
-        let found = match (indexes.split_first(), &self.namespace) {
+        let found = match (indexes.split_first(), &self.wanted.namespace) {
             (Some(((index, value), _)), _) => lister.by_index(index, value)?,
             (None, Some(namespace)) => lister.namespace(namespace).list(),
             (None, None) => lister.list(),
@@ -145,11 +138,11 @@ impl<K: Cacheable> List<K> {
             others.push(lister.index_keys(index, value)?);
         }
         let is_meant = |object: &Object<K>| {
-            let namespace = self.namespace.as_deref();
+            let namespace = self.wanted.namespace.as_deref();
             namespace.is_none_or(|it| object.key().namespace() == Some(it))
                 // The keys of an index are sorted.
                 && others.iter().all(|keys| keys.binary_search(object.key()).is_ok())
-                && self.selectors.iter().all(|it| object.matches(it))
+                && self.wanted.selectors.iter().all(|it| object.matches(it))
         };
         let found = found.into_iter().filter(is_meant);
         Ok(found.take(self.limit.unwrap_or(usize::MAX)).collect())
@@ -161,12 +154,10 @@ impl<K: Cacheable> List<K> {
             return Err(Error::refused(format!("list of {plural}: the server knows no indexes")));
         }
         let params = ListParams {
-            label_selector: labels_of(&self.selectors),
-            field_selector: fields_of(&self.fields),
             limit: self.limit.and_then(|it| u32::try_from(it).ok()),
-            ..ListParams::default()
+            ..self.wanted.params()
         };
-        let request = Request::new(self.kind.kinds.path(self.namespace.as_deref()));
+        let request = Request::new(self.kind.kinds.path(self.wanted.namespace.as_deref()));
         let request = if self.kind.kinds.is_metadata {
             request.list_metadata(&params)
         } else {
@@ -185,14 +176,34 @@ struct Items {
     items: Vec<Box<RawValue>>,
 }
 
-fn labels_of(selectors: &[Selector]) -> Option<String> {
-    let texts: Vec<_> = selectors.iter().map(ToString::to_string).collect();
-    Some(texts.join(",")).filter(|it| !it.is_empty())
+/// The objects that a list or a deletion selects.
+#[derive(Debug, Default)]
+struct Wanted {
+    namespace: Option<String>,
+    selectors: Vec<Selector>,
+    fields: Vec<(String, String)>,
 }
 
-fn fields_of(fields: &[(String, String)]) -> Option<String> {
-    let texts: Vec<_> = fields.iter().map(|(path, value)| format!("{path}={value}")).collect();
-    Some(texts.join(",")).filter(|it| !it.is_empty())
+impl Wanted {
+    /// Returns the selectors in the form that the server takes.
+    fn params(&self) -> ListParams {
+        let labels: Vec<_> = self.selectors.iter().map(ToString::to_string).collect();
+        let fields = self.fields.iter().map(|(path, value)| format!("{path}={value}"));
+        let fields: Vec<_> = fields.collect();
+        let joined = |texts: &[String]| Some(texts.join(",")).filter(|it| !it.is_empty());
+        ListParams {
+            label_selector: joined(&labels),
+            field_selector: joined(&fields),
+            ..ListParams::default()
+        }
+    }
+}
+
+fn selector_of<'a>(labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> Selector {
+    let labels = labels.into_iter();
+    labels
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
 }
 
 impl<K: Cacheable> IntoFuture for List<K> {
@@ -212,9 +223,7 @@ impl<K: Cacheable> IntoFuture for List<K> {
 #[must_use = "nothing is deleted until it is awaited"]
 pub struct DeleteAllOf<K> {
     kind: KindClient<K>,
-    namespace: Option<String>,
-    selectors: Vec<Selector>,
-    fields: Vec<(String, String)>,
+    wanted: Wanted,
     params: DeleteParams,
 }
 
@@ -222,36 +231,31 @@ impl<K: Cacheable> DeleteAllOf<K> {
     pub(super) fn new(kind: KindClient<K>) -> Self {
         Self {
             kind,
-            namespace: None,
-            selectors: Vec::new(),
-            fields: Vec::new(),
+            wanted: Wanted::default(),
             params: DeleteParams::default(),
         }
     }
 
     /// Those of this namespace.
     pub fn in_namespace(mut self, namespace: &str) -> Self {
-        self.namespace = Some(namespace.to_owned());
+        self.wanted.namespace = Some(namespace.to_owned());
         self
     }
 
     /// Only those with these labels.
     pub fn labels<'a>(self, labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
-        let labels = labels
-            .into_iter()
-            .map(|(name, value)| (name.to_owned(), value.to_owned()));
-        self.selector(labels.collect())
+        self.selector(selector_of(labels))
     }
 
     /// Only those that a selector matches.
     pub fn selector(mut self, selector: Selector) -> Self {
-        self.selectors.push(selector);
+        self.wanted.selectors.push(selector);
         self
     }
 
     /// Only those with this value in a field that the server selects by.
     pub fn field(mut self, path: &str, value: &str) -> Self {
-        self.fields.push((path.to_owned(), value.to_owned()));
+        self.wanted.fields.push((path.to_owned(), value.to_owned()));
         self
     }
 
@@ -263,17 +267,12 @@ impl<K: Cacheable> DeleteAllOf<K> {
 
     async fn send(self) -> Result<(), Error> {
         let plural = &self.kind.kinds.plural;
-        if self.namespace.is_none() && !self.kind.kinds.is_of_cluster {
+        if self.wanted.namespace.is_none() && !self.kind.kinds.is_of_cluster {
             return Err(Error::refused(format!("delete of all {plural}: there is no namespace")));
         }
-        let selected = ListParams {
-            label_selector: labels_of(&self.selectors),
-            field_selector: fields_of(&self.fields),
-            ..ListParams::default()
-        };
         let params = self.kind.client.options.delete(&self.params);
-        let request = Request::new(self.kind.kinds.path(self.namespace.as_deref()));
-        let request = request.delete_collection(&params, &selected);
+        let request = Request::new(self.kind.kinds.path(self.wanted.namespace.as_deref()));
+        let request = request.delete_collection(&params, &self.wanted.params());
         self.kind.client.send_delete::<Value>(request).await
     }
 }
@@ -291,8 +290,7 @@ impl<K> fmt::Debug for List<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("List")
             .field("kind", &self.kind)
-            .field("namespace", &self.namespace)
-            .field("fields", &self.fields)
+            .field("wanted", &self.wanted)
             .finish_non_exhaustive()
     }
 }
@@ -301,7 +299,7 @@ impl<K> fmt::Debug for DeleteAllOf<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DeleteAllOf")
             .field("kind", &self.kind)
-            .field("namespace", &self.namespace)
+            .field("wanted", &self.wanted)
             .finish_non_exhaustive()
     }
 }

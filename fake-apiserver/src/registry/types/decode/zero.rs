@@ -1,4 +1,4 @@
-//! Zero values: which of them Go's types show, and how.
+//! Zero values: those that Go's types show, and their form.
 
 use serde_json::{Map, Value};
 
@@ -6,13 +6,28 @@ use crate::registry::types::schema::builtin::{Field, Kind, Shape, StructType};
 
 /// Returns `true` if Go's `omitempty` takes the value for empty. Structs never are.
 pub(super) fn is_empty(kind: Kind, value: &Value) -> bool {
+    has_empty_value(kind)
+        && match value {
+            Value::Null => false,
+            Value::Bool(flag) => !flag,
+            Value::Number(number) => number.as_f64() == Some(0.0),
+            Value::String(text) => text.is_empty(),
+            Value::Array(items) => items.is_empty(),
+            Value::Object(map) => map.is_empty(),
+        }
+}
+
+/// Returns `true` if Go's `omitempty` omits some value of the type.
+fn has_empty_value(kind: Kind) -> bool {
     match kind {
-        Kind::String | Kind::Bytes => value.as_str().is_some_and(str::is_empty),
-        Kind::Bool => value == &Value::Bool(false),
-        Kind::Int32 | Kind::Int64 => value.as_i64() == Some(0),
-        Kind::Float64 => value.as_f64() == Some(0.0),
-        Kind::List(_) => value.as_array().is_some_and(Vec::is_empty),
-        Kind::Map(_) => value.as_object().is_some_and(Map::is_empty),
+        Kind::String
+        | Kind::Bool
+        | Kind::Int32
+        | Kind::Int64
+        | Kind::Float64
+        | Kind::Bytes
+        | Kind::List(_)
+        | Kind::Map(_) => true,
         Kind::Quantity
         | Kind::IntOrString
         | Kind::Time
@@ -32,28 +47,7 @@ pub(super) fn is_always_shown(field: &Field) -> bool {
         return true;
     }
     // `omitempty` does not omit a struct.
-    !field.is_pointer()
-        && !field.omits_zero()
-        && match field.shape().kind() {
-            Kind::Quantity
-            | Kind::IntOrString
-            | Kind::Time
-            | Kind::MicroTime
-            | Kind::Raw
-            | Kind::Json
-            | Kind::SchemaOrArray(_)
-            | Kind::SchemaOrBool(_)
-            | Kind::SchemaOrStrings(_)
-            | Kind::Struct(_) => true,
-            Kind::String
-            | Kind::Bool
-            | Kind::Int32
-            | Kind::Int64
-            | Kind::Float64
-            | Kind::Bytes
-            | Kind::List(_)
-            | Kind::Map(_) => false,
-        }
+    !field.is_pointer() && !field.omits_zero() && !has_empty_value(field.shape().kind())
 }
 
 pub(super) fn add_shown_fields(structure: &'static StructType, map: &mut Map<String, Value>) {

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use super::MAGIC;
+use crate::api::protobuf::{write_bytes, write_number, write_varint};
 use crate::registry::types::schema::builtin::{Kind, Shape, StructType, shape_of};
 
 /// Writes an object that names its kind as a whole body; `None` where the kind has no protobuf form here.
@@ -45,26 +46,6 @@ pub(super) fn encode(group: &str, version: &str, kind: &str, object: &Map<String
     Some(out)
 }
 
-fn write_varint(out: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        out.push(number.to_le_bytes()[0] | 0x80);
-        number >>= 7;
-    }
-    out.push(number.to_le_bytes()[0]);
-}
-
-fn write_number(out: &mut Vec<u8>, field: u8, number: u64) {
-    write_varint(out, u64::from(field) << 3);
-    write_varint(out, number);
-}
-
-fn write_bytes(out: &mut Vec<u8>, field: u8, bytes: &[u8]) {
-    write_varint(out, u64::from(field) << 3 | 2);
-    // A length in memory fits 64 bits.
-    write_varint(out, bytes.len() as u64);
-    out.extend_from_slice(bytes);
-}
-
 /// Encodes the fields of a struct that belong to the message at `prefix`, in the order of their numbers.
 fn write_struct(structure: &'static StructType, map: &Map<String, Value>, prefix: u32) -> Vec<u8> {
     let mut fields: Vec<(u8, bool, &str, &'static Shape)> = structure
@@ -82,18 +63,18 @@ fn write_struct(structure: &'static StructType, map: &Map<String, Value>, prefix
     for (number, last, name, shape) in fields {
         if last {
             if let Some(value) = map.get(name) {
-                write_value(&mut out, number, shape, value);
+                write_value(&mut out, number.into(), shape, value);
             }
         } else {
             let inner = write_struct(structure, map, prefix << 8 | u32::from(number));
-            write_bytes(&mut out, number, &inner);
+            write_bytes(&mut out, number.into(), &inner);
         }
     }
     out
 }
 
 /// Writes a value; what does not fit its type is left out, for objects have been decoded before.
-fn write_value(out: &mut Vec<u8>, field: u8, shape: &'static Shape, value: &Value) {
+fn write_value(out: &mut Vec<u8>, field: u64, shape: &'static Shape, value: &Value) {
     match (shape.kind(), value) {
         (_, Value::Null) => {}
         (Kind::String, Value::String(text)) => write_bytes(out, field, text.as_bytes()),
@@ -102,7 +83,7 @@ fn write_value(out: &mut Vec<u8>, field: u8, shape: &'static Shape, value: &Valu
             write_number(out, field, number.as_i64().unwrap_or(0).cast_unsigned());
         }
         (Kind::Float64, Value::Number(number)) => {
-            write_varint(out, u64::from(field) << 3 | 1);
+            write_varint(out, field << 3 | 1);
             out.extend_from_slice(&number.as_f64().unwrap_or(0.0).to_le_bytes());
         }
         (Kind::Bytes, Value::String(text)) => write_bytes(out, field, &STANDARD.decode(text).unwrap_or_default()),
@@ -153,7 +134,7 @@ fn write_value(out: &mut Vec<u8>, field: u8, shape: &'static Shape, value: &Valu
     }
 }
 
-fn write_list(out: &mut Vec<u8>, field: u8, shape: &'static Shape, items: &[Value]) {
+fn write_list(out: &mut Vec<u8>, field: u64, shape: &'static Shape, items: &[Value]) {
     let Some(item) = shape.items() else { return };
     if shape.is_wrapped() {
         let mut inner = Vec::new();

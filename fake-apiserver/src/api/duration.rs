@@ -1,0 +1,110 @@
+//! Durations in Go's form, such as `1h30m`, `1.5s` or `-10ms`.
+
+use jiff::SignedDuration;
+
+use crate::api::field::quote;
+
+/// Reads a duration as Go's `time.ParseDuration`, with its errors.
+pub(crate) fn parse(text: &str) -> Result<SignedDuration, String> {
+    let invalid = || format!("time: invalid duration {}", quote(text));
+    let magnitude = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if magnitude == "0" {
+        return Ok(SignedDuration::ZERO);
+    }
+    if magnitude.is_empty() {
+        return Err(invalid());
+    }
+    let mut nanos = 0_u128;
+    let mut rest = magnitude;
+    while !rest.is_empty() {
+        let (whole, after) = digits(rest);
+        let (fraction, after) = match after.strip_prefix('.') {
+            Some(after) => digits(after),
+            None => ("", after),
+        };
+        if whole.is_empty() && fraction.is_empty() {
+            return Err(invalid());
+        }
+        let end = after
+            .find(|it: char| it == '.' || it.is_ascii_digit())
+            .unwrap_or(after.len());
+        let (unit, next) = after.split_at(end);
+        let whole = whole.trim_start_matches('0');
+        // Longer numbers are more nanoseconds than 64 bits hold.
+        if whole.len() > 19 {
+            return Err(invalid());
+        }
+        let whole: u128 = if whole.is_empty() {
+            0
+        } else {
+            whole.parse().map_err(|_| invalid())?
+        };
+        let unit = match unit {
+            "" => return Err(format!("time: missing unit in duration {}", quote(text))),
+            "ns" => 1,
+            "us" | "µs" | "μs" => 1_000,
+            "ms" => 1_000_000,
+            "s" => 1_000_000_000,
+            "m" => 60_000_000_000,
+            "h" => 3_600_000_000_000,
+            unit => {
+                let (unit, text) = (quote(unit), quote(text));
+                return Err(format!("time: unknown unit {unit} in duration {text}"));
+            }
+        };
+        // Digits past the 18th are less than a nanosecond.
+        let fraction = &fraction[..fraction.len().min(18)];
+        let scale = 10_u128.pow(u32::try_from(fraction.len()).unwrap_or(0));
+        let part: u128 = if fraction.is_empty() {
+            0
+        } else {
+            fraction.parse().map_err(|_| invalid())?
+        };
+        nanos += whole * unit + part * unit / scale;
+        rest = next;
+    }
+    let nanos = i64::try_from(nanos).map_err(|_| invalid())?;
+    Ok(SignedDuration::from_nanos(if text.starts_with('-') {
+        -nanos
+    } else {
+        nanos
+    }))
+}
+
+/// Splits a text after its leading digits.
+fn digits(text: &str) -> (&str, &str) {
+    text.split_at(text.find(|it: char| !it.is_ascii_digit()).unwrap_or(text.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("0", 0)]
+    #[case("1h30m", 5_400_000_000_000)]
+    #[case("+1.5s", 1_500_000_000)]
+    #[case("-.5ms", -500_000)]
+    #[case("1.s2ns", 1_000_000_002)]
+    #[case("0.0000000001s", 0)]
+    #[case("2562047h47m16.854775807s", i64::MAX)]
+    fn durations_of_go(#[case] text: &str, #[case] nanos: i64) {
+        assert_eq!(parse(text), Ok(SignedDuration::from_nanos(nanos)));
+    }
+
+    #[rstest]
+    #[case("", "time: invalid duration \"\"")]
+    #[case("-", "time: invalid duration \"-\"")]
+    #[case("x", "time: invalid duration \"x\"")]
+    #[case(".s", "time: invalid duration \".s\"")]
+    #[case("3000000h", "time: invalid duration \"3000000h\"")]
+    #[case("99999999999999999999s", "time: invalid duration \"99999999999999999999s\"")]
+    #[case("5", "time: missing unit in duration \"5\"")]
+    #[case("1.2.3s", "time: missing unit in duration \"1.2.3s\"")]
+    #[case("5x", "time: unknown unit \"x\" in duration \"5x\"")]
+    fn errors_of_go(#[case] text: &str, #[case] error: &str) {
+        assert_eq!(parse(text), Err(error.to_owned()));
+    }
+}
