@@ -7,15 +7,16 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use axum::Router;
 use axum::body::Body;
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use http::{Request, Response};
-use http_body_util::{BodyExt as _, Limited};
+use http::{Request, Response, StatusCode};
+use http_body_util::BodyExt as _;
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio::sync::Notify;
-use tower::Service;
+use tower::{Service, ServiceExt as _};
 
 use crate::api::object::Object;
 use crate::api::resource::ResourceInfo;
@@ -282,27 +283,24 @@ impl ApiServer {
     + Send
     + Sync
     + 'static {
-        let server = self.clone();
+        let endpoints = Arc::clone(&self.endpoints);
+        let tasks = self.tasks.clone();
+        let control = self
+            .control
+            .as_ref()
+            .map(|it| control::router(self.clone(), Arc::clone(it)));
         tower::service_fn(move |request: Request<Body>| {
-            let server = server.clone();
+            // A client keeps the workers as it keeps the server.
+            let _ = &tasks;
+            let endpoints = Arc::clone(&endpoints);
+            let control = control.clone().filter(|_| control::is_for(request.uri().path()));
             async move {
-                match &server.control {
-                    Some(control) if control::is_for(request.uri().path()) => server.controlled(control, request).await,
-                    _ => server.endpoints.converse(request).await,
+                match control {
+                    Some(control) => Ok(controlled(&endpoints, control, request).await),
+                    None => endpoints.converse(request).await,
                 }
             }
         })
-    }
-
-    /// Answers a request to the control API.
-    async fn controlled(&self, control: &Control, request: Request<Body>) -> io::Result<Response<Body>> {
-        let (parts, body) = request.into_parts();
-        if let Err(status) = self.endpoints.admit_master(&parts) {
-            return Ok(control::refuse(status.code, &status.message).map(Body::from));
-        }
-        let body = Limited::new(body, control::BODY_BYTES_MAX).collect().await;
-        let body = body.map_err(io::Error::other)?.to_bytes();
-        Ok(control::answer(self, control, &parts, &body).map(Body::from))
     }
 
     /// The server as a function from requests to answers: a tower service without a socket. Where a fault breaks the
@@ -479,6 +477,17 @@ impl Host for Endpoints {
     fn call(self: Arc<Self>, request: Request<Bytes>) -> BoxFuture<'static, Response<Bytes>> {
         Box::pin(async move { read_whole(self.handle(request.map(Body::from)).await).await })
     }
+}
+
+/// Answers a request to the control API, which only administrators and its own token may send.
+async fn controlled(endpoints: &Endpoints, control: Router, request: Request<Body>) -> Response<Body> {
+    let (parts, body) = request.into_parts();
+    if let Err(status) = endpoints.admit_master(&parts) {
+        let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        return control::refuse(code, &status.message);
+    }
+    let answered = control.oneshot(Request::from_parts(parts, body)).await;
+    answered.unwrap_or_else(|never| match never {})
 }
 
 /// Reads an answer to its end.

@@ -318,6 +318,7 @@ fn a_client_is_left_behind_and_the_journal_tells_of_it() {
 )]
 #[case("GET", "/_fake/nothing", "", "HTTP/1.1 404", "there is no GET /_fake/nothing")]
 #[case("PUT", "/_fake/faults", "", "HTTP/1.1 405", "PUT is not for faults")]
+#[case("PUT", "/_fake/watches", "", "HTTP/1.1 405", "PUT is not for watches")]
 fn invalid_orders_are_refused_by_name(
     #[case] method: &str,
     #[case] path: &str,
