@@ -1,6 +1,9 @@
-//! JSON patch, as lenient as the library the API server uses: `replace` of a missing field adds it, indices may be
-//! negative, `copy` of a missing field gives null, and `test` takes a missing field for null (rule G2).
+//! JSON patch by the `json_patch` crate, made as lenient as the library the API server uses: `replace` of a missing field
+//! adds it, indices may be negative, `copy` of a missing field gives null, and `test` takes a missing field for null
+//! (rule G2).
 
+use json_patch::jsonptr::{Pointer, PointerBuf};
+use json_patch::{AddOperation, PatchOperation, RemoveOperation, ReplaceOperation, TestOperation};
 use serde_json::{Map, Value};
 
 use super::go_json::{duplicate_fields, parse_with_duplicates};
@@ -46,17 +49,17 @@ pub(crate) fn json_patch_or_why(document: Value, body: &[u8]) -> Result<Value, S
     for operation in operations {
         let before = state.document.clone();
         if state.apply(operation.clone()).is_none() {
-            return Err(why_not(before, &operation));
+            return Err(why_not(&before, &operation));
         }
     }
     Ok(state.document)
 }
 
 /// Returns the reason for which an operation cannot be applied to a document.
-fn why_not(mut document: Value, operation: &Operation) -> String {
+fn why_not(document: &Value, operation: &Operation) -> String {
     let text = |field: &str| operation.get(field).and_then(Value::as_str).unwrap_or_default();
     let (op, path, from) = (text("op"), text("path"), text("from"));
-    let mut has_container = |path: &str| Pointer::parse(path).is_some_and(|it| it.container(&mut document).is_some());
+    let has_container = |path: &str| has_container(document, path);
     match op {
         "add" if !has_container(path) => {
             format!("add operation does not apply: doc is missing path: \"{path}\": missing value")
@@ -139,43 +142,21 @@ struct State {
     copied_bytes: usize,
 }
 
-/// A path taken apart: the steps to the container, and the key in it.
-struct Pointer {
-    steps: Vec<String>,
-    key: String,
+/// A place in a document: a pointer with plain indices, and the value there, if any.
+struct Place<'a> {
+    pointer: PointerBuf,
+    found: Option<&'a Value>,
 }
 
-impl Pointer {
-    /// `None` for the empty path, and for one without a slash. What stands before the first slash does not matter.
-    fn parse(path: &str) -> Option<Self> {
-        let mut parts = path
-            .split('/')
-            .skip(1)
-            .map(|part| part.replace("~1", "/").replace("~0", "~"));
-        let mut steps: Vec<String> = parts.by_ref().take(nesting::MAX + 2).collect();
-        // More steps than a document is deep lead nowhere.
-        if parts.next().is_some() {
-            return None;
-        }
-        let key = steps.pop()?;
-        Some(Self { steps, key })
-    }
-
-    /// The list or map the key is in.
-    fn container<'a>(&self, document: &'a mut Value) -> Option<&'a mut Value> {
-        let mut value = document;
-        for step in &self.steps {
-            value = match value {
-                Value::Object(map) => map.get_mut(step)?,
-                Value::Array(items) => {
-                    let index = index_of(step, items.len())?;
-                    items.get_mut(index)?
-                }
-                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return None,
-            };
-        }
-        matches!(value, Value::Object(_) | Value::Array(_)).then_some(value)
-    }
+/// The keys of a path: `None` for the empty path, and for one without a slash. Text before the first slash is ignored.
+fn keys(path: &str) -> Option<Vec<String>> {
+    let mut parts = path
+        .split('/')
+        .skip(1)
+        .map(|part| part.replace("~1", "/").replace("~0", "~"));
+    let keys: Vec<String> = parts.by_ref().take(nesting::MAX + 2).collect();
+    // More steps than a document is deep lead nowhere.
+    (parts.next().is_none() && !keys.is_empty()).then_some(keys)
 }
 
 /// An index below `length`, or counted back from it.
@@ -186,114 +167,131 @@ fn index_of(key: &str, length: usize) -> Option<usize> {
     (0..length).contains(&index).then_some(usize::try_from(index).ok()?)
 }
 
-/// Returns the value at a key: `None` where an index is out of the list, `Some(None)` for a missing field.
-fn get<'a>(container: &'a Value, key: &str) -> Option<Option<&'a Value>> {
-    match container {
-        Value::Object(map) => Some(map.get(key)),
-        Value::Array(items) => items.get(index_of(key, items.len())?).map(Some),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+impl<'a> Place<'a> {
+    /// Finds a path. The map or list that contains it must be there, and an index must lie in its list, or at its end
+    /// where something `is_added`.
+    fn find(document: &'a Value, path: &str, is_added: bool) -> Option<Self> {
+        let keys = keys(path)?;
+        let mut tokens = Vec::with_capacity(keys.len());
+        let mut found = Some(document);
+        let last = keys.len() - 1;
+        for (at, key) in keys.into_iter().enumerate() {
+            let is_added = is_added && at == last;
+            let (token, next) = match found? {
+                Value::Object(map) => {
+                    let next = map.get(&key);
+                    (key, next)
+                }
+                Value::Array(_) if is_added && key == "-" => (key, None),
+                Value::Array(items) => {
+                    let index = index_of(&key, items.len() + usize::from(is_added))?;
+                    (index.to_string(), items.get(index))
+                }
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return None,
+            };
+            tokens.push(token);
+            found = next;
+        }
+        let pointer = PointerBuf::from_tokens(&tokens);
+        Some(Self { pointer, found })
+    }
+}
+
+/// Returns `true` if the map or list that a path leads into is there.
+fn has_container(document: &Value, path: &str) -> bool {
+    match path.rsplit_once('/') {
+        Some((before, _)) if !before.contains('/') => true,
+        Some((container, _)) => Place::find(document, container, false)
+            .and_then(|it| it.found)
+            .is_some_and(|it| it.is_object() || it.is_array()),
+        None => false,
     }
 }
 
 impl State {
     /// Carries one operation out; `None` where that fails.
-    fn apply(&mut self, mut operation: Map<String, Value>) -> Option<()> {
-        let text = |operation: &Map<String, Value>, field: &str| {
-            operation.get(field).and_then(Value::as_str).map(str::to_owned)
-        };
-        let path = text(&operation, "path")?;
-        let from = text(&operation, "from");
-        let value = operation.remove("value");
-        match operation.get("op").and_then(Value::as_str)? {
-            "add" => self.add(&path, value.unwrap_or_default()),
-            "remove" => self.remove(&path).map(drop),
-            "replace" => self.replace(&path, value.unwrap_or_default()),
+    fn apply(&mut self, mut operation: Operation) -> Option<()> {
+        let value = operation.remove("value").unwrap_or_default();
+        let text = |field: &str| operation.get(field).and_then(Value::as_str);
+        let (path, from) = (text("path")?, text("from"));
+        match text("op")? {
+            "add" => self.add(path, value),
+            "remove" => self.remove(path).map(drop),
+            "replace" => self.replace(path, value),
             "move" => {
-                let value = self.remove(&from?)?;
-                self.add(&path, value)
+                let value = self.remove(from?)?;
+                self.add(path, value)
             }
             "copy" => {
-                let value = self.copied(&from?)?;
-                self.add(&path, value)
+                let value = self.copied(from?)?;
+                self.add(path, value)
             }
-            "test" => self.test(&path, &value.unwrap_or_default()),
+            "test" => self.test(path, value),
             _ => None,
         }
     }
 
     fn add(&mut self, path: &str, value: Value) -> Option<()> {
-        let pointer = Pointer::parse(path)?;
-        if pointer.steps.len() + 1 + nesting::levels(&value) > nesting::MAX {
-            return None;
-        }
-        match pointer.container(&mut self.document)? {
-            Value::Object(map) => {
-                map.insert(pointer.key, value);
-            }
-            Value::Array(items) if pointer.key == "-" => items.push(value),
-            Value::Array(items) => {
-                let index = index_of(&pointer.key, items.len() + 1)?;
-                items.insert(index, value);
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return None,
-        }
-        Some(())
+        let path = Place::find(&self.document, path, true)?.pointer;
+        check_depth(&path, &value)?;
+        self.patch(PatchOperation::Add(AddOperation { path, value }))
     }
 
     fn remove(&mut self, path: &str) -> Option<Value> {
-        let pointer = Pointer::parse(path)?;
-        match pointer.container(&mut self.document)? {
-            Value::Object(map) => map.remove(&pointer.key),
-            Value::Array(items) => {
-                let index = index_of(&pointer.key, items.len())?;
-                Some(items.remove(index))
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
-        }
+        let place = Place::find(&self.document, path, false)?;
+        let (path, value) = (place.pointer, place.found?.clone());
+        self.patch(PatchOperation::Remove(RemoveOperation { path }))?;
+        Some(value)
     }
 
+    /// Replaces a value, or adds the field that is missing.
     fn replace(&mut self, path: &str, value: Value) -> Option<()> {
         if path.is_empty() {
-            if !(value.is_object() || value.is_array()) {
-                return None;
-            }
-            self.document = value;
-            return Some(());
+            let path = PointerBuf::root();
+            let is_document = value.is_object() || value.is_array();
+            return is_document.then(|| self.patch(PatchOperation::Replace(ReplaceOperation { path, value })))?;
         }
-        let pointer = Pointer::parse(path)?;
-        if pointer.steps.len() + 1 + nesting::levels(&value) > nesting::MAX {
-            return None;
-        }
-        match pointer.container(&mut self.document)? {
-            Value::Object(map) => {
-                map.insert(pointer.key, value);
-            }
-            Value::Array(items) => {
-                let index = index_of(&pointer.key, items.len())?;
-                items[index] = value;
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return None,
-        }
-        Some(())
+        let place = Place::find(&self.document, path, false)?;
+        let (path, is_there) = (place.pointer, place.found.is_some());
+        check_depth(&path, &value)?;
+        self.patch(match is_there {
+            true => PatchOperation::Replace(ReplaceOperation { path, value }),
+            false => PatchOperation::Add(AddOperation { path, value }),
+        })
     }
 
+    /// The value to copy; null for a missing field.
     fn copied(&mut self, from: &str) -> Option<Value> {
-        let pointer = Pointer::parse(from)?;
-        let container = pointer.container(&mut self.document)?;
-        let value = get(container, &pointer.key)?.cloned().unwrap_or_default();
+        let place = Place::find(&self.document, from, false)?;
+        let value = place.found.cloned().unwrap_or_default();
         if !value.is_null() {
             self.copied_bytes += value.to_string().len();
         }
         (self.copied_bytes <= MAX_COPIED_BYTES).then_some(value)
     }
 
-    fn test(&mut self, path: &str, expected: &Value) -> Option<()> {
-        if path.is_empty() {
-            return (self.document == *expected).then_some(());
-        }
-        let pointer = Pointer::parse(path)?;
-        let container = pointer.container(&mut self.document)?;
-        let found = get(container, &pointer.key)?.unwrap_or(&Value::Null);
-        (found == expected).then_some(())
+    /// Compares a value; a missing field is null.
+    fn test(&mut self, path: &str, value: Value) -> Option<()> {
+        let path = match path {
+            "" => PointerBuf::root(),
+            path => match Place::find(&self.document, path, false)? {
+                Place {
+                    pointer,
+                    found: Some(_),
+                } => pointer,
+                Place { found: None, .. } => return value.is_null().then_some(()),
+            },
+        };
+        self.patch(PatchOperation::Test(TestOperation { path, value }))
     }
+
+    /// Carries out an operation of RFC 6902 as it stands there.
+    fn patch(&mut self, operation: PatchOperation) -> Option<()> {
+        json_patch::patch_unsafe(&mut self.document, &[operation]).ok()
+    }
+}
+
+/// Documents are not nested deeper than they can be read back.
+fn check_depth(path: &Pointer, value: &Value) -> Option<()> {
+    (path.count() + nesting::levels(value) <= nesting::MAX).then_some(())
 }
