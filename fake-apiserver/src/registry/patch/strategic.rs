@@ -104,23 +104,56 @@ fn merge_map(
             original.remove(key);
             continue;
         }
-        let Some(slot) = original.get_mut(key) else {
-            original.insert(key.to_owned(), change);
-            continue;
-        };
         let field = field_of(schema, key);
         let strategy = field.patch_strategy();
-        *slot = match (std::mem::take(slot), change) {
-            (Value::Object(old), Value::Object(mut change)) if !strategy.replace => {
-                Value::Object(merge_map(old, &mut change, field)?)
+        let merged = match (original.remove(key), change) {
+            (Some(Value::Object(_)), change @ Value::Object(_)) if strategy.replace => Some(change),
+            (Some(Value::Object(old)), Value::Object(mut change)) => {
+                Some(Value::Object(merge_map(old, &mut change, field)?))
             }
-            (Value::Array(old), Value::Array(change)) if strategy.merge => {
-                Value::Array(merge_list(old, change, field, strategy, deletes)?)
+            (Some(Value::Array(old)), Value::Array(change)) if strategy.merge || deletes => {
+                Some(Value::Array(merge_list(old, change, field, strategy, deletes)?))
             }
-            (_, change) => change,
+            (Some(Value::Array(_)), change @ Value::Array(_)) => Some(change),
+            // There is nothing that items could be taken out of.
+            (old, _) if deletes => old,
+            (_, mut change) => {
+                discard_nulls(&mut change);
+                without_directives(change)
+            }
         };
+        original.extend(merged.map(|it| (key.to_owned(), it)));
     }
     Ok(original)
+}
+
+/// Takes the nulls out of the maps of what the original lacks: there is nothing that they could delete.
+fn discard_nulls(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.retain(|_, it| !it.is_null());
+            map.values_mut().for_each(discard_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(discard_nulls),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// Leaves the maps out that have a directive, whichever it is, of what the original lacks.
+fn without_directives(value: Value) -> Option<Value> {
+    match value {
+        Value::Object(map) if map.contains_key(PATCH) => None,
+        Value::Object(map) => {
+            let kept = map.into_iter();
+            let kept = kept.filter_map(|(key, it)| Some((key, without_directives(it)?)));
+            Some(Value::Object(kept.collect()))
+        }
+        Value::Array(items) => {
+            let kept = items.into_iter().filter_map(without_directives);
+            Some(Value::Array(kept.collect()))
+        }
+        scalar => Some(scalar),
+    }
 }
 
 /// Carries `$retainKeys` out: what it does not name goes.
@@ -169,14 +202,16 @@ fn set_orders(
         let change = list(patch.remove(key))?;
         check_order(change.as_deref().unwrap_or_default(), &order, strategy.merge_key)?;
         let server_order = old.clone().unwrap_or_default();
+        if old.is_some() || change.is_some() {
+            element_type(&server_order, change.as_deref().unwrap_or_default())?;
+        }
         let merged = match (old, change) {
             (None, None) => continue,
             (Some(old), None) => old,
-            (None, Some(change)) => change,
+            (None, Some(change)) => change.into_iter().filter_map(without_directives).collect(),
             (Some(old), Some(change)) if strategy.merge => merge_list(old, change, field, strategy, false)?,
             (Some(_), Some(change)) => change,
         };
-        element_type(&merged, &[])?;
         let ordered = put_in_order(merged, &order, &server_order, strategy.merge_key)?;
         original.insert(key.to_owned(), Value::Array(ordered));
     }

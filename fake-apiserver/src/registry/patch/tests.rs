@@ -248,6 +248,41 @@ fn g6_map_directives(#[case] patch: Value, #[case] data: Value) {
     assert_eq!(done["data"], data);
 }
 
+/// Go's `mergeMap` discards the nulls of what the original lacks, then whatever has a directive.
+#[rstest]
+#[case::nulls_of_a_map(json!({"nodeSelector": {"a": null, "b": "c"}}), json!({"nodeSelector": {"b": "c"}}))]
+#[case::nulls_further_down(json!({"affinity": {"nodeAffinity": null, "podAffinity": {"x": null}}}),
+    json!({"affinity": {"podAffinity": {}}}))]
+#[case::nulls_in_items(json!({"volumes": [{"name": "v", "emptyDir": {"medium": null}}]}),
+    json!({"volumes": [{"name": "v", "emptyDir": {}}]}))]
+#[case::a_replacement(json!({"nodeSelector": {"$patch": "replace", "a": "b"}}), json!({}))]
+#[case::a_deletion(json!({"nodeSelector": {"$patch": "delete"}}), json!({}))]
+#[case::no_known_directive(json!({"nodeSelector": {"$patch": "explode"}}), json!({}))]
+#[case::items_with_directives(json!({"volumes": [{"$patch": "replace"}, {"name": "v"}, {"name": "w", "$patch": "delete"}]}),
+    json!({"volumes": [{"name": "v"}]}))]
+#[case::ordered(json!({"$setElementOrder/volumes": [{"name": "w"}, {"name": "v"}],
+    "volumes": [{"name": "w"}, {"name": "x", "$patch": "delete"}, {"name": "v"}]}),
+    json!({"volumes": [{"name": "w"}, {"name": "v"}]}))]
+#[case::other_directives_are_data(json!({"nodeSelector": {"$retainKeys": ["a"], "a": "b"}}),
+    json!({"nodeSelector": {"$retainKeys": ["a"], "a": "b"}}))]
+#[case::nothing_to_delete_from(json!({"$deleteFromPrimitiveList/dnsPolicy": ["a"]}), json!({}))]
+#[case::another_type(json!({"hostname": {"a": null, "b": {"$patch": "replace"}, "c": 1}}), json!({"hostname": {"c": 1}}))]
+#[case::an_added_item_is_taken_as_it_is(json!({"containers": [{"name": "e", "env": [{"name": "x", "$patch": "replace"}],
+    "image": null}]}), json!({"containers": [{"name": "e", "env": [{"name": "x", "$patch": "replace"}], "image": null},
+    {"name": "c"}]}))]
+#[case::the_last_item_goes(json!({"$setElementOrder/containers": [], "containers": [{"name": "c", "$patch": "delete"}]}),
+    json!({"containers": []}))]
+#[case::deletions_heed_no_strategy(json!({"containers": [{"name": "c", "$deleteFromPrimitiveList/args": ["a"]}]}),
+    json!({"containers": [{"name": "c"}]}))]
+fn g6_what_the_original_lacks(#[case] patch: Value, #[case] changed: Value) {
+    let mut wanted = json!({"containers": [{"name": "c"}], "hostname": "h"});
+    for (field, value) in changed.as_object().into_iter().flatten() {
+        wanted[field] = value.clone();
+    }
+    let spec = json!({"containers": [{"name": "c"}], "hostname": "h"});
+    assert_eq!(patch_pod_spec(spec, patch).expect("applies"), wanted);
+}
+
 #[test]
 fn g5_owner_references() {
     let object = json!({"metadata": {"ownerReferences": [{"uid": "o", "name": "o"}]}});
