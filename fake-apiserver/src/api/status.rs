@@ -270,6 +270,11 @@ impl Status {
             .with_retry_after(1)
     }
 
+    /// The same as etcd has it, which did not wait and promises nothing.
+    pub fn too_large_resource_version_of_etcd(wanted: u64, current: u64) -> Self {
+        Self::too_large_resource_version(wanted, current).with_retry_after(0)
+    }
+
     /// 413 (rule A20).
     pub fn too_large(message: impl Into<String>) -> Self {
         Self::new(413, "RequestEntityTooLarge", message)

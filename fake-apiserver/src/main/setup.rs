@@ -4,6 +4,7 @@ use std::fmt;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::path::Path;
+use std::time::SystemTime;
 
 use fake_apiserver::{ApiServer, ApiServerBuilder, ServeOptions, ServiceAccountKeys, Serving, load};
 
@@ -38,6 +39,7 @@ pub(crate) fn builder(common: &mut Common) -> Result<ApiServerBuilder, String> {
         .history_bytes(common.history_bytes)
         .kubernetes_service(true);
     if common.seed.is_none() {
+        builder = builder.revision(first_revision());
         let keys = ServiceAccountKeys::generate().map_err(|err| format!("cannot make keys for tokens: {err}"))?;
         builder = builder.service_account_keys(keys);
     }
@@ -59,6 +61,17 @@ pub(crate) fn builder(common: &mut Common) -> Result<ApiServerBuilder, String> {
         .token(&token, CONTROL_USER, ["system:masters"]);
     common.control_token = Some(token);
     Ok(builder)
+}
+
+/// The revision to begin with: further than an earlier run has come, unless that wrote a thousand times a second all
+/// its life. Who watched that run is told that its versions are gone, and lists again.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "runs of one server in a row have nothing else in common"
+)]
+fn first_revision() -> u64 {
+    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since_epoch.map_or(0, |it| it.as_secs() * 1000)
 }
 
 impl Setup {

@@ -10,7 +10,7 @@ impl Registry {
     /// Forgets history up to `revision`; watchers and pages below it get 410.
     pub(crate) fn compact(&self, revision: Revision) {
         self.store.compact(revision);
-        // A sleeping cursor lies at the newest revision or above: only those who lag can be hit, and they are awake.
+        // A sleeping cursor loses nothing, wherever it lies: only those who lag can be hit, and they are awake.
     }
 
     /// Replaces all state: watches end, CRDs are read anew.

@@ -86,13 +86,13 @@ impl Registry {
     ) -> Result<Arc<Stored>, Status> {
         let key = Key::new(&info.namespace, &info.name);
         let mut stored = self.store.get(&row.storage, &key);
-        let revision = parse_version(version).map_err(|status| match &*row.info.resource {
-            // Events have no cache; the others' answers with the bare error of the parser.
-            "events" => status,
-            _ => unwrapped(&status),
+        let revision = parse_version(version).map_err(|status| match is_cached(row) {
+            // The cache answers with the bare error of the parser.
+            true => unwrapped(&status),
+            false => status,
         })?;
         if let Some(revision) = revision {
-            self.reach(revision, client).await?;
+            self.reach_for(row, revision, client).await?;
             stored = self.store.get(&row.storage, &key);
             if self.is_behind(client) {
                 let range = Scope::Object(key).range();
@@ -181,7 +181,7 @@ impl Registry {
         if let Some(revision) = revision {
             // An exact one is read from etcd, which lies behind nobody.
             let reader = if exact { NOBODY } else { client };
-            self.reach(revision, reader).await?;
+            self.reach_for(row, revision, reader).await?;
         }
         let snapshot = match revision {
             Some(revision) if exact => {
@@ -200,6 +200,12 @@ impl Registry {
         let prefix = prefix(&filter.scope);
         let snapshot = match token.at {
             At::Latest => self.store.snapshot(&row.storage),
+            At::Revision(revision) if revision > self.store.revision() => {
+                return Err(Status::too_large_resource_version_of_etcd(
+                    revision,
+                    self.store.revision(),
+                ));
+            }
             At::Revision(revision) => self
                 .store
                 .snapshot_at(&row.storage, revision)
@@ -250,6 +256,15 @@ impl Registry {
         })
     }
 
+    /// The same for a read of a resource: etcd, which answers for those without a cache, does not wait.
+    async fn reach_for(&self, row: &Row, revision: Revision, client: &str) -> Result<(), Status> {
+        let newest = self.store.revision();
+        if !is_cached(row) && revision > newest {
+            return Err(Status::too_large_resource_version_of_etcd(revision, newest));
+        }
+        self.reach(revision, client).await
+    }
+
     /// Waits until the server that a client talks to has reached a revision, or fails as it does when that takes too
     /// long (rule A14).
     pub(crate) async fn reach(&self, revision: Revision, client: &str) -> Result<(), Status> {
@@ -270,6 +285,11 @@ impl Registry {
             .await
             .map_err(|_| Status::too_large_resource_version(revision, reached_now()))
     }
+}
+
+/// Whether kube-apiserver keeps a watch cache of a resource: of all but Events.
+fn is_cached(row: &Row) -> bool {
+    &*row.info.resource != "events" || row.is_custom()
 }
 
 /// The 500 that the watch cache makes of a resourceVersion that is no number.

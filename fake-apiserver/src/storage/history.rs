@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
+use super::dropped::{Dropped, Part};
 use super::{Revision, Stored};
 
 /// One write to a resource.
@@ -51,6 +52,8 @@ pub(crate) struct History {
     floor: Revision,
     /// The sizes of the changes.
     size: usize,
+    /// What there was before the changes.
+    dropped: Dropped,
 }
 
 impl History {
@@ -60,6 +63,7 @@ impl History {
             changes: VecDeque::new(),
             floor,
             size: 0,
+            dropped: Dropped::default(),
         }
     }
 
@@ -99,6 +103,7 @@ impl History {
         if let Some(dropped) = self.changes.pop_front() {
             self.floor = dropped.revision;
             self.size -= dropped.size();
+            self.dropped.add(&dropped);
         }
     }
 
@@ -116,6 +121,19 @@ impl History {
     pub(crate) fn retained_after(&self, revision: Revision) -> impl Iterator<Item = &Arc<Change>> {
         let first = self.changes.partition_point(|it| it.revision <= revision);
         self.changes.range(first..)
+    }
+
+    /// The same for a reader of `part` who was told of all that came up to `revision`: an error if a change of that part
+    /// has been forgotten since, and not because the log begins later.
+    pub(crate) fn unless_missed(
+        &self,
+        revision: Revision,
+        part: Part<'_>,
+    ) -> Result<impl Iterator<Item = &Arc<Change>>, Compacted> {
+        if revision < self.floor && revision < self.dropped.newest(part) {
+            return Err(Compacted { floor: self.floor });
+        }
+        Ok(self.retained_after(revision))
     }
 
     /// The changes after `revision`, oldest first, or the floor if some of them are gone.

@@ -3,10 +3,12 @@
 pub(crate) mod key;
 pub(crate) mod object;
 pub(crate) mod sorted;
+pub(crate) mod dropped;
 pub(crate) mod history;
 pub(crate) mod snapshot;
 pub(crate) mod store;
 
+pub(crate) use dropped::Part;
 pub(crate) use history::{Change, Compacted};
 pub(crate) use key::{Key, Range};
 pub(crate) use object::{Body, Stored};

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::history::History;
 use super::sorted::Sorted;
-use super::{Body, Change, Compacted, Key, Revision, Snapshot, Stored};
+use super::{Body, Change, Compacted, Key, Part, Revision, Snapshot, Stored};
 
 /// Reason for refusing a write. Nothing has changed then.
 #[derive(Clone, Debug)]
@@ -204,24 +204,47 @@ impl Store {
         cursor: Revision,
         most: usize,
     ) -> Result<Fresh, CursorLost> {
+        self.fresh(resource, epoch, cursor, most, |history| history.after(cursor).map(drop))
+    }
+
+    /// The same for a reader of `part` alone, who has seen all of it up to `cursor`: it is lost only if one of its
+    /// changes is, however long it has slept.
+    pub(crate) fn changes_unless_missed(
+        &self,
+        resource: &str,
+        epoch: u64,
+        cursor: Revision,
+        most: usize,
+        part: Part<'_>,
+    ) -> Result<Fresh, CursorLost> {
+        self.fresh(resource, epoch, cursor, most, |history| {
+            history.unless_missed(cursor, part).map(drop)
+        })
+    }
+
+    /// The changes after `cursor`, unless `check` says that it is lost.
+    fn fresh(
+        &self,
+        resource: &str,
+        epoch: u64,
+        cursor: Revision,
+        most: usize,
+        check: impl FnOnce(&History) -> Result<(), Compacted>,
+    ) -> Result<Fresh, CursorLost> {
         let state = self.lock();
         if state.epoch != epoch {
             return Err(CursorLost::Replaced);
         }
         let revision = state.world.revision;
         let Some(table) = state.world.tables.get(resource) else {
+            check(&History::new(state.world.compacted)).map_err(CursorLost::Compacted)?;
             return Ok(Fresh {
                 changes: Vec::new(),
                 revision: revision.max(cursor),
             });
         };
-        let changes: Vec<_> = table
-            .history
-            .after(cursor)
-            .map_err(CursorLost::Compacted)?
-            .take(most)
-            .cloned()
-            .collect();
+        check(&table.history).map_err(CursorLost::Compacted)?;
+        let changes: Vec<_> = table.history.retained_after(cursor).take(most).cloned().collect();
         let read_to = match changes.last() {
             Some(last) if changes.len() == most => last.revision,
             _ => revision.max(cursor),
@@ -241,7 +264,8 @@ impl Store {
         let mut changes = Vec::new();
         if state.world.revision > cursor {
             for (resource, table) in &state.world.tables {
-                let fresh = table.history.after(cursor).map_err(CursorLost::Compacted)?;
+                let fresh = table.history.unless_missed(cursor, Part::All);
+                let fresh = fresh.map_err(CursorLost::Compacted)?;
                 changes.extend(fresh.map(|change| (Arc::clone(resource), Arc::clone(change))));
             }
         }
@@ -300,12 +324,7 @@ impl Store {
     /// Forgets the changes up to `revision` in every log, as etcd's compaction does.
     pub(crate) fn compact(&self, revision: Revision) {
         let world = &mut self.lock().world;
-        let revision = revision.min(world.revision);
-        world.compacted = world.compacted.max(revision);
-        for table in world.tables.values_mut() {
-            Arc::make_mut(&mut table.history).compact(revision);
-        }
-        world.logged = world.tables.values().map(|it| it.history.size()).sum();
+        world.compact(revision.min(world.revision));
     }
 
     /// The whole state.
@@ -335,10 +354,22 @@ impl Default for World {
 }
 
 impl World {
-    /// The same state, which counts on from a revision, if it is not further already.
+    /// The same state, which counts on from a revision, if it is not further already. What came between is no state of
+    /// this world: nobody can watch or list from there.
     pub(crate) fn advanced_to(mut self, revision: Revision) -> Self {
-        self.revision = self.revision.max(revision);
+        if revision > self.revision {
+            self.revision = revision;
+            self.compact(revision);
+        }
         self
+    }
+
+    fn compact(&mut self, revision: Revision) {
+        self.compacted = self.compacted.max(revision);
+        for table in self.tables.values_mut() {
+            Arc::make_mut(&mut table.history).compact(revision);
+        }
+        self.logged = self.tables.values().map(|it| it.history.size()).sum();
     }
 
     fn get(&self, resource: &str, key: &str) -> Option<&Arc<Stored>> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::api::selector::{FieldSelector, LabelSelector};
-use crate::storage::{Change, Key, Range, Stored};
+use crate::storage::{Change, Key, Part, Range, Stored};
 
 /// The part of a resource that is looked at, by place alone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -60,6 +60,15 @@ impl Scope {
                 start: key.as_str().to_owned(),
                 end: Some(format!("{}\0", key.as_str())),
             },
+        }
+    }
+
+    /// The same for those who ask what they have missed.
+    pub(crate) fn part(&self) -> Part<'_> {
+        match self {
+            Self::All => Part::All,
+            Self::Namespace(namespace) => Part::Namespace(namespace),
+            Self::Object(key) => Part::Object(key),
         }
     }
 

@@ -14,7 +14,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::fanout::{Fanout, SleeperId};
 use super::filter::{EventType, Filter};
 use super::replica::Horizon;
-use crate::storage::store::CursorLost;
+use crate::storage::store::{CursorLost, Fresh};
 use crate::storage::{Change, Revision, Snapshot, Store, Stored};
 
 /// Changes read from the log in one pass.
@@ -80,6 +80,8 @@ pub(crate) struct Watcher {
     /// Epoch of the world that the cursor points into.
     epoch: u64,
     cursor: Revision,
+    /// Whether it has been told of all that came up to the cursor; a client's first word may lie below the log.
+    is_caught_up: bool,
     /// Read but not yet delivered.
     ready: VecDeque<Delivery>,
     /// The next bookmark or the deadline, whichever comes first; made at the first wait.
@@ -93,6 +95,7 @@ impl Watcher {
     pub(crate) fn new(store: Arc<Store>, fanout: Arc<Fanout>, mut start: WatchStart) -> Self {
         let mut ready = VecDeque::new();
         let mut cursor = start.after;
+        let is_caught_up = start.initial.is_some();
         if let Some(snapshot) = start.initial.take() {
             cursor = snapshot.revision;
             let range = start.filter.scope.range();
@@ -118,6 +121,7 @@ impl Watcher {
             start,
             epoch,
             cursor,
+            is_caught_up,
             ready,
             timer: None,
             next_bookmark,
@@ -175,11 +179,9 @@ impl Watcher {
         loop {
             // Asked first: should a commit come between, it is seen at the next look.
             let horizon = self.start.horizon.as_ref().map(|it| it.sees(self.store.revision()));
-            match self
-                .store
-                .changes_after(&self.start.resource, self.epoch, self.cursor, BATCH_MAX)
-            {
+            match self.read_batch() {
                 Ok(mut fresh) => {
+                    self.is_caught_up = true;
                     if let Some(horizon) = horizon {
                         fresh.end_at(horizon.max(self.cursor));
                     }
@@ -209,6 +211,19 @@ impl Watcher {
                     return;
                 }
             }
+        }
+    }
+
+    /// The next changes of the resource. While a watcher sleeps, nothing happens in its scope: what the log has lost
+    /// meanwhile is no loss to it.
+    fn read_batch(&self) -> Result<Fresh, CursorLost> {
+        let (store, start) = (&self.store, &self.start);
+        match self.is_caught_up {
+            true => {
+                let part = start.filter.scope.part();
+                store.changes_unless_missed(&start.resource, self.epoch, self.cursor, BATCH_MAX, part)
+            }
+            false => store.changes_after(&start.resource, self.epoch, self.cursor, BATCH_MAX),
         }
     }
 

@@ -1,0 +1,103 @@
+//! `Dropped`: what is known of changes that a log no longer holds: enough to say whether a reader has missed one.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::{Change, Key, Revision};
+
+/// Namespaces, and objects, of which a resource remembers the newest change that was dropped. Beyond it the older half
+/// is forgotten: who has been asleep since then is taken to have missed something.
+const REMEMBERED_MAX: usize = 65_536;
+
+/// The part of a resource that a reader is told of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Part<'a> {
+    /// All of it.
+    All,
+    /// One namespace.
+    Namespace(&'a str),
+    /// One object.
+    Object(&'a Key),
+}
+
+/// The newest change that was dropped, of all and of each part.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Dropped {
+    last: Revision,
+    namespaces: Newest<Arc<str>>,
+    objects: Newest<Key>,
+}
+
+/// The newest change of each of many.
+#[derive(Clone, Debug)]
+struct Newest<K> {
+    known: HashMap<K, Revision>,
+    /// No change of those that were forgotten is newer.
+    forgotten: Revision,
+}
+
+impl<K> Default for Newest<K> {
+    fn default() -> Self {
+        Self {
+            known: HashMap::new(),
+            forgotten: 0,
+        }
+    }
+}
+
+impl Dropped {
+    /// Remembers a change that is dropped; changes are dropped in their order.
+    pub(super) fn add(&mut self, change: &Change) {
+        self.last = change.revision;
+        let key = &change.object().key;
+        let namespace = key.namespace();
+        match self.namespaces.known.get_mut(namespace) {
+            Some(newest) => *newest = change.revision,
+            None => self.namespaces.add(namespace.into(), change.revision),
+        }
+        self.objects.add(key.clone(), change.revision);
+    }
+
+    /// The newest change of a part that was dropped, or one that is newer; 0 if there was none.
+    pub(super) fn newest(&self, part: Part<'_>) -> Revision {
+        match part {
+            Part::All => self.last,
+            Part::Namespace(namespace) => self.namespaces.of(self.namespaces.known.get(namespace)),
+            Part::Object(key) => self.objects.of(self.objects.known.get(key)),
+        }
+    }
+}
+
+impl<K: Eq + std::hash::Hash> Newest<K> {
+    fn add(&mut self, key: K, revision: Revision) {
+        self.known.insert(key, revision);
+        if self.known.len() > REMEMBERED_MAX {
+            let mut revisions: Vec<Revision> = self.known.values().copied().collect();
+            let (_, middle, _) = revisions.select_nth_unstable(REMEMBERED_MAX / 2);
+            self.forgotten = *middle;
+            self.known.retain(|_, it| *it > self.forgotten);
+        }
+    }
+
+    fn of(&self, known: Option<&Revision>) -> Revision {
+        known.copied().unwrap_or(self.forgotten)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_forgotten_may_have_been_missed() {
+        let mut newest = Newest::default();
+        let most = REMEMBERED_MAX as u64 + 1;
+        for revision in 1..=most {
+            newest.add(revision, revision);
+        }
+        assert!(newest.known.len() <= REMEMBERED_MAX);
+        assert_eq!(newest.of(newest.known.get(&most)), most);
+        assert_eq!(newest.of(newest.known.get(&1)), newest.forgotten);
+        assert!((2..most).contains(&newest.forgotten));
+    }
+}
