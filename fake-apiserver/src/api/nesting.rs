@@ -1,10 +1,13 @@
 //! Depth of nested objects.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// The most levels of lists and maps of an object. The fields that somebody owns nest up to five levels deeper in
 /// `managedFields` than in the object, and serde_json, by which most clients in Rust read the answer, stops at 127.
 pub(crate) const MAX: usize = 122;
+
+/// The most levels that serde_json reads.
+const READABLE_MAX: usize = 127;
 
 /// Go's error for text that nests too deeply, which is at 10,000 levels there.
 pub(crate) const EXCEEDED: &str = "exceeded max depth";
@@ -20,6 +23,13 @@ pub(crate) fn levels(value: &Value) -> usize {
 
 /// The same of an object without what the server itself says of the owners of its fields.
 pub(crate) fn levels_of_object(object: &Value) -> usize {
+    match object {
+        Value::Object(map) => levels_of_map(map),
+        other => levels(other),
+    }
+}
+
+fn levels_of_map(object: &Map<String, Value>) -> usize {
     let below = |(key, value): (&String, &Value)| match (key.as_str(), value) {
         ("metadata", Value::Object(metadata)) => {
             let fields = metadata.iter().filter(|(key, _)| *key != "managedFields");
@@ -27,10 +37,14 @@ pub(crate) fn levels_of_object(object: &Value) -> usize {
         }
         _ => levels(value),
     };
-    match object {
-        Value::Object(map) => 1 + map.iter().map(below).max().unwrap_or_default(),
-        other => levels(other),
-    }
+    1 + object.iter().map(below).max().unwrap_or_default()
+}
+
+/// Returns `true` if an object can be read back once it is written, by this server and by those clients; the owners of
+/// its fields count, too.
+pub(crate) fn is_readable(object: &Map<String, Value>) -> bool {
+    let whole = 1 + object.values().map(levels).max().unwrap_or_default();
+    whole <= READABLE_MAX && (whole <= MAX || levels_of_map(object) <= MAX)
 }
 
 /// Returns `true` if a text may nest more deeply: most texts are ruled out at once.

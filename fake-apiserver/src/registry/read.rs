@@ -287,7 +287,7 @@ impl Registry {
     }
 }
 
-/// Whether kube-apiserver keeps a watch cache of a resource: of all but Events.
+/// Returns `true` if kube-apiserver keeps a watch cache of a resource: of all but Events.
 fn is_cached(row: &Row) -> bool {
     &*row.info.resource != "events" || row.is_custom()
 }

@@ -81,6 +81,9 @@ impl Registry {
             if !row.strategy().allows_create_on_update() || !request.info.subresource.is_empty() {
                 return Err(Status::not_found(&row.info.group_resource(), &request.info.name));
             }
+            if !object.uid().is_empty() {
+                return Err(uid_mismatch(request, &key, object.uid(), ""));
+            }
             object.metadata_mut().remove("resourceVersion");
             return self.create(request, Decoded { object, warnings }).await;
         }
@@ -382,7 +385,7 @@ fn check_version(request: &WriteRequest<'_>, object: &Object, stored: &Stored) -
     Err(Status::object_modified(&row.info.group_resource(), object.name()))
 }
 
-/// 409 of a PUT that names another object's uid (rule A7).
+/// 409 of a PUT that names another object's uid, or that of one which is gone (rule A7).
 fn uid_mismatch(request: &WriteRequest<'_>, key: &Key, wanted: &str, found: &str) -> Status {
     let row = request.row;
     // A dry run does not come as far as the prefix of etcd.

@@ -52,7 +52,7 @@ pub(crate) struct History {
     floor: Revision,
     /// The sizes of the changes.
     size: usize,
-    /// What there was before the changes.
+    /// Changes that came before and were dropped.
     dropped: Dropped,
 }
 

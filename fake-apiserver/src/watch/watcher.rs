@@ -80,7 +80,7 @@ pub(crate) struct Watcher {
     /// Epoch of the world that the cursor points into.
     epoch: u64,
     cursor: Revision,
-    /// Whether it has been told of all that came up to the cursor; a client's first word may lie below the log.
+    /// Set once all that came up to the cursor has been told; a client's first word may lie below the log.
     is_caught_up: bool,
     /// Read but not yet delivered.
     ready: VecDeque<Delivery>,

@@ -1,6 +1,6 @@
 //! A request's body: from JSON to an object of the right kind, with its defaults (rules A15, L1 to L5).
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::Row;
 use crate::api::field::{FieldErrors, FieldPath};
@@ -11,7 +11,7 @@ use crate::api::status::Status;
 use crate::registry::custom::decode as custom;
 use crate::registry::custom::definition::CustomVersion;
 use crate::registry::patch::{self, Patched};
-use crate::registry::types::decode;
+use crate::registry::types::decode::{self, Claim};
 use crate::registry::types::schema::builtin::Shape;
 
 /// A body that has been read.
@@ -93,13 +93,14 @@ pub(crate) fn read_patched(
     patch: &[u8],
     validation: FieldValidation,
 ) -> Result<Decoded, Status> {
-    let mut decoded = read_result(row.shape(), make, patch, validation, |object, text| {
+    let mut decoded = read_result(row.shape(), make, patch, validation, |object, text, is_text| {
         match (row.custom_version(), row.shape()) {
             (Some(version), _) => {
                 custom::check_version(object, version).map_err(Refusal::Whole)?;
                 custom::check_kind(object, version).map_err(Refusal::Whole)?;
                 coerce(row, version, object).map_err(Refusal::Shown)
             }
+            (None, Some(shape)) if is_text => read_claimed(row, shape, object, text, validation),
             (None, Some(shape)) => convert(shape, object, text, validation),
             (None, None) => Ok(Vec::new()),
         }
@@ -163,9 +164,46 @@ pub(crate) fn read_patched_as(
     patch: &[u8],
     validation: FieldValidation,
 ) -> Result<Decoded, Status> {
-    read_result(Some(shape), make, patch, validation, |object, text| {
+    read_result(Some(shape), make, patch, validation, |object, text, _| {
         convert(shape, object, text, validation)
     })
+}
+
+/// The document that a JSON or merge patch has made, as what it says it is.
+fn read_claimed(
+    row: &Row,
+    shape: &'static Shape,
+    object: &mut Object,
+    text: &dyn Fn() -> String,
+    validation: FieldValidation,
+) -> Result<Vec<String>, Refusal> {
+    let info = &row.info;
+    let wanted = decode::Wanted {
+        group: &info.group,
+        version: &info.version,
+        kind: &info.kind,
+        shape: Some(shape),
+    };
+    match Claim::of(wanted, object).map_err(Refusal::Shown)? {
+        Claim::Wanted => convert(shape, object, text, validation),
+        Claim::Version(other) => {
+            let warnings = convert(other, object, text, validation)?;
+            if let Some((_, converted)) = row.in_version(object, &row.api_version) {
+                *object = converted.into_owned();
+            }
+            Ok(warnings)
+        }
+        Claim::Internal => {
+            object.clear();
+            Ok(Vec::new())
+        }
+        Claim::Other(other, why) => {
+            if let Some(other) = other {
+                convert(other, object, text, FieldValidation::Ignore)?;
+            }
+            Err(Refusal::Shown(why))
+        }
+    }
 }
 
 /// Reason for refusing the result of a patch.
@@ -185,13 +223,14 @@ fn convert(
     decode::convert_strictly(shape, object, decode::Document::Made(text), validation).map_err(Refusal::Shown)
 }
 
-/// The result of a patch as `read` types it; that answers the strict errors.
+/// The result of a patch as `read` types it, which is told whether the real server has it as text; it answers the
+/// strict errors.
 fn read_result(
     shape: Option<&'static Shape>,
     make: &MakePatched<'_>,
     patch: &[u8],
     validation: FieldValidation,
-    read: impl FnOnce(&mut Object, &dyn Fn() -> String) -> Result<Vec<String>, Refusal>,
+    read: impl FnOnce(&mut Object, &dyn Fn() -> String, bool) -> Result<Vec<String>, Refusal>,
 ) -> Result<Decoded, Status> {
     let Patched {
         value,
@@ -220,14 +259,14 @@ fn read_result(
             &errors,
         )
     };
-    let Value::Object(map) = value else {
-        return Err(refused(
-            "json: cannot unmarshal patch into Go value of type map[string]interface {}",
-        ));
+    let map = match value {
+        Value::Object(map) => map,
+        Value::Null => Map::new(),
+        other => return Err(refused(&decode::no_object(&other))),
     };
     let mut object = Object(map);
     object.sort();
-    let mut warnings = read(&mut object, &text).map_err(|refusal| match refusal {
+    let mut warnings = read(&mut object, &text, shown.is_none()).map_err(|refusal| match refusal {
         Refusal::Whole(status) => status,
         // The result of a strategic patch is never JSON in the real server, and is converted by other words.
         Refusal::Shown(why) if shown.is_some() => refused(&patch::as_conversion_error(&why)),

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::Row;
+use crate::api::nesting;
 use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::storage::{Body, Key, Revision, Stored};
@@ -59,6 +60,14 @@ pub(crate) fn encode(row: &Row, object: &Object) -> Result<Body, Status> {
         write(&mut out, key, value);
     }
     close(&mut out);
+    if nesting::may_exceed(&out) && !nesting::is_readable(object) {
+        return Err(Status::bad_request(format!(
+            "{} nests deeper than {} levels: {}",
+            row.info.kind,
+            nesting::MAX,
+            nesting::EXCEEDED
+        )));
+    }
     if out.len() > OBJECT_BYTES_MAX {
         return Err(Status::new(500, "", "etcdserver: request is too large"));
     }
@@ -124,8 +133,8 @@ pub(crate) fn decode_at(row: &Row, stored: &Stored, revision: Revision) -> Objec
     let mut text = Vec::with_capacity(row.head.len() + 32 + stored.body.bytes.len());
     write_at(row, stored, revision, &mut text);
     // One check of the whole text is faster than one of each string in it.
-    let text = std::str::from_utf8(&text).unwrap_or_default();
-    let mut object = Object(serde_json::from_str(text).unwrap_or_default());
+    let text = std::str::from_utf8(&text).expect("JSON is written as UTF-8");
+    let mut object = Object(serde_json::from_str(text).expect("what is encoded can be read"));
     row.restore(&mut object);
     object.sort();
     object
@@ -135,7 +144,7 @@ pub(crate) fn decode_at(row: &Row, stored: &Stored, revision: Revision) -> Objec
 pub(crate) fn decode_as_stored(row: &Row, stored: &Stored) -> Object {
     let mut text = Vec::with_capacity(row.head.len() + 32 + stored.body.bytes.len());
     write_at(row, stored, stored.revision, &mut text);
-    let mut object = Object(serde_json::from_slice(&text).unwrap_or_default());
+    let mut object = Object(serde_json::from_slice(&text).expect("what is encoded can be read"));
     if let Some(resource) = row.custom_resource() {
         let info = &resource.storage.row;
         object.insert("kind".into(), info.kind.as_ref().into());

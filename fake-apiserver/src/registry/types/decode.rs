@@ -16,6 +16,9 @@ use crate::api::status::Status;
 
 pub(crate) use scan::duplicate_fields;
 
+/// Beginning of the errors of documents whose kind cannot be found out.
+const UNREADABLE: &str = "couldn't get version/kind; json parse error: ";
+
 /// The kind a path takes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted<'a> {
@@ -51,19 +54,8 @@ pub(crate) fn parse(raw: &[u8], kind: &str) -> Result<Object, Status> {
             Err(unreadable(nesting::EXCEEDED, raw, kind))
         }
         Ok(Value::Object(map)) => Ok(Object(map)),
-        Ok(other) => {
-            let target = "struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; \
-                          Kind string \"json:\\\"kind,omitempty\\\"\" }";
-            if other.is_null() {
-                return Ok(Object::default());
-            }
-            let what = convert::name_of(&other);
-            Err(unreadable(
-                &format!("json: cannot unmarshal {what} into Go value of type {target}"),
-                raw,
-                kind,
-            ))
-        }
+        Ok(Value::Null) => Ok(Object::default()),
+        Ok(other) => Err(unrecognized(&no_object(&other), raw, kind)),
         Err(error) => {
             let text = match crate::api::json::syntax_error(raw) {
                 Some(text) => text,
@@ -75,12 +67,16 @@ pub(crate) fn parse(raw: &[u8], kind: &str) -> Result<Object, Status> {
     }
 }
 
+/// Returns the reason for which a document that is no JSON object has no kind.
+pub(crate) fn no_object(found: &Value) -> String {
+    let target = "struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; \
+                  Kind string \"json:\\\"kind,omitempty\\\"\" }";
+    let what = convert::name_of(found);
+    format!("{UNREADABLE}json: cannot unmarshal {what} into Go value of type {target}")
+}
+
 fn unreadable(error: &str, raw: &[u8], kind: &str) -> Status {
-    unrecognized(
-        &format!("couldn't get version/kind; json parse error: {error}"),
-        raw,
-        kind,
-    )
+    unrecognized(&format!("{UNREADABLE}{error}"), raw, kind)
 }
 
 /// 400 of a body whose kind is not known.
@@ -115,7 +111,12 @@ pub(crate) fn decode(
     raw: &[u8],
     strictness: FieldValidation,
 ) -> Result<Vec<String>, Status> {
-    let (kind, api_version) = kind_of(wanted, object, raw)?;
+    let (kind, api_version) = kind_of(object).map_err(|why| unrecognized(&why, raw, wanted.kind))?;
+    let kind = if kind.is_empty() { wanted.kind } else { kind }.to_owned();
+    let api_version = match api_version {
+        "" | "/" => wanted.api_version(),
+        named => named.to_owned(),
+    };
     let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
     let refuse = |error: &str| {
         Status::bad_request(format!(
@@ -123,25 +124,9 @@ pub(crate) fn decode(
             wanted.kind
         ))
     };
-    let is_wanted = kind == wanted.kind && group == wanted.group && version == wanted.version;
-    let known = wanted
-        .shape
-        .filter(|_| is_wanted)
-        .or_else(|| shape_of(group, version, &kind));
-    let known = known.or_else(|| shape_of(group, version, kind.strip_suffix("List")?));
-    let unserved = known.is_none() && is_unserved(group, version, &kind);
-    if known.is_none() && !unserved {
-        return Err(refuse(&format!(
-            "no kind \"{kind}\" is registered for version \"{api_version}\" in scheme \
-             \"pkg/api/legacyscheme/scheme.go:30\""
-        )));
-    }
-    if kind != wanted.kind || internal_package(group, &kind) != internal_package(wanted.group, wanted.kind) {
-        return Err(refuse(&format!(
-            "converting ({version}.{kind}) to ({}.{}): unknown conversion",
-            internal_package(wanted.group, wanted.kind),
-            wanted.kind
-        )));
+    let known = registered(wanted, &kind, &api_version).map_err(|why| refuse(&why))?;
+    if let Some(why) = unconvertible(wanted, &kind, &api_version) {
+        return Err(refuse(&why));
     }
     let served = known.filter(|_| group == wanted.group && version == wanted.version);
     let Some(shape) = served else {
@@ -161,6 +146,83 @@ pub(crate) fn decode(
         object.insert("apiVersion".to_owned(), Value::String(api_version));
     }
     Ok(errors)
+}
+
+/// The type of a registered kind, `None` if it is not served; the error says that it is not registered.
+fn registered(wanted: Wanted<'_>, kind: &str, api_version: &str) -> Result<Option<&'static Shape>, String> {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let is_wanted = kind == wanted.kind && group == wanted.group && version == wanted.version;
+    let known = wanted
+        .shape
+        .filter(|_| is_wanted)
+        .or_else(|| shape_of(group, version, kind));
+    let known = known.or_else(|| shape_of(group, version, kind.strip_suffix("List")?));
+    if known.is_none() && !is_unserved(group, version, kind) {
+        return Err(format!(
+            "no kind \"{kind}\" is registered for version \"{api_version}\" in scheme \
+             \"pkg/api/legacyscheme/scheme.go:30\""
+        ));
+    }
+    Ok(known)
+}
+
+/// Returns the reason for which an object of a registered kind cannot be converted to the wanted kind.
+fn unconvertible(wanted: Wanted<'_>, kind: &str, api_version: &str) -> Option<String> {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let package = internal_package(wanted.group, wanted.kind);
+    let differs = kind != wanted.kind || internal_package(group, kind) != package;
+    differs.then(|| {
+        format!(
+            "converting ({version}.{kind}) to ({package}.{}): unknown conversion",
+            wanted.kind
+        )
+    })
+}
+
+/// Type that a document made by a patch says it is of.
+pub(crate) enum Claim {
+    /// The object it was made from, or one in a version that is not served any more.
+    Wanted,
+    /// The same in another served version, of this type.
+    Version(&'static Shape),
+    /// An object of the internal version, which knows no field of a document.
+    Internal,
+    /// Something of this type, if any, which cannot be converted for this reason.
+    Other(Option<&'static Shape>, String),
+}
+
+impl Claim {
+    /// Reads it as Go's decoder does that is given an internal object to fill; the error is the decoder's.
+    pub(crate) fn of(wanted: Wanted<'_>, object: &Object) -> Result<Self, String> {
+        let (kind, api_version) = kind_of(object)?;
+        if matches!(api_version, "" | "/") {
+            if kind.is_empty() || kind == wanted.kind {
+                return Ok(Self::Internal);
+            }
+            let package = internal_package(wanted.group, wanted.kind);
+            return Err(match shape_of(wanted.group, wanted.version, kind) {
+                Some(_) => {
+                    let to = wanted.kind;
+                    format!("converting ({package}.{kind}) to ({package}.{to}): unknown conversion")
+                }
+                None => format!(
+                    "no kind \"{kind}\" is registered for the internal version of group \"{}\" in scheme \
+                     \"pkg/api/legacyscheme/scheme.go:30\"",
+                    wanted.group
+                ),
+            });
+        }
+        let kind = if kind.is_empty() { wanted.kind } else { kind };
+        if kind == wanted.kind && api_version == wanted.api_version() {
+            return Ok(Self::Wanted);
+        }
+        let shape = registered(wanted, kind, api_version)?;
+        match (unconvertible(wanted, kind, api_version), shape) {
+            (Some(why), shape) => Ok(Self::Other(shape, why)),
+            (None, Some(shape)) => Ok(Self::Version(shape)),
+            (None, None) => Ok(Self::Wanted),
+        }
+    }
 }
 
 /// Source of an object, for facts that a parsed value no longer shows.
@@ -215,29 +277,23 @@ pub(crate) fn convert(shape: &'static Shape, object: &mut Map<String, Value>) ->
     convert::convert(shape, object).map(|_| ())
 }
 
-/// Returns kind and apiVersion of the body, those of `wanted` where it names none.
-fn kind_of(wanted: Wanted<'_>, object: &Object, raw: &[u8]) -> Result<(String, String), Status> {
+/// Kind and apiVersion of a document, empty where it names none; the error is that of Go's `SimpleMetaFactory`.
+fn kind_of(object: &Object) -> Result<(&str, &str), String> {
     let text = |name: &str| match object.get(name) {
         None | Some(Value::Null) => Ok(""),
         Some(Value::String(text)) => Ok(text.as_str()),
         Some(other) => {
             let what = convert::name_of(other);
-            let error = format!("json: cannot unmarshal {what} into Go struct field .{name} of type string");
-            Err(unreadable(&error, raw, wanted.kind))
+            Err(format!(
+                "{UNREADABLE}json: cannot unmarshal {what} into Go struct field .{name} of type string"
+            ))
         }
     };
     let (api_version, kind) = (text("apiVersion")?, text("kind")?);
     if api_version.matches('/').count() > 1 {
-        let error = format!("unexpected GroupVersion string: {api_version}");
-        return Err(unrecognized(&error, raw, wanted.kind));
+        return Err(format!("unexpected GroupVersion string: {api_version}"));
     }
-    let kind = if kind.is_empty() { wanted.kind } else { kind };
-    let api_version = if api_version.is_empty() || api_version == "/" {
-        wanted.api_version()
-    } else {
-        api_version.to_owned()
-    };
-    Ok((kind.to_owned(), api_version))
+    Ok((kind, api_version))
 }
 
 fn join(group: &str, version: &str) -> String {

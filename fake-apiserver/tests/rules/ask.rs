@@ -1,0 +1,90 @@
+//! Requests to a server in the process, and what comes back.
+
+use axum::body::Body;
+use fake_apiserver::ApiServer;
+use futures::FutureExt as _;
+use http::Request;
+use http_body_util::BodyExt as _;
+use serde_json::{Value, json};
+use tower::ServiceExt as _;
+
+pub(crate) const MERGE: &str = "application/merge-patch+json";
+pub(crate) const STRATEGIC: &str = "application/strategic-merge-patch+json";
+pub(crate) const JSON_PATCH: &str = "application/json-patch+json";
+pub(crate) const APPLY: &str = "application/apply-patch+yaml";
+
+/// Sends a body of a content type; answers the code and the JSON.
+pub(crate) async fn send(
+    server: &ApiServer,
+    method: &str,
+    path: &str,
+    content_type: &str,
+    body: &Value,
+) -> (u16, Value) {
+    let text = if body.is_null() {
+        String::new()
+    } else {
+        body.to_string()
+    };
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("content-type", content_type)
+        .body(text)
+        .expect("the request is whole");
+    let answer = server.call(request).await;
+    let code = answer.status().as_u16();
+    (code, serde_json::from_slice(answer.body()).unwrap_or(Value::Null))
+}
+
+pub(crate) async fn get(server: &ApiServer, path: &str) -> (u16, Value) {
+    send(server, "GET", path, "application/json", &Value::Null).await
+}
+
+pub(crate) async fn post(server: &ApiServer, path: &str, body: &Value) -> (u16, Value) {
+    send(server, "POST", path, "application/json", body).await
+}
+
+pub(crate) async fn put(server: &ApiServer, path: &str, body: &Value) -> (u16, Value) {
+    send(server, "PUT", path, "application/json", body).await
+}
+
+pub(crate) fn message(answer: &Value) -> &str {
+    answer["message"].as_str().unwrap_or_default()
+}
+
+/// A ConfigMap.
+pub(crate) fn config_map(name: &str, data: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data})
+}
+
+/// A watch under way.
+pub(crate) struct Watch {
+    body: Body,
+    text: Vec<u8>,
+}
+
+impl Watch {
+    pub(crate) async fn open(server: &ApiServer, path: &str) -> Self {
+        let request = Request::get(path).body(Body::empty()).expect("the request is whole");
+        let answer = server.service().oneshot(request).await.expect("it answers");
+        assert_eq!(answer.status(), 200, "{path}");
+        let mut watch = Self {
+            body: answer.into_body(),
+            text: Vec::new(),
+        };
+        assert_eq!(watch.told(), Vec::<Value>::new(), "nothing has happened yet");
+        watch
+    }
+
+    /// The events that it has been told since it was last asked.
+    pub(crate) fn told(&mut self) -> Vec<Value> {
+        while let Some(Some(Ok(frame))) = self.body.frame().now_or_never() {
+            self.text
+                .extend(frame.data_ref().map(|it| it.to_vec()).unwrap_or_default());
+        }
+        let text = std::mem::take(&mut self.text);
+        let lines = text.split(|it| *it == b'\n').filter(|it| !it.is_empty());
+        lines.map(|it| serde_json::from_slice(it).expect("JSON")).collect()
+    }
+}

@@ -1,0 +1,7 @@
+//! Rules that hold whatever the kind, at the HTTP boundary, as kube-apiserver 1.36 answers.
+
+mod ask;
+mod nesting;
+mod patches;
+mod revisions;
+mod uids;

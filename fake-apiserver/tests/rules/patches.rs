@@ -1,0 +1,88 @@
+//! Patches whose result is another object, or none.
+
+use fake_apiserver::ApiServer;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::ask::{JSON_PATCH, MERGE, STRATEGIC, config_map, get, message, post, send};
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const UNDETERMINABLE: &str = "the name of the object (a based on URL) was undeterminable: name must be provided";
+
+/// The result is decoded into an internal object, which takes what the document says it is by its word.
+#[rstest]
+#[case::another_kind(json!({"kind": "Secret"}), 422, "illegal base64 data at input byte 0")]
+#[case::another_kind_that_decodes(json!({"kind": "Secret", "data": {"k": "dg=="}}), 422,
+    "converting (v1.Secret) to (core.ConfigMap): unknown conversion")]
+#[case::no_such_version(json!({"apiVersion": "v2"}), 422,
+    "no kind \"ConfigMap\" is registered for version \"v2\" in scheme \"pkg/api/legacyscheme/scheme.go:30\"")]
+#[case::a_malformed_version(json!({"apiVersion": "a/b/c"}), 422, "unexpected GroupVersion string: a/b/c")]
+#[case::no_version(json!({"apiVersion": null}), 400, UNDETERMINABLE)]
+#[case::another_kind_without_version(json!({"apiVersion": null, "kind": "Secret"}), 422,
+    "converting (core.Secret) to (core.ConfigMap): unknown conversion")]
+#[case::a_number(json!({"kind": 5}), 422,
+    "couldn't get version/kind; json parse error: json: cannot unmarshal number into Go struct field .kind of type \
+     string")]
+#[case::another_name(json!({"metadata": {"name": "b"}}), 400,
+    "the name of the object (b) does not match the name on the URL (a)")]
+#[case::no_name(json!({"metadata": {"name": null}}), 400, UNDETERMINABLE)]
+#[case::no_metadata(json!({"metadata": null}), 400, UNDETERMINABLE)]
+#[case::another_namespace(json!({"metadata": {"namespace": "b"}}), 400,
+    "the namespace of the provided object does not match the namespace sent on the request")]
+#[tokio::test]
+async fn a_patched_object_is_still_the_one(#[case] patch: Value, #[case] code: u16, #[case] ends: &str) {
+    let server = ApiServer::start();
+    post(&server, MAPS, &config_map("a", json!({"k": "v"}))).await;
+    let before = get(&server, &format!("{MAPS}/a")).await;
+    let (got, answer) = send(&server, "PATCH", &format!("{MAPS}/a"), MERGE, &patch).await;
+    assert_eq!(got, code, "{answer}");
+    assert!(message(&answer).ends_with(ends), "{answer}");
+    assert_eq!(get(&server, &format!("{MAPS}/a")).await, before);
+}
+
+#[rstest]
+#[case::a_list(json!([{"op": "replace", "path": "", "value": []}]))]
+#[case::no_name(json!([{"op": "remove", "path": "/metadata/name"}]))]
+#[case::another_kind(json!([{"op": "replace", "path": "/kind", "value": "Pod"}]))]
+#[tokio::test]
+async fn json_patches_are_read_alike(#[case] patch: Value) {
+    let server = ApiServer::start();
+    post(&server, MAPS, &config_map("a", json!({"k": "v"}))).await;
+    let before = get(&server, &format!("{MAPS}/a")).await;
+    let (code, answer) = send(&server, "PATCH", &format!("{MAPS}/a"), JSON_PATCH, &patch).await;
+    assert!(matches!(code, 400 | 422), "{answer}");
+    assert_eq!(get(&server, &format!("{MAPS}/a")).await, before);
+}
+
+/// A strategic patch is merged into the type itself, which nothing in the document makes another.
+#[rstest]
+#[case(json!({"kind": "Secret"}))]
+#[case(json!({"apiVersion": "v2"}))]
+#[case(json!({"kind": null, "apiVersion": null}))]
+#[case::unknown_directives(json!({"$foo": "x", "metadata": {"$bar": [1]}}))]
+#[tokio::test]
+async fn strategic_patches_cannot_change_the_kind(#[case] patch: Value) {
+    let server = ApiServer::start();
+    let (_, made) = post(&server, MAPS, &config_map("a", json!({"k": "v"}))).await;
+    let (code, answer) = send(&server, "PATCH", &format!("{MAPS}/a"), STRATEGIC, &patch).await;
+    assert_eq!((code, answer), (200, made));
+}
+
+#[tokio::test]
+async fn a_result_in_another_served_version_is_converted() {
+    let server = ApiServer::start();
+    let path = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
+    let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"});
+    let made = json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "h"},
+        "spec": {"maxReplicas": 3, "scaleTargetRef": target}});
+    let (code, made) = post(&server, path, &made).await;
+    assert_eq!(code, 201, "{made}");
+    let patch = json!({"apiVersion": "autoscaling/v1",
+        "spec": {"maxReplicas": 4, "metrics": null, "targetCPUUtilizationPercentage": 50}});
+    let (code, answer) = send(&server, "PATCH", &format!("{path}/h"), MERGE, &patch).await;
+    assert_eq!(code, 200, "{answer}");
+    assert_eq!(answer["apiVersion"], "autoscaling/v2");
+    assert_eq!(answer["spec"]["maxReplicas"], 4);
+    let metric = &answer["spec"]["metrics"][0]["resource"]["target"];
+    assert_eq!(metric["averageUtilization"], 50, "{answer}");
+}

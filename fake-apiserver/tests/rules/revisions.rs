@@ -1,0 +1,129 @@
+//! Watches under way lose nothing but what they have missed, and nobody reads a version of the future.
+
+use fake_apiserver::ApiServer;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::ask::{Watch, config_map, get, post};
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+async fn busy(server: &ApiServer) {
+    for index in 0..40 {
+        let map = config_map(&format!("busy-{index}"), json!({"k": "x".repeat(1000)}));
+        assert_eq!(post(server, MAPS, &map).await.0, 201);
+    }
+}
+
+async fn server() -> ApiServer {
+    let server = ApiServer::builder().history_bytes(8 * 1024).start();
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "quiet"}});
+    assert_eq!(post(&server, "/api/v1/namespaces", &namespace).await.0, 201);
+    server
+}
+
+#[rstest]
+#[case::of_a_namespace("/api/v1/namespaces/quiet/configmaps?watch=1", "configmaps")]
+#[case::of_a_name(
+    "/api/v1/namespaces/quiet/configmaps?watch=1&fieldSelector=metadata.name%3Dq",
+    "configmaps"
+)]
+#[case::of_another_resource("/api/v1/secrets?watch=1", "secrets")]
+#[tokio::test]
+async fn a_watch_that_sleeps_misses_nothing_of_others(
+    #[case] path: &str,
+    #[case] resource: &str,
+    #[values(true, false)] is_compacted: bool,
+) {
+    let server = server().await;
+    let from = server.resource_version();
+    let mut watch = Watch::open(&server, &format!("{path}&resourceVersion={from}")).await;
+    busy(&server).await;
+    if is_compacted {
+        server.compact();
+    }
+    let kind = if resource == "secrets" { "Secret" } else { "ConfigMap" };
+    let object = json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": "q"}});
+    let (code, made) = post(&server, &format!("/api/v1/namespaces/quiet/{resource}"), &object).await;
+    assert_eq!(code, 201, "{made}");
+    assert_eq!(watch.told(), [json!({"type": "ADDED", "object": made})]);
+}
+
+#[rstest]
+#[case::of_all("/api/v1/configmaps?watch=1")]
+#[case::of_the_namespace("/api/v1/namespaces/default/configmaps?watch=1")]
+#[case::of_the_name("/api/v1/namespaces/default/configmaps?watch=1&fieldSelector=metadata.name%3Dbusy-0")]
+#[tokio::test]
+async fn a_watch_that_was_not_read_expires(#[case] path: &str, #[values(true, false)] is_compacted: bool) {
+    let server = server().await;
+    let mut watch = Watch::open(
+        &server,
+        &format!("{path}&resourceVersion={}", server.resource_version()),
+    )
+    .await;
+    busy(&server).await;
+    if is_compacted {
+        server.compact();
+    }
+    let told = watch.told();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told[0]["type"], "ERROR");
+    assert_eq!(told[0]["object"]["code"], 410);
+}
+
+#[tokio::test]
+async fn a_new_watch_from_below_the_log_expires() {
+    let server = server().await;
+    let from = server.resource_version();
+    busy(&server).await;
+    server.compact();
+    let path = format!("/api/v1/namespaces/quiet/configmaps?watch=1&timeoutSeconds=1&resourceVersion={from}");
+    assert_eq!(get(&server, &path).await.1["object"]["code"], 410);
+}
+
+/// A cache waits for three seconds; etcd, which alone has Events, does not, and does not say when to come again.
+#[rstest]
+#[case::a_list("/api/v1/configmaps?resourceVersion=", 3, 1)]
+#[case::an_exact_list("/api/v1/configmaps?resourceVersionMatch=Exact&resourceVersion=", 3, 1)]
+#[case::an_object("/api/v1/namespaces/default/configmaps/a?resourceVersion=", 3, 1)]
+#[case::a_list_of_events("/api/v1/events?resourceVersion=", 0, 0)]
+#[case::an_event("/apis/events.k8s.io/v1/namespaces/default/events/a?resourceVersion=", 0, 0)]
+#[tokio::test(start_paused = true)]
+async fn the_future_is_waited_for(#[case] path: &str, #[case] seconds: u64, #[case] retry_after: u64) {
+    let server = ApiServer::start();
+    let begun = tokio::time::Instant::now();
+    let (code, answer) = get(&server, &format!("{path}999999")).await;
+    assert_eq!((code, begun.elapsed().as_secs()), (504, seconds));
+    let current = server.resource_version();
+    assert_eq!(
+        answer["message"],
+        format!("Timeout: Too large resource version: 999999, current: {current}")
+    );
+    assert_eq!(
+        answer["details"]["retryAfterSeconds"].as_u64().unwrap_or_default(),
+        retry_after
+    );
+    assert_eq!(answer["details"]["causes"][0]["reason"], "ResourceVersionTooLarge");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_from_the_future_tells_what_comes_after() {
+    let server = ApiServer::start();
+    let from = server.resource_version() + 1;
+    let mut watch = Watch::open(&server, &format!("/api/v1/configmaps?watch=1&resourceVersion={from}")).await;
+    post(&server, MAPS, &config_map("a", Value::Null)).await;
+    assert_eq!(watch.told(), Vec::<Value>::new());
+    let (_, made) = post(&server, MAPS, &config_map("b", Value::Null)).await;
+    assert_eq!(watch.told(), [json!({"type": "ADDED", "object": made})]);
+}
+
+#[tokio::test]
+async fn a_server_that_counts_on_knows_nothing_of_before() {
+    let server = ApiServer::builder().revision(5000).start();
+    assert!(server.resource_version() >= 5000);
+    for path in ["/api/v1/configmaps?watch=1&timeoutSeconds=1&resourceVersion=4000"] {
+        assert_eq!(get(&server, path).await.1["object"]["code"], 410, "{path}");
+    }
+    let exact = "/api/v1/configmaps?resourceVersionMatch=Exact&resourceVersion=4000";
+    assert_eq!(get(&server, exact).await.0, 410);
+}
