@@ -62,6 +62,7 @@
 //! | several, with leader election, health and metrics | [`runtime::Manager`] |
 //! | to work on objects, or on keys of what may be gone | [`runtime::ObjectReconciler`], [`reconcile::Reconciler`] |
 //! | to admit, default and convert objects | `webhook::Webhooks`, with the feature `webhooks` |
+//! | replicas that share the keys of a controller | [`runtime::Sharding`] |
 //! | several clusters under one manager | [`runtime::Clusters`] |
 //! | one client that reads from caches and writes to the server | [`runtime::CachedClient`] |
 //! | objects that belong to yours, made and kept as they should be | [`runtime::Dependents`] |
@@ -88,6 +89,8 @@
 //! | a request for a Lease | half the renew deadline, at least 1 s | it is tried again within the deadline |
 //! | a key held back until caches have seen its writes | 150 s | it fails, and is then worked on |
 //! | caches that are to sync | 2 minutes ([`runtime::ControllerBuilder::cache_sync_timeout`]) | who waits fails |
+//! | a replica that cannot renew its Lease | 10 s ([`runtime::ShardingConfig`]) | it stops; others begin after 15 s |
+//! | keys of other replicas that are remembered | four lease durations after they last came | they are forgotten |
 //! | a shutdown | 30 s ([`runtime::ManagerBuilder::graceful_shutdown_timeout`]) | what is left is dropped and named |
 //! | events that wait to be taken up | 1,000 | more are dropped |
 //! | events on their way to the server | 1,000, eight of them under way | the rest waits to be taken up |

@@ -169,6 +169,11 @@ impl HandlerRegistration {
         let _ = stage.wait_for(|it| matches!(it, Stage::Ended { .. })).await;
     }
 
+    /// True once the handler is told nothing any more.
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(*self.status.stage.borrow(), Stage::Ended { .. })
+    }
+
     /// Returns `true` if both are of the same handler.
     pub(crate) fn is(&self, status: &Self) -> bool {
         Arc::ptr_eq(&self.status, &status.status)

@@ -33,6 +33,12 @@ pub trait ToKeys<K, R = ObjectKey>: Send + Sync + 'static {
     fn keys(&self, event: &Event<K>, push: &mut dyn FnMut(R));
 }
 
+impl<K, R, M: ToKeys<K, R>> ToKeys<K, R> for std::sync::Arc<M> {
+    fn keys(&self, event: &Event<K>, push: &mut dyn FnMut(R)) {
+        (**self).keys(event, push);
+    }
+}
+
 /// A key on its way into a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Enqueued<R = ObjectKey> {

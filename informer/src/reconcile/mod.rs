@@ -5,11 +5,13 @@
 mod reconciler;
 mod writes;
 mod gate;
+mod shard;
 mod stats;
 mod worker;
 
 pub(crate) use gate::{CacheState, Caches, Gate};
 pub use reconciler::{Action, BoxError, ReconcileError, Reconciler, Request};
-pub(crate) use worker::{Workers, WorkersConfig};
+pub(crate) use shard::{Hold, Shard, Stay};
+pub(crate) use worker::{Doors, Workers, WorkersConfig};
 pub(crate) use writes::Write;
 pub use writes::Writes;

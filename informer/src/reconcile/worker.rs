@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::gate::{Gate, Passage};
 use super::reconciler::{Action, ReconcileError, Reconciler, Request, Then};
+use super::shard::Shard;
 use super::stats::{Ending, Stats};
 use super::writes::Writes;
 use crate::error::text_of_panic;
@@ -35,6 +36,14 @@ pub(crate) struct WorkersConfig {
     pub(crate) stop: CancellationToken,
 }
 
+/// The doors a key has to pass before it is worked on.
+pub(crate) struct Doors<R> {
+    /// The caches have seen what was written for it.
+    pub(crate) gate: Option<Gate<R>>,
+    /// It is for this process.
+    pub(crate) shard: Option<Arc<dyn Shard<R>>>,
+}
+
 /// Works on the keys of a queue until it is shut down.
 pub(crate) struct Workers<R: Clone + Eq + Hash, C> {
     queue: WorkQueue<R>,
@@ -42,6 +51,7 @@ pub(crate) struct Workers<R: Clone + Eq + Hash, C> {
     config: WorkersConfig,
     stats: Arc<Stats>,
     gate: Option<Gate<R>>,
+    shard: Option<Arc<dyn Shard<R>>>,
     calls: AtomicU64,
 }
 
@@ -54,7 +64,7 @@ where
         queue: WorkQueue<R>,
         reconciler: C,
         mut config: WorkersConfig,
-        gate: Option<Gate<R>>,
+        Doors { gate, shard }: Doors<R>,
         metrics: &Metrics,
     ) -> Self {
         config.concurrency = config.concurrency.max(1);
@@ -67,6 +77,7 @@ where
             config,
             stats,
             gate,
+            shard,
             calls: AtomicU64::new(0),
         }
     }
@@ -89,6 +100,14 @@ where
     }
 
     async fn process(&self, work: Work<R>) {
+        let stay = match &self.shard {
+            None => None,
+            Some(shard) => match shard.begin(&work) {
+                Some(stay) => Some((shard, stay)),
+                // Its failures are for its next owner to count.
+                None => return self.queue.forget(&work),
+            },
+        };
         if let Some(gate) = &self.gate {
             let mut passage = gate.look(&work, false);
             if passage == Passage::Ask {
@@ -112,15 +131,36 @@ where
             stop: self.config.stop.clone(),
         };
         let id = request.id;
+        let call = async {
+            match &stay {
+                None => Some(self.call(request).await),
+                Some((_, stay)) => stay.keep(self.call(request)).await,
+            }
+        };
         let result = match &self.gate {
-            None => self.call(request).await,
+            None => call.await,
             Some(gate) => {
-                let (result, writes) = Writes::of(self.call(request)).await;
+                let (result, writes) = Writes::of(call).await;
                 gate.remember(&work, writes);
                 result
             }
         };
-        self.finish(work, result, Some((started, id)));
+        match (result, &stay) {
+            (Some(result), _) => self.finish(work, result, Some((started, id))),
+            (None, Some((shard, _))) => {
+                let (controller, key) = (&self.config.name, work.key());
+                tracing::error!(
+                    controller,
+                    ?key,
+                    reconcile_id = id,
+                    "the key was lost during its reconcile"
+                );
+                self.stats.ended(started.elapsed(), Ending::Error);
+                self.queue.forget(&work);
+                shard.set_aside(&work);
+            }
+            (None, None) => {}
+        }
     }
 
     /// Calls the reconciler. Its panic and its taking too long are errors.

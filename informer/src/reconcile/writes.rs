@@ -15,6 +15,7 @@ use serde::Deserialize;
 use tokio::time::timeout;
 use tower::service_fn;
 
+use super::shard::check_permit;
 use crate::{Error, ObjectKey, ResourceVersion};
 
 /// Sees the writes of a client, so that no reconcile acts on a cache that is older than them (KEP-5647).
@@ -186,6 +187,12 @@ impl Writes {
             let client = inner.clone();
             // The scope is seen where the answer is waited for: the client calls its service in a task of its own.
             let answer: Answering = Box::pin(async move {
+                if !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS) {
+                    check_permit().map_err(|err| {
+                        let (method, path) = (request.method(), request.uri().path());
+                        kube::Error::Service(format!("{method} {path}: {err}").into())
+                    })?;
+                }
                 match Target::of(&request) {
                     Some(target) => observe(client, request, target).await,
                     None => client.send(request).await,

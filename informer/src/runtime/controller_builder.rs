@@ -11,11 +11,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::controller::{Controller, Registered};
 use super::manager::Manager;
+use super::sharding::{ShardKeys, Sharding, place_of};
 use crate::cache::{HandlerRegistration, SharedInformer, SharedInformerFactory};
 use crate::handler::{AnyEvent, Event, Predicate, ResourceEventHandler, ToKeys, enqueue};
 use crate::metrics::Metrics;
 use crate::queue::{AddOptions, LOW_PRIORITY, RateLimiter, WorkQueue};
-use crate::reconcile::{CacheState, Caches, Gate, Reconciler, Workers, WorkersConfig};
+use crate::reconcile::{CacheState, Caches, Doors, Gate, Reconciler, Shard, Workers, WorkersConfig};
 use crate::{Cacheable, Error, ObjectKey, ResourceVersion};
 
 /// A watch that is to begin: it gets the queue, and answers with how to wait for it and how to end it.
@@ -28,6 +29,9 @@ pub(super) type Source<R = ObjectKey> =
 /// Decides about events of all types.
 pub(super) type Filter = Arc<dyn Fn(&AnyEvent<'_>) -> bool + Send + Sync>;
 
+/// The place of a key among those that are shared.
+pub(super) type PlaceOf<R> = fn(&R) -> u64;
+
 /// Requirements of a controller's key.
 pub trait RequestKey: Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static {}
 
@@ -38,6 +42,8 @@ impl<R: Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static> RequestKey for R
 pub(super) struct Intake<R: RequestKey> {
     pub(super) queue: WorkQueue<R>,
     pub(super) filters: Arc<[Filter]>,
+    /// Present if the keys are shared.
+    pub(super) shard: Option<Arc<ShardKeys<R>>>,
 }
 
 impl<R: RequestKey> Intake<R> {
@@ -48,9 +54,18 @@ impl<R: RequestKey> Intake<R> {
         to_keys: impl ToKeys<K, R>,
         predicate: impl Predicate<K>,
     ) -> Result<HandlerRegistration, Error> {
-        let (queue, filters) = (self.queue.clone(), Arc::clone(&self.filters));
+        let (queue, filters, shard) = (self.queue.clone(), Arc::clone(&self.filters), self.shard.clone());
         let has_priorities = queue.has_priorities();
-        let handler = enqueue::into_keys::<K, _, R>(to_keys, move |enqueued| {
+        let to_keys = Arc::new(to_keys);
+        let passes = Arc::new(move |event: &Event<K>| {
+            let any = AnyEvent::from(event);
+            filters.iter().all(|filter| filter(&any)) && predicate.passes(event)
+        });
+        let told = Arc::clone(&to_keys);
+        let handler = enqueue::into_keys::<K, _, R>(told, move |enqueued| {
+            if shard.as_ref().is_some_and(|it| !it.takes(&enqueued.key)) {
+                return;
+            }
             let is_low = enqueued.is_replay && has_priorities;
             let priority = if is_low { LOW_PRIORITY } else { 0 };
             queue.add_with(
@@ -61,11 +76,24 @@ impl<R: RequestKey> Intake<R> {
                 },
             );
         });
-        let passes = move |event: &Event<K>| {
-            let any = AnyEvent::from(event);
-            filters.iter().all(|filter| filter(&any)) && predicate.passes(event)
-        };
-        informer.add_handler(handler.only(passes))
+        let is_told = Arc::clone(&passes);
+        let registration = informer.add_handler(handler.only(move |event: &Event<K>| is_told(event)))?;
+        if let Some(shard) = &self.shard {
+            let (cache, watched) = (informer.cache(), registration.clone());
+            shard.replay_by(Box::new(move |push| {
+                for object in cache.snapshot().iter() {
+                    let event = Event::Added {
+                        object: object.clone(),
+                        is_in_initial_list: true,
+                    };
+                    if passes(&event) {
+                        to_keys.keys(&event, push);
+                    }
+                }
+                !watched.has_ended()
+            }));
+        }
+        Ok(registration)
     }
 }
 
@@ -96,6 +124,7 @@ pub struct ControllerBuilder<M = (), R: RequestKey = ObjectKey> {
     cache_sync_timeout: Duration,
     needs_leader_election: bool,
     is_warmed_up: bool,
+    sharding: Option<(Sharding, PlaceOf<R>)>,
     pub(super) faults: Vec<String>,
 }
 
@@ -157,6 +186,9 @@ impl<M> ControllerBuilder<M> {
         if !self.watches.is_empty() || !self.sources.is_empty() {
             faults.push("`keyed_by` comes after something is watched".to_owned());
         }
+        if self.sharding.is_some() {
+            faults.push("`keyed_by` comes after `sharded`".to_owned());
+        }
         ControllerBuilder {
             filters: self.filters,
             metrics: self.metrics,
@@ -198,6 +230,7 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
             cache_sync_timeout: CACHE_SYNC_TIMEOUT,
             needs_leader_election: true,
             is_warmed_up: false,
+            sharding: None,
             faults: Vec::new(),
         }
     }
@@ -270,6 +303,18 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
         self
     }
 
+    /// Its keys are shared with other replicas: this one works on its share, and every replica runs the controller,
+    /// whoever leads. A key belongs to a replica by its text. Keys that a [`source`](Self::source) tells one replica
+    /// alone are lost if they are for another: it has to tell all.
+    pub fn sharded(mut self, sharding: &Sharding) -> Self
+    where
+        R: fmt::Display,
+    {
+        self.sharding = Some((sharding.clone(), place_of::<R>));
+        self.needs_leader_election = false;
+        self
+    }
+
     /// Sets the registry for its metrics. Default: none, or that of its manager.
     pub fn metrics(mut self, metrics: &Metrics) -> Self {
         self.metrics = metrics.clone();
@@ -302,13 +347,19 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
         let queue = queue.build();
         let stopping = self.workers.stop.clone();
         let gate = (self.is_gated && !self.caches.is_empty()).then(|| Gate::new(self.caches));
-        let workers = Workers::new(queue.clone(), reconciler, self.workers, gate, &self.metrics);
+        let shard = self.sharding.map(|(sharding, place)| sharding.keys(place, &queue));
+        let doors = Doors {
+            gate,
+            shard: shard.clone().map(|it| it as Arc<dyn Shard<R>>),
+        };
+        let workers = Workers::new(queue.clone(), reconciler, self.workers, doors, &self.metrics);
         Ok(Controller::new(super::controller::Parts {
             name: self.name,
             factory: self.factory,
             intake: Intake {
                 queue,
                 filters: self.filters.into(),
+                shard,
             },
             watches: self.watches,
             sources: self.sources,

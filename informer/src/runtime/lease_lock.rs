@@ -1,5 +1,6 @@
 //! `LeaseLock`: a Lease that one of several processes holds.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
@@ -16,6 +17,7 @@ pub struct LeaseLock {
     api: Api<Lease>,
     namespace: String,
     name: String,
+    labels: BTreeMap<String, String>,
 }
 
 /// The content of a Lease, and nothing else of it: two that are equal are the same claim.
@@ -29,7 +31,19 @@ impl LeaseLock {
             api: Api::namespaced(client, namespace),
             namespace: namespace.to_owned(),
             name: name.to_owned(),
+            labels: BTreeMap::new(),
         }
+    }
+
+    /// The Lease bears these labels (`LeaderElectionLabels`): who takes or renews it sets those that differ, and leaves
+    /// others alone.
+    #[must_use]
+    pub fn labels<'a>(mut self, labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let labels = labels
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value.to_owned()));
+        self.labels.extend(labels);
+        self
     }
 
     /// Namespace and name.
@@ -48,7 +62,7 @@ impl LeaseLock {
     }
 
     pub(super) async fn create(&self, claim: &Claim) -> Result<Lease, Error> {
-        let lease = Lease {
+        let mut lease = Lease {
             metadata: ObjectMeta {
                 name: Some(self.name.clone()),
                 namespace: Some(self.namespace.clone()),
@@ -56,19 +70,32 @@ impl LeaseLock {
             },
             spec: Some(claim.0.clone()),
         };
+        self.label(&mut lease);
         Ok(self.api.create(&PostParams::default(), &lease).await?)
     }
 
     /// Writes the claim into the Lease, if that is still as it was read.
     pub(super) async fn update(&self, mut lease: Lease, claim: &Claim) -> Result<Lease, Error> {
-        lease.spec = Some(claim.0.clone());
+        claim.write(&mut lease);
+        self.label(&mut lease);
         Ok(self.api.replace(&self.name, &PostParams::default(), &lease).await?)
+    }
+
+    fn label(&self, lease: &mut Lease) {
+        if !self.labels.is_empty() {
+            let labels = lease.metadata.labels.get_or_insert_default();
+            labels.extend(self.labels.clone());
+        }
     }
 }
 
 impl Claim {
     pub(super) fn of(lease: &Lease) -> Self {
         Self(lease.spec.clone().unwrap_or_default())
+    }
+
+    pub(super) fn write(&self, lease: &mut Lease) {
+        lease.spec = Some(self.0.clone());
     }
 
     /// A claim of `holder`, which took it or renewed it now.

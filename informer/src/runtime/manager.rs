@@ -22,7 +22,7 @@ use super::lease_lock::LeaseLock;
 use super::recorder::{EventRecorder, RecorderConfig};
 use super::request_metrics::count_requests;
 use super::runnable::Runnable;
-use crate::cache::{Lister, SharedInformerFactory, indexes};
+use crate::cache::{Lister, SharedInformerFactory, SharedInformerFactoryBuilder, indexes};
 use crate::jitter::Jitter;
 use crate::metrics::Metrics;
 use crate::reconcile::Writes;
@@ -93,6 +93,9 @@ enum Phase {
 pub struct ManagerBuilder {
     client: Client,
     factory: Option<SharedInformerFactory>,
+    cache: Option<SharedInformerFactoryBuilder>,
+    /// Set once requests of the client are counted.
+    is_counted: bool,
     metrics: Metrics,
     clock: Clock,
     election: Option<(LeaseLock, LeaderElectionConfig)>,
@@ -119,6 +122,38 @@ impl ManagerBuilder {
     pub fn factory(mut self, factory: SharedInformerFactory) -> Self {
         self.factory = Some(factory);
         self
+    }
+
+    /// Configures the informers, for all types and for single ones; in the place of a [factory](Self::factory).
+    /// Their requests are counted with those of the manager, and their seed is its seed.
+    ///
+    /// ```
+    /// use informer::Storage;
+    /// use informer::cache::{ByObject, indexes};
+    /// use informer::runtime::Manager;
+    /// use k8s_openapi::api::core::v1::Pod;
+    ///
+    /// # fn manager(client: kube::Client) -> Result<Manager, informer::Error> {
+    /// let pods = ByObject::<Pod>::new()
+    ///     .namespace("shop")
+    ///     .source(|pods| pods.labels("app=web"))
+    ///     .informer(|pods| pods.storage(Storage::Typed).index(indexes::field("spec.nodeName")));
+    /// let manager = Manager::builder(client).cache(|cache| cache.strip_managed_fields().by_object(pods))?;
+    /// manager.build()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As `change`.
+    pub fn cache<E>(
+        mut self,
+        change: impl FnOnce(SharedInformerFactoryBuilder) -> Result<SharedInformerFactoryBuilder, E>,
+    ) -> Result<Self, E> {
+        self.client = count_requests(&self.client, &self.metrics);
+        self.is_counted = true;
+        self.cache = Some(change(SharedInformerFactory::builder(self.client.clone()))?);
+        Ok(self)
     }
 
     /// Limits the time that everything together may take to stop; then it is dropped, which is an error that names the
@@ -154,7 +189,9 @@ impl ManagerBuilder {
     }
 
     fn with_elector(mut self, elector: Option<LeaderElector>) -> Manager {
-        self.client = count_requests(&self.client, &self.metrics);
+        if !self.is_counted {
+            self.client = count_requests(&self.client, &self.metrics);
+        }
         let client = match &elector {
             Some(elector) => elector.fenced(&self.client),
             None => self.client.clone(),
@@ -165,8 +202,11 @@ impl ManagerBuilder {
             (Some(elector), 0) => Jitter::seed_of(elector.identity()),
             (_, seed) => seed,
         };
-        let factory = || SharedInformerFactory::builder(self.client).seed(seed).build();
-        let factory = self.factory.unwrap_or_else(factory);
+        let factory = match (self.cache, self.factory) {
+            (Some(cache), _) => cache.seed(seed).build(),
+            (None, Some(factory)) => factory,
+            (None, None) => SharedInformerFactory::builder(self.client).seed(seed).build(),
+        };
         factory.register_metrics(&self.metrics);
         let endpoints = Endpoints::new(&self.metrics);
         let caches = factory.clone();
@@ -209,6 +249,8 @@ impl Manager {
         ManagerBuilder {
             client,
             factory: None,
+            cache: None,
+            is_counted: false,
             metrics: Metrics::new(),
             clock: Clock::system(),
             election: None,

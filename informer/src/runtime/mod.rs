@@ -8,6 +8,7 @@ mod controller_builder;
 mod controller_watches;
 mod later_watches;
 mod object_reconciler;
+mod sharding;
 mod runnable;
 mod manager;
 mod engine;
@@ -71,6 +72,7 @@ pub use runnable::{Group, Runnable, Task, run_always, run_when_leader};
 pub use self_signed::SelfSigned;
 #[cfg(feature = "serve")]
 pub use serve::Server;
+pub use sharding::{Sharding, ShardingConfig};
 #[cfg(feature = "signals")]
 pub use signals::shutdown_signal;
 pub use update_status::update_status;

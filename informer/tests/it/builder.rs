@@ -227,3 +227,36 @@ async fn options_that_do_not_fit_together_are_refused() {
         .to_string();
     assert!(err.contains("ConfigMap has options already"), "{err}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_manager_says_how_its_caches_are() {
+    let cluster = TestCluster::start();
+    for (name, namespace) in [("a", "shop"), ("b", "shop"), ("c", "billing")] {
+        cluster.create(config_map(name).namespace(namespace)).await;
+        cluster.create(secret(name).namespace(namespace)).await;
+    }
+    let maps = ByObject::<ConfigMap>::new().all_namespaces();
+    let builder = Manager::builder(cluster.client_named("operator"));
+    let builder = builder
+        .cache(|it| it.namespace("shop").by_object(maps))
+        .expect("they fit");
+    let manager = builder.build().expect("it has no election");
+    let (maps, secrets) = (manager.lister::<ConfigMap>(), manager.lister::<Secret>());
+    cluster.run({
+        let manager = manager.clone();
+        async move { manager.run(std::future::pending()).await }
+    });
+    cluster.settle().await;
+    assert_eq!((maps.len(), secrets.len()), (3, 2));
+    let text = manager.metrics().render();
+    let sent = cluster.requests().client("operator").count();
+    assert!(
+        text.contains(&format!(
+            "rest_client_requests_total{{code=\"200\",method=\"GET\"}} {sent}"
+        )),
+        "{text}"
+    );
+    let twice = ByObject::<ConfigMap>::new;
+    let builder = Manager::builder(cluster.client());
+    assert!(builder.cache(|it| it.by_object(twice())?.by_object(twice())).is_err());
+}

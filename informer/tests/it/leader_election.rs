@@ -428,3 +428,28 @@ async fn candidates_with_one_seed_do_not_move_in_step() {
     assert!(looks[0].len() > 10);
     assert!(looks[0][1..].iter().all(|it| !looks[1].contains(it)), "{looks:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_lease_bears_the_labels_of_its_lock_and_keeps_others() {
+    let cluster = TestCluster::start();
+    let lead = |name: &'static str, labels: [(&'static str, &'static str); 2]| {
+        let lock = LeaseLock::new(cluster.client_named(name), "default", "lock").labels(labels);
+        let elector = LeaderElector::new(lock, config(&cluster, name)).expect("the times fit");
+        cluster.run(async move {
+            let forever = |_: CancellationToken| std::future::pending::<()>();
+            elector.run(CancellationToken::new(), forever).await
+        })
+    };
+    let labels = || cluster.get::<Lease>("lock").metadata.labels.unwrap_or_default();
+    let a = lead("a", [("team", "shop"), ("leader", "a")]);
+    cluster.advance(seconds(5)).await;
+    let _: Lease = cluster
+        .patch("lock", serde_json::json!({"metadata": {"labels": {"mine": "yes"}}}))
+        .await;
+    a.crash();
+    let _b = lead("b", [("team", "shop"), ("leader", "b")]);
+    cluster.advance(seconds(40)).await;
+    let expected = [("leader", "b"), ("mine", "yes"), ("team", "shop")];
+    let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    assert_eq!(labels(), std::collections::BTreeMap::from(expected));
+}

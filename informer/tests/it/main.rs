@@ -21,8 +21,11 @@ mod from_go;
 mod access;
 #[cfg(feature = "serve")]
 mod serve;
+mod sharding;
 #[cfg(feature = "signals")]
 mod signals;
 #[cfg(all(feature = "webhooks", feature = "self-signed"))]
 mod webhooks;
+#[cfg(all(feature = "webhooks", feature = "self-signed"))]
+mod kubectl;
 mod explored;

@@ -17,6 +17,7 @@ use informer::webhook::{
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::WebhookClientConfig;
 use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::ApiResource;
 use kube::core::crd::merge_crds;
@@ -46,14 +47,14 @@ fn server() -> WebhookClientConfig {
     namespaced,
     status = "DocumentStatus"
 )]
-struct DocumentSpec {
+pub(super) struct DocumentSpec {
     title: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     language: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
-struct DocumentStatus {
+pub(super) struct DocumentStatus {
     seen: Option<String>,
 }
 
@@ -141,7 +142,7 @@ impl Defaulter<Document> for Language {
     }
 }
 
-fn webhooks() -> Webhooks {
+pub(super) fn webhooks() -> Webhooks {
     let with_deletions = |webhook: &mut k8s_openapi::api::admissionregistration::v1::ValidatingWebhook| {
         for rule in webhook.rules.iter_mut().flatten() {
             rule.operations = Some(vec!["*".into()]);
@@ -152,22 +153,13 @@ fn webhooks() -> Webhooks {
     webhooks.convert(documents())
 }
 
-/// A cluster with both versions of Document, of which v1 is stored, and the webhooks.
-async fn cluster() -> TestCluster {
-    let crd = merge_crds(vec![Document::crd(), v1beta1::Document::crd()], "v1").expect("they fit together");
-    let cluster = TestCluster::start();
-    cluster.create(crd).await;
-    let webhooks = webhooks();
-    cluster
-        .webhooks(webhooks.service(), webhooks.configurations("documents", &server()))
-        .await;
-    cluster
+/// Both versions of Document, of which v1 is stored.
+pub(super) fn definition() -> CustomResourceDefinition {
+    merge_crds(vec![Document::crd(), v1beta1::Document::crd()], "v1").expect("they fit together")
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_type_with_versions_admission_and_a_controller_is_tested_in_one_process() {
-    let cluster = cluster().await;
-    let manager = Manager::new(cluster.client_named("operator"));
+/// Says in the status of each Document in which language it was seen.
+pub(super) fn add_controller(manager: &Manager) {
     let client = manager.client();
     let seen = as_reconciler(manager.lister(), move |document: Arc<Document>| {
         let client = client.clone();
@@ -180,11 +172,26 @@ async fn a_type_with_versions_admission_and_a_controller_is_tested_in_one_proces
             Ok::<_, ReconcileError>(Action::await_change())
         }
     });
-    manager
-        .controller("documents")
-        .for_::<Document>()
-        .complete(seen)
-        .expect("it is complete");
+    let builder = manager.controller("documents").for_::<Document>();
+    builder.complete(seen).expect("it is complete");
+}
+
+/// A cluster with the type and its webhooks.
+async fn cluster() -> TestCluster {
+    let cluster = TestCluster::start();
+    cluster.create(definition()).await;
+    let webhooks = webhooks();
+    cluster
+        .webhooks(webhooks.service(), webhooks.configurations("documents", &server()))
+        .await;
+    cluster
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_type_with_versions_admission_and_a_controller_is_tested_in_one_process() {
+    let cluster = cluster().await;
+    let manager = Manager::new(cluster.client_named("operator"));
+    add_controller(&manager);
     cluster.run(async move { manager.run(std::future::pending()).await });
 
     let old: Api<v1beta1::Document> = Api::default_namespaced(cluster.client());

@@ -1,0 +1,314 @@
+//! `Member`: the loop by which a replica takes part.
+
+use std::collections::VecDeque;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::{Either, select};
+use k8s_openapi::api::coordination::v1::Lease;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use super::config::ShardingConfig;
+use super::core::Core;
+use super::handle::Figures;
+use super::member_lease::{MemberLease, view};
+use super::peers::Peers;
+use super::permission::Permission;
+use super::view::View;
+use crate::cache::{Lister, SharedInformer};
+use crate::handler::{Event, HandlerFn};
+use crate::jitter::Jitter;
+use crate::reconcile::BoxError;
+use crate::runtime::runnable::{Group, Runnable};
+use crate::tasks::TaskGroup;
+use crate::{Error, ResourceVersion};
+
+/// The shortest time limit of a request for the Lease, as of a leader election.
+const LEAST_REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A wait is prolonged by up to this many times itself, so that replicas do not move in step.
+const JITTER_FACTOR: f64 = 0.2;
+
+/// Says by which members this replica goes, and finds out what it may do.
+pub(super) struct Member {
+    config: ShardingConfig,
+    core: Arc<Core>,
+    figures: Arc<Figures>,
+    lease: MemberLease,
+    jitter: Jitter,
+    peers: Peers,
+    /// The views that the Lease says, and may say: see [`Permission`].
+    claim: Option<View>,
+    doubts: Vec<View>,
+    target: View,
+    /// The view that was last written, and the version it got; `None` where the last outcome is not known.
+    said: View,
+    said_at: Option<ResourceVersion>,
+    /// Writes that the cache does not show yet, with the time before they were sent.
+    unseen: VecDeque<(ResourceVersion, Instant)>,
+    /// All changes are known that were made before this.
+    known_to: Option<Instant>,
+    /// The time of the next renewal, and the time before which nothing is written.
+    renew_at: Instant,
+    write_at: Instant,
+}
+
+impl Member {
+    pub(super) fn new(config: &ShardingConfig, core: &Arc<Core>, lease: MemberLease, figures: &Arc<Figures>) -> Self {
+        let now = Instant::now();
+        Self {
+            config: config.clone(),
+            core: Arc::clone(core),
+            figures: Arc::clone(figures),
+            lease,
+            jitter: Jitter::new(Jitter::seed_of(&config.identity), &config.name),
+            peers: Peers::default(),
+            claim: None,
+            doubts: Vec::new(),
+            target: View::none(),
+            said: View::none(),
+            said_at: None,
+            unseen: VecDeque::new(),
+            known_to: None,
+            renew_at: now,
+            write_at: now,
+        }
+    }
+
+    async fn take_part(mut self, stop: CancellationToken) -> Result<(), Error> {
+        let (tasks, changed) = (TaskGroup::default(), Arc::new(Notify::new()));
+        let leases = SharedInformer::<Lease>::builder(self.lease.all());
+        let leases = leases.seed(Jitter::seed_of(&self.config.identity)).build()?;
+        let told = Arc::clone(&changed);
+        leases.add_handler(HandlerFn::new(move |_: &Event<Lease>| told.notify_one()))?;
+        let (ended, running) = (CancellationToken::new(), leases.clone());
+        let until = ended.clone();
+        tasks.spawn(async move {
+            if let Err(err) = running.run(async move { until.cancelled().await }).await {
+                tracing::error!(%err, "the informer of Leases did not start");
+            }
+        });
+        if let Some(synced) = stop.run_until_cancelled(leases.synced()).await {
+            synced?;
+            let (core, lister) = (Arc::clone(&self.core), leases.lister());
+            let taking_part = pin!(self.go_on(&lister, &changed, &stop));
+            match select(taking_part, pin!(core.keep_time())).await {
+                Either::Left(((), _)) | Either::Right(((), _)) => {}
+            }
+        }
+        ended.cancel();
+        tasks.finished().await;
+        Ok(())
+    }
+
+    /// Returns when it has left.
+    async fn go_on(&mut self, leases: &Lister<Lease>, changed: &Notify, stop: &CancellationToken) {
+        let core = Arc::clone(&self.core);
+        loop {
+            let is_leaving = stop.is_cancelled();
+            self.look(leases, is_leaving);
+            if is_leaving && core.is_drained_to(&View::none()) {
+                return self.leave().await;
+            }
+            if self.is_due() {
+                self.write().await;
+                continue;
+            }
+            self.sweep().await;
+            let changes = async {
+                let stopped = async {
+                    if is_leaving {
+                        std::future::pending().await
+                    } else {
+                        stop.cancelled().await;
+                    }
+                };
+                select(
+                    pin!(stopped),
+                    select(pin!(changed.notified()), pin!(core.ended.notified())),
+                )
+                .await;
+            };
+            let next = if self.is_changing() {
+                self.write_at
+            } else {
+                self.renew_at.max(self.write_at)
+            };
+            select(pin!(changes), pin!(sleep_until(next))).await;
+        }
+    }
+
+    /// True if the Lease is to say something else, and may.
+    fn is_changing(&self) -> bool {
+        let is_known = self.said_at.is_some() && self.said == self.target;
+        !is_known && self.core.is_drained_to(&self.target)
+    }
+
+    fn is_due(&self) -> bool {
+        let now = Instant::now();
+        now >= self.write_at && (now >= self.renew_at || self.is_changing())
+    }
+
+    /// Looks at the Leases, and permits what they allow.
+    fn look(&mut self, leases: &Lister<Lease>, is_leaving: bool) {
+        let snapshot = leases.snapshot();
+        let key = self.lease.key();
+        let own = snapshot.get(&key);
+        let version = own.map(|it| it.resource_version());
+        let has_seen = |said: &ResourceVersion| version.is_some_and(|it| it >= said);
+        while let Some((_, sent)) = self.unseen.front().filter(|(said, _)| has_seen(said)) {
+            self.known_to = Some(*sent);
+            self.unseen.pop_front();
+        }
+        self.peers.look(&snapshot, &key, self.known_to);
+        let is_confirmed = self.said_at.as_ref().is_some_and(has_seen);
+        let is_as_said = own
+            .and_then(|it| it.typed().ok())
+            .is_some_and(|it| view(&it) == self.said);
+        if is_confirmed && is_as_said {
+            self.claim = Some(self.said.clone());
+            self.doubts.clear();
+        } else if is_confirmed || (own.is_none() && self.claim.is_some()) {
+            // Somebody else wrote or deleted it. What was begun may end: the others wait for the Lease to end.
+            self.lose_claim();
+            self.lease.forget();
+            self.renew_at = Instant::now();
+        }
+        self.target = if is_leaving {
+            View::none()
+        } else {
+            let me = Arc::from(self.config.identity.as_str());
+            View::of(self.peers.members(self.known_to).chain([me]))
+        };
+        self.permit();
+    }
+
+    fn lose_claim(&mut self) {
+        self.claim = None;
+        self.said_at = None;
+        self.permit();
+    }
+
+    fn permit(&self) {
+        let others = self.peers.claims(self.known_to);
+        let permission = Permission {
+            me: Arc::from(self.config.identity.as_str()),
+            claim: self.claim.clone(),
+            doubts: self.doubts.clone(),
+            target: self.target.clone(),
+            others: others.filter(|(_, view)| self.claim.as_ref() != Some(view)).collect(),
+        };
+        self.figures.note(&permission);
+        self.core.permit(permission);
+    }
+
+    /// Renews the Lease, and changes what it says as soon as the work on what is given up has ended.
+    async fn write(&mut self) {
+        let view = if self.core.is_drained_to(&self.target) {
+            self.target.clone()
+        } else {
+            self.said.clone()
+        };
+        let (sent, is_new) = (Instant::now(), self.said != view || self.said_at.is_none());
+        if is_new && !self.doubts.contains(&view) {
+            // From now on it may be what the server has.
+            self.doubts.push(view.clone());
+            self.permit();
+        }
+        let limit = (self.config.renew_deadline / 2).max(LEAST_REQUEST_TIMEOUT);
+        let answer = timeout(limit, self.lease.say(&view)).await;
+        let answer = match answer {
+            Ok(Ok(lease)) => Ok(lease.metadata.resource_version.as_deref().map(ResourceVersion::from)),
+            Ok(Err(err)) => Err(err),
+            Err(_) => Err(Error::unanswered(format!("lease {}", self.lease.key()), limit)),
+        };
+        if self.core.has_lapsed() {
+            // What it said before does not count any more.
+            self.lose_claim();
+        }
+        match answer {
+            Ok(version) => {
+                let version = version.unwrap_or_default();
+                self.unseen.push_back((version.clone(), sent));
+                if self.said_at.is_none() || self.said != view {
+                    self.figures.count_change();
+                    self.said = view;
+                    self.said_at = Some(version);
+                }
+                self.core.renew(sent + self.config.renew_deadline);
+                self.renew_at = self.after(self.config.retry_period);
+                // Many who come at once are answered together.
+                self.write_at = Instant::now() + self.config.retry_period / 8;
+            }
+            Err(err) => {
+                tracing::warn!(lease = %self.lease.key(), error = %err, "could not renew the lease of this replica");
+                self.lease.forget();
+                if is_new {
+                    self.said_at = None;
+                }
+                self.write_at = self.after(self.config.retry_period);
+            }
+        }
+    }
+
+    fn after(&mut self, time: Duration) -> Instant {
+        Instant::now() + self.jitter.prolong(time, JITTER_FACTOR)
+    }
+
+    /// Deletes a Lease that ended long ago, if this replica is the first of all: one is enough to do it.
+    async fn sweep(&mut self) {
+        let is_first = self.target.names().first() == Some(&self.config.identity);
+        let Some(ended) = is_first.then(|| self.peers.sweep(self.known_to)).flatten() else {
+            return;
+        };
+        match timeout(LEAST_REQUEST_TIMEOUT, self.lease.sweep(&ended)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(err)) if err.is_not_found() || err.is_conflict() => {}
+            Ok(Err(err)) => {
+                tracing::warn!(lease = ended.name, error = %err, "could not delete the lease of a dead replica")
+            }
+            Err(_) => tracing::warn!(
+                lease = ended.name,
+                "no answer to the deletion of the lease of a dead replica"
+            ),
+        }
+    }
+
+    /// Gives the Lease up. Nothing is worked on any more.
+    async fn leave(&mut self) {
+        if !self.lease.is_held() && self.doubts.is_empty() && self.claim.is_none() {
+            return;
+        }
+        let limit = Instant::now() + self.config.renew_deadline;
+        let leaving = async {
+            loop {
+                match self.lease.give_up().await {
+                    Ok(()) => return,
+                    Err(err) if err.is_conflict() || err.code().is_none_or(|it| it == 429 || it >= 500) => {
+                        tracing::debug!(error = %err, "the lease of this replica could not be given up yet");
+                    }
+                    Err(err) => return tracing::warn!(error = %err, "could not give up the lease of this replica"),
+                }
+                tokio::time::sleep(self.config.retry_period).await;
+            }
+        };
+        let _ = timeout_at(limit, leaving).await;
+    }
+}
+
+impl Runnable for Member {
+    fn name(&self) -> String {
+        format!("sharding {}", self.config.name)
+    }
+
+    fn group(&self) -> Group {
+        Group::Always
+    }
+
+    fn run(self: Box<Self>, stop: CancellationToken) -> futures::future::BoxFuture<'static, Result<(), BoxError>> {
+        Box::pin(async move { Ok((*self).take_part(stop).await?) })
+    }
+}

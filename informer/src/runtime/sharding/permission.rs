@@ -1,0 +1,97 @@
+//! `Permission`: which keys this replica may work on, as far as it knows at one time.
+
+use std::sync::Arc;
+
+use super::view::View;
+
+/// A state of knowledge. A key may be worked on if this replica claims it by all it said, and nobody else does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Permission {
+    /// This replica.
+    pub(super) me: Arc<str>,
+    /// The view its Lease says, once the cache shows that.
+    pub(super) claim: Option<View>,
+    /// Views its Lease may say: writes that the cache does not show yet, or of which the outcome is not known.
+    pub(super) doubts: Vec<View>,
+    /// The view it is to say next.
+    pub(super) target: View,
+    /// The views of others whose Leases have not ended, but for those that say the same as this one.
+    pub(super) others: Vec<(Arc<str>, View)>,
+}
+
+impl Permission {
+    /// Of a replica that knows nothing.
+    pub(super) fn none(me: &Arc<str>) -> Self {
+        Self {
+            me: Arc::clone(me),
+            claim: None,
+            doubts: Vec::new(),
+            target: View::none(),
+            others: Vec::new(),
+        }
+    }
+
+    /// True if keys of a place may be worked on.
+    pub(super) fn permits(&self, place: u64) -> bool {
+        let is_mine = |view: &View| view.claims(&self.me, place);
+        self.claim.as_ref().is_some_and(is_mine)
+            && is_mine(&self.target)
+            && self.doubts.iter().all(is_mine)
+            && !self.others.iter().any(|(other, view)| view.claims(other, place))
+    }
+
+    /// True if they may be, or will be if nothing changes.
+    pub(super) fn expects(&self, place: u64) -> bool {
+        self.target.claims(&self.me, place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn view(names: &[&str]) -> View {
+        View::of(names.iter().map(|it| Arc::from(*it)))
+    }
+
+    #[test]
+    fn a_key_is_permitted_where_all_that_was_said_claims_it_and_nobody_else_does() {
+        let (alone, all) = (view(&["a"]), view(&["a", "b"]));
+        let place_of = |owner| (0..).find(|it| all.owner(*it) == Some(owner)).expect("each owns some");
+        let (ours, theirs) = (place_of("a"), place_of("b"));
+        let whole = Permission {
+            me: Arc::from("a"),
+            claim: Some(alone.clone()),
+            doubts: Vec::new(),
+            target: alone,
+            others: Vec::new(),
+        };
+        assert!(whole.permits(ours) && whole.permits(theirs));
+        let narrower = [
+            Permission {
+                claim: Some(all.clone()),
+                ..whole.clone()
+            },
+            Permission {
+                doubts: vec![all.clone()],
+                ..whole.clone()
+            },
+            Permission {
+                target: all.clone(),
+                ..whole.clone()
+            },
+            Permission {
+                others: vec![(Arc::from("b"), all)],
+                ..whole.clone()
+            },
+        ];
+        for permission in narrower {
+            assert!(
+                permission.permits(ours) && !permission.permits(theirs),
+                "{permission:?}"
+            );
+        }
+        let unclaimed = Permission { claim: None, ..whole };
+        assert!(!unclaimed.permits(ours) && unclaimed.expects(ours));
+    }
+}
