@@ -10,7 +10,7 @@ use fake_apiserver::{UnknownWorker, Worker};
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Of the fake")]
 pub(crate) struct Common {
-    /// Write a kubeconfig that leads to this server, readable by its owner alone
+    /// Write a kubeconfig for this server, readable only by its owner
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
 
@@ -31,8 +31,8 @@ pub(crate) struct Common {
     #[arg(long, value_name = "NAMES", default_value = "", hide_default_value = true, value_parser = workers)]
     pub(crate) workers: Workers,
 
-    /// Answer requests below /_fake, too: faults, watches, journal, snapshots (GET /_fake tells more). It shows and
-    /// writes all objects, Secrets and rights included, past Roles and validation, to users in system:masters; its
+    /// Serve the control API below /_fake: faults, watches, journal, snapshots (GET /_fake lists them). It shows and
+    /// writes all objects, Secrets and rights included, without Roles and validation, for users in system:masters; its
     /// token is written to stderr and into the kubeconfig
     #[arg(long)]
     pub(crate) control: bool,
@@ -41,11 +41,11 @@ pub(crate) struct Common {
     #[arg(long, value_name = "TOKEN", requires = "control")]
     pub(crate) control_token: Option<String>,
 
-    /// Keep so many bytes of earlier states for watches and lists of the past, such as `64Mi`; from before them is 410
+    /// Bytes of earlier states kept for watches and lists, such as `64Mi`; older revisions are answered 410
     #[arg(long, value_name = "BYTES", default_value = "16Mi", value_parser = bytes)]
     pub(crate) history_bytes: usize,
 
-    /// With --control: keep so many bytes of bodies and answers in the journal; older entries have none
+    /// With --control: bytes of bodies and answers kept in the journal; older entries lose theirs
     #[arg(long, value_name = "BYTES", default_value = "8Mi", value_parser = bytes)]
     pub(crate) journal_bytes: usize,
 
@@ -53,9 +53,9 @@ pub(crate) struct Common {
     #[arg(long, value_name = "HOST=ADDRESS", value_parser = webhook_address)]
     pub(crate) webhook_address: Vec<(String, SocketAddr)>,
 
-    /// Answer requests for these hosts, too, separated by commas; `*.` stands for all below a name, `*` for any.
-    /// Loopback names and the address it listens on are answered anyway; others are refused, since a page in a browser
-    /// can reach this server by a name of its own
+    /// Answer requests for these hosts, too, separated by commas; `*.` matches all names below a name, `*` any.
+    /// Loopback names and the address it listens on are always accepted; others are refused, since a web page can reach
+    /// this server under a name of its own
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) accept_hosts: Vec<String>,
 }

@@ -19,10 +19,10 @@ const REQUEST_BOUND: Duration = Duration::from_secs(2);
 /// The longest request that is read.
 const REQUEST_BYTES: usize = 16 * 1024;
 
-/// Stands where a control plane expects etcd: answers /health and /version, and stores nothing
+/// Stand-in for the etcd of a control plane: answers /health and /version, and stores nothing
 ///
 /// The fake kube-apiserver keeps its objects itself. The options are those of etcd that starters of control planes
-/// pass; any other is refused.
+/// pass; others are refused.
 #[derive(Debug, Parser)]
 #[command(name = "etcd", version, args_override_self = true)]
 pub(crate) struct Args {
@@ -34,11 +34,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "URLS", value_delimiter = ',')]
     advertise_client_urls: Vec<String>,
 
-    /// URLs for other members, of which there are none: nothing listens there
+    /// URLs for other members, which do not exist: nothing listens there
     #[arg(long, value_name = "URLS", value_delimiter = ',')]
     listen_peer_urls: Vec<String>,
 
-    /// The folder of a member; nothing is written into it
+    /// The data folder; nothing is written into it
     #[arg(long, value_name = "DIR")]
     data_dir: Option<String>,
 
@@ -46,7 +46,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", default_value = "default")]
     name: String,
 
-    /// Do not wait for the disk; nothing is written
+    /// Do not sync to disk; nothing is written
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
     unsafe_no_fsync: bool,
 

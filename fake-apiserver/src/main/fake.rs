@@ -11,7 +11,7 @@ use crate::args::{Common, address, duration};
 use crate::setup::{self, Setup};
 use crate::{assets, log};
 
-/// A fake Kubernetes API server: real list, watch, patch and apply, and no cluster behind them
+/// A fake Kubernetes API server: real list, watch, patch and apply, without a cluster
 #[derive(Debug, Parser)]
 #[command(version, after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
@@ -34,12 +34,12 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TOKEN=USER[:GROUP…]", value_parser = token)]
     token: Vec<Token>,
 
-    /// Under rbac, a request without token and client certificate: `admin` is in system:masters, `allow` is
-    /// system:anonymous, `deny` is answered 401
+    /// Under rbac, the identity of requests without token and client certificate: `admin` is in system:masters, `allow`
+    /// is system:anonymous, `deny` is answered 401
     #[arg(long, value_name = "WHO", default_value = "admin")]
     anonymous: Nobody,
 
-    /// Listen beyond loopback though everybody who reaches the port may do everything
+    /// Listen beyond loopback even if everyone who reaches the port may do everything
     #[arg(long)]
     insecure_listen: bool,
 
@@ -61,10 +61,10 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Write the programs kube-apiserver, etcd and kubectl into a folder, for envtest and its like
+    /// Write the programs kube-apiserver, etcd and kubectl into a folder, for envtest and similar tools
     #[command(visible_alias = "install-assets")]
     Assets {
-        /// The folder; it is made if it is not there
+        /// The folder; it is created if it is missing
         #[arg(value_name = "DIR")]
         folder: PathBuf,
     },

@@ -19,7 +19,7 @@ const SECURE_PORT: u16 = 6443;
 /// Admission plugins that can be turned off here.
 const PLUGINS: [&str; 1] = ["ServiceAccount"];
 
-/// Admission plugins that are on in kube-apiserver, and check or do nothing here: it is no change to turn them off.
+/// Admission plugins that are on in kube-apiserver and have no effect here, so that turning them off changes nothing.
 const ABSENT_PLUGINS: [&str; 5] = [
     "CertificateApproval",
     "CertificateSigning",
@@ -49,7 +49,7 @@ const FIXED_PLUGINS: [&str; 15] = [
 
 /// The API server of a control plane for tests, by the flags of kube-apiserver: it keeps its objects in memory
 ///
-/// A flag that is not listed is refused, and so is a value that this server could only ignore.
+/// Flags that are not listed are refused, and so are values that this server would ignore.
 #[derive(Debug, Parser)]
 #[command(name = "kube-apiserver", version, args_override_self = true)]
 pub(crate) struct Args {
@@ -61,7 +61,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PORT", default_value_t = SECURE_PORT)]
     secure_port: u16,
 
-    /// Port for plain HTTP, which there is none of: only 0 is taken
+    /// Port for plain HTTP, which is not served: only 0 is accepted
     #[arg(long, value_name = "PORT", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=0))]
     insecure_port: u16,
 
@@ -69,11 +69,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "IP")]
     advertise_address: Option<IpAddr>,
 
-    /// Folder of apiserver.crt and apiserver.key; if they are not there they are made and written
+    /// Folder of apiserver.crt and apiserver.key, which are created if they are missing
     #[arg(long, value_name = "DIR", default_value = "/var/run/kubernetes")]
     cert_dir: PathBuf,
 
-    /// The server's certificate, and those between it and its authority, in PEM
+    /// The server's certificate and its intermediate certificates, in PEM
     #[arg(long, value_name = "FILE", requires = "tls_private_key_file")]
     tls_cert_file: Option<PathBuf>,
 
@@ -101,7 +101,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "URL")]
     service_account_issuer: Vec<String>,
 
-    /// Keys and certificates whose tokens are believed (may be repeated)
+    /// Keys and certificates whose tokens are accepted (may be repeated)
     #[arg(long, value_name = "FILE")]
     service_account_key_file: Vec<PathBuf>,
 
@@ -109,7 +109,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     service_account_signing_key_file: Option<PathBuf>,
 
-    /// For whom tokens must be [default: the issuers]
+    /// Accepted audiences of tokens [default: the issuers]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     api_audiences: Vec<String>,
 
@@ -129,7 +129,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "true", value_parser = ["true"])]
     allow_privileged: String,
 
-    /// URLs of etcd, which are not called: the objects are kept here, and are gone when this process ends
+    /// URLs of etcd, which is not called: objects are kept in memory until this process ends
     #[arg(long, value_name = "URLS", value_delimiter = ',')]
     etcd_servers: Vec<String>,
 
@@ -137,7 +137,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration)]
     event_ttl: Duration,
 
-    /// Log every request to stderr from 4 on
+    /// Log level; from 4 on every request is logged to stderr
     #[arg(short, long, value_name = "LEVEL", default_value_t = 0)]
     v: u8,
 
@@ -213,7 +213,7 @@ fn csv(line: &str) -> Vec<String> {
     fields.iter().map(|it| it.trim().to_owned()).collect()
 }
 
-/// The keys of ServiceAccounts' tokens, and who issues them.
+/// The keys of ServiceAccounts' tokens, and their issuers.
 fn tokens(args: &Args, mut builder: ApiServerBuilder) -> Result<ApiServerBuilder, String> {
     builder = builder
         .service_account_issuers(&args.service_account_issuer)
@@ -300,7 +300,7 @@ fn transport(args: &Args) -> Result<ServeOptions, String> {
     Ok(options)
 }
 
-/// Writes a file that nobody else may read.
+/// Writes a file that only its owner may read.
 fn write_private(path: &Path, text: &str) -> io::Result<()> {
     let mut options = fs::OpenOptions::new();
     options.write(true).create(true).truncate(true);
