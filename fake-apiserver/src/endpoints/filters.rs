@@ -22,6 +22,7 @@ use crate::api::status::Status;
 use crate::api::user::{SentBy, UserInfo};
 use crate::entropy::Entropy;
 use crate::faults::Seen;
+use crate::registry::write::Warnings;
 
 /// The largest body (rule A20).
 const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
@@ -45,6 +46,8 @@ pub(crate) struct Call {
     pub(crate) has_routes: bool,
     /// User that sent the request.
     pub(crate) user: Arc<UserInfo>,
+    /// Warnings for the client.
+    pub(crate) warnings: Warnings,
     /// Client that sent the request: the name of an in-process client, else its `User-Agent`.
     pub(crate) client: Arc<str>,
     /// The verdicts of the faults that struck it.
@@ -68,6 +71,7 @@ impl Call {
         };
         Self {
             client,
+            warnings: Warnings::default(),
             struck: Vec::new(),
             number,
             query: Query::parse(parts.uri.query()),

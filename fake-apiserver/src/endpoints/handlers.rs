@@ -27,6 +27,16 @@ pub(crate) async fn handle(
     row: &Row,
     info: &RequestInfo,
 ) -> Result<Response<Body>, Status> {
+    let answered = handle_verb(server, call, row, info).await;
+    answered.map_err(|status| status.warned(call.warnings.take()))
+}
+
+async fn handle_verb(
+    server: &Arc<Endpoints>,
+    call: &Call,
+    row: &Row,
+    info: &RequestInfo,
+) -> Result<Response<Body>, Status> {
     if !info.subresource.is_empty() && info.subresource != "status" {
         return other_subresource(server, call, row, info).await;
     }
@@ -99,6 +109,7 @@ fn write_request<'a>(
         options,
         user_agent: call.user_agent(),
         user: &call.user,
+        warnings: &call.warnings,
     }
 }
 
@@ -110,13 +121,12 @@ async fn write(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -
     let options = WriteOptions::parse(&call.query, kind)?;
     let decoded = decode::object(row, call, options.field_validation)?;
     let request = write_request(call, row, info, &options);
-    let told = decoded.warnings.clone();
     let written = if creates {
-        server.registry.create(&request, decoded).await
+        server.registry.create(&request, decoded).await?
     } else {
-        server.registry.update(&request, decoded).await
+        server.registry.update(&request, decoded).await?
     };
-    answer(server, call, row, &form, written.map_err(|status| status.warned(told))?)
+    answer(server, call, row, &form, written)
 }
 
 async fn patch(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -> Result<Response<Body>, Status> {
@@ -131,8 +141,8 @@ async fn patch(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -
     let request = write_request(call, row, info, &options);
     let written = match kind {
         PatchKind::Apply => {
-            let (configuration, warnings) = applied(call, options.field_validation)?;
-            server.registry.apply(&request, &configuration, &warnings).await?
+            let configuration = applied(call, options.field_validation)?;
+            server.registry.apply(&request, &configuration).await?
         }
         PatchKind::Json | PatchKind::Merge | PatchKind::Strategic => {
             server.registry.patch(&request, kind, &call.body).await?
@@ -141,22 +151,22 @@ async fn patch(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -
     answer(server, call, row, &form, written)
 }
 
-/// The body of an apply: YAML, of which JSON is a part (rule H12). With it come the fields it sets twice, which strict
-/// field validation refuses and which otherwise are warned of.
-fn applied(call: &Call, validation: FieldValidation) -> Result<(Object, Vec<String>), Status> {
+/// The body of an apply: YAML, of which JSON is a part (rule H12). Strict field validation refuses repeated fields,
+/// others warn of them.
+fn applied(call: &Call, validation: FieldValidation) -> Result<Object, Status> {
     let parsed = yaml::parse(&call.body)
         .map_err(|why| Status::bad_request(format!("error decoding YAML: error converting YAML to JSON: {why}")))?;
     if let (FieldValidation::Strict, Some(error)) = (validation, parsed.strict_error()) {
         let why = format!("error strict decoding YAML: error converting YAML to JSON: {error}");
         return Err(Status::bad_request(why));
     }
-    let duplicates = match validation {
-        FieldValidation::Ignore => Vec::new(),
-        FieldValidation::Warn | FieldValidation::Strict => parsed.duplicates,
-    };
+    match validation {
+        FieldValidation::Ignore => {}
+        FieldValidation::Warn | FieldValidation::Strict => call.warnings.extend(parsed.duplicates),
+    }
     match parsed.value {
-        Value::Object(map) => Ok((Object(map), duplicates)),
-        Value::Null => Ok((Object::default(), duplicates)),
+        Value::Object(map) => Ok(Object(map)),
+        Value::Null => Ok(Object::default()),
         other => Err(Status::bad_request(format!(
             "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {} into Go value \
              of type map[string]interface {{}}",
@@ -168,7 +178,10 @@ fn applied(call: &Call, validation: FieldValidation) -> Result<(Object, Vec<Stri
 async fn delete(server: &Endpoints, call: &Call, row: &Row, info: &RequestInfo) -> Result<Response<Body>, Status> {
     let form = form(call, row, Route::Object)?;
     let options = decode::delete_options(row, call)?;
-    let written = server.registry.delete(row, info, &call.user, &options).await?;
+    let written = server
+        .registry
+        .delete(row, info, &call.user, &options, &call.warnings)
+        .await?;
     answer(server, call, row, &form, written)
 }
 
@@ -203,14 +216,14 @@ async fn other_subresource(
         _ => None,
     };
     let form = form(call, row, Route::Object)?;
-    let (mut sent, mut warnings) = (decode::Sent::default(), Vec::new());
+    let mut sent = decode::Sent::default();
     match (info.verb, patch) {
         (Verb::Create | Verb::Update, _) if !subresources::is_connection(&info.subresource) => {
             sent = decode::sent(row, call)?;
         }
         (Verb::Patch, Some(PatchKind::Apply)) => {
             let options = WriteOptions::parse(&call.query, WriteKind::Patch { apply: true })?;
-            (sent.object, warnings) = applied(call, options.field_validation)?;
+            sent.object = applied(call, options.field_validation)?;
         }
         (Verb::Patch, _) => sent.text = Cow::Borrowed(&call.body),
         _ => {}
@@ -222,13 +235,13 @@ async fn other_subresource(
         patch,
         object: sent.object,
         raw: &sent.text,
-        warnings,
+        warnings: &call.warnings,
         user_agent: call.user_agent(),
         user: &call.user,
     };
     let written = server.registry.subresource(&request).await?;
     if let Answer::Connection(connection) = written.answer {
-        return websocket::connect(call, connection).map_err(|status| status.warned(written.warnings));
+        return websocket::connect(call, connection);
     }
     answer(server, call, row, &form, written)
 }
@@ -262,5 +275,13 @@ fn answer(
     form: &negotiation::Answer,
     written: Written,
 ) -> Result<Response<Body>, Status> {
-    encode::answer(server, call, row, form, written.code, written.answer, &written.warnings)
+    encode::answer(
+        server,
+        call,
+        row,
+        form,
+        written.code,
+        written.answer,
+        &call.warnings.take(),
+    )
 }

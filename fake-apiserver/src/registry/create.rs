@@ -22,17 +22,16 @@ impl Registry {
     /// POST of a decoded body. Each step is a stage of the API server's write path; an error at any of them is the
     /// client's `Status`.
     pub(crate) async fn create(&self, request: &WriteRequest<'_>, decoded: body::Decoded) -> Result<Written, Status> {
-        let body::Decoded {
-            mut object,
-            mut warnings,
-        } = decoded;
+        let body::Decoded { mut object, warnings } = decoded;
+        request.warnings.extend(warnings);
         let row = request.row;
         accepts_creates(row)?;
         metadata::fill_namespace(&mut object, &request.info.namespace)?;
         self.check_namespace(row, object.namespace(), object.name())?;
-        warnings.extend(metadata::dedupe_owner_references(&mut object, false));
+        let repeated = metadata::dedupe_owner_references(&mut object, false);
+        request.warnings.extend(repeated);
 
-        // What only the server sets is nobody's.
+        // Fields that only the server sets have no owner.
         for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
             object.metadata_mut().remove(field);
         }
@@ -41,37 +40,24 @@ impl Registry {
         let manager = request.manager(&name, &now);
         request.with_types(|types| managed_fields::track_update(types, None, &mut object, &manager));
         row.settle(&mut object);
-        self.create_admitted(request, object, warnings).await
+        self.admit_and_create(request, object).await
     }
 
-    /// The same from the point where the object says who owns its fields.
-    pub(super) async fn create_admitted(
-        &self,
-        request: &WriteRequest<'_>,
-        object: Object,
-        mut warnings: Vec<String>,
-    ) -> Result<Written, Status> {
-        // What is applied comes by here alone.
+    /// Admits and stores a new object that has the owners of its fields already.
+    pub(super) async fn admit_and_create(&self, request: &WriteRequest<'_>, object: Object) -> Result<Written, Status> {
+        // An apply has not been checked before.
         accepts_creates(request.row)?;
-        let mut told = Vec::new();
         let mut attributes = Attributes::of_write(request, Operation::Create, object, None);
-        self.admit(&mut attributes, &mut told).await?;
+        self.admit(&mut attributes).await?;
         let mut object = attributes.object.take().unwrap_or_default();
-        told.extend(metadata::dedupe_owner_references(&mut object, true));
+        let repeated = metadata::dedupe_owner_references(&mut object, true);
+        request.warnings.extend(repeated);
         request.row.settle(&mut object);
-        warnings.extend(told.iter().cloned());
-        self.create_tracked(request, object, warnings)
-            .await
-            .map_err(|status| status.warned(told))
+        self.create_mutated(request, object).await
     }
 
-    /// The same from the point where nobody changes the object any more.
-    async fn create_tracked(
-        &self,
-        request: &WriteRequest<'_>,
-        mut object: Object,
-        mut warnings: Vec<String>,
-    ) -> Result<Written, Status> {
+    /// Prepares, validates and stores a new object after the mutating phase of admission.
+    async fn create_mutated(&self, request: &WriteRequest<'_>, mut object: Object) -> Result<Written, Status> {
         let row = request.row;
         let strategy = row.strategy();
         row.to_storage(&mut object);
@@ -81,7 +67,7 @@ impl Registry {
         self.check_escalation(request, &object, None)?;
         self.prepare_new(request, &mut object)?;
         self.check_creation(request)?;
-        warnings.extend(strategy.warnings(&object, None));
+        let mut advice = strategy.warnings(&object, None);
         let generated = object.name().is_empty();
         let mut tries = if generated { NAME_TRIES } else { 1 };
         loop {
@@ -90,9 +76,10 @@ impl Registry {
                 metadata::generate_name(&mut object, &self.entropy);
                 self.validate_new(request, &object)?;
             }
+            // Only a valid object is warned of.
+            request.warnings.extend(std::mem::take(&mut advice));
             strategy.canonicalize(&mut object);
-            self.check_write(request, Operation::Create, &mut object, None, &mut warnings)
-                .await?;
+            self.check_write(request, Operation::Create, &mut object, None).await?;
             let key = codec::key_of(&object);
             self.convert_to_store(row, &object).await?;
             let body = codec::encode(row, &object)?;
@@ -107,7 +94,6 @@ impl Registry {
                 return Ok(Written {
                     answer: self.unstored(row, object),
                     code: 201,
-                    warnings,
                 });
             }
             if version.as_ref().is_some_and(names_version) {
@@ -124,7 +110,6 @@ impl Registry {
                     let written = Written {
                         answer: Answer::Stored(stored),
                         code: 201,
-                        warnings,
                     };
                     return self.convert_answer(row, written).await;
                 }

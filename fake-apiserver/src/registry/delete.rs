@@ -9,7 +9,7 @@ use super::kinds::strategy::Propagation;
 use super::read::Page;
 use super::scheme::Row;
 use super::scheme::codec;
-use super::write::{Answer, SuccessDetails, SuccessStatus, Written};
+use super::write::{Answer, SuccessDetails, SuccessStatus, Warnings, Written};
 use crate::api::object::Object;
 use crate::api::options::{DeleteOptions, ListOptions, PropagationPolicy};
 use crate::api::request_info::RequestInfo;
@@ -46,17 +46,19 @@ impl Registry {
         info: &RequestInfo,
         user: &UserInfo,
         options: &DeleteOptions,
+        warnings: &Warnings,
     ) -> Result<Written, Status> {
-        self.delete_as(row, info, Some(user), options).await
+        self.delete_as(row, info, Some(user), options, warnings).await
     }
 
-    /// The same; without a user admission is not asked, as in an eviction, which has been admitted itself.
+    /// Deletes an object; without a user admission does not run, as in an eviction, which has been admitted itself.
     pub(super) async fn delete_as(
         &self,
         row: &Row,
         info: &RequestInfo,
         user: Option<&UserInfo>,
         options: &DeleteOptions,
+        warnings: &Warnings,
     ) -> Result<Written, Status> {
         let resource = row.info.group_resource();
         let key = Key::new(&info.namespace, &info.name);
@@ -65,16 +67,14 @@ impl Registry {
                 return Err(Status::not_found(&resource, &info.name));
             };
             self.convert_stored(row, std::slice::from_ref(&stored)).await?;
-            let mut told = Vec::new();
             if let Some(user) = user {
-                self.admit_deletion(row, &stored, user, options, &mut told).await?;
+                self.admit_deletion(row, &stored, user, options, warnings).await?;
             }
             if options.propagation_policy.is_none() && options.orphan_dependents.is_none() {
-                told.extend(deletion_warnings(row));
+                warnings.extend(deletion_warnings(row));
             }
-            let deleted = self.delete_once(row, &stored, options);
-            if let Some((answer, is_gone)) = deleted.map_err(|status| status.warned(told.clone()))? {
-                let mut written = Written::updated(answer, told);
+            if let Some((answer, is_gone)) = self.delete_once(row, &stored, options)? {
+                let mut written = Written::updated(answer);
                 if !is_gone && options.orphan_dependents == Some(false) {
                     // Who asked for dependents to go in this old way is told that they are waited for.
                     written.code = 202;
@@ -101,8 +101,9 @@ impl Registry {
                 name: stored.key.name().to_owned(),
                 ..info.clone()
             };
-            match self.delete(row, &info, user, options).await {
-                Err(status) if status.code != 404 => return Err(status),
+            let warnings = Warnings::default();
+            match self.delete(row, &info, user, options, &warnings).await {
+                Err(status) if status.code != 404 => return Err(status.warned(warnings.take())),
                 Ok(_) | Err(_) => {}
             }
         }
@@ -116,7 +117,7 @@ impl Registry {
         stored: &Stored,
         user: &UserInfo,
         options: &DeleteOptions,
-        told: &mut Vec<String>,
+        warnings: &Warnings,
     ) -> Result<(), Status> {
         if !self.may_refuse_deletion(row) {
             return Ok(());
@@ -130,9 +131,9 @@ impl Registry {
         {
             return Ok(());
         }
-        let mut attributes = Attributes::of_delete(row, user, options, old);
-        self.admit(&mut attributes, told).await?;
-        self.check_admitted(&attributes, told).await
+        let mut attributes = Attributes::of_delete(row, user, options, old, warnings);
+        self.admit(&mut attributes).await?;
+        self.check_admitted(&attributes).await
     }
 
     /// One try: the answer, and whether the object is gone; `None` if it changed meanwhile.

@@ -42,7 +42,6 @@ impl Change for Patched<'_> {
 struct Applied<'a> {
     request: &'a WriteRequest<'a>,
     configuration: &'a Object,
-    warnings: &'a [String],
     manager: &'a str,
     now: &'a str,
 }
@@ -57,7 +56,7 @@ impl Applied<'_> {
                 managed_fields::apply(types, live, self.configuration, &manager, &row.info.kind, force)
             })
         };
-        let mut decoded = if row.is_custom() {
+        if row.is_custom() {
             let make = || {
                 Ok(patch::Patched {
                     value: Value::Object(make()?.0),
@@ -65,12 +64,10 @@ impl Applied<'_> {
                     shown: None,
                 })
             };
-            body::read_patched(row, &make, b"", FieldValidation::Ignore)?
+            body::read_patched(row, &make, b"", FieldValidation::Ignore)
         } else {
-            body::read_applied(row, make()?, self.configuration)?
-        };
-        decoded.warnings.extend_from_slice(self.warnings);
-        Ok(decoded)
+            body::read_applied(row, make()?, self.configuration)
+        }
     }
 }
 
@@ -107,19 +104,13 @@ impl Registry {
     }
 
     /// PATCH with an applied configuration, which creates the object if there is none (rules H1 to H17).
-    pub(crate) async fn apply(
-        &self,
-        request: &WriteRequest<'_>,
-        configuration: &Object,
-        warnings: &[String],
-    ) -> Result<Written, Status> {
+    pub(crate) async fn apply(&self, request: &WriteRequest<'_>, configuration: &Object) -> Result<Written, Status> {
         let row = request.row;
         let now = self.entropy.now_seconds();
         let manager = request.manager_name();
         let applied = Applied {
             request,
             configuration,
-            warnings,
             manager: &manager,
             now: &now,
         };
@@ -139,10 +130,11 @@ impl Registry {
             return Err(Status::conflict(&row.info.group_resource(), &request.info.name, why));
         }
         let Decoded { mut object, warnings } = applied.merge(None)?;
+        request.warnings.extend(warnings);
         metadata::check_name(&object, &request.info.name)?;
         metadata::fill_namespace(&mut object, &request.info.namespace)?;
         self.check_namespace(row, object.namespace(), object.name())?;
         object.metadata_mut().remove("resourceVersion");
-        self.create_admitted(request, object, warnings).await
+        self.admit_and_create(request, object).await
     }
 }

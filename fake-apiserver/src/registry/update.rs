@@ -73,6 +73,8 @@ impl Registry {
     /// PUT of a decoded body (rules C1 to C6).
     pub(crate) async fn update(&self, request: &WriteRequest<'_>, decoded: Decoded) -> Result<Written, Status> {
         let Decoded { mut object, warnings } = decoded;
+        request.warnings.extend(warnings);
+        let warnings = Vec::new();
         let row = request.row;
         metadata::check_name(&object, &request.info.name)?;
         metadata::fill_namespace(&mut object, &request.info.namespace)?;
@@ -125,33 +127,26 @@ impl Registry {
         change: &dyn Change,
     ) -> Result<Option<Written>, Status> {
         let old = self.recent.take(request.row, stored);
-        let decoded = change.next(&old)?;
-        let mut told = decoded.warnings.clone();
-        self.finish_change(request, stored, old, decoded, change, &mut told)
-            .await
-            .map_err(|status| status.warned(told))
+        let Decoded { object, warnings } = change.next(&old)?;
+        request.warnings.extend(warnings);
+        self.finish_change(request, stored, old, object, change).await
     }
 
-    /// The rest of a try: from the new object as the client wants it to storage. `told` is what the client is told
-    /// should it fail.
+    /// The rest of a try: from the new object as the client wants it to storage.
     async fn finish_change(
         &self,
         request: &WriteRequest<'_>,
         stored: &Arc<Stored>,
         mut old: Object,
-        decoded: Decoded,
+        mut object: Object,
         change: &dyn Change,
-        told: &mut Vec<String>,
     ) -> Result<Option<Written>, Status> {
         let row = request.row;
         let strategy = row.strategy();
-        let Decoded {
-            mut object,
-            mut warnings,
-        } = decoded;
         metadata::check_name(&object, &request.info.name)?;
         metadata::fill_namespace(&mut object, &request.info.namespace)?;
-        warnings.extend(metadata::dedupe_owner_references(&mut object, false));
+        let repeated = metadata::dedupe_owner_references(&mut object, false);
+        request.warnings.extend(repeated);
         if !change.is_tracked() {
             let now = self.entropy.now_seconds();
             let name = request.manager_name();
@@ -160,9 +155,7 @@ impl Registry {
         }
         row.settle(&mut object);
         if change.is_admitted() {
-            let asked = told.len();
-            (object, old) = self.admit_change(request, change, object, old, told).await?;
-            warnings.extend(told.iter().skip(asked).cloned());
+            (object, old) = self.admit_change(request, change, object, old).await?;
         }
         check_version(request, &object, stored)?;
 
@@ -170,10 +163,9 @@ impl Registry {
         row.to_storage(&mut old);
         self.check_escalation(request, &object, Some(&old))?;
         self.prepare(request, &mut object, &old)?;
-        warnings.extend(strategy.warnings(&object, Some(&old)));
+        request.warnings.extend(strategy.warnings(&object, Some(&old)));
         if change.is_admitted() {
-            self.check_change(request, change, &mut object, &mut old, &mut warnings)
-                .await?;
+            self.check_change(request, change, &mut object, &mut old).await?;
         }
         let ends = is_finished(&object, &old) && !strategy.holds_terminating(&object);
 
@@ -185,7 +177,7 @@ impl Registry {
             if ends && !request.options.dry_run && self.remove(row, stored).is_err() {
                 return Ok(None);
             }
-            return Ok(Some(Written::updated(self.unstored(row, object), warnings)));
+            return Ok(Some(Written::updated(self.unstored(row, object))));
         }
         let stored = if body.bytes == stored.body.bytes {
             Arc::clone(stored)
@@ -196,7 +188,7 @@ impl Registry {
             }
         };
         self.recent.keep(row, &stored, object);
-        Ok(Some(Written::updated(Answer::Stored(stored), warnings)))
+        Ok(Some(Written::updated(Answer::Stored(stored))))
     }
 
     /// The mutating phase of a change; answers the new object and the old one.
@@ -206,22 +198,22 @@ impl Registry {
         change: &dyn Change,
         mut object: Object,
         old: Object,
-        told: &mut Vec<String>,
     ) -> Result<(Object, Object), Status> {
         if let Some(shown) = change.shown(&object)? {
             let before = shown.clone();
             let mut attributes = Attributes::of_write(request, Operation::Update, shown, change.shown(&old)?);
             attributes.kind = kind_named(&before);
-            self.admit(&mut attributes, told).await?;
+            self.admit(&mut attributes).await?;
             if let Some(shown) = attributes.object.filter(|it| *it != before) {
                 change.take(&mut object, &shown)?;
             }
             return Ok((object, old));
         }
         let mut attributes = Attributes::of_write(request, Operation::Update, object, Some(old));
-        self.admit(&mut attributes, told).await?;
+        self.admit(&mut attributes).await?;
         let mut object = attributes.object.take().unwrap_or_default();
-        told.extend(metadata::dedupe_owner_references(&mut object, true));
+        let repeated = metadata::dedupe_owner_references(&mut object, true);
+        request.warnings.extend(repeated);
         request.row.settle(&mut object);
         Ok((object, attributes.old.take().unwrap_or_default()))
     }
@@ -233,17 +225,14 @@ impl Registry {
         change: &dyn Change,
         object: &mut Object,
         old: &mut Object,
-        warnings: &mut Vec<String>,
     ) -> Result<(), Status> {
         let Some(shown) = change.shown(object)? else {
-            return self
-                .check_write(request, Operation::Update, object, Some(old), warnings)
-                .await;
+            return self.check_write(request, Operation::Update, object, Some(old)).await;
         };
         let kind = kind_named(&shown);
         let mut attributes = Attributes::of_write(request, Operation::Update, shown, change.shown(old)?);
         attributes.kind = kind;
-        self.check_admitted(&attributes, warnings).await
+        self.check_admitted(&attributes).await
     }
 
     /// Stores an object as it is, over the one that may be there, as if it had come from a dump of the store. A

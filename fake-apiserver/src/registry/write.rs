@@ -1,6 +1,6 @@
-//! Shared parts of all writes: the request, the answer, and the steps between a decoded object and storage.
+//! Shared parts of all writes: the request, its warnings, and the answer.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Registry;
 use super::kinds::strategy::Context;
@@ -28,6 +28,27 @@ pub(crate) struct WriteRequest<'a> {
     pub(crate) user_agent: &'a str,
     /// User of the write.
     pub(crate) user: &'a UserInfo,
+    /// Records the warnings for the client.
+    pub(crate) warnings: &'a Warnings,
+}
+
+/// Warnings for the client of one request, which it gets whether the request succeeds or fails (rule A30).
+#[derive(Debug, Default)]
+pub(crate) struct Warnings(Mutex<Vec<String>>);
+
+impl Warnings {
+    pub(crate) fn add(&self, text: String) {
+        self.extend([text]);
+    }
+
+    pub(crate) fn extend(&self, texts: impl IntoIterator<Item = String>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(texts);
+    }
+
+    /// Takes the warnings recorded so far, in their order.
+    pub(crate) fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// Answer of a write.
@@ -72,18 +93,12 @@ pub(crate) struct Written {
     pub(crate) answer: Answer,
     /// 200; 201 where an object was created; 202 where one is still to go.
     pub(crate) code: u16,
-    /// `Warning` headers.
-    pub(crate) warnings: Vec<String>,
 }
 
 impl Written {
     /// An existing object changed.
-    pub(crate) fn updated(answer: Answer, warnings: Vec<String>) -> Self {
-        Self {
-            answer,
-            code: 200,
-            warnings,
-        }
+    pub(crate) fn updated(answer: Answer) -> Self {
+        Self { answer, code: 200 }
     }
 }
 

@@ -8,7 +8,7 @@ use crate::api::options::{DeleteOptions, FieldValidation, WriteOptions};
 use crate::api::resource::{GroupKind, ResourceInfo};
 use crate::api::user::UserInfo;
 use crate::registry::scheme::Row;
-use crate::registry::write::WriteRequest;
+use crate::registry::write::{Warnings, WriteRequest};
 
 /// The options of a request.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +39,8 @@ pub(crate) struct Attributes<'a> {
     pub(crate) options: Options<'a>,
     pub(crate) object: Option<Object>,
     pub(crate) old: Option<Object>,
+    /// Records the warnings for the client.
+    pub(crate) warnings: &'a Warnings,
 }
 
 /// The kind of a row's objects.
@@ -99,6 +101,7 @@ impl<'a> Attributes<'a> {
             options,
             object: Some(object),
             old,
+            warnings: request.warnings,
         }
     }
 
@@ -121,7 +124,13 @@ impl<'a> Attributes<'a> {
     }
 
     /// A delete of an object.
-    pub(crate) fn of_delete(row: &'a Row, user: &'a UserInfo, options: &'a DeleteOptions, old: Object) -> Self {
+    pub(crate) fn of_delete(
+        row: &'a Row,
+        user: &'a UserInfo,
+        options: &'a DeleteOptions,
+        old: Object,
+        warnings: &'a Warnings,
+    ) -> Self {
         let name = old.name().to_owned();
         Self {
             kind: kind_of(&row.info),
@@ -135,6 +144,7 @@ impl<'a> Attributes<'a> {
             options: Options::Delete(options),
             object: None,
             old: Some(old),
+            warnings,
         }
     }
 

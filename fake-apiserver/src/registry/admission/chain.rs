@@ -20,18 +20,8 @@ impl Registry {
     }
 
     /// The mutating phase: the server's plugins, closures, policies, webhooks, and the chain once more where a webhook
-    /// asks to see what others did. Warnings of a refused request go with its Status.
-    pub(crate) async fn admit(
-        &self,
-        attributes: &mut Attributes<'_>,
-        warnings: &mut Vec<String>,
-    ) -> Result<(), Status> {
-        let mut told = Vec::new();
-        let result = self.mutate(attributes, &mut told).await;
-        tell(result, told, warnings)
-    }
-
-    async fn mutate(&self, attributes: &mut Attributes<'_>, warnings: &mut Vec<String>) -> Result<(), Status> {
+    /// asks to see the changes of others.
+    pub(crate) async fn admit(&self, attributes: &mut Attributes<'_>) -> Result<(), Status> {
         plugins::mutate(self, attributes)?;
         let setup = self.admission.setup();
         let configured = self.configured();
@@ -40,32 +30,27 @@ impl Registry {
         }
         let owners = Owners::of(attributes);
         for hook in &setup.hooks.mutating {
-            self.mutate_by_hook(hook, attributes, warnings).await?;
+            self.mutate_by_hook(hook, attributes).await?;
         }
         let mut known = Reinvocation::default();
         self.mutate_by_policies(&configured, attributes, &mut known, false)
             .await?;
-        self.mutate_by_webhooks(&configured.mutating, attributes, &mut known, false, warnings)
+        self.mutate_by_webhooks(&configured.mutating, attributes, &mut known, false)
             .await?;
         if known.is_needed {
             plugins::mutate(self, attributes)?;
             self.mutate_by_policies(&configured, attributes, &mut known, true)
                 .await?;
-            self.mutate_by_webhooks(&configured.mutating, attributes, &mut known, true, warnings)
+            self.mutate_by_webhooks(&configured.mutating, attributes, &mut known, true)
                 .await?;
         }
-        warnings.extend(owners.check(attributes));
+        attributes.warnings.extend(owners.check(attributes));
         Ok(())
     }
 
-    async fn mutate_by_hook(
-        &self,
-        hook: &Hook,
-        attributes: &mut Attributes<'_>,
-        warnings: &mut Vec<String>,
-    ) -> Result<(), Status> {
+    async fn mutate_by_hook(&self, hook: &Hook, attributes: &mut Attributes<'_>) -> Result<(), Status> {
         let answer = hook.call(attributes.review(self.entropy.uid())).await;
-        warnings.extend(answer.warnings);
+        attributes.warnings.extend(answer.warnings);
         if let Some(denial) = answer.denied {
             return Err(status::denied(&hook.name, denial));
         }
@@ -81,34 +66,23 @@ impl Registry {
         Ok(())
     }
 
-    /// The validating phase: the server's plugins, closures, policies, webhooks, then quota, which counts only what
-    /// nobody else refuses.
-    pub(crate) async fn check_admitted(
-        &self,
-        attributes: &Attributes<'_>,
-        warnings: &mut Vec<String>,
-    ) -> Result<(), Status> {
-        let mut told = Vec::new();
-        let result = self.validate(attributes, &mut told).await;
-        tell(result, told, warnings)
-    }
-
-    async fn validate(&self, attributes: &Attributes<'_>, warnings: &mut Vec<String>) -> Result<(), Status> {
-        plugins::validate(self, attributes, warnings)?;
+    /// The validating phase: the server's plugins, closures, policies, webhooks, then quota, which only counts
+    /// accepted requests.
+    pub(crate) async fn check_admitted(&self, attributes: &Attributes<'_>) -> Result<(), Status> {
+        plugins::validate(self, attributes)?;
         let setup = self.admission.setup();
         let configured = self.configured();
         if !is_exempt(attributes.row) {
             for hook in &setup.hooks.validating {
                 let answer = hook.call(attributes.review(self.entropy.uid())).await;
-                warnings.extend(answer.warnings);
+                attributes.warnings.extend(answer.warnings);
                 if let Some(denial) = answer.denied {
                     return Err(status::denied(&hook.name, denial));
                 }
             }
-            self.validate_by_policies(&configured, attributes, warnings).await?;
+            self.validate_by_policies(&configured, attributes).await?;
             if !configured.validating.is_empty() {
-                self.validate_by_webhooks(&configured.validating, attributes, warnings)
-                    .await?;
+                self.validate_by_webhooks(&configured.validating, attributes).await?;
             }
         }
         plugins::charge_quota(self, attributes).await
@@ -129,7 +103,6 @@ impl Registry {
         operation: Operation,
         object: &mut Object,
         old: Option<&mut Object>,
-        warnings: &mut Vec<String>,
     ) -> Result<(), Status> {
         let row = request.row;
         if !self.validates(row) {
@@ -144,7 +117,7 @@ impl Registry {
             row.show_as_requested(old);
         }
         let mut attributes = Attributes::of_write(request, operation, object_shown, old_shown);
-        let result = self.check_admitted(&attributes, warnings).await;
+        let result = self.check_admitted(&attributes).await;
         let (back, old_back) =
             kept.unwrap_or_else(|| (attributes.object.take().unwrap_or_default(), attributes.old.take()));
         *object = back;
@@ -156,37 +129,22 @@ impl Registry {
 
     /// Both phases for an object that is posted to a subresource and is not stored, such as an Eviction; answers it as
     /// mutation left it.
-    pub(crate) async fn admit_posted(
-        &self,
-        request: &WriteRequest<'_>,
-        object: Object,
-        warnings: &mut Vec<String>,
-    ) -> Result<Object, Status> {
-        let object = self.mutate_posted(request, object, warnings).await?;
-        self.check_posted(request, object, warnings).await
+    pub(crate) async fn admit_posted(&self, request: &WriteRequest<'_>, object: Object) -> Result<Object, Status> {
+        let object = self.mutate_posted(request, object).await?;
+        self.check_posted(request, object).await
     }
 
     /// The first phase of [`admit_posted`](Self::admit_posted).
-    pub(crate) async fn mutate_posted(
-        &self,
-        request: &WriteRequest<'_>,
-        object: Object,
-        warnings: &mut Vec<String>,
-    ) -> Result<Object, Status> {
+    pub(crate) async fn mutate_posted(&self, request: &WriteRequest<'_>, object: Object) -> Result<Object, Status> {
         let mut attributes = Attributes::of_posted(request, object);
-        self.admit(&mut attributes, warnings).await?;
+        self.admit(&mut attributes).await?;
         Ok(attributes.object.take().unwrap_or_default())
     }
 
     /// The second phase of [`admit_posted`](Self::admit_posted); answers the object as it is.
-    pub(crate) async fn check_posted(
-        &self,
-        request: &WriteRequest<'_>,
-        object: Object,
-        warnings: &mut Vec<String>,
-    ) -> Result<Object, Status> {
+    pub(crate) async fn check_posted(&self, request: &WriteRequest<'_>, object: Object) -> Result<Object, Status> {
         let mut attributes = Attributes::of_posted(request, object);
-        self.check_admitted(&attributes, warnings).await?;
+        self.check_admitted(&attributes).await?;
         Ok(attributes.object.take().unwrap_or_default())
     }
 
@@ -196,11 +154,10 @@ impl Registry {
         request: &WriteRequest<'_>,
         subresource: &str,
         object: Object,
-        warnings: &mut Vec<String>,
     ) -> Result<(), Status> {
         let mut attributes = Attributes::of_connection(request, subresource, object);
-        self.admit(&mut attributes, warnings).await?;
-        self.check_admitted(&attributes, warnings).await
+        self.admit(&mut attributes).await?;
+        self.check_admitted(&attributes).await
     }
 
     /// Returns `true` if anything may refuse the deletion of objects of this kind.
@@ -245,12 +202,7 @@ impl Registry {
     }
 
     #[cfg(not(feature = "cel"))]
-    async fn validate_by_policies(
-        &self,
-        _: &Configured,
-        _: &Attributes<'_>,
-        _: &mut Vec<String>,
-    ) -> Result<(), Status> {
+    async fn validate_by_policies(&self, _: &Configured, _: &Attributes<'_>) -> Result<(), Status> {
         Ok(())
     }
 
@@ -284,18 +236,7 @@ impl Configured {
     }
 }
 
-/// Configuration of admission is not subject to it: who locks himself out must be able to undo it.
+/// Configuration of admission is not subject to it: a user who is locked out must be able to undo it.
 fn is_exempt(row: &Row) -> bool {
     row.info.group == GROUP
-}
-
-/// Warnings go to the client whether the request fails or not.
-fn tell(result: Result<(), Status>, told: Vec<String>, warnings: &mut Vec<String>) -> Result<(), Status> {
-    match result {
-        Ok(()) => {
-            warnings.extend(told);
-            Ok(())
-        }
-        Err(status) => Err(status.warned(told)),
-    }
 }

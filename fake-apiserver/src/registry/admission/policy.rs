@@ -126,7 +126,6 @@ impl Registry {
         &self,
         configured: &Configured,
         attributes: &Attributes<'_>,
-        warnings: &mut Vec<String>,
     ) -> Result<(), Status> {
         let mut refused = None;
         for policy in &configured.policies {
@@ -145,7 +144,7 @@ impl Registry {
                 for failed in self.failures(policy, binding, attributes, &mut environment) {
                     let (policy, binding_name) = (&policy.name, &binding.name);
                     if binding.warns {
-                        warnings.push(format!(
+                        attributes.warnings.add(format!(
                             "Validation failed for ValidatingAdmissionPolicy '{policy}' with binding \
                              '{binding_name}': {}",
                             failed.message

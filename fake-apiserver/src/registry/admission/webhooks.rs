@@ -45,7 +45,6 @@ impl Registry {
         attributes: &mut Attributes<'_>,
         known: &mut Reinvocation,
         is_second: bool,
-        warnings: &mut Vec<String>,
     ) -> Result<(), Status> {
         if is_second && known.left != attributes.object {
             known.changed();
@@ -57,7 +56,7 @@ impl Registry {
             let Some(matched) = self.is_meant(webhook, attributes)? else {
                 continue;
             };
-            let changed = self.mutate_by(webhook, attributes, &matched, warnings).await;
+            let changed = self.mutate_by(webhook, attributes, &matched).await;
             let changed = match changed {
                 Ok(changed) => changed,
                 Err(Failure::Call(_)) if webhook.ignores_failure => continue,
@@ -80,14 +79,13 @@ impl Registry {
         webhook: &Webhook,
         attributes: &mut Attributes<'_>,
         matched: &Matched,
-        warnings: &mut Vec<String>,
     ) -> Result<bool, Failure> {
         let request = self.review_of(attributes, matched).await.map_err(Failure::Refused)?;
         let transport = &self.admission.setup().transport;
         let answer = webhook::ask(&**transport, webhook, &request, true)
             .await
             .map_err(Failure::Call)?;
-        warnings.extend(answer.warnings);
+        attributes.warnings.extend(answer.warnings);
         if let Some(denial) = answer.denied {
             return Err(Failure::Refused(status::denied(&webhook.name, denial)));
         }
@@ -141,7 +139,6 @@ impl Registry {
         &self,
         webhooks: &[Webhook],
         attributes: &Attributes<'_>,
-        warnings: &mut Vec<String>,
     ) -> Result<(), Status> {
         let mut meant = Vec::new();
         for webhook in webhooks {
@@ -157,7 +154,7 @@ impl Registry {
         for ((webhook, _), answer) in meant.iter().zip(join_all(calls).await) {
             let failure = match answer {
                 Ok(answer) => {
-                    warnings.extend(answer.warnings);
+                    attributes.warnings.extend(answer.warnings);
                     answer.denied.map(|denial| status::denied(&webhook.name, denial))
                 }
                 Err(_) if webhook.ignores_failure => None,

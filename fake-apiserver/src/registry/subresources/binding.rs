@@ -15,7 +15,7 @@ use crate::registry::scheme::body::Decoded;
 use crate::registry::types::access::ensure_object;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::update::Change;
-use crate::registry::write::{WriteRequest, Written};
+use crate::registry::write::{Warnings, WriteRequest, Written};
 
 impl Registry {
     /// POST of `pods/{name}/binding` (`BindingREST.Create`).
@@ -26,26 +26,26 @@ impl Registry {
         binding.insert("apiVersion".into(), "v1".into());
         metadata::fill_namespace(&mut binding, &request.info.namespace)?;
         let write = request.write(&options);
-        let mut warnings = Vec::new();
-        let binding = self.mutate_posted(&write, binding, &mut warnings).await?;
+        let binding = self.mutate_posted(&write, binding).await?;
         if binding.name() != request.info.name {
             return Err(Status::bad_request("name in URL does not match name in Binding object"));
         }
-        self.assign_pod(&write, binding, warnings).await
+        self.assign_pod(&write, binding).await
     }
 
     /// POST of the collection `bindings`, which names the Pod in its body (`LegacyBindingREST.Create`).
     pub(crate) async fn bind_named(&self, request: &WriteRequest<'_>, decoded: Decoded) -> Result<Written, Status> {
         let Decoded {
             object: mut binding,
-            mut warnings,
+            warnings,
         } = decoded;
+        request.warnings.extend(warnings);
         metadata::fill_namespace(&mut binding, &request.info.namespace)?;
         // Unlike the subresource it takes no preconditions.
         for field in ["uid", "resourceVersion"] {
             binding.metadata_mut().remove(field);
         }
-        let binding = self.mutate_posted(request, binding, &mut warnings).await?;
+        let binding = self.mutate_posted(request, binding).await?;
         let scheme = self.scheme();
         let pods = scheme
             .lookup("", "v1", "pods")
@@ -61,26 +61,27 @@ impl Registry {
             info: &info,
             ..*request
         };
-        self.assign_pod(&write, binding, warnings).await
+        self.assign_pod(&write, binding).await
     }
 
     /// Gives the Pod its node, once.
-    async fn assign_pod(
-        &self,
-        write: &WriteRequest<'_>,
-        binding: Object,
-        mut warnings: Vec<String>,
-    ) -> Result<Written, Status> {
+    async fn assign_pod(&self, write: &WriteRequest<'_>, binding: Object) -> Result<Written, Status> {
         let mut errors = FieldErrors::new();
         validate(&Cursor::root(&binding), &mut errors);
         if !errors.is_empty() {
             return Err(Status::new(500, "", errors.aggregate()));
         }
-        let binding = self.check_posted(write, binding, &mut warnings).await?;
+        let binding = self.check_posted(write, binding).await?;
         let now = self.entropy.now_seconds();
         let uid = Some(binding.uid()).filter(|it| !it.is_empty());
+        // The client has not sent the Pod, and gets no warnings about it.
+        let warnings = Warnings::default();
+        let of_pod = WriteRequest {
+            warnings: &warnings,
+            ..*write
+        };
         self.change(
-            write,
+            &of_pod,
             uid,
             &Bound {
                 binding: &binding,
@@ -88,7 +89,7 @@ impl Registry {
             },
         )
         .await?;
-        Ok(created(warnings))
+        Ok(created())
     }
 }
 

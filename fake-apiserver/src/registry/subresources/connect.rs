@@ -14,23 +14,20 @@ use crate::registry::write::{Answer, Written};
 
 impl Registry {
     pub(super) async fn connect(&self, request: &SubresourceRequest<'_>) -> Result<Written, Status> {
-        let mut warnings = Vec::new();
-        self.admit_options(request, &mut warnings).await?;
-        match self.open(request).await {
-            Ok(connection) => Ok(Written::updated(Answer::Connection(connection), warnings)),
-            Err(refused) => Err(refused.warned(warnings)),
-        }
+        self.admit_options(request).await?;
+        let connection = self.open(request).await?;
+        Ok(Written::updated(Answer::Connection(connection)))
     }
 
-    /// Admission, which is asked before anybody looks for the object.
-    async fn admit_options(&self, request: &SubresourceRequest<'_>, warnings: &mut Vec<String>) -> Result<(), Status> {
+    /// Admission, which runs before the object is looked up.
+    async fn admit_options(&self, request: &SubresourceRequest<'_>) -> Result<(), Status> {
         let subresource = first(&request.info.subresource);
         let Some(options) = connect_options(request) else {
             return Ok(());
         };
         let write_options = WriteOptions::default();
         let write = request.write(&write_options);
-        self.admit_connection(&write, subresource, options, warnings).await
+        self.admit_connection(&write, subresource, options).await
     }
 
     /// Opens the other end, if the Pod's script has it.

@@ -15,7 +15,7 @@ use crate::registry::scheme::Row;
 use crate::registry::scheme::body::Decoded;
 use crate::registry::types::decode::Wanted;
 use crate::registry::update::Change;
-use crate::registry::write::{WriteRequest, Written};
+use crate::registry::write::{Warnings, WriteRequest, Written};
 
 const EVICTION: Wanted<'static> = Wanted {
     group: "policy",
@@ -32,17 +32,17 @@ impl Registry {
         let write_options = request.write_options()?;
         let Decoded {
             object: eviction,
-            mut warnings,
+            warnings,
         } = read(request, &write_options)?;
+        request.warnings.extend(warnings);
         if eviction.name() != request.info.name {
             return Err(Status::bad_request(
                 "name in URL does not match name in Eviction object",
             ));
         }
         let write = request.write(&write_options);
-        let eviction = self.admit_posted(&write, eviction, &mut warnings).await?;
-        let stored = self.get(request.row, request.info, "").await;
-        let stored = stored.map_err(|status| status.warned(warnings.clone()))?;
+        let eviction = self.admit_posted(&write, eviction).await?;
+        let stored = self.get(request.row, request.info, "").await?;
         let mut options = match eviction.get("deleteOptions") {
             Some(options) => DeleteOptions::from_body(options)?,
             None => DeleteOptions::default(),
@@ -65,8 +65,11 @@ impl Registry {
             )
             .await?;
         }
-        self.delete_as(request.row, request.info, None, &options).await?;
-        Ok(created(warnings))
+        // The client has not sent the deletion, and gets no warnings about it.
+        let warnings = Warnings::default();
+        self.delete_as(request.row, request.info, None, &options, &warnings)
+            .await?;
+        Ok(created())
     }
 
     /// Takes an eviction out of the budget that covers a pod, if there is one.
@@ -114,6 +117,7 @@ impl Registry {
     /// Changes the status of an object on the server's own account.
     async fn change_status(&self, row: &Row, info: &RequestInfo, change: &dyn Change) -> Result<(), Status> {
         let options = WriteOptions::default();
+        let warnings = Warnings::default();
         let info = RequestInfo {
             subresource: "status".into(),
             ..info.clone()
@@ -124,6 +128,7 @@ impl Registry {
             options: &options,
             user_agent: "",
             user: UserInfo::api_server(),
+            warnings: &warnings,
         };
         self.change(&write, None, change).await.map(|_| ())
     }

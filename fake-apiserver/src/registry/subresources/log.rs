@@ -20,7 +20,7 @@ impl Registry {
         let pod = self.decode(request.row, &stored);
         let container = chosen_container(&pod, request.query.get("container").unwrap_or_default())?;
         if text_at(&pod, &["spec", "nodeName"]).is_empty() {
-            return Ok(Written::updated(Answer::Nothing, Vec::new()));
+            return Ok(Written::updated(Answer::Nothing));
         }
         let Some(logs) = self.pod_streams().map(|it| it.logs(&pod)) else {
             return Err(request.unsupported());
@@ -32,7 +32,7 @@ impl Registry {
                 "container \"{container}\" in pod \"{name}\" is waiting to start: {reason}"
             )));
         }
-        Ok(Written::updated(Answer::Text(tail(&logs, request.query)?), Vec::new()))
+        Ok(Written::updated(Answer::Text(tail(&logs, request.query)?)))
     }
 }
 

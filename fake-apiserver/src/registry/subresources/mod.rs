@@ -15,7 +15,7 @@ use super::Registry;
 use super::scheme::Row;
 use super::scheme::body::{self, Decoded};
 use super::types::decode;
-use super::write::{Answer, SuccessStatus, WriteRequest, Written};
+use super::write::{Answer, SuccessStatus, Warnings, WriteRequest, Written};
 use crate::api::object::Object;
 use crate::api::options::{PatchKind, Query, WriteKind, WriteOptions};
 use crate::api::request_info::{RequestInfo, Verb};
@@ -36,8 +36,8 @@ pub(crate) struct SubresourceRequest<'a> {
     pub(crate) object: Object,
     /// The body as JSON text, for what the object no longer shows; of a patch, as sent.
     pub(crate) raw: &'a [u8],
-    /// Warnings about the body.
-    pub(crate) warnings: Vec<String>,
+    /// Records the warnings for the client.
+    pub(crate) warnings: &'a Warnings,
     /// `User-Agent`
     pub(crate) user_agent: &'a str,
     /// User that sent the request.
@@ -83,6 +83,7 @@ impl SubresourceRequest<'_> {
             options,
             user_agent: self.user_agent,
             user: self.user,
+            warnings: self.warnings,
         }
     }
 
@@ -115,7 +116,7 @@ impl Registry {
     async fn whole(&self, request: &SubresourceRequest<'_>) -> Result<Written, Status> {
         let version = request.query.get("resourceVersion").unwrap_or_default();
         let stored = self.get(request.row, request.info, version).await?;
-        Ok(Written::updated(Answer::Stored(stored), Vec::new()))
+        Ok(Written::updated(Answer::Stored(stored)))
     }
 
     /// A write to a subresource whose body is the whole object; the strategy keeps all but its part.
@@ -123,7 +124,7 @@ impl Registry {
         let options = request.write_options()?;
         let write = request.write(&options);
         match request.patch {
-            Some(PatchKind::Apply) => self.apply(&write, &request.object, &request.warnings).await,
+            Some(PatchKind::Apply) => self.apply(&write, &request.object).await,
             Some(kind) => self.patch(&write, kind, request.raw).await,
             None => {
                 let object = request.object.clone();
@@ -135,7 +136,7 @@ impl Registry {
 }
 
 /// `{"kind":"Status",…,"status":"Success","code":201}`
-fn created(warnings: Vec<String>) -> Written {
+fn created() -> Written {
     let status = SuccessStatus {
         details: None,
         code: 201,
@@ -143,7 +144,6 @@ fn created(warnings: Vec<String>) -> Written {
     Written {
         answer: Answer::Status(Box::new(status)),
         code: 201,
-        warnings,
     }
 }
 

@@ -21,6 +21,7 @@ impl Registry {
     pub(crate) fn review(&self, request: &WriteRequest<'_>, decoded: Decoded) -> Result<Written, Status> {
         let row = request.row;
         let Decoded { mut object, warnings } = decoded;
+        request.warnings.extend(warnings);
         metadata::fill_namespace(&mut object, &request.info.namespace)?;
         let resource = &*row.info.resource;
         if row.info.group == "authorization.k8s.io" && resource != "selfsubjectrulesreviews" {
@@ -55,7 +56,6 @@ impl Registry {
         Ok(Written {
             answer: Answer::Object(object),
             code: 201,
-            warnings,
         })
     }
 

@@ -36,7 +36,7 @@ impl Registry {
             let version = request.query.get("resourceVersion").unwrap_or_default();
             let stored = self.get(row, request.info, version).await?;
             let scale = source.shown(&self.decode(row, &stored))?;
-            return Ok(Written::updated(Answer::Object(scale), Vec::new()));
+            return Ok(Written::updated(Answer::Object(scale)));
         }
         let options = request.write_options()?;
         let write = request.write(&options);
@@ -240,7 +240,7 @@ impl Scaled<'_> {
         }
         Ok(Decoded {
             object,
-            warnings: self.request.warnings.clone(),
+            warnings: Vec::new(),
         })
     }
 }

@@ -38,6 +38,7 @@ impl Registry {
             shape,
         };
         let mut decoded = request.read(request.object.clone(), wanted, &options)?;
+        request.warnings.extend(std::mem::take(&mut decoded.warnings));
         check_name(&decoded.object, &request.info.name)?;
         let stored = self.get(request.row, request.info, "").await?;
         let account = self.decode(request.row, &stored);
@@ -47,11 +48,10 @@ impl Registry {
         let now = self.entropy.now_seconds();
         let write = request.write(&options);
         track(asked, shape, &write.manager_name(), &now);
-        let warnings = &mut decoded.warnings;
-        *asked = self.mutate_posted(&write, std::mem::take(asked), warnings).await?;
+        *asked = self.mutate_posted(&write, std::mem::take(asked)).await?;
         complete(asked, &account, self.access.tokens.audiences(), &now)?;
         let lifetime = check(asked)?;
-        *asked = self.check_posted(&write, std::mem::take(asked), warnings).await?;
+        *asked = self.check_posted(&write, std::mem::take(asked)).await?;
         let bound = self.bound_object(asked, &account)?;
 
         let end = self.entropy.now().saturating_add(SignedDuration::from_secs(lifetime));
@@ -65,7 +65,6 @@ impl Registry {
         Ok(Written {
             answer: Answer::Object(decoded.object),
             code: 201,
-            warnings: decoded.warnings,
         })
     }
 

@@ -61,11 +61,7 @@ pub(super) fn mutate(registry: &Registry, attributes: &mut Attributes<'_>) -> Re
 }
 
 /// Applies the validating plugins, in their order.
-pub(super) fn validate(
-    registry: &Registry,
-    attributes: &Attributes<'_>,
-    warnings: &mut Vec<String>,
-) -> Result<(), Status> {
+pub(super) fn validate(registry: &Registry, attributes: &Attributes<'_>) -> Result<(), Status> {
     let row = attributes.row;
     let Some(object) = &attributes.object else {
         return Ok(());
@@ -88,7 +84,7 @@ pub(super) fn validate(
         classes::check_resize(registry, object, old)
             .map_err(|why| Status::forbidden(&row.info.group_resource(), &attributes.name, why))?;
     }
-    pod_security::check(registry, attributes, object, warnings)
+    pod_security::check(registry, attributes, object)
 }
 
 /// Returns `true` if a plugin may examine writes of this resource: only in a server that has the plugins' own objects.

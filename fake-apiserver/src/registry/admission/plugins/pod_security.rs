@@ -44,16 +44,11 @@ fn level(label: impl Fn(&str) -> String, mode: &str) -> (Level, String) {
 }
 
 /// Refuses or warns of what the namespace's labels do not allow.
-pub(super) fn check(
-    registry: &Registry,
-    attributes: &Attributes<'_>,
-    object: &Object,
-    warnings: &mut Vec<String>,
-) -> Result<(), Status> {
+pub(super) fn check(registry: &Registry, attributes: &Attributes<'_>, object: &Object) -> Result<(), Status> {
     let info = &attributes.row.info;
     if info.group.is_empty() && info.resource == "namespaces" {
         return match attributes.subresource {
-            "" => check_namespace(registry, attributes, object, warnings),
+            "" => check_namespace(registry, attributes, object),
             _ => Ok(()),
         };
     }
@@ -90,18 +85,15 @@ pub(super) fn check(
     }
     let (warned, shown) = level(label, "warn");
     if let Some(found) = said(warned) {
-        warnings.push(format!("would violate PodSecurity \"{shown}\": {found}"));
+        attributes
+            .warnings
+            .add(format!("would violate PodSecurity \"{shown}\": {found}"));
     }
     Ok(())
 }
 
 /// Checks the labels of a namespace, and warns of Pods that a stricter level would not let in.
-fn check_namespace(
-    registry: &Registry,
-    attributes: &Attributes<'_>,
-    object: &Object,
-    warnings: &mut Vec<String>,
-) -> Result<(), Status> {
+fn check_namespace(registry: &Registry, attributes: &Attributes<'_>, object: &Object) -> Result<(), Status> {
     let label_of = |object: &Object, key: &str| {
         let found = object
             .labels()
@@ -139,7 +131,7 @@ fn check_namespace(
     if found.is_empty() {
         return Ok(());
     }
-    warnings.push(format!(
+    attributes.warnings.add(format!(
         "existing pods in namespace \"{}\" violate the new PodSecurity enforce level \"{shown}\"",
         object.name()
     ));
@@ -150,7 +142,7 @@ fn check_namespace(
             1 => " (and 1 other pod)".to_owned(),
             more => format!(" (and {more} other pods)"),
         };
-        warnings.push(format!("{first}{others}: {reasons}"));
+        attributes.warnings.add(format!("{first}{others}: {reasons}"));
         found.retain(|(it, _)| *it != reasons);
     }
     Ok(())

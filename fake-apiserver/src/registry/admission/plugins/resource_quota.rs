@@ -18,7 +18,7 @@ use crate::registry::scheme::body::Decoded;
 use crate::registry::types::access::{at, ensure_object};
 use crate::registry::types::quantity::Quantity;
 use crate::registry::update::Change;
-use crate::registry::write::WriteRequest;
+use crate::registry::write::{Warnings, WriteRequest};
 use crate::storage::Range;
 
 pub(super) const RESOURCE: &str = "resourcequotas";
@@ -161,12 +161,14 @@ impl Charge<'_> {
             subresource: "status".into(),
         };
         let options = WriteOptions::default();
+        let warnings = Warnings::default();
         let request = WriteRequest {
             row: &row,
             info: &info,
             options: &options,
             user_agent: "kube-apiserver/",
             user: UserInfo::api_server(),
+            warnings: &warnings,
         };
         registry.change(&request, None, self).await.map(|_| ())
     }
