@@ -65,7 +65,7 @@ pub struct ApiServerBuilder {
 /// Authorization mode; after the `--authorization-mode` of kube-apiserver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Authorization {
-    /// Everybody everything. A token nobody knows is the administrator's.
+    /// Every user may do everything. An unknown token is the administrator's.
     #[default]
     AlwaysAllow,
     /// Roles, ClusterRoles and their bindings decide; `system:masters` may do everything. The ClusterRoles that people
@@ -177,17 +177,16 @@ impl ApiServerBuilder {
     }
 
     /// Sets the time after its last write at which an Event is removed, which its watchers receive as `DELETED`: the
-    /// `--event-ttl` of kube-apiserver, and like there one hour by default. So a controller meets in a test what it
-    /// meets in a cluster; a test that looks at Events after hours of virtual time says `None`: then they stay. While
-    /// there is no Event there is no timer. After [`ApiServer::restore`] and in a server that begins with a
-    /// [`world`](Self::world) the time of each Event begins anew, as it does when etcd restarts; a fork goes on with
-    /// that of its origin.
+    /// `--event-ttl` of kube-apiserver, and like there one hour by default. A test that reads Events after hours of
+    /// virtual time passes `None`: then they stay. While there is no Event there is no timer. After
+    /// [`ApiServer::restore`], and in a server that begins with a [`world`](Self::world), the lifetime of each Event
+    /// restarts, as when etcd restarts; a fork keeps that of its origin.
     pub fn event_ttl(mut self, ttl: impl Into<Option<Duration>>) -> Self {
         self.options.event_ttl = ttl.into();
         self
     }
 
-    /// Runs these parts of a cluster with the server, besides those asked for before. Default: none, as if the API
+    /// Runs these parts of a cluster with the server, besides earlier ones. Default: none, as if the API
     /// server ran alone.
     ///
     /// They act in virtual time, in a stated order, and at once: what a controller-manager does within some

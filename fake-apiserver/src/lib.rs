@@ -51,7 +51,7 @@
 //!   run, owned objects are not collected, and a deleted Namespace stays Terminating, as in envtest. Autoscalers,
 //!   heartbeats of Nodes and preemption are not simulated.
 //! - `exec`, `attach`, `port-forward` and `proxy` lead nowhere.
-//! - Rights are off until asked for ([`Authorization`]): every client is an administrator.
+//! - Authorization is off by default ([`Authorization`]): every client is an administrator.
 //! - Answers are protobuf only for clients that take nothing else; CBOR is not spoken.
 //! - Deep checks of rarely written fields of built-in kinds are left out.
 //! - Aggregated API servers are not called.

@@ -61,7 +61,7 @@ pub struct ApiServer {
     options: Arc<Options>,
     /// The tasks of the workers. They end when nobody can reach the server any more: those who can have a copy.
     pub(crate) tasks: TaskGroup,
-    /// The control API, if it was asked for.
+    /// The control API, if it is on.
     pub(crate) control: Option<Arc<Control>>,
     kubelet: Kubelet,
 }

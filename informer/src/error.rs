@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// Error of a request.
 ///
-/// It is opaque, so that new kinds of failures break nobody; what a caller may act on has a question of its own.
+/// It is opaque, so that new kinds of failures break no caller; each kind that a caller may act on has a predicate.
 ///
 /// ```
 /// use informer::Error;
@@ -33,12 +33,12 @@ enum Kind {
 }
 
 impl Error {
-    /// 410, or the reason `Expired` or `Gone`: what was asked for is no longer remembered. Only a new list helps.
+    /// 410, or the reason `Expired` or `Gone`: the requested version is no longer kept. Only a new list helps.
     pub fn is_expired(&self) -> bool {
         self.code() == Some(410) || matches!(self.reason(), Some("Expired" | "Gone"))
     }
 
-    /// 409 with the reason `Conflict`: somebody else wrote meanwhile. Read again, then write again.
+    /// 409 with the reason `Conflict`: another client has written meanwhile. Read again, then write again.
     pub fn is_conflict(&self) -> bool {
         self.code() == Some(409) && self.reason() == Some("Conflict")
     }
@@ -66,7 +66,7 @@ impl Error {
         }
     }
 
-    /// The server has not come as far as the version that was asked for. Servers before 1.19 say so in words alone.
+    /// The server has not reached the requested version. Servers before 1.19 only say so in the message.
     pub fn is_version_too_large(&self) -> bool {
         const WORDS: &str = "Too large resource version";
         let Some(status) = self.status() else {

@@ -45,7 +45,7 @@
 //!
 //! # Objects
 //!
-//! A cache holds an object as the text in which it came, with `managedFields` cut out if that is asked for, and decodes
+//! A cache holds an object as the text in which it came, with `managedFields` cut out on request, and decodes
 //! it for who wants it ([`Object::typed`]). That is the default ([`Storage::Encoded`]) because it was measured: see
 //! `benches/README.md` in the repository. Keys, versions, labels and owners are read without decoding.
 //!
@@ -103,7 +103,7 @@
 //! |---|---|
 //! | `serve` | `runtime::Server`: health, readiness and metrics over HTTP |
 //! | `tls` | `runtime::CertWatcher`: certificates that are read again when their files change |
-//! | `self-signed` | `runtime::SelfSigned`: an authority and a certificate of one's own |
+//! | `self-signed` | `runtime::SelfSigned`: a self-made authority and its certificate |
 //! | `webhooks` | `webhook`: admission and conversion, served over TLS or in process |
 //! | `signals` | `runtime::shutdown_signal`: SIGTERM and SIGINT |
 //! | `compression` | `Storage::Compressed`: objects held as compressed text |
@@ -128,11 +128,11 @@
 //! |---|---|
 //! | one check period that all resyncs share | each handler has its own period, kept to exactly |
 //! | the watch list that waits without end for a bookmark | after a minute the source is listed instead |
-//! | a deletion of what the cache never had | nobody was told of the object, so nobody is told that it is gone |
+//! | a deletion of what the cache never had | handlers never received the object, so they receive no deletion |
 //! | the detector of mutated caches | an [`Object`] cannot be changed |
 //! | the detector of inconsistent watch lists | the random tests compare the cache with the server |
 //! | `UndeltaStore`, `Heap` | nothing here needs them |
-//! | `MutationCache` | [`cache::Lister::reached`] waits for one's own writes |
+//! | `MutationCache` | [`cache::Lister::reached`] waits for own writes |
 //! | `RetryWatcher`, `Until` | a [`cache::SharedInformer`] and a handler do the same |
 //! | the check of the expected type | the path decides the type; what is not of it fails where it is decoded |
 //! | names and metrics of informers | a factory has one informer a type |

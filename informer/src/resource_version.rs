@@ -1,4 +1,4 @@
-//! `ResourceVersion`: which state of an object, or of a whole collection, is meant.
+//! `ResourceVersion`: identifies a state of an object, or of a whole collection.
 
 use std::cmp::Ordering;
 use std::fmt;

@@ -12,7 +12,7 @@ use crate::controller::message;
 use crate::report::{fail_at, shortened};
 use crate::test_cluster::TestCluster;
 
-/// Conditions are looked at this often at first, then ever less often, up to the second of these.
+/// First and longest interval between evaluations of a condition.
 const STEP: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(1));
 
 /// Least and most frequent evaluation of a condition by `consistently`.
@@ -78,7 +78,7 @@ impl TestCluster {
     ///
     /// # Panics
     ///
-    /// If the condition does not hold in time, with the reason and what the condition looked at; if a controller
+    /// If the condition does not hold in time, with the reason and its reads; if a controller
     /// panicked.
     #[track_caller]
     pub fn eventually<C: Condition>(&self, condition: impl Fn(&Self) -> C) -> impl Future<Output = ()> {
@@ -116,7 +116,7 @@ impl TestCluster {
         }
     }
 
-    /// Sees to it that a condition holds now and for this much virtual time. It is looked at 1,000 times in it, but at
+    /// Checks that a condition holds now and for this much virtual time. It is evaluated 1,000 times in it, but at
     /// most once a millisecond.
     ///
     /// ```
@@ -132,7 +132,7 @@ impl TestCluster {
     ///
     /// # Panics
     ///
-    /// If the condition does not hold once, with the reason and what the condition looked at; if a controller panicked.
+    /// If the condition does not hold once, with the reason and its reads; if a controller panicked.
     #[track_caller]
     pub fn consistently<C: Condition>(
         &self,

@@ -146,7 +146,7 @@ impl TestCluster {
         }
     }
 
-    /// Sees to it that every owner that is named exists: nothing is left behind that garbage collection would remove.
+    /// Checks that every named owner exists: nothing is left that garbage collection would remove.
     ///
     /// # Panics
     ///
@@ -169,7 +169,7 @@ impl TestCluster {
         }
     }
 
-    /// Settles, and then sees to it that for this much virtual time no controller changes anything, and none of its
+    /// Settles, and then checks that for this much virtual time no controller changes anything, and none of its
     /// writes fails: it has converged. Leases and writes that change nothing do not count.
     ///
     /// # Panics
@@ -210,7 +210,7 @@ fn counts(request: &RecordedRequest, revision: u64) -> bool {
 
 /// Checks on the requests that controllers send.
 impl Requests {
-    /// Sees to it that there are so many.
+    /// Checks the number of requests.
     ///
     /// ```
     /// # use testkit::{TestCluster, Verb};

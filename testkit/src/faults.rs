@@ -37,20 +37,20 @@ use crate::test_cluster::{TEST_CLIENT, TestCluster, lock};
 #[must_use = "a fault is only described until it is injected"]
 pub struct FaultBuilder(FaultRule);
 
-/// 409 Conflict: the object was changed by somebody else meanwhile. A real server says so whenever the resourceVersion
+/// 409 Conflict: another client has changed the object meanwhile. A real server answers it whenever the resourceVersion
 /// of an update is not the newest.
 pub fn conflict() -> FaultBuilder {
     FaultBuilder::new(Effect::Conflict)
 }
 
-/// 410 Gone, reason Expired: what was asked for is no longer remembered. On a watch or a list, the client must list
+/// 410 Gone, reason Expired: the requested version is no longer kept. On a watch or a list, the client must list
 /// anew. A real server says so after etcd was compacted, every five minutes. To end watches that are under way use
 /// [`TestCluster::expire_watches`].
 pub fn gone() -> FaultBuilder {
     failure(410, "The resourceVersion for the provided watch is too old.")
 }
 
-/// 404 Not Found: somebody deleted it, or the cache of the server that is asked does not know it yet.
+/// 404 Not Found: the object was deleted, or the cache of the server does not have it yet.
 pub fn not_found() -> FaultBuilder {
     FaultBuilder::new(Effect::NotFound)
 }
@@ -110,7 +110,7 @@ pub fn slow_answer(duration: Duration) -> FaultBuilder {
     FaultBuilder::new(Effect::DelayAnswerMs(millis(duration)))
 }
 
-/// Connection refused: nobody listens, as while the server is restarted. Nothing is done.
+/// Connection refused: no server is listening, as during a restart. The request is not done.
 pub fn refused() -> FaultBuilder {
     FaultBuilder::new(Effect::Refuse)
 }
@@ -149,7 +149,7 @@ impl FaultBuilder {
     }
 
     /// Only requests with this verb for this resource: its plural (`pods`), which may name a group (`deployments.apps`)
-    /// and a subresource (`pods/status`). Without the latter all its subresources are meant, too.
+    /// and a subresource (`pods/status`). Without the latter all its subresources match, too.
     pub fn on(mut self, verb: Verb, resource: &str) -> Self {
         self.0.on.verbs = vec![verb];
         self.0.on.resource = Some(resource.to_owned());

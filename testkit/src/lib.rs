@@ -1,7 +1,7 @@
 //! Test Kubernetes controllers without a cluster.
 //!
 //! A [`TestCluster`] is an API server inside the test ([`fake_apiserver`]) and a clock that jumps: an hour of waiting
-//! costs a millisecond. Any controller that takes a [`kube::Client`] runs on it as it is, those of kube-runtime too.
+//! costs a millisecond. Any controller that takes a [`kube::Client`] runs on it unchanged, those of kube-runtime too.
 //!
 //! ```
 //! use testkit::{TestCluster, objects::{config_map, pod}};
@@ -40,20 +40,20 @@
 //! # }
 //! ```
 //!
-//! # In the order in which a test needs them
+//! # Overview
 //!
-//! | what | with |
+//! | for | use |
 //! |---|---|
 //! | the cluster | [`TestCluster::start`], [`TestCluster::builder`], or the rstest fixture [`cluster`](fn@cluster) |
 //! | objects | [`objects`]: `pod("web-0").label(…)`; [`TestCluster::create`] and its kin; any type of kube |
 //! | the controller | [`TestCluster::controller`], or [`TestCluster::client`] and [`TestCluster::run`] |
 //! | one of another version of kube | [`TestCluster::controller_over`]; see [`service`] |
 //! | time | [`TestCluster::settle`], [`eventually`][1], [`consistently`][2], [`advance`][3] |
-//! | what came of it | [`TestCluster::get`], [`assert_has`][4], [`requests`][5], [`assert_idle`][6] |
+//! | checks | [`TestCluster::get`], [`assert_has`][4], [`requests`][5], [`assert_idle`][6] |
 //! | rights | [`TestClusterBuilder::rbac`], [`TestCluster::client_as`], [`TestCluster::observed_rbac`] |
 //! | webhooks | [`TestCluster::webhooks`] |
-//! | trouble | [`TestCluster::inject`] with [`faults`], [`TestCluster::watches`], [`replica`][7], [`Running::crash`] |
-//! | all trouble there is | [`explore`](mod@explore) |
+//! | faults | [`TestCluster::inject`] with [`faults`], [`TestCluster::watches`], [`replica`][7], [`Running::crash`] |
+//! | exhaustive: single faults, pairs, orderings | [`explore`](mod@explore) |
 //! | worlds | [`TestCluster::snapshot`], [`fork`](TestCluster::fork), [`diff`](TestCluster::diff), [`Recording`] |
 //! | a real API server | [`TestCluster::connect`] |
 //!
@@ -65,19 +65,19 @@
 //! [6]: TestCluster::assert_idle
 //! [7]: TestCluster::replica
 //!
-//! The [`guide`] goes through all of it, with every fault and what it imitates; [`migration`] is for those who come
-//! from mocks or from envtest.
+//! The [`guide`] covers all of it, with the real-world cause of every fault; [`migration`] helps with moving from mocks
+//! or from envtest.
 //!
 //! # Virtual time
 //!
 //! The cluster lives on tokio's paused clock: time passes only when every task waits for it, and then it jumps to the
-//! next timer. It must therefore run in a `current_thread` runtime, as `#[tokio::test]` makes it; the cluster pauses
-//! the clock if it is not yet. What a test does is then a function of its seed, which a failing test prints together
-//! with the last requests. Sockets live in real time: do not use them beside a cluster.
+//! next timer. It must therefore run in a `current_thread` runtime, the default of `#[tokio::test]`; the cluster pauses
+//! the clock if necessary. A test is then a function of its seed, which a failing test prints together with the last
+//! requests. Sockets live in real time: do not use them beside a cluster.
 //!
-//! # What is left out
+//! # Limitations
 //!
-//! - The server leaves out what [`fake_apiserver`] lists. Parts of a cluster run if they are asked for:
+//! - The server leaves out what [`fake_apiserver`] lists. Parts of a cluster run on request:
 //!   `TestCluster::builder().workers(Worker::ALL)`; RBAC by [`TestClusterBuilder::rbac`].
 //! - Controllers on another runtime, on threads of their own or behind sockets are not in virtual time.
 //! - The time of day that a controller reads from the system is the real one. That of the cluster begins with it and

@@ -1,4 +1,4 @@
-//! RBAC: clients that are somebody, and the role a controller needs, read off its requests.
+//! RBAC: clients of certain users, and the role that a controller needs, derived from its requests.
 //!
 //! A test runs the controller as the user it is shipped for, and then compares the shipped role with what was done:
 //!

@@ -16,7 +16,7 @@ use crate::test_cluster::{TEST_CLIENT, TestCluster, lock};
 /// Quiet time of a real server after which `settle` returns.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// Resources that are not looked at: they change without end, or show what others show.
+/// Ignored resources: they change all the time, or repeat others.
 const PASSED_OVER: [&str; 3] = ["leases", "componentstatuses", "events.events.k8s.io"];
 
 /// The connection to a real server, and what is known of its state.
@@ -40,7 +40,7 @@ impl std::fmt::Debug for DebugClient {
 struct Known {
     /// The objects by uid: the resourceVersion, and which they are.
     objects: BTreeMap<String, (String, Value)>,
-    /// The powers a test asked for in vain.
+    /// Operations that a test called and the real server does not offer.
     skipped: BTreeSet<&'static str>,
     /// The paths of all that can be listed; asked for anew when definitions change.
     paths: Option<Vec<String>>,
@@ -98,8 +98,8 @@ impl TestCluster {
         self.real.is_some()
     }
 
-    /// The powers that the test asked for and the real server does not have, by name, such as `restart`. Empty where
-    /// the server is this crate's own.
+    /// Returns the operations that the test called and the real server does not offer, by name, such as `restart`.
+    /// Empty where the server is this crate's own.
     pub fn skipped(&self) -> Vec<&'static str> {
         let known = self.real.as_ref().map(|real| lock(&real.known));
         known.map(|it| it.skipped.iter().copied().collect()).unwrap_or_default()

@@ -41,16 +41,16 @@ impl Default for Bounds {
 impl TestCluster {
     /// Waits until nothing is left to do.
     ///
-    /// That is: until for 5.1 s of virtual time ([`quiet`](crate::TestClusterBuilder::quiet)) no object was changed, no
-    /// watcher was told anything but bookmarks, and no request failed, other than reads that found nothing. So retries
-    /// within that time are waited for, and long timers, such as a requeue after five minutes or the end of a watch,
-    /// are not. Renewals of Leases do not count, nor do reads and writes that change nothing: a controller may poll.
-    /// Nor does it count that Events go when their time is over.
+    /// It returns when for 5.1 s of virtual time ([`quiet`](crate::TestClusterBuilder::quiet)) no object has changed,
+    /// no watcher has received anything but bookmarks, and no request has failed, other than reads that found nothing.
+    /// Retries within that time are awaited; long timers, such as a requeue after five minutes or the end of a watch,
+    /// are not. Renewals of Leases, reads, writes that change nothing, and the expiry of Events do not count: a
+    /// controller may poll.
     ///
-    /// A controller that [is started again](crate::Running::restarts) is waited for.
-    /// In an [exploration](crate::explore) held watches, delays and crashed controllers are waited for, too.
+    /// A controller that [restarts](crate::Running::restarts) is awaited.
+    /// In an [exploration](crate::explore) held watches, delays and crashed controllers are awaited, too.
     ///
-    /// It takes no real time to speak of.
+    /// It takes hardly any real time.
     ///
     /// # Panics
     ///
@@ -152,7 +152,7 @@ impl TestCluster {
         }
     }
 
-    /// The commits there were, without those by which Events go when their time is over: that is nobody's work.
+    /// The number of commits, without those that expire Events.
     fn commits(&self) -> u64 {
         self.server
             .resource_version()

@@ -29,7 +29,7 @@ impl TestCluster {
     /// let pods: Api<Pod> = Api::all(cluster.client());
     /// let mut events = pods.watch(&WatchParams::default(), "0").await.unwrap().boxed();
     ///
-    /// // There is no such Pod: the controller under test is told something that is not so.
+    /// // There is no such Pod: the controller under test receives a false event.
     /// cluster.watches().on("pods").send(WatchEventKind::Deleted, pod("web-0"));
     /// assert!(matches!(events.next().await, Some(Ok(WatchEvent::Deleted(_)))));
     ///
@@ -135,7 +135,7 @@ impl Watches {
         self.handles.iter().for_each(WatchHandle::resume);
     }
 
-    /// Delivers nothing more, not even an end: the other side is gone and nobody tells the client.
+    /// Delivers nothing more, not even an end: the other side is gone and the client does not notice.
     pub fn silence(&self) {
         self.handles.iter().for_each(WatchHandle::silence);
     }

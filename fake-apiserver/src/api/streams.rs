@@ -89,7 +89,7 @@ pub(crate) enum Connection {
     Exec(ExecHandler, Vec<String>, Streams),
     /// `attach`: what the container has written.
     Attach(String, Streams),
-    /// `port-forward`: the ports in the order they were asked for, and who answers on each.
+    /// `port-forward`: the ports in the order of the request, with their handlers.
     Ports(Vec<(u16, Option<PortHandler>)>),
 }
 

@@ -103,7 +103,7 @@ impl ApiServerBuilder {
 
     /// A service in this process, such as an axum router, that answers every call of webhooks to `host`: that of a
     /// `clientConfig.url`, with its port unless it is 443, or `name.namespace.svc` of a `clientConfig.service`. No
-    /// socket is opened and no certificate looked at, and time-outs go by the clock of tokio. Conversion webhooks of
+    /// socket is opened and no certificate checked, and time-outs use tokio's clock. Conversion webhooks of
     /// CRDs are called the same way.
     pub fn webhook<S>(self, host: &str, service: S) -> Self
     where
@@ -130,7 +130,7 @@ impl ApiServerBuilder {
     }
 
     /// Keeps the status of ResourceQuotas up to date, as the quota controller does; off by default, and on with
-    /// [`Worker::ResourceQuota`](crate::Worker::ResourceQuota). Without it a quota counts nothing until somebody
+    /// [`Worker::ResourceQuota`](crate::Worker::ResourceQuota). Without it a quota counts nothing until a client
     /// writes its `status.hard` and `status.used`, as against a bare API server.
     pub fn resource_quota_controller(mut self) -> Self {
         self.options.admission.plugins.counts_quota = true;

@@ -63,8 +63,8 @@ fn respond(code: StatusCode, kind: &'static str, text: String) -> Response<Body>
     (code, headers, text).into_response()
 }
 
-/// Reads a body whole. It must be JSON, objects may be YAML, and its `Content-Type` must say so: a form that a page in a
-/// browser sends is neither.
+/// Reads a body whole. It must be JSON, objects may be YAML, and its `Content-Type` must say so: a form that a page in
+/// a browser sends is neither.
 pub(super) async fn check_body(request: Request, next: Next) -> Result<Response<Body>, Refusal> {
     let (parts, body) = request.into_parts();
     let body = to_bytes(body, BODY_BYTES_MAX)

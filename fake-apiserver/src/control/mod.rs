@@ -1,4 +1,4 @@
-//! The control API: what a test does to a server in another process, over HTTP. It is off unless it is asked for.
+//! The control API, through which a test controls a server in another process, over HTTP. It is off by default.
 //!
 //! | request | what it does |
 //! |---|---|
@@ -8,7 +8,7 @@
 //! | `GET /_fake/faults` | the faults in force, with how many requests each has struck |
 //! | `DELETE /_fake/faults[/N]` | ends all of them, or one |
 //! | `GET /_fake/watches` | the watches under way, and what waits behind those that are held |
-//! | `POST /_fake/watches` | does something to those that are meant: `{"on": {"resource": "pods"}, "do": "hold"}` |
+//! | `POST /_fake/watches` | controls matching watches: `{"on": {"resource": "pods"}, "do": "hold"}` |
 //! | `GET /_fake/journal[?since=N]` | requests and watch events, in order; `isCut`: the body was dropped, being old |
 //! | `DELETE /_fake/journal` | forgets them |
 //! | `POST /_fake/replicas` | how far a client sees: `{"client": "operator", "sees": {"behind": 3}}` |

@@ -29,7 +29,7 @@ pub struct FaultRule {
     /// To which requests.
     #[serde(default)]
     pub on: RequestFilter,
-    /// Requests that are meant and pass before the first is struck.
+    /// Number of matching requests that pass before the first is struck.
     #[serde(default)]
     pub skip: u64,
     /// Most requests that are struck; `None` is no bound.
@@ -45,7 +45,7 @@ pub struct FaultRule {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub enum Effect {
-    /// It is answered with 409 Conflict, as if somebody else had changed the object.
+    /// It is answered with 409 Conflict, as if another client had changed the object.
     Conflict,
     /// It is answered with 404.
     NotFound,

@@ -1,4 +1,4 @@
-//! `RequestFilter`: which requests are meant, as data.
+//! `RequestFilter`: selects requests, as data.
 
 use std::fmt;
 
@@ -23,7 +23,7 @@ pub struct RequestFilter {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub verbs: Vec<Verb>,
     /// This plural (`pods`), which may name a group (`deployments.apps`) and a subresource (`pods/status`). Without the
-    /// latter all its subresources are meant, too.
+    /// latter all its subresources match, too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource: Option<String>,
     /// In this namespace.

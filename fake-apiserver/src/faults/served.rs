@@ -1,4 +1,4 @@
-//! `Unserved`: a filter that can strike nothing, because nobody serves what it names.
+//! `Unserved`: a filter that can strike nothing, because its resource is not served.
 
 use crate::api::request_info::Verb;
 use crate::api::resource::ResourceInfo;

@@ -283,7 +283,7 @@ impl WatchHandle {
         self.put(Injected::Event(kind, object));
     }
 
-    /// Delivers a bookmark with the resourceVersion that was delivered last, whether the client asked for bookmarks or
+    /// Delivers a bookmark with the resourceVersion that was delivered last, whether the client requested bookmarks or
     /// not; where nothing was delivered yet, with the one the client began with, and none where it began with none.
     /// Real servers send them about once a minute, and before the end of a watch.
     pub fn bookmark(&self) {

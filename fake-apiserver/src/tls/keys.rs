@@ -22,7 +22,7 @@ use crate::api::token::TokenSigner;
 
 /// The keys of ServiceAccounts' tokens.
 ///
-/// Tokens are signed with RS256, ES256 or ES384, whatever the key is for, and `/openid/v1/jwks` shows the public keys.
+/// Tokens are signed with RS256, ES256 or ES384, by the type of the key, and `/openid/v1/jwks` shows the public keys.
 ///
 /// ```
 /// use fake_apiserver::{ApiServer, ServiceAccountKeys};

@@ -28,7 +28,7 @@ const REMEMBERED: usize = 16_384;
 ///
 /// let source = FakeSource::new();
 /// source.add(serde_json::json!({"metadata": {"name": "a", "namespace": "shop"}})); // version 1
-/// source.delete_unseen("shop", "a"); // the watches are not told: only a new list shows that it is gone
+/// source.delete_unseen("shop", "a"); // watches see no event: only a new list shows that it is gone
 /// source.reset_watches(); // all watches end, and what was before is forgotten
 /// ```
 #[derive(Clone, Default)]

@@ -21,7 +21,7 @@ pub type Body = Pin<Box<dyn Stream<Item = Result<Bytes, Error>> + Send>>;
 
 /// Lists and watches the objects of one type (client-go's `ListerWatcher`).
 ///
-/// [`ApiListWatch`] asks an API server. A source of one's own answers with the same documents: a `List` as JSON, and a
+/// [`ApiListWatch`] asks an API server. A custom source answers with the same documents: a `List` as JSON, and a
 /// line of JSON for each watch event; [`FakeSource`](crate::cache::FakeSource) is one that a program fills by hand.
 pub trait ListWatch: Send + Sync + 'static {
     /// Asks for a list, or for a page of it: one JSON document.
@@ -77,7 +77,7 @@ pub struct ListOptions {
     pub continue_token: String,
 }
 
-/// Options of a watch. Bookmarks are always asked for.
+/// Options of a watch. Bookmarks are always requested.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WatchOptions {
     /// The version after which changes are sent.
@@ -91,7 +91,7 @@ pub struct WatchOptions {
 /// Changes the parameters of every request: pairs of name and value, in the order in which they are sent.
 type Tweak = Arc<dyn Fn(&mut Vec<(String, String)>) + Send + Sync>;
 
-/// In which form objects are asked for.
+/// Requested form of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
     Whole,
@@ -167,7 +167,7 @@ impl ApiListWatch {
         self
     }
 
-    /// Only the metadata is asked for; the type is then [`PartialObjectMeta`](kube::core::PartialObjectMeta).
+    /// Requests only the metadata; the type is then [`PartialObjectMeta`](kube::core::PartialObjectMeta).
     #[must_use]
     pub fn metadata_only(mut self) -> Self {
         self.shape = Shape::Metadata;

@@ -15,7 +15,7 @@ use crate::{Error, ObjectKey, ResourceVersion};
 /// Reads a cache (client-go's `Lister` and the reading half of its `Indexer`). Copies read the same one.
 ///
 /// A read takes a reference to the present state and looks at that: it waits for no other reader and keeps no writer
-/// waiting. Objects come in the order of their keys; what is read stays as it is, whatever becomes of the cache.
+/// waiting. Objects come in the order of their keys; a result does not change with the cache.
 pub struct Lister<K> {
     indexer: Indexer<K>,
     /// Phase of the informer that fills the cache, if one does.
@@ -141,7 +141,7 @@ impl<K: Cacheable> Lister<K> {
         self.indexer.version()
     }
 
-    /// Waits until the cache is at `version` or later, as one does to read one's own writes. A version that cannot be
+    /// Waits until the cache is at `version` or later, for reading own writes. A version that cannot be
     /// compared counts as reached when the cache is at another one than now. It waits without end if the cache stops.
     pub async fn reached(&self, version: &ResourceVersion) {
         let now = self.resource_version();

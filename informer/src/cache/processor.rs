@@ -1,4 +1,4 @@
-//! `Processor`: applies deltas to the store and hands out what came of them.
+//! `Processor`: applies deltas to the store and hands out the changes.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -111,13 +111,13 @@ impl<K> fmt::Debug for Event<K> {
 
 /// Receives the changes of one type (client-go's `ResourceEventHandler`).
 ///
-/// What is promised, per object: the states that are told are a subsequence of those it had, in order, and end with
-/// the latest; its deletion is always told. Between objects there is no order. The cache is at least as new as what is
-/// told. One handler is told one thing at a time, and a slow one delays nobody but itself.
+/// Guarantees for each object: the delivered states are a subsequence of its states, in order, and end with the latest;
+/// its deletion is always delivered. There is no order between objects. The cache is at least as new as the delivered
+/// event. A handler receives one event at a time, and a slow one delays only itself.
 ///
 /// The methods are written as `async fn`. An error or a panic is logged and counted
-/// ([`HandlerRegistration::failures`](crate::cache::HandlerRegistration::failures)); the next change is told all the
-/// same, and nothing is told twice: who wants to try again puts a key into a queue.
+/// ([`HandlerRegistration::failures`](crate::cache::HandlerRegistration::failures)); the next change is delivered all
+/// the same, and no event is delivered twice: to retry, put a key into a queue.
 ///
 /// ```
 /// use informer::Object;

@@ -8,8 +8,8 @@ use super::header::{Header, Raw};
 /// In which form a cache holds objects. Which to take is measured in the crate's documentation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Storage {
-    /// As JSON, and decoded when asked for; what is decoded is shared as long as somebody holds it. The default: it
-    /// takes a quarter of the memory, and objects that nobody reads are never decoded.
+    /// As JSON, decoded on use; a decoded object is shared while it is held. The default: it takes a quarter of the
+    /// memory, and unread objects are never decoded.
     #[default]
     Encoded,
     /// Decoded when they come, and the text dropped: vectors have the room they need and no more. For small sets that

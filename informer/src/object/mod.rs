@@ -1,6 +1,6 @@
 //! Objects as the cache holds them: encoded, with the few facts that indexes, predicates and queues ask for.
 //!
-//! It knows neither where objects come from nor who is told of them.
+//! It knows neither sources nor handlers.
 
 mod scan;
 mod header;

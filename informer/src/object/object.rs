@@ -1,4 +1,4 @@
-//! `Object`: one state of one object, decoded when somebody wants it.
+//! `Object`: one state of one object, decoded on first use.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -21,7 +21,7 @@ pub trait Cacheable: Resource + DeserializeOwned + Send + Sync + 'static {}
 
 impl<K: Resource + DeserializeOwned + Send + Sync + 'static> Cacheable for K {}
 
-/// One state of one object of the type `K`. Copies are cheap and share everything; nobody can change it.
+/// One state of one object of the type `K`. Copies are cheap and share everything; it is immutable.
 ///
 /// What indexes, predicates and queues ask for (key, version, labels, owners) is answered without decoding the object;
 /// [`typed`](Self::typed) decodes it, once for all who hold it at a time.
@@ -213,7 +213,7 @@ impl<K: Cacheable> Object<K> {
         }
     }
 
-    /// The object as its type. It is decoded at most once as long as somebody holds the result, or an event of it waits
+    /// Returns the object as its type. It is decoded at most once while the result is held, or an event of it waits
     /// to be handled.
     ///
     /// # Errors

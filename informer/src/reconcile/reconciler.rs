@@ -63,7 +63,7 @@ impl<R> Request<R> {
 /// impl Reconciler for Greeter {
 ///     async fn reconcile(&self, request: Request) -> Result<Action, ReconcileError> {
 ///         if request.key.name().is_empty() {
-///             return Err(ReconcileError::terminal("nobody can mend a name"));
+///             return Err(ReconcileError::terminal("the name is invalid"));
 ///         }
 ///         Ok(Action::requeue(Duration::from_secs(300)))
 ///     }

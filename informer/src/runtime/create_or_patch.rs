@@ -12,12 +12,11 @@ use super::create_or_update::{Kept, OperationResult};
 use super::merge_patch::{difference, json};
 use crate::{Error, ObjectKey};
 
-/// Reads the object of `initial`'s name; creates it as `change` makes it of `initial` if there is none, else patches
-/// what `change` makes different of what is there: first the object, then its status (controller-runtime's
+/// Reads the object of `initial`'s name. If it is missing, applies `change` to `initial` and creates it; else applies
+/// `change` to the object and patches the differences: first the object, then its status (controller-runtime's
 /// `CreateOrPatch`).
 ///
-/// A patch takes the object at any version, so that there are no conflicts: what `change` leaves as it was is not
-/// written.
+/// A patch applies to any version, so that there are no conflicts: unchanged fields are not written.
 ///
 /// ```
 /// use informer::runtime::{OperationResult, create_or_patch};

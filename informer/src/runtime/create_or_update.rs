@@ -24,10 +24,10 @@ pub enum OperationResult {
     UpdatedStatusOnly,
 }
 
-/// Reads the object of `initial`'s name; creates it as `change` makes it of `initial` if there is none, else writes it
-/// as `change` makes it of what is there, if that differs (controller-runtime's `CreateOrUpdate`).
+/// Reads the object of `initial`'s name. If it is missing, applies `change` to `initial` and creates it; else applies
+/// `change` to the object and updates it if it differs (controller-runtime's `CreateOrUpdate`).
 ///
-/// `change` should set those fields only that matter to it: all others stay as the server and others set them.
+/// `change` should only set the fields that matter to it: all others keep the values of the server and other clients.
 ///
 /// ```
 /// use informer::Error;
@@ -50,8 +50,8 @@ pub enum OperationResult {
 ///
 /// # Errors
 ///
-/// If `initial` has no name, `change` fails or changes name or namespace, or a request fails: a conflict among them, if
-/// somebody else wrote meanwhile.
+/// If `initial` has no name, `change` fails or changes name or namespace, or a request fails: with a conflict, for
+/// example, if another client has written meanwhile.
 pub async fn create_or_update<K>(
     api: &Api<K>,
     mut initial: K,

@@ -1,4 +1,4 @@
-//! `Dependents`: objects that belong to others, made and kept as they should be.
+//! `Dependents`: creates owned objects and keeps them in their desired state.
 
 use std::fmt;
 use std::sync::Arc;
@@ -49,18 +49,18 @@ where
         Self { client, lister }
     }
 
-    /// Makes the object of this name, in the owner's namespace, as `change` makes it, with `owner` as its controller;
-    /// answers with what it is then. There is no request if it is so already.
+    /// Creates or patches the object of this name, in the owner's namespace, so that it is as `change` makes it, with
+    /// `owner` as its controller; returns the resulting object. There is no request if nothing differs.
     ///
-    /// `change` should set those fields only that matter to it, and is given what is there or an empty object. Of an
-    /// object that is there what differs is patched: fields stay that this program does not know, or that a transform
-    /// cut out of the cache. A field that can be written and not read, such as `stringData` of a Secret, always
-    /// differs: set the one that it becomes (`data`).
+    /// `change` should only set the fields that matter to it; it receives the present object or an empty one.
+    /// Differences from a present object are patched, so that fields stay that this program does not know, or that a
+    /// transform removed from the cache. A write-only field, such as `stringData` of a Secret, always differs: set the
+    /// resulting one (`data`).
     ///
     /// # Errors
     ///
     /// If the object has another controller, `change` gives it another name, or a request fails: with a conflict, or
-    /// because it exists already, if the cache was not the newest. A reconcile that ends so is called again.
+    /// because it exists already, if the cache was stale. Such a reconcile is retried.
     pub async fn ensure<O>(&self, owner: &O, name: &str, change: impl FnOnce(&mut K)) -> Result<Arc<K>, Error>
     where
         O: Resource<DynamicType = ()>,

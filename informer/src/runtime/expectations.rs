@@ -1,4 +1,4 @@
-//! `Expectations`: creations and deletions that were asked for and not seen yet.
+//! `Expectations`: requested creations and deletions that have not been observed yet.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};

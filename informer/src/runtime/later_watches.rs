@@ -89,7 +89,7 @@ impl<R: RequestKey> LaterWatches<R> {
         Ok(registration)
     }
 
-    /// Watches an informer that somebody else runs.
+    /// Watches an informer that its maker runs.
     ///
     /// # Errors
     ///

@@ -142,7 +142,7 @@ pub enum Outcome {
     NeverLed,
     /// It was cancelled while it led.
     Cancelled,
-    /// It could not renew the lease in time, or somebody else has it.
+    /// It could not renew the lease in time, or another process has it.
     Lost,
     /// The led task has ended by itself.
     Finished,

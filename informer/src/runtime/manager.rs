@@ -346,7 +346,7 @@ impl Manager {
         Dependents::new(self.client(), self.lister())
     }
 
-    /// The informers. They start with the manager, and those that are asked for later at once.
+    /// Returns the informer factory. Informers start with the manager, and later ones at once.
     pub fn factory(&self) -> SharedInformerFactory {
         self.0.factory.clone()
     }

@@ -1,4 +1,4 @@
-//! `retry_on_conflict`: reads and writes once more when somebody else wrote meanwhile.
+//! `retry_on_conflict`: reads and writes again after a conflict.
 
 use std::time::Duration;
 

@@ -14,8 +14,8 @@ use serde_json::Value;
 /// Converts between the versions of one custom resource (controller-runtime's `conversion.Hub` and `Convertible`): each
 /// version is converted to the hub, and the hub to each version.
 ///
-/// Names, uids and all other metadata stay as they are, whatever the functions make of them; labels and annotations are
-/// those that they set, if they set any. Fields that are null are left out.
+/// Names, uids and all other metadata stay unchanged; the functions may only set labels and annotations. Fields that
+/// are null are left out.
 ///
 /// ```
 /// use informer::webhook::Conversion;

@@ -117,6 +117,7 @@ const SERVER_WORDS: &[(&str, &[&str])] = &[
         "axum::",
         &[
             "builder",
+            "control",
             "endpoints",
             "server",
             "client",

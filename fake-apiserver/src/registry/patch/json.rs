@@ -1,6 +1,6 @@
-//! JSON patch by the `json_patch` crate, made as lenient as the library the API server uses: `replace` of a missing field
-//! adds it, indices may be negative, `copy` of a missing field gives null, and `test` takes a missing field for null
-//! (rule G2).
+//! JSON patch by the `json_patch` crate, made as lenient as the library the API server uses: `replace` of a missing
+//! field adds it, indices may be negative, `copy` of a missing field gives null, and `test` takes a missing field for
+//! null (rule G2).
 
 use json_patch::jsonptr::{Pointer, PointerBuf};
 use json_patch::{AddOperation, PatchOperation, RemoveOperation, ReplaceOperation, TestOperation};
