@@ -1,8 +1,8 @@
 //! State of a new server before its first client (rule R1): namespaces, PriorityClasses, Roles with RBAC, and on
 //! request the Service `kubernetes` with the other objects of a cluster, Roles included.
 //!
-//! They are the same for every server that starts at the same second, uids included, whatever the seed; so they are
-//! made once a process and shared until somebody writes to them.
+//! They are the same for every server that starts at the same second, uids included, under any seed; so they are made
+//! once a process and shared until a server writes to them.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

@@ -59,7 +59,7 @@ pub struct ApiServer {
     pub(crate) endpoints: Arc<Endpoints>,
     /// Shared: a request copies its server.
     options: Arc<Options>,
-    /// The tasks of the workers. They end when nobody can reach the server any more: those who can have a copy.
+    /// The tasks of the workers. They end with the last copy of the server.
     pub(crate) tasks: TaskGroup,
     /// The control API, if it is on.
     pub(crate) control: Option<Arc<Control>>,
@@ -493,7 +493,7 @@ async fn controlled(endpoints: &Endpoints, control: Router, request: Request<Bod
 /// Reads an answer to its end.
 async fn read_whole(response: Response<Body>) -> Response<Bytes> {
     let (parts, body) = response.into_parts();
-    // Bodies made in this process do not fail; should one be cut, what came of it is no JSON and says so.
+    // Bodies made in this process do not fail; a truncated one would not parse as JSON.
     let body = body.collect().await.map(|it| it.to_bytes()).unwrap_or_default();
     Response::from_parts(parts, body)
 }

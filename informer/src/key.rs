@@ -31,7 +31,7 @@ pub struct ObjectKey {
     hash: u32,
 }
 
-/// Hashes differ from process to process, so that nobody chooses names that share one.
+/// Hashes differ from process to process, so that names cannot be chosen to collide.
 static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::default);
 
 /// A number that is the same for equal texts, within this process.

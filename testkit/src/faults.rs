@@ -11,7 +11,7 @@
 //! // For the rest of the test, every third party is slow.
 //! cluster.inject(faults::delay(std::time::Duration::from_secs(3)).client("dashboard")).forget();
 //! // … run the controller …
-//! assert_eq!(conflict.hits(), 0, "nobody updated anything");
+//! assert_eq!(conflict.hits(), 0, "nothing was updated");
 //! drop(conflict); // from here on updates are as they were
 //! # }
 //! ```
@@ -301,7 +301,7 @@ struct Injection {
 }
 
 impl Injections {
-    /// Those that struck nothing although nobody asked whether they did, a line each.
+    /// Lists the faults that struck nothing and whose `hits` was never called, a line each.
     pub(crate) fn idle(&self) -> Vec<String> {
         let is_idle = |it: &&Injection| it.hits.load(Ordering::Relaxed) == 0 && !it.is_asked.load(Ordering::Relaxed);
         let said = |it: &Injection| {

@@ -50,7 +50,7 @@ struct Known {
 
 impl TestCluster {
     /// The cluster behind a client of a real API server: envtest, kind, or a `fake-apiserver` in another process. Use a
-    /// cluster that nobody needs: tests create and delete as they like.
+    /// cluster for tests alone: they create and delete objects freely.
     ///
     /// Time is real time there, and `settle` waits for one second without a change. The state is read by listing every
     /// resource that the server and this crate know, Leases aside, after each step of the test, so the cluster should

@@ -79,7 +79,7 @@ impl TestCluster {
                 };
                 match (moved, what) {
                     (None, None) if self.goes_on_until() > Some(Instant::now()) => {
-                        // What goes wrong is over then, and what comes of it has begun.
+                        // The faults are over then, and reactions to them have begun.
                         let until = self.goes_on_until().unwrap_or(last);
                         self.pass(place, until).await;
                         last = Instant::now();
@@ -182,7 +182,7 @@ impl TestCluster {
             last = Some(at).max(last);
         });
         let last = last.map(|at| self.started + at);
-        // The server's own controllers write without requests, and nobody may be watching.
+        // The server's own controllers write without requests, and there may be no watcher.
         let unseen = last.is_none() && commits > of_leases;
         (last.or_else(|| unseen.then(Instant::now)), total)
     }

@@ -43,7 +43,7 @@ impl FieldPath {
         self.with("[", key, "]")
     }
 
-    /// Validation makes a path a field, most of which nobody reads: one allocation each, and no formatting.
+    /// Validation creates a path for each field, and most are never read: one allocation each, and no formatting.
     fn with(&self, before: &str, step: &str, after: &str) -> Self {
         let mut path = String::with_capacity(self.0.len() + before.len() + step.len() + after.len());
         for part in [self.0.as_str(), before, step, after] {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-/// The most levels of lists and maps of an object. The fields that somebody owns nest up to five levels deeper in
+/// The most levels of lists and maps of an object. Owned fields nest up to five levels deeper in
 /// `managedFields` than in the object, and serde_json, by which most clients in Rust read the answer, stops at 127.
 pub(crate) const MAX: usize = 122;
 

@@ -73,7 +73,7 @@ fn is_zero(n: &u32) -> bool {
 }
 
 impl Status {
-    /// Adds what is to be said of a request that failed for another reason.
+    /// Adds warnings to a failed request.
     #[must_use]
     pub fn warned(mut self, warnings: impl IntoIterator<Item = String>) -> Self {
         self.warnings.extend(warnings);

@@ -82,7 +82,7 @@ fn authenticate(server: &Endpoints, parts: &Parts) -> Result<Option<Arc<UserInfo
     if let Some(token) = token(&parts.headers) {
         return match server.registry.judge_token(&token, &[]) {
             TokenVerdict::User(user, _) => Ok(Some(user)),
-            // Where nobody asks who may do what, a token that is no longer good is the administrator's, too.
+            // Without authorization an expired token is the administrator's, too.
             TokenVerdict::Unknown(_) if authentication.is_strict => Err(Status::unauthorized()),
             TokenVerdict::Unknown(_) => Ok(None),
         };
@@ -106,7 +106,7 @@ fn token(headers: &HeaderMap) -> Option<Cow<'_, str>> {
     String::from_utf8(token).ok().map(Cow::Owned)
 }
 
-/// The token of `Authorization: Bearer …`; other schemes are nobody's business.
+/// The token of `Authorization: Bearer …`; other schemes are ignored.
 fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     let mut words = headers.get(AUTHORIZATION)?.to_str().ok()?.trim().split(' ');
     let scheme = words.next()?;

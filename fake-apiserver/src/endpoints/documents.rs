@@ -15,7 +15,7 @@ use crate::api::status::Status;
 use crate::registry::Registry;
 use crate::registry::scheme::Scheme;
 
-/// The address that `/api` says clients may use; nobody does.
+/// The address that `/api` reports; clients do not use it.
 const SERVER_ADDRESS: &str = "127.0.0.1:443";
 
 /// Answers a path that names no resource.

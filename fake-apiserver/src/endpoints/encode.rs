@@ -157,7 +157,7 @@ pub(crate) fn tables<'a>(
 pub(crate) fn check_view(row: &Row, form: &negotiation::Answer, is_list: bool) -> Result<(), Status> {
     let served = decode::served(row);
     let kind = if is_list { &row.info.list_kind } else { &row.info.kind };
-    // Each event of a watch is one object, whatever the collection is asked as.
+    // Each event of a watch is one object, in any form of the collection.
     form.view.check(is_list, || go_type(served, &row.info.group, kind))
 }
 

@@ -1,7 +1,7 @@
 //! OpenAPI v3: the index, a document for each group and version, and the rules of their hashes (rules N6, N8); and v2,
 //! one document of everything.
 //!
-//! Documents of v3 are JSON. Their protobuf form is not served; clients that ask for it are told so.
+//! Documents of v3 are JSON. Their protobuf form is not served; requests for it are refused.
 
 mod operations;
 mod v2;
@@ -27,7 +27,7 @@ static PACKED: &[u8] = include_bytes!("../../data/openapi.json.gz");
 /// The definitions, each as JSON text.
 static DEFINITIONS: LazyLock<Definitions> = LazyLock::new(|| {
     let mut text = String::new();
-    // The data is part of the program, and a test reads it: there is nothing to be told at run time.
+    // The data is part of the program, and a test reads it: errors cannot occur at run time.
     let _ = GzDecoder::new(PACKED).read_to_string(&mut text);
     serde_json::from_str(&text).unwrap_or_default()
 });
@@ -384,7 +384,7 @@ fn custom_schemas(custom: &CustomSchema<'_>, name: &str) -> [(String, Value); 2]
     list.insert("required".into(), json!(["items"]));
     list.insert("type".into(), json!("object"));
     list.insert("x-kubernetes-group-version-kind".into(), gvk(&row.list_kind));
-    // The list stands beside the kind whatever the CRD calls it.
+    // The list stands beside the kind under any name in the CRD.
     let package = name.rsplit_once('.').map_or("", |(package, _)| package);
     [
         (name.to_owned(), Value::Object(object)),

@@ -125,7 +125,7 @@ impl WatchBody {
                 }
                 Step::Open => match std::task::ready!(self.poll_delivery(cx)) {
                     Some(delivery) => self.deliver(delivery),
-                    // An error may be left to be told.
+                    // An error may be left to send.
                     None if self.left.is_empty() => return Poll::Ready(None),
                     None => {}
                 },

@@ -301,7 +301,7 @@ impl Channels {
         };
         match (self.protocol.starts_with('v'), exit_code) {
             (true, _) => self.send(ERROR, status.to_string().as_bytes()).await,
-            // Before v4 the end of a command is told where it failed, as text.
+            // Before v4 only a failed command reports its end, as text.
             (false, 0) => Ok(()),
             (false, _) => self.send(ERROR, failed.as_bytes()).await,
         }

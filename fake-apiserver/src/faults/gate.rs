@@ -45,7 +45,7 @@ pub(crate) enum Step {
     Put(Injected),
     /// Events pass as they come.
     Open,
-    /// Nothing; but what there is to deliver is to be shown to the test.
+    /// Delivers nothing, and shows the test the waiting events.
     Held,
     /// Nothing.
     Silent,

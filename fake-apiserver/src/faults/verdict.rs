@@ -102,7 +102,7 @@ impl Verdict {
 }
 
 impl Decision {
-    /// Says what is to happen. Fails, and gives the verdict back, if nobody waits for it any more: the client gave the
+    /// Decides the request. Fails, and returns the verdict, if the request no longer waits: the client gave the
     /// request up.
     pub fn decide(self, verdict: Verdict) -> Result<(), Verdict> {
         self.0.send(verdict)

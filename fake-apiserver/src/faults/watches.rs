@@ -340,7 +340,7 @@ impl WatchHandle {
     }
 
     /// Delivers nothing more, not even the end of the watch, as when a server or a load balancer on the way dies and
-    /// nobody tells the client. Only [`resume`](WatchHandle::resume) ends it.
+    /// the client does not notice. Only [`resume`](WatchHandle::resume) ends it.
     pub fn silence(&self) {
         self.change(|gate| gate.flow = Flow::Silent);
     }

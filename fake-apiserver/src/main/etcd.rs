@@ -1,6 +1,6 @@
 //! `etcd`, as far as starters of API servers need it: it reports that it is healthy, and ends on a signal.
 //!
-//! The API server keeps its objects itself, so nothing is stored here and nobody speaks etcd's protocol.
+//! The API server keeps its objects itself, so nothing is stored here and etcd's protocol is not spoken.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -11,7 +11,7 @@ use fake_apiserver::{ApiServer, ApiServerBuilder, ServeOptions, ServiceAccountKe
 use crate::args::Common;
 use crate::{report, tell};
 
-/// Entries of the journal where nobody reads it: a server that runs for days must not grow by it.
+/// Entries of a journal without readers: a server that runs for days must not grow by it.
 const JOURNAL_ENTRIES_UNREAD: usize = 256;
 
 /// Entries of the journal where the control API shows it.
@@ -64,7 +64,7 @@ pub(crate) fn builder(common: &mut Common) -> Result<ApiServerBuilder, String> {
 }
 
 /// The revision to begin with: further than an earlier run has come, unless that wrote a thousand times a second all
-/// its life. Who watched that run is told that its versions are gone, and lists again.
+/// its life. Watchers of the earlier run get 410, and list again.
 #[expect(
     clippy::disallowed_methods,
     reason = "runs of one server in a row have nothing else in common"
@@ -125,7 +125,7 @@ fn fill(server: &ApiServer, common: &Common) -> Result<(), String> {
     Ok(())
 }
 
-/// Writes the kubeconfig, but never over one that somebody else wrote. It may hold a key, so nobody else may read it.
+/// Writes the kubeconfig, but never over a foreign one. It may hold a key, so only its owner may read it.
 fn write_kubeconfig(file: &Path, serving: &Serving, control_token: Option<&str>) -> Result<(), String> {
     let fail = |reason: &dyn fmt::Display| format!("cannot write the kubeconfig {}: {reason}", file.display());
     match std::fs::read(file) {

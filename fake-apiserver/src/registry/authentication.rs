@@ -58,7 +58,7 @@ impl Default for Authentication {
 pub(crate) enum TokenVerdict {
     /// It is this user's; with the audiences that were asked about and that it is for.
     User(Arc<UserInfo>, Vec<String>),
-    /// It is nobody's; why, in the server's words.
+    /// The token is invalid, with the reason in the server's words.
     Unknown(String),
 }
 

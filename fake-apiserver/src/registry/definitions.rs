@@ -201,7 +201,7 @@ impl Registry {
         }
     }
 
-    /// Stores the next state of a CRD; false if there is nothing new in it, or somebody else was faster.
+    /// Stores the next state of a CRD; false if nothing has changed, or another write came first.
     fn write_definition(&self, row: &Row, stored: &Stored, next: &Object) -> bool {
         let Ok(body) = codec::encode(row, next) else {
             return false;
@@ -211,7 +211,7 @@ impl Registry {
 
     /// Deletes the objects of CRDs that are being deleted; whose are gone, goes. Whether a CRD was written.
     fn finish_deleted_definitions(&self, row: &Row) -> bool {
-        // Each object that goes asks for this again: whoever is at it looks once more when he is done.
+        // Each deleted object requests this again: a pass under way is then repeated when it is done.
         if self.finishing.fetch_add(1, Ordering::SeqCst) > 0 {
             return false;
         }

@@ -76,7 +76,7 @@ impl Registry {
             if let Some((answer, is_gone)) = self.delete_once(row, &stored, options)? {
                 let mut written = Written::updated(answer);
                 if !is_gone && options.orphan_dependents == Some(false) {
-                    // Who asked for dependents to go in this old way is told that they are waited for.
+                    // This old form of foreground deletion is answered 202: dependents are awaited.
                     written.code = 202;
                 }
                 return self.convert_answer(row, written).await;

@@ -36,7 +36,7 @@ struct Ends {
     by_key: BTreeMap<Key, (Instant, Revision)>,
 }
 
-/// Sees to it that somebody keeps the time.
+/// Starts the task that keeps the time.
 struct Keeper(Box<dyn Fn() + Send + Sync>);
 
 impl fmt::Debug for Keeper {
@@ -92,7 +92,7 @@ impl EventLeases {
         self.ends.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls this whenever there is an Event and somebody has to keep the time. It must be able to be called again.
+    /// Called whenever there is an Event and no task keeps the time. It must be able to be called again.
     pub(crate) fn kept_by(&self, keeper: impl Fn() + Send + Sync + 'static) {
         let _ = self.keeper.set(Keeper(Box::new(keeper)));
         let first = self.lock().first();

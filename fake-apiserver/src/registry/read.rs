@@ -179,7 +179,7 @@ impl Registry {
             None => limit > 0 && revision.is_some_and(|it| it > 0),
         };
         if let Some(revision) = revision {
-            // An exact one is read from etcd, which lies behind nobody.
+            // An exact one is read from etcd, which never lags.
             let reader = if exact { NOBODY } else { client };
             self.reach_for(row, revision, reader).await?;
         }

@@ -94,7 +94,7 @@ impl Registry {
         self.change(request, uid.as_deref(), &Replace { request, body }).await
     }
 
-    /// Replaces the object a request names by what `change` makes of it, again and again until nobody interferes.
+    /// Replaces the object that a request names by the result of `change`, retrying on concurrent writes.
     /// `uid` is the object the client means, if it says (rule A7).
     pub(super) async fn change(
         &self,
@@ -245,7 +245,7 @@ impl Registry {
         if is_manifest {
             let mut errors = FieldErrors::new();
             self.with_context("", None, |context| {
-                // A manifest is stored whatever admission would say.
+                // A manifest is stored without regard to admission.
                 let _ = row.strategy().admit(&mut object, None, context);
                 row.strategy().allocate(&mut object, None, &mut errors, context);
                 row.strategy().prepare_for_create(&mut object, context);

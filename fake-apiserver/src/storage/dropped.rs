@@ -9,7 +9,7 @@ use super::{Change, Key, Revision};
 /// is forgotten: who has been asleep since then is taken to have missed something.
 const REMEMBERED_MAX: usize = 65_536;
 
-/// The part of a resource that a reader is told of.
+/// The part of a resource that a reader observes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Part<'a> {
     /// All of it.

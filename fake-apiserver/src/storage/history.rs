@@ -123,7 +123,7 @@ impl History {
         self.changes.range(first..)
     }
 
-    /// The same for a reader of `part` who was told of all up to `revision`: an error if a change of that part
+    /// The same for a reader of `part` that has seen all changes up to `revision`: an error if a change of that part
     /// has been forgotten since, and not because the log begins later.
     pub(crate) fn unless_missed(
         &self,

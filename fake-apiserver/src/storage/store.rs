@@ -355,7 +355,7 @@ impl Default for World {
 
 impl World {
     /// The same state, which counts on from a revision, if it is not further already. What came between is no state of
-    /// this world: nobody can watch or list from there.
+    /// this world: no watch or list can begin there.
     pub(crate) fn advanced_to(mut self, revision: Revision) -> Self {
         if revision > self.revision {
             self.revision = revision;

@@ -80,7 +80,8 @@ pub(crate) struct Watcher {
     /// Epoch of the world that the cursor points into.
     epoch: u64,
     cursor: Revision,
-    /// Set once all that came up to the cursor has been told; a client's first word may lie below the log.
+    /// Set once all changes up to the cursor have been delivered; the version a client begins with may lie below the
+    /// log.
     is_caught_up: bool,
     /// Read but not yet delivered.
     ready: VecDeque<Delivery>,

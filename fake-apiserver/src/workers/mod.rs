@@ -11,7 +11,7 @@
 //!
 //! A worker that wants to come back later asks its [`WorkQueue`]; one that fails is asked again after 5 ms, 10 ms and
 //! so on up to 1000 s. Whatever it remembers must be found again from the objects alone: after `ApiServer::restore`,
-//! in a fork, and when the log was cut, it is [reset](Controller::reset) and told of every object as a new one.
+//! in a fork, and when the log was cut, it is [reset](Controller::reset) and observes every object as a new one.
 //!
 //! # A controller
 //!

@@ -51,7 +51,7 @@ impl Api<'_> {
             "source": {"component": component}, "reportingComponent": component,
         });
         match self.create("events", namespace, &event).await {
-            // Nothing is told in a namespace that is on its way out.
+            // A terminating namespace gets no Events.
             Err(failure) if failure.is_namespace_terminating() || failure.is_not_found() => Ok(()),
             Err(failure) => Err(failure),
             Ok(_) => Ok(()),

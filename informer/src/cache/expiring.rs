@@ -12,7 +12,7 @@ use crate::ObjectKey;
 /// Values by key, each of which is forgotten some time after it was put in (client-go's TTL store). Copies are the same
 /// cache.
 ///
-/// A value is dropped when somebody reads it and its time is over; nothing happens in between. The time is that of
+/// A value is dropped when it is read after its time is over; nothing happens in between. The time is that of
 /// tokio's clock.
 ///
 /// ```

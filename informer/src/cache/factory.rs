@@ -377,7 +377,7 @@ impl SharedInformerFactory {
         join_all(synced).await.into_iter().collect()
     }
 
-    /// Waits until those that are started and that no controller waits for, or somebody reads, have synced: each as
+    /// Waits until started informers that no controller waits for, or that have a reader, have synced: each as
     /// long as its controllers would, or else as long as `limit`. An error names those that have not.
     pub(crate) fn synced_within(&self, limit: Duration, whose: Whose) -> BoxFuture<'static, Result<(), Error>> {
         let is_one = |it: &&Entry| {
@@ -471,7 +471,7 @@ impl SharedInformerFactory {
 pub(crate) enum Whose {
     /// Those that no controller waits for.
     Free,
-    /// These, and those that somebody reads.
+    /// These, and those with a reader.
     FreeOrRead,
 }
 

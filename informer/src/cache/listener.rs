@@ -169,7 +169,7 @@ impl HandlerRegistration {
         let _ = stage.wait_for(|it| matches!(it, Stage::Ended { .. })).await;
     }
 
-    /// True once the handler is told nothing any more.
+    /// True once the handler receives nothing more.
     pub(crate) fn has_ended(&self) -> bool {
         matches!(*self.status.stage.borrow(), Stage::Ended { .. })
     }
@@ -432,7 +432,7 @@ impl<K: Cacheable> Merged<K> {
             // A resync that has not begun tells all that a second one would.
             Item::Resync(_) if self.items.values().any(|it| matches!(it, Slot::Item(Item::Resync(_)))) => return,
             Item::Replay(_) | Item::Resync(_) | Item::Synced => {
-                // What is told of an object before must stay before.
+                // The order of the events of an object must not change.
                 self.places.clear();
                 self.items.insert(self.next, Slot::Item(item));
                 self.next += 1;

@@ -158,7 +158,7 @@ impl<K: Cacheable> Processor<K> {
             let mut resync = listener.resync();
             if resync.due.is_some_and(|due| due <= now) {
                 resync.due = Some(now + resync.period);
-                // Before the first list there is nothing to be told again.
+                // Before the first list there is nothing to deliver again.
                 resync.is_requested = self.has_synced();
                 any |= resync.is_requested;
             }
@@ -293,7 +293,7 @@ impl<K: Cacheable> Processor<K> {
                 (event, false)
             }
         };
-        // Most lists after the first find what was there; it is not worth an event that nobody takes.
+        // Most lists after the first find what was there; it is not worth an event without a handler.
         if is_sync && !self.listeners.iter().any(|it| it.resync().is_syncing) {
             return;
         }

@@ -1,8 +1,8 @@
 //! `Sorted`: objects in the order of their keys, in a tree of three levels that copies share.
 //!
-//! A copy costs one reference, whatever the number of objects. The first write after a copy was taken copies the nodes
-//! on its path: the root, one branch and one chunk, which for 100,000 objects are some 140 references together; without
-//! a copy nothing is copied.
+//! A copy costs one reference, independent of the number of objects. The first write after a copy was taken copies the
+//! nodes on its path: the root, one branch and one chunk, which for 100,000 objects are some 140 references together;
+//! without a copy nothing is copied.
 
 use std::cmp::Ordering;
 use std::sync::Arc;

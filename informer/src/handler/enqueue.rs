@@ -213,7 +213,7 @@ where
 {
     async fn on_event(&self, event: &Event<K>) -> Result<(), HandlerError> {
         let is_replay = event.is_replay();
-        // Few keys come of one event: a look through them is cheaper than a set.
+        // One event has few keys: searching them is cheaper than a set.
         let mut given: Vec<R> = Vec::new();
         self.to_keys.keys(event, &mut |key| {
             if !given.contains(&key) {

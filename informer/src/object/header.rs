@@ -69,7 +69,7 @@ impl<'a> Header<'a> {
             if name != b"metadata" {
                 return scanner.skip();
             }
-            // Of a field that comes twice somebody else decides what it means.
+            // The meaning of a repeated field is decided elsewhere.
             match metadata.replace(Metadata::scan(scanner)?) {
                 None => Ok(()),
                 Some(_) => Err(Stop::Unusual),

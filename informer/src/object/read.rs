@@ -1,9 +1,10 @@
 //! `read`: decodes an object that a [`Scanner`] has passed over into its type, with vectors of the exact capacity.
 //!
 //! `serde_json` does not know how long an array is before its end, so vectors grow, by four elements at first: a fourth
-//! of what a typed Pod takes (21.3 KB, and 16.1 KB without). The scanner has counted, and here that is told. Managed
-//! fields are passed over instead of being cut out of a copy of the text. Numbers, escapes, enums and whatever else is
-//! not structure are read by `serde_json`; so is the whole object if anything goes wrong here.
+//! of what a typed Pod takes (21.3 KB, and 16.1 KB without). The scanner has counted the items, and the reader passes
+//! these numbers on. Managed fields are passed over instead of being cut out of a copy of the text. Numbers, escapes,
+//! enums and everything else but structure are read by `serde_json`; so is the whole object if anything goes wrong
+//! here.
 
 use serde::de::value::BorrowedStrDeserializer;
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};

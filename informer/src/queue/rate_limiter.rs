@@ -68,7 +68,7 @@ pub struct ExponentialBackoff<T> {
     failures: Failures<T>,
 }
 
-/// Never iterated: its order is nobody's business.
+/// Never iterated: its order does not matter.
 type Failures<T> = HashMap<T, u32, RandomState>;
 
 impl<T> ExponentialBackoff<T> {

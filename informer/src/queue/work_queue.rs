@@ -17,7 +17,7 @@ use super::rate_limiter::{ExponentialBackoff, RateLimiter, default_controller_ra
 use super::ready::SlotId;
 use crate::metrics::{Collect, Metrics, Samples};
 
-/// The priority of a key nobody said one for.
+/// Default priority of a key.
 pub const DEFAULT_PRIORITY: i32 = 0;
 
 /// controller-runtime's priority for what is not urgent: the first list after a start, and updates that change nothing.
@@ -89,7 +89,7 @@ enum Phase {
     Open,
     /// Nothing is added.
     ShutDown,
-    /// Nothing is added, and somebody waits until all is done.
+    /// Nothing is added, and a caller waits until all work is done.
     Draining,
 }
 
@@ -425,7 +425,8 @@ impl<T: Clone + Eq + Hash> Inner<T> {
         }
     }
 
-    /// Wakes somebody to keep the time, if that is needed: to be called by those who leave, never by those who stay.
+    /// Wakes a waiting caller to keep the time, if necessary: to be called by callers that leave, never by those that
+    /// stay.
     fn find_timekeeper(&self, state: &State<T>) {
         if state.waiting > 0 && !state.has_timekeeper && state.pending.has_delayed() {
             self.work.notify_one();

@@ -128,8 +128,8 @@ impl<R: Clone + Eq + Hash> Gate<R> {
         Passage::Held(pause)
     }
 
-    /// Asks the server what there is where the outcome of a write of this key is unknown. A server that does not answer
-    /// is asked again with the next look.
+    /// Reads the present state from the server where the outcome of a write of this key is unknown. A server that does
+    /// not answer is asked again with the next look.
     pub(super) async fn ask(&self, key: &R) {
         let unknown: Vec<Write> = {
             let all = self.lock();
@@ -210,7 +210,7 @@ impl<R: Clone + Eq + Hash> Gate<R> {
     }
 }
 
-/// Versions that cannot be compared hold nobody back, and nor does none.
+/// Incomparable or missing versions hold back no key.
 fn is_reached(at: &ResourceVersion, version: &ResourceVersion) -> bool {
     if version.is_empty() {
         return true;

@@ -102,7 +102,7 @@ pub(crate) enum Written {
     Gone { floor: ResourceVersion, uid: String },
     /// It must not have an object of this name.
     Absent,
-    /// The outcome is not known: the server has to be asked what there is now.
+    /// The outcome is unknown: the present state has to be read from the server.
     Unknown(Asked),
 }
 

@@ -145,7 +145,7 @@ impl Sink {
                 .await
                 .map_err(Error::from)
             {
-                // It has expired, or somebody removed it. Under its name it is found by the counts to come.
+                // It has expired or was removed. Under its name it is found by the counts to come.
                 Err(err) if err.is_not_found() => {
                     event.series = Some(EventSeries {
                         count,
@@ -166,7 +166,7 @@ impl Sink {
 /// Reasons for which an event is not written.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum DropReason {
-    /// Too many wait, or nobody writes.
+    /// Too many wait, or the writer has stopped.
     Full,
     /// There are too many about the object.
     Spam,

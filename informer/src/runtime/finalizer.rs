@@ -115,7 +115,7 @@ where
     }
 }
 
-/// A merge patch takes a list as a whole: the version makes sure that nobody else changed it meanwhile.
+/// A merge patch takes a list as a whole: the version rules out concurrent changes.
 async fn write<K>(api: &Api<K>, object: &K, finalizers: &[String]) -> Result<K, Error>
 where
     K: Resource + Clone + DeserializeOwned + fmt::Debug,

@@ -114,7 +114,7 @@ impl Claim {
         claim
     }
 
-    /// The same claim, given up: of nobody, and over in a second.
+    /// Returns the claim given up: without a holder, and expiring in a second.
     pub(super) fn released(&self, now: &crate::Clock) -> Self {
         let mut claim = self.clone();
         claim.0.holder_identity = Some(String::new());

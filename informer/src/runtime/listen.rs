@@ -88,7 +88,7 @@ where
     let _ = connection.await;
 }
 
-/// The next connection. One that fails while it is accepted concerns nobody else; but where the process has no file
+/// The next connection. A failed accept affects no other connection; but where the process has no file
 /// descriptors left, the next fails at once, too.
 async fn accepted<T, Fut: Future<Output = io::Result<T>>>(accept: impl Fn() -> Fut) -> T {
     let mut pause = ACCEPT_PAUSES.0;

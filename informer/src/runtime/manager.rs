@@ -438,7 +438,7 @@ impl Manager {
         };
         self.state().phase = Phase::Stopped;
         if engine.is_lost {
-            // Another may lead by now: whatever still runs is dropped where it waits.
+            // Another process may lead by now: everything that still runs is dropped.
             return outcome;
         }
         let Some(grace) = self.0.grace else {

@@ -304,7 +304,7 @@ fn of_event(kind: &str) -> Vec<(u8, Action)> {
     match kind {
         // Bookmarks are a courtesy.
         BOOKMARK => return vec![(6, Action::Drop)],
-        // That the initial state is complete must be told at some time.
+        // The end of the initial state must be delivered at some time.
         INITIAL_END => return vec![(5, Action::Hold(LONG)), (6, Action::HalfOpen(HALF_OPEN))],
         _ => {}
     }

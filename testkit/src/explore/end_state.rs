@@ -10,7 +10,7 @@ use super::derived::Deciders;
 use super::identities::{Identities, Keys, Referent, Which, resource};
 use super::pair::Pair;
 
-/// Resources that are the by-products of a run: nobody's state.
+/// Resources that are by-products of a run and not part of the end state.
 const NOT_STATE: &[&str] = &["events", "leases"];
 
 /// Most differences that are reported.

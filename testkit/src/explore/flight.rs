@@ -44,7 +44,7 @@ impl Flight {
         });
         if let Some(file) = file {
             let text = format!("EXPLORE_REPLAY='{plan}'\n");
-            // What cannot be written is not told.
+            // A file that cannot be written is ignored.
             let _ = file.rewind().and_then(|()| file.write_all(text.as_bytes()));
             let _ = file.set_len(text.len() as u64);
         }

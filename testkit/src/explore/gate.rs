@@ -318,7 +318,7 @@ impl Gate {
         Ticket { index, actions }
     }
 
-    /// Writes down what came of a request.
+    /// Records the outcome of a request.
     pub(crate) fn outcome(&self, life: &Life, index: usize, outcome: Outcome) {
         let mut state = self.state();
         let Some(step) = state.trace.get_mut(index) else { return };

@@ -251,7 +251,7 @@ impl Identities {
 }
 
 /// Replaces the tokens in a value by what `label` calls them. Lists whose parts have tokens are sorted then, since the
-/// order of what is handed out is nobody's. Returns whether there were any.
+/// order of handed-out names does not count. Returns `true` if there were any.
 pub(crate) fn replace(value: &mut Value, identities: &Identities, label: &dyn Fn(&Referent) -> String) -> bool {
     match value {
         Value::String(text) => match replaced(text, identities, label) {

@@ -432,7 +432,7 @@ impl Run<'_> {
             return BTreeMap::new();
         }
         let returned = rollback::returned(&self.gate.server, self.gate.base);
-        // Who is shown an older state goes by it, and what comes late is old.
+        // A client with an older state acts on it, and a late write is based on an old one.
         let is_shown_old = |it| {
             matches!(
                 it,

@@ -224,7 +224,7 @@ impl<'a> Search<'a> {
         runs.all(&mut Listed { search, plans, then })
     }
 
-    /// Looks at what came of a run; returns whether it reached what no other one had.
+    /// Judges the outcome of a run; returns `true` if it reached a state that no other one had.
     fn accept(&mut self, plan: &Plan, outcome: &Outcome) -> Result<bool, Stop> {
         let before = self.seen.len();
         self.coverage.schedules += 1;

@@ -20,7 +20,7 @@ pub(crate) fn install() {
     ONCE.call_once(|| {
         let thread = std::thread::Builder::new().name("seeded hash".to_owned()).spawn(|| {
             seed_this_thread();
-            // Set by somebody else: then the order of such maps is left to chance.
+            // Set elsewhere: then the order of such maps is random.
             let _ = ahash::random_state::set_random_source(Source);
             // The part that all maps of the process share is drawn here.
             std::hint::black_box(ahash::RandomState::new());

@@ -91,7 +91,7 @@ pub(crate) fn shortened_reference(config: &Config, world: &World, plan: &Plan) -
     Ok(Reference {
         outcome: first,
         mask,
-        // Steps that are left out would have to be told from those that are not.
+        // Skipped steps would have to be distinguished from the others.
         milestones: Arc::default(),
     })
 }

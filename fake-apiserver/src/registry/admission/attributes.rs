@@ -212,7 +212,7 @@ fn write_options(kind: &str, options: &WriteOptions) -> Value {
     if let Some(manager) = &options.field_manager {
         map.insert("fieldManager".into(), manager.as_str().into());
     }
-    // What the client left out reads as the default; the two cannot be told apart here.
+    // An omitted field reads as the default; the two cannot be distinguished here.
     match options.field_validation {
         FieldValidation::Warn => {}
         FieldValidation::Ignore => {

@@ -79,7 +79,7 @@ pub(super) fn binding_match(spec: &serde_json::Map<String, Value>) -> Option<Mat
     Some(Match::of_resources(resources, false))
 }
 
-/// Reads policies with their bindings; a policy without one is nobody's business.
+/// Reads policies with their bindings; a policy without one has no effect.
 pub(super) fn read(policies: &[Object], bindings: &[Object]) -> Vec<Policy> {
     let read = |policy: &Object| {
         let spec = policy.get("spec").and_then(Value::as_object)?;

@@ -1,4 +1,4 @@
-//! Names that an expression uses and nobody declares.
+//! Undeclared names of an expression.
 
 use kube_cel::cel::common::ast::{EntryExpr, Expr};
 use kube_cel::cel::parser::Expression;

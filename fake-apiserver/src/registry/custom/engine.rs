@@ -65,7 +65,7 @@ pub(super) fn evaluate(
         Ok(program) => program,
         Err(error) => return Verdict::Error(error.clone()),
     };
-    // Sets and map-lists are equal whatever their order, which only a rule about a change can compare.
+    // Sets and map-lists are equal in any order, which only a transition rule can compare.
     let convert = |view: View<'_>| to_cel(view, Some(node), rule.uses_old());
     let mut variables = vec![("self", convert(value))];
     let optional = |value| CelValue::Opaque(Arc::new(value));

@@ -128,7 +128,7 @@ impl Finding {
 impl Outcome {
     fn into_errors(self, base: &FieldPath) -> FieldErrors {
         let mut errors = FieldErrors::new();
-        // The same text found twice is one error, whatever value it is about.
+        // Equal texts are one error, for any values.
         let mut seen: BTreeSet<&str> = BTreeSet::new();
         for finding in &self.findings {
             if seen.insert(&finding.text) {

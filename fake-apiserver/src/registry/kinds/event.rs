@@ -145,7 +145,7 @@ impl Strategy for Event {
         for (field, zero) in IMMUTABLE_FIELDS {
             let (new, stored) = (event.get(field), old.get(field));
             if new.unwrap_or(&zero.into()) != stored.unwrap_or(&zero.into()) {
-                // The other group's name of the field is the one that is told.
+                // The error uses the other group's name of the field.
                 let told = if field == "reportingComponent" {
                     "reportingController"
                 } else {

@@ -216,7 +216,7 @@ fn without_reset<'a>(mut set: FieldSet<'a>, reset: &[&[&str]]) -> FieldSet<'a> {
     set
 }
 
-/// The fields nobody owns as a set.
+/// The fields without owners, as a set.
 fn unowned() -> &'static FieldSet<'static> {
     static SET: LazyLock<FieldSet<'static>> = LazyLock::new(|| {
         let paths = UNOWNED.iter().map(|path| FieldSet::of_path(path));
@@ -287,8 +287,8 @@ fn take_changed(
     conflicts
 }
 
-/// Takes out of the merged object what the manager applied before, applies no more, and nobody else owns. Says whether
-/// anything went.
+/// Takes out of the merged object what the manager applied before, no longer applies, and no other manager owns. Says
+/// whether anything went.
 fn prune(
     types: &Types<'_, '_>,
     merged: &mut Map<String, Value>,

@@ -28,8 +28,8 @@ impl Changes<'_> {
     }
 }
 
-/// Compares two objects. `old` is empty for a new object. Fields nobody can own are left out, and so is what lies at
-/// or below the paths in `reset` (rule H10).
+/// Compares two objects. `old` is empty for a new object. Fields that cannot be owned are left out, and so is what lies
+/// at or below the paths in `reset` (rule H10).
 pub(super) fn compare<'a>(
     schema: SchemaRef<'_>,
     old: &'a Map<String, Value>,

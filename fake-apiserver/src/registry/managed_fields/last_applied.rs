@@ -21,7 +21,8 @@ fn annotation(object: &Object) -> Option<&str> {
     annotations.get(ANNOTATION)?.as_str().filter(|text| !text.is_empty())
 }
 
-/// The fields client-side apply set and nobody changed since: conflicts over them are no conflicts for kubectl.
+/// The fields that client-side apply set and that are unchanged since: conflicts over them are no conflicts for
+/// kubectl.
 pub(super) fn allowed_conflicts(schema: SchemaRef<'_>, live: &Object, api_version: &str) -> Option<FieldSet<'static>> {
     let applied: Map<String, Value> = serde_json::from_str(annotation(live)?).ok()?;
     let applied = Object(applied);

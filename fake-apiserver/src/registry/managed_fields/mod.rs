@@ -40,7 +40,7 @@ use serde_json::Value;
 use super::types::schema::SchemaRef;
 use crate::api::object::Object;
 
-/// The fields nobody owns (rule H9).
+/// Fields without owners (rule H9).
 const UNOWNED: [&[&str]; 12] = [
     &["apiVersion"],
     &["kind"],

@@ -175,7 +175,7 @@ pub(super) fn put_back_owned(
     out
 }
 
-/// Puts everything back that `last` did not name: what nobody owns was not for its manager to remove. `None` where
+/// Puts everything back that `last` did not name: unowned fields were not the manager's to remove. `None` where
 /// that is all.
 pub(super) fn put_back_dangling(
     schema: SchemaRef<'_>,

@@ -14,7 +14,7 @@ use crate::registry::types::schema::SchemaRef;
 /// Records in `new` what this write changes compared to `live` (`None`: `new` is created).
 ///
 /// Both are decoded and defaulted in the version of the request; what the server itself sets afterwards, such as an
-/// allocated address or a raised generation, is owned by nobody.
+/// allocated address or a raised generation, has no owner.
 pub(crate) fn track_update(types: &Types<'_, '_>, live: Option<&Object>, new: &mut Object, manager: &Manager<'_>) {
     new.sort();
     let live = live.map(Object::sorted);
@@ -26,7 +26,7 @@ pub(crate) fn track_update(types: &Types<'_, '_>, live: Option<&Object>, new: &m
     }
     let fits = |object: &Object| super::typed::fits(types.schema, &object.0);
     if matches!(types.schema, SchemaRef::Custom(_)) && !(live.is_none_or(fits) && fits(new)) {
-        // Fields of a type that the schema no longer knows can be owned by nobody: tracking begins anew (rule O9).
+        // Fields of a type that the schema no longer knows cannot be owned: tracking restarts (rule O9).
         return;
     }
     reconcile(types.schema, manager.api_version, &mut list);

@@ -66,7 +66,7 @@ impl Registry {
                 }
                 Ok(Connection::Exec(handler, command, streams(query)?))
             }
-            // Where nothing is said of commands nothing is said of streams either.
+            // Without commands there are no streams.
             "attach" if scripted.exec(&pod).is_some() => {
                 runs()?;
                 Ok(Connection::Attach(scripted.logs(&pod), streams(query)?))

@@ -304,7 +304,7 @@ fn write_builtin(object: &mut Object, scale: &Object) -> Result<(), Status> {
     if let Some(spec) = object.entry("spec").or_insert_with(|| json!({})).as_object_mut() {
         spec.insert("replicas".into(), replicas.into());
     }
-    // A Scale without a version overwrites, whatever the kind: the object keeps its own.
+    // A Scale without a version overwrites objects of every kind: the object keeps its version.
     let version = scale.meta_str("resourceVersion");
     if !version.is_empty() {
         object.metadata_mut().insert("resourceVersion".into(), version.into());
@@ -319,7 +319,7 @@ fn selector_text(selector: &Value) -> String {
     let expressions = selector.get("matchExpressions").and_then(Value::as_array);
     let mut terms: Vec<(String, String)> = labels.into_iter().flatten().filter_map(label).collect();
     terms.extend(expressions.into_iter().flatten().map(expression_text));
-    // Requirements are in the order of their keys, whatever their operators look like.
+    // Requirements are in the order of their keys, with any operators.
     terms.sort_by(|(one, _), (other, _)| one.cmp(other));
     let texts: Vec<String> = terms.into_iter().map(|(_, text)| text).collect();
     texts.join(",")

@@ -1,4 +1,4 @@
-//! Reading and filling JSON whose shape nobody promises: a field of the wrong type reads as absent.
+//! Reading and filling JSON of unknown shape: a field of the wrong type reads as absent.
 
 use std::sync::LazyLock;
 

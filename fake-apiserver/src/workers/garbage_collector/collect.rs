@@ -29,8 +29,8 @@ enum Undecided {
 }
 
 impl GarbageCollector {
-    /// Deletes an object that nobody owns any more, takes back owners that are gone while others keep it, and lets an
-    /// owner go that waited for its dependents.
+    /// Deletes an object without remaining owners, removes references to owners that are gone while others keep it, and
+    /// lets an owner go that waited for its dependents.
     pub(super) async fn attempt_to_delete(
         &mut self,
         id: NodeId,

@@ -68,7 +68,7 @@ pub(super) async fn delete_all(api: Api<'_>, namespace: &Object) -> Outcome {
         delete_all_of(api, pods, namespace.name(), seconds, &mut outcome, &mut totals).await;
         if !outcome.remains.is_empty() {
             outcome.look_again = (seconds > 0).then(|| Duration::from_secs(seconds / 2 + 1));
-            // What else there is has not been counted yet, so nothing is said of it.
+            // Other resources have not been counted yet, so they are not reported.
             outcome.conditions.extend(Trouble::failures(&totals.errors));
             return outcome;
         }

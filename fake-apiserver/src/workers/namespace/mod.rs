@@ -75,7 +75,7 @@ impl Controller for NamespaceController {
             return Ok(());
         };
         if finalizers(&namespace).is_empty() {
-            // What holds it now is somebody else's finalizer.
+            // Only foreign finalizers hold it now.
             return Ok(());
         }
         let outcome = content::delete_all(api, &namespace).await;

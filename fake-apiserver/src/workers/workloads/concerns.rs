@@ -168,7 +168,7 @@ fn of_claims_of(pod: &Object, task: &mut AddTask<'_>) {
     }
 }
 
-/// An object nobody controls may be adopted by a set that selects it.
+/// An object without a controller may be adopted by a set that selects it.
 fn of_orphan(change: &Changed<'_>, sets: &[(Worker, Resource)], cluster: &Cluster, task: &mut AddTask<'_>) {
     let Some(object) = change.new.filter(|it| controller_of(it).is_none()) else {
         return;

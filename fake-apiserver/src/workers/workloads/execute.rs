@@ -188,7 +188,7 @@ impl Executor<'_> {
         Ok(())
     }
 
-    /// Writes an Event. That it cannot be written stops nobody, as in client-go.
+    /// Writes an Event. A failure to write it is ignored, as in client-go.
     async fn note(&mut self, note: &Note) {
         let done = match self.recorder.record(note, self.api.now()) {
             None => return,

@@ -286,7 +286,7 @@ fn sync_volume(volume: &Object, sees: &Sees<'_>, plan: &mut Plan) {
         _ if reference.is_empty() => "Available",
         (Some(claim), _) if text(spec(claim), "volumeName") == volume.name() => "Bound",
         (None, true) => "Released",
-        // One that was made for a claim is free to nobody else.
+        // A volume made for a claim is not available to others.
         (Some(_), true) => "Pending",
         (Some(_) | None, false) => "Available",
     };

@@ -9,7 +9,7 @@ use crate::cache::list_watch::ListOptions;
 use crate::object::{Cacheable, Header, Object};
 use crate::{Error, ResourceVersion};
 
-/// Objects in a page, where pages are asked for and nobody said how large.
+/// Default page size, where pages are requested.
 const PAGE_SIZE: u32 = 500;
 
 /// A page that keeps coming may take so many times as long as one that is silent.

@@ -96,7 +96,7 @@ pub(super) fn may_validate(registry: &Registry, row: &Row) -> bool {
         || pod_security::concerns(group, resource)
 }
 
-/// Counts a write that nobody has refused.
+/// Counts a write that has been accepted.
 pub(super) async fn charge_quota(registry: &Registry, attributes: &Attributes<'_>) -> Result<(), Status> {
     if !resource_quota::is_used(registry) {
         return Ok(());

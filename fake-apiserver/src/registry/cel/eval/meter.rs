@@ -94,7 +94,7 @@ impl Meter {
         }
     }
 
-    /// Counts what there is to copy of a value, and says how much that is.
+    /// Counts the parts of a value to copy, and returns their number.
     pub(crate) fn weigh(&mut self, value: &CelValue) -> Result<usize, Failure> {
         let left = WORK_MAX.saturating_sub(self.work);
         let weight = weight(value, usize::try_from(left).unwrap_or(usize::MAX));

@@ -3,7 +3,7 @@
 /// Longest path of a repository, in bytes.
 const REPOSITORY_MAX: usize = 255;
 
-/// The pull policy of an image nobody chose one for: `Always` for `latest` and for no tag at all.
+/// Default pull policy of an image: `Always` for `latest` and for no tag.
 pub(crate) fn default_pull_policy(image: &str) -> &'static str {
     if names_latest(image) { "Always" } else { "IfNotPresent" }
 }

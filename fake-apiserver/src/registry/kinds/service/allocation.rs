@@ -250,7 +250,7 @@ fn init_families(spec: &mut Spec, errors: &mut FieldErrors) {
         return;
     }
     let mut families: Vec<Value> = list(spec, "ipFamilies").to_vec();
-    // A headless Service without a selector is nobody's to fill with addresses, so it may have both families.
+    // The endpoints of a headless Service without a selector are not managed, so it may have both families.
     let is_open = is_headless(spec) && is_empty(spec, "selector");
     if is_empty(spec, "ipFamilyPolicy") {
         let wants_both = is_open || families.len() > 1 || list(spec, "clusterIPs").len() > 1;

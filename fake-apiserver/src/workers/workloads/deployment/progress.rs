@@ -165,7 +165,7 @@ impl Rollout<'_> {
         plan.status(Resource::Deployment, self.deployment, next);
     }
 
-    /// The status with what has come of the roll-out.
+    /// Returns the status with the progress of the roll-out.
     pub(super) fn write_rollout_status(&self, plan: &mut Plan) {
         let counts = self.next_counts();
         let (mut next, mut list) = self.base_status(&counts);
@@ -208,7 +208,7 @@ impl Rollout<'_> {
             {
                 condition.insert("lastTransitionTime".into(), text(current, "lastTransitionTime").into());
             }
-            // Each progress is a new time of update, by which the deadline is told.
+            // Each progress updates the time from which the deadline counts.
             drop_condition(list, "Progressing");
             put_condition(list, condition);
         } else if self.is_late(deadline) {

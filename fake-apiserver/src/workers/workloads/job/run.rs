@@ -89,7 +89,7 @@ impl<'a> Run<'a> {
         failures.into_iter().max().map(|at| plus(at, wait))
     }
 
-    /// The indexes nobody works at, the lowest first.
+    /// The indexes without a running Pod, the lowest first.
     fn free_indexes(&self, counted: &Counted<'_>, waits_for_end: bool) -> impl Iterator<Item = i64> {
         let busy = |pod: &&&Arc<Object>| {
             super::pods::is_active(pod) || (waits_for_end && pod.is_terminating() && !super::pods::is_finished(pod))
