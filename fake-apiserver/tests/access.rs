@@ -84,7 +84,7 @@ const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 #[case::admin(rbac(), None, 200)]
 #[case::anonymous(rbac().anonymous(Anonymous::Allowed), None, 403)]
 #[case::refused(rbac().anonymous(Anonymous::Refused), None, 401)]
-#[case::a_token_nobody_knows(rbac(), Some("x"), 401)]
+#[case::an_unknown_token(rbac(), Some("x"), 401)]
 #[case::a_user_without_rights(rbac(), Some("dev-token"), 403)]
 #[case::a_master(rbac().token("m", "root", ["system:masters"]), Some("m"), 200)]
 #[tokio::test(start_paused = true)]
@@ -126,7 +126,7 @@ async fn a_bad_token_is_the_real_401() {
     "/api/v1/namespaces/a",
     r#"namespaces "a" is forbidden: User "dev" cannot get resource "namespaces" in API group "" in the namespace "a""#
 )]
-#[case::what_is_not_served(
+#[case::an_unserved_resource(
     "/apis/x.io/v1/things",
     r#"things.x.io is forbidden: User "dev" cannot list resource "things" in API group "x.io" at the cluster scope"#
 )]

@@ -49,11 +49,11 @@ fn get_as(server: &Server, path: &str, token: &str) -> (u16, String) {
 }
 
 #[rstest]
-#[case::nobody_has_to_say_who_he_is(&[], "", 200)]
+#[case::no_token(&[], "", 200)]
 #[case::the_user_of_a_token(&[], "s3cret", 403)]
 #[case::a_master(&[], "m", 200)]
 #[case::a_service_account_in_a_group(&[], "sa", 403)]
-#[case::a_token_nobody_knows(&[], "x", 401)]
+#[case::an_unknown_token(&[], "x", 401)]
 #[case::anonymous(&["--anonymous", "allow"], "", 403)]
 #[case::refused(&["--anonymous", "deny"], "", 401)]
 fn rbac_is_on_by_request(#[case] more: &[&str], #[case] token: &str, #[case] code: u16) {

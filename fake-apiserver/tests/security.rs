@@ -115,7 +115,7 @@ fn bodies_for_the_control_api_say_that_they_are_json(#[case] header: &str) {
 #[case::by_a_name_that_was_rebound(&["Host: evil.example"], 403)]
 #[case::by_a_name_that_begins_alike(&["Host: localhost.evil.example"], 403)]
 #[case::by_an_address_elsewhere(&["Host: 192.0.2.7"], 403)]
-#[case::by_a_name_it_was_told(&["Host: api.test:8001"], 201)]
+#[case::by_a_configured_name(&["Host: api.test:8001"], 201)]
 #[case::by_its_address(&["Host: 127.0.0.1:8001"], 201)]
 fn a_page_in_a_browser_can_neither_write_nor_read(#[case] headers: &[&str], #[case] code: u16) {
     let server = Server::start(&["--control", "--accept-hosts", "api.test"]);
@@ -197,9 +197,9 @@ fn tokens_of_another_run_are_not_believed_unless_a_seed_is_named() {
 
 #[rstest]
 #[case::everybody_is_admin(&["--listen", "0.0.0.0:0"], false)]
-#[case::who_says_nothing_is_admin(&["--listen", "0.0.0.0:0", "--authorization", "rbac"], false)]
-#[case::it_is_asked_for(&["--listen", "0.0.0.0:0", "--insecure-listen"], true)]
-#[case::somebody_is_asked(&["--listen", "0.0.0.0:0", "--authorization", "rbac", "--anonymous", "allow"], true)]
+#[case::anonymous_is_admin(&["--listen", "0.0.0.0:0", "--authorization", "rbac"], false)]
+#[case::insecure_on_request(&["--listen", "0.0.0.0:0", "--insecure-listen"], true)]
+#[case::anonymous_has_no_rights(&["--listen", "0.0.0.0:0", "--authorization", "rbac", "--anonymous", "allow"], true)]
 fn listening_beyond_loopback_needs_authorization(#[case] args: &[&str], #[case] starts: bool) {
     if starts {
         let server = Server::start(args);

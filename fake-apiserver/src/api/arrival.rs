@@ -82,8 +82,8 @@ mod tests {
     #[case::its_own("192.0.2.7:6443", &[], "192.0.2.7:6443", true)]
     #[case::any_address_of_all("0.0.0.0:6443", &[], "192.0.2.7:6443", true)]
     #[case::no_name_of_all("0.0.0.0:6443", &[], "evil.example", false)]
-    #[case::a_name_it_was_told("127.0.0.1:6443", &["api.Test"], "API.test:6443", true)]
-    #[case::a_domain_it_was_told("127.0.0.1:6443", &["*.test"], "a.b.test", true)]
+    #[case::a_configured_name("127.0.0.1:6443", &["api.Test"], "API.test:6443", true)]
+    #[case::a_configured_domain("127.0.0.1:6443", &["*.test"], "a.b.test", true)]
     #[case::not_the_domain_itself("127.0.0.1:6443", &["*.test"], ".test", false)]
     #[case::everybody("127.0.0.1:6443", &["*"], "evil.example", true)]
     fn accepted_hosts_are_loopback_the_address_and_configured_ones(

@@ -255,8 +255,8 @@ fn rights() -> [Value; 4] {
     "authorizer.group('apps').resource('deployments').subresource('scale').namespace('default').check('update').allowed()"
 )]
 #[case::no_namespace("!authorizer.group('').resource('configmaps').check('create').allowed()")]
-#[case::what_is_asked("authorizer.requestResource.check('create').allowed()")]
-#[case::what_is_asked_otherwise("!authorizer.requestResource.check('delete').allowed()")]
+#[case::the_request("authorizer.requestResource.check('create').allowed()")]
+#[case::the_request_with_another_verb("!authorizer.requestResource.check('delete').allowed()")]
 #[case::a_reason(
     "authorizer.requestResource.check('create').reason() == \
      'RBAC: allowed by RoleBinding \"jane/default\" of Role \"jane\" to User \"jane\"'"
