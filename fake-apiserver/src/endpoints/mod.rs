@@ -1,4 +1,4 @@
-//! HTTP in, HTTP out. The one layer that knows axum: a request passes `filters`, `route`, `negotiation` and `decode`
+//! HTTP in, HTTP out: a request passes `filters`, `route`, `negotiation` and `decode`
 //! to its handler, and comes back through `encode`.
 
 use std::io;

@@ -124,6 +124,7 @@ const SERVER_WORDS: &[(&str, &[&str])] = &[
             "client_service",
             "serve",
             "webhooks",
+            "control",
         ],
     ),
     ("hyper::", &["serve", "webhooks"]),
