@@ -141,28 +141,28 @@ pub(super) async fn open_api() -> Answered {
     serde_json::from_str(OPEN_API).map(Answer::Json).map_err(Refusal::bad)
 }
 
-/// The list for programs.
+/// The OpenAPI document.
 const OPEN_API: &str = include_str!("openapi.json");
 
-/// The list for people.
+/// The list as text.
 const HELP: &str = "\
-GET    /_fake/openapi.json   this list for programs
+GET    /_fake/openapi.json   this list as an OpenAPI document
 POST   /_fake/faults         inject a fault: {\"effect\": \"conflict\", \"on\": {\"verbs\": [\"update\"]}, \"times\": 1}
-GET    /_fake/faults         faults in force
+GET    /_fake/faults         active faults
 DELETE /_fake/faults[/N]     end all faults, or one
-GET    /_fake/watches        watches under way
-POST   /_fake/watches        act on watches: {\"on\": {\"resource\": \"pods\"}, \"do\": \"hold\"}
+GET    /_fake/watches        open watches
+POST   /_fake/watches        control watches: {\"on\": {\"resource\": \"pods\"}, \"do\": \"hold\"}
 GET    /_fake/journal        requests and events; ?since=N
 DELETE /_fake/journal        forget them
 POST   /_fake/replicas       {\"client\": \"operator\", \"sees\": {\"behind\": 3}}
 POST   /_fake/clocks         {\"client\": \"operator\", \"aheadMs\": 5000}
 POST   /_fake/pods           {\"pods\": {\"labels\": \"app=db\"}, \"script\": {\"crashLoop\": true}}
-DELETE /_fake/pods           forget what becomes of Pods
+DELETE /_fake/pods           remove the scripts of Pods
 POST   /_fake/compact        forget history
 POST   /_fake/restart        {\"log\": \"lost\", \"downMs\": 2000}
 POST   /_fake/snapshot       keep the state
 POST   /_fake/restore        {\"snapshot\": 1}
-GET    /_fake/diff?from=N    what has changed since
+GET    /_fake/diff?from=N    changes since a state was kept
 GET    /_fake/world          all objects as YAML
 POST   /_fake/objects        store objects as they are
 POST   /_fake/events         {\"type\": \"DELETED\", \"object\": {...}}

@@ -1,24 +1,24 @@
 //! The control API, through which a test controls a server in another process, over HTTP. It is off by default.
 //!
-//! | request | what it does |
+//! | request | effect |
 //! |---|---|
 //! | `GET /_fake` | this list |
 //! | `GET /_fake/openapi.json` | the same as an OpenAPI document |
-//! | `POST /_fake/faults` | injects a [`FaultRule`]; answers its number |
-//! | `GET /_fake/faults` | the faults in force, with how many requests each has struck |
+//! | `POST /_fake/faults` | injects a [`FaultRule`](crate::faults::FaultRule); answers its number |
+//! | `GET /_fake/faults` | active faults, with the number of requests that each has struck |
 //! | `DELETE /_fake/faults[/N]` | ends all of them, or one |
-//! | `GET /_fake/watches` | the watches under way, and what waits behind those that are held |
+//! | `GET /_fake/watches` | open watches, with the events that wait behind held ones |
 //! | `POST /_fake/watches` | controls matching watches: `{"on": {"resource": "pods"}, "do": "hold"}` |
 //! | `GET /_fake/journal[?since=N]` | requests and watch events, in order; `isCut`: the body was dropped, being old |
 //! | `DELETE /_fake/journal` | forgets them |
-//! | `POST /_fake/replicas` | how far a client sees: `{"client": "operator", "sees": {"behind": 3}}` |
-//! | `POST /_fake/clocks` | lets a client's clock go wrong: `{"client": "operator", "aheadMs": 5000}` |
-//! | `POST /_fake/pods` | says what becomes of Pods, a [`ScriptOrder`]; `DELETE` forgets all of it |
+//! | `POST /_fake/replicas` | sets the view of a client: `{"client": "operator", "sees": {"behind": 3}}` |
+//! | `POST /_fake/clocks` | skews a client's clock: `{"client": "operator", "aheadMs": 5000}` |
+//! | `POST /_fake/pods` | sets the script of Pods, a [`ScriptOrder`](crate::ScriptOrder); `DELETE` removes all scripts |
 //! | `POST /_fake/compact` | forgets history, as etcd's compaction does |
 //! | `POST /_fake/restart` | ends all connections: `{"log": "lost", "downMs": 2000}` |
 //! | `POST /_fake/snapshot` | keeps the state; answers its number |
-//! | `POST /_fake/restore` | puts a state back: `{"snapshot": 1}` |
-//! | `GET /_fake/diff?from=N` | what has changed since a state was kept, as text |
+//! | `POST /_fake/restore` | restores a state: `{"snapshot": 1}` |
+//! | `GET /_fake/diff?from=N` | changes since a state was kept, as text |
 //! | `GET /_fake/world` | all objects, as YAML that can be loaded again |
 //! | `POST /_fake/objects` | stores objects as they are, from YAML or JSON |
 //! | `POST /_fake/events` | changes the state as a watch event says: `{"type": "DELETED", "object": {…}}` |

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_forgotten_may_have_been_missed() {
+    fn forgotten_changes_count_as_missed() {
         let mut newest = Newest::default();
         let most = REMEMBERED_MAX as u64 + 1;
         for revision in 1..=most {

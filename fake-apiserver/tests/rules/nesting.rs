@@ -35,7 +35,7 @@ fn nested(levels: usize) -> Value {
 #[case::apply_that_creates("PATCH", "/new?fieldManager=m", APPLY)]
 #[case::apply("PATCH", "/old?fieldManager=m", APPLY)]
 #[tokio::test]
-async fn what_is_stored_can_be_read(#[case] method: &str, #[case] path: &str, #[case] content_type: &str) {
+async fn stored_objects_can_be_read(#[case] method: &str, #[case] path: &str, #[case] content_type: &str) {
     let server = server().await;
     let name = if path.starts_with("/old") { "old" } else { "new" };
     for levels in 116..=127 {

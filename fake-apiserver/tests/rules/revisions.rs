@@ -107,7 +107,7 @@ async fn the_future_is_waited_for(#[case] path: &str, #[case] seconds: u64, #[ca
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_from_the_future_tells_what_comes_after() {
+async fn a_watch_from_the_future_delivers_later_changes() {
     let server = ApiServer::start();
     let from = server.resource_version() + 1;
     let mut watch = Watch::open(&server, &format!("/api/v1/configmaps?watch=1&resourceVersion={from}")).await;

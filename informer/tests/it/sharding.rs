@@ -150,7 +150,7 @@ async fn touch(cluster: &TestCluster, value: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn replicas_share_the_keys_and_who_leaves_hands_them_over() {
+async fn replicas_share_the_keys_and_a_leaving_one_hands_them_over() {
     let (cluster, ledger) = (TestCluster::start(), Ledger::default());
     maps(&cluster).await;
     let replicas = ["a", "b", "c"].map(|it| join(&cluster, it, &ledger));
@@ -188,7 +188,7 @@ async fn nothing_is_worked_on_while_nothing_changes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_comes_takes_its_share_when_the_work_on_it_has_ended() {
+async fn a_new_replica_takes_its_share_when_the_work_on_it_has_ended() {
     let (cluster, ledger) = (TestCluster::start(), Ledger::default());
     maps(&cluster).await;
     let a = join_working(&cluster, "a", &ledger, seconds(20));
@@ -241,7 +241,7 @@ async fn the_keys_of_a_replica_that_crashed_come_to_the_others_when_its_lease_en
 #[case::renewals_are_refused(|cluster: &TestCluster| cluster.inject(faults::server_error().client("b").on(Verb::Update, "leases")))]
 #[case::answers_to_renewals_are_lost(|cluster: &TestCluster| cluster.inject(faults::no_answer().but_applied().client("b").on(Verb::Update, "leases")))]
 #[tokio::test(start_paused = true)]
-async fn who_cannot_renew_stops_before_another_begins(
+async fn a_replica_that_cannot_renew_stops_before_another_begins(
     #[case] cut: impl Fn(&TestCluster) -> testkit::Injected,
     #[values(200, 25_000)] work: u64,
 ) {
@@ -327,7 +327,7 @@ async fn a_watch_that_shows_nothing_new_takes_nobodys_keys() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_has_ended_while_the_cache_does_not_show_ones_own_renewals() {
+async fn no_member_has_ended_while_the_cache_lacks_own_renewals() {
     let (cluster, ledger) = (TestCluster::start(), Ledger::default());
     maps(&cluster).await;
     let [a, _b] = ["a", "b"].map(|it| join(&cluster, it, &ledger));
@@ -372,7 +372,7 @@ async fn a_lease_that_is_deleted_or_overwritten_is_claimed_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_deleted_while_its_key_changes_hands_is_worked_on() {
+async fn a_deletion_during_a_handover_is_worked_on() {
     let (cluster, ledger) = (TestCluster::start(), Ledger::default());
     maps(&cluster).await;
     let [a, b] = ["a", "b"].map(|it| join(&cluster, it, &ledger));

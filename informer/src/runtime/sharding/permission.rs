@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_permitted_where_all_that_was_said_claims_it_and_nobody_else_does() {
+    fn a_key_is_permitted_if_every_own_view_claims_it_and_no_other_member_does() {
         let (alone, all) = (view(&["a"]), view(&["a", "b"]));
         let place_of = |owner| (0..).find(|it| all.owner(*it) == Some(owner)).expect("each owns some");
         let (ours, theirs) = (place_of("a"), place_of("b"));

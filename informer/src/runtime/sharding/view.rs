@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_takes_keys_and_moves_none_between_the_others() {
+    fn a_new_member_takes_keys_and_moves_none_between_others() {
         let (before, after) = (view(&["a", "b"]), view(&["c", "b", "a"]));
         for key in 0..1_000 {
             let place = place_of(&key);
