@@ -1,4 +1,4 @@
-// Package drydock starts a fake Kubernetes API server for a test, and does to it what a test wants to go wrong.
+// Package drydock starts a fake Kubernetes API server for a test, and injects faults into it.
 //
 //	func TestReconcile(t *testing.T) {
 //		server := drydock.New(t, "--workers", "gc,namespace")
@@ -8,7 +8,7 @@
 //	}
 //
 // The methods that talk to the server are those of its control API; each is named as its operation in
-// GET /_fake/openapi.json. What the server refuses ends the test.
+// GET /_fake/openapi.json. A refusal of the server ends the test.
 package drydock
 
 import (
@@ -101,7 +101,7 @@ func New(t TB, args ...string) *Server {
 	return server
 }
 
-// Filter says which requests and watches are meant; what is not given does not matter.
+// Filter selects requests and watches; fields that are not set match everything.
 type Filter struct {
 	Verbs         []string `json:"verbs,omitempty"`
 	Resource      string   `json:"resource,omitempty"`
@@ -135,14 +135,14 @@ func Status(code int) any {
 	return map[string]any{"status": Failure{Code: code}}
 }
 
-// InForce is a fault in force, and how many requests it has struck.
+// InForce is an active fault, with the number of requests it has struck.
 type InForce struct {
 	ID    uint64 `json:"id"`
 	Fault string `json:"fault"`
 	Hits  int    `json:"hits"`
 }
 
-// Watch is a watch under way.
+// Watch is an open watch.
 type Watch struct {
 	ID                  uint64 `json:"id"`
 	Client              string `json:"client"`
@@ -161,14 +161,14 @@ type Entry struct {
 	Event   map[string]any `json:"event,omitempty"`
 }
 
-// Journal is a page of the journal; Next is what to ask from the next time.
+// Journal is a page of the journal; Next is the position for the next request.
 type Journal struct {
 	Next    uint64  `json:"next"`
 	Total   uint64  `json:"total"`
 	Entries []Entry `json:"entries"`
 }
 
-// Pods says which Pods a script is for: all, those with labels, or one.
+// Pods selects the Pods of a script: all, those with labels, or one.
 type Pods struct {
 	Labels    string `json:"labels,omitempty"`
 	Namespace string `json:"namespace,omitempty"`
@@ -183,7 +183,7 @@ func (s *Server) InjectFault(fault Fault) uint64 {
 	return answer.ID
 }
 
-// ListFaults returns the faults in force.
+// ListFaults returns the active faults.
 func (s *Server) ListFaults() (faults []InForce) {
 	s.t.Helper()
 	s.ask("GET", "/faults", nil, &faults)
@@ -199,14 +199,14 @@ func (s *Server) EndFault(id uint64) {
 // EndFaults ends all faults.
 func (s *Server) EndFaults() { s.t.Helper(); s.ask("DELETE", "/faults", nil, nil) }
 
-// ListWatches returns the watches under way.
+// ListWatches returns the open watches.
 func (s *Server) ListWatches() (watches []Watch) {
 	s.t.Helper()
 	s.ask("GET", "/watches", nil, &watches)
 	return watches
 }
 
-// ActOnWatches does something to watches, such as "hold" or {"release": 1}, and returns to how many.
+// ActOnWatches controls watches, such as by "hold" or {"release": 1}, and returns their number.
 func (s *Server) ActOnWatches(on Filter, action any) int {
 	s.t.Helper()
 	var answer struct{ Watches int }
@@ -224,31 +224,31 @@ func (s *Server) ReadJournal(since uint64) (journal Journal) {
 // ClearJournal forgets the journal.
 func (s *Server) ClearJournal() { s.t.Helper(); s.ask("DELETE", "/journal", nil, nil) }
 
-// SetReplica says how far a client sees: "everything", "nothingMore", {"behind": 3} or {"asFarAs": 7}.
+// SetReplica sets the view of a client: "everything", "nothingMore", {"behind": 3} or {"asFarAs": 7}.
 func (s *Server) SetReplica(client string, sees any) {
 	s.t.Helper()
 	s.ask("POST", "/replicas", map[string]any{"client": client, "sees": sees}, nil)
 }
 
-// SkewClock lets the clock of a client be ahead by milliseconds, or behind if they are less than 0.
+// SkewClock skews the clock of a client: ahead by milliseconds, or behind if they are less than 0.
 func (s *Server) SkewClock(client string, aheadMs int64) {
 	s.t.Helper()
 	s.ask("POST", "/clocks", map[string]any{"client": client, "aheadMs": aheadMs}, nil)
 }
 
-// ScriptPods says what becomes of Pods, where the server runs with --workers all: {"crashLoop": true}.
+// ScriptPods sets the scripts of Pods, where the server runs with --workers all: {"crashLoop": true}.
 func (s *Server) ScriptPods(pods Pods, script map[string]any) {
 	s.t.Helper()
 	s.ask("POST", "/pods", map[string]any{"pods": pods, "script": script}, nil)
 }
 
-// ClearPods forgets what was said of Pods.
+// ClearPods removes the scripts of Pods.
 func (s *Server) ClearPods() { s.t.Helper(); s.ask("DELETE", "/pods", nil, nil) }
 
-// Compact forgets history: a watch that resumes from before is told 410.
+// Compact forgets history: a watch that resumes from before gets 410.
 func (s *Server) Compact() { s.t.Helper(); s.ask("POST", "/compact", nil, nil) }
 
-// Restart ends all connections and refuses new ones for a time; if the log is lost watches must list anew.
+// Restart ends all connections and refuses new ones for a time; if the log is lost watches must list again.
 func (s *Server) Restart(logIsLost bool, downMs uint64) {
 	s.t.Helper()
 	log := "kept"
@@ -266,13 +266,13 @@ func (s *Server) TakeSnapshot() uint64 {
 	return answer.Snapshot
 }
 
-// Restore puts a state back.
+// Restore restores a state.
 func (s *Server) Restore(snapshot uint64) {
 	s.t.Helper()
 	s.ask("POST", "/restore", map[string]any{"snapshot": snapshot}, nil)
 }
 
-// Diff says what has changed since a state was kept.
+// Diff returns the changes since a state was kept.
 func (s *Server) Diff(snapshot uint64) (text string) {
 	s.t.Helper()
 	s.ask("GET", fmt.Sprint("/diff?from=", snapshot), nil, &text)
@@ -298,7 +298,7 @@ func (s *Server) ApplyEvent(kind string, object any) {
 	s.ask("POST", "/events", map[string]any{"type": kind, "object": object}, nil)
 }
 
-// Help lists the requests there are.
+// Help lists the requests.
 func (s *Server) Help() (text string) { s.t.Helper(); s.ask("GET", "", nil, &text); return text }
 
 // Describe returns the OpenAPI document of the control API.

@@ -1,4 +1,4 @@
-/** Which requests and watches are meant; what is not given does not matter. */
+/** Selects requests and watches; fields that are not set match everything. */
 export interface Filter {
   verbs?: ('get' | 'list' | 'watch' | 'create' | 'update' | 'patch' | 'delete' | 'deletecollection')[];
   resource?: string;

@@ -9,11 +9,11 @@
 //! | `DELETE /_fake/faults[/N]` | ends all of them, or one |
 //! | `GET /_fake/watches` | open watches, with the events that wait behind held ones |
 //! | `POST /_fake/watches` | controls matching watches: `{"on": {"resource": "pods"}, "do": "hold"}` |
-//! | `GET /_fake/journal[?since=N]` | requests and watch events, in order; `isCut`: the body was dropped, being old |
+//! | `GET /_fake/journal[?since=N]` | requests and watch events, in order; `isCut`: the old body was dropped |
 //! | `DELETE /_fake/journal` | forgets them |
 //! | `POST /_fake/replicas` | sets the view of a client: `{"client": "operator", "sees": {"behind": 3}}` |
 //! | `POST /_fake/clocks` | skews a client's clock: `{"client": "operator", "aheadMs": 5000}` |
-//! | `POST /_fake/pods` | sets the script of Pods, a [`ScriptOrder`](crate::ScriptOrder); `DELETE` removes all scripts |
+//! | `POST /_fake/pods` | sets the script of Pods: [`ScriptOrder`](crate::ScriptOrder); `DELETE` removes all |
 //! | `POST /_fake/compact` | forgets history, as etcd's compaction does |
 //! | `POST /_fake/restart` | ends all connections: `{"log": "lost", "downMs": 2000}` |
 //! | `POST /_fake/snapshot` | keeps the state; answers its number |

@@ -1,4 +1,4 @@
-"""A fake Kubernetes API server in a process of its own, and what a test can do to it.
+"""A fake Kubernetes API server in its own process, and its control by a test.
 
     with drydock.start() as server:
         config = server.kubeconfig          # a path, for KUBECONFIG and every client
@@ -26,7 +26,7 @@ _READY = "listening on "
 
 
 class Refused(Exception):
-    """The server does not do what it was asked; the text says why."""
+    """The server refused a request; the text gives the reason."""
 
     def __init__(self, code, reason):
         super().__init__(reason)
@@ -140,7 +140,7 @@ class Server:
             raise Refused(error.code, text) from None
 
     def help(self):
-        """The requests there are, as text."""
+        """Lists the requests, as text."""
         return self._ask("GET", "")
 
     def describe(self):
@@ -152,7 +152,7 @@ class Server:
         return self._ask("POST", "/faults", {"effect": effect, **rule})["id"]
 
     def list_faults(self):
-        """The faults in force, each with how many requests it has struck."""
+        """Lists active faults, each with the number of requests it has struck."""
         return self._ask("GET", "/faults")
 
     def end_fault(self, number):
@@ -160,15 +160,15 @@ class Server:
         self._ask("DELETE", f"/faults/{number}")
 
     def end_faults(self):
-        """Ends all faults; returns how many there were."""
+        """Ends all faults; returns their number."""
         return self._ask("DELETE", "/faults")["ended"]
 
     def list_watches(self):
-        """The watches under way."""
+        """Lists open watches."""
         return self._ask("GET", "/watches")
 
     def act_on_watches(self, action, **on):
-        """Does something to watches: ``act_on_watches("hold", resource="pods")``; returns to how many."""
+        """Controls watches: ``act_on_watches("hold", resource="pods")``; returns their number."""
         return self._ask("POST", "/watches", {"on": on, "do": action})["watches"]
 
     def read_journal(self, since=0):
@@ -180,23 +180,23 @@ class Server:
         self._ask("DELETE", "/journal")
 
     def set_replica(self, client, sees):
-        """Says how far a client sees: ``"everything"``, ``"nothingMore"``, ``{"behind": 3}``, ``{"asFarAs": 7}``."""
+        """Sets the view of a client: ``"everything"``, ``"nothingMore"``, ``{"behind": 3}``, ``{"asFarAs": 7}``."""
         return self._ask("POST", "/replicas", {"client": client, "sees": sees})
 
     def skew_clock(self, client, ahead_ms):
-        """Lets the clock of a client be ahead, or behind if it is less than 0."""
+        """Skews the clock of a client: ahead, or behind if it is less than 0."""
         self._ask("POST", "/clocks", {"client": client, "aheadMs": ahead_ms})
 
     def script_pods(self, script, **pods):
-        """Says what becomes of Pods: ``script_pods({"crashLoop": True}, labels="app=db")``."""
+        """Sets the scripts of Pods: ``script_pods({"crashLoop": True}, labels="app=db")``."""
         self._ask("POST", "/pods", {"pods": pods, "script": script})
 
     def clear_pods(self):
-        """Forgets what was said of Pods."""
+        """Removes the scripts of Pods."""
         self._ask("DELETE", "/pods")
 
     def compact(self):
-        """Forgets history: a watch that resumes from before is told 410."""
+        """Forgets history: a watch that resumes from before gets 410."""
         return self._ask("POST", "/compact")["resourceVersion"]
 
     def restart(self, log="kept", down_ms=0):
@@ -208,11 +208,11 @@ class Server:
         return self._ask("POST", "/snapshot")["snapshot"]
 
     def restore(self, snapshot):
-        """Puts a state back."""
+        """Restores a state."""
         return self._ask("POST", "/restore", {"snapshot": snapshot})["resourceVersion"]
 
     def diff(self, snapshot):
-        """What has changed since a state was kept, as text."""
+        """Returns the changes since a state was kept, as text."""
         return self._ask("GET", f"/diff?from={snapshot}")
 
     def read_world(self):
