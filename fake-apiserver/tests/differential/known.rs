@@ -10,7 +10,9 @@ fn path() -> PathBuf {
 
 /// Fails if a case differs that is not listed, or does not differ although it is. With `DIFFERENTIAL_UPDATE=1` what no
 /// longer differs goes from the list, and with `DIFFERENTIAL_UPDATE=all` the list is written anew.
+/// `DIFFERENTIAL_SHOW=1` prints all that differ, for who runs the test with `--nocapture`.
 pub(crate) fn check(file: &str, different: &[(String, String)], most: usize) {
+    show(file, different);
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let text = std::fs::read_to_string(path()).expect("the list of known differences is there");
@@ -55,6 +57,15 @@ pub(crate) fn check(file: &str, different: &[(String, String)], most: usize) {
         gone.len(),
         &gone[..gone.len().min(most)]
     );
+}
+
+#[expect(clippy::print_stdout, reason = "somebody asked for it")]
+fn show(file: &str, different: &[(String, String)]) {
+    if std::env::var_os("DIFFERENTIAL_SHOW").is_some() {
+        for (name, difference) in different {
+            println!("{file}/{name}\n    {difference}");
+        }
+    }
 }
 
 /// Replaces the lines of one file: a case and the nature of its difference each.
