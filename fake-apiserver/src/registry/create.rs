@@ -67,9 +67,9 @@ impl Registry {
         self.check_escalation(request, &object, None)?;
         self.prepare_new(request, &mut object)?;
         self.check_creation(request)?;
-        let mut advice = strategy.warnings(&object, None);
         let generated = object.name().is_empty();
         let mut tries = if generated { NAME_TRIES } else { 1 };
+        let mut is_first = true;
         loop {
             if generated {
                 object.metadata_mut().remove("name");
@@ -77,7 +77,9 @@ impl Registry {
                 self.validate_new(request, &object)?;
             }
             // Only a valid object is warned of.
-            request.warnings.extend(std::mem::take(&mut advice));
+            if std::mem::take(&mut is_first) {
+                request.warnings.extend(strategy.warnings(&object, None));
+            }
             strategy.canonicalize(&mut object);
             self.check_write(request, Operation::Create, &mut object, None).await?;
             let key = codec::key_of(&object);

@@ -314,7 +314,8 @@ fn mark(object: &mut Object, now: Timestamp, with_grace: bool) {
     let generation = number(object, "generation").unwrap_or(0);
     let terminating = object.is_terminating();
     let meta = object.metadata_mut();
-    if !marked_before && generation > 0 {
+    // Who marks its own objects, as the registry of CRDs does, leaves the generation.
+    if with_grace && !marked_before && generation > 0 {
         meta.insert("generation".into(), (generation.saturating_add(1)).into());
     }
     if !terminating {
@@ -328,17 +329,16 @@ fn mark(object: &mut Object, now: Timestamp, with_grace: bool) {
 /// Adds and removes the garbage collector's finalizers as the options say (rule B19).
 fn set_propagation_finalizers(row: &Row, object: &mut Object, options: &DeleteOptions) {
     let has = |name: &str| object.finalizers().any(|it| it == name);
+    let default = row.strategy().default_propagation();
     let (orphan, foreground) = match (options.orphan_dependents, options.propagation_policy) {
+        _ if default == Propagation::Unsupported => (false, false),
         (Some(orphan), _) => (orphan, false),
         (None, Some(PropagationPolicy::Orphan)) => (true, false),
         (None, Some(PropagationPolicy::Foreground)) => (false, true),
         (None, Some(PropagationPolicy::Background)) => (false, false),
         (None, None) if has(ORPHAN) => (true, false),
         (None, None) if has(FOREGROUND) => (false, true),
-        (None, None) => match row.strategy().default_propagation() {
-            Propagation::Orphan => (true, false),
-            Propagation::Background => (false, false),
-        },
+        (None, None) => (default == Propagation::Orphan, false),
     };
     if has(ORPHAN) == orphan && has(FOREGROUND) == foreground {
         return;

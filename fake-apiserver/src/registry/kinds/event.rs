@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::plain;
-use super::strategy::{Context, FieldLabels, Strategy};
+use super::strategy::{Context, FieldLabels, Propagation, Strategy};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::registry::types::access::{at, text};
@@ -70,6 +70,10 @@ pub(crate) struct Event {
 }
 
 impl Strategy for Event {
+    fn default_propagation(&self) -> Propagation {
+        Propagation::Unsupported
+    }
+
     fn stored_api_version(&self) -> Option<&'static str> {
         Some(CORE)
     }

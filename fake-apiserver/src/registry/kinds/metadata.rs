@@ -74,8 +74,8 @@ pub(crate) fn begin_lifetime(object: &mut Object, strategy: &dyn Strategy, entro
     }
     meta.insert("uid".into(), entropy.uid().into());
     meta.insert("creationTimestamp".into(), entropy.now_seconds().into());
-    if strategy.has_generation() {
-        meta.insert("generation".into(), json!(1));
+    if let Some(generation) = strategy.first_generation() {
+        meta.insert("generation".into(), generation.into());
     }
 }
 
@@ -89,8 +89,10 @@ pub(crate) fn complete(object: &mut Object, strategy: &dyn Strategy, entropy: &E
     if no_time {
         meta.insert("creationTimestamp".into(), entropy.now_seconds().into());
     }
-    if strategy.has_generation() && !meta.contains_key("generation") {
-        meta.insert("generation".into(), json!(1));
+    if let Some(generation) = strategy.first_generation()
+        && !meta.contains_key("generation")
+    {
+        meta.insert("generation".into(), generation.into());
     }
 }
 

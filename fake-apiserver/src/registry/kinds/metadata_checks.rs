@@ -63,6 +63,7 @@ fn update_passes(group: &str, resource: &str) -> &'static [Pass] {
             | "secrets"
             | "serviceaccounts",
         )
+        | ("apiregistration.k8s.io", _)
         | ("apps", "controllerrevisions")
         | ("batch", "jobs")
         | ("certificates.k8s.io", "certificatesigningrequests" | "clustertrustbundles")
@@ -80,6 +81,7 @@ fn status_passes(group: &str, resource: &str) -> &'static [Pass] {
     match (group, resource) {
         ("policy" | "admissionregistration.k8s.io" | "flowcontrol.apiserver.k8s.io", _) | ("batch", "cronjobs") => &[],
         ("certificates.k8s.io", "certificatesigningrequests") => BOTH,
+        ("storage.k8s.io", "volumeattachments") => ONCE,
         _ => UPDATE,
     }
 }
@@ -96,7 +98,6 @@ fn has_kube_finalizers(group: &str) -> bool {
             | "flowcontrol.apiserver.k8s.io"
             | "internal.apiserver.k8s.io"
             | "networking.k8s.io"
-            | "node.k8s.io"
             | "rbac.authorization.k8s.io"
             | "resource.k8s.io"
             | "scheduling.k8s.io"

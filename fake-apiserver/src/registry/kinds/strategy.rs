@@ -13,6 +13,8 @@ pub(crate) enum Propagation {
     Background,
     /// Dependents stay.
     Orphan,
+    /// Nothing depends on objects of this kind, whatever the client says.
+    Unsupported,
 }
 
 /// Context available while an object is prepared.
@@ -124,6 +126,11 @@ pub(crate) trait Strategy: Sync + Send {
     /// Returns `true` if `metadata.generation` is kept for this kind (rule B8).
     fn has_generation(&self) -> bool {
         false
+    }
+
+    /// The generation of a new object.
+    fn first_generation(&self) -> Option<i64> {
+        self.has_generation().then_some(1)
     }
 
     /// Returns `true` if an update raises the generation: by default, when anything but metadata and status changed.
