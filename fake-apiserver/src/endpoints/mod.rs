@@ -80,7 +80,11 @@ impl Endpoints {
         let answered = AssertUnwindSafe(self.answer(&mut call, body)).catch_unwind().await;
         let response = answered.unwrap_or_else(|_| Err(Status::internal("the server panicked; see its log")));
         let response = response.unwrap_or_else(|status| encode::failure(&call, &status));
-        let response = call.finish(response, &self.journal, self.registry.entropy.elapsed());
+        let is_head = call.parts.method == http::Method::HEAD;
+        let mut response = call.finish(response, &self.journal, self.registry.entropy.elapsed());
+        if is_head {
+            *response.body_mut() = Body::empty();
+        }
         if let Some(NoAnswer(Broken::Silent)) = response.extensions().get() {
             // Only a server that dies ends the silence.
             self.faults.downtime.begins().await;

@@ -87,26 +87,14 @@ pub(super) fn remove_fields(schema: SchemaRef<'_>, map: &mut Map<String, Value>,
     }
 }
 
-/// Removes the fields; an emptied container becomes null.
+/// Removes the fields; an emptied container stays, empty.
 fn remove(schema: SchemaRef<'_>, value: &mut Value, set: &FieldSet<'_>) {
-    let is_empty = match value {
-        Value::Object(map) => {
-            if !schema.is_atomic_map() {
-                remove_fields(schema, map, set);
-            }
-            map.is_empty() || schema.is_atomic_map()
-        }
-        Value::Array(items) => {
-            let atomic = schema.list_type() == ListType::Atomic;
-            if !atomic {
-                remove_items(schema, items, set);
-            }
-            items.is_empty() || atomic
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
-    };
-    if is_empty {
-        *value = Value::Null;
+    match value {
+        Value::Object(map) if schema.is_atomic_map() => map.clear(),
+        Value::Object(map) => remove_fields(schema, map, set),
+        Value::Array(items) if schema.list_type() == ListType::Atomic => items.clear(),
+        Value::Array(items) => remove_items(schema, items, set),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 

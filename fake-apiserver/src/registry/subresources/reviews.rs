@@ -36,8 +36,9 @@ impl Registry {
             "subjectaccessreviews" | "localsubjectaccessreviews" => self.reviewed(&object, &subject(&object)),
             "selfsubjectrulesreviews" => {
                 let status = self.rules_reviewed(&object, request.user)?;
-                // The answer does not say again what was asked.
+                // The answer does not say again what was asked, nor who asked.
                 object.insert("spec".into(), json!({}));
+                object.insert("metadata".into(), json!({}));
                 status
             }
             "selfsubjectreviews" => {

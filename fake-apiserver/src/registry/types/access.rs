@@ -73,6 +73,13 @@ pub(crate) fn default_to(map: &mut Map<String, Value>, field: &str, value: impl 
     }
 }
 
+/// Sets `field` where it is absent or null; an empty string stays, as in a field that Go has as a pointer.
+pub(crate) fn default_absent(map: &mut Map<String, Value>, field: &str, value: impl Into<Value>) {
+    if map.get(field).is_none_or(Value::is_null) {
+        map.insert(field.to_owned(), value.into());
+    }
+}
+
 /// Returns `true` if the field is absent, null, or an empty value of any type.
 pub(crate) fn is_empty(map: &Map<String, Value>, path: &str) -> bool {
     match at(map, path) {

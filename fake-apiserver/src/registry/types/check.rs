@@ -78,6 +78,13 @@ impl Cursor<'_> {
         }
     }
 
+    /// The same of a string that Go has no pointer to: an absent one is an empty one.
+    pub(crate) fn check_text_unchanged(&self, old: &Cursor<'_>, errors: &mut FieldErrors) {
+        if self.as_text() != old.as_text() {
+            errors.invalid(self, self.as_text(), IMMUTABLE);
+        }
+    }
+
     /// Checks that the number is that of a port; an absent one is 0.
     pub(crate) fn check_port_number(&self, errors: &mut FieldErrors) {
         let port = self.integer("").unwrap_or(0);

@@ -101,6 +101,15 @@ fn summary(raw: &[u8]) -> String {
     }
 }
 
+/// Returns the place where the real server declares the scheme that knows a group.
+fn scheme_of(group: &str) -> &'static str {
+    match group {
+        "apiextensions.k8s.io" => "k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go:55",
+        "apiregistration.k8s.io" => "k8s.io/kube-aggregator/pkg/apiserver/scheme/scheme.go:28",
+        _ => "pkg/api/legacyscheme/scheme.go:30",
+    }
+}
+
 /// Decodes the body of a create or update into a built-in kind; the result names that kind.
 ///
 /// `raw` is the JSON it was parsed from, for duplicate keys and for the order of errors; empty where there is none.
@@ -159,8 +168,8 @@ fn registered(wanted: Wanted<'_>, kind: &str, api_version: &str) -> Result<Optio
     let known = known.or_else(|| shape_of(group, version, kind.strip_suffix("List")?));
     if known.is_none() && !is_unserved(group, version, kind) {
         return Err(format!(
-            "no kind \"{kind}\" is registered for version \"{api_version}\" in scheme \
-             \"pkg/api/legacyscheme/scheme.go:30\""
+            "no kind \"{kind}\" is registered for version \"{api_version}\" in scheme \"{}\"",
+            scheme_of(wanted.group)
         ));
     }
     Ok(known)
@@ -206,9 +215,9 @@ impl Claim {
                     format!("converting ({package}.{kind}) to ({package}.{to}): unknown conversion")
                 }
                 None => format!(
-                    "no kind \"{kind}\" is registered for the internal version of group \"{}\" in scheme \
-                     \"pkg/api/legacyscheme/scheme.go:30\"",
-                    wanted.group
+                    "no kind \"{kind}\" is registered for the internal version of group \"{}\" in scheme \"{}\"",
+                    wanted.group,
+                    scheme_of(wanted.group)
                 ),
             });
         }

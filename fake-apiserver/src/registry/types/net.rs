@@ -19,6 +19,70 @@ pub(crate) fn validate_ip(value: &str, path: impl Fn() -> FieldPath, errors: &mu
     parsed
 }
 
+/// Returns the fault of an address that must be in canonical form (`IsValidIP`).
+pub(crate) fn wrong_in_ip(value: &str) -> Vec<String> {
+    let Some(address) = parse_sloppy(value) else {
+        return vec![NOT_AN_ADDRESS.to_owned()];
+    };
+    let mut wrong = Vec::new();
+    match value.parse::<IpAddr>() {
+        Err(_) => wrong.push("must not have leading 0s".to_owned()),
+        Ok(IpAddr::V6(it)) if it.to_ipv4_mapped().is_some() => {
+            wrong.push("must not be an IPv4-mapped IPv6 address".to_owned());
+        }
+        Ok(_) if address.to_string() != value => {
+            wrong.push(format!("must be in canonical form ({:?})", address.to_string()));
+        }
+        Ok(_) => {}
+    }
+    wrong
+}
+
+/// Returns the fault of a range that must be in canonical form (`IsValidCIDR`).
+pub(crate) fn wrong_in_cidr(value: &str) -> Vec<String> {
+    let sloppy = value
+        .split_once('/')
+        .and_then(|(address, length)| parse_cidr(&format!("{}/{}", parse_sloppy(address)?, without_zeros(length))));
+    let Some((address, length)) = sloppy else {
+        return vec!["must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)".to_owned()];
+    };
+    if parse_cidr(value).is_none() {
+        return vec!["must not have leading 0s in IP or prefix length".to_owned()];
+    }
+    if matches!(address, IpAddr::V6(it) if it.to_ipv4_mapped().is_some()) {
+        return vec!["must not have an IPv4-mapped IPv6 address".to_owned()];
+    }
+    if masked(address, length) != address {
+        return vec!["must not have bits set beyond the prefix length".to_owned()];
+    }
+    let canonical = format!("{address}/{length}");
+    match canonical == value {
+        true => Vec::new(),
+        false => vec![format!("must be in canonical form ({canonical:?})")],
+    }
+}
+
+/// The address, whose decimal parts may begin with zeros, as Go read them once (`ParseIPSloppy`).
+fn parse_sloppy(value: &str) -> Option<IpAddr> {
+    let (head, tail) = value.rsplit_once(':').map_or(("", value), |(head, tail)| (head, tail));
+    if !tail.contains('.') {
+        return value.parse().ok();
+    }
+    let parts: Vec<&str> = tail.split('.').map(without_zeros).collect();
+    let tail = parts.join(".");
+    match head.is_empty() && !value.starts_with(':') {
+        true => tail.parse().ok(),
+        false => format!("{head}:{tail}").parse().ok(),
+    }
+}
+
+fn without_zeros(digits: &str) -> &str {
+    match digits.trim_start_matches('0') {
+        "" if !digits.is_empty() => "0",
+        rest => rest,
+    }
+}
+
 /// Checks that the string under the cursor is an address that endpoints may have, as `ValidateEndpointIP` does.
 pub(crate) fn validate_endpoint_ip(address: &Cursor<'_>, errors: &mut FieldErrors) {
     let text = address.as_text();
@@ -129,6 +193,30 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+
+    #[rstest]
+    #[case("10.9.8.7", None)]
+    #[case("2001:db8::ffff", None)]
+    #[case("2001:DB8::ffff", Some("must be in canonical form (\"2001:db8::ffff\")"))]
+    #[case("010.9.8.7", Some("must not have leading 0s"))]
+    #[case("::ffff:10.9.8.7", Some("must not be an IPv4-mapped IPv6 address"))]
+    #[case("10.9.8", Some(NOT_AN_ADDRESS))]
+    #[case("1num", Some(NOT_AN_ADDRESS))]
+    fn canonical_addresses(#[case] value: &str, #[case] expected: Option<&str>) {
+        assert_eq!(wrong_in_ip(value).first().map(String::as_str), expected);
+    }
+
+    #[rstest]
+    #[case("10.9.8.0/24", None)]
+    #[case("2001:db8::/64", None)]
+    #[case("2001:DB8::/64", Some("must be in canonical form (\"2001:db8::/64\")"))]
+    #[case("10.9.8.0/024", Some("must not have leading 0s in IP or prefix length"))]
+    #[case("010.9.8.0/24", Some("must not have leading 0s in IP or prefix length"))]
+    #[case("10.9.8.1/24", Some("must not have bits set beyond the prefix length"))]
+    #[case("10.9.8.0", Some("must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"))]
+    fn canonical_ranges(#[case] value: &str, #[case] expected: Option<&str>) {
+        assert_eq!(wrong_in_cidr(value).first().map(String::as_str), expected);
+    }
 
     #[rstest]
     #[case("10.9.8.0/24", None)]
