@@ -1,11 +1,22 @@
-//! CSIDrivers.
+//! CSIDrivers, as `ValidateCSIDriver` and `ValidateCSIDriverUpdate` of `pkg/apis/storage/validation` check them.
 
-use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+use serde_json::json;
 
 use super::strategy::{Context, Strategy};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
-use crate::registry::types::access::{at, default_to, ensure_object, is_empty, text};
+use crate::registry::types::access::{default_absent, ensure_object};
+use crate::registry::types::check::IMMUTABLE;
+use crate::registry::types::cursor::Cursor;
+
+const POLICIES: [&str; 3] = ["File", "None", "ReadWriteOnceWithFSType"];
+const MODES: [&str; 2] = ["Persistent", "Ephemeral"];
+/// Shortest life of a token, in seconds.
+const EXPIRATION_MIN: i64 = 600;
+const EXPIRATION_MAX: i64 = 1 << 32;
+const ALLOCATABLE_PERIOD_MIN: i64 = 10;
 
 /// The strategy of CSIDrivers.
 #[derive(Debug)]
@@ -14,33 +25,78 @@ pub(crate) struct CsiDriver;
 impl Strategy for CsiDriver {
     fn default(&self, object: &mut Object) {
         let spec = ensure_object(object, "spec");
-        default_to(spec, "attachRequired", true);
-        default_to(spec, "fsGroupPolicy", "ReadWriteOnceWithFSType");
+        default_absent(spec, "attachRequired", true);
+        default_absent(spec, "fsGroupPolicy", "ReadWriteOnceWithFSType");
         for field in ["podInfoOnMount", "storageCapacity", "requiresRepublish", "seLinuxMount"] {
-            default_to(spec, field, false);
+            default_absent(spec, field, false);
         }
-        if is_empty(spec, "volumeLifecycleModes") {
+        if spec
+            .get("volumeLifecycleModes")
+            .is_none_or(|it| it.is_null() || *it == json!([]))
+        {
             spec.insert("volumeLifecycleModes".into(), json!(["Persistent"]));
         }
     }
 
+    fn prepare_for_create(&self, object: &mut Object, _context: &Context<'_>) {
+        drop_disabled(object, None);
+    }
+
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
-        let policy = text(object, "spec.fsGroupPolicy");
-        let supported = ["ReadWriteOnceWithFSType", "File", "None"];
-        if !supported.contains(&policy) {
-            errors.not_supported(FieldPath::new("spec.fsGroupPolicy"), policy, &supported);
+        let object = Cursor::root(object);
+        let spec = object.at("spec");
+        spec.at("fsGroupPolicy").check_one_of(&POLICIES, errors);
+        validate_token_requests(&spec.at("tokenRequests"), errors);
+        let modes = spec.at("volumeLifecycleModes");
+        for mode in modes.items("") {
+            if !MODES.contains(&mode.as_text()) {
+                errors.not_supported(modes, mode.as_text(), &MODES);
+            }
         }
+        let period = spec.at("nodeAllocatableUpdatePeriodSeconds");
+        if let Some(seconds) = period.integer("").filter(|it| *it < ALLOCATABLE_PERIOD_MIN) {
+            errors.invalid(period, seconds, "must be greater than or equal to 10 seconds");
+        }
+        let in_secrets = spec.at("serviceAccountTokenInSecrets");
+        if in_secrets.is_set("") && spec.is_empty("tokenRequests") {
+            let text = "serviceAccountTokenInSecrets is set but no tokenRequests are specified";
+            errors.invalid(in_secrets, in_secrets.to_value(), text);
+        }
+    }
+
+    fn prepare_for_update(&self, object: &mut Object, old: &Object, _context: &Context<'_>) {
+        drop_disabled(object, Some(old));
     }
 
     fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, _context: &Context<'_>) {
         self.validate(object, errors);
-        for field in ["attachRequired", "volumeLifecycleModes"] {
-            let value = |it| at(it, "spec").and_then(|spec| spec.get(field)).cloned();
-            if value(object) != value(old) {
-                let path = FieldPath::new("spec").child(field);
-                errors.invalid(path, value(object).unwrap_or(Value::Null), "field is immutable");
-            }
+        let (new, old) = (Cursor::root(object), Cursor::root(old));
+        let required = new.at("spec.attachRequired");
+        if !new.same(&old, "spec.attachRequired") {
+            errors.invalid(FieldPath::new("spec.attachedRequired"), required.to_value(), IMMUTABLE);
         }
+        new.at("spec.volumeLifecycleModes")
+            .check_unchanged(&old.at("spec.volumeLifecycleModes"), errors);
+    }
+
+    fn warnings(&self, object: &Object, old: Option<&Object>) -> Vec<String> {
+        let new = Cursor::root(object);
+        let is_changed = old.is_none_or(|old| !new.same(&Cursor::root(old), "spec.tokenRequests"));
+        if !is_changed || new.is_empty("spec.tokenRequests") || new.is_set("spec.serviceAccountTokenInSecrets") {
+            return Vec::new();
+        }
+        let text = "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to \
+                    prevent possible logging of tokens in volume attributes";
+        vec![text.to_owned()]
+    }
+
+    /// `PrepareForCreate` sets none.
+    fn first_generation(&self) -> Option<i64> {
+        None
+    }
+
+    fn has_generation(&self) -> bool {
+        true
     }
 
     fn allows_unconditional_update(&self) -> bool {
@@ -49,5 +105,40 @@ impl Strategy for CsiDriver {
 
     fn returns_deleted_object(&self) -> bool {
         true
+    }
+}
+
+/// Drops what is behind gates that are off: VolumeLimitScaling.
+fn drop_disabled(object: &mut Object, old: Option<&Object>) {
+    const FIELD: &str = "preventPodSchedulingIfMissing";
+    let had = old.is_some_and(|old| Cursor::root(old).at("spec").is_set(FIELD));
+    if !had {
+        ensure_object(object, "spec").remove(FIELD);
+    }
+}
+
+/// Go's `validateTokenRequests`.
+fn validate_token_requests(requests: &Cursor<'_>, errors: &mut FieldErrors) {
+    let mut audiences = BTreeSet::new();
+    for request in requests.items("") {
+        let audience = request.at("audience");
+        if !audiences.insert(audience.as_text().to_owned()) {
+            errors.duplicate(audience, audience.as_text());
+            continue;
+        }
+        let expiration = request.at("expirationSeconds");
+        match expiration.integer("") {
+            Some(seconds) if seconds < EXPIRATION_MIN => {
+                errors.invalid(expiration, seconds, "may not specify a duration less than 10 minutes");
+            }
+            Some(seconds) if seconds > EXPIRATION_MAX => {
+                errors.invalid(
+                    expiration,
+                    seconds,
+                    "may not specify a duration larger than 2^32 seconds",
+                );
+            }
+            _ => {}
+        }
     }
 }

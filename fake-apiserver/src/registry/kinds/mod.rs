@@ -42,6 +42,8 @@ pub(crate) mod ingress_class;
 pub(crate) mod network_policy;
 pub(crate) mod storage_class;
 pub(crate) mod csi_driver;
+pub(crate) mod csi_node;
+pub(crate) mod csi_storage_capacity;
 pub(crate) mod priority_class;
 pub(crate) mod runtime_class;
 pub(crate) mod certificate;

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::device::check_driver_name;
 use super::persistent_volume_claim::{add_finalizer, validate_access_modes};
+use super::pod::warnings::deprecated_node_label;
 use super::pod::{
     default_storage_systems, no_backsteps, validate_host_path, validate_initiator, validate_node_selector,
     validate_system,
@@ -73,7 +74,7 @@ impl Strategy for PersistentVolume {
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
         let root = Cursor::root(object);
         let spec = root.at("spec");
-        validate_access_modes(object, "", errors);
+        validate_access_modes(&spec.at("accessModes"), "", errors);
         validate_capacity(&spec.at("capacity"), errors);
         spec.at("persistentVolumeReclaimPolicy")
             .check_one_of(&RECLAIM_POLICIES, errors);
@@ -81,19 +82,7 @@ impl Strategy for PersistentVolume {
         validate_source(root.text("metadata.name"), &spec, errors);
         spec.at("storageClassName").check_subdomain(errors);
         spec.at("volumeMode").check_one_of(&["Block", "Filesystem"], errors);
-        let class = spec.at("volumeAttributesClassName");
-        if class.is_set("") {
-            if class.as_text().is_empty() {
-                errors.required(class, "an empty string is disallowed");
-            }
-            class.check_subdomain(errors);
-            if !spec.is_set("csi") {
-                errors.required(
-                    spec.at("csi"),
-                    "has to be specified when using volumeAttributesClassName",
-                );
-            }
-        }
+        validate_attributes_class(&spec, errors);
     }
 
     fn prepare_for_update(&self, object: &mut Object, old: &Object, context: &Context<'_>) {
@@ -146,8 +135,118 @@ impl Strategy for PersistentVolume {
         }
     }
 
+    fn warnings(&self, object: &Object, _old: Option<&Object>) -> Vec<String> {
+        warnings_of(&Cursor::root(object))
+    }
+
     fn returns_deleted_object(&self) -> bool {
         true
+    }
+}
+
+/// `GetWarningsForPersistentVolume`
+fn warnings_of(volume: &Cursor<'_>) -> Vec<String> {
+    const ANNOTATIONS: [(&str, &str); 2] = [
+        (
+            "volume.beta.kubernetes.io/storage-class",
+            "deprecated since v1.8; use \"storageClassName\" attribute instead",
+        ),
+        (
+            "volume.beta.kubernetes.io/mount-options",
+            "deprecated since v1.31; use \"mountOptions\" attribute instead",
+        ),
+    ];
+    const PLUGINS: [(&str, &str, &str); 6] = [
+        ("cephfs", "cephfs", "deprecated in v1.28, non-functional in v1.31+"),
+        (
+            "photonPersistentDisk",
+            "photonPersistentDisk",
+            "deprecated in v1.11, non-functional in v1.16+",
+        ),
+        ("scaleIO", "scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
+        (
+            "storageos",
+            "storageOS",
+            "deprecated in v1.22, non-functional in v1.25+",
+        ),
+        (
+            "glusterfs",
+            "glusterfs",
+            "deprecated in v1.25, non-functional in v1.26+",
+        ),
+        ("rbd", "rbd", "deprecated in v1.28, non-functional in v1.31+"),
+    ];
+    let mut warnings = Vec::new();
+    let has = |key: &str| {
+        volume
+            .map("metadata.annotations")
+            .is_some_and(|it| it.contains_key(key))
+    };
+    for (key, text) in ANNOTATIONS.iter().filter(|(key, _)| has(key)) {
+        warnings.push(format!("metadata.annotations[{key}]: {text}"));
+    }
+    if volume.text("spec.persistentVolumeReclaimPolicy") == "Recycle" {
+        let text = "The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use dynamic \
+                    provisioning.";
+        warnings.push(format!("spec.persistentVolumeReclaimPolicy: {text}"));
+    }
+    for term in volume.items("spec.nodeAffinity.required.nodeSelectorTerms") {
+        for expression in term.items("matchExpressions") {
+            let key = expression.at("key");
+            if let Some(text) = deprecated_node_label(key.as_text()) {
+                warnings.push(format!("{}: {} is {text}", key.path(), key.as_text()));
+            }
+        }
+    }
+    for (_, shown, text) in PLUGINS.iter().filter(|(field, ..)| volume.at("spec").is_set(field)) {
+        warnings.push(format!("spec.{shown}: {text}"));
+    }
+    warnings
+}
+
+/// Checks the spec of a volume that only a VolumeAttachment knows (`ValidatePersistentVolumeSpec` of inline volumes).
+pub(super) fn validate_inline_spec(spec: &Cursor<'_>, errors: &mut FieldErrors) {
+    const NOT_HERE: &str = "may not be specified in the context of inline volumes";
+    for field in ["claimRef", "capacity"] {
+        if spec.is_set(field) && !(field == "capacity" && spec.is_empty(field)) {
+            errors.forbidden(spec.at(field), NOT_HERE);
+        }
+    }
+    if !spec.is_set("csi") {
+        errors.required(spec.at("csi"), "has to be specified in the context of inline volumes");
+    }
+    validate_access_modes(&spec.at("accessModes"), "", errors);
+    let policy = spec.at("persistentVolumeReclaimPolicy");
+    if !matches!(policy.as_text(), "" | "Retain") {
+        errors.forbidden(policy, "may only be Retain in the context of inline volumes");
+    }
+    if spec.is_set("nodeAffinity") {
+        errors.forbidden(spec.at("nodeAffinity"), NOT_HERE);
+    }
+    validate_source("", spec, errors);
+    if !spec.is_empty("storageClassName") {
+        errors.forbidden(spec.at("storageClassName"), NOT_HERE);
+    }
+    let mode = spec.at("volumeMode");
+    if mode.is_set("") && mode.as_text() != "Filesystem" {
+        let text = "may not specify volumeMode other than Filesystem in the context of inline volumes";
+        errors.forbidden(mode, text);
+    }
+}
+
+fn validate_attributes_class(spec: &Cursor<'_>, errors: &mut FieldErrors) {
+    let class = spec.at("volumeAttributesClassName");
+    if class.is_set("") {
+        if class.as_text().is_empty() {
+            errors.required(class, "an empty string is disallowed");
+        }
+        class.check_subdomain(errors);
+        if !spec.is_set("csi") {
+            errors.required(
+                spec.at("csi"),
+                "has to be specified when using volumeAttributesClassName",
+            );
+        }
     }
 }
 

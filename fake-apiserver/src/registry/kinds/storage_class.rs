@@ -1,9 +1,18 @@
-//! StorageClasses.
+//! StorageClasses, as `ValidateStorageClass` and `ValidateStorageClassUpdate` of `pkg/apis/storage/validation` check
+//! them.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::pod::warnings::deprecated_node_label;
 use super::strategy::{Context, Strategy};
-use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::field::FieldErrors;
 use crate::api::object::Object;
-use crate::registry::types::access::{at, default_to, text};
+use crate::registry::types::access::default_absent;
+use crate::registry::types::cursor::Cursor;
+use crate::registry::types::{labels, names};
+
+const PARAMETERS_MAX: usize = 512;
+const PARAMETERS_MAX_BYTES: usize = 256 * 1_024;
 
 /// The strategy of StorageClasses.
 #[derive(Debug)]
@@ -11,46 +20,120 @@ pub(crate) struct StorageClass;
 
 impl Strategy for StorageClass {
     fn default(&self, object: &mut Object) {
-        default_to(object, "reclaimPolicy", "Delete");
-        default_to(object, "volumeBindingMode", "Immediate");
+        default_absent(object, "reclaimPolicy", "Delete");
+        default_absent(object, "volumeBindingMode", "Immediate");
     }
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
-        let provisioner = text(object, "provisioner");
-        if provisioner.is_empty() {
-            errors.required(FieldPath::new("provisioner"), "");
-        } else {
-            crate::registry::types::labels::validate_key(
-                &provisioner.to_lowercase(),
-                &FieldPath::new("provisioner"),
-                errors,
-            );
+        let class = Cursor::root(object);
+        validate_provisioner(&class.at("provisioner"), errors);
+        validate_parameters(&class.at("parameters"), true, errors);
+        let policy = class.at("reclaimPolicy");
+        if !policy.is_empty("") {
+            policy.check_one_of(&["Delete", "Retain"], errors);
         }
-        for (field, supported) in [
-            ("reclaimPolicy", ["Delete", "Retain"]),
-            ("volumeBindingMode", ["Immediate", "WaitForFirstConsumer"]),
-        ] {
-            let value = text(object, field);
-            if !supported.contains(&value) {
-                errors.not_supported(FieldPath::new(field), value, &supported);
-            }
-        }
+        class
+            .at("volumeBindingMode")
+            .check_one_of(&["Immediate", "WaitForFirstConsumer"], errors);
+        validate_topologies(&class.at("allowedTopologies"), errors);
     }
 
     fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, _context: &Context<'_>) {
-        for field in ["parameters", "provisioner"] {
-            if at(object, field) != at(old, field) {
-                errors.forbidden(FieldPath::new(field), format!("updates to {field} are forbidden."));
-            }
-        }
+        self.validate(object, errors);
+        let (new, old) = (Cursor::root(object), Cursor::root(old));
+        new.at("parameters").check_unchanged(&old.at("parameters"), errors);
+        new.at("provisioner")
+            .check_text_unchanged(&old.at("provisioner"), errors);
         for field in ["reclaimPolicy", "volumeBindingMode"] {
-            if at(object, field) != at(old, field) {
-                errors.invalid(FieldPath::new(field), text(object, field), "field is immutable");
+            new.at(field).check_unchanged(&old.at(field), errors);
+        }
+    }
+
+    fn warnings(&self, object: &Object, _old: Option<&Object>) -> Vec<String> {
+        let class = Cursor::root(object);
+        let mut warnings = Vec::new();
+        for term in class.items("allowedTopologies") {
+            for expression in term.items("matchLabelExpressions") {
+                let key = expression.at("key");
+                warnings.extend(deprecated_node_label(key.as_text()).map(|text| format!("{}: {text}", key.path())));
             }
         }
+        warnings
     }
 
     fn returns_deleted_object(&self) -> bool {
         true
     }
+}
+
+/// Go's `validateProvisioner`, which does not mind capitals.
+pub(super) fn validate_provisioner(provisioner: &Cursor<'_>, errors: &mut FieldErrors) {
+    if provisioner.check_required(errors) {
+        let name = provisioner.as_text().to_lowercase();
+        for text in names::qualified_name(&name) {
+            errors.invalid(provisioner, name.as_str(), text);
+        }
+    }
+}
+
+/// Go's `validateParameters`.
+pub(super) fn validate_parameters(parameters: &Cursor<'_>, allow_empty: bool, errors: &mut FieldErrors) {
+    let count = parameters.map("").map_or(0, |it| it.len());
+    if count > PARAMETERS_MAX {
+        errors.too_long(parameters, PARAMETERS_MAX);
+        return;
+    }
+    let mut size = 0;
+    for (key, value) in parameters.entries("") {
+        if key.is_empty() {
+            errors.invalid(parameters, key, "field can not be empty.");
+        }
+        size += key.len() + value.as_text().len();
+    }
+    if size > PARAMETERS_MAX_BYTES {
+        errors.too_long(parameters, PARAMETERS_MAX_BYTES);
+    }
+    if !allow_empty && count == 0 {
+        errors.required(parameters, "must contain at least one key/value pair");
+    }
+}
+
+/// Values by label.
+type Term = BTreeMap<String, BTreeSet<String>>;
+
+/// Go's `validateAllowedTopologies`. Its list of terms begins with as many empty ones as there are terms, so that an
+/// empty term repeats each of them.
+fn validate_topologies(topologies: &Cursor<'_>, errors: &mut FieldErrors) {
+    let terms = topologies.items("");
+    let mut seen: Vec<Term> = vec![Term::new(); terms.len()];
+    for term in terms {
+        let requirements = validate_term(&term, errors);
+        for _ in seen.iter().filter(|it| **it == requirements) {
+            errors.duplicate(term.at("matchLabelExpressions"), "");
+        }
+        seen.push(requirements);
+    }
+}
+
+/// `ValidateTopologySelectorTerm`
+fn validate_term(term: &Cursor<'_>, errors: &mut FieldErrors) -> Term {
+    let mut requirements = Term::new();
+    for requirement in term.items("matchLabelExpressions") {
+        let (key, values) = (requirement.at("key"), requirement.at("values"));
+        if values.is_empty("") {
+            errors.required(values, "");
+        }
+        let mut found = BTreeSet::new();
+        for value in values.items("") {
+            if !found.insert(value.as_text().to_owned()) {
+                errors.duplicate(value, value.as_text());
+            }
+        }
+        labels::validate_key(key.as_text(), &key.path(), errors);
+        if requirements.contains_key(key.as_text()) {
+            errors.duplicate(key, key.as_text());
+        }
+        requirements.insert(key.as_text().to_owned(), found);
+    }
+    requirements
 }

@@ -1,16 +1,22 @@
-//! VolumeAttachments and VolumeAttributesClasses.
+//! VolumeAttachments and VolumeAttributesClasses, as `ValidateVolumeAttachment`, `ValidateVolumeAttributesClass` and
+//! their twins for updates in `pkg/apis/storage/validation` check them.
 
+use super::device::check_driver_name;
+use super::persistent_volume::validate_inline_spec;
 use super::persistent_volume_claim::add_finalizer;
 use super::plain::restore_metadata;
+use super::storage_class::{validate_parameters, validate_provisioner};
 use super::strategy::{Context, Strategy};
-use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::field::FieldErrors;
 use crate::api::object::Object;
-use crate::registry::types::access::{at, text};
+use crate::registry::types::check::between;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names;
 
 /// Keeps a class that volumes or claims still use; the admission plugin `StorageObjectInUseProtection` adds it.
 const PROTECTION: &str = "kubernetes.io/vac-protection";
+const METADATA_MAX_BYTES: usize = 256 * 1_024;
+const MESSAGE_MAX_BYTES: usize = 1_024;
 
 /// The strategy of VolumeAttachments.
 #[derive(Debug)]
@@ -18,25 +24,16 @@ pub(crate) struct VolumeAttachment;
 
 impl Strategy for VolumeAttachment {
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
-        for field in ["attacher", "nodeName"] {
-            if text(object, &format!("spec.{field}")).is_empty() {
-                errors.required(FieldPath::new("spec").child(field), "");
-            }
-        }
-        let source = FieldPath::new("spec.source");
-        let name = at(object, "spec.source.persistentVolumeName");
-        match (name.is_some(), at(object, "spec.source.inlineVolumeSpec").is_some()) {
-            (false, false) => errors.required(
-                source,
-                "must specify exactly one of inlineVolumeSpec and persistentVolumeName",
-            ),
-            (true, true) => {
-                errors.forbidden(
-                    source,
-                    "must specify exactly one of inlineVolumeSpec and persistentVolumeName",
-                );
-            }
-            _ => {}
+        let object = Cursor::root(object);
+        let spec = object.at("spec");
+        check_driver_name(&spec.at("attacher"), errors);
+        validate_source(&spec.at("source"), errors);
+        let node = spec.at("nodeName");
+        node.check_texts(names::dns1123_subdomain(node.as_text(), false), errors);
+        validate_status(&object.at("status"), errors);
+        let volume = spec.at("source.persistentVolumeName");
+        if volume.is_set("") {
+            volume.check_texts(names::dns1123_subdomain(volume.as_text(), false), errors);
         }
     }
 
@@ -46,11 +43,10 @@ impl Strategy for VolumeAttachment {
         }
     }
 
-    fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, context: &Context<'_>) {
-        if context.subresource.is_empty() && object.get("spec") != old.get("spec") {
-            let spec = object.get("spec").cloned().unwrap_or_default();
-            errors.invalid(FieldPath::new("spec"), spec, "field is immutable");
-        }
+    fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, _context: &Context<'_>) {
+        self.validate(object, errors);
+        let old = Cursor::root(old);
+        Cursor::root(object).at("spec").check_unchanged(&old.at("spec"), errors);
     }
 
     fn allows_unconditional_update(&self) -> bool {
@@ -59,6 +55,44 @@ impl Strategy for VolumeAttachment {
 
     fn returns_deleted_object(&self) -> bool {
         true
+    }
+}
+
+/// Go's `validateVolumeAttachmentSource`.
+fn validate_source(source: &Cursor<'_>, errors: &mut FieldErrors) {
+    const ONE: &str = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
+    let (name, inline) = (source.at("persistentVolumeName"), source.at("inlineVolumeSpec"));
+    match (name.is_set(""), inline.is_set("")) {
+        (false, false) => errors.required(source, ONE),
+        (true, true) => errors.forbidden(source, ONE),
+        (true, false) => {
+            if name.as_text().is_empty() {
+                errors.required(name, "must specify non empty persistentVolumeName");
+            }
+        }
+        (false, true) => validate_inline_spec(&inline, errors),
+    }
+}
+
+/// Go's `validateVolumeAttachmentStatus`.
+fn validate_status(status: &Cursor<'_>, errors: &mut FieldErrors) {
+    let metadata = status.at("attachmentMetadata");
+    let size: usize = metadata
+        .entries("")
+        .map(|(key, value)| key.len() + value.as_text().len())
+        .sum();
+    if size > METADATA_MAX_BYTES {
+        errors.too_long(metadata, METADATA_MAX_BYTES);
+    }
+    for field in ["attachError", "detachError"] {
+        let error = status.at(field);
+        if error.text("message").len() > MESSAGE_MAX_BYTES {
+            // It is told the limit of the metadata, as by the real server.
+            errors.too_long(error.at("message"), METADATA_MAX_BYTES);
+        }
+        if let Some(code) = error.integer("errorCode").filter(|it| *it < 0) {
+            errors.invalid(error.at("errorCode"), code, between((0, i64::from(i32::MAX))));
+        }
     }
 }
 
@@ -73,23 +107,18 @@ impl Strategy for VolumeAttributesClass {
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
         let object = Cursor::root(object);
-        let driver = object.at("driverName");
-        if driver.check_required(errors) {
-            driver.check_texts(names::qualified_name(&driver.as_text().to_lowercase()), errors);
-        }
-        if object.is_empty("parameters") {
-            errors.required(object.at("parameters"), "must contain at least one key/value pair");
-        }
+        validate_provisioner(&object.at("driverName"), errors);
+        validate_parameters(&object.at("parameters"), false, errors);
     }
 
     fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, _context: &Context<'_>) {
+        let (new, old) = (Cursor::root(object), Cursor::root(old));
+        for field in ["driverName", "parameters"] {
+            if !new.same(&old, field) {
+                errors.forbidden(new.at(field), format!("updates to {field} are forbidden."));
+            }
+        }
         self.validate(object, errors);
-        if text(object, "driverName") != text(old, "driverName") {
-            errors.forbidden(FieldPath::new("driverName"), "updates to driverName are forbidden.");
-        }
-        if at(object, "parameters") != at(old, "parameters") {
-            errors.forbidden(FieldPath::new("parameters"), "updates to parameters are forbidden.");
-        }
     }
 
     fn returns_deleted_object(&self) -> bool {

@@ -3,11 +3,11 @@
 use crate::registry::kinds::plain::{CONDITIONAL, PLAIN, Plain, RETURNED};
 use crate::registry::kinds::strategy::Strategy;
 use crate::registry::kinds::{
-    admission_policy, api_service, certificate, config_map, csi_driver, device, device_claim, endpoint_slice,
-    endpoints, event, flow_control, horizontal_pod_autoscaler, ingress, ingress_class, lease, limit_range, namespace,
-    network_policy, node, persistent_volume, persistent_volume_claim, pod_disruption_budget, priority_class,
-    resource_quota, resource_slice, role, role_binding, runtime_class, secret, service, service_account, storage_class,
-    volume, webhook_configuration, workloads,
+    admission_policy, api_service, certificate, config_map, csi_driver, csi_node, csi_storage_capacity, device,
+    device_claim, endpoint_slice, endpoints, event, flow_control, horizontal_pod_autoscaler, ingress, ingress_class,
+    lease, limit_range, namespace, network_policy, node, persistent_volume, persistent_volume_claim,
+    pod_disruption_budget, priority_class, resource_quota, resource_slice, role, role_binding, runtime_class, secret,
+    service, service_account, storage_class, volume, webhook_configuration, workloads,
 };
 
 /// The strategy of a built-in resource; most need nothing but the defaults.
@@ -63,10 +63,10 @@ pub(crate) fn strategy(group: &str, resource: &str) -> &'static dyn Strategy {
         "storage.k8s.io" => match resource {
             "storageclasses" => &storage_class::StorageClass,
             "csidrivers" => &csi_driver::CsiDriver,
-            "csinodes" => &CONDITIONAL_RETURNED,
+            "csinodes" => &csi_node::CsiNode,
             "volumeattachments" => &volume::VolumeAttachment,
             "volumeattributesclasses" => &volume::VolumeAttributesClass,
-            "csistoragecapacities" => &CONDITIONAL,
+            "csistoragecapacities" => &csi_storage_capacity::CsiStorageCapacity,
             _ => &RETURNED,
         },
         _ => &PLAIN,

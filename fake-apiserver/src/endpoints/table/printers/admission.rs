@@ -90,7 +90,7 @@ const BINDING: Printer = Printer {
         ),
         Column::text(
             "ParamRef",
-            "ParamRef indicates the param resource which sets the configration param",
+            "ParamRef indicates the param resource which sets the configuration param",
         ),
         AGE,
     ],

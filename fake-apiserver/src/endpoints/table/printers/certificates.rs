@@ -27,9 +27,9 @@ pub(super) const SIGNING_REQUEST: Printer = Printer {
              duration.\n\nThe v1.22+ in-tree implementations of the well-known Kubernetes signers will honor \
              this field as long as the requested duration is not greater than the maximum duration they will \
              honor per the --cluster-signing-duration CLI flag to the Kubernetes controller \
-             manager.\n\nCertificate signers may not honor this field for various reasons:\n\n1. Old signer that \
-             is unaware of the field (such as the in-tree\nimplementations prior to v1.22)\n2. Signer whose \
-             configured maximum is shorter than the requested duration\n3. Signer whose configured minimum is \
+             manager.\n\nCertificate signers may not honor this field for various reasons:\n\n  1. Old signer that \
+             is unaware of the field (such as the in-tree\n     implementations prior to v1.22)\n  2. Signer whose \
+             configured maximum is shorter than the requested duration\n  3. Signer whose configured minimum is \
              longer than the requested duration\n\nThe minimum valid value for expirationSeconds is 600, i.e. 10 \
              minutes.",
         ),

@@ -79,7 +79,6 @@ pub(super) fn of(group: &str, kind: &str) -> Option<Printer> {
         ("storage.k8s.io", "VolumeAttachment") => storage::VOLUME_ATTACHMENT,
         ("storage.k8s.io", "CSINode") => storage::CSI_NODE,
         ("storage.k8s.io", "CSIDriver") => storage::CSI_DRIVER,
-        ("storage.k8s.io", "CSIStorageCapacity") => storage::CSI_STORAGE_CAPACITY,
         ("rbac.authorization.k8s.io", "RoleBinding") => rbac::ROLE_BINDING,
         ("rbac.authorization.k8s.io", "ClusterRoleBinding") => rbac::CLUSTER_ROLE_BINDING,
         ("admissionregistration.k8s.io", kind) => return admission::of(kind),

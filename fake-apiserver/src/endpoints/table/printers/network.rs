@@ -164,7 +164,9 @@ pub(super) const ENDPOINT_SLICE: Printer = Printer {
             "addressType specifies the type of address carried by this EndpointSlice. All addresses in this \
              slice must be the same type. This field is immutable after creation. The following address types \
              are currently supported: * IPv4: Represents an IPv4 Address. * IPv6: Represents an IPv6 Address. * \
-             FQDN: Represents a Fully Qualified Domain Name.",
+             FQDN: Represents a Fully Qualified Domain Name. (Deprecated) The EndpointSlice controller only \
+             generates, and kube-proxy only processes, slices of addressType \"IPv4\" and \"IPv6\". No semantics \
+             are defined for the \"FQDN\" type.",
         ),
         Column::text(
             "Ports",

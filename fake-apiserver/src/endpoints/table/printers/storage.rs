@@ -299,7 +299,7 @@ pub(super) const CSI_DRIVER: Printer = Printer {
              to true. This list might grow, but the prefix will be used. \"csi.storage.k8s.io/pod.name\": \
              pod.Name \"csi.storage.k8s.io/pod.namespace\": pod.Namespace \"csi.storage.k8s.io/pod.uid\": \
              string(pod.UID) \"csi.storage.k8s.io/ephemeral\": \"true\" if the volume is an ephemeral inline \
-             volume\ndefined by a CSIVolumeSource, otherwise \"false\"\n\n\"csi.storage.k8s.io/ephemeral\" is a \
+             volume\n                                defined by a CSIVolumeSource, otherwise \"false\"\n\n\"csi.storage.k8s.io/ephemeral\" is a \
              new feature in Kubernetes 1.16. It is only required for drivers which support both the \
              \"Persistent\" and \"Ephemeral\" VolumeLifecycleMode. Other drivers can leave pod info disabled \
              and/or ignore this field. As Kubernetes 1.15 doesn't support this field, drivers can only support \
@@ -367,34 +367,5 @@ pub(super) const CSI_DRIVER: Printer = Printer {
             or_none(row.at("spec.volumeLifecycleModes").join(",")).into(),
             row.age(),
         ]
-    },
-};
-
-pub(super) const CSI_STORAGE_CAPACITY: Printer = Printer {
-    columns: &[
-        NAME,
-        Column::text(
-            "StorageClassName",
-            "storageClassName represents the name of the StorageClass that the reported capacity applies to. It \
-             must meet the same requirements as the name of a StorageClass object (non-empty, DNS subdomain). If \
-             that object no longer exists, the CSIStorageCapacity object is obsolete and should be removed by \
-             its creator. This field is immutable.",
-        ),
-        Column::text(
-            "Capacity",
-            "capacity is the value reported by the CSI driver in its GetCapacityResponse for a \
-             GetCapacityRequest with topology and parameters that match the previous fields.\n\nThe semantic is \
-             currently (CSI spec 1.2) defined as: The available capacity, in bytes, of the storage that can be \
-             used to provision volumes. If not set, that information is currently unavailable.",
-        ),
-    ],
-    cells: |row| {
-        let capacity = row.at("capacity");
-        let capacity = if capacity.is_set() {
-            capacity.print()
-        } else {
-            "<unset>".to_owned()
-        };
-        vec![row.name(), row.at("storageClassName").text().into(), capacity.into()]
     },
 };

@@ -70,7 +70,7 @@ pub(super) fn validate_resources(
     for (name, value) in requests {
         let written = value.as_str().unwrap_or_default();
         validate_entry(name, written, owner, || path.child("requests").key(name), errors);
-        let overcommits = is_native(name) && !is_huge_pages(name);
+        let overcommits = is_overcommit_allowed(name);
         if is_set(limits, name) {
             let limit = text(limits, name);
             let (asked, most) = (read(written), read(limit));
@@ -130,12 +130,40 @@ pub(crate) fn validate_container_resource_name(name: &str, path: &FieldPath, err
     }
 }
 
+/// `validateResourceName`.
+pub(crate) fn validate_resource_name(name: &str, path: &FieldPath, errors: &mut FieldErrors) {
+    let texts = names::qualified_name(name);
+    if texts.is_empty() && !name.contains('/') && !is_standard(name) {
+        errors.invalid(
+            path.clone(),
+            name,
+            "must be a standard resource type or fully qualified",
+        );
+    }
+    wrong(texts, name, || path.clone(), errors);
+}
+
+/// `ValidateContainerResourceRequirements` of limits alone, such as the overhead of a RuntimeClass.
+pub(crate) fn validate_limits(resources: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
+    validate_resources(resources, Owner::Container, &[], path, errors);
+}
+
+/// Returns `true` if the resource may be asked for beyond what there is (`IsOvercommitAllowed`).
+pub(crate) fn is_overcommit_allowed(name: &str) -> bool {
+    is_native(name) && !is_huge_pages(name)
+}
+
+/// `IsStandardResourceName`
+fn is_standard(name: &str) -> bool {
+    STANDARD.contains(&name) || is_huge_pages(name) || name.starts_with("requests.hugepages-")
+}
+
 fn validate_name(name: &str, owner: Owner, path: &impl Fn() -> FieldPath, errors: &mut FieldErrors) {
     let texts = names::qualified_name(name);
     let qualified = texts.is_empty();
     wrong(texts, name, path, errors);
     let bare = !name.contains('/');
-    let standard = STANDARD.contains(&name) || is_huge_pages(name) || name.starts_with("requests.hugepages-");
+    let standard = is_standard(name);
     if qualified && bare && !standard {
         errors.invalid(path(), name, "must be a standard resource type or fully qualified");
     }

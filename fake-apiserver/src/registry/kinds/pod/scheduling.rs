@@ -191,7 +191,7 @@ fn validate_label_keys(term: &JsonMap, path: &FieldPath, errors: &mut FieldError
 }
 
 /// Checks tolerations.
-pub(super) fn validate_tolerations(spec: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
+pub(crate) fn validate_tolerations(spec: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
     const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
     for (index, toleration) in items(spec, "tolerations") {
         let path = || path.child("tolerations").index(index);

@@ -1,5 +1,7 @@
 //! Claims that a pod or a StatefulSet makes from a template.
 
+use serde_json::Value;
+
 use super::amount::read;
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::registry::types::check::{NOT_POSITIVE, optional_label, optional_one_of, optional_subdomain, required};
@@ -79,14 +81,15 @@ fn validate_both_sources(spec: &JsonMap, path: &FieldPath, errors: &mut FieldErr
     let (Some(source), Some(reference)) = (object(spec, "dataSource"), object(spec, "dataSourceRef")) else {
         return;
     };
-    let shown = path.child("dataSource").to_string();
+    // Go shows a path as a struct without exported fields.
+    let shown = || Value::Object(JsonMap::new());
     if is_set(reference, "namespace") && !text(reference, "namespace").is_empty() {
         let detail = "may not be specified when dataSourceRef.namespace is specified";
-        errors.invalid(path.clone(), shown, detail);
+        errors.invalid(path.clone(), shown(), detail);
     } else if ["apiGroup", "kind", "name"]
         .iter()
         .any(|it| text(source, it) != text(reference, it))
     {
-        errors.invalid(path.clone(), shown, "must match dataSourceRef");
+        errors.invalid(path.clone(), shown(), "must match dataSourceRef");
     }
 }

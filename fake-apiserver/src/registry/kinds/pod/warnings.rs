@@ -87,6 +87,12 @@ const DEPRECATED_VOLUMES: [(&str, &str, &str); 9] = [
     ("rbd", "rbd", "deprecated in v1.28, non-functional in v1.31+"),
 ];
 
+/// Returns the advice about a deprecated label of Nodes (`GetNodeLabelDeprecatedMessage`).
+pub(crate) fn deprecated_node_label(key: &str) -> Option<&'static str> {
+    let found = DEPRECATED_LABELS.iter().find(|(label, _)| *label == key);
+    found.map(|(_, text)| *text)
+}
+
 /// Warnings about a new Pod; none about a changed one, which people seldom write.
 pub(super) fn of_pod(pod: &Object) -> Vec<String> {
     let mut warnings = Vec::new();
