@@ -27,6 +27,7 @@ pub(crate) mod continue_token;
 pub(crate) mod write;
 mod commit;
 mod expiry;
+mod own_loops;
 mod recent;
 pub(crate) mod create;
 pub(crate) mod update;

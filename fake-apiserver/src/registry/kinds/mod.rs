@@ -54,6 +54,7 @@ pub(crate) mod webhook_configuration;
 pub(crate) mod admission_policy;
 pub(crate) mod flow_control;
 pub(crate) mod api_service;
+pub(crate) mod service_network;
 pub(crate) mod volume;
 
 #[cfg(test)]

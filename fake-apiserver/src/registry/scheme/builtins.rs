@@ -7,7 +7,7 @@ use crate::registry::kinds::{
     device_claim, endpoint_slice, endpoints, event, flow_control, horizontal_pod_autoscaler, ingress, ingress_class,
     lease, limit_range, namespace, network_policy, node, persistent_volume, persistent_volume_claim,
     pod_disruption_budget, priority_class, resource_quota, resource_slice, role, role_binding, runtime_class, secret,
-    service, service_account, storage_class, volume, webhook_configuration, workloads,
+    service, service_account, service_network, storage_class, volume, webhook_configuration, workloads,
 };
 
 /// The strategy of a built-in resource; most need nothing but the defaults.
@@ -37,6 +37,8 @@ pub(crate) fn strategy(group: &str, resource: &str) -> &'static dyn Strategy {
             "ingresses" => &ingress::Ingress,
             "ingressclasses" => &ingress_class::IngressClass,
             "networkpolicies" => &network_policy::NetworkPolicy,
+            "ipaddresses" => &service_network::IpAddress,
+            "servicecidrs" => &service_network::ServiceCidr,
             _ => &PLAIN,
         },
         "node.k8s.io" => &runtime_class::RuntimeClass,

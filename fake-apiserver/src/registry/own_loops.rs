@@ -1,0 +1,258 @@
+//! Writes of kube-apiserver's own loops in the wake of a client's write: whether the priority level of a FlowSchema is
+//! there (`presyncFlowSchemaStatus` of `apiserver/pkg/util/flowcontrol`), and whether the Service of an APIService is
+//! (the remote `AvailableConditionController` of kube-aggregator). The real server does it a moment later.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::Registry;
+use super::managed_fields::{self, Manager, Types};
+use super::scheme::{Row, codec};
+use super::types::cursor::Cursor;
+use crate::api::object::Object;
+use crate::storage::{Key, Range, Stored};
+
+const FLOW_SCHEMAS: &str = "flowcontrol.apiserver.k8s.io/flowschemas";
+const PRIORITY_LEVELS: &str = "flowcontrol.apiserver.k8s.io/prioritylevelconfigurations";
+const API_SERVICES: &str = "apiregistration.k8s.io/apiservices";
+const SLICES: &str = "discovery.k8s.io/endpointslices";
+/// The field manager of what is applied to FlowSchemas.
+const CONFIG_CONSUMER: &str = "api-priority-and-fairness-config-consumer-v1";
+/// Reasons for which an APIService is not available, as far as this server can tell; conditions with other reasons are
+/// a test's.
+const REASONS: [&str; 4] = [
+    "ServiceNotFound",
+    "ServicePortError",
+    "EndpointsNotFound",
+    "MissingEndpoints",
+];
+
+/// A condition without its time.
+struct Condition {
+    kind: &'static str,
+    status: &'static str,
+    reason: &'static str,
+    message: String,
+}
+
+impl Condition {
+    /// Returns `true` if the object says so already.
+    fn is_in(&self, object: &Cursor<'_>) -> bool {
+        object.items("status.conditions").any(|it| {
+            let found = ["type", "status", "reason", "message"].map(|field| it.text(field));
+            found == [self.kind, self.status, self.reason, &self.message]
+        })
+    }
+
+    fn to_value(&self, now: &str) -> Value {
+        json!({
+            "type": self.kind, "status": self.status, "lastTransitionTime": now,
+            "reason": self.reason, "message": self.message,
+        })
+    }
+}
+
+impl Registry {
+    /// After a commit: looks at the objects that it may concern.
+    pub(super) fn own_loops_told(&self, row: &Row, key: &Key) {
+        match &*row.storage {
+            FLOW_SCHEMAS => self.look_at_flow_schema(row, key),
+            PRIORITY_LEVELS => self.look_at_all("flowcontrol.apiserver.k8s.io", "flowschemas"),
+            API_SERVICES => self.look_at_api_service(row, key),
+            "services" | SLICES => self.look_at_all("apiregistration.k8s.io", "apiservices"),
+            _ => {}
+        }
+    }
+
+    fn look_at_all(&self, group: &str, resource: &str) {
+        let Some(row) = self.scheme().lookup(group, "v1", resource) else {
+            return;
+        };
+        let everything = Range::of(None);
+        for stored in self.store.snapshot(&row.storage).range(&everything) {
+            match &*row.storage {
+                FLOW_SCHEMAS => self.look_at_flow_schema(&row, &stored.key),
+                _ => self.look_at_api_service(&row, &stored.key),
+            }
+        }
+    }
+
+    fn look_at_flow_schema(&self, row: &Row, key: &Key) {
+        let Some((stored, schema)) = self.present(row, key) else {
+            return;
+        };
+        let level = Cursor::root(&schema)
+            .text("spec.priorityLevelConfiguration.name")
+            .to_owned();
+        let is_there = self.store.get(PRIORITY_LEVELS, &Key::new("", &level)).is_some();
+        let condition = dangling(&level, is_there);
+        if condition.is_in(&Cursor::root(&schema)) {
+            return;
+        }
+        let now = self.entropy.now_seconds();
+        let applied = json!({
+            "apiVersion": &*row.api_version, "kind": "FlowSchema", "metadata": {"name": schema.name()},
+            "status": {"conditions": [condition.to_value(&now)]},
+        });
+        let Value::Object(applied) = applied else { return };
+        let manager = own_manager(row, CONFIG_CONSUMER, &now);
+        let types = Types {
+            schema: row.schema(),
+            other: &|object, version| row.in_version(object, version),
+        };
+        let kind = &row.info.kind;
+        if let Ok(next) = managed_fields::apply(&types, Some(&schema), &Object(applied), &manager, kind, true) {
+            self.store_own(row, &stored, &next);
+        }
+    }
+
+    fn look_at_api_service(&self, row: &Row, key: &Key) {
+        let Some((stored, service)) = self.present(row, key) else {
+            return;
+        };
+        let Some(condition) = self.availability(&Cursor::root(&service)) else {
+            return;
+        };
+        if condition.is_in(&Cursor::root(&service)) {
+            return;
+        }
+        let now = self.entropy.now_seconds();
+        let mut next = service.clone();
+        let object = Cursor::root(&service);
+        let mut conditions = object.list("status.conditions").to_vec();
+        conditions.retain(|it| it["type"] != condition.kind);
+        conditions.push(condition.to_value(&now));
+        next.insert("status".into(), json!({"conditions": conditions}));
+        let manager = own_manager(row, "kube-apiserver", &now);
+        let types = Types {
+            schema: row.schema(),
+            other: &|object, version| row.in_version(object, version),
+        };
+        managed_fields::track_update(&types, Some(&service), &mut next, &manager);
+        self.store_own(row, &stored, &next);
+    }
+
+    /// Returns the condition of an APIService that leads to a Service; `None` where there is nothing to say.
+    fn availability(&self, service: &Cursor<'_>) -> Option<Condition> {
+        let target = service.at("spec.service");
+        if !target.is_set("") {
+            return None;
+        }
+        let (namespace, name) = (target.text("namespace"), target.text("name"));
+        let port = target.integer("port").unwrap_or(443);
+        let told = |reason, message| {
+            Some(Condition {
+                kind: "Available",
+                status: "False",
+                reason,
+                message,
+            })
+        };
+        let found = self.scheme().lookup("", "v1", "services")?;
+        let Some((_, backend)) = self.present(&found, &Key::new(namespace, name)) else {
+            return told(
+                "ServiceNotFound",
+                format!("service/{name} in {namespace:?} is not present"),
+            );
+        };
+        let backend = Cursor::root(&backend);
+        if backend.text("spec.type") == "ClusterIP" {
+            let Some(port_name) = port_name(&backend, port) else {
+                let text = format!("service/{name} in {namespace:?} is not listening on port {port}");
+                return told("ServicePortError", text);
+            };
+            let slices = self.slices_of(namespace, name);
+            if slices.is_empty() {
+                let text = format!("cannot find endpointslices for service/{name} in {namespace:?}");
+                return told("EndpointsNotFound", text);
+            }
+            if !slices
+                .iter()
+                .any(|it| has_ready_endpoint(&Cursor::root(it), &port_name))
+            {
+                let text = format!(
+                    "endpointslices for service/{name} in {namespace:?} have no addresses with port name {port_name:?}"
+                );
+                return told("MissingEndpoints", text);
+            }
+        }
+        // It would be called now, and aggregated API servers are not.
+        let mut conditions = service.items("status.conditions");
+        let present = conditions.find(|it| it.text("type") == "Available");
+        if present.is_none_or(|it| REASONS.contains(&it.text("reason"))) {
+            let text = "aggregated API servers are not called by this server".to_owned();
+            return told("FailedDiscoveryCheck", text);
+        }
+        None
+    }
+
+    fn slices_of(&self, namespace: &str, service: &str) -> Vec<Object> {
+        let Some(row) = self.scheme().lookup("discovery.k8s.io", "v1", "endpointslices") else {
+            return Vec::new();
+        };
+        let range = Range::of(Some(namespace));
+        let snapshot = self.store.snapshot(&row.storage);
+        let slices = snapshot.range(&range).map(|stored| codec::decode(&row, stored));
+        slices
+            .filter(|it| {
+                it.labels()
+                    .any(|label| label == ("kubernetes.io/service-name", service))
+            })
+            .collect()
+    }
+
+    fn present(&self, row: &Row, key: &Key) -> Option<(Arc<Stored>, Object)> {
+        let stored = self.store.get(&row.storage, key)?;
+        let object = codec::decode(row, &stored);
+        Some((stored, object))
+    }
+
+    /// Stores what a loop has made; who was faster comes by here himself.
+    fn store_own(&self, row: &Row, stored: &Stored, next: &Object) {
+        if let Ok(body) = codec::encode(row, next) {
+            self.replace_own(row, stored, body);
+        }
+    }
+}
+
+fn own_manager<'a>(row: &'a Row, name: &'a str, now: &'a str) -> Manager<'a> {
+    Manager {
+        name,
+        api_version: &row.api_version,
+        subresource: "status",
+        time: now,
+        reset: row.unowned_paths("status"),
+    }
+}
+
+fn dangling(level: &str, is_there: bool) -> Condition {
+    let (status, reason, rest) = match is_there {
+        true => ("False", "Found", "and it exists"),
+        false => ("True", "NotFound", "but there is no such object"),
+    };
+    Condition {
+        kind: "Dangling",
+        status,
+        reason,
+        message: format!("This FlowSchema references the PriorityLevelConfiguration object named {level:?} {rest}"),
+    }
+}
+
+/// The name of the port with a number, empty where it has none.
+fn port_name(service: &Cursor<'_>, number: i64) -> Option<String> {
+    let spec = service.at("spec");
+    let mut ports = spec.items("ports");
+    ports
+        .find(|it| it.integer("port") == Some(number))
+        .map(|it| it.text("name").to_owned())
+}
+
+/// Go's `hasAvailableEndpoint`, of one slice.
+fn has_ready_endpoint(slice: &Cursor<'_>, port_name: &str) -> bool {
+    let has_port = slice.items("ports").any(|it| it.text("name") == port_name);
+    has_port
+        && slice
+            .items("endpoints")
+            .any(|it| it.flag("conditions.ready") != Some(false) && !it.is_empty("addresses"))
+}
