@@ -1,15 +1,19 @@
-//! Ingresses.
+//! Ingresses, as `ValidateIngressCreate`, `ValidateIngressUpdate` and `ValidateIngressStatusUpdate` of
+//! `pkg/apis/networking/validation` check them.
 
 use std::net::IpAddr;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::strategy::{Context, Strategy};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
-use crate::registry::types::access::{at, list, objects, restore, text};
+use crate::registry::types::access::restore;
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::{names, net};
 
+/// The annotation that named the class before it became a field.
+const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 const PATH_TYPES: [&str; 3] = ["Exact", "ImplementationSpecific", "Prefix"];
 
 /// The strategy of Ingresses.
@@ -18,36 +22,12 @@ pub(crate) struct Ingress;
 
 impl Strategy for Ingress {
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
-        let path = FieldPath::new("spec");
-        let backend = at(object, "spec.defaultBackend").and_then(Value::as_object);
-        let rules = list(object, "spec.rules");
-        if rules.is_empty() && backend.is_none() {
-            let text = "either `defaultBackend` or `rules` must be specified";
-            errors.invalid(path.clone(), Value::Null, text);
-        }
-        if let Some(backend) = backend {
-            validate_backend(backend, &path.child("defaultBackend"), errors);
-        }
-        for (index, rule) in objects(object, "spec.rules") {
-            validate_rule(rule, &path.child("rules").index(index), errors);
-        }
-        for (index, tls) in objects(object, "spec.tls") {
-            let path = path.child("tls").index(index);
-            for host in list(tls, "hosts").iter().filter_map(Value::as_str) {
-                validate_host(host, &path.child("hosts"), errors);
-            }
-            let secret = text(tls, "secretName");
-            for text in names::dns1123_subdomain(secret, false)
-                .into_iter()
-                .filter(|_| !secret.is_empty())
-            {
-                errors.invalid(path.child("secretName"), secret, text);
-            }
-        }
-        if let Some(class) = at(object, "spec.ingressClassName").and_then(Value::as_str) {
-            for text in names::dns1123_subdomain(class, false) {
-                errors.invalid(path.child("ingressClassName"), class, text);
-            }
+        let object = Cursor::root(object);
+        validate_spec(&object.at("spec"), errors);
+        let class = object.at("spec.ingressClassName");
+        if let Some(annotated) = annotated_class(&object).filter(|it| class.is_set("") && *it != class.as_text()) {
+            let path = FieldPath::new("annotations").child(CLASS_ANNOTATION);
+            errors.invalid(path, annotated, "must match `ingressClassName` when both are specified");
         }
     }
 
@@ -57,9 +37,29 @@ impl Strategy for Ingress {
         }
     }
 
-    fn validate_update(&self, object: &Object, _old: &Object, errors: &mut FieldErrors, context: &Context<'_>) {
+    fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, context: &Context<'_>) {
+        let new = Cursor::root(object);
         if context.subresource.is_empty() {
-            self.validate(object, errors);
+            return validate_spec(&new.at("spec"), errors);
+        }
+        let old = Cursor::root(old);
+        let known: Vec<String> = old
+            .items("status.loadBalancer.ingress")
+            .map(|it| it.text("ip").to_owned())
+            .collect();
+        for ingress in new.items("status.loadBalancer.ingress") {
+            validate_point(&ingress, &known, errors);
+        }
+    }
+
+    fn warnings(&self, object: &Object, old: Option<&Object>) -> Vec<String> {
+        let object = Cursor::root(object);
+        let is_annotated = annotated_class(&object).is_some() && !object.is_set("spec.ingressClassName");
+        match is_annotated && old.is_none() {
+            true => vec![format!(
+                "annotation {CLASS_ANNOTATION:?} is deprecated, please use 'spec.ingressClassName' instead"
+            )],
+            false => Vec::new(),
         }
     }
 
@@ -68,104 +68,141 @@ impl Strategy for Ingress {
     }
 }
 
-fn validate_rule(rule: &Map<String, Value>, path: &FieldPath, errors: &mut FieldErrors) {
-    let host = text(rule, "host");
-    if !host.is_empty() {
-        let path = path.child("host");
-        if host.parse::<IpAddr>().is_ok() {
-            errors.invalid(path.clone(), host, "must be a DNS name, not an IP address");
+fn annotated_class<'a>(object: &Cursor<'a>) -> Option<&'a str> {
+    object.map("metadata.annotations")?.get(CLASS_ANNOTATION)?.as_str()
+}
+
+/// `ValidateIngressSpec`
+fn validate_spec(spec: &Cursor<'_>, errors: &mut FieldErrors) {
+    let backend = spec.at("defaultBackend");
+    if spec.is_empty("rules") && !backend.is_set("") {
+        let text = "either `defaultBackend` or `rules` must be specified";
+        errors.invalid(spec, Value::Null, text);
+    }
+    if backend.is_set("") {
+        validate_backend(&backend, errors);
+    }
+    for rule in spec.items("rules") {
+        validate_rule(&rule, errors);
+    }
+    for tls in spec.items("tls") {
+        for host in tls.items("hosts") {
+            validate_host(&host, errors);
         }
-        validate_host(host, &path, errors);
+        tls.at("secretName").check_subdomain(errors);
     }
-    if at(rule, "http").is_none() {
-        return;
-    }
-    let path = path.child("http.paths");
-    if list(rule, "http.paths").is_empty() {
-        errors.required(path.clone(), "");
-    }
-    for (index, http_path) in objects(rule, "http.paths") {
-        validate_path(http_path, &path.index(index), errors);
+    let class = spec.at("ingressClassName");
+    if class.is_set("") {
+        class.check_texts(names::dns1123_subdomain(class.as_text(), false), errors);
     }
 }
 
-fn validate_host(host: &str, path: &FieldPath, errors: &mut FieldErrors) {
-    let texts = if host.contains('*') {
-        names::wildcard_dns1123_subdomain(host)
-    } else {
-        names::dns1123_subdomain(host, false)
-    };
-    for text in texts {
-        errors.invalid(path.clone(), host, text);
+/// A point of `status.loadBalancer`; addresses that were there may stay as they are.
+fn validate_point(point: &Cursor<'_>, known: &[String], errors: &mut FieldErrors) {
+    let (ip, host) = (point.at("ip"), point.at("hostname"));
+    if !ip.as_text().is_empty() && !known.iter().any(|it| it == ip.as_text()) {
+        net::validate_ip(ip.as_text(), || ip.path(), errors);
+    }
+    host.check_subdomain(errors);
+    check_no_ip(&host, errors);
+}
+
+fn check_no_ip(host: &Cursor<'_>, errors: &mut FieldErrors) {
+    if host.as_text().parse::<IpAddr>().is_ok() {
+        errors.invalid(host, host.as_text(), "must be a DNS name, not an IP address");
     }
 }
 
-fn validate_path(http_path: &Map<String, Value>, path: &FieldPath, errors: &mut FieldErrors) {
-    let value = text(http_path, "path");
-    let Some(path_type) = at(http_path, "pathType").and_then(Value::as_str) else {
-        errors.required(path.child("pathType"), "pathType must be specified");
+fn validate_rule(rule: &Cursor<'_>, errors: &mut FieldErrors) {
+    let host = rule.at("host");
+    if !host.as_text().is_empty() {
+        check_no_ip(&host, errors);
+        validate_host(&host, errors);
+    }
+    if !rule.is_set("http") {
         return;
+    }
+    let paths = rule.at("http.paths");
+    if paths.is_empty("") {
+        errors.required(paths, "");
+    }
+    for path in paths.items("") {
+        validate_path(&path, errors);
+    }
+}
+
+fn validate_host(host: &Cursor<'_>, errors: &mut FieldErrors) {
+    let text = host.as_text();
+    let texts = match text.contains('*') {
+        true => names::wildcard_dns1123_subdomain(text),
+        false => names::dns1123_subdomain(text, false),
     };
-    let at_path = || path.child("path");
-    let is_exact = matches!(path_type, "Exact" | "Prefix");
-    if !PATH_TYPES.contains(&path_type) {
-        errors.not_supported(path.child("pathType"), path_type, &PATH_TYPES);
-    } else if !value.starts_with('/') && (is_exact || !value.is_empty()) {
-        errors.invalid(at_path(), value, "must be an absolute path");
+    host.check_texts(texts, errors);
+}
+
+/// `validateHTTPIngressPath`
+fn validate_path(http_path: &Cursor<'_>, errors: &mut FieldErrors) {
+    let (path, kind) = (http_path.at("path"), http_path.at("pathType"));
+    if !kind.is_set("") {
+        errors.required(kind, "pathType must be specified");
+        return;
+    }
+    let text = path.as_text();
+    let is_exact = matches!(kind.as_text(), "Exact" | "Prefix");
+    kind.check_one_of(&PATH_TYPES, errors);
+    let is_known = PATH_TYPES.contains(&kind.as_text());
+    if is_known && !text.starts_with('/') && (is_exact || !text.is_empty()) {
+        errors.invalid(path, text, "must be an absolute path");
     }
     if is_exact {
         for part in ["//", "/./", "/../", "%2f", "%2F"] {
-            if value.contains(part) {
-                errors.invalid(at_path(), value, format!("must not contain '{part}'"));
+            if text.contains(part) {
+                errors.invalid(path, text, format!("must not contain '{part}'"));
             }
         }
         for part in ["/..", "/."] {
-            if value.ends_with(part) {
-                errors.invalid(at_path(), value, format!("cannot end with '{part}'"));
+            if text.ends_with(part) {
+                errors.invalid(path, text, format!("cannot end with '{part}'"));
             }
         }
     }
-    let empty = Map::new();
-    let backend = at(http_path, "backend").and_then(Value::as_object).unwrap_or(&empty);
-    validate_backend(backend, &path.child("backend"), errors);
+    validate_backend(&http_path.at("backend"), errors);
 }
 
-fn validate_backend(backend: &Map<String, Value>, path: &FieldPath, errors: &mut FieldErrors) {
-    match (at(backend, "service"), at(backend, "resource")) {
-        (Some(_), Some(_)) => {
-            errors.invalid(path.clone(), "", "cannot set both resource and service backends");
-        }
-        (None, Some(_)) => {
-            for field in ["kind", "name"] {
-                if text(backend, &format!("resource.{field}")).is_empty() {
-                    errors.required(path.child("resource").child(field), "");
-                }
-            }
-        }
-        (Some(_), None) => validate_service(backend, path, errors),
-        (None, None) => errors.invalid(path.clone(), "", "resource or service backend is required"),
+/// `validateIngressBackend`
+fn validate_backend(backend: &Cursor<'_>, errors: &mut FieldErrors) {
+    match (backend.is_set("service"), backend.is_set("resource")) {
+        (true, true) => errors.invalid(backend, "", "cannot set both resource and service backends"),
+        (false, true) => validate_reference(&backend.at("resource"), errors),
+        (true, false) => validate_service(backend, errors),
+        (false, false) => errors.invalid(backend, "", "resource or service backend is required"),
     }
 }
 
-fn validate_service(backend: &Map<String, Value>, path: &FieldPath, errors: &mut FieldErrors) {
-    let name = text(backend, "service.name");
-    if name.is_empty() {
-        errors.required(path.child("service.name"), "");
-    } else {
-        for text in names::dns1123_label(name, false) {
-            errors.invalid(path.child("service.name"), name, text);
+/// A reference to an object of any kind: `validateIngressTypedLocalObjectReference`.
+pub(super) fn validate_reference(reference: &Cursor<'_>, errors: &mut FieldErrors) {
+    let group = reference.at("apiGroup");
+    if group.is_set("") {
+        group.check_texts(names::dns1123_subdomain(group.as_text(), false), errors);
+    }
+    for field in ["kind", "name"] {
+        let value = reference.at(field);
+        if value.check_required(errors) {
+            value.check_texts(names::path_segment(value.as_text(), false), errors);
         }
     }
-    let port_name = text(backend, "service.port.name");
-    let number = at(backend, "service.port.number").and_then(Value::as_i64).unwrap_or(0);
-    match (port_name.is_empty(), number) {
-        (true, 0) => errors.required(path.clone(), "port name or number is required"),
-        (true, number) => net::validate_port_number(number, &path.child("service.port.number"), errors),
-        (false, 0) => {
-            for text in names::port_name(port_name) {
-                errors.invalid(path.child("service.port.name"), port_name, text);
-            }
-        }
-        (false, _) => errors.invalid(path.clone(), "", "cannot set both port name & port number"),
+}
+
+fn validate_service(backend: &Cursor<'_>, errors: &mut FieldErrors) {
+    let name = backend.at("service.name");
+    if name.check_required(errors) {
+        name.check_label(errors);
+    }
+    let (port_name, number) = (backend.at("service.port.name"), backend.at("service.port.number"));
+    match (port_name.as_text(), number.integer("").unwrap_or(0)) {
+        ("", 0) => errors.required(backend, "port name or number is required"),
+        ("", _) => number.check_port_number(errors),
+        (text, 0) => port_name.check_texts(names::port_name(text), errors),
+        (_, _) => errors.invalid(backend, "", "cannot set both port name & port number"),
     }
 }

@@ -1,11 +1,12 @@
-//! IngressClasses.
+//! IngressClasses, as `ValidateIngressClass` and `ValidateIngressClassUpdate` of `pkg/apis/networking/validation` check
+//! them.
 
-use serde_json::Value;
-
+use super::ingress::validate_reference;
 use super::strategy::{Context, Strategy};
-use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::field::FieldErrors;
 use crate::api::object::Object;
-use crate::registry::types::access::{at, default_to, object_mut, text};
+use crate::registry::types::access::{default_absent, object_mut};
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names;
 
 const CONTROLLER_MAX: usize = 250;
@@ -17,27 +18,27 @@ pub(crate) struct IngressClass;
 impl Strategy for IngressClass {
     fn default(&self, object: &mut Object) {
         if let Some(parameters) = object_mut(object, "spec.parameters") {
-            default_to(parameters, "scope", "Cluster");
+            default_absent(parameters, "scope", "Cluster");
         }
     }
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
-        let controller = text(object, "spec.controller");
-        let path = FieldPath::new("spec.controller");
-        if controller.len() > CONTROLLER_MAX {
-            errors.too_long(path.clone(), CONTROLLER_MAX);
+        let object = Cursor::root(object);
+        let (controller, parameters) = (object.at("spec.controller"), object.at("spec.parameters"));
+        if controller.as_text().len() > CONTROLLER_MAX {
+            errors.too_long(controller, CONTROLLER_MAX);
         }
-        validate_domain_path(controller, &path, errors);
-        if at(object, "spec.parameters").is_some() {
-            validate_parameters(object, errors);
+        validate_domain_path(&controller, errors);
+        if parameters.is_set("") {
+            validate_parameters(&parameters, errors);
         }
     }
 
     fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, _context: &Context<'_>) {
-        let controller = text(object, "spec.controller");
-        if controller != text(old, "spec.controller") {
-            errors.invalid(FieldPath::new("spec.controller"), controller, "field is immutable");
-        }
+        let old = Cursor::root(old);
+        Cursor::root(object)
+            .at("spec.controller")
+            .check_text_unchanged(&old.at("spec.controller"), errors);
         self.validate(object, errors);
     }
 
@@ -46,57 +47,44 @@ impl Strategy for IngressClass {
     }
 }
 
-fn validate_parameters(object: &Object, errors: &mut FieldErrors) {
-    let path = |field| FieldPath::new("spec.parameters").child(field);
-    let value = |field: &str| at(object, &format!("spec.parameters.{field}")).and_then(Value::as_str);
-    if let Some(group) = value("apiGroup") {
-        for text in names::dns1123_subdomain(group, false) {
-            errors.invalid(path("apiGroup"), group, text);
-        }
+/// `validateIngressClassParametersReference`
+fn validate_parameters(parameters: &Cursor<'_>, errors: &mut FieldErrors) {
+    validate_reference(parameters, errors);
+    let (scope, namespace) = (parameters.at("scope"), parameters.at("namespace"));
+    if !scope.is_set("") {
+        errors.required(scope, "");
     }
-    for field in ["kind", "name"] {
-        let text = value(field).unwrap_or_default();
-        if text.is_empty() {
-            errors.required(path(field), "");
+    scope.check_one_of(&["Cluster", "Namespace"], errors);
+    match (scope.as_text(), namespace.is_set("")) {
+        ("Namespace", false) => errors.required(namespace, "`parameters.scope` is set to 'Namespace'"),
+        ("Namespace", true) => {
+            namespace.check_texts(names::dns1123_label(namespace.as_text(), false), errors);
         }
-        for problem in names::path_segment(text, false) {
-            errors.invalid(path(field), text, problem);
-        }
-    }
-    let namespace = value("namespace");
-    match value("scope").unwrap_or_default() {
-        "Namespace" if namespace.unwrap_or_default().is_empty() => {
-            errors.required(path("namespace"), "`parameters.scope` is set to 'Namespace'");
-        }
-        "Cluster" if namespace.is_some() => {
-            errors.forbidden(path("namespace"), "`parameters.scope` is set to 'Cluster'");
-        }
-        "Namespace" | "Cluster" => {}
-        "" => errors.required(path("scope"), ""),
-        other => errors.not_supported(path("scope"), other, &["Cluster", "Namespace"]),
+        ("Cluster", true) => errors.forbidden(namespace, "`parameters.scope` is set to 'Cluster'"),
+        _ => {}
     }
 }
 
-/// Checks a path below a domain, such as `acme.io/foo`.
-fn validate_domain_path(value: &str, path: &FieldPath, errors: &mut FieldErrors) {
-    if value.is_empty() {
-        errors.required(path.clone(), "");
+/// `IsDomainPrefixedPath`: a path below a domain, such as `acme.io/foo`.
+fn validate_domain_path(value: &Cursor<'_>, errors: &mut FieldErrors) {
+    if !value.check_required(errors) {
         return;
     }
     let Some((host, rest)) = value
+        .as_text()
         .split_once('/')
         .filter(|(host, rest)| !host.is_empty() && !rest.is_empty())
     else {
         let text = "must be a domain-prefixed path (such as \"acme.io/foo\")";
-        errors.invalid(path.clone(), value, text);
+        errors.invalid(value, value.as_text(), text);
         return;
     };
     for text in names::dns1123_subdomain(host, false) {
-        errors.invalid(path.clone(), host, text);
+        errors.invalid(value, host, text);
     }
     let is_path = |b: u8| b.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&b);
     if !rest.bytes().all(is_path) {
         let text = "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')";
-        errors.invalid(path.clone(), rest, text);
+        errors.invalid(value, rest, text);
     }
 }

@@ -1,11 +1,16 @@
-//! Leases and LeaseCandidates (rule R8).
-
-use serde_json::Value;
+//! Leases and LeaseCandidates (rule R8), as `ValidateLease` and `ValidateLeaseCandidate` of
+//! `pkg/apis/coordination/validation` check them.
 
 use super::strategy::{Context, Strategy};
-use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::field::FieldErrors;
 use crate::api::object::Object;
-use crate::registry::types::access::{at, number, object_mut, text};
+use crate::registry::types::access::object_mut;
+use crate::registry::types::check::NEGATIVE;
+use crate::registry::types::cursor::Cursor;
+use crate::registry::types::names;
+
+/// The one strategy that is Kubernetes' own.
+const OLDEST: &str = "OldestEmulationVersion";
 
 /// The strategy of Leases.
 #[derive(Debug)]
@@ -21,17 +26,23 @@ impl Strategy for Lease {
     }
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
-        let path = |field| FieldPath::new("spec").child(field);
-        if let Some(seconds) = number(object, "spec.leaseDurationSeconds").filter(|&it| it <= 0) {
-            errors.invalid(path("leaseDurationSeconds"), seconds, "must be greater than 0");
+        let object = Cursor::root(object);
+        let spec = object.at("spec");
+        let duration = spec.at("leaseDurationSeconds");
+        if let Some(seconds) = duration.integer("").filter(|it| *it <= 0) {
+            errors.invalid(duration, seconds, "must be greater than 0");
         }
-        if let Some(transitions) = number(object, "spec.leaseTransitions").filter(|&it| it < 0) {
-            let text = "must be greater than or equal to 0";
-            errors.invalid(path("leaseTransitions"), transitions, text);
+        let transitions = spec.at("leaseTransitions");
+        if let Some(count) = transitions.integer("").filter(|it| *it < 0) {
+            errors.invalid(transitions, count, NEGATIVE);
         }
-        if !text(object, "spec.preferredHolder").is_empty() && text(object, "spec.strategy").is_empty() {
+        let strategy = spec.at("strategy");
+        if strategy.is_set("") {
+            check_strategy(&strategy, errors);
+        }
+        if !spec.is_empty("preferredHolder") && strategy.as_text().is_empty() {
             let text = "may only be specified if `strategy` is defined";
-            errors.forbidden(path("preferredHolder"), text);
+            errors.forbidden(spec.at("preferredHolder"), text);
         }
     }
 
@@ -47,11 +58,24 @@ impl Strategy for Lease {
 /// Drops what is behind the gate CoordinatedLeaderElection, unless it is stored already.
 fn drop_coordinated(lease: &mut Object, old: Option<&Object>) {
     for field in ["strategy", "preferredHolder"] {
-        if old.and_then(|it| at(it, "spec")?.get(field)).is_none_or(Value::is_null)
-            && let Some(spec) = object_mut(lease, "spec")
-        {
+        let is_stored = old.is_some_and(|it| Cursor::root(it).at("spec").is_set(field));
+        if let Some(spec) = object_mut(lease, "spec").filter(|_| !is_stored) {
             spec.remove(field);
         }
+    }
+}
+
+/// `ValidateCoordinatedLeaseStrategy`, which names the field below itself.
+fn check_strategy(strategy: &Cursor<'_>, errors: &mut FieldErrors) {
+    let (text, path) = (strategy.as_text(), strategy.at("strategy"));
+    if !text.contains('/') {
+        if text != OLDEST {
+            errors.not_supported(path, text, &[OLDEST]);
+        }
+        return;
+    }
+    for problem in names::qualified_name(text) {
+        errors.invalid(path, text, problem);
     }
 }
 
@@ -61,30 +85,39 @@ pub(crate) struct LeaseCandidate;
 
 impl Strategy for LeaseCandidate {
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
-        let path = |field| FieldPath::new("spec").child(field);
-        for field in ["leaseName", "strategy"] {
-            if text(object, &format!("spec.{field}")).is_empty() {
-                errors.required(path(field), "");
-            }
+        let object = Cursor::root(object);
+        let spec = object.at("spec");
+        spec.at("leaseName").check_required(errors);
+        let (emulation, binary) = (spec.at("emulationVersion"), spec.at("binaryVersion"));
+        let emulated = check_version(&emulation, errors);
+        binary.check_required(errors);
+        let own = check_version(&binary, errors);
+        if let (Some(own), Some(emulated)) = (own, emulated)
+            && own < emulated
+        {
+            let text = "must be greater than or equal to `emulationVersion`";
+            errors.invalid(binary, binary.as_text(), text);
         }
-        if text(object, "spec.strategy") == "OldestEmulationVersion" {
-            for field in ["binaryVersion", "emulationVersion"] {
-                if text(object, &format!("spec.{field}")).is_empty() {
-                    errors.required(
-                        path(field),
-                        "must be specified when `strategy` is 'OldestEmulationVersion'",
-                    );
-                }
+        let strategy = spec.at("strategy");
+        if strategy.check_required(errors) {
+            if strategy.as_text() == OLDEST && emulated.unwrap_or_default() == (0, 0, 0) {
+                let text = "must be specified when `strategy` is 'OldestEmulationVersion'";
+                errors.required(emulation, text);
             }
+            check_strategy(&strategy, errors);
         }
     }
 
     fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, _context: &Context<'_>) {
         self.validate(object, errors);
-        if at(object, "spec.leaseName") != at(old, "spec.leaseName") {
-            let path = FieldPath::new("spec.leaseName");
-            errors.invalid(path, text(object, "spec.leaseName"), "field is immutable");
-        }
+        let old = Cursor::root(old);
+        Cursor::root(object)
+            .at("spec.leaseName")
+            .check_text_unchanged(&old.at("spec.leaseName"), errors);
+    }
+
+    fn validate_name(&self, name: &str, _is_prefix: bool) -> Vec<String> {
+        names::config_map_key(name)
     }
 
     fn allows_unconditional_update(&self) -> bool {
@@ -94,4 +127,27 @@ impl Strategy for LeaseCandidate {
     fn allows_create_on_update(&self) -> bool {
         true
     }
+}
+
+/// The three numbers of a semantic version, unless there is none.
+fn check_version(version: &Cursor<'_>, errors: &mut FieldErrors) -> Option<(u64, u64, u64)> {
+    let text = version.as_text();
+    let parsed = parse_version(text);
+    if parsed.is_none() && !text.is_empty() {
+        errors.invalid(version, text, "must be a valid semantic version");
+    }
+    parsed
+}
+
+fn parse_version(text: &str) -> Option<(u64, u64, u64)> {
+    // What follows the numbers does not order versions that are compared here.
+    let numbers = text.split(['-', '+']).next()?;
+    let number = |text: &str| {
+        let is_canonical = text == "0" || !text.starts_with('0');
+        let is_digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        (is_canonical && is_digits).then(|| text.parse().ok())?
+    };
+    let mut parts = numbers.split('.').map(number);
+    let version = (parts.next()??, parts.next()??, parts.next()??);
+    parts.next().is_none().then_some(version)
 }

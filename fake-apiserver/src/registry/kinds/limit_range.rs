@@ -1,14 +1,16 @@
-//! LimitRanges.
+//! LimitRanges, as `ValidateLimitRange` of `pkg/apis/core/validation` checks them.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
+use super::pod::resources::{is_overcommit_allowed, validate_container_resource_name, validate_resource_name};
 use super::strategy::{Context, Strategy};
-use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::field::FieldErrors;
 use crate::api::object::Object;
-use crate::registry::types::access::{at, ensure_object, objects, objects_mut, text};
-use crate::registry::types::labels;
+use crate::registry::types::access::{ensure_object, objects_mut};
+use crate::registry::types::cursor::Cursor;
+use crate::registry::types::names;
 use crate::registry::types::quantity::Quantity;
 
 /// The strategy of LimitRanges.
@@ -18,7 +20,7 @@ pub(crate) struct LimitRange;
 impl Strategy for LimitRange {
     fn default(&self, object: &mut Object) {
         for limit in objects_mut(object, "spec.limits") {
-            if text(limit, "type") == "Container" {
+            if limit.get("type").is_some_and(|it| it == "Container") {
                 // A missing default is the maximum; a missing request the default, else the minimum.
                 fill(limit, "default", "max");
                 fill(limit, "defaultRequest", "default");
@@ -28,16 +30,14 @@ impl Strategy for LimitRange {
     }
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
-        let mut seen: Vec<&str> = Vec::new();
-        for (index, limit) in objects(object, "spec.limits") {
-            let path = FieldPath::new("spec.limits").index(index);
-            let limit_type = text(limit, "type");
-            validate_type(limit_type, &path.child("type"), errors);
-            if seen.contains(&limit_type) {
-                errors.duplicate(path.child("type"), limit_type);
+        let mut seen = BTreeSet::new();
+        for limit in Cursor::root(object).items("spec.limits") {
+            let kind = limit.at("type");
+            validate_type(&kind, errors);
+            if !seen.insert(kind.as_text().to_owned()) {
+                errors.duplicate(kind, kind.as_text());
             }
-            seen.push(limit_type);
-            validate_limit(limit, &path, errors);
+            validate_limit(&limit, errors);
         }
     }
 
@@ -50,46 +50,57 @@ impl Strategy for LimitRange {
     }
 }
 
-fn validate_type(limit_type: &str, path: &FieldPath, errors: &mut FieldErrors) {
-    labels::validate_key(limit_type, path, errors);
-    let is_right = limit_type.contains('/') || limit_type.is_empty();
-    if !is_right && !matches!(limit_type, "Pod" | "Container" | "PersistentVolumeClaim") {
-        let text = "must be a standard limit type or fully qualified";
-        errors.invalid(path.clone(), limit_type, text);
+/// `validateLimitRangeTypeName`
+fn validate_type(kind: &Cursor<'_>, errors: &mut FieldErrors) {
+    let name = kind.as_text();
+    let texts = names::qualified_name(name);
+    let is_standard = matches!(name, "Pod" | "Container" | "PersistentVolumeClaim");
+    if texts.is_empty() && !name.contains('/') && !is_standard {
+        errors.invalid(kind, name, "must be a standard limit type or fully qualified");
     }
+    kind.check_texts(texts, errors);
 }
 
-fn validate_limit(limit: &Map<String, Value>, path: &FieldPath, errors: &mut FieldErrors) {
-    let limit_type = text(limit, "type");
-    let mut resources: BTreeSet<&str> = BTreeSet::new();
+fn validate_limit(limit: &Cursor<'_>, errors: &mut FieldErrors) {
+    let kind = limit.text("type");
+    let mut resources = BTreeSet::new();
     for field in ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"] {
-        let values = at(limit, field).and_then(Value::as_object);
-        if limit_type == "Pod" && field.starts_with("default") {
-            if values.is_some_and(|values| !values.is_empty()) {
-                errors.forbidden(path.child(field), "may not be specified when `type` is 'Pod'");
+        let values = limit.at(field);
+        if kind == "Pod" && field.starts_with("default") {
+            if !values.is_empty("") {
+                errors.forbidden(values, "may not be specified when `type` is 'Pod'");
             }
             continue;
         }
-        for resource in values.into_iter().flatten().map(|(resource, _)| resource) {
-            labels::validate_key(resource, &path.child(field).key(resource), errors);
-            resources.insert(resource);
+        for (resource, value) in values.entries("") {
+            match kind {
+                "Pod" | "Container" => validate_container_resource_name(resource, &value.path(), errors),
+                _ => validate_resource_name(resource, &value.path(), errors),
+            }
+            resources.insert(resource.to_owned());
         }
     }
-    let bounds = ["min", "max"].map(|field| at(limit, field).is_some_and(|it| it.get("storage").is_some()));
-    if limit_type == "PersistentVolumeClaim" && bounds == [false, false] {
+    if kind == "PersistentVolumeClaim" && !limit.is_set("min.storage") && !limit.is_set("max.storage") {
         let text = "either minimum or maximum storage value is required, but neither was provided";
-        errors.required(path.child("limits"), text);
+        errors.required(limit.at("limits"), text);
     }
-    for resource in resources {
-        compare(limit, resource, path, errors);
+    for resource in &resources {
+        compare(limit, resource, errors);
+        compare_ratio(limit, resource, errors);
     }
 }
 
+/// The amount of a resource in one of the maps of a limit, as it is written and as it is read.
+fn amount<'a>(limit: &Cursor<'a>, field: &str, resource: &str) -> Option<(&'a str, Quantity)> {
+    let text = limit.map(field)?.get(resource)?.as_str()?;
+    Some((text, Quantity::parse(text).ok()?))
+}
+
 /// Checks the amounts of one resource against each other.
-fn compare(limit: &Map<String, Value>, resource: &str, path: &FieldPath, errors: &mut FieldErrors) {
-    let amount = |field: &str| {
-        let text = at(limit, field)?.get(resource)?.as_str()?;
-        Some((text, Quantity::parse(text).ok()?))
+fn compare(limit: &Cursor<'_>, resource: &str, errors: &mut FieldErrors) {
+    let amount = |field| match (limit.text("type"), field) {
+        ("Pod", "default" | "defaultRequest") => None,
+        _ => amount(limit, field, resource),
     };
     let [min, max, default, request] = ["min", "max", "default", "defaultRequest"].map(amount);
     let words = ["min value", "max value", "default value", "default request value"];
@@ -111,20 +122,64 @@ fn compare(limit: &Map<String, Value>, resource: &str, path: &FieldPath, errors:
             && low > high
         {
             let text = format!("{low_words} {low_text} is greater than {high_words} {high_text}");
-            errors.invalid(path.child(field).key(resource), shown, text);
+            errors.invalid(limit.at(field).path().key(resource), shown, text);
         }
     }
-    if let Some((text, ratio)) = amount("maxLimitRequestRatio")
-        && ratio < Quantity::from_int(1)
+    if let (Some((default_text, default)), Some((request_text, request))) = (default, request)
+        && !is_overcommit_allowed(resource)
+        && default != request
     {
-        let path = path.child("maxLimitRequestRatio").key(resource);
-        errors.invalid(path, text, format!("ratio {text} is less than 1"));
+        let text =
+            format!("default value {default_text} must equal to defaultRequest value {request_text} in {resource}");
+        errors.invalid(limit.at("defaultRequest").path().key(resource), request_text, text);
+    }
+}
+
+/// Checks the ratio of limit to request, which the amounts themselves may already exceed.
+fn compare_ratio(limit: &Cursor<'_>, resource: &str, errors: &mut FieldErrors) {
+    let Some((text, ratio)) = amount(limit, "maxLimitRequestRatio", resource) else {
+        return;
+    };
+    let path = || limit.at("maxLimitRequestRatio").path().key(resource);
+    if ratio < Quantity::from_int(1) {
+        errors.invalid(path(), text, format!("ratio {text} is less than 1"));
+    }
+    let bounds = (amount(limit, "min", resource), amount(limit, "max", resource));
+    let (Some((_, min)), Some((_, max))) = bounds else {
+        return;
+    };
+    let is_small = [&ratio, &min, &max].iter().all(|it| it.value() < i64::MAX / 1_000);
+    // Go divides floats, so that a minimum of zero makes an infinite limit.
+    let as_float = |it: &Quantity| {
+        if is_small {
+            it.milli_value() as f64
+        } else {
+            it.value() as f64
+        }
+    };
+    let asked = if is_small {
+        as_float(&ratio) / 1_000.0
+    } else {
+        as_float(&ratio)
+    };
+    let most = as_float(&max) / as_float(&min);
+    if asked > most {
+        let shown = go_float(most);
+        errors.invalid(path(), text, format!("ratio {text} is greater than max/min = {shown}"));
+    }
+}
+
+/// The number as Go's `%f` prints it.
+fn go_float(value: f64) -> String {
+    match value {
+        it if it == f64::NEG_INFINITY => "-Inf".to_owned(),
+        it => format!("{it:.6}"),
     }
 }
 
 /// Copies the entries of one map that another lacks.
 fn fill(limit: &mut Map<String, Value>, target: &str, source: &str) {
-    let Some(values) = at(limit, source).and_then(Value::as_object).cloned() else {
+    let Some(values) = limit.get(source).and_then(Value::as_object).cloned() else {
         return;
     };
     if values.is_empty() {

@@ -1,9 +1,11 @@
-//! PriorityClasses.
+//! PriorityClasses, as `ValidatePriorityClass` and `ValidatePriorityClassUpdate` of `pkg/apis/scheduling/validation`
+//! check them.
 
 use super::strategy::{Context, Strategy};
-use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::field::FieldErrors;
 use crate::api::object::Object;
-use crate::registry::types::access::{default_to, number, text};
+use crate::registry::types::access::default_absent;
+use crate::registry::types::cursor::Cursor;
 
 /// The highest priority a user may define.
 const USER_MAX: i64 = 1_000_000_000;
@@ -19,35 +21,38 @@ pub(crate) struct PriorityClass;
 
 impl Strategy for PriorityClass {
     fn default(&self, object: &mut Object) {
-        default_to(object, "preemptionPolicy", "PreemptLowerPriority");
+        default_absent(object, "preemptionPolicy", "PreemptLowerPriority");
     }
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
-        let (name, value) = (object.name(), number(object, "value").unwrap_or(0));
-        if name.starts_with("system-") {
-            if !SYSTEM.contains(&(name, value)) {
-                let text = "priority class names with 'system-' prefix are reserved for system use only";
-                errors.forbidden(FieldPath::new("metadata.name"), text);
+        let object = Cursor::root(object);
+        let (name, value) = (object.at("metadata.name"), object.at("value"));
+        let priority = value.integer("").unwrap_or(0);
+        if name.as_text().starts_with("system-") {
+            let is_default = object.flag("globalDefault") == Some(true);
+            if let Some(why) = wrong_in_system_class(name.as_text(), priority, is_default) {
+                let text = "priority class names with 'system-' prefix are reserved for system use only. error:";
+                errors.forbidden(name, format!("{text} {why}"));
             }
-        } else if value > USER_MAX {
+        } else if priority > USER_MAX {
             let text = format!("maximum allowed value of a user defined priority is {USER_MAX}");
-            errors.forbidden(FieldPath::new("value"), text);
+            errors.forbidden(value, text);
         }
-        let policy = text(object, "preemptionPolicy");
-        let supported = ["Never", "PreemptLowerPriority"];
-        if !policy.is_empty() && !supported.contains(&policy) {
-            errors.not_supported(FieldPath::new("preemptionPolicy"), policy, &supported);
+        let policy = object.at("preemptionPolicy");
+        if policy.is_set("") && policy.as_text().is_empty() {
+            errors.required(policy, "");
+        } else {
+            policy.check_one_of(&["PreemptLowerPriority", "Never"], errors);
         }
     }
 
     fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, _context: &Context<'_>) {
-        if number(object, "value").unwrap_or(0) != number(old, "value").unwrap_or(0) {
-            errors.forbidden(FieldPath::new("value"), "may not be changed in an update.");
+        let (new, old) = (Cursor::root(object), Cursor::root(old));
+        if new.integer("value").unwrap_or(0) != old.integer("value").unwrap_or(0) {
+            errors.forbidden(new.at("value"), "may not be changed in an update.");
         }
-        if text(object, "preemptionPolicy") != text(old, "preemptionPolicy") {
-            let value = text(object, "preemptionPolicy");
-            errors.invalid(FieldPath::new("preemptionPolicy"), value, "field is immutable");
-        }
+        new.at("preemptionPolicy")
+            .check_unchanged(&old.at("preemptionPolicy"), errors);
     }
 
     fn has_generation(&self) -> bool {
@@ -57,4 +62,15 @@ impl Strategy for PriorityClass {
     fn raises_generation(&self, _object: &Object, _old: &Object) -> bool {
         false
     }
+}
+
+/// `IsKnownSystemPriorityClass`: why a class is none of the system's.
+fn wrong_in_system_class(name: &str, value: i64, is_default: bool) -> Option<String> {
+    let Some((_, wanted)) = SYSTEM.iter().find(|(known, _)| *known == name) else {
+        return Some(format!("{name} is not a known system priority class"));
+    };
+    if *wanted != value {
+        return Some(format!("value of {name} PriorityClass must be {wanted}"));
+    }
+    is_default.then(|| format!("globalDefault of {name} PriorityClass must be false"))
 }

@@ -1,15 +1,17 @@
-//! ResourceQuotas.
+//! ResourceQuotas, as `ValidateResourceQuota`, `ValidateResourceQuotaUpdate` and `ValidateResourceQuotaStatusUpdate` of
+//! `pkg/apis/core/validation` check them.
 
 use serde_json::Value;
 
+use super::pod::resources::{validate_quantity_value, validate_resource_name};
 use super::strategy::{Context, Strategy};
-use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::field::FieldErrors;
 use crate::api::object::Object;
-use crate::registry::types::access::{at, list, restore};
-use crate::registry::types::labels;
-use crate::registry::types::quantity::Quantity;
+use crate::registry::types::access::restore;
+use crate::registry::types::check::IMMUTABLE;
+use crate::registry::types::cursor::Cursor;
 
-const STANDARD: [&str; 20] = [
+const STANDARD: [&str; 19] = [
     "cpu",
     "memory",
     "ephemeral-storage",
@@ -29,16 +31,15 @@ const STANDARD: [&str; 20] = [
     "configmaps",
     "services.nodeports",
     "services.loadbalancers",
-    "storage",
 ];
-const SCOPES: [&str; 7] = [
-    "BestEffort",
-    "CrossNamespacePodAffinity",
-    "NotBestEffort",
-    "NotTerminating",
-    "PriorityClass",
-    "Terminating",
-    "VolumeAttributesClass",
+const OF_PODS: [&str; 7] = [
+    "pods",
+    "cpu",
+    "memory",
+    "limits.cpu",
+    "limits.memory",
+    "requests.cpu",
+    "requests.memory",
 ];
 
 /// The strategy of ResourceQuotas.
@@ -47,28 +48,12 @@ pub(crate) struct ResourceQuota;
 
 impl Strategy for ResourceQuota {
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
-        let hard = at(object, "spec.hard").and_then(Value::as_object);
-        for (name, quantity) in hard.into_iter().flatten() {
-            let path = FieldPath::new("spec.hard").key(name);
-            labels::validate_key(name, &path, errors);
-            if !name.contains('/') && !is_standard(name) {
-                let text = "must be a standard resource type or fully qualified";
-                errors.invalid(path.clone(), name.as_str(), text);
-                errors.invalid(path.clone(), name.as_str(), "must be a standard resource for quota");
-            }
-            let quantity = quantity.as_str().unwrap_or_default();
-            if Quantity::parse(quantity).is_ok_and(|it| it.signum() < 0) {
-                errors.invalid(path, quantity, "must be greater than or equal to 0");
-            }
-        }
-        for scope in list(object, "spec.scopes").iter().filter_map(Value::as_str) {
-            if !SCOPES.contains(&scope) {
-                errors.invalid(
-                    FieldPath::new("spec.scopes"),
-                    list(object, "spec.scopes"),
-                    "unsupported scope",
-                );
-            }
+        let object = Cursor::root(object);
+        let spec = object.at("spec");
+        validate_amounts(&spec.at("hard"), errors);
+        validate_scopes(&spec, errors);
+        if spec.is_set("scopeSelector") {
+            validate_scope_selector(&spec, errors);
         }
     }
 
@@ -79,21 +64,21 @@ impl Strategy for ResourceQuota {
     }
 
     fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, context: &Context<'_>) {
+        let (new, old) = (Cursor::root(object), Cursor::root(old));
         if !context.subresource.is_empty() {
+            validate_amounts(&new.at("status.hard"), errors);
+            validate_amounts(&new.at("status.used"), errors);
             return;
         }
         self.validate(object, errors);
-        let scopes = |it: &Object| {
-            let mut scopes = list(it, "spec.scopes").to_vec();
+        let scopes = |it: &Cursor<'_>| {
+            let mut scopes = it.list("spec.scopes").to_vec();
             scopes.sort_by_key(ToString::to_string);
+            scopes.dedup();
             scopes
         };
-        if scopes(object) != scopes(old) {
-            errors.invalid(
-                FieldPath::new("spec.scopes"),
-                list(object, "spec.scopes"),
-                "field is immutable",
-            );
+        if scopes(&new) != scopes(&old) {
+            errors.invalid(new.at("spec.scopes"), new.at("spec.scopes").to_value(), IMMUTABLE);
         }
     }
 
@@ -102,9 +87,112 @@ impl Strategy for ResourceQuota {
     }
 }
 
-fn is_standard(name: &str) -> bool {
-    STANDARD.contains(&name)
-        || ["hugepages-", "requests.hugepages-", "count/"]
-            .iter()
-            .any(|prefix| name.starts_with(prefix))
+/// `ValidateResourceQuotaResourceName` and `ValidateResourceQuantityValue` of each entry.
+fn validate_amounts(amounts: &Cursor<'_>, errors: &mut FieldErrors) {
+    for (name, amount) in amounts.entries("") {
+        validate_resource_name(name, &amount.path(), errors);
+        if !name.contains('/') && !is_counted(name) {
+            errors.invalid(amount, name, "must be a standard resource for quota");
+        }
+        validate_quantity_value(name, amount.as_text(), || amount.path(), errors);
+    }
+}
+
+/// `IsStandardQuotaResourceName`
+fn is_counted(name: &str) -> bool {
+    STANDARD.contains(&name) || name.starts_with("hugepages-") || name.starts_with("requests.hugepages-")
+}
+
+/// `IsStandardResourceQuotaScope`
+fn is_scope(scope: &str) -> bool {
+    matches!(
+        scope,
+        "BestEffort"
+            | "CrossNamespacePodAffinity"
+            | "NotBestEffort"
+            | "NotTerminating"
+            | "PriorityClass"
+            | "Terminating"
+            | "VolumeAttributesClass"
+    )
+}
+
+/// `IsResourceQuotaScopeValidForResource`
+fn applies(scope: &str, resource: &str) -> bool {
+    match scope {
+        "BestEffort" => resource == "pods",
+        "VolumeAttributesClass" => matches!(resource, "persistentvolumeclaims" | "requests.storage"),
+        _ => !is_scope(scope) || OF_PODS.contains(&resource),
+    }
+}
+
+/// Resources of `spec.hard` that a scope does not fit.
+fn count_unfit(spec: &Cursor<'_>, scope: &str) -> usize {
+    let resources = spec.map("hard").into_iter().flatten();
+    resources
+        .filter(|(name, _)| is_counted(name) && !applies(scope, name))
+        .count()
+}
+
+/// `validateResourceQuotaScopes`
+fn validate_scopes(spec: &Cursor<'_>, errors: &mut FieldErrors) {
+    let scopes = spec.at("scopes");
+    for scope in scopes.items("") {
+        if !is_scope(scope.as_text()) {
+            errors.invalid(scopes, scopes.to_value(), "unsupported scope");
+        }
+        for _ in 0..count_unfit(spec, scope.as_text()) {
+            errors.invalid(scopes, scopes.to_value(), "unsupported scope applied to resource");
+        }
+    }
+    let found: Vec<&str> = scopes.list("").iter().filter_map(Value::as_str).collect();
+    refuse_conflicts(&found, &scopes, spec, errors);
+}
+
+fn refuse_conflicts(found: &[&str], at: &Cursor<'_>, spec: &Cursor<'_>, errors: &mut FieldErrors) {
+    for pair in [["BestEffort", "NotBestEffort"], ["Terminating", "NotTerminating"]] {
+        if pair.iter().all(|scope| found.contains(scope)) {
+            errors.invalid(at, spec.at("scopes").to_value(), "conflicting scopes");
+        }
+    }
+}
+
+/// `validateScopedResourceSelectorRequirement`, whose paths do not name the expression.
+fn validate_scope_selector(spec: &Cursor<'_>, errors: &mut FieldErrors) {
+    let selector = spec.at("scopeSelector");
+    let expressions = selector.at("matchExpressions");
+    let mut found = Vec::new();
+    for expression in expressions.items("") {
+        let (scope, operator) = (expression.text("scopeName"), expression.text("operator"));
+        if !is_scope(scope) {
+            errors.invalid(expressions.at("scopeName"), scope, "unsupported scope");
+        }
+        for _ in 0..count_unfit(spec, scope) {
+            let text = "unsupported scope applied to resource";
+            errors.invalid(expressions, selector.to_value(), text);
+        }
+        let takes_values = matches!(scope, "PriorityClass" | "VolumeAttributesClass") || !is_scope(scope);
+        if !takes_values && operator != "Exists" {
+            let text = "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, \
+                        ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, \
+                        ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity";
+            errors.invalid(expressions.at("operator"), operator, text);
+        }
+        let has_values = !expression.is_empty("values");
+        match operator {
+            "In" | "NotIn" if !has_values => {
+                let text = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector";
+                errors.required(expressions.at("values"), text);
+            }
+            "Exists" | "DoesNotExist" if has_values => {
+                let text = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector";
+                errors.invalid(expressions.at("values"), expression.at("values").to_value(), text);
+            }
+            "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
+            _ => errors.invalid(expressions.at("operator"), operator, "not a valid selector operator"),
+        }
+        found.push(scope.to_owned());
+    }
+    let found: Vec<&str> = found.iter().map(String::as_str).collect();
+    refuse_conflicts(&found, &expressions, spec, errors);
 }

@@ -1,11 +1,11 @@
-//! Roles and ClusterRoles.
+//! Roles and ClusterRoles, as `ValidateRole` and `ValidateClusterRole` of `pkg/apis/rbac/validation` check them.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::strategy::{Context, Strategy};
-use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::field::FieldErrors;
 use crate::api::object::Object;
-use crate::registry::types::access::{at, list, objects};
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::{labels, names};
 
 /// The strategy of Roles, and of ClusterRoles, which may speak of URLs too.
@@ -17,27 +17,12 @@ pub(crate) struct Role {
 
 impl Strategy for Role {
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
-        for (index, rule) in objects(object, "rules") {
-            self.validate_rule(rule, &FieldPath::new("rules").index(index), errors);
+        let object = Cursor::root(object);
+        for rule in object.items("rules") {
+            self.validate_rule(&rule, errors);
         }
-        let selectors = list(object, "aggregationRule.clusterRoleSelectors");
-        if at(object, "aggregationRule").is_some() && self.is_cluster {
-            let path = FieldPath::new("aggregationRule.clusterRoleSelectors");
-            if selectors.is_empty() {
-                errors.required(
-                    path.clone(),
-                    "at least one clusterRoleSelector required if aggregationRule is non-nil",
-                );
-            }
-            for (index, selector) in selectors.iter().enumerate() {
-                let mut found = FieldErrors::new();
-                labels::validate_selector(Some(selector), &path.index(index), &mut found);
-                if !found.is_empty() {
-                    // It cannot be made a selector either.
-                    found.invalid(path.index(index), Value::Null, "invalid label selector.");
-                }
-                errors.extend(found);
-            }
+        if object.is_set("aggregationRule") && self.is_cluster {
+            validate_selectors(&object.at("aggregationRule.clusterRoleSelectors"), errors);
         }
     }
 
@@ -54,37 +39,48 @@ impl Strategy for Role {
     }
 }
 
-impl Role {
-    fn validate_rule(&self, rule: &Map<String, Value>, path: &FieldPath, errors: &mut FieldErrors) {
-        if list(rule, "verbs").is_empty() {
-            errors.required(path.child("verbs"), "verbs must contain at least one value");
+fn validate_selectors(selectors: &Cursor<'_>, errors: &mut FieldErrors) {
+    if selectors.is_empty("") {
+        let text = "at least one clusterRoleSelector required if aggregationRule is non-nil";
+        errors.required(selectors, text);
+    }
+    for selector in selectors.items("") {
+        let mut found = FieldErrors::new();
+        labels::validate_selector(selector.get(""), &selector.path(), &mut found);
+        if !found.is_empty() {
+            // It cannot be made a selector either.
+            found.invalid(selector, Value::Null, "invalid label selector.");
         }
-        let urls = list(rule, "nonResourceURLs");
-        if !urls.is_empty() {
-            let path = path.child("nonResourceURLs");
+        errors.extend(found);
+    }
+}
+
+impl Role {
+    /// `ValidatePolicyRule`
+    fn validate_rule(&self, rule: &Cursor<'_>, errors: &mut FieldErrors) {
+        let (groups, resources, urls) = (rule.at("apiGroups"), rule.at("resources"), rule.at("nonResourceURLs"));
+        if rule.is_empty("verbs") {
+            errors.required(rule.at("verbs"), "verbs must contain at least one value");
+        }
+        if !urls.is_empty("") {
             if !self.is_cluster {
-                errors.invalid(path.clone(), urls, "namespaced rules cannot apply to non-resource URLs");
+                let text = "namespaced rules cannot apply to non-resource URLs";
+                errors.invalid(urls, urls.to_value(), text);
             }
-            let is_mixed = ["apiGroups", "resources", "resourceNames"]
+            if ["apiGroups", "resources", "resourceNames"]
                 .iter()
-                .any(|field| !list(rule, field).is_empty());
-            if is_mixed {
+                .any(|it| !rule.is_empty(it))
+            {
                 let text = "rules cannot apply to both regular resources and non-resource URLs";
-                errors.invalid(path, urls, text);
+                errors.invalid(urls, urls.to_value(), text);
             }
             return;
         }
-        if list(rule, "apiGroups").is_empty() {
-            errors.required(
-                path.child("apiGroups"),
-                "resource rules must supply at least one api group",
-            );
+        if groups.is_empty("") {
+            errors.required(groups, "resource rules must supply at least one api group");
         }
-        if list(rule, "resources").is_empty() {
-            errors.required(
-                path.child("resources"),
-                "resource rules must supply at least one resource",
-            );
+        if resources.is_empty("") {
+            errors.required(resources, "resource rules must supply at least one resource");
         }
     }
 }

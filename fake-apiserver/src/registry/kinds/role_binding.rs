@@ -1,12 +1,12 @@
-//! RoleBindings and ClusterRoleBindings.
-
-use serde_json::{Map, Value};
+//! RoleBindings and ClusterRoleBindings, as `ValidateRoleBinding` and `ValidateClusterRoleBinding` of
+//! `pkg/apis/rbac/validation` check them.
 
 use super::metadata::invalid_printed;
 use super::strategy::{Context, Strategy};
-use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::field::{FieldErrors, quote};
 use crate::api::object::Object;
-use crate::registry::types::access::{at, default_to, object_mut, objects, objects_mut, text};
+use crate::registry::types::access::{default_to, object_mut, objects_mut};
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
@@ -24,55 +24,46 @@ impl Strategy for RoleBinding {
             default_to(role, "apiGroup", GROUP);
         }
         for subject in objects_mut(object, "subjects") {
-            if matches!(text(subject, "kind"), "User" | "Group") {
+            if subject
+                .get("kind")
+                .is_some_and(|kind| kind == "User" || kind == "Group")
+            {
                 default_to(subject, "apiGroup", GROUP);
             }
         }
     }
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
-        let role = FieldPath::new("roleRef");
-        let group = text(object, "roleRef.apiGroup");
-        if group != GROUP {
-            errors.not_supported(role.child("apiGroup"), group, &[GROUP]);
+        let object = Cursor::root(object);
+        let role = object.at("roleRef");
+        let (group, kind, name) = (role.at("apiGroup"), role.at("kind"), role.at("name"));
+        if group.as_text() != GROUP {
+            errors.not_supported(group, group.as_text(), &[GROUP]);
         }
-        let kinds: &[&str] = if self.is_cluster {
-            &["ClusterRole"]
-        } else {
-            &["Role", "ClusterRole"]
+        let kinds: &[&str] = match self.is_cluster {
+            true => &["ClusterRole"],
+            false => &["Role", "ClusterRole"],
         };
-        let kind = text(object, "roleRef.kind");
-        if !kinds.contains(&kind) {
-            errors.not_supported(role.child("kind"), kind, kinds);
+        if !kinds.contains(&kind.as_text()) {
+            errors.not_supported(kind, kind.as_text(), kinds);
         }
-        let name = text(object, "roleRef.name");
-        if name.is_empty() {
-            errors.required(role.child("name"), "");
-        } else {
-            for text in names::path_segment(name, false) {
-                errors.invalid(role.child("name"), name, text);
-            }
+        if name.check_required(errors) {
+            name.check_texts(names::path_segment(name.as_text(), false), errors);
         }
-        for (index, subject) in objects(object, "subjects") {
-            self.validate_subject(subject, &FieldPath::new("subjects").index(index), errors);
+        for subject in object.items("subjects") {
+            self.validate_subject(&subject, errors);
         }
     }
 
     fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, _context: &Context<'_>) {
         self.validate(object, errors);
-        if object.get("roleRef") != old.get("roleRef") {
+        let role = Cursor::root(object);
+        if !role.same(&Cursor::root(old), "roleRef") {
+            let role = role.at("roleRef");
             // The fields of the server's own type, in its order.
-            let field = |name: &str| {
-                let value = at(object, &format!("roleRef.{name}")).cloned();
-                value.unwrap_or_else(|| "".into())
-            };
-            let printed = format!(
-                "{{\"APIGroup\":{},\"Kind\":{},\"Name\":{}}}",
-                field("apiGroup"),
-                field("kind"),
-                field("name")
-            );
-            invalid_printed(FieldPath::new("roleRef"), &printed, "cannot change roleRef", errors);
+            let [group, kind, name] = ["apiGroup", "kind", "name"].map(|it| quote(role.text(it)));
+            let printed = format!("{{\"APIGroup\":{group},\"Kind\":{kind},\"Name\":{name}}}");
+            invalid_printed(role.path(), &printed, "cannot change roleRef", errors);
         }
     }
 
@@ -86,31 +77,26 @@ impl Strategy for RoleBinding {
 }
 
 impl RoleBinding {
-    fn validate_subject(&self, subject: &Map<String, Value>, path: &FieldPath, errors: &mut FieldErrors) {
-        let (name, kind, group) = (text(subject, "name"), text(subject, "kind"), text(subject, "apiGroup"));
-        if name.is_empty() {
-            errors.required(path.child("name"), "");
-        }
-        match kind {
+    /// `ValidateRoleBindingSubject`
+    fn validate_subject(&self, subject: &Cursor<'_>, errors: &mut FieldErrors) {
+        let (name, kind, group) = (subject.at("name"), subject.at("kind"), subject.at("apiGroup"));
+        name.check_required(errors);
+        match kind.as_text() {
             "ServiceAccount" => {
-                if !name.is_empty() {
-                    for text in names::dns1123_subdomain(name, false) {
-                        errors.invalid(path.child("name"), name, text);
-                    }
+                name.check_subdomain(errors);
+                if !group.as_text().is_empty() {
+                    errors.not_supported(group, group.as_text(), &[""]);
                 }
-                if !group.is_empty() {
-                    errors.not_supported(path.child("apiGroup"), group, &[""]);
-                }
-                if self.is_cluster && text(subject, "namespace").is_empty() {
-                    errors.required(path.child("namespace"), "");
+                if self.is_cluster {
+                    subject.at("namespace").check_required(errors);
                 }
             }
             "User" | "Group" => {
-                if group != GROUP {
-                    errors.not_supported(path.child("apiGroup"), group, &[GROUP]);
+                if group.as_text() != GROUP {
+                    errors.not_supported(group, group.as_text(), &[GROUP]);
                 }
             }
-            other => errors.not_supported(path.child("kind"), other, &["ServiceAccount", "User", "Group"]),
+            other => errors.not_supported(kind, other, &["ServiceAccount", "User", "Group"]),
         }
     }
 }

@@ -1,10 +1,17 @@
-//! RuntimeClasses.
+//! RuntimeClasses, as `ValidateRuntimeClass` and `ValidateRuntimeClassUpdate` of `pkg/apis/node/validation` check them.
 
+use std::collections::BTreeSet;
+
+use serde_json::json;
+
+use super::pod::resources::validate_limits;
+use super::pod::validate_tolerations;
+use super::pod::warnings::deprecated_node_label;
 use super::strategy::{Context, Strategy};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
-use crate::registry::types::access::text;
-use crate::registry::types::names;
+use crate::registry::types::cursor::Cursor;
+use crate::registry::types::{labels, names};
 
 /// The strategy of RuntimeClasses.
 #[derive(Debug)]
@@ -12,17 +19,35 @@ pub(crate) struct RuntimeClass;
 
 impl Strategy for RuntimeClass {
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
-        let handler = text(object, "handler");
-        for problem in names::dns1123_label(handler, false) {
-            errors.invalid(FieldPath::new("handler"), handler, problem);
+        let class = Cursor::root(object);
+        let handler = class.at("handler");
+        if handler.check_required(errors) {
+            handler.check_texts(names::dns1123_label(handler.as_text(), false), errors);
+        }
+        if let Some(fixed) = class.get("overhead.podFixed").filter(|_| class.is_set("overhead")) {
+            // It is checked as the limits of a container are, and under their name.
+            let limits = json!({"limits": fixed});
+            if let Some(limits) = limits.as_object() {
+                validate_limits(limits, &FieldPath::new("overhead"), errors);
+            }
+        }
+        if class.is_set("scheduling") {
+            validate_scheduling(&class.at("scheduling"), errors);
         }
     }
 
     fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, _context: &Context<'_>) {
-        let handler = text(object, "handler");
-        if handler != text(old, "handler") {
-            errors.invalid(FieldPath::new("handler"), handler, "field is immutable");
-        }
+        self.validate(object, errors);
+        Cursor::root(object)
+            .at("handler")
+            .check_text_unchanged(&Cursor::root(old).at("handler"), errors);
+    }
+
+    fn warnings(&self, object: &Object, _old: Option<&Object>) -> Vec<String> {
+        let object = Cursor::root(object);
+        let selector = object.at("scheduling.nodeSelector");
+        let texts = selector.entries("").filter_map(|(key, _)| deprecated_node_label(key));
+        texts.map(|text| format!("scheduling.nodeSelector: {text}")).collect()
     }
 
     fn allows_unconditional_update(&self) -> bool {
@@ -31,5 +56,20 @@ impl Strategy for RuntimeClass {
 
     fn allows_create_on_update(&self) -> bool {
         true
+    }
+}
+
+fn validate_scheduling(scheduling: &Cursor<'_>, errors: &mut FieldErrors) {
+    let selector = scheduling.at("nodeSelector");
+    labels::validate_labels(selector.get(""), || selector.path(), errors);
+    if let Some(fields) = scheduling.map("") {
+        validate_tolerations(fields, &scheduling.path(), errors);
+    }
+    let mut seen = BTreeSet::new();
+    for toleration in scheduling.items("tolerations") {
+        let key = ["key", "operator", "value", "effect"].map(|field| toleration.text(field).to_owned());
+        if !seen.insert(key) {
+            errors.duplicate(toleration, toleration.to_value());
+        }
     }
 }

@@ -226,9 +226,12 @@ fn print_metric(metric: &Map<String, Value>, names: fn(&Source) -> Names) -> Str
     let mut fields = vec![("type", at(metric, "type").map(Value::to_string))];
     for source in &SOURCES {
         if let Some(value) = at(metric, source.field).and_then(Value::as_object) {
-            let value = names(source)
-                .iter()
-                .map(|(name, path)| (*name, at(value, path).map(|value| print_value(name, value))));
+            // Of these sources the amount is always written.
+            let shows_none = |name| name == "currentAverageValue" && source.field.to_lowercase().ends_with("resource");
+            let value = names(source).iter().map(|(name, path)| {
+                let printed = at(value, path).map(|value| print_value(name, value));
+                (*name, printed.or_else(|| shows_none(*name).then(|| "\"0\"".to_owned())))
+            });
             fields.push((source.field, Some(print_fields(value))));
         }
     }

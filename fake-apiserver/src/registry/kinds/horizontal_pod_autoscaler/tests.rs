@@ -46,7 +46,8 @@ fn status_through_v1() {
     let mut it = object(
         json!({"apiVersion": V2, "metadata": {}, "spec": {"metrics": [cpu_metric(json!(50))]}, "status": {
         "conditions": [{"type": "AbleToScale", "status": "True"}],
-        "currentMetrics": [{"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": 7}}}]}}),
+        "currentMetrics": [{"type": "Resource", "resource": {"name": "cpu", "current":
+            {"averageUtilization": 7, "averageValue": "3m"}}}]}}),
     );
     let stored = it.clone();
     HorizontalPodAutoscaler.convert(&mut it, V1);
