@@ -8,6 +8,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use super::Registry;
 use super::custom::crd::{self, Names, UsedNames};
 use super::custom::definition::CustomResource;
+use super::managed_fields::{self, Manager, Types};
 use super::scheme::codec;
 use super::scheme::{CRDS, Row, Scheme};
 use crate::api::object::Object;
@@ -203,7 +204,21 @@ impl Registry {
 
     /// Stores the next state of a CRD; false if nothing has changed, or another write came first.
     fn write_definition(&self, row: &Row, stored: &Stored, next: &Object) -> bool {
-        let Ok(body) = codec::encode(row, next) else {
+        let now = self.entropy.now_seconds();
+        let manager = Manager {
+            name: "kube-apiserver",
+            api_version: &row.api_version,
+            subresource: "status",
+            time: &now,
+            reset: row.unowned_paths("status"),
+        };
+        let types = Types {
+            schema: row.schema(),
+            other: &|object, version| row.in_version(object, version),
+        };
+        let (before, mut next) = (codec::decode(row, stored), next.clone());
+        managed_fields::track_update(&types, Some(&before), &mut next, &manager);
+        let Ok(body) = codec::encode(row, &next) else {
             return false;
         };
         body.bytes != stored.body.bytes && self.replace_own(row, stored, body)

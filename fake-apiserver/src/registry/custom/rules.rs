@@ -154,7 +154,7 @@ impl Rule {
 }
 
 /// An error that shows the type of a value instead of it.
-fn of_type(path: FieldPath, node: &Structural, detail: String) -> FieldError {
+pub(super) fn of_type(path: FieldPath, node: &Structural, detail: String) -> FieldError {
     let type_name = node.kind.map_or("", |kind| kind.name());
     FieldError {
         path,

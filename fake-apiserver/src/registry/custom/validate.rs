@@ -229,7 +229,8 @@ fn check_type(node: &Structural, value: View<'_>, path: &Path<'_>, out: &mut Out
         View::String(_) => (JsonType::String, ""),
         View::Array(_) => (JsonType::Array, ""),
         View::Object(_) => (JsonType::Object, ""),
-        View::Number(number) if integer(number).is_some() || number.is_u64() => (JsonType::Integer, "int64"),
+        // Go reads what does not fit 64 bits with a sign as a float.
+        View::Number(number) if integer(number).is_some() => (JsonType::Integer, "int64"),
         View::Number(_) => (JsonType::Number, "float64"),
     };
     if names.is_empty() && format.is_none() {
@@ -372,7 +373,9 @@ fn check_number(node: &Structural, number: &Number, path: &Path<'_>, out: &mut O
             Problem::Factor(factor) => {
                 let path = path.text();
                 let text = format!("factor MultipleOf declared for {path} must be positive: {factor}");
-                out.find(path, FieldErrorKind::Invalid, Some(Value::Number(number.clone())), text);
+                // The error shows the factor.
+                let shown = serde_json::from_str(&factor).unwrap_or(Value::Null);
+                out.find(path, FieldErrorKind::Invalid, Some(shown), text);
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use super::field_path;
 use super::node::Node;
 use super::spec::MAX_SELECTABLE_FIELDS;
 use crate::api::field::{FieldErrors, FieldPath};
@@ -75,15 +76,19 @@ pub(super) fn validate_scale(scale: Node<'_>, path: &FieldPath, errors: &mut Fie
     }
 }
 
-/// Checks `selectableFields` of a version against its schema.
+/// Checks `selectableFields` of a version, or of all of them, against the schema.
 pub(super) fn validate_selectable(
     version: Node<'_>,
     schema: Option<&Map<String, Value>>,
+    is_shared: bool,
     path: &FieldPath,
     errors: &mut FieldErrors,
 ) {
     let Some(schema) = schema else {
-        let text = "may only be set when validations.schema is included";
+        let text = match is_shared {
+            true => "may only be set when validations.schema is included",
+            false => "may only be set when `version.schema.openAPIV3Schema` is not included",
+        };
         return errors.invalid(path.clone(), "", text);
     };
     let mut seen: Vec<&str> = Vec::new();
@@ -94,14 +99,14 @@ pub(super) fn validate_selectable(
             errors.required(path, "");
             continue;
         }
-        let kind = match find(json_path, Node(schema)) {
-            Ok(kind) => kind,
+        let (first, kind) = match field_path::find(json_path, Node(schema), false) {
+            Ok((first, field)) => (first, field.text("type")),
             Err(why) => {
                 errors.invalid(path, json_path, format!("is an invalid path: {why}"));
                 continue;
             }
         };
-        if json_path.starts_with(".metadata.") || json_path == ".metadata" {
+        if first == "metadata" {
             errors.invalid(path.clone(), json_path, "must not point to fields in metadata");
         }
         if !matches!(kind, "string" | "boolean" | "integer") {
@@ -118,30 +123,4 @@ pub(super) fn validate_selectable(
     if seen.len() > MAX_SELECTABLE_FIELDS {
         errors.too_many(path.clone(), seen.len(), MAX_SELECTABLE_FIELDS);
     }
-}
-
-/// The type of the field a path leads to.
-fn find<'a>(json_path: &str, schema: Node<'a>) -> Result<&'a str, String> {
-    let Some(steps) = json_path.strip_prefix('.') else {
-        let first = json_path.split(['.', '[']).next().unwrap_or_default();
-        return Err(format!("expected [ or . but got: {first}"));
-    };
-    let mut node = schema;
-    let mut walked = String::new();
-    for step in steps.split('.') {
-        if step.is_empty() {
-            return Err("unexpected end of JSON path".into());
-        }
-        if step.contains('[') {
-            return Err("array notation is not allowed".into());
-        }
-        node = match node.property(step) {
-            Some(node) => node,
-            // What every object has is not declared.
-            None if walked.is_empty() && matches!(step, "metadata" | "kind" | "apiVersion") => return Ok("string"),
-            None => return Err(format!("does not refer to a valid field: {json_path}")),
-        };
-        walked.push_str(step);
-    }
-    Ok(node.text("type"))
 }

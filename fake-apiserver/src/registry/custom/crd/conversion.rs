@@ -4,7 +4,9 @@ use serde_json::{Map, Value};
 
 use super::node::Node;
 use crate::api::field::{FieldErrors, FieldPath};
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names::dns1035_label;
+use crate::registry::types::webhook_client::validate_client;
 
 /// Checks the conversion; errors name the fields of the internal form, in which `webhook` is flat.
 pub(super) fn validate(conversion: Option<&Value>, is_new: bool, path: &FieldPath, errors: &mut FieldErrors) {
@@ -34,37 +36,12 @@ pub(super) fn validate(conversion: Option<&Value>, is_new: bool, path: &FieldPat
     }
     match client {
         None => errors.required(client_path, "required when strategy is set to Webhook"),
-        Some(client) => validate_client(client, &client_path, errors),
+        Some(client) => validate_client(&Cursor::map_at(client.0, &client_path), errors),
     }
     validate_versions(versions, &versions_path, errors);
     if is_new && versions.iter().any(|it| it == "v1beta1") && !versions.iter().any(|it| it == "v1") {
         let text = "this server speaks v1 alone, which must be included";
         errors.invalid(path.child("conversionReviewVersions"), versions.to_vec(), text);
-    }
-}
-
-fn validate_client(client: Node<'_>, path: &FieldPath, errors: &mut FieldErrors) {
-    if client.has("url") == client.has("service") {
-        return errors.required(path.clone(), "exactly one of url or service is required");
-    }
-    if let Some(service) = client.schema("service") {
-        let path = path.child("service");
-        for key in ["name", "namespace"] {
-            if service.text(key).is_empty() {
-                errors.required(path.child(key), format!("service {key} is required"));
-            }
-        }
-        return;
-    }
-    let url = client.text("url");
-    let path = path.child("url");
-    if !url.starts_with("https://") {
-        let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
-        let text = "'https' is the only allowed URL scheme; desired format: https://host[/path]";
-        errors.invalid(path, scheme, text);
-    } else if url["https://".len()..].starts_with('/') || url.len() == "https://".len() {
-        let text = "host must be specified; desired format: https://host[/path]";
-        errors.invalid(path, "", text);
     }
 }
 

@@ -2,39 +2,57 @@
 
 use serde_json::{Map, Value};
 
+#[cfg(feature = "cel")]
+use super::super::compile;
 use super::super::embedded;
 use super::super::prune::prune_value;
+#[cfg(feature = "cel")]
+use super::super::rules::of_type;
 use super::super::schema::{Structural, is_meta_field};
 use super::super::validate;
-use crate::api::field::{FieldErrors, FieldPath};
+use super::node::Node;
+use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, FieldPath, quote};
 
 /// Checks all defaults of a structural root schema.
 pub(super) fn validate(schema: &Map<String, Value>, path: &FieldPath) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let root = Structural::parse_root(&Value::Object(schema.clone()));
     if root.below.defaults {
-        walk(&root, path, false, &mut errors);
+        walk(&root, Node(schema), path, false, &mut errors);
     }
     errors
 }
 
-fn walk(node: &Structural, path: &FieldPath, in_metadata: bool, errors: &mut FieldErrors) {
+fn walk(node: &Structural, raw: Node<'_>, path: &FieldPath, in_metadata: bool, errors: &mut FieldErrors) {
     let in_metadata = in_metadata && !node.is_embedded;
     if let Some(default) = &node.default {
-        check(node, default, &path.child("default"), in_metadata, errors);
+        check(node, raw, default, &path.child("default"), in_metadata, errors);
     }
-    if let Some(items) = &node.items {
-        walk(items, &path.child("items"), in_metadata, errors);
+    if let (Some(items), Some(raw)) = (&node.items, raw.schema("items")) {
+        walk(items, raw, &path.child("items"), in_metadata, errors);
     }
     for (name, property) in &node.properties {
         let in_metadata = in_metadata || (node.is_resource && is_meta_field(name));
-        walk(property, &path.child("properties").key(name), in_metadata, errors);
+        if let Some(raw) = raw.property(name) {
+            walk(property, raw, &path.child("properties").key(name), in_metadata, errors);
+        }
     }
 }
 
-fn check(node: &Structural, default: &Value, path: &FieldPath, in_metadata: bool, errors: &mut FieldErrors) {
+fn check(
+    node: &Structural,
+    raw: Node<'_>,
+    default: &Value,
+    path: &FieldPath,
+    in_metadata: bool,
+    errors: &mut FieldErrors,
+) {
     if !in_metadata && !prune_value(&mut default.clone(), node).is_empty() {
         errors.invalid(path.clone(), default.clone(), "must not have unknown fields");
+    }
+    let kind = raw.text("type");
+    if !kind.is_empty() && node.kind.is_none() {
+        return check_unknown_type(kind, raw.text("format"), default, path, errors);
     }
     let mut found = FieldErrors::new();
     if !in_metadata {
@@ -43,5 +61,46 @@ fn check(node: &Structural, default: &Value, path: &FieldPath, in_metadata: bool
     if found.is_empty() {
         found = validate::validate(node, default, None, path);
     }
+    if found.is_empty() {
+        check_rules(node, path, &mut found);
+    }
     errors.extend(found);
 }
+
+/// No default is of a type that there is none of; Go compares formats first (`typeValidator` of `kube-openapi`).
+fn check_unknown_type(kind: &str, format: &str, default: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+    let (found, found_format) = match default {
+        Value::Null => return,
+        Value::Bool(_) => ("boolean", ""),
+        Value::Number(number) if number.is_f64() => ("number", "float64"),
+        Value::Number(_) => ("integer", "int64"),
+        Value::String(_) => ("string", ""),
+        Value::Array(_) => ("array", ""),
+        Value::Object(_) => ("object", ""),
+    };
+    let has_format = !format.is_empty();
+    let (wanted, found) = match default {
+        Value::String(_) | Value::Array(_) if has_format => return,
+        _ if has_format && format != found_format => (format, found_format),
+        _ => (kind, found),
+    };
+    errors.push(FieldError {
+        path: path.clone(),
+        kind: FieldErrorKind::TypeInvalid,
+        value: Some(found.into()),
+        detail: format!(" in body must be of type {wanted}: {}", quote(found)),
+    });
+}
+
+/// A default is held to the rules of its schema, which cannot be if one of them has no meaning.
+#[cfg(feature = "cel")]
+fn check_rules(node: &Structural, path: &FieldPath, errors: &mut FieldErrors) {
+    for rule in &node.rules {
+        if let Some(problem) = compile::problem_of_rule(&rule.text, node) {
+            errors.push(of_type(path.clone(), node, format!("rule compile error: {problem}")));
+        }
+    }
+}
+
+#[cfg(not(feature = "cel"))]
+fn check_rules(_node: &Structural, _path: &FieldPath, _errors: &mut FieldErrors) {}

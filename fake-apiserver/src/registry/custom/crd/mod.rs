@@ -7,6 +7,7 @@ mod conversion;
 #[cfg(feature = "cel")]
 mod declaration;
 mod defaults;
+mod field_path;
 mod node;
 mod open_api;
 mod rules;

@@ -7,6 +7,7 @@ use super::super::rules::EVALUATED;
 use super::super::{compile, engine::uses_old, schema::Structural};
 #[cfg(feature = "cel")]
 use super::budget;
+use super::field_path;
 use super::node::Node;
 use crate::api::field::{FieldErrors, FieldPath};
 #[cfg(feature = "cel")]
@@ -26,7 +27,12 @@ pub(super) fn validate(node: Node<'_>, path: &FieldPath, errors: &mut FieldError
         let Some(rule) = rule.as_object().map(Node) else {
             continue;
         };
-        check(rule, &path.child("x-kubernetes-validations").index(index), errors);
+        let path = path.child("x-kubernetes-validations").index(index);
+        check(rule, &path, errors);
+        let field_path = rule.text("fieldPath");
+        if !field_path.is_empty() && field_path::find(field_path, node, true).is_err() {
+            errors.invalid(path.child("fieldPath"), field_path, "must be a valid path");
+        }
     }
 }
 

@@ -224,7 +224,7 @@ impl<'a> Versions<'a> {
         }
         if self.share("selectableFields") == shared && !version.list("selectableFields").is_empty() {
             let path = path.child("selectableFields");
-            columns::validate_selectable(version, Self::schema(version), &path, errors);
+            columns::validate_selectable(version, Self::schema(version), shared, &path, errors);
         }
     }
 
@@ -245,6 +245,9 @@ impl<'a> Versions<'a> {
 
     /// The versions as the internal form is printed. What versions do not share is printed as sent.
     fn internal(&self) -> Value {
+        if self.list.is_empty() {
+            return Value::Null;
+        }
         let or_null = |version: &Node<'a>, key: &str| match self.share(key) {
             true => Value::Null,
             false => version.0.get(key).cloned().unwrap_or_default(),

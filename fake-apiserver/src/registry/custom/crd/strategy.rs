@@ -44,9 +44,13 @@ impl Strategy for CrdStrategy {
         let spec = spec_of(crd).unwrap_or(&empty);
         let name = |key: &str| spec.get("names").and_then(|it| it.get(key)).and_then(Value::as_str);
         let group = spec.get("group").and_then(Value::as_str).unwrap_or_default();
-        if crd.name() != format!("{}.{group}", name("plural").unwrap_or_default()) {
-            let text = "must be spec.names.plural+\".\"+spec.group";
-            errors.invalid(FieldPath::new("metadata").child("name"), crd.name(), text);
+        let wanted = format!("{}.{group}", name("plural").unwrap_or_default());
+        for field in ["generateName", "name"] {
+            let name = crd.meta_str(field);
+            if !name.is_empty() && name != wanted {
+                let text = "must be spec.names.plural+\".\"+spec.group";
+                errors.invalid(FieldPath::new("metadata").child(field), name, text);
+            }
         }
         errors.extend(spec::validate(spec, None));
         validate_status(crd, errors);
@@ -169,13 +173,18 @@ fn validate_status(crd: &Object, errors: &mut FieldErrors) {
     let stored = crd.get("status").and_then(|it| it.get("storedVersions"));
     let stored = stored.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     if stored.is_empty() {
-        return errors.invalid(path, stored.to_vec(), "must have at least one stored version");
+        return errors.invalid(path, Value::Null, "must have at least one stored version");
     }
-    if let Some(storage) = storage_version(crd)
-        && !stored.iter().any(|it| it == storage)
-    {
-        let text = format!("must have the storage version {storage}");
-        errors.invalid(path.clone(), stored.to_vec(), text);
+    // As in Go, a version that stands there twice is found once.
+    let mut left: Vec<&Value> = stored.iter().collect();
+    for version in versions(crd) {
+        let name = version.get("name").unwrap_or(&Value::Null);
+        let found = left.iter().position(|it| *it == name);
+        if found.is_none() && version.get("storage") == Some(&Value::Bool(true)) {
+            let text = format!("must have the storage version {}", name.as_str().unwrap_or_default());
+            errors.invalid(path.clone(), stored.to_vec(), text);
+        }
+        left.retain(|it| *it != name);
     }
     for (index, version) in stored.iter().enumerate() {
         if !versions(crd).any(|it| it.get("name") == Some(version)) {

@@ -177,7 +177,7 @@ fn o4_conversion(#[case] conversion: Value, #[case] expected: &[&str]) {
 #[case(json!([with(plain(), "schema", json!({}))]), "spec.versions[0].schema.openAPIV3Schema: Required value")]
 #[case(json!([with(plain(), "selectableFields", json!([{"jsonPath": ".spec.nope"}]))]),
     "spec.selectableFields[0].jsonPath: Invalid value: \".spec.nope\": is an invalid path: does not refer to a \
-     valid field: .spec.nope")]
+     valid field")]
 fn o4_versions(#[case] versions: Value, #[case] expected: &str) {
     assert_eq!(errors(crd_with(versions, json!({}))), [expected]);
 }

@@ -1,0 +1,93 @@
+//! Paths such as `.spec.name` and `.spec['a.b']` that lead through a schema (`ValidFieldPath` of
+//! `apiextensions-apiserver/pkg/apiserver/schema/cel`).
+
+use super::node::Node;
+
+const NO_FIELD: &str = "does not refer to a valid field";
+const END: &str = "unexpected end of JSON path";
+
+/// The field that a path leads to: the first step to it and its schema.
+pub(super) fn find<'a>(path: &str, schema: Node<'a>, allows_brackets: bool) -> Result<(String, Node<'a>), String> {
+    let (mut node, mut first) = (schema, None);
+    let mut tokens = Tokens(path);
+    while let Some(token) = tokens.next() {
+        let name = match token {
+            "[" if !allows_brackets => return Err("array notation is not allowed".to_owned()),
+            "[" => {
+                let quoted = tokens.next().ok_or(END)?;
+                let name = unquoted(quoted).ok_or_else(|| format!("expected single quoted string but got {quoted}"))?;
+                match tokens.next() {
+                    Some("]") => name.replace("\\'", "'"),
+                    Some(other) => return Err(format!("expected ] but got {other}")),
+                    None => return Err(END.to_owned()),
+                }
+            }
+            "." => tokens.next().ok_or(END)?.to_owned(),
+            other => return Err(format!("expected [ or . but got: {other}")),
+        };
+        let has_properties = node.properties().next().is_some();
+        let next = match has_properties {
+            true => node.property(&name),
+            false => node.schema("additionalProperties"),
+        };
+        node = next.ok_or(NO_FIELD)?;
+        first.get_or_insert(name);
+    }
+    Ok((first.unwrap_or_default(), node))
+}
+
+fn unquoted(token: &str) -> Option<&str> {
+    token
+        .strip_prefix('\'')
+        .and_then(|it| it.strip_suffix('\''))
+        .filter(|_| token.len() > 1)
+}
+
+/// Delimiters, and what stands between them; what is in quotes has no delimiters.
+struct Tokens<'a>(&'a str);
+
+impl<'a> Iterator for Tokens<'a> {
+    type Item = &'a str;
+
+    fn next(&mut self) -> Option<&'a str> {
+        let bytes = self.0.as_bytes();
+        let end = match bytes.first()? {
+            b'.' | b'[' | b']' => 1,
+            b'\'' => (1..bytes.len())
+                .find(|&at| bytes[at] == b'\'' && bytes[at - 1] != b'\\')
+                .map_or(bytes.len(), |at| at + 1),
+            _ => self.0.find(['.', '[', ']']).unwrap_or(bytes.len()),
+        };
+        let (token, rest) = self.0.split_at(end);
+        self.0 = rest;
+        Some(token)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    #[rstest]
+    #[case(".spec.name", true, Ok("spec"))]
+    #[case(".spec['name']", true, Ok("spec"))]
+    #[case(".map.any", true, Ok("map"))]
+    #[case(".spec['name']", false, Err("array notation is not allowed"))]
+    #[case(".spec.other", true, Err("does not refer to a valid field"))]
+    #[case(".spec.name.deeper", true, Err("does not refer to a valid field"))]
+    #[case("spec", true, Err("expected [ or . but got: spec"))]
+    #[case(".spec.", true, Err("unexpected end of JSON path"))]
+    #[case(".spec[0]", true, Err("expected single quoted string but got 0"))]
+    fn paths_lead_to_fields(#[case] path: &str, #[case] brackets: bool, #[case] expected: Result<&str, &str>) {
+        let schema = json!({"properties": {
+            "spec": {"properties": {"name": {"type": "string"}}},
+            "map": {"additionalProperties": {"type": "string"}},
+        }});
+        let found = find(path, Node(schema.as_object().expect("an object")), brackets);
+        let found = found.as_ref().map(|(first, _)| first.as_str()).map_err(String::as_str);
+        assert_eq!(found, expected);
+    }
+}
