@@ -23,6 +23,24 @@ pub(crate) fn unknown_variable<'e>(expression: &'e Expression, known: &[&str]) -
     find(expression, &mut Vec::new(), &mut ask)
 }
 
+/// The first field that is taken of the variable `of` and that it lacks.
+pub(crate) fn unknown_field<'e>(
+    expression: &'e Expression,
+    of: &str,
+    is_field: &dyn Fn(&str) -> bool,
+) -> Option<&'e str> {
+    let mut ask = |expression: &'e Expression, bound: &[&str]| match &expression.expr {
+        Expr::Select(select) => match &select.operand.expr {
+            Expr::Ident(name) if name.as_str() == of && !bound.contains(&of) => {
+                Some(select.field.as_str()).filter(|field| !is_field(field))
+            }
+            _ => None,
+        },
+        _ => None,
+    };
+    find(expression, &mut Vec::new(), &mut ask)
+}
+
 /// The first function there is none of, or the namespace that has none like it.
 pub(crate) fn unknown_function<'e>(expression: &'e Expression) -> Option<&'e str> {
     let is_name = |name: &str| name.chars().all(|c| c.is_alphanumeric() || c == '_');

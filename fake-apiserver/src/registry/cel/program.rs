@@ -10,7 +10,7 @@ use kube_cel::cel::{Context, Value as CelValue};
 use serde_json::{Map, Value};
 
 use super::eval::{self, Failure, Meter};
-use super::names::unknown_variable;
+use super::names::{unknown_field, unknown_variable};
 use super::parse::{parse, visit_parts};
 use super::value::from_json;
 
@@ -189,21 +189,39 @@ fn to_json(value: &CelValue) -> Option<Value> {
     })
 }
 
-/// Returns the errors that are known without evaluating an expression that must make a value of type `wanted`, and sees
-/// these variables.
-pub(crate) fn problem(expression: &str, wanted: Option<&str>, known: &[&str]) -> Option<String> {
+/// Returns the errors that are known without evaluating an expression that must make a value of one of the types
+/// `wanted`, if any are named, and sees these names; `variables` are the fields of the one that is called so.
+pub(crate) fn problem(
+    expression: &str,
+    wanted: &[&str],
+    known: &[&str],
+    variables: Option<&[String]>,
+) -> Option<String> {
     let program = match Program::parse(expression) {
         Ok(program) => program,
         Err(error) => return Some(format!("compilation failed: {}", error.replace("\n|", "\n |"))),
     };
-    if let Some(name) = unknown_variable(&program.0, known) {
-        let offset = expression.find(name).unwrap_or(0);
+    let failed = |offset: usize, what: &str| {
         let (column, dots) = (offset + 1, ".".repeat(offset));
-        return Some(format!(
-            "compilation failed: ERROR: <input>:1:{column}: undeclared reference to '{name}' (in container '')\n | \
-             {expression}\n | {dots}^"
-        ));
+        format!("compilation failed: ERROR: <input>:1:{column}: {what}\n | {expression}\n | {dots}^")
+    };
+    if let Some(name) = unknown_variable(&program.0, known) {
+        let what = format!("undeclared reference to '{name}' (in container '')");
+        return Some(failed(expression.find(name).unwrap_or(0), &what));
     }
-    let (found, wanted) = (program.static_type()?, wanted?);
-    (found != wanted).then(|| format!("must evaluate to {wanted} but got {found}"))
+    let is_field = |name: &str| variables.is_none_or(|fields| fields.iter().any(|it| it == name));
+    if let Some(name) = unknown_field(&program.0, "variables", &is_field) {
+        // The error stands at the dot.
+        let dot = expression
+            .find(&format!("variables.{name}"))
+            .map(|it| it + "variables".len());
+        return Some(failed(dot.unwrap_or(0), &format!("undefined field '{name}'")));
+    }
+    let found = program.static_type()?;
+    match wanted {
+        [] => None,
+        wanted if wanted.contains(&found) => None,
+        [wanted] => Some(format!("must evaluate to {wanted} but got {found}")),
+        several => Some(format!("must evaluate to one of [{}]", several.join(" "))),
+    }
 }

@@ -1,16 +1,46 @@
-//! ValidatingAdmissionPolicies, MutatingAdmissionPolicies and their bindings. Expressions are not compiled here.
+//! ValidatingAdmissionPolicies, MutatingAdmissionPolicies and their bindings, as `ValidateValidatingAdmissionPolicy`,
+//! `ValidateMutatingAdmissionPolicy` and the like in `pkg/apis/admissionregistration/validation` check them.
 
-use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
 
+use super::admission_rules::{Scope, default_match, validate_conditions, validate_match, validate_mutating_operations};
 use super::plain::restore_metadata;
 use super::strategy::{Context, Strategy};
-use super::webhook_configuration::validate_rule;
-use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::field::FieldErrors;
 use crate::api::object::Object;
-use crate::registry::types::access::{at, default_to, list, object_mut, objects, objects_mut, restore, text};
-use crate::registry::types::labels;
+use crate::registry::types::access::{default_absent, object_mut, restore};
+use crate::registry::types::conditions::validate_conditions as validate_status_conditions;
+use crate::registry::types::cursor::Cursor;
+use crate::registry::types::{labels, names};
 
 const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
+const AUDIT_ANNOTATIONS_MAX: usize = 20;
+/// The longest expression of an audit annotation, in bytes.
+const AUDIT_EXPRESSION_MAX: usize = 5 * 1_024;
+/// Words of CEL that name nothing.
+const RESERVED: [&str; 21] = [
+    "true",
+    "false",
+    "null",
+    "in",
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
+    "void",
+    "while",
+];
 
 /// The strategy of admission policies.
 #[derive(Debug)]
@@ -24,41 +54,14 @@ impl Strategy for AdmissionPolicy {
         let Some(spec) = object_mut(object, "spec") else {
             return;
         };
-        default_to(spec, "failurePolicy", "Fail");
+        default_absent(spec, "failurePolicy", "Fail");
         if let Some(constraints) = object_mut(spec, "matchConstraints") {
             default_match(constraints);
         }
     }
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
-        let path = FieldPath::new("spec");
-        let failure = text(object, "spec.failurePolicy");
-        if !matches!(failure, "" | "Fail" | "Ignore") {
-            errors.not_supported(path.child("failurePolicy"), failure, &["Fail", "Ignore"]);
-        }
-        if at(object, "spec.paramKind").is_some() {
-            for field in ["apiVersion", "kind"] {
-                if text(object, &format!("spec.paramKind.{field}")).is_empty() {
-                    errors.required(path.child("paramKind").child(field), "");
-                }
-            }
-        }
-        match at(object, "spec.matchConstraints").and_then(Value::as_object) {
-            None => errors.required(path.child("matchConstraints"), ""),
-            Some(constraints) => {
-                let path = path.child("matchConstraints");
-                if list(constraints, "resourceRules").is_empty() {
-                    errors.required(path.child("resourceRules"), "");
-                }
-                validate_match(constraints, &path, errors);
-            }
-        }
-        validate_expressions(object, &path, errors);
-        if self.is_mutating {
-            validate_mutations(object, &path, errors);
-        } else {
-            validate_validations(object, &path, errors);
-        }
+        self.validate_policy(&Cursor::root(object), true, errors);
     }
 
     fn prepare_for_update(&self, object: &mut Object, old: &Object, context: &Context<'_>) {
@@ -68,10 +71,13 @@ impl Strategy for AdmissionPolicy {
         }
     }
 
-    fn validate_update(&self, object: &Object, _old: &Object, errors: &mut FieldErrors, context: &Context<'_>) {
-        if context.subresource.is_empty() {
-            self.validate(object, errors);
+    fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, context: &Context<'_>) {
+        let (new, old) = (Cursor::root(object), Cursor::root(old));
+        if !context.subresource.is_empty() {
+            return validate_status(&new.at("status"), errors);
         }
+        let is_same = new.same(&old, "spec.paramKind") && new.same(&old, "spec.matchConditions");
+        self.validate_policy(&new, !is_same, errors);
     }
 
     fn allows_unconditional_update(&self) -> bool {
@@ -81,6 +87,227 @@ impl Strategy for AdmissionPolicy {
     fn has_generation(&self) -> bool {
         true
     }
+}
+
+impl AdmissionPolicy {
+    fn validate_policy(&self, object: &Cursor<'_>, with_conditions: bool, errors: &mut FieldErrors) {
+        let spec = object.at("spec");
+        spec.at("failurePolicy").check_one_of(&["Fail", "Ignore"], errors);
+        if !spec.is_set("failurePolicy") {
+            errors.required(spec.at("failurePolicy"), "");
+        }
+        let kind = spec.at("paramKind");
+        if kind.is_set("") {
+            validate_param_kind(&kind, errors);
+        }
+        let constraints = spec.at("matchConstraints");
+        match constraints.is_set("") {
+            false => errors.required(constraints, ""),
+            true => {
+                validate_match(&constraints, errors);
+                if constraints.is_empty("resourceRules") {
+                    errors.required(constraints.at("resourceRules"), "");
+                }
+                if self.is_mutating {
+                    validate_mutating_operations(&constraints, errors);
+                }
+            }
+        }
+        if with_conditions {
+            validate_conditions(&spec.at("matchConditions"), kind.is_set(""), errors);
+        }
+        let mut scope = Scope::of_requests(kind.is_set(""));
+        if self.is_mutating || !spec.is_empty("variables") {
+            scope.names.push("variables");
+            scope.variables = Some(Vec::new());
+        }
+        for variable in spec.items("variables") {
+            validate_variable(&variable, &mut scope, errors);
+        }
+        match self.is_mutating {
+            true => validate_mutations(&spec, &scope, errors),
+            false => validate_validations(&spec, object.text("metadata.name"), &scope, errors),
+        }
+    }
+}
+
+/// `validateParamKind`
+fn validate_param_kind(kind: &Cursor<'_>, errors: &mut FieldErrors) {
+    let (version, name) = (kind.at("apiVersion"), kind.at("kind"));
+    let text = version.as_text();
+    if version.check_required(errors) {
+        let (group, own) = text.split_once('/').unwrap_or(("", text));
+        let wrong_group = names::dns1123_subdomain(group, false);
+        let wrong_version = names::dns1035_label(own, false);
+        if text != "/" && text.matches('/').count() > 1 {
+            errors.invalid(version, text, format!("unexpected GroupVersion string: {text}"));
+        } else {
+            if !group.is_empty() && !wrong_group.is_empty() {
+                errors.invalid(version, group, wrong_group.join(","));
+            }
+            if own.is_empty() {
+                errors.invalid(version, text, "version must be specified");
+            } else if !wrong_version.is_empty() {
+                errors.invalid(version, own, wrong_version.join(","));
+            }
+        }
+    }
+    if name.check_required(errors) {
+        let wrong = names::dns1035_label(&name.as_text().to_lowercase(), false);
+        if !wrong.is_empty() {
+            let wrong = wrong.join(",");
+            let text = format!("may have mixed case, but should otherwise match: {wrong}");
+            errors.invalid(name, name.as_text(), text);
+        }
+    }
+}
+
+/// `validateVariable`; what follows sees it.
+fn validate_variable(variable: &Cursor<'_>, scope: &mut Scope, errors: &mut FieldErrors) {
+    let (name, expression) = (variable.at("name"), variable.at("expression"));
+    if name.as_text().trim().is_empty() {
+        errors.required(name, "name is not specified");
+    } else if !is_identifier(name.as_text()) {
+        errors.invalid(name, name.as_text(), "must be a valid CEL identifier");
+    }
+    if expression.as_text().trim().is_empty() {
+        errors.required(expression, "expression is not specified");
+        return;
+    }
+    scope.check(&expression, expression.as_text(), &[], errors);
+    scope.variables.get_or_insert_default().push(name.as_text().to_owned());
+}
+
+fn is_identifier(name: &str) -> bool {
+    let mut chars = name.chars();
+    let is_start = chars.next().is_some_and(|it| it.is_ascii_alphabetic() || it == '_');
+    is_start && chars.all(|it| it.is_ascii_alphanumeric() || it == '_') && !RESERVED.contains(&name)
+}
+
+fn validate_validations(spec: &Cursor<'_>, name: &str, scope: &Scope, errors: &mut FieldErrors) {
+    let (validations, audits) = (spec.at("validations"), spec.at("auditAnnotations"));
+    if validations.is_empty("") && audits.is_empty("") {
+        let text = "validations or auditAnnotations must contain at least one item";
+        errors.required(validations, text);
+        errors.required(audits, text);
+        return;
+    }
+    for validation in validations.items("") {
+        validate_validation(&validation, scope, errors);
+    }
+    if audits.list("").len() > AUDIT_ANNOTATIONS_MAX {
+        let text = format!("must not have more than {AUDIT_ANNOTATIONS_MAX} auditAnnotations");
+        errors.invalid(audits, audits.to_value(), text);
+    }
+    let mut seen = BTreeSet::new();
+    for audit in audits.items("") {
+        validate_audit(&audit, name, scope, errors);
+        let key = audit.at("key");
+        if !seen.insert(key.as_text().to_owned()) {
+            errors.duplicate(key, key.as_text());
+        }
+    }
+}
+
+/// `validateValidation`
+fn validate_validation(validation: &Cursor<'_>, scope: &Scope, errors: &mut FieldErrors) {
+    let [expression, told, message] = ["expression", "messageExpression", "message"];
+    let (expression, told, message) = (validation.at(expression), validation.at(told), validation.at(message));
+    match expression.as_text() {
+        text if text.trim().is_empty() => errors.required(expression, "expression is not specified"),
+        text => scope.check(&expression, text, &["bool"], errors),
+    }
+    match told.as_text() {
+        "" => {}
+        text if text.trim().is_empty() => errors.invalid(told, text, "must be non-empty if specified"),
+        text => {
+            let mut scope = scope.clone();
+            scope.names.retain(|it| *it != "authorizer");
+            scope.check(&told, text, &["string"], errors);
+        }
+    }
+    match message.as_text() {
+        "" => {}
+        text if text.trim().is_empty() => errors.invalid(message, text, "must be non-empty if specified"),
+        text if text.trim().contains(['\n', '\r']) => errors.invalid(message, text, "must not contain line breaks"),
+        _ => {}
+    }
+    validation.at("reason").check_one_of(&REASONS, errors);
+}
+
+/// `validateAuditAnnotation`
+fn validate_audit(audit: &Cursor<'_>, name: &str, scope: &Scope, errors: &mut FieldErrors) {
+    let (key, expression) = (audit.at("key"), audit.at("valueExpression"));
+    if name.is_empty() {
+        errors.invalid(key, key.as_text(), "requires metadata.name be non-empty");
+    } else {
+        let full = format!("{name}/{}", key.as_text());
+        for text in names::qualified_name(&full) {
+            errors.invalid(key, full.as_str(), text);
+        }
+    }
+    match expression.as_text().trim() {
+        "" => errors.required(expression, "valueExpression is not specified"),
+        text if text.len() > AUDIT_EXPRESSION_MAX => {
+            let text = format!("must not exceed {AUDIT_EXPRESSION_MAX} bytes in length");
+            errors.required(expression, text);
+        }
+        text => scope.check(&expression, text, &["string", "null_type"], errors),
+    }
+}
+
+fn validate_mutations(spec: &Cursor<'_>, scope: &Scope, errors: &mut FieldErrors) {
+    if spec.is_empty("mutations") {
+        errors.required(spec.at("mutations"), "mutations must contain at least one item");
+    }
+    for mutation in spec.items("mutations") {
+        validate_mutation(&mutation, scope, errors);
+    }
+    let policy = spec.at("reinvocationPolicy");
+    if policy.check_required(errors) {
+        policy.check_one_of(&["IfNeeded", "Never"], errors);
+    }
+}
+
+/// `validateMutation`
+fn validate_mutation(mutation: &Cursor<'_>, scope: &Scope, errors: &mut FieldErrors) {
+    let kind = mutation.at("patchType");
+    let (own, other) = match kind.as_text() {
+        "ApplyConfiguration" => ("applyConfiguration", "jsonPatch"),
+        "JSONPatch" => ("jsonPatch", "applyConfiguration"),
+        _ => {
+            if kind.check_required(errors) {
+                kind.check_one_of(&["ApplyConfiguration", "JSONPatch"], errors);
+            }
+            return;
+        }
+    };
+    let patch = mutation.at(own);
+    let expression = patch.at("expression");
+    match (patch.is_set(""), expression.as_text().trim()) {
+        (false, _) => {
+            let text = format!("must be specified when patchType is {}", kind.as_text());
+            errors.required(patch, text);
+        }
+        (true, "") => errors.required(expression, ""),
+        (true, text) => scope.check(&expression, text, &[], errors),
+    }
+    if mutation.is_set(other) {
+        let text = format!("must not be specified when patchType is {}", kind.as_text());
+        errors.invalid(mutation.at(other), format!("{{{other}}}"), text);
+    }
+}
+
+/// `validateValidatingAdmissionPolicyStatus`
+fn validate_status(status: &Cursor<'_>, errors: &mut FieldErrors) {
+    for warning in status.items("typeChecking.expressionWarnings") {
+        warning.at("warning").check_required(errors);
+        let field = warning.at("fieldRef");
+        if field.as_text().trim().is_empty() {
+            errors.required(field, "");
+        }
+    }
+    validate_status_conditions(&status.at("conditions"), errors);
 }
 
 /// The strategy of the bindings of admission policies.
@@ -98,37 +325,22 @@ impl Strategy for AdmissionPolicyBinding {
     }
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
-        let path = FieldPath::new("spec");
-        if text(object, "spec.policyName").is_empty() {
-            errors.required(path.child("policyName"), "");
+        let object = Cursor::root(object);
+        let spec = object.at("spec");
+        let policy = spec.at("policyName");
+        policy.check_required(errors);
+        policy.check_subdomain(errors);
+        let reference = spec.at("paramRef");
+        if reference.is_set("") {
+            validate_param_ref(&reference, errors);
         }
-        if let Some(resources) = at(object, "spec.matchResources").and_then(Value::as_object) {
-            validate_match(resources, &path.child("matchResources"), errors);
+        let resources = spec.at("matchResources");
+        if resources.is_set("") {
+            validate_match(&resources, errors);
         }
-        if self.is_mutating {
-            return;
-        }
-        let actions = list(object, "spec.validationActions");
-        let path = path.child("validationActions");
-        if actions.is_empty() {
-            errors.required(path.clone(), "at least one validation action is required");
-        }
-        for (index, action) in actions.iter().enumerate() {
-            let supported = ["Audit", "Deny", "Warn"];
-            let text = action.as_str().unwrap_or_default();
-            if !supported.contains(&text) {
-                errors.not_supported(path.index(index), text, &supported);
-            } else if actions[..index].contains(action) {
-                errors.duplicate(path.index(index), text);
-            }
-        }
-        if ["Deny", "Warn"]
-            .iter()
-            .all(|action| actions.iter().any(|it| it == action))
-        {
-            let text = "must not contain both Deny and Warn (repeating the same validation failure information in the \
-                        API response and headers serves no purpose)";
-            errors.invalid(path, actions, text);
+        match self.is_mutating {
+            true => validate_mutating_operations(&resources, errors),
+            false => validate_actions(&spec.at("validationActions"), errors),
         }
     }
 
@@ -141,140 +353,46 @@ impl Strategy for AdmissionPolicyBinding {
     }
 }
 
-fn default_match(resources: &mut Map<String, Value>) {
-    default_to(resources, "matchPolicy", "Equivalent");
-    default_to(resources, "namespaceSelector", json!({}));
-    default_to(resources, "objectSelector", json!({}));
-    for field in ["resourceRules", "excludeResourceRules"] {
-        for rule in objects_mut(resources, field) {
-            default_to(rule, "scope", "*");
-        }
+/// `validateParamRef`
+fn validate_param_ref(reference: &Cursor<'_>, errors: &mut FieldErrors) {
+    const EXCLUSIVE: &str = "name and selector are mutually exclusive";
+    let (name, selector) = (reference.at("name"), reference.at("selector"));
+    let has_both = !name.as_text().is_empty() && selector.is_set("");
+    name.check_texts(names::path_segment(name.as_text(), false), errors);
+    if has_both {
+        errors.forbidden(name, EXCLUSIVE);
+    }
+    labels::validate_selector(selector.get(""), &selector.path(), errors);
+    if has_both {
+        errors.forbidden(selector, EXCLUSIVE);
+    }
+    if name.as_text().is_empty() && !selector.is_set("") {
+        errors.required(reference, "one of name or selector must be specified");
+    }
+    let action = reference.at("parameterNotFoundAction");
+    if action.check_required(errors) {
+        action.check_one_of(&["Deny", "Allow"], errors);
     }
 }
 
-fn validate_match(resources: &Map<String, Value>, path: &FieldPath, errors: &mut FieldErrors) {
-    let policy = text(resources, "matchPolicy");
-    if !matches!(policy, "" | "Equivalent" | "Exact") {
-        errors.not_supported(path.child("matchPolicy"), policy, &["Equivalent", "Exact"]);
-    }
-    for field in ["namespaceSelector", "objectSelector"] {
-        labels::validate_selector(at(resources, field), &path.child(field), errors);
-    }
-    for field in ["resourceRules", "excludeResourceRules"] {
-        for (index, rule) in objects(resources, field) {
-            validate_rule(rule, &path.child(field).index(index), errors);
+/// `validateValidationActions`
+fn validate_actions(actions: &Cursor<'_>, errors: &mut FieldErrors) {
+    let supported = ["Audit", "Deny", "Warn"];
+    let mut seen = BTreeSet::new();
+    for action in actions.items("") {
+        if !supported.contains(&action.as_text()) {
+            errors.not_supported(action, action.as_text(), &supported);
+        }
+        if !seen.insert(action.as_text().to_owned()) {
+            errors.duplicate(action, action.as_text());
         }
     }
-}
-
-fn validate_validations(object: &Object, path: &FieldPath, errors: &mut FieldErrors) {
-    let (validations, audits) = (list(object, "spec.validations"), list(object, "spec.auditAnnotations"));
-    if validations.is_empty() && audits.is_empty() {
-        let text = "validations or auditAnnotations must contain at least one item";
-        errors.required(path.child("validations"), text);
-        errors.required(path.child("auditAnnotations"), text);
-        return;
+    if seen.contains("Deny") && seen.contains("Warn") {
+        let text = "must not contain both Deny and Warn (repeating the same validation failure information in the API \
+                    response and headers serves no purpose)";
+        errors.invalid(actions, actions.to_value(), text);
     }
-    for (index, validation) in objects(object, "spec.validations") {
-        let path = path.child("validations").index(index);
-        if text(validation, "expression").trim().is_empty() {
-            errors.required(path.child("expression"), "expression is not specified");
-        } else {
-            compile(
-                object,
-                text(validation, "expression"),
-                Some("bool"),
-                path.child("expression"),
-                errors,
-            );
-        }
-        let message = text(validation, "messageExpression");
-        if !message.is_empty() {
-            compile(object, message, Some("string"), path.child("messageExpression"), errors);
-        }
-        let reason = text(validation, "reason");
-        if !reason.is_empty() && !REASONS.contains(&reason) {
-            errors.not_supported(path.child("reason"), reason, &REASONS);
-        }
-    }
-}
-
-/// Checks what all policies have: conditions and variables.
-fn validate_expressions(object: &Object, path: &FieldPath, errors: &mut FieldErrors) {
-    for (field, wanted) in [("matchConditions", Some("bool")), ("variables", None)] {
-        for (index, item) in objects(object, &format!("spec.{field}")) {
-            let path = path.child(field).index(index);
-            for key in ["name", "expression"] {
-                if text(item, key).trim().is_empty() {
-                    errors.required(path.child(key), "");
-                }
-            }
-            let expression = text(item, "expression");
-            if !expression.trim().is_empty() {
-                compile(object, expression, wanted, path.child("expression"), errors);
-            }
-        }
-    }
-}
-
-/// Refuses an expression that cannot be evaluated.
-#[cfg(feature = "cel")]
-fn compile(policy: &Object, expression: &str, wanted: Option<&str>, path: FieldPath, errors: &mut FieldErrors) {
-    let mut known = vec![
-        "object",
-        "oldObject",
-        "request",
-        "namespaceObject",
-        "authorizer",
-        "variables",
-    ];
-    if at(policy, "spec.paramKind").is_some() {
-        known.push("params");
-    }
-    if let Some(problem) = crate::registry::cel::program::problem(expression.trim(), wanted, &known) {
-        errors.invalid(path, expression, problem);
-    }
-}
-
-/// Refuses every expression: nothing here evaluates them.
-#[cfg(not(feature = "cel"))]
-fn compile(_: &Object, _: &str, _: Option<&str>, path: FieldPath, errors: &mut FieldErrors) {
-    errors.forbidden(
-        path,
-        "expressions are not supported by this server, which is built without the feature cel",
-    );
-}
-
-fn validate_mutations(object: &Object, path: &FieldPath, errors: &mut FieldErrors) {
-    if list(object, "spec.mutations").is_empty() {
-        errors.required(path.child("mutations"), "mutations must contain at least one item");
-    }
-    for (index, mutation) in objects(object, "spec.mutations") {
-        let path = path.child("mutations").index(index);
-        let field = match text(mutation, "patchType") {
-            "ApplyConfiguration" => "applyConfiguration",
-            "JSONPatch" => "jsonPatch",
-            "" => {
-                errors.required(path.child("patchType"), "");
-                continue;
-            }
-            other => {
-                errors.not_supported(path.child("patchType"), other, &["ApplyConfiguration", "JSONPatch"]);
-                continue;
-            }
-        };
-        let expression = text(mutation, &format!("{field}.expression"));
-        let path = path.child(field).child("expression");
-        if expression.trim().is_empty() {
-            errors.required(path, "");
-        } else {
-            compile(object, expression, None, path, errors);
-        }
-    }
-    let policy = text(object, "spec.reinvocationPolicy");
-    if policy.is_empty() {
-        errors.required(path.child("reinvocationPolicy"), "");
-    } else if !matches!(policy, "IfNeeded" | "Never") {
-        errors.not_supported(path.child("reinvocationPolicy"), policy, &["IfNeeded", "Never"]);
+    if seen.is_empty() {
+        errors.required(actions, "at least one validation action is required");
     }
 }

@@ -1,5 +1,5 @@
 //! The checks that the kinds of `resource.k8s.io` share, and DeviceClasses, as `pkg/apis/resource/validation` has them
-//! (`ValidateDeviceClass`). CEL expressions of selectors are not compiled.
+//! (`ValidateDeviceClass`). Of CEL expressions in selectors only syntax and names are checked.
 
 use std::collections::BTreeSet;
 
@@ -89,7 +89,7 @@ pub(super) fn check_set(
     }
 }
 
-/// Go's `validateSelector` of each; an expression is only measured.
+/// Go's `validateSelector` of each. What an expression costs is not estimated.
 pub(super) fn check_selectors(selectors: &Cursor<'_>, errors: &mut FieldErrors) {
     check_items(selectors, SELECTORS_MAX, errors, |selector, errors| {
         let cel = selector.at("cel");
@@ -97,9 +97,24 @@ pub(super) fn check_selectors(selectors: &Cursor<'_>, errors: &mut FieldErrors) 
             errors.required(cel, "");
         } else if cel.text("expression").len() > TEXT_MAX {
             errors.too_long(cel.at("expression"), TEXT_MAX);
+        } else {
+            check_expression(&cel.at("expression"), errors);
         }
     });
 }
+
+/// Refuses an expression on a device that cannot be evaluated.
+#[cfg(feature = "cel")]
+fn check_expression(expression: &Cursor<'_>, errors: &mut FieldErrors) {
+    let text = expression.as_text();
+    if let Some(problem) = crate::registry::cel::program::problem(text, &["bool"], &["device"], None) {
+        errors.invalid(expression, text, problem);
+    }
+}
+
+/// Nothing is known of expressions: no scheduler evaluates them here.
+#[cfg(not(feature = "cel"))]
+fn check_expression(_expression: &Cursor<'_>, _errors: &mut FieldErrors) {}
 
 /// Go's `validateDeviceConfiguration`.
 pub(super) fn check_opaque(config: &Cursor<'_>, errors: &mut FieldErrors) {

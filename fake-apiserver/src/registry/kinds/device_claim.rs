@@ -11,7 +11,7 @@ use super::device::{
 };
 use super::plain::restore_metadata;
 use super::pod::validate_node_selector;
-use crate::api::field::FieldErrors;
+use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::registry::kinds::strategy::{Context, Strategy};
 use crate::registry::types::access::{object_mut, objects_mut};
@@ -40,6 +40,10 @@ const TEMPLATE_FORBIDDEN: [&str; 7] = [
     "managedFields",
 ];
 
+/// The label of a namespace whose claims see all devices.
+const ADMIN_LABEL: &str = "resource.kubernetes.io/admin-access";
+const ADMIN_NEEDS: &str = "admin access to devices requires the `resource.kubernetes.io/admin-access: true` label on the containing namespace";
+
 /// The strategy of ResourceClaims.
 #[derive(Debug)]
 pub(crate) struct ResourceClaim;
@@ -47,6 +51,12 @@ pub(crate) struct ResourceClaim;
 impl Strategy for ResourceClaim {
     fn default(&self, object: &mut Object) {
         default_requests(object, "spec.devices.requests");
+    }
+
+    fn allocate(&self, object: &mut Object, old: Option<&Object>, errors: &mut FieldErrors, context: &Context<'_>) {
+        if old.is_none() {
+            authorize_admin(&Cursor::root(object), "spec.devices.requests", context, errors);
+        }
     }
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
@@ -63,6 +73,7 @@ impl Strategy for ResourceClaim {
     fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, context: &Context<'_>) {
         let (new, old) = (Cursor::root(object), Cursor::root(old));
         if context.subresource == "status" {
+            authorize_admin_status(&new, &old, context, errors);
             validate_status(&new, &old, errors);
         } else {
             new.at("spec").check_unchanged(&old.at("spec"), errors);
@@ -81,6 +92,12 @@ pub(crate) struct ResourceClaimTemplate;
 impl Strategy for ResourceClaimTemplate {
     fn default(&self, object: &mut Object) {
         default_requests(object, "spec.spec.devices.requests");
+    }
+
+    fn allocate(&self, object: &mut Object, old: Option<&Object>, errors: &mut FieldErrors, context: &Context<'_>) {
+        if old.is_none() {
+            authorize_admin(&Cursor::root(object), "spec.spec.devices.requests", context, errors);
+        }
     }
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
@@ -105,6 +122,38 @@ impl Strategy for ResourceClaimTemplate {
     fn returns_deleted_object(&self) -> bool {
         true
     }
+}
+
+/// `AuthorizedForAdmin` of `pkg/registry/resource`; a template is blamed as the claim it makes.
+fn authorize_admin(object: &Cursor<'_>, way: &str, context: &Context<'_>, errors: &mut FieldErrors) {
+    let asks = |it: &Cursor<'_>| it.flag("exactly.adminAccess") == Some(true);
+    let asked = object.items(way).position(|it| asks(&it));
+    if let Some(index) = asked.filter(|_| !is_admin_namespace(object.text("metadata.namespace"), context)) {
+        let path = FieldPath::new("spec.devices.requests")
+            .index(index)
+            .child("adminAccess");
+        errors.forbidden(path, ADMIN_NEEDS);
+    }
+}
+
+/// `AuthorizedForAdminStatus`
+fn authorize_admin_status(new: &Cursor<'_>, old: &Cursor<'_>, context: &Context<'_>, errors: &mut FieldErrors) {
+    const RESULTS: &str = "status.allocation.devices.results";
+    let is_admin = |it: &Cursor<'_>| it.flag("adminAccess") == Some(true);
+    if old.items(RESULTS).any(|it| is_admin(&it)) {
+        return;
+    }
+    if let Some(result) = new.items(RESULTS).find(is_admin)
+        && !is_admin_namespace(new.text("metadata.namespace"), context)
+    {
+        errors.forbidden(result.at("adminAccess"), ADMIN_NEEDS);
+    }
+}
+
+fn is_admin_namespace(name: &str, context: &Context<'_>) -> bool {
+    let namespaces = (context.stored)("", "namespaces");
+    let found = namespaces.iter().find(|it| it.name() == name);
+    found.is_some_and(|it| it.labels().any(|label| label == (ADMIN_LABEL, "true")))
 }
 
 /// Go's `SetDefaults_ExactDeviceRequest` and `SetDefaults_DeviceSubRequest`, and the operator of tolerations.

@@ -9,7 +9,7 @@ use super::pod::validate_node_selector;
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
 use crate::registry::kinds::strategy::{Context, FieldLabels, Strategy};
-use crate::registry::types::access::text;
+use crate::registry::types::access::{default_absent, objects_mut};
 use crate::registry::types::check::NOT_POSITIVE;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names;
@@ -19,6 +19,16 @@ use crate::registry::types::names;
 pub(crate) struct ResourceSlice;
 
 impl Strategy for ResourceSlice {
+    fn prepare_for_create(&self, object: &mut Object, context: &Context<'_>) {
+        default_times(object, context);
+        drop_disabled(object, None);
+    }
+
+    fn prepare_for_update(&self, object: &mut Object, old: &Object, context: &Context<'_>) {
+        default_times(object, context);
+        drop_disabled(object, Some(old));
+    }
+
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
         validate_spec(&Cursor::root(object).at("spec"), None, errors);
     }
@@ -46,7 +56,8 @@ impl Strategy for ResourceSlice {
     }
 
     fn field_values(&self, object: &Object) -> Vec<(&'static str, String)> {
-        let value = |label: &'static str| (label, text(object, label).to_owned());
+        let object = Cursor::root(object);
+        let value = |label: &'static str| (label, object.text(label).to_owned());
         vec![value("spec.nodeName"), value("spec.driver")]
     }
 }
@@ -67,6 +78,47 @@ const CONSUMED_MAX: usize = 2;
 const CONDITIONS_MAX: usize = 4;
 /// Most bytes of the value of an attribute.
 const VALUE_MAX: usize = 64;
+
+/// Lists of an attribute's values, which are behind the gate DRAListTypeAttributes.
+const LISTS: [&str; 4] = ["bools", "ints", "strings", "versions"];
+/// The field behind the gate DRANodeAllocatableResources.
+const MAPPINGS: &str = "nodeAllocatableResourceMappings";
+
+/// `SetDefaults_DeviceTaint`
+fn default_times(object: &mut Object, context: &Context<'_>) {
+    let now = context.entropy.now_seconds();
+    for device in objects_mut(object, "spec.devices") {
+        for taint in objects_mut(device, "taints") {
+            default_absent(taint, "timeAdded", now.as_str());
+        }
+    }
+}
+
+/// Drops what is behind gates that are off, unless the stored slice has it: Go's `dropDisabledFields`.
+fn drop_disabled(object: &mut Object, old: Option<&Object>) {
+    let in_old = |is_used: &dyn Fn(&Cursor<'_>) -> bool| {
+        old.is_some_and(|old| Cursor::root(old).items("spec.devices").any(|it| is_used(&it)))
+    };
+    let has_lists = in_old(&|device| {
+        let attributes = device.at("attributes");
+        attributes
+            .entries("")
+            .any(|(_, it)| LISTS.iter().any(|list| it.is_set(list)))
+    });
+    let has_mappings = in_old(&|device| !device.is_empty(MAPPINGS));
+    for device in objects_mut(object, "spec.devices") {
+        if !has_mappings {
+            device.remove(MAPPINGS);
+        }
+        let attributes = device.get_mut("attributes").and_then(Value::as_object_mut);
+        let attributes = attributes.into_iter().flatten().filter(|_| !has_lists);
+        for fields in attributes.filter_map(|(_, it)| it.as_object_mut()) {
+            LISTS.iter().for_each(|list| {
+                fields.remove(*list);
+            });
+        }
+    }
+}
 
 /// Go's `validateResourceSliceSpec`.
 fn validate_spec(spec: &Cursor<'_>, old: Option<&Cursor<'_>>, errors: &mut FieldErrors) {

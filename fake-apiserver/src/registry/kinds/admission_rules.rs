@@ -1,0 +1,201 @@
+//! Checks that webhook configurations and admission policies have in common: which requests they are about, and
+//! conditions on them (`pkg/apis/admissionregistration/validation`).
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+
+use crate::api::field::FieldErrors;
+use crate::registry::types::access::{default_absent, objects_mut};
+use crate::registry::types::cursor::Cursor;
+use crate::registry::types::{labels, names};
+
+/// The operations, in the order in which errors name them.
+const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
+/// Those of requests that can be changed.
+const MUTATING_OPERATIONS: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
+/// Most conditions of a webhook or a policy.
+const CONDITIONS_MAX: usize = 64;
+
+/// Fills in the scope of rules.
+pub(super) fn default_rules(map: &mut Map<String, Value>, field: &str) {
+    for rule in objects_mut(map, field) {
+        default_absent(rule, "scope", "*");
+    }
+}
+
+/// Fills in what `MatchResources` leaves out.
+pub(super) fn default_match(resources: &mut Map<String, Value>) {
+    default_absent(resources, "matchPolicy", "Equivalent");
+    default_absent(resources, "namespaceSelector", json!({}));
+    default_absent(resources, "objectSelector", json!({}));
+    for field in ["resourceRules", "excludeResourceRules"] {
+        default_rules(resources, field);
+    }
+}
+
+/// `validateMatchResources`
+pub(super) fn validate_match(resources: &Cursor<'_>, errors: &mut FieldErrors) {
+    resources
+        .at("matchPolicy")
+        .check_one_of(&["Equivalent", "Exact"], errors);
+    for field in ["namespaceSelector", "objectSelector"] {
+        let selector = resources.at(field);
+        labels::validate_selector(selector.get(""), &selector.path(), errors);
+    }
+    for field in ["resourceRules", "excludeResourceRules"] {
+        for rule in resources.items(field) {
+            let mut seen = BTreeSet::new();
+            for name in rule.items("resourceNames") {
+                name.check_texts(names::path_segment(name.as_text(), false), errors);
+                if !seen.insert(name.as_text().to_owned()) {
+                    errors.duplicate(name, name.as_text());
+                }
+            }
+            validate_rule(&rule, errors);
+        }
+    }
+}
+
+/// Policies that change objects can do so to some requests alone.
+pub(super) fn validate_mutating_operations(resources: &Cursor<'_>, errors: &mut FieldErrors) {
+    for rule in resources.items("resourceRules") {
+        for operation in rule.items("operations") {
+            if !MUTATING_OPERATIONS.contains(&operation.as_text()) {
+                let path = resources.at("resourceRules.operations");
+                errors.not_supported(path, operation.as_text(), &MUTATING_OPERATIONS);
+            }
+        }
+    }
+}
+
+/// `validateRuleWithOperations`
+pub(super) fn validate_rule(rule: &Cursor<'_>, errors: &mut FieldErrors) {
+    let operations = rule.at("operations");
+    check_list(&operations, "operations", errors);
+    for operation in operations.items("") {
+        if !OPERATIONS.contains(&operation.as_text()) {
+            errors.not_supported(operation, operation.as_text(), &OPERATIONS);
+        }
+    }
+    check_list(&rule.at("apiGroups"), "API groups", errors);
+    let versions = rule.at("apiVersions");
+    check_list(&versions, "API versions", errors);
+    for version in versions.items("") {
+        version.check_required(errors);
+    }
+    validate_resources(&rule.at("resources"), errors);
+    rule.at("scope").check_one_of(&["*", "Cluster", "Namespaced"], errors);
+}
+
+/// A list has something in it, and `*` stands alone.
+fn check_list(list: &Cursor<'_>, what: &str, errors: &mut FieldErrors) {
+    let items = list.list("");
+    if items.is_empty() {
+        errors.required(list, "");
+    }
+    if items.len() > 1 && items.iter().any(|it| it == "*") {
+        let text = format!("if '*' is present, must not specify other {what}");
+        errors.invalid(list, list.to_value(), text);
+    }
+}
+
+/// `validateResources`
+fn validate_resources(resources: &Cursor<'_>, errors: &mut FieldErrors) {
+    if resources.is_empty("") {
+        errors.required(resources, "");
+    }
+    let (mut any_subresource, mut any_resource) = (BTreeSet::new(), BTreeSet::new());
+    let mut has_plain = false;
+    for item in resources.items("") {
+        let text = item.as_text();
+        if !item.check_required(errors) {
+            continue;
+        }
+        let Some((resource, subresource)) = text.split_once('/') else {
+            has_plain = text != "*";
+            continue;
+        };
+        if any_subresource.contains(resource) {
+            let detail = format!("if '{resource}/*' is present, must not specify {text}");
+            errors.invalid(item, text, detail);
+        }
+        if any_resource.contains(subresource) {
+            let detail = format!("if '*/{subresource}' is present, must not specify {text}");
+            errors.invalid(item, text, detail);
+        }
+        if subresource == "*" {
+            any_subresource.insert(resource.to_owned());
+        }
+        if resource == "*" {
+            any_resource.insert(subresource.to_owned());
+        }
+    }
+    let has = |text: &str| resources.list("").iter().any(|it| it == text);
+    if resources.list("").len() > 1 && has("*/*") {
+        let text = "if '*/*' is present, must not specify other resources";
+        errors.invalid(resources, resources.to_value(), text);
+    }
+    if has("*") && has_plain {
+        let text = "if '*' is present, must not specify other resources without subresources";
+        errors.invalid(resources, resources.to_value(), text);
+    }
+}
+
+/// `validateMatchConditions`
+pub(super) fn validate_conditions(conditions: &Cursor<'_>, has_params: bool, errors: &mut FieldErrors) {
+    let count = conditions.list("").len();
+    if count > CONDITIONS_MAX {
+        errors.too_many(conditions, count, CONDITIONS_MAX);
+    }
+    let mut seen = BTreeSet::new();
+    for condition in conditions.items("") {
+        let (name, expression) = (condition.at("name"), condition.at("expression"));
+        match expression.as_text().trim() {
+            "" => errors.required(expression, ""),
+            text => Scope::of_requests(has_params).check(&expression, text, &["bool"], errors),
+        }
+        if name.check_required(errors) {
+            name.check_texts(names::qualified_name(name.as_text()), errors);
+            if !seen.insert(name.as_text().to_owned()) {
+                errors.duplicate(name, name.as_text());
+            }
+        }
+    }
+}
+
+/// Names that an expression sees.
+#[derive(Clone, Debug)]
+pub(super) struct Scope {
+    pub(super) names: Vec<&'static str>,
+    /// The fields of `variables`, if there is such a thing.
+    pub(super) variables: Option<Vec<String>>,
+}
+
+impl Scope {
+    /// Of expressions about a request.
+    pub(super) fn of_requests(has_params: bool) -> Self {
+        let mut names = vec!["object", "oldObject", "request", "namespaceObject", "authorizer"];
+        if has_params {
+            names.push("params");
+        }
+        Self { names, variables: None }
+    }
+
+    /// Refuses an expression that cannot be evaluated, or that makes none of the types `wanted`, if any are. Its text
+    /// is not always what the error shows.
+    #[cfg(feature = "cel")]
+    pub(super) fn check(&self, at: &Cursor<'_>, text: &str, wanted: &[&str], errors: &mut FieldErrors) {
+        use crate::registry::cel::program::problem;
+        if let Some(problem) = problem(text, wanted, &self.names, self.variables.as_deref()) {
+            errors.invalid(at, text, problem);
+        }
+    }
+
+    /// Refuses every expression: nothing here evaluates them.
+    #[cfg(not(feature = "cel"))]
+    pub(super) fn check(&self, at: &Cursor<'_>, _text: &str, _wanted: &[&str], errors: &mut FieldErrors) {
+        let text = "expressions are not supported by this server, which is built without the feature cel";
+        errors.forbidden(at, text);
+    }
+}
