@@ -106,7 +106,7 @@ impl ApiServer {
     ) -> Self {
         let rbac = match options.authorization {
             Authorization::AlwaysAllow => None,
-            Authorization::Rbac => Some(Rbac::default()),
+            Authorization::Rbac => Some(Rbac::new(options.workers.contains(&Worker::ClusterRoleAggregation))),
         };
         options.routes = options.routes.apart();
         let mut admission = AdmissionSetup {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fake_apiserver::{Anonymous, ApiServer, ApiServerBuilder, Authorization, UserInfo};
+use fake_apiserver::{Anonymous, ApiServer, ApiServerBuilder, Authorization, UserInfo, Worker};
 use http::Request;
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -169,7 +169,7 @@ async fn a_binding_counts_from_its_write_to_its_deletion(#[case] subject: Value,
 
 #[tokio::test(start_paused = true)]
 async fn view_aggregates_labelled_roles() {
-    let server = rbac().start();
+    let server = rbac().workers([Worker::ClusterRoleAggregation]).start();
     let user = json!({"kind": "User", "name": "dev"});
     let path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
     let mut viewer = binding("ClusterRoleBinding", user);

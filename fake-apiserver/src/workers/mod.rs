@@ -97,12 +97,14 @@ pub(crate) fn start(host: &Arc<dyn Host>, workers: &[Worker], kubelet: &Kubelet,
     }
 }
 
-/// The controller of a worker that has a lane of its own. Quotas are counted by the admission plugin itself.
+/// The controller of a worker that has a lane of its own. Quotas are counted by the admission
+/// plugin, and ClusterRoles gathered by the authoriser.
 fn lane(worker: Worker) -> Option<Box<dyn Lane>> {
     match worker {
         Worker::GarbageCollector => Some(Box::new(Runner::new(garbage_collector::GarbageCollector::default()))),
         Worker::Namespace => Some(Box::new(Runner::new(namespace::NamespaceController::default()))),
         Worker::ResourceQuota
+        | Worker::ClusterRoleAggregation
         | Worker::ServiceAccount
         | Worker::Deployment
         | Worker::ReplicaSet

@@ -22,6 +22,9 @@ pub enum Worker {
     /// Counts what ResourceQuotas are about, with each write and without requests of its own; see
     /// [`resource_quota_controller`](crate::ApiServerBuilder::resource_quota_controller).
     ResourceQuota,
+    /// Fills aggregated ClusterRoles from those that their selectors find, with each write of a ClusterRole and without
+    /// requests of its own. The bootstrap roles `admin`, `edit` and `view` are filled from the start.
+    ClusterRoleAggregation,
     /// Gives every namespace the ServiceAccount `default` and the ConfigMap `kube-root-ca.crt`.
     ServiceAccount,
     /// Rolls Deployments out by ReplicaSets, scales them, keeps their history.
@@ -60,6 +63,7 @@ impl Worker {
         Worker::GarbageCollector,
         Worker::Namespace,
         Worker::ResourceQuota,
+        Worker::ClusterRoleAggregation,
         Worker::ServiceAccount,
         Worker::Deployment,
         Worker::ReplicaSet,
@@ -74,15 +78,16 @@ impl Worker {
     ];
 
     /// The controllers of workloads, and the nodes that run them: all but the garbage collector and the controllers of
-    /// namespaces and quotas.
+    /// namespaces, quotas and ClusterRoles.
     pub const WORKLOADS: &'static [Worker] = match Self::ALL {
         [
             Worker::GarbageCollector,
             Worker::Namespace,
             Worker::ResourceQuota,
+            Worker::ClusterRoleAggregation,
             life @ ..,
         ] => life,
-        _ => panic!("those three come first"),
+        _ => panic!("those four come first"),
     };
 
     /// The word for it on the command line.
@@ -91,6 +96,7 @@ impl Worker {
             Worker::GarbageCollector => "gc",
             Worker::Namespace => "namespace",
             Worker::ResourceQuota => "resourcequota",
+            Worker::ClusterRoleAggregation => "clusterrole",
             Worker::ServiceAccount => "serviceaccount",
             Worker::Deployment => "deployment",
             Worker::ReplicaSet => "replicaset",

@@ -37,8 +37,20 @@ pub(crate) struct Rbac {
     writes: AtomicU64,
     /// The policy read from them, and the number of writes before; `None` before the first request.
     policy: RwLock<Option<(u64, Arc<Policy>)>>,
+    /// `true` if writes of ClusterRoles fill those that are aggregated.
+    aggregates: bool,
     /// Held while aggregated ClusterRoles are brought up to date.
     aggregating: Mutex<()>,
+}
+
+impl Rbac {
+    /// RBAC that has been asked nothing.
+    pub(crate) fn new(aggregates: bool) -> Self {
+        Self {
+            aggregates,
+            ..Self::default()
+        }
+    }
 }
 
 /// The answer of a review.
@@ -110,7 +122,7 @@ impl Registry {
             return;
         };
         rbac.writes.fetch_add(1, Ordering::SeqCst);
-        if *row.storage == *CLUSTER_ROLES {
+        if rbac.aggregates && *row.storage == *CLUSTER_ROLES {
             self.aggregate_cluster_roles(rbac, row, key.as_str());
         }
     }

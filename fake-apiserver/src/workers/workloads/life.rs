@@ -121,7 +121,9 @@ impl Workloads {
                 }
                 kubelet::sync(&object, &script, memory, &sees)
             }
-            Worker::GarbageCollector | Worker::Namespace | Worker::ResourceQuota => Plan::default(),
+            Worker::GarbageCollector | Worker::Namespace | Worker::ResourceQuota | Worker::ClusterRoleAggregation => {
+                Plan::default()
+            }
         }
     }
 
@@ -143,7 +145,10 @@ impl Workloads {
                 None => return Identity::component("kube-scheduler", "system:kube-scheduler", &[]),
                 Some(node) => return Identity::component("kubelet", format!("system:node:{node}"), &["system:nodes"]),
             },
-            (Worker::GarbageCollector | Worker::Namespace | Worker::ResourceQuota, _) => "generic-garbage-collector",
+            (
+                Worker::GarbageCollector | Worker::Namespace | Worker::ResourceQuota | Worker::ClusterRoleAggregation,
+                _,
+            ) => "generic-garbage-collector",
         };
         self.identities
             .entry(name)
