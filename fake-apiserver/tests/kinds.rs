@@ -404,3 +404,101 @@ async fn a_scale_shows_its_selector_in_the_order_of_keys() {
     let (_, scale) = send(&server, "GET", &format!("{path}/a/scale"), &Value::Null).await;
     assert_eq!(scale["status"]["selector"], "a=b,!t");
 }
+
+const API_SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
+
+#[tokio::test(start_paused = true)]
+async fn an_api_service_says_what_its_service_lacks() {
+    let server = server();
+    let condition = async |what: &str| {
+        let (code, answer) = send(&server, "GET", &format!("{API_SERVICES}/v1.things.io"), &Value::Null).await;
+        let condition = &answer["status"]["conditions"][0];
+        assert_eq!((code, &condition["status"]), (200, &json!("False")), "{what}");
+        condition["reason"].as_str().unwrap_or_default().to_owned()
+    };
+    let body = json!({
+        "metadata": {"name": "v1.things.io"},
+        "spec": {"group": "things.io", "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 10,
+            "insecureSkipTLSVerify": true, "service": {"namespace": "default", "name": "things"}},
+    });
+    assert_eq!(send(&server, "POST", API_SERVICES, &body).await.0, 201);
+    assert_eq!(condition("no service").await, "ServiceNotFound");
+
+    let service = json!({"metadata": {"name": "things"}, "spec": {"ports": [{"port": 80, "name": "web"}]}});
+    let services = "/api/v1/namespaces/default/services";
+    assert_eq!(send(&server, "POST", services, &service).await.0, 201);
+    assert_eq!(condition("another port").await, "ServicePortError");
+    let ports = json!({"spec": {"ports": [{"port": 443, "name": "https"}]}});
+    assert_eq!(
+        send(&server, "PATCH", &format!("{services}/things"), &ports).await.0,
+        200
+    );
+    assert_eq!(condition("no slice").await, "EndpointsNotFound");
+
+    let slice = json!({
+        "metadata": {"name": "things-1", "labels": {"kubernetes.io/service-name": "things"}},
+        "addressType": "IPv4", "endpoints": [], "ports": [{"port": 443, "name": "https"}],
+    });
+    let slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+    assert_eq!(send(&server, "POST", slices, &slice).await.0, 201);
+    assert_eq!(condition("no address").await, "MissingEndpoints");
+    let endpoints = json!({"endpoints": [{"addresses": ["10.1.2.3"]}]});
+    assert_eq!(
+        send(&server, "PATCH", &format!("{slices}/things-1"), &endpoints)
+            .await
+            .0,
+        200
+    );
+    assert_eq!(condition("it is not called").await, "FailedDiscoveryCheck");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flow_schema_says_whether_its_priority_level_is_there() {
+    let server = server();
+    let group = "/apis/flowcontrol.apiserver.k8s.io/v1";
+    let reason = async || {
+        let (_, answer) = send(&server, "GET", &format!("{group}/flowschemas/f"), &Value::Null).await;
+        let condition = &answer["status"]["conditions"][0];
+        assert_eq!(condition["type"], "Dangling");
+        condition["reason"].as_str().unwrap_or_default().to_owned()
+    };
+    let schema = json!({"metadata": {"name": "f"}, "spec": {"priorityLevelConfiguration": {"name": "l"}}});
+    assert_eq!(
+        send(&server, "POST", &format!("{group}/flowschemas"), &schema).await.0,
+        201
+    );
+    assert_eq!(reason().await, "NotFound");
+    let level = json!({
+        "metadata": {"name": "l"},
+        "spec": {"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}},
+    });
+    let levels = format!("{group}/prioritylevelconfigurations");
+    assert_eq!(send(&server, "POST", &levels, &level).await.0, 201);
+    assert_eq!(reason().await, "Found");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_names_of_a_crd_are_accepted_in_the_name_of_the_server() {
+    let server = server();
+    let body = json!({
+        "metadata": {"name": "things.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Cluster", "names": {"plural": "things", "kind": "Thing"},
+            "versions": [{"name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object"}}}],
+        },
+    });
+    let crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    assert_eq!(send(&server, "POST", crds, &body).await.0, 201);
+    let (_, answer) = send(&server, "GET", &format!("{crds}/things.example.com"), &Value::Null).await;
+    let managers = answer["metadata"]["managedFields"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    let of_status = managers.iter().find(|it| it["subresource"] == "status");
+    let of_status = of_status.expect("somebody owns the status");
+    assert_eq!(
+        (&of_status["manager"], &of_status["operation"]),
+        (&json!("kube-apiserver"), &json!("Update"))
+    );
+}
