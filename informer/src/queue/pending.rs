@@ -44,6 +44,8 @@ pub(super) struct Pending<T> {
     /// Those of them that wait for their worker to be done.
     locked: usize,
     processing: usize,
+    /// Keys that the rate limiter knows.
+    limited: usize,
     pub(super) stats: Option<Box<Stats>>,
 }
 
@@ -59,6 +61,8 @@ struct Slot<T> {
     /// Its turn came while a worker had it.
     is_passed: bool,
     is_processing: bool,
+    /// The rate limiter may know the key.
+    is_limited: bool,
     /// Time at which the key is put in line.
     due: Option<Due>,
     /// For metrics: when it was put in line, and when a worker took it.
@@ -72,6 +76,7 @@ pub(super) struct Taken<T> {
     pub(super) key: T,
     pub(super) slot: SlotId,
     pub(super) priority: i32,
+    pub(super) is_limited: bool,
 }
 
 impl<T: Clone + Eq + Hash> Pending<T> {
@@ -87,6 +92,7 @@ impl<T: Clone + Eq + Hash> Pending<T> {
             in_line: 0,
             locked: 0,
             processing: 0,
+            limited: 0,
             stats,
         }
     }
@@ -121,25 +127,41 @@ impl<T: Clone + Eq + Hash> Pending<T> {
     }
 
     /// Puts a key in line. `now` is needed for metrics only.
-    pub(super) fn add(&mut self, key: T, priority: i32, now: Option<Instant>) {
+    pub(super) fn add(&mut self, key: T, priority: i32, now: Option<Instant>) -> SlotId {
         let slot = self.slot_of(key);
         if let Some(stats) = &mut self.stats {
             stats.adds += 1;
         }
         self.enter(slot, priority, now);
+        slot
+    }
+
+    /// Says that the rate limiter knows the key of a slot.
+    pub(super) fn limit(&mut self, id: SlotId) {
+        let slot = &mut self.slots[id as usize];
+        self.limited += usize::from(!slot.is_limited);
+        slot.is_limited = true;
+    }
+
+    /// Says that it does not any more.
+    pub(super) fn unlimit(&mut self, id: SlotId) {
+        let slot = &mut self.slots[id as usize];
+        self.limited -= usize::from(slot.is_limited);
+        slot.is_limited = false;
     }
 
     /// Has a key put in line at `at`; if it waits already, at the earlier of the two instants.
     ///
     /// In the discipline of priorities a key is in line or waits, never both: what is in line stays there.
-    pub(super) fn add_at(&mut self, key: T, priority: i32, at: Instant) {
+    pub(super) fn add_at(&mut self, key: T, priority: i32, at: Instant) -> SlotId {
         let id = self.slot_of(key);
         if let Some(stats) = &mut self.stats {
             stats.retries += 1;
         }
         let slot = &self.slots[id as usize];
         if self.discipline == Discipline::Priority && slot.ticket != NONE {
-            return self.enter(id, priority, None);
+            self.enter(id, priority, None);
+            return id;
         }
         let is_waiting = slot.due.is_some();
         let rank = if is_waiting {
@@ -162,6 +184,7 @@ impl<T: Clone + Eq + Hash> Pending<T> {
         if self.discipline == Discipline::Priority {
             self.slots[id as usize].priority = rank;
         }
+        id
     }
 
     /// Puts the keys in line that are due at `now`.
@@ -210,6 +233,7 @@ impl<T: Clone + Eq + Hash> Pending<T> {
             key: key?,
             slot: id,
             priority: slot.priority,
+            is_limited: slot.is_limited,
         })
     }
 
@@ -333,6 +357,7 @@ impl<T: Clone + Eq + Hash> Pending<T> {
             priority: 0,
             is_passed: false,
             is_processing: false,
+            is_limited: false,
             due: None,
             added: None,
             taken: None,
@@ -350,14 +375,14 @@ impl<T: Clone + Eq + Hash> Pending<T> {
 
     /// Frees the slots of keys that are nowhere, if they are many.
     fn sweep(&mut self) {
-        let busy = self.in_line + self.processing + self.delayed.len();
+        let busy = self.in_line + self.processing + self.delayed.len() + self.limited;
         if self.ids.len() <= IDLE_SLOTS.max(busy * 2) {
             return;
         }
         let Self { ids, slots, free, .. } = self;
         ids.retain(|_, id| {
             let slot = &mut slots[*id as usize];
-            let is_idle = slot.ticket == NONE && slot.due.is_none() && !slot.is_processing;
+            let is_idle = slot.ticket == NONE && slot.due.is_none() && !slot.is_processing && !slot.is_limited;
             if is_idle {
                 free.push(*id);
             }

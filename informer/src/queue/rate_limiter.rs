@@ -21,6 +21,8 @@ use foldhash::fast::RandomState;
 use tokio::time::Instant;
 
 /// Decides how long a key waits before its next turn. It remembers keys until they are forgotten.
+///
+/// A controller asks it about keys of which [`when`](Self::when) was called, and not about those that never failed.
 pub trait RateLimiter<T>: Debug + Send {
     /// Counts a failure of this key, and returns the time it has to wait.
     fn when(&mut self, key: &T) -> Duration;

@@ -210,18 +210,18 @@ impl<T: Clone + fmt::Debug + Eq + Hash + Send + 'static> Default for WorkQueue<T
 impl<T: Clone + Eq + Hash> WorkQueue<T> {
     /// Puts a key in line, now. Without effect after a shutdown.
     pub fn add(&self, key: T) {
-        self.0.add(key, DEFAULT_PRIORITY);
+        self.0.add(key, DEFAULT_PRIORITY, false);
     }
 
     /// Puts a key in line when so much time has passed; one that waits already keeps the earlier instant.
     pub fn add_after(&self, key: T, after: Duration) {
-        self.0.add_after(key, DEFAULT_PRIORITY, after);
+        self.0.add_after(key, DEFAULT_PRIORITY, after, false);
     }
 
     /// Puts a key in line when the rate limiter allows it.
     pub fn add_rate_limited(&self, key: T) {
         let after = self.0.limiter().when(&key);
-        self.0.add_after(key, DEFAULT_PRIORITY, after);
+        self.0.add_after(key, DEFAULT_PRIORITY, after, true);
     }
 
     /// Puts a key in line as the options say.
@@ -235,7 +235,7 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
             let wait = self.0.limiter().when(&key);
             after = if after.is_zero() { wait } else { after.min(wait) };
         }
-        self.0.add_after(key, priority, after);
+        self.0.add_after(key, priority, after, is_rate_limited);
     }
 
     /// Waits for the next key; `None` after a shutdown. The key is with the caller until [`Work`] is dropped.
@@ -287,6 +287,23 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
     /// Returns the number of failures of the key since it was last forgotten.
     pub fn num_requeues(&self, key: &T) -> u32 {
         self.0.limiter().num_requeues(key)
+    }
+
+    /// [`forget`](Self::forget) of a key under work, which costs nothing where it has not failed.
+    pub(crate) fn forget_work(&self, work: &Work<T>) {
+        if work.is_limited {
+            self.0.limiter().forget(&work.key);
+            self.0.state().pending.unlimit(work.slot);
+        }
+    }
+
+    /// [`num_requeues`](Self::num_requeues) of a key under work, which costs nothing where it has not failed.
+    pub(crate) fn num_requeues_of(&self, work: &Work<T>) -> u32 {
+        if work.is_limited {
+            self.num_requeues(&work.key)
+        } else {
+            0
+        }
     }
 
     /// Keys in line. Those that wait for an instant do not count, nor do those that workers have, unless they were
@@ -348,6 +365,7 @@ impl<T: Clone + Eq + Hash> WorkQueue<T> {
             key: taken.key,
             slot: taken.slot,
             priority: taken.priority,
+            is_limited: taken.is_limited,
             inner: Arc::clone(&self.0),
         }
     }
@@ -362,29 +380,34 @@ impl<T: Clone + Eq + Hash> Inner<T> {
         self.limiter.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn add(&self, key: T, priority: i32) {
+    fn add(&self, key: T, priority: i32, is_limited: bool) {
         let mut state = self.state();
         if state.phase != Phase::Open {
             return;
         }
         state.promote();
         let now = state.now_for_metrics();
-        state.pending.add(key, priority, now);
+        let slot = state.pending.add(key, priority, now);
+        if is_limited {
+            state.pending.limit(slot);
+        }
         self.wake(&state);
     }
 
-    fn add_after(&self, key: T, priority: i32, after: Duration) {
+    fn add_after(&self, key: T, priority: i32, after: Duration, is_limited: bool) {
         if after.is_zero() {
-            return self.add(key, priority);
+            return self.add(key, priority, is_limited);
         }
         let mut state = self.state();
         if state.phase != Phase::Open {
             return;
         }
         let before = state.pending.next_due();
-        state
-            .pending
-            .add_at(key, priority, Instant::now() + after.min(LONGEST_DELAY));
+        let due = Instant::now() + after.min(LONGEST_DELAY);
+        let slot = state.pending.add_at(key, priority, due);
+        if is_limited {
+            state.pending.limit(slot);
+        }
         let is_first = before != state.pending.next_due();
         if is_first && state.has_timekeeper {
             self.earlier.notify_one();
@@ -531,6 +554,8 @@ pub struct Work<T: Clone + Eq + Hash> {
     key: T,
     slot: SlotId,
     priority: i32,
+    /// The rate limiter may know the key.
+    is_limited: bool,
     inner: Arc<Inner<T>>,
 }
 

@@ -1,6 +1,7 @@
 //! `Reconciler`: what a user writes. It gets a key, compares what is with what should be, and acts.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -25,7 +26,7 @@ pub struct Request<R = ObjectKey> {
     pub id: u64,
     /// Cancelled when the controller is to stop (Go's `ctx.Done()`). It waits for the reconciles under way: one that
     /// takes long should look at this and return. It has no part in comparisons.
-    pub stop: CancellationToken,
+    pub stop: Arc<CancellationToken>,
 }
 
 impl<R: PartialEq> PartialEq for Request<R> {
@@ -45,7 +46,7 @@ impl<R> Request<R> {
             failures: 0,
             priority: 0,
             id: 1,
-            stop: CancellationToken::new(),
+            stop: Arc::default(),
         }
     }
 }

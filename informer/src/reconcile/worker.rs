@@ -33,7 +33,7 @@ pub(crate) struct WorkersConfig {
     /// Set if a panic is an error of its key; otherwise it ends the controller.
     pub(crate) recovers_panics: bool,
     /// Cancelled when the controller is to stop.
-    pub(crate) stop: CancellationToken,
+    pub(crate) stop: Arc<CancellationToken>,
 }
 
 /// The doors a key has to pass before it is worked on.
@@ -105,7 +105,7 @@ where
             Some(shard) => match shard.begin(&work) {
                 Some(stay) => Some((shard, stay)),
                 // Its failures are for its next owner to count.
-                None => return self.queue.forget(&work),
+                None => return self.queue.forget_work(&work),
             },
         };
         if let Some(gate) = &self.gate {
@@ -125,10 +125,10 @@ where
         let started = Instant::now();
         let request = Request {
             key: work.key().clone(),
-            failures: self.queue.num_requeues(&work),
+            failures: self.queue.num_requeues_of(&work),
             priority: work.priority(),
             id: self.calls.fetch_add(1, Ordering::Relaxed) + 1,
-            stop: self.config.stop.clone(),
+            stop: Arc::clone(&self.config.stop),
         };
         let id = request.id;
         let call = async {
@@ -156,7 +156,7 @@ where
                     "the key was lost during its reconcile"
                 );
                 self.stats.ended(started.elapsed(), Ending::Error);
-                self.queue.forget(&work);
+                self.queue.forget_work(&work);
                 shard.set_aside(&work);
             }
             (None, None) => {}
@@ -202,7 +202,7 @@ where
         match result {
             Ok(action) => {
                 if action.then != Then::BackOff {
-                    self.queue.forget(&work);
+                    self.queue.forget_work(&work);
                 }
                 match action.then {
                     Then::Await => {}

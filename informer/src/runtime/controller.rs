@@ -1,6 +1,7 @@
 //! `Controller`: caches → handlers → queue → workers.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{BoxFuture, Either, join_all, select};
@@ -66,7 +67,7 @@ pub(super) struct Parts<R: RequestKey> {
     pub(super) workers: BoxFuture<'static, ()>,
     pub(super) later: Later,
     /// Tells reconciles that the controller is to stop.
-    pub(super) stopping: CancellationToken,
+    pub(super) stopping: Arc<CancellationToken>,
     pub(super) cache_sync_timeout: Duration,
     pub(super) needs_leader_election: bool,
     pub(super) is_warmed_up: bool,

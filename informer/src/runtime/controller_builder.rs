@@ -225,7 +225,7 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
                 concurrency: 1,
                 timeout: None,
                 recovers_panics: true,
-                stop: CancellationToken::new(),
+                stop: Arc::default(),
             },
             cache_sync_timeout: CACHE_SYNC_TIMEOUT,
             needs_leader_election: true,
@@ -345,7 +345,7 @@ impl<M, R: RequestKey> ControllerBuilder<M, R> {
             queue = queue.rate_limiter(limiter);
         }
         let queue = queue.build();
-        let stopping = self.workers.stop.clone();
+        let stopping = Arc::clone(&self.workers.stop);
         let gate = (self.is_gated && !self.caches.is_empty()).then(|| Gate::new(self.caches));
         let shard = self.sharding.map(|(sharding, place)| sharding.keys(place, &queue));
         let doors = Doors {

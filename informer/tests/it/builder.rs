@@ -1,13 +1,16 @@
 //! Sources of a controller besides the objects of one type: other forms, other keys, filters, later watches.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures::stream;
 use informer::cache::{ByObject, IndexFn, SharedInformerFactory};
 use informer::handler::{AnyEvent, enqueue};
+use informer::queue::{ExponentialBackoff, RateLimiter};
 use informer::reconcile::{Action, ReconcileError, Request};
 use informer::runtime::{ControllerBuilder, Manager, RequestKey};
-use informer::{Object, Storage};
+use informer::{Object, ObjectKey, Storage};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kube::core::ApiResource;
 use testkit::TestCluster;
@@ -259,4 +262,69 @@ async fn a_manager_says_how_its_caches_are() {
     let twice = ByObject::<ConfigMap>::new;
     let builder = Manager::builder(cluster.client());
     assert!(builder.cache(|it| it.by_object(twice())?.by_object(twice())).is_err());
+}
+
+/// Counts the questions about keys.
+#[derive(Clone, Debug, Default)]
+struct Asked(Arc<AtomicU32>, ExponentialBackoff<ObjectKey>);
+
+impl RateLimiter<ObjectKey> for Asked {
+    fn when(&mut self, key: &ObjectKey) -> Duration {
+        self.1.when(key)
+    }
+
+    fn forget(&mut self, key: &ObjectKey) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        self.1.forget(key);
+    }
+
+    fn num_requeues(&self, key: &ObjectKey) -> u32 {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        self.1.num_requeues(key)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rate_limiter_is_asked_about_keys_that_failed_alone() {
+    let process = Process::new();
+    let (limiter, failures) = (Asked::default(), Arc::new(Mutex::new(Vec::new())));
+    let (asked, seen) = (Arc::clone(&limiter.0), Arc::clone(&failures));
+    let builder = process
+        .manager
+        .controller("c")
+        .for_::<ConfigMap>()
+        .rate_limiter(limiter);
+    let reconcile = move |request: Request| {
+        let fails = request.key.name() == "bad" && request.failures < 2;
+        seen.lock()
+            .expect("no panic")
+            .push((request.key.name().to_owned(), request.failures));
+        async move {
+            if fails {
+                return Err(ReconcileError::from("not yet"));
+            }
+            Ok(Action::await_change())
+        }
+    };
+    builder.complete(reconcile).expect("it is complete");
+    let manager = process.manager.clone();
+    process
+        .cluster
+        .run(async move { manager.run(std::future::pending()).await });
+    process.cluster.create(config_map("good")).await;
+    process.cluster.settle().await;
+    assert_eq!((take(&failures).len(), asked.load(Ordering::Relaxed)), (1, 0));
+    process.cluster.create(config_map("bad")).await;
+    process.cluster.settle().await;
+    // Success forgets the failures, and the next change finds none.
+    let change = serde_json::json!({"data": {"a": "b"}});
+    let _: testkit::Object = process.cluster.patch(config_map("bad"), change).await;
+    process.cluster.settle().await;
+    let failures: Vec<_> = take(&failures).into_iter().map(|(_, failures)| failures).collect();
+    assert_eq!(failures, [0, 1, 2, 0, 1, 2]);
+    assert_eq!(
+        asked.load(Ordering::Relaxed),
+        6,
+        "twice as often as it had failed, and to forget"
+    );
 }
