@@ -17,6 +17,7 @@ mod waits;
 mod objects;
 mod conveniences;
 mod from_go;
+mod ported;
 #[cfg(feature = "serve")]
 mod access;
 #[cfg(feature = "serve")]
