@@ -1,6 +1,7 @@
 //! Evaluation of rules with the functions of the crate `kube-cel`. What it lacks is refused by name when the CRD is
 //! written, as are the errors of type that `compile` finds.
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
@@ -53,23 +54,55 @@ impl std::fmt::Debug for Compiled {
     }
 }
 
-/// Evaluates a rule on a value; what that costs is taken from `budget`, which is that of the whole request.
-pub(super) fn evaluate(
-    rule: &Rule,
-    node: &Structural,
-    value: View<'_>,
-    old: Option<View<'_>>,
-    budget: &mut u64,
-) -> Verdict {
+/// `self` and `oldSelf` of the rules of one value. They are converted once for all rules, and only where a rule needs
+/// them: converting a large value takes longer than evaluating a rule.
+pub(super) struct Operands<'a> {
+    node: &'a Structural,
+    value: View<'a>,
+    old: Option<View<'a>>,
+    /// `self` as it is, and with sets and map-lists in one order.
+    converted: [OnceCell<CelValue>; 2],
+    /// `oldSelf` in the same two forms.
+    converted_old: [OnceCell<CelValue>; 2],
+}
+
+impl<'a> Operands<'a> {
+    pub(super) fn new(node: &'a Structural, value: View<'a>, old: Option<View<'a>>) -> Self {
+        Self {
+            node,
+            value,
+            old,
+            converted: Default::default(),
+            converted_old: Default::default(),
+        }
+    }
+
+    /// Sets and map-lists are equal in any order, which only a transition rule, one that `sorts`, can compare.
+    fn value(&self, sorts: bool) -> CelValue {
+        let convert = || to_cel(self.value, Some(self.node), sorts);
+        self.converted[usize::from(sorts)].get_or_init(convert).clone()
+    }
+
+    fn old(&self, sorts: bool) -> Option<CelValue> {
+        let old = self.old?;
+        let convert = || to_cel(old, Some(self.node), sorts);
+        Some(self.converted_old[usize::from(sorts)].get_or_init(convert).clone())
+    }
+}
+
+/// Evaluates a rule on a value; the cost is taken from `budget`, which is that of the whole request.
+pub(super) fn evaluate(rule: &Rule, operands: &Operands<'_>, budget: &mut u64) -> Verdict {
     let program = match rule.compiled.rule(&rule.text) {
         Ok(program) => program,
         Err(error) => return Verdict::Error(error.clone()),
     };
-    // Sets and map-lists are equal in any order, which only a transition rule can compare.
-    let convert = |view: View<'_>| to_cel(view, Some(node), rule.uses_old());
-    let mut variables = vec![("self", convert(value))];
+    let sorts = rule.uses_old();
+    let mut variables = vec![("self", operands.value(sorts))];
+    // The expression of the message may name `oldSelf`, too.
+    let needs_old = sorts || rule.has_optional_old || !rule.message_expression.is_empty();
     let optional = |value| CelValue::Opaque(Arc::new(value));
-    match (old.map(convert), rule.has_optional_old) {
+    let old = if needs_old { operands.old(sorts) } else { None };
+    match (old, rule.has_optional_old) {
         (Some(old), false) => variables.push(("oldSelf", old)),
         (Some(old), true) => variables.push(("oldSelf", optional(OptionalValue::of(old)))),
         (None, true) => variables.push(("oldSelf", optional(OptionalValue::none()))),

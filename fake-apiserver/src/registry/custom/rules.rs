@@ -11,7 +11,7 @@ use super::validate::{View, is_unchanged, old_item};
 use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, FieldPath, quote};
 
 #[cfg(feature = "cel")]
-use super::engine;
+use super::engine::{self, Operands, evaluate};
 
 /// Set if rules are evaluated at all.
 pub(super) const EVALUATED: bool = cfg!(feature = "cel");
@@ -300,13 +300,14 @@ impl Run<'_> {
         if node.rules.is_empty() || self.only_unchanged && !is_unchanged() {
             return;
         }
+        let operands = Operands::new(node, value, old);
         for rule in &node.rules {
             if old.is_none() && rule.uses_old() && !rule.has_optional_old {
                 continue;
             }
             let verdict = match self.budget {
                 0 => Verdict::OutOfBudget,
-                _ => evaluate(rule, node, value, old, &mut self.budget),
+                _ => evaluate(rule, &operands, &mut self.budget),
             };
             self.has_ended = verdict.ends();
             let may_stay = verdict.is_failure();
@@ -325,13 +326,19 @@ impl Run<'_> {
     }
 }
 
-#[cfg(feature = "cel")]
-fn evaluate(rule: &Rule, node: &Structural, value: View<'_>, old: Option<View<'_>>, budget: &mut u64) -> Verdict {
-    engine::evaluate(rule, node, value, old, budget)
+/// Without the library nothing is converted, and all rules hold.
+#[cfg(not(feature = "cel"))]
+struct Operands;
+
+#[cfg(not(feature = "cel"))]
+impl Operands {
+    fn new(_: &Structural, _: View<'_>, _: Option<View<'_>>) -> Self {
+        Self
+    }
 }
 
 #[cfg(not(feature = "cel"))]
-fn evaluate(_: &Rule, _: &Structural, _: View<'_>, _: Option<View<'_>>, _: &mut u64) -> Verdict {
+fn evaluate(_: &Rule, _: &Operands, _: &mut u64) -> Verdict {
     Verdict::Holds
 }
 
