@@ -19,7 +19,7 @@ use crate::server::ApiServer;
 
 /// A tower service that answers the requests of one client, from [`ApiServer::client_service`].
 ///
-/// It takes requests of the crate `http` 1.x with any body, which is what `kube::Client::new` of kube 0.88 and later
+/// It takes requests of the crate `http` 1.x with any body, which is what `kube::Client::new` of kube 0.90 and later
 /// sends. Where a fault breaks the connection, a request fails with the [`io::Error`] that a socket would give.
 #[derive(Clone, Debug)]
 pub struct ClientService {

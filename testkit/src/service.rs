@@ -1,7 +1,7 @@
 //! Controllers of any version of kube: what `kube::Client::new` of another major is made of.
 //!
 //! The testkit is built with kube 5. A controller that is built with another major has another `kube::Client`; what all
-//! of them from 0.88 on have in common is that a client is made of a tower service for requests of the crate `http`
+//! of them from 0.90 on have in common is that a client is made of a tower service for requests of the crate `http`
 //! 1.x. [`TestCluster::service`] is such a service, and [`TestCluster::controller_over`] starts a controller over one.
 //! Objects of its types cross over [serialized](crate::objects::serialized).
 //!
@@ -53,7 +53,7 @@ pub struct ResponseBody(UnsyncBoxBody<Bytes, BoxError>);
 impl TestCluster {
     /// Returns what a client of this name is made of, for a controller whose version of kube is not the testkit's: hand
     /// it to its `kube::Client::new`. Any version whose requests are of the crate `http` 1.x takes it, which is kube
-    /// 0.88 and later. Faults, watches and requests tell the client apart by its name, as with
+    /// 0.90 and later. Faults, watches and requests tell the client apart by its name, as with
     /// [`client_named`](Self::client_named).
     #[must_use]
     pub fn service(&self, name: &str) -> ClientService {
