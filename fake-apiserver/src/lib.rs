@@ -111,3 +111,7 @@ pub use server::{ApiServer, LoadError, Snapshot};
 pub use tls::{ServiceAccountKeys, random_token, self_signed_certificate};
 pub use workers::{Kubelet, PodScript, PodSelector, ScriptOrder, UnknownWorker, Worker};
 pub use world::{LoadReport, StoredObject, WorldDiff};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -164,3 +164,7 @@ pub use error::Error;
 pub use key::{ObjectKey, ParseKeyError};
 pub use object::{Cacheable, Object, OwnerRef, Storage};
 pub use resource_version::ResourceVersion;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

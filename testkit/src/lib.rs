@@ -131,3 +131,7 @@ pub use target::{ObjectId, Target, ToObject};
 pub use test_cluster::cluster;
 pub use test_cluster::{TestCluster, TestClusterBuilder};
 pub use watches::Watches;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
