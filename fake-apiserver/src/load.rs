@@ -45,6 +45,21 @@ impl ReadError {
     }
 }
 
+/// Objects as a stream of YAML documents, which [`from_text`] reads again.
+///
+/// ```
+/// use fake_apiserver::load;
+/// use serde_json::json;
+///
+/// let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
+/// let text = load::to_text([&map]);
+/// assert_eq!(load::from_text(&text).unwrap()[0].object, map);
+/// ```
+pub fn to_text<'a>(objects: impl IntoIterator<Item = &'a Value>) -> String {
+    let documents = objects.into_iter();
+    documents.map(|it| format!("---\n{}", yaml::to_string(it))).collect()
+}
+
 /// Reads files and directories of YAML and JSON: several documents a file, and lists, which count as their items.
 ///
 /// Directories are read with all below them, in the order of names. CustomResourceDefinitions come first, then

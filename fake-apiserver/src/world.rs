@@ -7,9 +7,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::api::object::Object;
-use crate::endpoints::yaml;
 use crate::faults::WatchEventKind;
-use crate::load::Manifest;
+use crate::load::{self, Manifest};
 use crate::registry::scheme::Row;
 use crate::registry::scheme::codec;
 use crate::server::{ApiServer, LoadError, Snapshot};
@@ -232,11 +231,7 @@ impl ApiServer {
 
     /// All objects of a state as a stream of YAML documents, in the order of [`ApiServer::objects`].
     pub fn to_yaml(&self, snapshot: &Snapshot) -> String {
-        let documents = self.objects(snapshot);
-        documents
-            .iter()
-            .map(|it| format!("---\n{}", yaml::to_string(it)))
-            .collect()
+        load::to_text(&self.objects(snapshot))
     }
 
     /// Returns the differences between two states.

@@ -49,6 +49,7 @@ impl TestCluster {
         let place = Location::caller();
         let object = object.to_object();
         async move {
+            self.goes_on(place);
             let created = self
                 .put_new(object)
                 .await
@@ -67,6 +68,7 @@ impl TestCluster {
         let place = Location::caller();
         let object = object.to_object();
         async move {
+            self.goes_on(place);
             let id = ObjectId::of(&object);
             let answer = self.send(Method::PUT, &id, "", Some(&object)).await;
             typed(place, &answer.unwrap_or_else(|reason| fail_at(place, &reason)))
@@ -152,6 +154,7 @@ impl TestCluster {
         let place = Location::caller();
         let id = target.id();
         async move {
+            self.goes_on(place);
             let answer = self.send(Method::PATCH, &id, subresource, Some(&patch)).await;
             typed(place, &answer.unwrap_or_else(|reason| fail_at(place, &reason)))
         }
@@ -167,9 +170,17 @@ impl TestCluster {
         let place = Location::caller();
         let id = target.id();
         async move {
+            self.goes_on(place);
             if let Err(reason) = self.send(Method::DELETE, &id, "", None).await {
                 fail_at(place, &reason);
             }
+        }
+    }
+
+    /// A step of the test begins.
+    fn goes_on(&self, place: &Location<'_>) {
+        if let Some(gate) = &self.gate {
+            gate.goes_on(place);
         }
     }
 

@@ -41,6 +41,8 @@ pub struct TestCluster {
     pub(crate) reads: Reads,
     /// A real server, whose state `server` mirrors; `None` if `server` is the server.
     pub(crate) real: Option<Real>,
+    /// The revision at which the test began.
+    pub(crate) base: u64,
     /// Stands between clients and the server in an exploration.
     pub(crate) gate: Option<Arc<Gate>>,
     /// The last failure of the testkit's own, with its message.
@@ -274,10 +276,11 @@ impl TestClusterBuilder {
         pause_the_clock();
         // Before the first map of the controller's.
         crate::explore::seed_hashes();
-        let cluster = TestCluster::of_server(self.server_to_be().start(), Instant::now(), self.bounds);
+        let mut cluster = TestCluster::of_server(self.server_to_be().start(), Instant::now(), self.bounds);
         for step in self.steps {
             cluster.take(step);
         }
+        cluster.base = cluster.server.resource_version();
         cluster.server.journal().clear();
         cluster
     }
@@ -304,6 +307,7 @@ impl TestCluster {
             injections: Injections::default(),
             reads: Reads::default(),
             gate: None,
+            base: server.resource_version(),
             real: None,
             failed: Mutex::default(),
             server,
@@ -334,7 +338,9 @@ impl TestCluster {
 
     /// A cluster like this one, of another server with the same clock.
     pub(crate) fn with_server(&self, server: ApiServer) -> Self {
-        Self::of_server(server, self.started, self.bounds)
+        let mut cluster = Self::of_server(server, self.started, self.bounds);
+        cluster.base = self.base;
+        cluster
     }
 
     /// A cluster to be configured.

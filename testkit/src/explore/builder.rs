@@ -15,6 +15,8 @@ use super::replays::replays;
 use super::report::{Coverage, Failure, Report};
 use super::run::{Config, Outcome, Reference};
 use super::search::{Asides, Limits, Search, Stop, reference};
+use super::shards::{MERGE, Merged, Shard, merged};
+use super::spec::Spec;
 use super::{Check, Oracle, Violation};
 use crate::eventually::Condition;
 use crate::test_cluster::{TestCluster, TestClusterBuilder};
@@ -41,6 +43,7 @@ pub struct Explore {
     at_random: Option<u64>,
     requires_all_singles: bool,
     threads: usize,
+    shard: Shard,
 }
 
 #[doc = include_str!("guide.md")]
@@ -63,6 +66,7 @@ where
             has_digests: false,
             began: time_of_day(),
             flight: Flight::new(),
+            spec: None,
             current: Arc::default(),
         },
         world: TestClusterBuilder::default(),
@@ -76,11 +80,18 @@ where
         times: 1,
         at_random: None,
         requires_all_singles: false,
+        shard: Shard::of_environment(),
         threads: std::thread::available_parallelism().map_or(1, NonZero::get),
     }
 }
 
 impl Explore {
+    /// Explores changes of an object's spec.
+    pub(crate) fn of_spec(mut self, spec: Arc<Spec>) -> Self {
+        self.config.spec = Some(spec);
+        self
+    }
+
     /// The cluster every run begins with. It is made once; beginning a run with it costs the same for ten objects and
     /// for ten thousand. Default: [`TestCluster::start`].
     pub fn cluster(mut self, cluster: TestClusterBuilder) -> Self {
@@ -197,6 +208,18 @@ impl Explore {
         self
     }
 
+    /// Makes one part of the search: the `number`-th of so many, counted from 1. The environment variable
+    /// `EXPLORE_SHARD=2/8` says the same without a change of the test.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such part.
+    pub fn shard(mut self, number: u64, of: u64) -> Self {
+        let shard = Shard::parse(&format!("{number}/{of}"));
+        self.shard = shard.unwrap_or_else(|| panic!("there is no part {number} of {of}"));
+        self
+    }
+
     /// Searches with uniformly random faults from this seed rather than in order. It finds less: it is there to be
     /// compared with.
     pub fn at_random(mut self, seed: u64) -> Self {
@@ -263,11 +286,33 @@ impl Explore {
         }
     }
 
+    /// The `sometimes` that are not among those that held.
+    fn never(&self, held: &BTreeSet<usize>) -> Vec<String> {
+        let never = |(index, check): &(usize, &Check)| !check.must_always && !held.contains(index);
+        let checks = self.config.checks.iter().enumerate().filter(never);
+        checks.map(|(_, it)| it.name.clone()).collect()
+    }
+
+    /// Takes over what the reports of all shards say; returns the failure to be run again.
+    fn of_shards(&self, merged: Merged, report: &mut Report) -> Option<String> {
+        (report.coverage, report.never, report.notes) = (merged.coverage, merged.never, merged.notes);
+        report.requires_all_singles = self.requires_all_singles;
+        merged.failure
+    }
+
     fn explore(self, name: &str, is_replay: bool, progress: &Progress) -> Report {
         let clock = WallClock::start();
         super::seed_hashes();
-        let world = self.world.world(None);
         let mut report = Report::new(name);
+        report.shard = self.shard;
+        let (mut wanted, mut is_replay) = (self.replays.clone(), is_replay);
+        if let Some(directory) = std::env::var_os(MERGE).filter(|_| !is_replay) {
+            match self.of_shards(merged(directory.as_ref(), name), &mut report) {
+                Some(failure) => (wanted, is_replay) = (vec![failure], true),
+                None => return report,
+            }
+        }
+        let world = self.world.clone().world(None);
         report.notes = self.config.flight.interrupted();
         let (reference, nondeterminism) = match reference(&self.config, &world) {
             Ok(found) => found,
@@ -289,7 +334,8 @@ impl Explore {
             runs: &runs,
             faults: self.faults,
             limits: self.limits,
-            seed: self.at_random.unwrap_or_default(),
+            shard: self.shard,
+            seed: self.shard.seed(self.at_random.unwrap_or_default()),
             progress: &mut tell,
             held: runs.reference.outcome.held.clone(),
             coverage: Coverage::default(),
@@ -299,10 +345,13 @@ impl Explore {
             known: Default::default(),
             asides: Asides::default(),
         };
-        let stop = match replays(&mut search, &self.replays, self.times, &mut report.notes) {
+        let stop = match replays(&mut search, &wanted, self.times, &mut report.notes) {
             Ok(()) if is_replay => Ok(()),
             Ok(()) if self.at_random.is_some() => search.at_random(),
-            Ok(()) => search.search(),
+            Ok(()) => match &self.config.spec {
+                Some(spec) => search.search_spec(spec),
+                None => search.search(),
+            },
             Err(stop) => Err(stop),
         };
         let failure = match stop {
@@ -315,12 +364,12 @@ impl Explore {
         report.notes.extend(search.asides.notes(&self.config));
         report.requires_all_singles = self.requires_all_singles && !is_replay;
         if !is_replay && failure.is_none() {
-            let never = |(index, check): &(usize, &Check)| !check.must_always && !search.held.contains(index);
-            let checks = self.config.checks.iter().enumerate().filter(never);
-            report.never = checks.map(|(_, it)| it.name.clone()).collect();
+            report.never = self.never(&search.held);
         }
         match failure {
             Some(failure) => report.failed(*failure, &world).written(),
+            // The reports of all shards are looked at together.
+            None if !self.shard.is_whole() => report.written(),
             None => report,
         }
     }

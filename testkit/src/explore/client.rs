@@ -25,6 +25,7 @@ use super::owners::{Deletion, is_garbage};
 use super::pages::Page;
 use super::plan::Action;
 use super::stale::stale;
+use super::timeline::name_in;
 use super::trace::{Outcome, Request};
 use super::watch::GatedWatch;
 
@@ -104,6 +105,11 @@ fn read<B>(request: &http::Request<B>) -> Option<Request> {
         verb,
         resource,
         object: format!("{}/{}", path.namespace, path.name),
+        creates: None,
+        made_from: None,
+        reached: None,
+        saw: None,
+        is_of_another: false,
         may_conflict: false,
         may_be_stale: matches!(verb, Verb::List | Verb::Get) && parameter(REVISION) == Some("0"),
         may_expire: verb == Verb::List
@@ -133,8 +139,7 @@ where
     let mut about = about;
     // The bodies of clients are in memory; one that cannot be read is none.
     let body = body.collect().await.map(|it| it.to_bytes()).unwrap_or_default();
-    about.may_conflict =
-        matches!(about.verb, Verb::Update | Verb::Patch | Verb::Delete) && contains(&body, b"\"resourceVersion\"");
+    look_inside(&mut about, &life, &body);
     let Some(ticket) = gate.request(&life, about.clone(), parts.uri.path()) else {
         return pending().await;
     };
@@ -152,7 +157,7 @@ where
         }
         if let Action::Late(time) | Action::CrashLate(time) = *action {
             let request = http::Request::from_parts(parts, Full::new(body));
-            arrive_late(gate, &life, &about, time, forward(server, request));
+            arrive_late(gate, &life, &about, ticket.index, time, forward(server, request));
             if let Action::CrashLate(_) = action {
                 gate.crash(&life, RESTART);
                 return pending().await;
@@ -166,6 +171,7 @@ where
     }
     let pages = gate.page(&about, &mut parts.uri);
     let deletion = Deletion::of(gate, &about, &body);
+    gate.reaches(ticket.index);
     let response = forward(server, http::Request::from_parts(parts, Full::new(body))).await?;
     drop(lagging);
     let code = response.status().as_u16();
@@ -173,7 +179,7 @@ where
         Verb::Watch if response.status().is_success() => {
             response.map(|body| GatedBody::Watch(Box::new(GatedWatch::new(gate, &life, &about.resource, body))))
         }
-        _ => look(gate, Some(pages), &life, &about, deletion, response).await,
+        _ => look(gate, Some(pages), &life, &about, ticket.index, deletion, response).await,
     };
     gate.check();
     for action in &ticket.actions {
@@ -190,6 +196,23 @@ where
     }
     gate.outcome(&life, ticket.index, Outcome::Answered(code));
     Ok(response)
+}
+
+/// Adds to what is known of a request what its body says, and what its client knows of the object.
+fn look_inside(about: &mut Request, life: &Life, body: &Bytes) {
+    about.may_conflict =
+        matches!(about.verb, Verb::Update | Verb::Patch | Verb::Delete) && contains(body, b"\"resourceVersion\"");
+    if about.verb == Verb::Create {
+        about.creates = name_in(body);
+        about.made_from = about
+            .creates
+            .as_ref()
+            .and_then(|it| it.strip_suffix('*'))
+            .map(str::to_owned);
+    } else if about.is_write() {
+        let (namespace, name) = about.object.split_once('/').unwrap_or_default();
+        about.saw = life.uid(&about.resource, namespace, name);
+    }
 }
 
 /// Applies the faults that strike before the server has the request; returns an answer if the server is not to have it.
@@ -330,6 +353,7 @@ pub(crate) async fn look(
     pages: Option<Page>,
     life: &Life,
     about: &Request,
+    index: usize,
     deletion: Deletion,
     response: Response<ServerBody>,
 ) -> Response<GatedBody> {
@@ -343,6 +367,7 @@ pub(crate) async fn look(
             shown.generate_name = deletion.generate_name;
         }
         let is_created = parts.status == StatusCode::CREATED && !is_garbage(gate, &bytes);
+        gate.struck(about, index, &shown);
         gate.done(life, about, is_created, &shown, deletion.has_precondition);
         let Some(page) = pages else {
             return Response::from_parts(parts, GatedBody::whole(bytes));

@@ -63,6 +63,12 @@ struct Difference {
     is_derived: bool,
 }
 
+impl Difference {
+    fn line(&self) -> String {
+        format!("{}{}: {}", self.key.replace(" /", " "), prefixed(&self.path), self.text)
+    }
+}
+
 impl EndState {
     /// Reads the current state; `base` is the revision at which the run began.
     pub(crate) fn of(server: &ApiServer, base: u64) -> Self {
@@ -176,16 +182,32 @@ impl EndState {
             false => folded(&derived),
         };
         let left_out = differences.len().saturating_sub(SHOWN);
-        let mut lines: Vec<String> = differences
-            .into_iter()
-            .take(SHOWN)
-            .map(|it| format!("{}{}: {}", it.key.replace(" /", " "), prefixed(&it.path), it.text))
-            .collect();
+        // What a status counts remembers how it has come about.
+        let mut counted: Vec<String> = differences.iter().map(|it| general(&it.path)).collect();
+        counted.sort();
+        counted.dedup();
+        counted.retain(|it| folded.is_none() && it.starts_with("status."));
+        let is_counted = !counted.is_empty() && counted.len() <= FOLDED;
+        let is_counted = is_counted && differences.iter().all(|it| it.path.starts_with("status."));
+        let mut lines: Vec<String> = differences.into_iter().take(SHOWN).map(|it| it.line()).collect();
         if left_out > 0 {
             lines.push(format!("and {left_out} more"));
         }
         lines.extend(folded);
+        if is_counted {
+            let calls: String = counted.iter().map(|it| format!(".ignore({it:?})")).collect();
+            lines.push(format!(
+                "if a status may depend on the way it came about, leave it out: `{calls}`"
+            ));
+        }
         lines
+    }
+
+    /// The same without what workers derived, for runs whose ways were not the same.
+    pub(crate) fn compare_decided(&self, found: &Self, mask: &Mask) -> Vec<String> {
+        let differences = self.differences(found, mask).into_iter().filter(|it| !it.is_derived);
+        let lines = differences.map(|it| it.line());
+        lines.take(SHOWN).collect()
     }
 
     fn differences(&self, found: &Self, mask: &Mask) -> Vec<Difference> {
@@ -208,6 +230,16 @@ impl EndState {
             }));
         }
         differences
+    }
+
+    /// Whether workers alone wrote an object.
+    pub(crate) fn is_derived(&self, kept: &Kept) -> bool {
+        self.deciders.is_derived(&kept.object.value(), "")
+    }
+
+    /// All objects, in the order of their keys.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&Arc<str>, &Vec<Kept>)> {
+        self.objects.iter()
     }
 
     pub(crate) fn named(&self, key: &str) -> &[Kept] {

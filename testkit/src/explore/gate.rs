@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::panic::Location;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
@@ -81,6 +82,8 @@ pub(crate) struct State {
     pub(crate) coverage: BTreeSet<u64>,
     /// Number of times each controller ended by itself and was started again.
     pub(crate) ended: BTreeMap<Arc<str>, u32>,
+    /// The first step of the test that began while something went wrong, in words.
+    pub(crate) went_on: Option<String>,
     /// Delay after which the end state was right.
     pub(crate) late: Option<Duration>,
     /// Messages at one instant of virtual time.
@@ -250,7 +253,11 @@ impl Gate {
                     "{AT_ONE_INSTANT} requests and events at one instant of virtual time:{}",
                     most_frequent(&state.trace[state.trace.len().saturating_sub(AT_ONE_INSTANT as usize)..])
                 ),
-                false => format!("more than {limit} requests and events; the last is {}", about()),
+                false => format!(
+                    "more than {limit} requests and events; the last is {}, the most frequent are:{}",
+                    about(),
+                    most_frequent(&state.trace)
+                ),
             };
             state.violations.push(Violation::new(HOT_LOOP, what));
         }
@@ -318,6 +325,36 @@ impl Gate {
         Ticket { index, actions }
     }
 
+    /// Writes down that a request reaches the server.
+    pub(crate) fn reaches(&self, index: usize) {
+        let now = self.started.elapsed();
+        let mut state = self.state();
+        let Some(step) = state.trace.get_mut(index) else { return };
+        if let What::Request(request) = &mut step.what
+            && step.at < now
+        {
+            request.reached = Some(now);
+        }
+    }
+
+    /// Writes down which object a write struck.
+    pub(crate) fn struck(&self, about: &Request, index: usize, shown: &Shown) {
+        if !about.is_write() || shown.name.is_empty() {
+            return;
+        }
+        let mut state = self.state();
+        let Some(step) = state.trace.get_mut(index) else { return };
+        if let What::Request(request) = &mut step.what {
+            match request.verb {
+                Verb::Create => request.creates = Some(shown.name.clone()),
+                _ => {
+                    let saw = request.saw.as_ref();
+                    request.is_of_another = saw.is_some_and(|it| !shown.uid.is_empty() && *it != shown.uid);
+                }
+            }
+        }
+    }
+
     /// Records the outcome of a request.
     pub(crate) fn outcome(&self, life: &Life, index: usize, outcome: Outcome) {
         let mut state = self.state();
@@ -353,6 +390,21 @@ impl Gate {
         let life = self.state().lives.get(&client).copied().unwrap_or_default();
         self.note(&client, life, format!("{how}; it is restarted after {back_off:?}"));
         *self.state().ended.entry(client).or_default() += 1;
+    }
+
+    /// A step of the test at this place begins.
+    pub(crate) fn goes_on(&self, place: &Location<'_>) {
+        let (now, mut state) = (Instant::now(), self.state());
+        let is_first = state.went_on.is_none();
+        if let Some(end) = state.windows_end.filter(|end| is_first && *end > now) {
+            let [at, until] = [now, end].map(|it| (it - self.started).as_secs_f64());
+            state.went_on = Some(format!(
+                "the step at {}:{} began after {at:.3} s, and what went wrong was over after {until:.3} s: if the step \
+                 needs what came before it, let it wait for that with `eventually`",
+                place.file(),
+                place.line()
+            ));
+        }
     }
 
     /// Returns the end of the faults so far; `None` if the test does not wait for it.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::report::Report;
-use super::timeline::{Cell, Row, Timeline};
+use super::timeline::{Cell, Row, Shown, Timeline, identical};
 
 const STYLE: &str = include_str!("report.css");
 
@@ -39,6 +39,9 @@ pub(crate) fn page(report: &Report) -> String {
                 escaped(failure.oracle())
             );
             let _ = write!(page, "<pre class=what>{}</pre>", escaped(failure.what()));
+            if let Some(went_on) = failure.went_on() {
+                let _ = write!(page, "<p class=note>{}</p>", escaped(went_on));
+            }
             page.push_str("<h2>Faults</h2><ol>");
             for line in failure.plan() {
                 let _ = write!(page, "<li>{}</li>", escaped(&line));
@@ -46,9 +49,7 @@ pub(crate) fn page(report: &Report) -> String {
             let replay = escaped(&failure.replay());
             let _ = write!(page, "</ol><p>To replay: <code>EXPLORE_REPLAY='{replay}'</code></p>");
             page.push_str("<h2>Objects over time</h2><p class=note>Above: the reference run; below: the failing run. ");
-            page.push_str(
-                "Filled: a write; hollow: an event or a read; red: a fault. Each column is a row of the table.</p>",
-            );
+            page.push_str("Filled: a write; hollow: an event or a read; red: a fault. Each column is a row below.</p>");
             life_lines(&mut page, &failure.timeline);
             page.push_str("<h2>The two runs</h2>");
             table(&mut page, &failure.timeline);
@@ -74,23 +75,34 @@ pub(crate) fn page(report: &Report) -> String {
 }
 
 fn table(page: &mut String, timeline: &Timeline) {
-    page.push_str("<table><thead><tr>");
+    page.push_str("<input type=checkbox id=all><label for=all> all rows</label><table><thead><tr>");
     for head in ["reference run", "failing run"] {
         let _ = write!(page, "<th>s<th>client<th>{head}<th>saw<th>answer");
     }
     page.push_str("</thead><tbody>");
-    for row in &timeline.rows {
-        let class = match (&row.reference, &row.failing) {
-            _ if row.is_same() => "",
-            (_, Some(cell)) if cell.is_note || cell.is_struck => " class=fault",
-            _ => " class=differs",
-        };
-        let _ = write!(page, "<tr{class}>");
-        columns(page, row.reference.as_ref(), "left");
-        columns(page, row.failing.as_ref(), "right");
-        page.push_str("</tr>");
+    for shown in timeline.folded() {
+        match shown {
+            Shown::Row(row) => table_row(page, row, ""),
+            Shown::Same(rows) => {
+                let text = identical(rows);
+                let _ = write!(page, "<tr class=folded><td colspan=10>{text}</tr>");
+                rows.iter().for_each(|row| table_row(page, row, "same"));
+            }
+        }
     }
     page.push_str("</tbody></table>");
+}
+
+fn table_row(page: &mut String, row: &Row, same: &str) {
+    let class = match (&row.reference, &row.failing) {
+        _ if row.is_same() => same,
+        (_, Some(cell)) if cell.is_note || cell.is_struck => "fault",
+        _ => "differs",
+    };
+    let _ = write!(page, "<tr class='{class}'>");
+    columns(page, row.reference.as_ref(), "left");
+    columns(page, row.failing.as_ref(), "right");
+    page.push_str("</tr>");
 }
 
 fn columns(page: &mut String, cell: Option<&Cell>, side: &str) {

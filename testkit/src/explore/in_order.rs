@@ -10,8 +10,9 @@ use std::thread;
 
 use super::cluster::World;
 use super::plan::Plan;
-use super::run::{Config, Outcome, Reference, Role, run};
+use super::run::{Config, Outcome, Reference};
 use super::search::Stop;
+use super::spec::judged;
 use crate::test_cluster::lock;
 
 /// Runs that are begun ahead of the one whose result is looked at next, for each thread.
@@ -41,7 +42,7 @@ pub(crate) trait Work {
 impl Runs<'_> {
     /// Makes the run of a plan, here and now.
     pub(crate) fn one(&self, plan: &Plan) -> Outcome {
-        run(self.config, self.world, plan, Role::Usual, Some(&self.reference))
+        judged(self.config, self.world, plan, &self.reference).0
     }
 
     /// Makes all runs of a piece of work.

@@ -19,6 +19,7 @@ pub(crate) fn arrive_late(
     gate: &Arc<Gate>,
     life: &Arc<Life>,
     about: &Request,
+    index: usize,
     time: Duration,
     request: impl Future<Output = io::Result<Response<ServerBody>>> + Send + 'static,
 ) {
@@ -27,16 +28,14 @@ pub(crate) fn arrive_late(
     // It ends with the runtime of the run.
     tokio::spawn(async move {
         sleep(time).await;
-        let object = about.object.trim_matches('/');
-        let text = format!("{} {} {object} reaches the server", about.verb.as_str(), about.resource);
-        gate.note(&life.client, life.number, text);
+        gate.reaches(index);
         // By now the object may be another one of the same name, which is not the sender's fault.
         let deletion = Deletion {
             has_precondition: true,
             ..Deletion::default()
         };
         if let Ok(response) = request.await {
-            look(&gate, None, &life, &about, deletion, response).await;
+            look(&gate, None, &life, &about, index, deletion, response).await;
         }
         gate.check();
     });

@@ -63,6 +63,7 @@ impl Life {
 
     /// Returns the uid behind a name, as far as the client has observed it.
     pub(crate) fn uid(&self, resource: &str, namespace: &str, name: &str) -> Option<String> {
+        let resource = resource.split('/').next().unwrap_or_default();
         let key = format!("{resource} {namespace}/{name}");
         lock(&self.told).uids.get(&key).cloned()
     }

@@ -19,6 +19,7 @@ mod sameness;
 mod identities;
 mod derived;
 mod pair;
+mod canonical;
 mod end_state;
 mod flight;
 mod run;
@@ -30,6 +31,9 @@ mod externals;
 mod rollback;
 mod seeded_hash;
 mod in_order;
+mod changes;
+mod spec;
+mod shards;
 mod search;
 mod candidates;
 mod shrink;
@@ -42,6 +46,7 @@ pub use builder::{Explore, explore};
 pub use externals::{External, ExternalError, Point, Unreachable};
 pub use kinds::{Faults, clock_skew, crashes, delays, errors, pauses, stale_watches, variants};
 pub use report::{Coverage, Failure, Report};
+pub use spec::{explore_spec, explore_spec_of};
 
 pub(crate) use client::GatedService;
 pub(crate) use gate::Gate;
@@ -75,6 +80,9 @@ pub enum Oracle {
     /// Of what a controller makes for an owner, either all or nothing has an ownerReference: an object without, named
     /// after an object of its namespace that owns others of the same controller and has no finalizer, was forgotten.
     Owners,
+    /// Where the status of the object of [`explore_spec`] says which generation it describes, that is the newest one in
+    /// the end. In other explorations it is not looked at.
+    ObservedGeneration,
     /// No client deletes by name an object with another uid than the one it had seen.
     DeletesByName,
 }

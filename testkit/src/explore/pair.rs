@@ -88,7 +88,7 @@ impl<'a> Pair<'a> {
     }
 
     /// An object without what two runs never have in common, and with canonical names for what was handed out.
-    fn shown(&self, side: usize, key: &str, kept: &Kept) -> Value {
+    pub(crate) fn shown(&self, side: usize, key: &str, kept: &Kept) -> Value {
         self.canonical(side, key, kept, &|referent| self.words(side, referent))
     }
 
@@ -105,8 +105,8 @@ impl<'a> Pair<'a> {
         if let Some(time) = metadata.get_mut("deletionTimestamp") {
             *time = "is set".into();
         }
-        if key.contains('*') {
-            metadata.remove("name");
+        if let Some(made) = key.split_once('/').map(|(_, name)| name).filter(|it| it.contains('*')) {
+            metadata.insert("name".into(), made.into());
         }
         let owners = metadata.get_mut("ownerReferences").and_then(Value::as_array_mut);
         for owner in owners.into_iter().flatten().filter_map(Value::as_object_mut) {
@@ -172,6 +172,50 @@ fn number(expected: usize, found: usize) -> String {
     }
 }
 
+/// What tells the items of a list apart: their `type`, as that of conditions, or their `name`.
+fn keys(items: &[Value]) -> Option<Vec<&str>> {
+    let keys_of = |field: &str| items.iter().map(|it| it[field].as_str()).collect::<Option<Vec<&str>>>();
+    let is_unique = |keys: &Vec<&str>| keys.iter().collect::<BTreeSet<_>>().len() == keys.len();
+    ["type", "name"]
+        .into_iter()
+        .find_map(|it| keys_of(it).filter(is_unique))
+}
+
+/// Whether the items of two lists have keys, and not the same ones.
+fn have_other_keys(expected: &[Value], found: &[Value]) -> bool {
+    let sorted = |items: &[Value]| {
+        let mut keys: Vec<String> = keys(items)?.into_iter().map(str::to_owned).collect();
+        keys.sort();
+        Some(keys)
+    };
+    matches!((sorted(expected), sorted(found)), (Some(expected), Some(found)) if expected != found)
+}
+
+/// Compares the items of the same key. Places are those of the expected list, and what follows them.
+fn by_keys(path: &str, expected: &[Value], found: &[Value], out: &mut Vec<(String, String)>) {
+    let (Some(keys_expected), Some(keys_found)) = (keys(expected), keys(found)) else {
+        return;
+    };
+    let step = |place: usize| match path {
+        "" => place.to_string(),
+        _ => format!("{path}.{place}"),
+    };
+    let show = |value: &Value| shortened(&value.to_string(), VALUE_CHARS);
+    for (place, (key, item)) in keys_expected.iter().zip(expected).enumerate() {
+        match keys_found.iter().position(|it| it == key) {
+            Some(at) => fields_that_differ(&step(place), item, &found[at], out),
+            None => out.push((step(place), format!("expected {}, found no {key:?}", show(item)))),
+        }
+    }
+    let more = keys_found
+        .iter()
+        .zip(found)
+        .filter(|(key, _)| !keys_expected.contains(key));
+    for (place, (key, item)) in (expected.len()..).zip(more) {
+        out.push((step(place), format!("expected no {key:?}, found {}", show(item))));
+    }
+}
+
 fn fields_that_differ(path: &str, expected: &Value, found: &Value, out: &mut Vec<(String, String)>) {
     let step = |name: &str| match path {
         "" => name.to_owned(),
@@ -188,6 +232,9 @@ fn fields_that_differ(path: &str, expected: &Value, found: &Value, out: &mut Vec
                 );
                 fields_that_differ(&step(name), left, right, out);
             }
+        }
+        (Value::Array(expected), Value::Array(found)) if have_other_keys(expected, found) => {
+            by_keys(path, expected, found, out);
         }
         (Value::Array(expected), Value::Array(found)) if expected.len() == found.len() => {
             for (at, (left, right)) in expected.iter().zip(found).enumerate() {

@@ -1,6 +1,7 @@
 //! Plans: a plan is a list of perturbations, and its text is the replay string.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -278,6 +279,10 @@ pub(crate) struct Plan {
     pub(crate) faults: Vec<Perturbation>,
     /// Steps of the workload that are left out, where the scenario names its steps: the names people gave.
     pub(crate) skipped: Vec<String>,
+    /// The changes of the spec that is explored, in order, by their names.
+    pub(crate) changes: Vec<String>,
+    /// The object to create in place of the one that is explored, as JSON; in references alone.
+    pub(crate) fresh: Option<String>,
     /// The server's time of day at the start of the run, in replay strings; else that of the exploration.
     pub(crate) start: Option<Timestamp>,
 }
@@ -314,6 +319,10 @@ impl Plan {
                 plan.skipped.push(given(step).into_owned());
                 continue;
             }
+            if let Some(change) = part.strip_prefix("change=") {
+                plan.changes.push(given(change).into_owned());
+                continue;
+            }
             let wrong = || format!("`{part}` in the replay string is not a known fault");
             if let Some(time) = part.strip_prefix("time=") {
                 plan.start = Some(time.parse().map_err(|_| wrong())?);
@@ -335,13 +344,20 @@ impl Plan {
 
     /// Returns whether nothing goes wrong.
     pub(crate) fn is_empty(&self) -> bool {
-        self.faults.is_empty() && self.skipped.is_empty()
+        self.faults.is_empty() && self.skipped.is_empty() && self.changes.is_empty()
     }
 
-    /// In words, one line a fault.
-    pub(crate) fn words(&self) -> Vec<String> {
+    /// Returns whether the spec is changed and nothing else goes wrong.
+    pub(crate) fn is_sequence(&self) -> bool {
+        self.faults.is_empty() && !self.changes.is_empty()
+    }
+
+    /// In words, one line a fault. `names` has those of what requests create, by their points.
+    pub(crate) fn words(&self, names: &BTreeMap<Point, String>) -> Vec<String> {
         let skipped = self.skipped.iter().map(|step| format!("leave out the step {step:?}"));
-        self.faults.iter().map(words).chain(skipped).collect()
+        let changes = self.changes.iter().map(|change| format!("change {change}"));
+        let faults = self.faults.iter().map(|it| words(it, names));
+        changes.chain(faults).chain(skipped).collect()
     }
 }
 
@@ -349,13 +365,21 @@ impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let faults = self.faults.iter().map(ToString::to_string);
         let skipped = self.skipped.iter().map(|step| format!("skip={}", escaped(step)));
+        let changes = self.changes.iter().map(|change| format!("change={}", escaped(change)));
         let start = self.start.map(|it| format!("time={it}"));
-        f.write_str(&faults.chain(skipped).chain(start).collect::<Vec<_>>().join(";"))
+        f.write_str(
+            &changes
+                .chain(faults)
+                .chain(skipped)
+                .chain(start)
+                .collect::<Vec<_>>()
+                .join(";"),
+        )
     }
 }
 
 /// `crash the operator after patch configmaps default/volume; it restarts 1s later`
-fn words(fault: &Perturbation) -> String {
+fn words(fault: &Perturbation, names: &BTreeMap<Point, String>) -> String {
     let mut parts = fault.point.splitn(4, ':');
     let client = given(parts.next().unwrap_or_default());
     let verb = parts.next().unwrap_or_default();
@@ -371,7 +395,12 @@ fn words(fault: &Perturbation) -> String {
         ("event", Some(("", ""))) => format!("the bookmark of {resource}{nth}"),
         ("event", Some(("", name))) => format!("the event of {resource} {name}{nth}"),
         ("event", _) => format!("the event of {resource} {object}{nth}"),
-        ("list" | "watch", _) | (_, Some(("", ""))) => format!("{verb} {resource}{nth}"),
+        ("list" | "watch", _) => format!("{verb} {resource}{nth}"),
+        (_, Some(("", ""))) if !names.contains_key(&fault.point) => format!("{verb} {resource}{nth}"),
+        (_, Some((namespace, ""))) if names.contains_key(&fault.point) => {
+            let name = format!("{namespace}/{}", names[&fault.point]);
+            format!("{verb} {resource} {}{nth}", name.trim_start_matches('/'))
+        }
         // Its name is yet to be made.
         (_, Some((namespace, ""))) => format!("{verb} {resource} in {namespace}{nth}"),
         (_, Some(("", name))) => format!("{verb} {resource} {name}{nth}"),
@@ -431,7 +460,7 @@ mod tests {
     #[case::a_generated_name("lose@b:create:pods:shop/#1", "create pods in shop")]
     #[case::of_the_cluster_whose_name_is_made("lose@b:create:nodes:/#1", "create nodes")]
     fn requests_are_described_in_words(#[case] replay: &str, #[case] told: &str) {
-        let words = Plan::parse(replay).expect("it is one").words();
+        let words = Plan::parse(replay).expect("it is one").words(&BTreeMap::new());
         assert_eq!(words, [format!("do {told} of b, and lose the answer")]);
     }
 
@@ -444,10 +473,10 @@ mod tests {
         let plan = Plan::parse(text).expect("it is one");
         assert_eq!(plan.to_string(), text);
         assert_eq!(
-            plan.words()[0],
+            plan.words(&BTreeMap::new())[0],
             "crash operator after patch configmaps default/volume; it restarts 1s later"
         );
-        let last = plan.words().pop();
+        let last = plan.words(&BTreeMap::new()).pop();
         assert_eq!(last.as_deref(), Some("leave out the step \"scale down; wait\""));
     }
 

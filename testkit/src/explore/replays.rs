@@ -12,9 +12,10 @@ use super::Violation;
 use super::cluster::World;
 use super::plan::{Action, Plan, given};
 use super::report::{Failure, Nondeterminism};
-use super::run::{Config, Outcome, Reference, Role, run};
+use super::run::{Config, Outcome, Reference};
 use super::search::{self, Search, Stop};
 use super::shrink::shortened_reference;
+use super::spec::judged;
 use super::trace::{self, Step, What};
 use crate::test_cluster::TestCluster;
 
@@ -41,20 +42,20 @@ pub(crate) fn replays(
         if !plan.skipped.is_empty() {
             reference = Arc::new(shortened(config, world, &reference, &plan)?);
         }
+        let once = || judged(config, world, &plan, &reference);
+        let (outcome, reference) = once();
         let reference = &*reference;
-        let once = || run(config, world, &plan, Role::Usual, Some(reference));
-        let outcome = once();
         search.coverage.schedules += 1;
         search.coverage.messages += outcome.messages;
         search.asides.take(&plan, &outcome);
-        if let Some(what) = unknown_client(&plan, &outcome) {
+        if let Some(what) = unknown_change(&plan, config).or_else(|| unknown_client(&plan, &outcome)) {
             return Err(unplayable(reference, outcome, plan, what));
         }
         let is_met = |point: &str| !point.contains(':') || outcome.trace.iter().any(|step| step.point == point);
         let missed = plan.faults.iter().filter(|it| !is_met(&it.point));
         notes.extend(missed.map(|it| format!("`{it}` in the replay string strikes nothing: no such message was sent")));
         for _ in 1..times {
-            let again = once();
+            let (again, _) = once();
             search.coverage.schedules += 1;
             search.coverage.messages += again.messages;
             if let Some(what) = difference(&outcome, &again) {
@@ -82,6 +83,13 @@ fn shortened(config: &Config, world: &World, reference: &Reference, plan: &Plan)
         let what = format!("the rest of the scenario fails without any fault: {why}");
         unplayable(reference, *failed, plan.clone(), what)
     })
+}
+
+/// Which change of a plan the schema does not lead to.
+fn unknown_change(plan: &Plan, config: &Config) -> Option<String> {
+    let is_known = |name: &String| config.spec.as_ref().is_some_and(|it| it.has(name));
+    let unknown = plan.changes.iter().find(|it| !is_known(it))?;
+    Some(format!("the schema and the object lead to no change {unknown:?}"))
 }
 
 /// Returns a client that the plan names and the scenario lacks, except where a message is struck: such a message may no

@@ -1,5 +1,6 @@
 //! `Report`: what an exploration found, and how far it came.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,9 +9,11 @@ use fake_apiserver::Entry;
 
 use super::Violation;
 use super::cluster::World;
-use super::plan::Plan;
+use super::plan::{Plan, Point};
 use super::run::{Outcome, Reference};
+use super::shards::Shard;
 use super::timeline::{Timeline, rows};
+use super::trace::{Step, What};
 use super::{html, timeline};
 use crate::test_cluster::{TEST_CLIENT, TestCluster};
 
@@ -25,6 +28,8 @@ pub struct Report {
     /// The `sometimes` that never held.
     pub(crate) never: Vec<String>,
     pub(crate) requires_all_singles: bool,
+    /// Which part of the search it is of.
+    pub(crate) shard: Shard,
     failure: Option<Failure>,
     files: Vec<PathBuf>,
 }
@@ -38,6 +43,10 @@ pub struct Coverage {
     pub points: u64,
     /// See `points`.
     pub write_points: u64,
+    /// Changes of one field of the spec, where that is explored: tried alone, of all.
+    pub changes: (u64, u64),
+    /// Sequences of changes that were tried.
+    pub sequences: u64,
     /// Single faults: tried, of all.
     pub singles: (u64, u64),
     /// Pairs of faults of different kinds, and of crashes: tried, of all.
@@ -65,6 +74,10 @@ pub struct Failure {
     pub(crate) violation: Violation,
     pub(crate) plan: Plan,
     pub(crate) timeline: Timeline,
+    /// The first step of the test that began while something went wrong, in words.
+    went_on: Option<String>,
+    /// The names of what requests create, by their points.
+    names: BTreeMap<Point, String>,
 }
 
 /// Two runs of the same plan that differ.
@@ -100,10 +113,17 @@ impl Failure {
         let timeline = Timeline {
             rows: rows(&reference.outcome, &outcome, &plan),
         };
+        let created = |step: &Step| match &step.what {
+            What::Request(request) => Some((step.point.clone(), request.creates.clone()?)),
+            What::Event { .. } | What::Call { .. } | What::Note(_) => None,
+        };
+        let names = reference.outcome.trace.iter().chain(&outcome.trace);
         Self {
             violation,
             plan,
             timeline,
+            names: names.filter_map(created).collect(),
+            went_on: outcome.went_on.clone(),
         }
     }
 
@@ -117,9 +137,14 @@ impl Failure {
         &self.violation.what
     }
 
+    /// Where the test went on while something went wrong, if it did: the line of its first step of that kind.
+    pub fn went_on(&self) -> Option<&str> {
+        self.went_on.as_deref()
+    }
+
     /// The faults of the smallest run that fails, in words.
     pub fn plan(&self) -> Vec<String> {
-        self.plan.words()
+        self.plan.words(&self.names)
     }
 
     /// Returns the replay string: the value of `EXPLORE_REPLAY`, and the argument of
@@ -137,6 +162,7 @@ impl Report {
             nondeterminism: Vec::new(),
             never: Vec::new(),
             requires_all_singles: false,
+            shard: Shard::WHOLE,
             notes: Vec::new(),
             failure: None,
             files: Vec::new(),
@@ -151,7 +177,9 @@ impl Report {
 
     /// Returns `true` if no failure was found.
     pub fn is_success(&self) -> bool {
-        self.failure.is_none() && self.never.is_empty() && !(self.requires_all_singles && self.lacks_singles())
+        // What one shard has not met another one may have.
+        let is_never = self.shard.is_whole() && !self.never.is_empty();
+        self.failure.is_none() && !is_never && !(self.requires_all_singles && self.lacks_singles())
     }
 
     /// Returns whether single faults are left over.
@@ -195,10 +223,12 @@ impl Report {
         let coverage = &self.coverage;
         serde_json::json!({
             "test": self.name,
+            "shard": self.shard.to_string(),
             "failure": self.failure.as_ref().map(|it| serde_json::json!({
                 "oracle": it.violation.oracle,
                 "what": it.violation.what,
                 "plan": it.plan(),
+                "wentOn": it.went_on,
                 "replay": it.replay(),
                 "timeline": it.timeline.to_json(),
             })),
@@ -209,6 +239,8 @@ impl Report {
                 "schedules": coverage.schedules,
                 "points": coverage.points,
                 "writePoints": coverage.write_points,
+                "changes": [coverage.changes.0, coverage.changes.1],
+                "sequences": coverage.sequences,
                 "singles": [coverage.singles.0, coverage.singles.1],
                 "pairs": [coverage.pairs.0, coverage.pairs.1],
                 "orders": coverage.orders,
@@ -217,6 +249,7 @@ impl Report {
                 "messages": coverage.messages,
                 "isWhole": coverage.is_whole,
                 "seconds": coverage.elapsed.as_secs_f64(),
+                "processorSeconds": coverage.processor_time.as_secs_f64(),
             },
         })
     }
@@ -233,7 +266,7 @@ impl Report {
     /// Writes the page and the JSON to `target/explore`. If that cannot be done, the text alone must do.
     pub(crate) fn written(mut self) -> Self {
         let Some(directory) = directory() else { return self };
-        let name = file_name(&self.name);
+        let name = self.shard.file(&self.name);
         for (extension, text) in [("html", self.to_html()), ("json", format!("{:#}\n", self.to_json()))] {
             let path = directory.join(format!("{name}.{extension}"));
             if std::fs::create_dir_all(&directory).is_ok() && std::fs::write(&path, text).is_ok() {
@@ -256,8 +289,14 @@ pub(crate) fn file_name(test: &str) -> String {
     format!("{program}-{test}").replace("::", "-").replace(['/', ' '], "-")
 }
 
-/// `target/explore`, where the test that runs is in `target/debug/deps`.
+/// The environment variable with the directory that reports are written to.
+const REPORTS: &str = "EXPLORE_REPORTS";
+
+/// `target/explore`, where the test that runs is in `target/debug/deps`, unless the environment names another one.
 pub(crate) fn directory() -> Option<PathBuf> {
+    if let Some(directory) = std::env::var_os(REPORTS) {
+        return Some(directory.into());
+    }
     let test = std::env::current_exe().ok()?;
     let deps = test.parent().filter(|it| it.ends_with("deps"))?;
     Some(deps.parent()?.parent()?.join("explore"))
@@ -267,7 +306,21 @@ impl Coverage {
     /// In one line.
     pub(crate) fn line(&self) -> String {
         let Self { singles, pairs, .. } = self;
-        let mut line = format!("{} of {} single faults", counted(singles.0), counted(singles.1));
+        let mut line = String::new();
+        if self.changes.1 > 0 {
+            let (tried, all) = self.changes;
+            let sequences = counted(self.sequences);
+            line = format!(
+                "{} of {} changes, {sequences} sequences, ",
+                counted(tried),
+                counted(all)
+            );
+        }
+        line.push_str(&format!(
+            "{} of {} single faults",
+            counted(singles.0),
+            counted(singles.1)
+        ));
         if pairs.1 > 0 {
             line.push_str(&format!(", {} of {} pairs", counted(pairs.0), counted(pairs.1)));
         }
@@ -318,10 +371,13 @@ impl fmt::Display for Report {
                 } else {
                     writeln!(f, "the scenario fails with:")?;
                 }
-                for line in failure.plan.words() {
+                for line in failure.plan() {
                     writeln!(f, "  {line}")?;
                 }
                 writeln!(f, "\nviolated: {}\n", failure.violation)?;
+                if let Some(went_on) = &failure.went_on {
+                    writeln!(f, "note: {went_on}\n")?;
+                }
                 writeln!(f, "{}", failure.timeline)?;
                 writeln!(f, "to replay: EXPLORE_REPLAY='{}'", failure.plan)?;
             }

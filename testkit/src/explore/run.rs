@@ -20,6 +20,8 @@ use super::gate::{Gate, HOT_LOOP};
 use super::milestones::{Milestone, Mode, StepIsWrong};
 use super::plan::{Action, Plan, given};
 use super::progress::{WallClock, thread_time};
+use super::spec::BACK;
+use super::spec::Spec;
 use super::times::{ForeignTime, foreign_times};
 use super::trace::{Step, What};
 use super::{Check, Oracle, Violation, rollback, seeded_hash};
@@ -57,6 +59,8 @@ pub(crate) struct Config {
     pub(crate) within: Duration,
     pub(crate) ignored: Vec<String>,
     pub(crate) skipped: BTreeSet<Oracle>,
+    /// The object whose spec is changed, if that is what is explored.
+    pub(crate) spec: Option<Arc<Spec>>,
     /// Keeps the runs under way on disk, for when the process ends.
     pub(crate) flight: Flight,
     /// The machine's time of day when the exploration began.
@@ -104,6 +108,8 @@ pub(crate) struct Outcome {
     pub(crate) fixed: Vec<String>,
     /// Time from the last fault to the right end state, if that was too long.
     pub(crate) late: Option<Duration>,
+    /// The first step of the test that began while something went wrong, in words.
+    pub(crate) went_on: Option<String>,
     /// Number of times controllers ended by themselves and were started again.
     pub(crate) ended: BTreeMap<Arc<str>, u32>,
     /// Stands for every byte that was sent, if the configuration asks for it.
@@ -129,6 +135,19 @@ pub(crate) enum Role {
     Other,
     /// The reference that waits at each settled step whether anything changes by itself.
     Waiting,
+}
+
+/// A text without the numbers of tokio's tasks, which are counted through all runs of a process: `Id(12)` → `Id(…)`.
+fn without_task_ids(text: &str) -> String {
+    let mut parts = text.split("Id(");
+    let mut left: String = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let rest = part.trim_start_matches(|it: char| it.is_ascii_digit());
+        let is_id = rest.len() < part.len() && rest.starts_with(')');
+        left.push_str(if is_id { "Id(…" } else { "Id(" });
+        left.push_str(if is_id { rest } else { part });
+    }
+    left
 }
 
 /// Makes a run. Without a reference the run is not compared.
@@ -207,6 +226,12 @@ fn run_here(config: &Config, world: &World, plan: &Plan, role: Role, reference: 
     })
 }
 
+/// The oracle that is violated, and how.
+type Wrong = (&'static str, String);
+
+/// The name of the oracle of the user's conditions, which may look at the time as well.
+const EVENTUALLY: &str = "eventually";
+
 struct Run<'a> {
     config: &'a Config,
     cluster: &'a TestCluster,
@@ -248,7 +273,7 @@ impl Run<'_> {
         // The testkit's own failures name the line of the test.
         let place = panicked_at().filter(|_| cause.is_none());
         let text = place.map_or_else(|| text.to_owned(), |place| format!("{place}: {text}"));
-        self.gate.violation(oracle, text);
+        self.gate.violation(oracle, without_task_ids(&text));
     }
 
     async fn settle(&self) -> bool {
@@ -265,13 +290,16 @@ impl Run<'_> {
     /// Returns `true` if a controller that never rests is accepted, since hot loops do not count. One that keeps the
     /// clock from moving never is.
     fn may_go_on(&self, text: &str) -> bool {
-        self.config.skipped.contains(&Oracle::HotLoop) && self.cluster.cause_of(text) == Some(Cause::Restless)
+        // A spec may be one that nothing can be done for.
+        let is_rest_optional = self.config.skipped.contains(&Oracle::HotLoop) || self.config.spec.is_some();
+        is_rest_optional && self.cluster.cause_of(text) == Some(Cause::Restless)
     }
 
     /// Waits until all faults are over and the end state is right, or until it is too late. What is right only after
     /// `within` is slow, and no failure.
     async fn converge(&self) -> (EndState, Option<Duration>) {
         let (mut quiet_since, mut quiet_at, mut wrong) = (None, None, None);
+        let (mut looked_at, mut known): (Option<(u64, EndState)>, _) = (None, None);
         loop {
             let is_quiet = self.settle().await;
             let windows_end = self.gate.state().windows_end;
@@ -283,21 +311,28 @@ impl Run<'_> {
             let quiet_since = *quiet_since.get_or_insert(Instant::now());
             let over = windows_end.unwrap_or(quiet_since).max(quiet_since);
             self.gate.check();
-            let end = EndState::of(&self.gate.server, self.gate.base);
+            // Comparing costs more than all else while nothing happens.
+            let revision = self.gate.server.resource_version();
+            let end = match &looked_at {
+                Some((at, end)) if *at == revision => EndState::clone(end),
+                _ => EndState::of(&self.gate.server, self.gate.base),
+            };
+            let is_known = looked_at.as_ref().is_some_and(|(at, _)| *at == revision);
+            looked_at = Some((revision, end.clone()));
             if !self.gate.state().violations.is_empty() {
                 return (end, None);
             }
             let waited = Instant::now().saturating_duration_since(over);
-            let why = match self.is_right(&end) {
+            let why = match self.is_right(&end, known.take().filter(|_| is_known)) {
                 Ok(()) => {
                     let late = wrong.map(|_: (&str, String)| waited);
                     return (end, late.max(self.gate.state().late_step));
                 }
                 Err(why) => why,
             };
+            known = (why.0 != EVENTUALLY).then(|| why.clone());
             let is_late = waited >= self.config.within;
             // A controller that goes on writing is not slow.
-            let revision = self.gate.server.resource_version();
             let is_busy = revision - *quiet_at.get_or_insert(revision) > MESSAGES.0;
             if is_late && wrong.is_none() {
                 wrong = Some(why.clone());
@@ -313,14 +348,21 @@ impl Run<'_> {
         }
     }
 
-    fn is_right(&self, end: &EndState) -> Result<(), (&'static str, String)> {
+    /// Returns what is not yet right; `known` is that of the same state, looked at before.
+    fn is_right(&self, end: &EndState, known: Option<Wrong>) -> Result<(), Wrong> {
         if self.gate.state().is_void {
             return Ok(());
+        }
+        if let Some(known) = known {
+            return Err(known);
         }
         if let Some(reference) = self.reference
             && !self.config.skipped.contains(&Oracle::EndState)
         {
-            let mut differences = reference.outcome.end.compare(end, &reference.mask);
+            let mut differences = match self.gate.plan.is_sequence() {
+                true => reference.outcome.end.compare_decided(end, &reference.mask),
+                false => reference.outcome.end.compare(end, &reference.mask),
+            };
             differences.extend(externals::differences(
                 &reference.outcome.externals,
                 &self.gate.externals(),
@@ -328,15 +370,33 @@ impl Run<'_> {
             if !differences.is_empty() {
                 let within = self.config.within;
                 let text = differences.join("\n  ");
+                if self.gate.plan.is_sequence() {
+                    let (oracle, object) = match self.gate.plan.changes.last().is_some_and(|it| it == BACK) {
+                        true => ("recovery", "a fresh object with the first spec"),
+                        false => ("path independence", "a fresh object with the same spec"),
+                    };
+                    return Err((
+                        oracle,
+                        format!("after {within:?} the end still differs from that of {object}:\n  {text}"),
+                    ));
+                }
                 return Err((
                     "end state",
                     format!("still differs from the reference after {within:?}:\n  {text}"),
                 ));
             }
         }
+        // Where the controller could not follow the spec it rightly says so.
+        if let (Some(spec), Some(reference)) = (&self.config.spec, self.reference)
+            && spec.unobserved(&reference.outcome.end).is_none()
+            && !self.config.skipped.contains(&Oracle::ObservedGeneration)
+            && let Some(what) = spec.unobserved(end)
+        {
+            return Err(("observed generation", what));
+        }
         for check in &self.config.at_last {
             if let Err(why) = check.look(self.cluster) {
-                return Err(("eventually", format!("`eventually` failed: {:?}: {why}", check.name)));
+                return Err((EVENTUALLY, format!("`eventually` failed: {:?}: {why}", check.name)));
             }
         }
         Ok(())
@@ -416,6 +476,7 @@ impl Run<'_> {
             doings,
             notes,
             fixed: self.cluster.controllers.fixed(),
+            went_on: state.went_on.take(),
             late: state.late,
             ended: std::mem::take(&mut state.ended),
         }
@@ -428,7 +489,9 @@ impl Run<'_> {
         {
             self.gate.violation(unowned.oracle, unowned.what);
         }
-        if self.config.skipped.contains(&Oracle::Rollback) || self.gate.state().is_void {
+        // What a user takes back goes back.
+        let is_exempt = self.gate.state().is_void || self.gate.plan.is_sequence();
+        if self.config.skipped.contains(&Oracle::Rollback) || is_exempt {
             return BTreeMap::new();
         }
         let returned = rollback::returned(&self.gate.server, self.gate.base);
@@ -492,7 +555,8 @@ impl Run<'_> {
             more("created", &state.created, &reference.outcome.created)
                 .or_else(|| more("deleted", &state.deleted, &reference.outcome.deleted))
         };
-        let is_void = self.gate.state().is_void;
+        // What is changed may be made anew.
+        let is_void = self.gate.state().is_void || self.gate.plan.is_sequence();
         if let Some(more) = more.filter(|_| !is_void) {
             self.gate.violation("creates and deletes", more);
         }

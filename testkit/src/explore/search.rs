@@ -13,7 +13,9 @@ use super::milestones::Milestone;
 use super::plan::{Action, Kind, Plan, given};
 use super::report::{Coverage, Failure, Nondeterminism};
 use super::run::{Config, Outcome, Reference, Role, run};
-use super::trace::What;
+use super::shards::Shard;
+use super::spec::{BACK, Spec};
+use super::trace::{Step, What};
 use super::{Violation, shrink};
 
 /// Runs of a failing plan that must all fail for it to count.
@@ -31,6 +33,9 @@ const SWARM_SEEDS: usize = 256;
 /// Random plans that are made up before any of them is run.
 const BATCH: usize = 32;
 
+/// The rank of faults that are tried with each change before two changes are.
+const LIKELY: u8 = 2;
+
 /// Limits at which a search stops.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
@@ -44,6 +49,8 @@ pub(crate) struct Search<'a> {
     pub(crate) runs: &'a Runs<'a>,
     pub(crate) faults: Faults,
     pub(crate) limits: Limits,
+    /// Which part of the search is made here.
+    pub(crate) shard: Shard,
     pub(crate) seed: u64,
     /// Called after each run with the coverage so far.
     pub(crate) progress: &'a mut dyn FnMut(&Coverage),
@@ -163,10 +170,10 @@ impl<'a> Search<'a> {
             early(&mut singles);
         }
         self.count_points(&singles);
-        self.coverage.singles.1 = singles.len() as u64;
+        self.coverage.singles.1 = self.shard.share(singles.len() as u64);
         let most = SECONDS / singles.len().max(1);
         let mut tried = Vec::new();
-        let plans = singles.into_iter().map(|it| (it.plan(), it));
+        let plans = self.shard.part(singles.into_iter()).map(|it| (it.plan(), it));
         self.each(plans, |search, plan, candidate, outcome, _| {
             search.coverage.singles.0 += 1;
             let mut continued = search.continued(plan, &candidate, outcome);
@@ -180,6 +187,68 @@ impl<'a> Search<'a> {
         self.orders(&tried)?;
         self.coverage.is_whole = !self.is_cut;
         self.swarm(tried)
+    }
+
+    /// Changes of a spec: each alone and taken back, then with the likeliest faults, then two of them, then with all
+    /// faults.
+    pub(crate) fn search_spec(&mut self, spec: &Spec) -> Result<(), Stop> {
+        let names = || spec.changes.iter().map(|it| it.name.clone());
+        let sequence = |changes: Vec<String>| {
+            let plan = Plan {
+                changes,
+                ..Plan::default()
+            };
+            (plan, ())
+        };
+        self.coverage.changes.1 = self.shard.share(names().count() as u64);
+        let alone: Vec<_> = self.shard.part(names()).map(|it| sequence(vec![it])).collect();
+        self.each(alone.into_iter(), |search, _, _, _, _| search.coverage.changes.0 += 1)?;
+        let back: Vec<_> = self
+            .shard
+            .part(names())
+            .map(|it| sequence(vec![it, BACK.to_owned()]))
+            .collect();
+        self.each(back.into_iter(), |search, _, _, _, _| search.coverage.sequences += 1)?;
+        let (mut likely, mut others) = (Vec::new(), Vec::new());
+        for name in self.shard.part(names()).collect::<Vec<_>>() {
+            let Runs { config, world, .. } = self.runs;
+            let changes = [name];
+            let Ok(reference) = spec.sequence(config, world, &changes, &mut self.coverage.processor_time) else {
+                continue;
+            };
+            let trace = &reference.outcome.trace;
+            let is_change = |step: &Step| matches!(&step.what, What::Note(note) if note.contains(&changes[0]));
+            let from = trace.iter().position(is_change).unwrap_or_default();
+            for candidate in candidates(trace, from.max(1), &reference.outcome.controllers, self.faults) {
+                let plan = Plan {
+                    changes: changes.to_vec(),
+                    ..candidate.plan()
+                };
+                let place = (candidate.rank, candidate.at);
+                match candidate.is_repeat || candidate.rank > LIKELY {
+                    true => others.push((place, plan)),
+                    false => likely.push((place, plan)),
+                }
+            }
+            self.is_spent()?;
+        }
+        self.coverage.singles.1 = (likely.len() + others.len()) as u64;
+        for faults in [&mut likely, &mut others] {
+            faults.sort();
+        }
+        let strike = |faults: Vec<(_, Plan)>| faults.into_iter().map(|(_, plan)| (plan, ()));
+        self.each(strike(likely), |search, _, _, _, _| search.coverage.singles.0 += 1)?;
+        let pairs = names().flat_map(|one| names().map(move |other| (one.clone(), other)));
+        let pairs = pairs.filter(|(one, other)| field(one) != field(other));
+        let pairs: Vec<_> = self
+            .shard
+            .part(pairs)
+            .map(|(one, other)| sequence(vec![one, other]))
+            .collect();
+        self.each(pairs.into_iter(), |search, _, _, _, _| search.coverage.sequences += 1)?;
+        self.each(strike(others), |search, _, _, _, _| search.coverage.singles.0 += 1)?;
+        self.coverage.is_whole = true;
+        Ok(())
     }
 
     /// Uniformly random faults, for comparison with the order above.
@@ -268,8 +337,8 @@ impl<'a> Search<'a> {
                 return None;
             }
         }
-        let (plan, outcome, violation) = shrink::shrink(config, world, reference, plan, violation);
-        Some(Box::new(Failure::new(reference, outcome, plan, violation)))
+        let (plan, outcome, violation, reference) = shrink::shrink(config, world, reference, plan, violation);
+        Some(Box::new(Failure::new(&reference, outcome, plan, violation)))
     }
 
     /// Lists the faults that are possible after the faults of a plan have struck.
@@ -361,6 +430,11 @@ impl<'a> Search<'a> {
             })?;
         }
     }
+}
+
+/// The field that a change is of.
+fn field(change: &str) -> &str {
+    change.split(':').next().unwrap_or_default()
 }
 
 /// Plans that are known beforehand.

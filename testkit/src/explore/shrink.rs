@@ -7,6 +7,7 @@ use super::Violation;
 use super::cluster::World;
 use super::plan::Plan;
 use super::run::{Config, Outcome, Reference, Role, run};
+use super::spec::judged;
 
 /// Windows that are tried, shortest first.
 const SHORTER: [Duration; 4] = [
@@ -20,24 +21,22 @@ const SHORTER: [Duration; 4] = [
 pub(crate) fn shrink(
     config: &Config,
     world: &World,
-    reference: &Reference,
+    reference: &Arc<Reference>,
     plan: &Plan,
     violation: Violation,
-) -> (Plan, Outcome, Violation) {
+) -> (Plan, Outcome, Violation, Arc<Reference>) {
     let attempt = |plan: &Plan| {
         // A shorter workload has another end.
-        let own;
-        let mut reference = reference;
+        let mut own = Arc::clone(reference);
         if !plan.skipped.is_empty() {
-            own = shortened_reference(config, world, plan).ok()?;
-            reference = &own;
+            own = Arc::new(shortened_reference(config, world, plan).ok()?);
         }
-        let outcome = run(config, world, plan, Role::Usual, Some(reference));
+        let (outcome, reference) = judged(config, world, plan, &own);
         let same = outcome.violations.first().filter(|it| it.oracle == violation.oracle);
-        same.cloned().map(|violation| (outcome, violation))
+        same.cloned().map(|violation| (outcome, violation, reference))
     };
     let mut smallest = plan.clone();
-    // Without faults it passes: the reference did.
+    // Without faults it passes: the reference did, and so did the changes.
     while smallest.faults.len() > 1 {
         let fewer = (0..smallest.faults.len()).find_map(|at| {
             let mut fewer = smallest.clone();
@@ -47,6 +46,13 @@ pub(crate) fn shrink(
         match fewer {
             Some(fewer) => smallest = fewer,
             None => break,
+        }
+    }
+    for change in &plan.changes {
+        let mut fewer = smallest.clone();
+        fewer.changes.retain(|it| it != change);
+        if !fewer.is_empty() && attempt(&fewer).is_some() {
+            smallest = fewer;
         }
     }
     for at in 0..smallest.faults.len() {
@@ -67,11 +73,11 @@ pub(crate) fn shrink(
         }
     }
     match attempt(&smallest) {
-        Some((outcome, violation)) => (smallest, outcome, violation),
+        Some((outcome, violation, reference)) => (smallest, outcome, violation, reference),
         // It was confirmed before: what is reported then is the plan as it was found.
         None => {
-            let outcome = run(config, world, plan, Role::Usual, Some(reference));
-            (plan.clone(), outcome, violation)
+            let (outcome, reference) = judged(config, world, plan, reference);
+            (plan.clone(), outcome, violation, reference)
         }
     }
 }

@@ -1,17 +1,26 @@
 //! `Timeline`: the reference and the failing run side by side.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::ops::Bound;
 use std::time::Duration;
 
+use fake_apiserver::Verb;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::plan::{Plan, given};
 use super::run::Outcome;
-use super::trace::{Step, What};
+use super::trace::{self, BOOKMARK, Step, What};
 
-/// Rows shown before the first difference, and in all.
-const BEFORE: usize = 6;
+/// Rows in a stretch in which nothing happens, for it to be folded.
+const QUIET: usize = 3;
+
+/// The signs that are added to a name to make it.
+const CHANCE: usize = 5;
+
+/// Rows shown around a difference, and in all.
+const AROUND: usize = 6;
 const SHOWN: usize = 60;
 
 /// The width of a column of text.
@@ -47,6 +56,8 @@ pub(crate) struct Cell {
     /// The revisions that the client's view is behind.
     pub(crate) lag: Option<(u64, u64)>,
     pub(crate) is_note: bool,
+    /// A bookmark, or a watch that begins: nothing is learned from it.
+    is_quiet: bool,
     /// The plan lets something go wrong here.
     pub(crate) is_struck: bool,
     pub(crate) is_write: bool,
@@ -56,14 +67,10 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    fn of(step: &Step, plan: &Plan) -> Self {
+    fn of(step: &Step, plan: &Plan, made: &BTreeSet<&str>) -> Self {
         let (is_note, is_write, object) = match &step.what {
             What::Request(request) => {
-                let name = format!(
-                    "{} {}",
-                    request.resource.split('/').next().unwrap_or_default(),
-                    request.object
-                );
+                let name = format!("{} {}", request.base(), request.named());
                 (false, request.is_write(), Some(name.replace(" /", " ")))
             }
             What::Event { resource, object, .. } => {
@@ -77,7 +84,13 @@ impl Cell {
         } else {
             String::new()
         };
+        let is_quiet = match &step.what {
+            What::Request(request) => request.verb == Verb::Watch && request.outcome == trace::Outcome::Answered(200),
+            What::Event { kind, .. } => kind == BOOKMARK,
+            What::Call { .. } | What::Note(_) => false,
+        };
         Self {
+            is_quiet,
             at: step.told(),
             who: format!("{}{life}", given(&step.client)),
             what: step.subject(),
@@ -87,12 +100,13 @@ impl Cell {
             is_struck: plan.faults.iter().any(|it| it.point == step.point),
             is_write,
             object,
-            key: format!("{}{}", step.point, step.subject()),
+            key: key(step, made),
         }
     }
 
     fn doing(at: Duration, what: &str) -> Self {
         Self {
+            is_quiet: false,
             at,
             who: "the test".to_owned(),
             what: what.to_owned(),
@@ -108,8 +122,9 @@ impl Cell {
 
     fn to_json(&self) -> Value {
         json!({
-            "at": self.at.as_secs_f64(), "who": self.who, "what": self.what, "outcome": self.outcome,
-            "isFault": self.is_struck || self.is_note, "saw": self.lag.map(|(view, _)| view), "truth": self.lag.map(|(_, truth)| truth),
+            "at": self.at.as_secs_f64(), "who": self.who, "what": self.what, "object": self.object,
+            "outcome": self.outcome, "isFault": self.is_struck || self.is_note,
+            "saw": self.lag.map(|(view, _)| view), "truth": self.lag.map(|(_, truth)| truth),
         })
     }
 }
@@ -130,9 +145,28 @@ impl fmt::Display for Cell {
     }
 }
 
+/// What is shown of the rows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Shown<'a> {
+    Row(&'a Row),
+    /// Rows that are the same in both runs, or in which nothing happens.
+    Same(&'a [Row]),
+}
+
+/// `3 identical rows`
+pub(crate) fn identical(rows: &[Row]) -> String {
+    match (rows.len(), rows.iter().all(Row::is_same)) {
+        (1, true) => "1 identical row".to_owned(),
+        (count, true) => format!("{count} identical rows"),
+        (count, false) => format!("{count} rows in which nothing happens"),
+    }
+}
+
 /// The steps of two runs, brought together where they are the same.
 pub(crate) fn rows(reference: &Outcome, failing: &Outcome, plan: &Plan) -> Vec<Row> {
-    let (left, right) = (cells(reference, &Plan::default()), cells(failing, plan));
+    let traces = reference.trace.iter().chain(&failing.trace);
+    let made: BTreeSet<&str> = traces.filter_map(made_from).collect();
+    let (left, right) = (cells(reference, &Plan::default(), &made), cells(failing, plan, &made));
     let mut rows = Vec::new();
     let mut ahead = common(&left, &right).into_iter().peekable();
     let (mut l, mut r) = (0, 0);
@@ -164,9 +198,35 @@ fn row(reference: Option<&Cell>, failing: Option<&Cell>) -> Row {
     }
 }
 
-fn cells(outcome: &Outcome, plan: &Plan) -> Vec<Cell> {
+/// What the name of an object is made from that a step creates.
+fn made_from(step: &Step) -> Option<&str> {
+    match &step.what {
+        What::Request(request) => request.made_from.as_deref(),
+        What::Event { .. } | What::Call { .. } | What::Note(_) => None,
+    }
+}
+
+/// What a step has in common with that of another run: who sends what about which object, whatever number of its kind
+/// it is. The end of a name that is made by chance does not count.
+fn key(step: &Step, made: &BTreeSet<&str>) -> String {
+    let stem = step.point.rsplit_once('#').map_or(&*step.point, |(stem, _)| stem);
+    let (way, name) = stem.rsplit_once('/').unwrap_or((stem, ""));
+    let prefixes = made.range::<str, _>((Bound::Unbounded, Bound::Included(name))).rev();
+    let prefix = prefixes.take_while(|it| it.as_bytes().first() == name.as_bytes().first());
+    let prefix = prefix
+        .into_iter()
+        .find(|it| name.len() == it.len() + CHANCE && name.starts_with(**it));
+    let name = prefix.copied().unwrap_or(name);
+    match &step.what {
+        What::Request(_) => format!("{way}/{name}"),
+        What::Event { kind, .. } => format!("{way}/{name} {kind}"),
+        What::Call { .. } | What::Note(_) => format!("{stem}{}", step.subject()),
+    }
+}
+
+fn cells(outcome: &Outcome, plan: &Plan, made: &BTreeSet<&str>) -> Vec<Cell> {
     let steps = outcome.trace.iter().flat_map(|step| {
-        let told = Cell::of(step, plan);
+        let told = Cell::of(step, plan, made);
         let came = (told.at > step.at).then(|| Cell {
             at: step.at,
             what: format!("{} is held", told.what),
@@ -184,8 +244,8 @@ fn cells(outcome: &Outcome, plan: &Plan) -> Vec<Cell> {
     cells
 }
 
-/// The places of what both did, in order: what is the same at the beginning and at the end, and between them stretch by
-/// stretch.
+/// The places of what both did, in order: what is the same at the beginning and at the end, and between them stretch
+/// by stretch.
 fn common(left: &[Cell], right: &[Cell]) -> Vec<(usize, usize)> {
     let (left, right) = numbers(left, right);
     let same = |(l, r): &(&usize, &usize)| l == r;
@@ -257,6 +317,11 @@ fn longest_common(left: &[usize], right: &[usize]) -> Vec<(usize, usize)> {
 }
 
 impl Row {
+    fn is_quiet(&self) -> bool {
+        let mut cells = [&self.reference, &self.failing].into_iter().flatten();
+        cells.all(|it| it.is_quiet && !it.is_struck)
+    }
+
     /// Returns `true` if both runs did the same with the same outcome.
     pub(crate) fn is_same(&self) -> bool {
         match (&self.reference, &self.failing) {
@@ -267,9 +332,41 @@ impl Row {
 }
 
 impl Timeline {
-    /// Returns the first row in which the runs differ.
-    fn first_difference(&self) -> usize {
-        self.rows.iter().position(|row| !row.is_same()).unwrap_or_default()
+    /// The rows in order; those that are the same in both runs, with the same around them, are only counted, and so
+    /// are stretches in which nothing happens.
+    pub(crate) fn folded(&self) -> Vec<Shown<'_>> {
+        let is_waiting = self.waiting();
+        let differs = |at: &usize| !is_waiting[*at] && !self.rows[*at].is_same();
+        let differing: Vec<usize> = (0..self.rows.len()).filter(differs).collect();
+        let is_near = |at: usize| {
+            let next = differing.partition_point(|it| *it + AROUND < at);
+            !is_waiting[at] && differing.get(next).is_some_and(|it| *it <= at + AROUND)
+        };
+        let mut shown: Vec<Shown<'_>> = Vec::new();
+        for (at, row) in self.rows.iter().enumerate() {
+            match (is_near(at), shown.last_mut()) {
+                (true, _) => shown.push(Shown::Row(row)),
+                (false, Some(Shown::Same(rows))) => *rows = &self.rows[at - rows.len()..=at],
+                (false, _) => shown.push(Shown::Same(&self.rows[at..=at])),
+            }
+        }
+        shown
+    }
+
+    /// Of each row whether it is one of several in which there is nothing but bookmarks and watches that begin.
+    fn waiting(&self) -> Vec<bool> {
+        let mut is_waiting = vec![false; self.rows.len()];
+        let mut start = 0;
+        for end in 0..=self.rows.len() {
+            if self.rows.get(end).is_some_and(Row::is_quiet) {
+                continue;
+            }
+            if end - start >= QUIET {
+                is_waiting[start..end].fill(true);
+            }
+            start = end + 1;
+        }
+        is_waiting
     }
 
     pub(crate) fn to_json(&self) -> Value {
@@ -283,19 +380,23 @@ impl Timeline {
 
 impl fmt::Display for Timeline {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let first = self.first_difference().saturating_sub(BEFORE);
         let heads = ["reference run", "failing run"];
         writeln!(f, "{:<COLUMN$} │ {}", heads[0], heads[1])?;
         writeln!(f, "{:─<COLUMN$}─┼─{:─<COLUMN$}", "", "")?;
-        if first > 0 {
-            writeln!(f, "{:<COLUMN$} │ ", format!("         {first} identical rows"))?;
-        }
-        for row in self.rows.iter().skip(first).take(SHOWN) {
+        let folded = self.folded();
+        for shown in folded.iter().take(SHOWN) {
             let text = |cell: &Option<Cell>| cell.as_ref().map(ToString::to_string).unwrap_or_default();
+            let row = match shown {
+                Shown::Row(row) => row,
+                Shown::Same(rows) => {
+                    writeln!(f, "{:<COLUMN$} │ ", format!("         {}", identical(rows)))?;
+                    continue;
+                }
+            };
             let left: String = text(&row.reference).chars().take(COLUMN).collect();
             writeln!(f, "{left:<COLUMN$} │ {}", text(&row.failing))?;
         }
-        let more = self.rows.len().saturating_sub(first + SHOWN);
+        let more = folded.len().saturating_sub(SHOWN);
         if more > 0 {
             writeln!(f, "{:<COLUMN$} │ and {more} more", "")?;
         }
@@ -303,10 +404,21 @@ impl fmt::Display for Timeline {
     }
 }
 
-/// `metadata.name` of a body.
+/// The name in a body, or what one is made from: `web-*`.
 pub(crate) fn name_in(body: &[u8]) -> Option<String> {
-    let object: Value = serde_json::from_slice(body).ok()?;
-    object["metadata"]["name"].as_str().map(str::to_owned)
+    #[derive(Deserialize)]
+    struct Named {
+        metadata: Metadata,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Metadata {
+        name: Option<String>,
+        generate_name: Option<String>,
+    }
+    let Named { metadata } = serde_json::from_slice(body).ok()?;
+    let made = || metadata.generate_name.map(|it| format!("{it}*"));
+    metadata.name.filter(|it| !it.is_empty()).or_else(made)
 }
 
 #[cfg(test)]

@@ -67,8 +67,18 @@ pub(crate) struct Request {
     pub(crate) verb: Verb,
     /// The plural, with its subresource.
     pub(crate) resource: String,
-    /// `namespace/name`
+    /// `namespace/name`, as the path has it: without the name of what is created.
     pub(crate) object: String,
+    /// The name of what is created: that of the answer, else that of the body.
+    pub(crate) creates: Option<String>,
+    /// What the name is made from of what is created.
+    pub(crate) made_from: Option<String>,
+    /// When it reached the server, if that was later than it was sent.
+    pub(crate) reached: Option<Duration>,
+    /// The uid that the client had seen under the name when it sent it.
+    pub(crate) saw: Option<String>,
+    /// What it struck was another object than the client had seen under this name.
+    pub(crate) is_of_another: bool,
     /// It names the version it expects, so that 409 is an answer it may get at any time.
     pub(crate) may_conflict: bool,
     /// It may be answered by a replica that lags.
@@ -96,6 +106,12 @@ impl Request {
     /// The resource without its subresource.
     pub(crate) fn base(&self) -> &str {
         self.resource.split('/').next().unwrap_or_default()
+    }
+
+    /// `namespace/name`, with the name of what is created.
+    pub(crate) fn named(&self) -> String {
+        let name = self.creates.as_deref().filter(|_| self.object.ends_with('/'));
+        format!("{}{}", self.object, name.unwrap_or_default())
     }
 
     pub(crate) fn is_write(&self) -> bool {
@@ -138,7 +154,8 @@ impl Step {
         match &self.what {
             What::Request(request) => {
                 let verb = request.verb.as_str().to_uppercase();
-                let object = request.object.trim_matches('/');
+                let object = request.named();
+                let object = object.trim_matches('/');
                 format!("{verb} {} {object}", request.resource).trim_end().to_owned()
             }
             What::Event {
@@ -159,12 +176,18 @@ impl Step {
     /// Describes the outcome for people.
     pub(crate) fn outcome(&self) -> String {
         match &self.what {
-            What::Request(request) => match request.outcome {
-                Outcome::Open => "no answer".to_owned(),
-                Outcome::Answered(code) => code.to_string(),
-                Outcome::Broken => "connection broken".to_owned(),
-                Outcome::Unseen => String::new(),
-            },
+            What::Request(request) => {
+                let outcome = match request.outcome {
+                    Outcome::Open => "no answer".to_owned(),
+                    Outcome::Answered(code) => code.to_string(),
+                    Outcome::Broken => "connection broken".to_owned(),
+                    Outcome::Unseen => String::new(),
+                };
+                match request.is_of_another {
+                    true => format!("{outcome}, another object than it had seen"),
+                    false => outcome,
+                }
+            }
             What::Event {
                 told: Delivery::At(at), ..
             } => format!("held for {:?}", at.saturating_sub(self.at)),
@@ -185,11 +208,12 @@ impl Step {
 
     /// Returns the time at which the client learned of the step, or took it.
     pub(crate) fn told(&self) -> Duration {
-        match self.what {
+        match &self.what {
             What::Event {
                 told: Delivery::At(at), ..
-            } => at,
-            What::Event { .. } | What::Request(_) | What::Call { .. } | What::Note(_) => self.at,
+            } => *at,
+            What::Request(request) => request.reached.unwrap_or(self.at),
+            What::Event { .. } | What::Call { .. } | What::Note(_) => self.at,
         }
     }
 }

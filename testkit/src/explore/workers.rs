@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fake_apiserver::api::request_info::RequestInfo;
-use fake_apiserver::{Seen, Verdict};
+use fake_apiserver::{Seen, Verb, Verdict};
 use tokio::time::{Instant, sleep};
 
 use super::gate::Gate;
 use super::plan::Action;
+use super::timeline::name_in;
 use super::trace::{Outcome, Request, Step, What};
 use crate::test_cluster::lock;
 
@@ -32,7 +32,7 @@ impl Gate {
         }
         let gate = Arc::downgrade(self);
         let late = move |seen: &Seen<'_>| match (seen.worker, gate.upgrade()) {
-            (Some(worker), Some(gate)) => Verdict::Delay(gate.of_worker(worker, seen.info)),
+            (Some(worker), Some(gate)) => Verdict::Delay(gate.of_worker(worker, seen)),
             (None, _) | (_, None) => Verdict::Pass,
         };
         let mut guard = lock(&self.workers);
@@ -78,7 +78,8 @@ impl Gate {
     }
 
     /// Registers a request of a worker; returns how long it takes to come.
-    fn of_worker(&self, worker: &str, info: &RequestInfo) -> Duration {
+    fn of_worker(&self, worker: &str, seen: &Seen<'_>) -> Duration {
+        let info = seen.info;
         let truth = self.server.resource_version();
         let at = self.started.elapsed();
         let mut resource = info.resource.to_string();
@@ -89,6 +90,7 @@ impl Gate {
             }
         }
         let object = format!("{}/{}", info.namespace, info.name);
+        let creates = (info.verb == Verb::Create).then(|| name_in(seen.body)).flatten();
         let mut state = self.state();
         state.allowed += GIVES_CAUSE;
         let stem = format!("{worker}:{}:{resource}:{object}", info.verb.as_str());
@@ -101,6 +103,11 @@ impl Gate {
                 verb: info.verb,
                 resource,
                 object,
+                made_from: creates.as_ref().and_then(|it| it.strip_suffix('*')).map(str::to_owned),
+                creates,
+                reached: None,
+                saw: None,
+                is_of_another: false,
                 may_conflict: false,
                 may_be_stale: false,
                 may_expire: false,

@@ -4,4 +4,6 @@ mod canonical;
 mod clocks;
 mod ends;
 mod runtimes;
+mod shards;
+mod story;
 mod verdict;

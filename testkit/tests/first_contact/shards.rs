@@ -1,0 +1,116 @@
+//! A search that is divided over machines, and the report of all of them.
+
+use std::path::{Path, PathBuf};
+use std::process::Output;
+use std::time::Duration;
+
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::Patch;
+use kube::{Api, Client, ResourceExt};
+use serde_json::json;
+use testkit::TestCluster;
+use testkit::explore::{Explore, Report, errors, explore};
+use testkit::objects::pod;
+
+use super::story::{applied, make_maps};
+
+/// Labels each Pod.
+async fn label(client: Client) {
+    let pods = Api::<Pod>::default_namespaced(client.clone());
+    let mut applied = applied(client);
+    while let Some(pod) = applied.next().await {
+        let patch = Patch::Merge(json!({"metadata": {"labels": {"seen": "true"}}}));
+        while pods.patch(&pod.name_any(), &Default::default(), &patch).await.is_err() {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    }
+}
+
+fn search(has_bug: bool) -> Explore {
+    explore(async move |cluster: &TestCluster| {
+        match has_bug {
+            true => cluster.controller("maker", make_maps),
+            false => cluster.controller("writer", label),
+        };
+        cluster.create(pod("web")).await;
+        cluster.settle().await;
+    })
+    .schedules(40)
+}
+
+#[test]
+fn the_shards_try_together_what_one_search_tries() {
+    let errors = || search(false).faults(errors()).schedules(2_000);
+    let tried = |report: &Report| report.coverage().singles;
+    let whole = tried(&errors().report());
+    let parts = [1, 2, 3].map(|number| tried(&errors().shard(number, 3).report()));
+    let sum = parts.iter().fold((0, 0), |sum, it| (sum.0 + it.0, sum.1 + it.1));
+    assert_eq!(sum, whole);
+    assert!(parts.iter().all(|it| it.0 < whole.0), "{parts:?}");
+}
+
+/// Runs in processes of its own, one a shard, and one for all.
+#[test]
+fn a_search_in_shards() {
+    if let Ok(bug) = std::env::var("SEARCH_IN_SHARDS") {
+        search(bug == "bug").run();
+    }
+}
+
+/// Runs it with something in its environment.
+fn run(bug: &str, environment: &[(&str, &str)]) -> Output {
+    let mut command = std::process::Command::new(std::env::current_exe().expect("a test"));
+    command.args(["--exact", "shards::a_search_in_shards", "--nocapture"]);
+    command.envs(environment.iter().copied());
+    command.env("SEARCH_IN_SHARDS", bug).output().expect("a process")
+}
+
+/// An empty directory for reports.
+fn reports(name: &str) -> PathBuf {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    // There is none the first time.
+    let _ = std::fs::remove_dir_all(&directory);
+    std::fs::create_dir_all(&directory).expect("a directory");
+    directory
+}
+
+fn in_shards(bug: &str, directory: &Path) -> (Vec<Output>, Output) {
+    let directory = directory.to_str().expect("a path");
+    let shard = |it: &str| run(bug, &[("EXPLORE_SHARD", it), ("EXPLORE_REPORTS", directory)]);
+    let shards = ["1/2", "2/2"].map(shard).into();
+    (shards, run(bug, &[("EXPLORE_MERGE", directory)]))
+}
+
+#[test]
+fn the_reports_of_shards_become_one() {
+    let (shards, all) = in_shards("none", &reports("shards"));
+    let text = String::from_utf8(all.stderr).expect("a text");
+    assert!(
+        shards.iter().all(|it| it.status.success()) && all.status.success(),
+        "{text}"
+    );
+    assert!(text.contains("(80 schedules;"), "{text}");
+}
+
+#[test]
+fn a_failure_of_a_shard_is_run_again() {
+    let (shards, all) = in_shards("bug", &reports("shards-with-a-bug"));
+    let text = String::from_utf8(all.stderr).expect("a text");
+    assert!(shards.iter().any(|it| !it.status.success()), "{text}");
+    assert!(
+        !all.status.success() && text.contains("the scenario fails with:"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_missing_shard_is_no_success() {
+    let directory = reports("shards-of-which-one-is-missing");
+    let path = directory.to_str().expect("a path");
+    run("none", &[("EXPLORE_SHARD", "1/2"), ("EXPLORE_REPORTS", path)]);
+    let all = run("none", &[("EXPLORE_MERGE", path)]);
+    let text = String::from_utf8(all.stderr).expect("a text");
+    assert!(!all.status.success(), "{text}");
+    assert!(text.contains(r#"there are those of ["1/2"]"#), "{text}");
+}
