@@ -65,8 +65,8 @@
 //! [6]: TestCluster::assert_idle
 //! [7]: TestCluster::replica
 //!
-//! The [`guide`] covers all of it, with the real-world cause of every fault; [`migration`] helps with moving from mocks
-//! or from envtest.
+//! The [`guide`] covers all of it, with the real-world cause of every fault; [`operators`] tells of operators that were
+//! not written for it, and [`migration`] helps with moving from mocks or from envtest.
 //!
 //! # Virtual time
 //!
@@ -108,6 +108,8 @@ pub mod explore;
 pub mod faults;
 #[doc = include_str!("../docs/guide.md")]
 pub mod guide {}
+#[doc = include_str!("../docs/operators.md")]
+pub mod operators {}
 #[doc = include_str!("../docs/migration.md")]
 pub mod migration {}
 pub mod objects;

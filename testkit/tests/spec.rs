@@ -66,7 +66,7 @@ struct PageStatus {
 enum Bug {
     /// A footer that is left out stays.
     Merges,
-    /// What was once switched off stays so.
+    /// A page that was switched off once stays so.
     StaysOff,
     DividesByNothing,
     /// The status names the first generation for ever.

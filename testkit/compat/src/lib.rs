@@ -24,18 +24,18 @@ use serde_json::json;
     status = "DocumentStatus"
 )]
 pub struct DocumentSpec {
-    /// What stands in it.
+    /// The text.
     pub text: String,
 }
 
-/// What became of it.
+/// The state of a Document.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 pub struct DocumentStatus {
     /// There is a ConfigMap of it.
     pub published: bool,
 }
 
-/// How it makes its ConfigMaps.
+/// The ways to make ConfigMaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Makes {
     /// By server-side apply.

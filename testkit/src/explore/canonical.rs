@@ -8,11 +8,11 @@ use super::end_state::{EndState, Mask};
 use super::pair::Pair;
 use crate::test_cluster::TestCluster;
 
-/// What stands in place of a time.
+/// The text in place of a time.
 const A_TIME: &str = "a time";
 
 impl TestCluster {
-    /// What the test and its controllers wrote, as YAML that does not change from run to run: what is handed out is
+    /// Returns the writes of the test and its controllers as YAML that is the same in each run: what is handed out is
     /// named by the object it means (`uid of deployments.apps default/web`), times read `a time`, and objects come in
     /// the order of resource, namespace and name. Left out are Events, Leases, revisions, generations, owners of
     /// fields, what the server's workers made by themselves, and what the cluster began with unless it was changed.

@@ -5,10 +5,10 @@ use serde_json::{Map, Number, Value, json};
 /// The most changes of one object; the deepest come last and are left out.
 const MOST: usize = 400;
 
-/// How deep fields that are not there are made up.
+/// Levels to which missing fields are made up.
 const DEEP: u32 = 4;
 
-/// How deep a schema is followed.
+/// Levels to which a schema is followed.
 const DEPTH: usize = 12;
 
 /// A change of one field of the spec.
@@ -18,7 +18,7 @@ pub(crate) struct Change {
     pub(crate) name: String,
     /// The names and places of lists down to the field.
     path: Vec<String>,
-    /// What it becomes; `None` if it is left out.
+    /// The new value; `None` if the field is left out.
     value: Option<Value>,
 }
 

@@ -232,7 +232,7 @@ impl EndState {
         differences
     }
 
-    /// Whether workers alone wrote an object.
+    /// Returns whether workers alone wrote an object.
     pub(crate) fn is_derived(&self, kept: &Kept) -> bool {
         self.deciders.is_derived(&kept.object.value(), "")
     }

@@ -172,7 +172,7 @@ fn number(expected: usize, found: usize) -> String {
     }
 }
 
-/// What tells the items of a list apart: their `type`, as that of conditions, or their `name`.
+/// Returns the keys of the items of a list: their `type`, as that of conditions, or their `name`.
 fn keys(items: &[Value]) -> Option<Vec<&str>> {
     let keys_of = |field: &str| items.iter().map(|it| it[field].as_str()).collect::<Option<Vec<&str>>>();
     let is_unique = |keys: &Vec<&str>| keys.iter().collect::<BTreeSet<_>>().len() == keys.len();
@@ -181,7 +181,7 @@ fn keys(items: &[Value]) -> Option<Vec<&str>> {
         .find_map(|it| keys_of(it).filter(is_unique))
 }
 
-/// Whether the items of two lists have keys, and not the same ones.
+/// Returns whether the items of two lists have keys, and not the same ones.
 fn have_other_keys(expected: &[Value], found: &[Value]) -> bool {
     let sorted = |items: &[Value]| {
         let mut keys: Vec<String> = keys(items)?.into_iter().map(str::to_owned).collect();

@@ -137,7 +137,7 @@ impl Failure {
         &self.violation.what
     }
 
-    /// Where the test went on while something went wrong, if it did: the line of its first step of that kind.
+    /// Names the line of the first step of the test that began before a fault was over, if there is one.
     pub fn went_on(&self) -> Option<&str> {
         self.went_on.as_deref()
     }

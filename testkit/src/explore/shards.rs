@@ -25,7 +25,7 @@ impl Shard {
     /// All of it.
     pub(crate) const WHOLE: Self = Self { number: 1, of: 1 };
 
-    /// What the environment asks for.
+    /// Reads the environment variable.
     pub(crate) fn of_environment() -> Self {
         let Ok(text) = std::env::var(SHARD) else {
             return Self::WHOLE;
@@ -43,7 +43,7 @@ impl Shard {
         self.of == 1
     }
 
-    /// Whether the plan at a place is made here.
+    /// Returns whether the plan at a place is made here.
     pub(crate) fn has(self, place: u64) -> bool {
         place % self.of == self.number - 1
     }
@@ -54,7 +54,7 @@ impl Shard {
         numbered.filter(move |(_, place)| self.has(*place)).map(|(it, _)| it)
     }
 
-    /// How many of so many plans are made here.
+    /// Returns the number of plans that are made here.
     pub(crate) fn share(self, all: u64) -> u64 {
         all / self.of + u64::from(all % self.of >= self.number)
     }
@@ -79,7 +79,7 @@ impl fmt::Display for Shard {
     }
 }
 
-/// What the reports of all shards of a test say together.
+/// The reports of all shards of a test, summed up.
 #[derive(Debug)]
 pub(crate) struct Merged {
     pub(crate) coverage: Coverage,

@@ -205,7 +205,7 @@ impl Spec {
         end.named(&self.key).first().map(|it| it.object.value())
     }
 
-    /// What is wrong with the generation that the status says it describes.
+    /// Returns the reason why the generation that the status describes is not the newest.
     pub(crate) fn unobserved(&self, end: &EndState) -> Option<String> {
         let object = self.object_in(end)?;
         let generation = object["metadata"]["generation"].as_i64()?;
@@ -327,7 +327,7 @@ pub(crate) fn judged(config: &Config, world: &World, plan: &Plan, base: &Arc<Ref
     (outcome, reference)
 }
 
-/// Whether the server refuses what controllers want to write for a fresh object: the spec is valid by its schema
+/// Returns whether the server refuses writes of controllers for a fresh object: the spec is valid by its schema
 /// alone.
 fn is_unhealthy(fresh: &Reference) -> bool {
     fresh.outcome.trace.iter().any(|step| match &step.what {

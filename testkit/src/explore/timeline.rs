@@ -145,7 +145,7 @@ impl fmt::Display for Cell {
     }
 }
 
-/// What is shown of the rows.
+/// Rows as they are shown.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Shown<'a> {
     Row(&'a Row),
@@ -198,7 +198,7 @@ fn row(reference: Option<&Cell>, failing: Option<&Cell>) -> Row {
     }
 }
 
-/// What the name of an object is made from that a step creates.
+/// Returns the `generateName` of the object that a step creates.
 fn made_from(step: &Step) -> Option<&str> {
     match &step.what {
         What::Request(request) => request.made_from.as_deref(),
@@ -206,8 +206,8 @@ fn made_from(step: &Step) -> Option<&str> {
     }
 }
 
-/// What a step has in common with that of another run: who sends what about which object, whatever number of its kind
-/// it is. The end of a name that is made by chance does not count.
+/// Returns the key by which a step is found in another run: its sender, verb and object, without its number. The random
+/// end of a generated name does not count.
 fn key(step: &Step, made: &BTreeSet<&str>) -> String {
     let stem = step.point.rsplit_once('#').map_or(&*step.point, |(stem, _)| stem);
     let (way, name) = stem.rsplit_once('/').unwrap_or((stem, ""));

@@ -71,13 +71,13 @@ pub(crate) struct Request {
     pub(crate) object: String,
     /// The name of what is created: that of the answer, else that of the body.
     pub(crate) creates: Option<String>,
-    /// What the name is made from of what is created.
+    /// `metadata.generateName` of what is created.
     pub(crate) made_from: Option<String>,
-    /// When it reached the server, if that was later than it was sent.
+    /// The time at which it reached the server, if that was later than it was sent.
     pub(crate) reached: Option<Duration>,
     /// The uid that the client had seen under the name when it sent it.
     pub(crate) saw: Option<String>,
-    /// What it struck was another object than the client had seen under this name.
+    /// It struck another object than the client had seen under this name.
     pub(crate) is_of_another: bool,
     /// It names the version it expects, so that 409 is an answer it may get at any time.
     pub(crate) may_conflict: bool,

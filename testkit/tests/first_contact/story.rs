@@ -1,4 +1,4 @@
-//! What a report tells of a failure: when things reached the server, which objects they struck, and which step of the
+//! Reports of failures: the times at which requests reach the server, the objects they strike, and the step of the
 //! test came too early.
 
 use std::time::Duration;
