@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fake_apiserver::{PodScript, PodSelector};
+use fake_apiserver::{PodScript, PodSelector, Worker};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -131,4 +131,51 @@ async fn a_finished_job_goes_after_its_time() {
         work.is_null() || work["metadata"]["deletionTimestamp"].is_string(),
         "{work:#}"
     );
+}
+
+/// Go's `syncOrphanPod`: nobody counts the Pods of a Job that is gone.
+#[rstest]
+#[case::orphaned("Orphan")]
+#[case::deleted("Background")]
+#[case::waited_for("Foreground")]
+#[tokio::test(start_paused = true)]
+async fn pods_of_a_deleted_job_are_let_go(#[case] propagation: &str) {
+    let cluster = Cluster::start();
+    let mut running = job(json!({"parallelism": 2, "completions": 2}));
+    running["spec"]["template"]["spec"]["containers"][0]["command"] = json!(["sleep", "1000"]);
+    cluster.create(running).await;
+    cluster.pass(5.0).await;
+    let held = |pods: &[Value]| {
+        let held = |it: &&Value| it["metadata"].get("finalizers").is_some();
+        pods.iter().filter(held).count()
+    };
+    assert_eq!(held(&cluster.pods().await), 2);
+    let path = "/apis/batch/v1/namespaces/default/jobs/work";
+    let options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation});
+    assert_eq!(cluster.send("DELETE", path, &options).await.0, 200);
+    cluster.pass(60.0).await;
+    assert_eq!(work(&cluster).await, Value::Null);
+    let pods = cluster.pods().await;
+    assert_eq!(pods.len(), if propagation == "Orphan" { 2 } else { 0 });
+    assert_eq!(held(&pods), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_a_job_that_nobody_collects_are_let_go() {
+    let cluster = Cluster::with(&[Worker::Job, Worker::Kubelet]);
+    cluster
+        .create(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}))
+        .await;
+    let mut running = job(json!({}));
+    running["spec"]["template"]["spec"]["containers"][0]["command"] = json!(["sleep", "1000"]);
+    cluster.create(running).await;
+    cluster.pass(5.0).await;
+    let options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"});
+    cluster
+        .send("DELETE", "/apis/batch/v1/namespaces/default/jobs/work", &options)
+        .await;
+    cluster.pass(5.0).await;
+    let pods = cluster.pods().await;
+    assert_eq!(pods.len(), 1);
+    assert_eq!(pods[0]["metadata"].get("finalizers"), None);
 }

@@ -3,7 +3,7 @@
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, template};
+use crate::cluster::{Cluster, condition, template};
 
 fn set(replicas: u32) -> Value {
     json!({
@@ -109,4 +109,46 @@ async fn available_counts_after_the_least_time() {
         cluster.get("apps/v1", "ReplicaSet", "web").await["status"]["availableReplicas"],
         1
     );
+}
+
+/// Each controller writes the status though nothing can be created.
+#[rstest]
+#[case::replica_set("apps/v1", "ReplicaSet", json!({"replicas": 2}))]
+#[case::replication_controller("v1", "ReplicationController", json!({"replicas": 2}))]
+#[case::stateful_set("apps/v1", "StatefulSet", json!({"replicas": 2, "serviceName": "s"}))]
+#[case::daemon_set("apps/v1", "DaemonSet", json!({}))]
+#[tokio::test(start_paused = true)]
+async fn a_refused_creation_is_told_in_the_status(#[case] api: &str, #[case] kind: &str, #[case] mut spec: Value) {
+    let cluster = Cluster::start();
+    let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"},
+        "spec": {"hard": {"pods": "0"}}});
+    cluster.create(quota).await;
+    cluster
+        .create(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}))
+        .await;
+    cluster.pass(5.0).await;
+    spec["template"] = template("web");
+    spec["selector"] = match kind {
+        "ReplicationController" => json!({"app": "web"}),
+        _ => json!({"matchLabels": {"app": "web"}}),
+    };
+    let set = json!({"apiVersion": api, "kind": kind, "metadata": {"name": "web"}, "spec": spec});
+    cluster.create(set).await;
+    cluster.pass(5.0).await;
+    assert_eq!(cluster.pods().await, Vec::<Value>::new());
+    let set = cluster.get(api, kind, "web").await;
+    assert_eq!(set["status"]["observedGeneration"], 1, "{:#}", set["status"]);
+    if kind.starts_with("Replica") || kind == "ReplicationController" {
+        assert_eq!(set["status"]["replicas"], 0);
+        let [status, reason, text] = condition(&set, "ReplicaFailure");
+        assert_eq!((status, reason), ("True", "FailedCreate"));
+        assert!(text.contains("exceeded quota: none"), "{text}");
+    }
+
+    cluster.delete("v1", "ResourceQuota", "none").await;
+    cluster.pass(120.0).await;
+    let set = cluster.get(api, kind, "web").await;
+    assert!(!cluster.pods().await.is_empty());
+    let conditions = set["status"]["conditions"].as_array().map_or(0, Vec::len);
+    assert_eq!(conditions, 0, "{:#}", set["status"]);
 }

@@ -11,7 +11,7 @@ use super::cluster::Cluster;
 use super::concerns::{self, Changed};
 use super::execute::Executor;
 use super::kubelet::{Kubelet, Memory};
-use super::plan::Plan;
+use super::plan::{Plan, Write};
 use super::pods::{is_finished, spec, status};
 use super::recorder::Recorder;
 use super::resource::Resource;
@@ -88,6 +88,7 @@ impl Workloads {
         let Some(object) = self.cluster.get(task.resource, &task.key).cloned() else {
             return match task.worker {
                 Worker::Endpoints => endpoints::gone(&task.key, &sees),
+                Worker::Job => job::gone(&task.key, &sees),
                 _ => Plan::default(),
             };
         };
@@ -268,10 +269,47 @@ impl Controller for Workloads {
         let read = |at: &super::resource::Target| -> Option<Arc<Object>> { seen.get(at.resource, &at.key).cloned() };
         let done = executor.run(plan.writes, &read).await;
         match executor.refused.take() {
-            Some(why) => drop(self.failures.insert(task, why)),
+            Some(why) => drop(self.failures.insert(task.clone(), why)),
             None => drop(self.failures.remove(&task)),
         }
+        if done.is_err() && self.failures.contains_key(&task) && tells_of_refusals(task.worker) {
+            self.tell_status(&task, &identity, context).await?;
+        }
         done
+    }
+}
+
+/// Returns `true` for the controllers that write the status of an object though they could not create what it wants.
+fn tells_of_refusals(worker: Worker) -> bool {
+    matches!(
+        worker,
+        Worker::ReplicaSet | Worker::StatefulSet | Worker::DaemonSet | Worker::Job
+    )
+}
+
+impl Workloads {
+    /// Writes the status that an object has now that something was refused, and nothing else.
+    async fn tell_status(
+        &mut self,
+        task: &Task,
+        identity: &Identity,
+        context: &mut Context<'_, Task>,
+    ) -> Result<(), Failure> {
+        let mut writes = self.plan(task, context.api.now()).writes;
+        writes.retain(|it| matches!(it, Write::Status { at, .. } if at.resource == task.resource));
+        let Self { cluster, recorder, .. } = self;
+        let mut executor = Executor {
+            api: Api {
+                identity,
+                ..context.api
+            },
+            recorder,
+            latest: None,
+            refused: None,
+        };
+        let seen: &Cluster = cluster;
+        let read = |at: &super::resource::Target| -> Option<Arc<Object>> { seen.get(at.resource, &at.key).cloned() };
+        executor.run(writes, &read).await
     }
 }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::cluster::controller_of;
 use super::plan::{Plan, Write};
 use super::pods::{self, is_finished, phase, plus, spec};
 use super::resource::{Resource, Target};
@@ -17,6 +18,7 @@ use super::sees::{Sees, selector_of};
 use crate::api::object::Object;
 use crate::api::options::PropagationPolicy;
 use crate::registry::types::view::{JsonMap, flag, integer, text};
+use crate::storage::Key;
 
 const COMPONENT: &str = "job-controller";
 /// The finalizer by which a Pod stays until it has been counted.
@@ -48,6 +50,7 @@ pub(crate) fn sync(job: &Object, sees: &Sees<'_>) -> Plan {
     let run = Run { job, sees, pods };
     if job.is_terminating() {
         release(job, sees, &mut plan);
+        release_orphans(job.namespace(), sees, &mut plan);
         return plan;
     }
     run.work(&mut plan);
@@ -75,6 +78,30 @@ fn expire(job: &Object, finished: Timestamp, sees: &Sees<'_>, plan: &mut Plan) {
 fn release(job: &Object, sees: &Sees<'_>, plan: &mut Plan) {
     for pod in sees.cluster.owned_by(Resource::Pod, job.uid()) {
         if pod.finalizers().any(|it| it == TRACKED) {
+            track::release(pod, plan);
+        }
+    }
+}
+
+/// Plans the work for a Job that is gone, as Go's `syncOrphanPod` does.
+pub(crate) fn gone(key: &Key, sees: &Sees<'_>) -> Plan {
+    let mut plan = Plan::default();
+    release_orphans(key.namespace(), sees, &mut plan);
+    plan
+}
+
+/// Lets go of the Pods that wait to be counted by a Job that is no more, or by none.
+fn release_orphans(namespace: &str, sees: &Sees<'_>, plan: &mut Plan) {
+    let is_counted_by_another = |pod: &Object| match controller_of(pod) {
+        None => false,
+        Some(("Job", name, uid)) => {
+            let job = sees.cluster.find(Resource::Job, namespace, name);
+            job.is_some_and(|it| it.uid() == uid)
+        }
+        Some(_) => true,
+    };
+    for pod in sees.cluster.within(Resource::Pod, namespace) {
+        if pod.finalizers().any(|it| it == TRACKED) && !is_counted_by_another(pod) {
             track::release(pod, plan);
         }
     }
