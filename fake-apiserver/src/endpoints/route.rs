@@ -52,6 +52,11 @@ pub(crate) fn find(scheme: &Scheme, call: &mut Call) -> Result<Target, Status> {
     } else if !path.namespace.is_empty() {
         return missing();
     }
+    // The handler of custom resources knows two verbs across namespaces: list and watch.
+    let across_namespaces = row.info.is_namespaced() && path.namespace.is_empty();
+    if row.is_custom() && across_namespaces && call.parts.method != Method::GET {
+        return missing();
+    }
     let subresource = path.subresource.split('/').next().unwrap_or_default();
     let is_longer = path.subresource.len() > subresource.len() && subresource != "proxy";
     if !subresource.is_empty() && (is_longer || row.info.subresource(subresource).is_none()) {

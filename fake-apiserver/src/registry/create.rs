@@ -25,8 +25,8 @@ impl Registry {
         let body::Decoded { mut object, warnings } = decoded;
         request.warnings.extend(warnings);
         let row = request.row;
-        accepts_creates(row)?;
         metadata::fill_namespace(&mut object, &request.info.namespace)?;
+        accepts_creates(row, &object)?;
         self.check_namespace(row, object.namespace(), object.name())?;
         let repeated = metadata::dedupe_owner_references(&mut object, false);
         request.warnings.extend(repeated);
@@ -46,7 +46,7 @@ impl Registry {
     /// Admits and stores a new object that has the owners of its fields already.
     pub(super) async fn admit_and_create(&self, request: &WriteRequest<'_>, object: Object) -> Result<Written, Status> {
         // An apply has not been checked before.
-        accepts_creates(request.row)?;
+        accepts_creates(request.row, &object)?;
         let mut attributes = Attributes::of_write(request, Operation::Create, object, None);
         self.admit(&mut attributes).await?;
         let mut object = attributes.object.take().unwrap_or_default();
@@ -208,13 +208,12 @@ fn names_version(version: &serde_json::Value) -> bool {
 }
 
 /// Refuses what would be an object of a definition that is being deleted.
-fn accepts_creates(row: &Row) -> Result<(), Status> {
+fn accepts_creates(row: &Row, object: &Object) -> Result<(), Status> {
     if row.custom_resource().is_none_or(|it| it.accepts_creates) {
         return Ok(());
     }
-    let mut status = Status::verb_not_supported(&row.info.group_resource(), "create");
-    status.message = "create not allowed while custom resource definition is terminating".to_owned();
-    Err(status)
+    let why = "create not allowed while custom resource definition is terminating";
+    Err(Status::forbidden(&row.info.group_resource(), object.name(), why))
 }
 
 #[cfg(test)]

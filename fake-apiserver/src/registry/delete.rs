@@ -68,7 +68,8 @@ impl Registry {
             };
             self.convert_stored(row, std::slice::from_ref(&stored)).await?;
             if let Some(user) = user {
-                self.admit_deletion(row, &stored, user, options, warnings).await?;
+                self.admit_deletion((row, info), &stored, user, options, warnings)
+                    .await?;
             }
             if options.propagation_policy.is_none() && options.orphan_dependents.is_none() {
                 warnings.extend(deletion_warnings(row));
@@ -113,7 +114,7 @@ impl Registry {
     /// Asks admission whether an object may go; not once its deletion is under way.
     async fn admit_deletion(
         &self,
-        row: &Row,
+        (row, info): (&Row, &RequestInfo),
         stored: &Stored,
         user: &UserInfo,
         options: &DeleteOptions,
@@ -131,7 +132,7 @@ impl Registry {
         {
             return Ok(());
         }
-        let mut attributes = Attributes::of_delete(row, user, options, old, warnings);
+        let mut attributes = Attributes::of_delete((row, info), user, options, old, warnings);
         self.admit(&mut attributes).await?;
         self.check_admitted(&attributes).await
     }

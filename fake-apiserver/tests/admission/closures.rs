@@ -84,7 +84,8 @@ async fn p2_a_closure_sees_the_whole_review() {
         ),
         (
             Operation::Delete,
-            text("a"),
+            // That of a collection has no name.
+            text(""),
             text("-"),
             text("1"),
             false,
@@ -307,4 +308,27 @@ async fn p2_a_connection_that_is_admitted_is_refused_by_name_with_its_warnings()
     .await;
     assert_eq!(answer.code, 501, "{}", answer.body);
     assert_eq!(answer.warnings, ["299 - \"you are seen\""]);
+}
+
+/// Go's handler of a collection asks admission about each object, but the request has no name.
+#[tokio::test(start_paused = true)]
+async fn p3_reviews_of_a_deleted_collection_have_no_name() {
+    let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let kept = std::sync::Arc::clone(&seen);
+    let server = ApiServer::builder()
+        .validate("w.example.com", move |request| {
+            if request.operation == Operation::Delete {
+                let old = request.old_object["metadata"]["name"].clone();
+                let mut kept = kept.lock().expect("not poisoned");
+                kept.push((request.name.clone(), request.namespace.clone(), old));
+            }
+            AdmissionResponse::allow()
+        })
+        .start();
+    for name in ["a", "b"] {
+        assert_eq!(post(&server, MAPS, map(name)).await.code, 201);
+    }
+    ask(&server, Method::DELETE, MAPS, Value::Null).await;
+    let of = |name: &str| (String::new(), "default".to_owned(), Value::from(name));
+    assert_eq!(*seen.lock().expect("not poisoned"), [of("a"), of("b")]);
 }

@@ -167,6 +167,9 @@ async fn mutating_policy(server: &ApiServer, mutation: Value) {
     json!({"a": "a", "own": "y"}))]
 #[case::patched(json!({"patchType": "JSONPatch", "jsonPatch": {
     "expression": "[JSONPatch{op: 'add', path: '/metadata/labels/a', value: 'b'}]"}}), json!({"a": "b", "own": "y"}))]
+#[case::tested_in_vain(json!({"patchType": "JSONPatch", "jsonPatch": {"expression": "[JSONPatch{op: 'add', path: \
+    '/metadata/labels/a', value: 'b'}, JSONPatch{op: 'test', path: '/metadata/labels/own', value: 'z'}]"}}),
+    json!({"own": "y"}))]
 #[tokio::test(start_paused = true)]
 async fn p8_a_mutating_policy_changes_the_object(#[case] mutation: Value, #[case] labels: Value) {
     let server = ApiServer::start();

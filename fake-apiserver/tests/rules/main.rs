@@ -1,6 +1,7 @@
 //! Rules that hold whatever the kind, at the HTTP boundary, as kube-apiserver 1.36 answers.
 
 mod ask;
+mod definitions;
 mod nesting;
 mod patches;
 mod revisions;

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::api::admission::{AdmissionRequest, GroupVersionKind, GroupVersionResource, Operation};
 use crate::api::object::Object;
 use crate::api::options::{DeleteOptions, FieldValidation, WriteOptions};
+use crate::api::request_info::{RequestInfo, Verb};
 use crate::api::resource::{GroupKind, ResourceInfo};
 use crate::api::user::UserInfo;
 use crate::registry::scheme::Row;
@@ -123,15 +124,20 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// A delete of an object.
+    /// A delete of an object. Of those of a collection the request has no name.
     pub(crate) fn of_delete(
-        row: &'a Row,
+        (row, info): (&'a Row, &RequestInfo),
         user: &'a UserInfo,
         options: &'a DeleteOptions,
         old: Object,
         warnings: &'a Warnings,
     ) -> Self {
-        let name = old.name().to_owned();
+        let name = match info.verb {
+            Verb::DeleteCollection => String::new(),
+            Verb::Create | Verb::Update | Verb::Patch | Verb::Get | Verb::List | Verb::Watch | Verb::Delete => {
+                old.name().to_owned()
+            }
+        };
         Self {
             kind: kind_of(&row.info),
             row,
@@ -185,6 +191,15 @@ impl<'a> Attributes<'a> {
             group: self.kind.group.clone().into(),
             kind: self.kind.kind.clone().into(),
         }
+    }
+
+    /// Returns the name by which refusals call the object, as Go's `extractResourceName` does: a deleted collection has
+    /// none.
+    pub(crate) fn shown_name(&self) -> &str {
+        let own = self.object.as_ref().map_or("", Object::name);
+        let generated = self.object.as_ref().map_or("", |it| it.meta_str("generateName"));
+        let names = [self.name.as_str(), own, generated];
+        names.into_iter().find(|it| !it.is_empty()).unwrap_or("Unknown")
     }
 
     /// Returns `true` for a request for the resource itself, or for one of its subresources.

@@ -165,7 +165,7 @@ impl Registry {
             Err(_) if ignores_failure => Ok(false),
             Err(why) => {
                 let resource = attributes.row.info.group_resource();
-                Err(Status::forbidden(&resource, &attributes.name, why))
+                Err(Status::forbidden(&resource, attributes.shown_name(), why))
             }
         }
     }

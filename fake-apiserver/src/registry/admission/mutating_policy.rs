@@ -14,7 +14,7 @@ use crate::api::status::Status;
 use crate::registry::Registry;
 use crate::registry::cel::program::Program;
 use crate::registry::managed_fields::merge_applied;
-use crate::registry::patch::json_patch_or_why;
+use crate::registry::patch::{Inapplicable, json_patch_or_why};
 use crate::registry::scheme::Row;
 use crate::registry::types::access::{at, objects, text};
 
@@ -103,7 +103,7 @@ impl Registry {
                     Err(why) => {
                         let resource = attributes.row.info.group_resource();
                         let why = format!("policy '{}' with binding '{name}' denied request: {why}", policy.name);
-                        return Err(Status::forbidden(&resource, &attributes.name, why));
+                        return Err(Status::forbidden(&resource, attributes.shown_name(), why));
                     }
                 }
             }
@@ -142,7 +142,12 @@ impl Registry {
                     Matched::As(_) | Matched::AsRequested => attributes.row,
                 };
                 object = if mutation.is_patch {
-                    json_patch_or_why(object, value.to_string().as_bytes())?
+                    match json_patch_or_why(object.clone(), value.to_string().as_bytes()) {
+                        Ok(patched) => patched,
+                        // The object is not one that the patch is for.
+                        Err(Inapplicable::Test(_)) => object,
+                        Err(Inapplicable::Otherwise(why)) => return Err(why),
+                    }
                 } else {
                     apply(row, object, value)?
                 };

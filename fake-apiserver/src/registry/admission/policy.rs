@@ -256,7 +256,7 @@ fn denial(policy: &str, binding: &str, failed: &Failed, attributes: &Attributes<
         failed.message
     );
     let resource = attributes.row.info.group_resource();
-    let mut status = Status::forbidden(&resource, &attributes.name, &message);
+    let mut status = Status::forbidden(&resource, attributes.shown_name(), &message);
     let reason = if failed.reason.is_empty() {
         "Invalid"
     } else {

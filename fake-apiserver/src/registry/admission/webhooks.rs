@@ -14,7 +14,7 @@ use crate::api::admission::AdmissionRequest;
 use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::registry::Registry;
-use crate::registry::patch::json_patch_or_why;
+use crate::registry::patch::{Inapplicable, json_patch_or_why};
 
 /// State of a request's mutation so far (rule P1).
 #[derive(Debug, Default)]
@@ -102,7 +102,7 @@ impl Registry {
                 webhook.name
             ))));
         }
-        let internal = |why: String| Failure::Refused(Status::internal(why));
+        let internal = |why: Inapplicable| Failure::Refused(Status::internal(String::from(why)));
         let patched = json_patch_or_why(request.object.clone(), &answer.patch).map_err(internal)?;
         if patched == request.object {
             return Ok(false);

@@ -81,7 +81,9 @@ impl Registry {
         };
         let kind = &row.info.kind;
         let merged = managed_fields::apply(&types, Some(role), &Object(configuration), &manager, kind, true).ok()?;
-        Some(Object(merged.0))
+        let mut next = Object(merged.0);
+        row.settle(&mut next);
+        Some(next)
     }
 }
 

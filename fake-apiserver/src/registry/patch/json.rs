@@ -37,10 +37,10 @@ pub(crate) fn json_patch(document: Value, body: &[u8]) -> Result<Patched, Status
 }
 
 /// Applies the JSON patch of a webhook. The error is that of the library the API server uses, which a client is shown.
-pub(crate) fn json_patch_or_why(document: Value, body: &[u8]) -> Result<Value, String> {
+pub(crate) fn json_patch_or_why(document: Value, body: &[u8]) -> Result<Value, Inapplicable> {
     let (operations, _) = decode(body).map_err(|status| {
         let text = status.message.trim_start_matches("error decoding patch: ").to_owned();
-        text.replace("[]handlers.jsonPatchOp", "jsonpatch.Patch")
+        Inapplicable::Otherwise(text.replace("[]handlers.jsonPatchOp", "jsonpatch.Patch"))
     })?;
     let mut state = State {
         document,
@@ -55,12 +55,29 @@ pub(crate) fn json_patch_or_why(document: Value, body: &[u8]) -> Result<Value, S
     Ok(state.document)
 }
 
+/// Reason for which a patch cannot be applied, in the words of Go's library.
+#[derive(Debug)]
+pub(crate) enum Inapplicable {
+    /// A value is not the one that the patch tests for.
+    Test(String),
+    /// The patch cannot be read, or does not fit the document.
+    Otherwise(String),
+}
+
+impl From<Inapplicable> for String {
+    fn from(why: Inapplicable) -> Self {
+        match why {
+            Inapplicable::Test(text) | Inapplicable::Otherwise(text) => text,
+        }
+    }
+}
+
 /// Returns the reason for which an operation cannot be applied to a document.
-fn why_not(document: &Value, operation: &Operation) -> String {
+fn why_not(document: &Value, operation: &Operation) -> Inapplicable {
     let text = |field: &str| operation.get(field).and_then(Value::as_str).unwrap_or_default();
     let (op, path, from) = (text("op"), text("path"), text("from"));
     let has_container = |path: &str| has_container(document, path);
-    match op {
+    let text = match op {
         "add" if !has_container(path) => {
             format!("add operation does not apply: doc is missing path: \"{path}\": missing value")
         }
@@ -86,9 +103,10 @@ fn why_not(document: &Value, operation: &Operation) -> String {
         "test" if !has_container(path) => {
             format!("test operation does not apply: is missing path: {path}: missing value")
         }
-        "test" => format!("testing value {path} failed: test failed"),
+        "test" => return Inapplicable::Test(format!("testing value {path} failed: test failed")),
         other => format!("Unexpected kind: {other}"),
-    }
+    };
+    Inapplicable::Otherwise(text)
 }
 
 /// One operation as it was sent.

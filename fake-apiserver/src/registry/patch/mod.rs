@@ -17,7 +17,7 @@ mod tests;
 #[cfg(test)]
 use go_json::parse_json;
 pub(crate) use go_text::go_text;
-pub(crate) use json::{json_patch, json_patch_or_why};
+pub(crate) use json::{Inapplicable, json_patch, json_patch_or_why};
 pub(crate) use merge::merge_patch;
 pub(crate) use shown::shown_document;
 pub(crate) use strategic::{as_conversion_error, strategic_patch};

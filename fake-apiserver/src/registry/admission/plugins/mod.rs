@@ -73,7 +73,7 @@ pub(super) fn validate(registry: &Registry, attributes: &Attributes<'_>) -> Resu
     };
     if is_checked {
         limit_ranger::check(registry, &row.info.resource, object)
-            .map_err(|why| Status::forbidden(&row.info.group_resource(), &attributes.name, why))?;
+            .map_err(|why| Status::forbidden(&row.info.group_resource(), attributes.shown_name(), why))?;
     }
     if let ("", "persistentvolumeclaims", "", Some(old)) = (
         &*row.info.group,
@@ -82,7 +82,7 @@ pub(super) fn validate(registry: &Registry, attributes: &Attributes<'_>) -> Resu
         &attributes.old,
     ) {
         classes::check_resize(registry, object, old)
-            .map_err(|why| Status::forbidden(&row.info.group_resource(), &attributes.name, why))?;
+            .map_err(|why| Status::forbidden(&row.info.group_resource(), attributes.shown_name(), why))?;
     }
     pod_security::check(registry, attributes, object)
 }

@@ -81,7 +81,7 @@ pub(super) fn check(registry: &Registry, attributes: &Attributes<'_>, object: &O
         && let Some(found) = said(enforced)
     {
         let why = format!("violates PodSecurity \"{shown}\": {found}");
-        return Err(Status::forbidden(&info.group_resource(), &attributes.name, why));
+        return Err(Status::forbidden(&info.group_resource(), attributes.shown_name(), why));
     }
     let (warned, shown) = level(label, "warn");
     if let Some(found) = said(warned) {

@@ -1,0 +1,91 @@
+//! Custom resources whose definition goes, and paths of the wrong scope.
+
+use fake_apiserver::ApiServer;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::ask::{APPLY, get, message, post, send};
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const FOOS: &str = "/apis/e.com/v1/namespaces/default/foos";
+
+async fn server() -> ApiServer {
+    let server = ApiServer::start();
+    for (plural, kind, scope) in [("foos", "Foo", "Namespaced"), ("bars", "Bar", "Cluster")] {
+        let schema = json!({"type": "object", "properties":
+            {"spec": {"type": "object", "properties": {"i": {"type": "integer"}}}}});
+        let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": format!("{plural}.e.com")}, "spec": {"group": "e.com", "scope": scope,
+                "names": {"plural": plural, "kind": kind},
+                "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]}});
+        assert_eq!(post(&server, DEFINITIONS, &definition).await.0, 201);
+    }
+    server
+}
+
+fn foo(name: &str) -> Value {
+    json!({"apiVersion": "e.com/v1", "kind": "Foo", "metadata": {"name": name}})
+}
+
+#[tokio::test]
+async fn a_definition_that_terminates_accepts_no_objects() {
+    let server = server().await;
+    let mut held = foo("held");
+    held["metadata"]["finalizers"] = json!(["e.com/x"]);
+    assert_eq!(post(&server, FOOS, &held).await.0, 201);
+    let path = format!("{DEFINITIONS}/foos.e.com");
+    send(&server, "DELETE", &path, "application/json", &Value::Null).await;
+    let (_, definition) = get(&server, &path).await;
+    assert!(definition["metadata"]["deletionTimestamp"].is_string());
+    assert_eq!(
+        definition["metadata"]["generation"], 1,
+        "its deletion asks for nothing else"
+    );
+
+    let text = "foos.e.com \"new\" is forbidden: create not allowed while custom resource definition is terminating";
+    let (code, answer) = post(&server, FOOS, &foo("new")).await;
+    assert_eq!((code, message(&answer)), (403, text));
+    let (code, answer) = send(
+        &server,
+        "PATCH",
+        &format!("{FOOS}/new?fieldManager=m"),
+        APPLY,
+        &foo("new"),
+    )
+    .await;
+    assert_eq!((code, message(&answer)), (403, text));
+}
+
+#[rstest]
+#[case("GET", "/apis/e.com/v1/foos", 200)]
+#[case("POST", "/apis/e.com/v1/foos", 404)]
+#[case("DELETE", "/apis/e.com/v1/foos", 404)]
+#[case("PUT", "/apis/e.com/v1/foos/a", 404)]
+#[case("GET", "/apis/e.com/v1/foos/a", 404)]
+#[case("GET", "/apis/e.com/v1/namespaces/default/bars", 404)]
+#[case("POST", "/apis/e.com/v1/namespaces/default/bars", 404)]
+#[tokio::test]
+async fn paths_of_the_wrong_scope_are_no_paths(#[case] method: &str, #[case] path: &str, #[case] code: u16) {
+    let server = server().await;
+    let (got, answer) = send(&server, method, path, "application/json", &json!({})).await;
+    // The text of such a path is no Status.
+    assert_eq!((got, answer.is_null()), (code, code == 404), "{answer}");
+}
+
+#[rstest]
+#[case("9223372036854775807", true)]
+#[case("9223372036854775808", false)]
+#[case("18446744073709551616", false)]
+#[tokio::test]
+async fn integers_have_sixty_four_bits(#[case] number: &str, #[case] fits: bool) {
+    let server = server().await;
+    let body = format!(r#"{{"apiVersion":"e.com/v1","kind":"Bar","metadata":{{"name":"a"}},"spec":{{"i":{number}}}}}"#);
+    let body: Value = serde_json::from_str(&body).expect("JSON");
+    let (code, answer) = post(&server, "/apis/e.com/v1/bars", &body).await;
+    let refusal = "spec.i in body must be of type integer: \"number\"";
+    assert_eq!(
+        (code == 201, message(&answer).contains(refusal)),
+        (fits, !fits),
+        "{answer}"
+    );
+}
