@@ -5,6 +5,7 @@
 mod compare;
 mod known;
 mod normal;
+mod properties;
 mod recording;
 
 use axum::body::Body;

@@ -48,7 +48,7 @@ pub(crate) struct Case {
 }
 
 /// A request.
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 pub(crate) struct Request {
     #[serde(rename = "m")]
     pub(crate) method: String,
