@@ -85,8 +85,8 @@ async fn nothing_is_created_of_a_definition_that_terminates(#[case] method: &str
     assert_eq!(
         (answer.code, &*message),
         (
-            405,
-            "create not allowed while custom resource definition is terminating"
+            403,
+            "widgets.example.com \"b\" is forbidden: create not allowed while custom resource definition is terminating"
         )
     );
 }
