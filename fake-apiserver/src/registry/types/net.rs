@@ -40,10 +40,7 @@ pub(crate) fn wrong_in_ip(value: &str) -> Vec<String> {
 
 /// Returns the fault of a range that must be in canonical form (`IsValidCIDR`).
 pub(crate) fn wrong_in_cidr(value: &str) -> Vec<String> {
-    let sloppy = value
-        .split_once('/')
-        .and_then(|(address, length)| parse_cidr(&format!("{}/{}", parse_sloppy(address)?, without_zeros(length))));
-    let Some((address, length)) = sloppy else {
+    let Some((address, length)) = parse_sloppy_cidr(value) else {
         return vec!["must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)".to_owned()];
     };
     if parse_cidr(value).is_none() {
@@ -60,6 +57,58 @@ pub(crate) fn wrong_in_cidr(value: &str) -> Vec<String> {
         true => Vec::new(),
         false => vec![format!("must be in canonical form ({canonical:?})")],
     }
+}
+
+/// Returns the warning about an address that is not in canonical form (`GetWarningsForIP`).
+pub(crate) fn warn_of_ip(path: &FieldPath, value: &str) -> Option<String> {
+    let canonical = parse_sloppy(value)?.to_canonical().to_string();
+    match value.parse::<IpAddr>() {
+        Ok(IpAddr::V6(it)) if it.to_ipv4_mapped().is_none() => (canonical != value)
+            .then(|| format!("{path}: IPv6 address {value:?} should be in RFC 5952 canonical format ({canonical:?})")),
+        Ok(IpAddr::V4(_)) => None,
+        _ => Some(format!(
+            "{path}: non-standard IP address {value:?} is invalid: use {canonical:?}"
+        )),
+    }
+}
+
+/// Returns the warnings about a range that is not in canonical form (`GetWarningsForCIDR`).
+pub(crate) fn warn_of_cidr(path: &FieldPath, value: &str) -> Vec<String> {
+    let Some((address, length)) = parse_sloppy_cidr(value) else {
+        return Vec::new();
+    };
+    let is_mapped = matches!(address, IpAddr::V6(it) if it.to_ipv4_mapped().is_some());
+    let shown = |address: IpAddr| match is_mapped && length >= 96 {
+        true => format!("{}/{}", address.to_canonical(), length - 96),
+        false => format!("{address}/{length}"),
+    };
+    let network = masked(address, length);
+    let mut warnings = Vec::new();
+    if network != address {
+        let (range, bits) = (shown(network), if address.is_ipv4() { 32 } else { 128 });
+        let single = format!("{}/{bits}", address.to_canonical());
+        warnings.push(format!(
+            "{path}: CIDR value {value:?} is ambiguous in this context (should be {range:?} or {single:?}?)"
+        ));
+    }
+    if is_mapped || parse_cidr(value).is_none() {
+        let range = shown(network);
+        warnings.push(format!(
+            "{path}: non-standard CIDR value {value:?} is invalid: use {range:?}"
+        ));
+    }
+    let canonical = shown(address);
+    if warnings.is_empty() && address.is_ipv6() && canonical != value {
+        warnings.push(format!(
+            "{path}: IPv6 CIDR value {value:?} should be in RFC 5952 canonical format ({canonical:?})"
+        ));
+    }
+    warnings
+}
+
+fn parse_sloppy_cidr(value: &str) -> Option<(IpAddr, u32)> {
+    let (address, length) = value.split_once('/')?;
+    parse_cidr(&format!("{}/{}", parse_sloppy(address)?, without_zeros(length)))
 }
 
 /// The address, whose decimal parts may begin with zeros, as Go read them once (`ParseIPSloppy`).

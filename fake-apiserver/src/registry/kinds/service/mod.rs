@@ -2,6 +2,7 @@
 
 mod allocation;
 mod validation;
+mod warnings;
 
 pub(crate) use allocation::ClusterRange;
 pub(crate) use validation::validate_protocol;
@@ -12,7 +13,9 @@ use super::plain;
 use super::strategy::{Context, FieldLabels, Strategy};
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
-use crate::registry::types::access::{at, default_to, ensure_object, list, object_mut, objects_mut, restore, text};
+use crate::registry::types::access::{
+    at, default_absent, default_to, ensure_object, list, object_mut, objects_mut, restore, text,
+};
 use crate::registry::types::names;
 
 /// Seconds a client stays with its backend.
@@ -27,9 +30,13 @@ impl Strategy for Service {
         default_spec(ensure_object(object, "spec"));
         for ingress in objects_mut(object, "status.loadBalancer.ingress") {
             if !text(ingress, "ip").is_empty() {
-                default_to(ingress, "ipMode", "VIP");
+                default_absent(ingress, "ipMode", "VIP");
             }
         }
+    }
+
+    fn warnings(&self, object: &Object, _old: Option<&Object>) -> Vec<String> {
+        warnings::warnings_of(object)
     }
 
     fn allocate(&self, object: &mut Object, old: Option<&Object>, errors: &mut FieldErrors, context: &Context<'_>) {

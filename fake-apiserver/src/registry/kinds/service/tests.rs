@@ -173,3 +173,20 @@ async fn taken_and_out_of_range() {
 async fn invalid(#[case] spec: Value, #[case] expected: &str) {
     assert_eq!(write(spec, None, &[]), Err(expected.to_owned()));
 }
+
+#[rstest]
+#[case(json!({"type": "ClusterIP", "externalName": "a.b"}),
+    &["spec.externalName is ignored when spec.type is not \"ExternalName\""])]
+#[case(json!({"type": "ClusterIP", "externalIPs": ["2001:db8:0::1"]}), &[
+    "spec.externalIPs[0]: IPv6 address \"2001:db8:0::1\" should be in RFC 5952 canonical format (\"2001:db8::1\")",
+    "spec.externalIPs is deprecated and may no longer be implemented in some clusters"])]
+#[case(json!({"type": "LoadBalancer", "loadBalancerIP": "010.0.0.1", "loadBalancerSourceRanges": ["10.0.0.1/8"]}), &[
+    "spec.loadBalancerIP: non-standard IP address \"010.0.0.1\" is invalid: use \"10.0.0.1\"",
+    "spec.loadBalancerSourceRanges[0]: CIDR value \"10.0.0.1/8\" is ambiguous in this context (should be \
+     \"10.0.0.0/8\" or \"10.0.0.1/32\"?)"])]
+#[case(json!({"type": "ClusterIP", "clusterIP": "None", "sessionAffinity": "ClientIP"}),
+    &["spec.SessionAffinity is ignored for headless services"])]
+fn warnings_name_what_is_ignored_or_odd(#[case] spec: Value, #[case] expected: &[&str]) {
+    let service = object(json!({"spec": spec}));
+    assert_eq!(Service.warnings(&service, None), expected);
+}

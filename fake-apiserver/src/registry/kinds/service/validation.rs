@@ -362,6 +362,7 @@ pub(super) fn validate_update(object: &Object, old: &Object, errors: &mut FieldE
         let class = class.cloned().unwrap_or_default();
         errors.invalid(path("loadBalancerClass"), class, "may not change once set");
     }
+    validate_load_balancer_class(spec, errors);
     if needs_health_check(old)
         && needs_health_check(spec)
         && number(old, "healthCheckNodePort") != number(spec, "healthCheckNodePort")
