@@ -323,8 +323,8 @@ pub(super) const CSI_DRIVER: Printer = Printer {
             "tokenRequests indicates the CSI driver needs pods' service account tokens it is mounting volume \
              for to do necessary authentication. Kubelet will pass the tokens in VolumeContext in the CSI \
              NodePublishVolume calls. The CSI driver should parse and validate the following VolumeContext: \
-             \"csi.storage.k8s.io/serviceAccount.tokens\": {\n\"<audience>\": {\n\"token\": \
-             <token>,\n\"expirationTimestamp\": <expiration timestamp in RFC3339>,\n},\n...\n}\n\nNote: Audience \
+             \"csi.storage.k8s.io/serviceAccount.tokens\": {\n  \"<audience>\": {\n    \"token\": \
+             <token>,\n    \"expirationTimestamp\": <expiration timestamp in RFC3339>,\n  },\n  ...\n}\n\nNote: Audience \
              in each TokenRequest should be different and at most one token is empty string. To receive a new \
              token after expiry, RequiresRepublish can be used to trigger NodePublishVolume periodically.",
         ),

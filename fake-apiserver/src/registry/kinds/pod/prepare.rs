@@ -143,6 +143,9 @@ fn add_label_keys(term: &mut JsonMap, keys: &str, operator: &str, labels: &JsonM
     }
 }
 
+/// The field of the status behind the gate DRANodeAllocatableResources.
+const ALLOCATABLE: &str = "nodeAllocatableResourceClaimStatuses";
+
 /// Keeps what a writer of `/status` may leave out.
 pub(super) fn prepare_status(pod: &mut Object, old: &Object) {
     if let Some(old_meta) = old.metadata() {
@@ -152,6 +155,9 @@ pub(super) fn prepare_status(pod: &mut Object, old: &Object) {
     let Some(status) = object_made(pod, "status") else {
         return;
     };
+    if items(old_status, ALLOCATABLE).next().is_none() {
+        status.remove(ALLOCATABLE);
+    }
     for field in ["qosClass", "observedGeneration"] {
         let unset = match status.get(field) {
             None | Some(Value::Null) => true,

@@ -43,6 +43,7 @@ pub(super) fn validate_status(pod: &Object, old: &Object, errors: &mut FieldErro
         );
     }
     validate_claim_statuses(status, spec, &path, errors);
+    validate_extended_claim(pod, &path, errors);
     validate_addresses(status, "podIPs", errors);
     if let Some((_, first)) = items(status, "hostIPs").next() {
         let address = text(first, "ip");
@@ -90,6 +91,66 @@ fn validate_nomination(
     wrong(names::dns1123_subdomain(node, false), node, at, errors);
     if !text(spec, "nodeName").is_empty() {
         errors.forbidden(at(), "may not be set on pods that are already bound to a node");
+    }
+}
+
+/// `validatePodExtendedResourceClaimStatus`
+fn validate_extended_claim(pod: &Object, path: &FieldPath, errors: &mut FieldErrors) {
+    let claim = object_or_empty(object_or_empty(pod, "status"), "extendedResourceClaimStatus");
+    if claim.is_empty() {
+        return;
+    }
+    let path = path.child("extendedResourceClaimStatus");
+    let spec = object_or_empty(pod, "spec");
+    let container = |name: &str| {
+        let in_list = |list| items(spec, list).find(|(_, it)| text(it, "name") == name);
+        in_list("containers").or_else(|| in_list("initContainers"))
+    };
+    if items(claim, "requestMappings").next().is_none() {
+        let detail = "at least one request mapping is required";
+        errors.required(path.child("requestMappings"), detail);
+    }
+    let mut seen: Vec<[&str; 3]> = Vec::new();
+    for (index, mapping) in items(claim, "requestMappings") {
+        let at = |field: &str| path.child("requestMappings").index(index).child(field);
+        let [name, resource, request] = ["containerName", "resourceName", "requestName"].map(|it| text(mapping, it));
+        match container(name) {
+            Some((_, container)) => {
+                let requests = object_or_empty(object_or_empty(container, "resources"), "requests");
+                if !requests.contains_key(resource) {
+                    let detail = "must match the extended resource name of an entry in \
+                                  spec.initContainers.resources.requests or spec.containers.resources.requests";
+                    errors.invalid(at("resourceName"), resource, detail);
+                }
+            }
+            None => {
+                let detail = "must match the name of an entry in spec.initContainers.name or spec.containers.name";
+                errors.invalid(at("containerName"), name, detail);
+            }
+        }
+        wrong(
+            names::dns1123_label(request, false),
+            request,
+            || path.child("requestName"),
+            errors,
+        );
+        if seen.contains(&[name, resource, request]) {
+            errors.duplicate(at("containerName"), name);
+            errors.duplicate(at("resourceName"), resource);
+            errors.duplicate(at("requestName"), request);
+        }
+        seen.push([name, resource, request]);
+    }
+    let name = text(claim, "resourceClaimName");
+    if name.is_empty() {
+        errors.required(path.child("resourceClaimName"), "");
+    } else {
+        wrong(
+            names::dns1123_subdomain(name, false),
+            name,
+            || path.child("resourceClaimName"),
+            errors,
+        );
     }
 }
 

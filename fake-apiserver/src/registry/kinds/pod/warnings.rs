@@ -151,6 +151,13 @@ fn of_template(template: &JsonMap, path: &FieldPath, warnings: &mut Vec<String>)
         for (_, shown, text) in DEPRECATED_VOLUMES.iter().filter(|(field, _, _)| is_set(volume, field)) {
             warnings.push(format!("{}: {text}", at.child("volumes").index(index).child(shown)));
         }
+        let claim = object_or_empty(object_or_empty(volume, "ephemeral"), "volumeClaimTemplate");
+        let resources = object_or_empty(object_or_empty(claim, "spec"), "resources");
+        for which in ["requests", "limits"] {
+            let at = at.child("volumes").index(index);
+            let at = at.child("ephemeral.volumeClaimTemplate.spec.resources").child(which);
+            warn_fractions(object_or_empty(resources, which), &["storage"], &at, warnings);
+        }
     }
     warn_repeated(spec, "hostAliases", "ip", &at, warnings);
     warn_repeated(spec, "imagePullSecrets", "name", &at, warnings);
@@ -160,12 +167,18 @@ fn of_template(template: &JsonMap, path: &FieldPath, warnings: &mut Vec<String>)
             warnings.push(format!("{at}: invalid empty name \"\""));
         }
     }
-    warn_fractions(object_or_empty(spec, "overhead"), &at.child("overhead"), warnings);
+    warn_fractions(
+        object_or_empty(spec, "overhead"),
+        &BYTES,
+        &at.child("overhead"),
+        warnings,
+    );
     visit_containers(spec, &at, |container, at| {
         let resources = object_or_empty(container, "resources");
         for which in ["limits", "requests"] {
             warn_fractions(
                 object_or_empty(resources, which),
+                &BYTES,
                 &at.child("resources").child(which),
                 warnings,
             );
@@ -249,8 +262,11 @@ fn warn_repeated(spec: &JsonMap, list: &str, field: &str, at: &FieldPath, warnin
     }
 }
 
-fn warn_fractions(resources: &JsonMap, at: &FieldPath, warnings: &mut Vec<String>) {
-    for resource in ["memory", "ephemeral-storage"] {
+/// Resources of containers that are counted in bytes.
+const BYTES: [&str; 2] = ["memory", "ephemeral-storage"];
+
+fn warn_fractions(resources: &JsonMap, names: &[&str], at: &FieldPath, warnings: &mut Vec<String>) {
+    for resource in names {
         let written = text(resources, resource);
         if read(written).is_some_and(|amount| !is_whole(&amount)) {
             let at = at.key(resource);

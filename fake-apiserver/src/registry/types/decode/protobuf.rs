@@ -31,6 +31,9 @@ pub(crate) struct Envelope<'a> {
 
 /// Opens a body.
 pub(crate) fn open(raw: &[u8]) -> Result<Envelope<'_>, String> {
+    if raw.is_empty() {
+        return Err("empty data".to_owned());
+    }
     let Some(rest) = raw.strip_prefix(MAGIC) else {
         return Err(
             "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]".to_owned(),
