@@ -445,8 +445,9 @@ async fn keys_of_clusters_are_shared_and_names_are_checked() {
 }
 
 /// A replica that copies each ConfigMap of its share into a Secret.
-async fn copier(client: Client, name: &'static str, ledger: Ledger) {
-    let manager = Manager::new(client);
+async fn copier(client: Client, clock: Clock, name: &'static str, ledger: Ledger) {
+    let builder = Manager::builder(client).clock(clock);
+    let manager = builder.build().expect("it has no election");
     let sharding = Sharding::new(&manager, ShardingConfig::new("default", "maps", name)).expect("the times fit");
     let client = manager.cached_client();
     let reconcile = move |request: Request| {
@@ -484,10 +485,10 @@ fn runs() -> u64 {
 #[test]
 fn no_fault_makes_two_replicas_work_on_one_key_or_leaves_one() {
     let scenario = async |cluster: &TestCluster| {
-        let ledger = Ledger::default();
+        let (ledger, clock) = (Ledger::default(), Clock::starting_at(cluster.server().now()));
         for name in ["a", "b"] {
             let ledger = ledger.clone();
-            cluster.controller(name, move |client| copier(client, name, ledger.clone()));
+            cluster.controller(name, move |client| copier(client, clock, name, ledger.clone()));
         }
         for name in ["one", "two", "three", "four"] {
             cluster.create(config_map(name).data("color", "red")).await;
@@ -501,5 +502,9 @@ fn no_fault_makes_two_replicas_work_on_one_key_or_leaves_one() {
         cluster.settle().await;
         ledger.check();
     };
-    explore(scenario).within(seconds(120)).schedules(runs()).run();
+    explore(scenario)
+        .within(seconds(120))
+        .budget(seconds(3_600))
+        .schedules(runs())
+        .run();
 }
