@@ -10,7 +10,7 @@ use super::flight::Flight;
 use super::in_order::Runs;
 use super::kinds::Faults;
 use super::plan::{Action, Plan};
-use super::progress::{Progress, WallClock, time_of_day};
+use super::progress::{Activity, Progress, WallClock, is_stuck, time_of_day};
 use super::replays::replays;
 use super::report::{Coverage, Failure, Report};
 use super::run::{Config, Outcome, Reference};
@@ -36,7 +36,6 @@ pub struct Explore {
     faults: Faults,
     limits: Limits,
     /// One run that takes longer is stuck.
-    patience: Duration,
     replays: Vec<String>,
     /// Number of times each run is made.
     times: u64,
@@ -75,7 +74,6 @@ where
             time: Duration::from_secs(10),
             schedules: 2_000,
         },
-        patience: Duration::from_secs(30),
         replays: Vec::new(),
         times: 1,
         at_random: None,
@@ -233,7 +231,8 @@ impl Explore {
     ///
     /// If a run violates an oracle or a check, with the smallest plan that does, in words; if the scenario fails
     /// without any fault; if a `sometimes` never held; if single faults are left over that
-    /// [must be tried](Self::require_all_singles); and if a run takes more than half a minute of real time.
+    /// [must be tried](Self::require_all_singles); and if a run is stuck: after half a minute of real time in which the
+    /// process does nothing, or after five minutes.
     #[track_caller]
     pub fn run(self) -> Report {
         let report = self.report();
@@ -246,14 +245,14 @@ impl Explore {
     ///
     /// # Panics
     ///
-    /// If the environment variable `EXPLORE_REPLAY` cannot be read, or if a run takes more than half a minute of real
-    /// time.
+    /// If the environment variable `EXPLORE_REPLAY` cannot be read, or if a run is stuck.
     #[track_caller]
     pub fn report(mut self) -> Report {
         self.replays.extend(std::env::var(REPLAY).ok());
         let is_replay = std::env::var_os(REPLAY).is_some();
         let name = std::thread::current().name().unwrap_or("explore").to_owned();
-        let (current, patience) = (Arc::clone(&self.config.current), self.patience);
+        let current = Arc::clone(&self.config.current);
+        let mut activity = Activity::start();
         let progress = Progress::start();
         let shown = progress.clone();
         let (done, result) = mpsc::channel();
@@ -274,11 +273,14 @@ impl Explore {
                 Err(RecvTimeoutError::Disconnected) => panic!("the exploration itself panicked"),
                 Err(RecvTimeoutError::Timeout) => {
                     shown.show();
+                    let idle = activity.idle();
                     let current = crate::test_cluster::lock(&current).clone();
-                    if let Some((_, plan)) = current.into_values().find(|(since, _)| since.elapsed() > patience) {
+                    let stuck = current.into_values().find(|(since, _)| is_stuck(since.elapsed(), idle));
+                    if let Some((since, plan)) = stuck {
                         panic!(
-                            "a run takes more than {patience:?} of real time: a task never waits, or blocks its \
-                             thread\n{REPLAY}='{plan}'"
+                            "a run has not ended after {:.0?} of real time: a task never waits, or blocks its \
+                             thread\nto replay: {REPLAY}='{plan}'",
+                            since.elapsed()
                         );
                     }
                 }

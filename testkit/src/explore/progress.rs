@@ -39,6 +39,58 @@ pub(crate) fn thread_time() -> Duration {
     STARTED.get_or_init(WallClock::start).elapsed()
 }
 
+/// The time that processors have spent on this process.
+#[cfg(unix)]
+fn process_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::try_from(time).unwrap_or_default()
+}
+
+/// See above.
+#[cfg(not(unix))]
+fn process_time() -> Duration {
+    thread_time()
+}
+
+/// Processor time that a process uses if it does anything at all.
+const AWAKE: Duration = Duration::from_millis(100);
+
+/// Real time after which a run is given up if the process does nothing: a thread blocks.
+const BLOCKED: Duration = Duration::from_secs(30);
+
+/// Real time after which a run is given up in any case: a loop does not end. It is long because a busy machine must not
+/// change a verdict.
+const ENDLESS: Duration = Duration::from_secs(300);
+
+/// Watches whether the process does anything.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Activity {
+    since: WallClock,
+    spent: Duration,
+}
+
+impl Activity {
+    pub(crate) fn start() -> Self {
+        Self {
+            since: WallClock::start(),
+            spent: process_time(),
+        }
+    }
+
+    /// Looks again; returns the real time for which the process has done nothing.
+    pub(crate) fn idle(&mut self) -> Duration {
+        if process_time().saturating_sub(self.spent) > AWAKE {
+            *self = Self::start();
+        }
+        self.since.elapsed()
+    }
+}
+
+/// Returns `true` if a run that has taken `running` is given up, while the process has done nothing for `idle`.
+pub(crate) fn is_stuck(running: Duration, idle: Duration) -> bool {
+    running > ENDLESS || running.min(idle) > BLOCKED
+}
+
 /// Returns the machine's time of day.
 #[expect(clippy::disallowed_methods, reason = "what controllers wrongly read is told by it")]
 pub(crate) fn time_of_day() -> Timestamp {
@@ -80,5 +132,26 @@ impl Progress {
         if self.is_shown {
             let _ = write!(std::io::stderr(), "\r\x1b[K");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use rstest::rstest;
+
+    use super::is_stuck;
+
+    #[rstest]
+    #[case::slow_on_a_busy_machine(200, 0, false)]
+    #[case::young(10, 60, false)]
+    #[case::blocked(31, 31, true)]
+    #[case::endless(301, 0, true)]
+    fn runs_are_given_up_when_blocked_or_endless(#[case] running: u64, #[case] idle: u64, #[case] expected: bool) {
+        assert_eq!(
+            is_stuck(Duration::from_secs(running), Duration::from_secs(idle)),
+            expected
+        );
     }
 }
