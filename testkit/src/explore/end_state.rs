@@ -4,11 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use fake_apiserver::{ApiServer, StoredObject, Worker};
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::derived::Deciders;
 use super::identities::{Identities, Keys, Referent, Which, resource};
 use super::pair::Pair;
+use super::progress::time_of_day;
+use super::times::times_within;
 
 /// Resources that are by-products of a run and not part of the end state.
 const NOT_STATE: &[&str] = &["events", "leases"];
@@ -155,8 +158,9 @@ impl EndState {
         self.deciders.hide_choice(resource, object);
     }
 
-    /// Collects the differences from another run without faults.
-    pub(crate) fn mask(&self, other: &Self, ignored: &[String]) -> Mask {
+    /// Collects the differences from another run without faults, and the fields that hold a time of the machine since
+    /// `began`: a controller that reads its clock writes another one in each run, though often not in the first ones.
+    pub(crate) fn mask(&self, other: &Self, ignored: &[String], began: Timestamp) -> Mask {
         let mut mask = Mask::default();
         for difference in self.differences(other, &Mask::default()) {
             let resource = difference.key.split(' ').next().unwrap_or_default().to_owned();
@@ -166,6 +170,17 @@ impl EndState {
             };
         }
         mask.paths.extend(ignored.iter().map(|it| ("*".to_owned(), it.clone())));
+        let machine = began..=time_of_day();
+        for (key, kept) in self
+            .objects
+            .iter()
+            .flat_map(|(key, all)| all.iter().map(move |it| (key, it)))
+        {
+            let resource = key.split(' ').next().unwrap_or_default();
+            let paths = times_within(&kept.object.value(), &machine);
+            mask.paths
+                .extend(paths.iter().map(|it| (resource.to_owned(), general(it))));
+        }
         mask
     }
 

@@ -4,6 +4,7 @@
 use std::panic::{Location, resume_unwind};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tokio::time::{Instant, sleep};
 
 use super::Oracle;
@@ -43,12 +44,12 @@ pub(crate) struct Milestone {
 
 impl Milestone {
     /// Returns the part that two references share; the second of them has waited at each step.
-    pub(crate) fn common(one: Self, other: Option<Self>, ignored: &[String]) -> Self {
+    pub(crate) fn common(one: Self, other: Option<Self>, ignored: &[String], began: Timestamp) -> Self {
         let other = other.and_then(|it| it.state);
         match (one.state, other) {
             (Some(state), Some(other)) => {
                 let mut mask = one.mask;
-                mask.add(state.mask(&other, ignored));
+                mask.add(state.mask(&other, ignored, began));
                 Self {
                     state: Some(state),
                     mask,

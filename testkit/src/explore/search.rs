@@ -129,15 +129,15 @@ pub(crate) fn reference(config: &Config, world: &World) -> Result<(Reference, Ve
     let again = run(config, world, &nothing, Role::Usual, None);
     let nondeterminism = Nondeterminism::between(&nothing, &first, &again);
     let other = run(config, world, &nothing, Role::Other, None);
-    let mut mask = first.end.mask(&other.end, &config.ignored);
-    mask.add(first.end.mask(&again.end, &[]));
+    let mut mask = first.end.mask(&other.end, &config.ignored, config.began);
+    mask.add(first.end.mask(&again.end, &[], config.began));
     first.notes.extend(other.notes);
     let mut milestones = std::mem::take(&mut first.milestones);
     for others in [again.milestones, other.milestones, waited(config, world)] {
         let mut others = others.into_iter();
         let common = milestones.into_iter();
         milestones = common
-            .map(|it| Milestone::common(it, others.next(), &config.ignored))
+            .map(|it| Milestone::common(it, others.next(), &config.ignored, config.began))
             .collect();
     }
     let reference = Reference {

@@ -93,7 +93,7 @@ pub(crate) fn shortened_reference(config: &Config, world: &World, plan: &Plan) -
         return Err(Box::new(first));
     }
     let other = run(config, world, &nothing, Role::Other, None);
-    let mask = first.end.mask(&other.end, &config.ignored);
+    let mask = first.end.mask(&other.end, &config.ignored, config.began);
     Ok(Reference {
         outcome: first,
         mask,

@@ -295,7 +295,7 @@ impl Spec {
             .chain(COUNTERS.map(str::to_owned))
             .collect();
         Ok(Reference {
-            mask: first.end.mask(&other.end, &ignored),
+            mask: first.end.mask(&other.end, &ignored, config.began),
             outcome: first,
             milestones: Arc::default(),
         })

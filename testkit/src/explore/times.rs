@@ -1,5 +1,7 @@
 //! Times of another clock than the server's, as a controller writes them that reads the system's.
 
+use std::ops::RangeInclusive;
+
 use fake_apiserver::Entry;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -39,7 +41,13 @@ pub(crate) fn foreign_times(cluster: &TestCluster, began: Timestamp) -> Vec<Fore
         };
         let now = started.saturating_add(request.started).unwrap_or(started);
         let is_foreign = |time: &Timestamp| machine.contains(time) && now.duration_since(*time).abs() > FAR;
-        if let Some((path, time)) = time_in(&body, String::new(), &is_foreign) {
+        let mut first = None;
+        each_time(&body, String::new(), &mut |path, time| {
+            if first.is_none() && is_foreign(&time) {
+                first = Some((path.to_owned(), time));
+            }
+        });
+        if let Some((path, time)) = first {
             let info = request.info.as_ref();
             let object = info.map(|it| format!("{} {}/{}", it.resource, it.namespace, it.name));
             found.push(ForeignTime {
@@ -54,25 +62,39 @@ pub(crate) fn foreign_times(cluster: &TestCluster, began: Timestamp) -> Vec<Fore
     found
 }
 
-/// The first time in a value that is looked for, with its path.
-fn time_in(value: &Value, path: String, is_wanted: &dyn Fn(&Timestamp) -> bool) -> Option<(String, Timestamp)> {
+/// Returns the paths of the times in an object that lie within those of the machine.
+pub(crate) fn times_within(value: &Value, machine: &RangeInclusive<Timestamp>) -> Vec<String> {
+    let mut paths = Vec::new();
+    each_time(value, String::new(), &mut |path, time| {
+        if machine.contains(&time) {
+            paths.push(path.to_owned());
+        }
+    });
+    paths
+}
+
+/// Visits the times in a value, with their paths.
+fn each_time(value: &Value, path: String, visit: &mut dyn FnMut(&str, Timestamp)) {
     let below = |name: &str| match path.as_str() {
         "" => name.to_owned(),
         path => format!("{path}.{name}"),
     };
     match value {
         Value::String(text) if text.len() >= "2000-01-01T00:00:00Z".len() && text.as_bytes()[4] == b'-' => {
-            let time = text.parse::<Timestamp>().ok().filter(is_wanted)?;
-            Some((path, time))
+            if let Ok(time) = text.parse() {
+                visit(&path, time);
+            }
         }
         Value::Array(items) => {
-            let mut items = items.iter().enumerate();
-            items.find_map(|(at, item)| time_in(item, below(&at.to_string()), is_wanted))
+            for (at, item) in items.iter().enumerate() {
+                each_time(item, below(&at.to_string()), visit);
+            }
         }
         Value::Object(fields) => {
-            let mut fields = fields.iter();
-            fields.find_map(|(name, field)| time_in(field, below(name), is_wanted))
+            for (name, field) in fields {
+                each_time(field, below(name), visit);
+            }
         }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }

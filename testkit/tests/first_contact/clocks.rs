@@ -1,5 +1,7 @@
 //! The time of day: the server's is the machine's at the start, and the same in a replay.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -59,6 +61,27 @@ fn a_controller_that_reads_the_machines_clock_is_named() {
         notes.contains("stamper wrote ") && notes.contains("into configmaps default/stamp at data.at"),
         "{report}"
     );
+}
+
+/// A clock of whole seconds tells the same time to the first runs, and another one to those that come later.
+#[test]
+fn the_machines_time_is_no_end_state() {
+    static FIRST: OnceLock<Timestamp> = OnceLock::new();
+    let readings = Arc::new(AtomicUsize::new(0));
+    let report = explore(async move |cluster: &TestCluster| {
+        let readings = Arc::clone(&readings);
+        cluster.controller("stamper", move |client| {
+            let readings = Arc::clone(&readings);
+            stamp(client, move || match readings.fetch_add(1, Ordering::Relaxed) {
+                ..4 => *FIRST.get_or_init(machine),
+                _ => *FIRST.get_or_init(machine) + SignedDuration::from_micros(1),
+            })
+        });
+        cluster.settle().await;
+    })
+    .faults(delays())
+    .report();
+    assert!(report.is_success(), "{report}");
 }
 
 #[test]
