@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use fake_apiserver::ApiServer;
@@ -16,20 +16,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::webhooks::{add_controller, definition, webhooks};
 
+/// The kubectl of the server's tests.
+#[path = "../../../fake-apiserver/tests/common/kubectl.rs"]
+mod installed;
+
 /// Any free port of this machine.
 const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-
-/// The kubectl there is: `$KUBECTL`, or that of the continuous integration.
-fn kubectl() -> Option<PathBuf> {
-    let of_ci = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.ci/kubectl");
-    let found = std::env::var_os("KUBECTL").map_or(of_ci, PathBuf::from);
-    let mut command = Command::new(&found);
-    command
-        .args(["version", "--client"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    command.status().is_ok_and(|it| it.success()).then_some(found)
-}
 
 /// Runs kubectl with a document on its standard input; answers with all it said and whether it was content.
 fn run(kubectl: &Path, config: &Path, arguments: &str, document: &str) -> (String, bool) {
@@ -54,8 +46,9 @@ fn document(name: &str, title: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_type_with_versions_admission_and_a_controller_works_with_kubectl_over_tls() {
-    let Some(kubectl) = kubectl() else {
-        return println!("skipped: there is no kubectl; KUBECTL says where one is");
+    let kubectl = match installed::kubectl() {
+        Ok(kubectl) => kubectl,
+        Err(reason) => return println!("skipped: {reason}"),
     };
     let made = SelfSigned::new(["webhooks.shop.svc"]).expect("a name");
     let (webhooks, certificate) = (webhooks(), made.certificate().expect("it was made"));
@@ -101,7 +94,7 @@ async fn a_type_with_versions_admission_and_a_controller_works_with_kubectl_over
     let config = folder.join("kubeconfig");
     std::fs::write(&config, serving.kubeconfig()).expect("it is written");
     let said = tokio::task::spawn_blocking(move || {
-        let kubectl = |arguments: &str, document: &str| run(&kubectl, &config, arguments, document);
+        let kubectl = |arguments: &str, document: &str| run(kubectl, &config, arguments, document);
         let created = kubectl("create -f -", &document("readme", "Guide"));
         let warned = kubectl("create -f -", &document("note", "Aha"));
         let denied = kubectl("create -f -", &document("loud", "LOUD"));
