@@ -10,8 +10,7 @@ use serde_json::Value;
 use super::derived::Deciders;
 use super::identities::{Identities, Keys, Referent, Which, resource};
 use super::pair::Pair;
-use super::progress::time_of_day;
-use super::times::times_within;
+use super::times::{machine_since, times_within};
 
 /// Resources that are by-products of a run and not part of the end state.
 const NOT_STATE: &[&str] = &["events", "leases"];
@@ -170,7 +169,7 @@ impl EndState {
             };
         }
         mask.paths.extend(ignored.iter().map(|it| ("*".to_owned(), it.clone())));
-        let machine = began..=time_of_day();
+        let machine = machine_since(began);
         for (key, kept) in self
             .objects
             .iter()

@@ -12,6 +12,11 @@ use crate::test_cluster::{TEST_CLIENT, TestCluster};
 /// Least difference between two clocks that are told apart.
 const FAR: SignedDuration = SignedDuration::from_secs(60);
 
+/// Returns the times of the machine since `began`; one that is written in whole seconds may lie up to a second before.
+pub(crate) fn machine_since(began: Timestamp) -> RangeInclusive<Timestamp> {
+    began.saturating_sub(SignedDuration::from_secs(1)).unwrap_or(began)..=time_of_day()
+}
+
 /// A time that a client wrote.
 pub(crate) struct ForeignTime {
     pub(crate) client: String,
@@ -25,7 +30,7 @@ pub(crate) struct ForeignTime {
 /// Finds the times that controllers wrote and that are the machine's since `began`, while it was another time on the
 /// server; the first of each client.
 pub(crate) fn foreign_times(cluster: &TestCluster, began: Timestamp) -> Vec<ForeignTime> {
-    let machine = began..=time_of_day();
+    let machine = machine_since(began);
     let started = cluster.server.now() - SignedDuration::try_from(cluster.started.elapsed()).unwrap_or_default();
     let mut found: Vec<ForeignTime> = Vec::new();
     for entry in cluster.journal().since(0) {

@@ -72,9 +72,13 @@ fn the_machines_time_is_no_end_state() {
         let readings = Arc::clone(&readings);
         cluster.controller("stamper", move |client| {
             let readings = Arc::clone(&readings);
-            stamp(client, move || match readings.fetch_add(1, Ordering::Relaxed) {
-                ..4 => *FIRST.get_or_init(machine),
-                _ => *FIRST.get_or_init(machine) + SignedDuration::from_micros(1),
+            stamp(client, move || {
+                let second = machine().as_second();
+                let first = *FIRST.get_or_init(|| Timestamp::from_second(second).expect("a time"));
+                match readings.fetch_add(1, Ordering::Relaxed) {
+                    ..4 => first,
+                    _ => first + SignedDuration::from_micros(1),
+                }
             })
         });
         cluster.settle().await;
