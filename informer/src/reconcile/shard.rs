@@ -1,4 +1,4 @@
-//! `Shard`: which keys are for this process, where several share them.
+//! `Shard`: the keys that this process works on, where several share them.
 
 use std::sync::Arc;
 
@@ -8,31 +8,31 @@ use crate::Error;
 
 /// Decides which keys this process works on.
 pub(crate) trait Shard<R>: Send + Sync {
-    /// Begins to work on a key. `None` says that it is not for this process now; then it has been set aside.
+    /// Begins work on a key. Returns `None` if another process owns it now; the key is then set aside.
     fn begin(&self, key: &R) -> Option<Stay>;
 
-    /// Keeps a key of which the work was dropped, for when it is for this process again.
+    /// Sets aside a key whose work was dropped, until this process owns it again.
     fn set_aside(&self, key: &R);
 }
 
-/// The holder of a [`Stay`].
+/// Owner of [`Stay`]s.
 pub(crate) trait Hold: Send + Sync {
     /// # Errors
     ///
-    /// If the time is over for which this process may work on its keys.
+    /// If the time for which this process may work on its keys is over.
     fn check(&self) -> Result<(), Error>;
 
-    /// Work on a key of this place has ended.
+    /// Ends work on a key of this place.
     fn end(&self, place: u64);
 }
 
-/// A key that is for this process as long as this lives and is not lost.
+/// Guard of a key: this process owns the key until it is dropped or lost.
 pub(crate) struct Stay {
     place: u64,
     permit: Permit,
 }
 
-/// Lets the writes of a reconcile pass.
+/// Permit for the writes of a reconcile.
 #[derive(Clone)]
 struct Permit {
     hold: Arc<dyn Hold>,
@@ -44,7 +44,7 @@ tokio::task_local! {
 }
 
 impl Stay {
-    /// `lost` is cancelled when the key is not for this process any more, although the work has not ended.
+    /// `lost` is cancelled when this process loses the key before the work has ended.
     pub(crate) fn new(place: u64, hold: Arc<dyn Hold>, lost: CancellationToken) -> Self {
         Self {
             place,
@@ -52,7 +52,7 @@ impl Stay {
         }
     }
 
-    /// Runs a future, which is dropped where it waits when the key is lost. Its writes are refused from then on.
+    /// Runs a future. When the key is lost, the future is dropped at its next `.await` and its writes are refused.
     pub(crate) async fn keep<T>(&self, future: impl Future<Output = T>) -> Option<T> {
         let permitted = PERMIT.scope(self.permit.clone(), future);
         self.permit.lost.run_until_cancelled(permitted).await
@@ -65,14 +65,16 @@ impl Drop for Stay {
     }
 }
 
+/// Checks that the current reconcile may write.
+///
 /// # Errors
 ///
-/// If the reconcile that is being polled has lost its key.
+/// If it has lost its key.
 pub(super) fn check_permit() -> Result<(), Error> {
     let checked = PERMIT.try_with(|permit| {
         if permit.lost.is_cancelled() {
             return Err(Error::refused(
-                "refused: the key of this reconcile is for another process by now",
+                "refused: another process owns the key of this reconcile by now",
             ));
         }
         permit.hold.check()

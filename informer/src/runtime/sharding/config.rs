@@ -4,30 +4,29 @@ use std::time::Duration;
 
 use crate::Error;
 
-/// The longest name: it is part of the names of Leases, and a label.
+/// Longest name; it is part of the names of Leases, and a label value.
 const LONGEST_NAME: usize = 40;
 
-/// The way replicas share keys; see [`Sharding`](super::Sharding). The times are those of a leader election, with the
-/// same defaults.
+/// Configuration of a [`Sharding`](super::Sharding). The times are those of a leader election, with the same defaults.
 #[derive(Clone, Debug)]
 pub struct ShardingConfig {
-    /// The namespace of the Leases.
+    /// Namespace of the Leases.
     pub namespace: String,
-    /// The name of the group: the same for all replicas. The names of the Leases begin with it.
+    /// Name of the group, the same for all replicas; prefix of the names of the Leases.
     pub name: String,
-    /// The name of this process; no two may have the same.
+    /// Identity of this replica; it must be unique, such as the name of the Pod.
     pub identity: String,
-    /// After how long without a renewal the others take the keys of a replica. Default 15 s.
+    /// Time without a renewal after which the others take over the keys of a replica. Default 15 s.
     pub lease_duration: Duration,
-    /// The time a replica works after the last renewal that went well. Default 10 s. Half of it, but at least a second,
-    /// is how long each request for the Lease may take.
+    /// Time for which a replica goes on working after its last successful renewal. Default 10 s. Each request for the
+    /// Lease may take half of it, but at least a second.
     pub renew_deadline: Duration,
-    /// The pause between two renewals, and after a request that failed. Default 2 s.
+    /// Pause between two renewals, and after a failed request. Default 2 s.
     pub retry_period: Duration,
 }
 
 impl ShardingConfig {
-    /// The defaults, for this process.
+    /// Returns the defaults for a replica.
     pub fn new(namespace: &str, name: &str, identity: &str) -> Self {
         Self {
             namespace: namespace.to_owned(),

@@ -1,4 +1,4 @@
-//! `Core`: what a replica may do and what it does, of all its controllers.
+//! `Core`: the permission of a replica and its work in progress, shared by its controllers.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,26 +16,26 @@ use super::view::View;
 use crate::Error;
 use crate::reconcile::{Hold, Stay};
 
-/// A controller that shares its keys.
+/// Controller that shares its keys.
 pub(super) trait Participant: Send + Sync {
-    /// There may be keys that may be worked on from now on, and might not before.
+    /// Called when the permission changes: some keys may have become permitted.
     fn widened(&self, before: &Permission, after: &Permission);
 }
 
-/// The permission of a replica, and the keys it works on.
+/// Permission of a replica, and the keys it works on.
 pub(super) struct Core {
     state: Mutex<State>,
-    /// Work on a key has ended while somebody waits for that.
+    /// Notified when work on a key ends.
     pub(super) ended: Notify,
-    /// There is a deadline again.
+    /// Notified when the deadline is set.
     renewed: Notify,
 }
 
 struct State {
     permission: Arc<Permission>,
-    /// Until when it holds; `None` before the first claim, and when it was missed.
+    /// End of the permission; `None` before the first claim and after a missed renewal.
     deadline: Option<Instant>,
-    /// The number of keys worked on at each place.
+    /// Number of keys in progress at each place.
     active: HashMap<u64, usize, RandomState>,
     /// Cancelled when the deadline is missed.
     lost: CancellationToken,
@@ -67,12 +67,12 @@ impl Core {
         Arc::clone(&self.state().permission)
     }
 
-    /// True if keys of a place may be worked on now.
+    /// Returns `true` if keys of a place may be worked on now.
     pub(super) fn permits(&self, place: u64) -> bool {
         self.state().permits(place)
     }
 
-    /// Begins to work on a key of a place.
+    /// Begins work on a key of a place; `None` if it is not permitted.
     pub(super) fn begin(self: &Arc<Self>, place: u64) -> Option<Stay> {
         let mut state = self.state();
         if !state.permits(place) {
@@ -83,14 +83,14 @@ impl Core {
         Some(Stay::new(place, hold, state.lost.clone()))
     }
 
-    /// True if all work has ended on keys that this replica does not own by `view`.
+    /// Returns `true` if this replica works on no key that it does not own in `view`.
     pub(super) fn is_drained_to(&self, view: &View) -> bool {
         let state = self.state();
         let me = &state.permission.me;
         state.active.keys().all(|place| view.claims(me, *place))
     }
 
-    /// From now on this is permitted.
+    /// Replaces the permission.
     pub(super) fn permit(&self, permission: Permission) {
         let (before, after, participants) = {
             let mut state = self.state();
@@ -107,13 +107,13 @@ impl Core {
         }
     }
 
-    /// Prolongs the permission until then.
+    /// Extends the permission.
     pub(super) fn renew(&self, until: Instant) {
         self.state().deadline = Some(until);
         self.renewed.notify_one();
     }
 
-    /// True if there is no deadline, or it has passed. In the latter case the work under way has lost its keys.
+    /// Returns `true` if there is no deadline or it has passed; in the latter case the work in progress loses its keys.
     pub(super) fn has_lapsed(&self) -> bool {
         let mut state = self.state();
         match state.deadline {
@@ -130,12 +130,12 @@ impl Core {
         }
     }
 
-    /// The number of deadlines missed.
+    /// Returns the number of missed deadlines.
     pub(super) fn lapses(&self) -> u64 {
         self.state().lapses
     }
 
-    /// Looks after the deadline; never returns.
+    /// Enforces the deadline; never returns.
     pub(super) async fn keep_time(&self) {
         loop {
             let renewed = pin!(self.renewed.notified());

@@ -16,27 +16,26 @@ use crate::queue::WorkQueue;
 use crate::runtime::controller_builder::RequestKey;
 use crate::runtime::manager::Manager;
 
-/// For so many lease durations a replica remembers keys that were for others.
+/// Lease durations for which a replica remembers the keys of others.
 const MEMORY: u32 = 4;
 
-/// Shares the keys of controllers between the replicas of a process: each key is worked on by one of them, and a
-/// replica that comes, goes, crashes or is cut off moves its own share of the keys only. Copies are the same.
+/// Shares the keys of controllers between replicas: one replica works on each key, and a replica that joins, leaves,
+/// crashes or is cut off moves its own share of the keys only. Clones share one membership.
 ///
-/// Every replica has a Lease, by which it finds the others: its account needs all verbs on Leases in the namespace but
-/// `deletecollection`. Whom a key belongs to is a function of its text and of the members alone (rendezvous hashing),
-/// the same for all controllers that share it. No two replicas work on one key at a time:
+/// Every replica finds the others by their Leases: its account needs all verbs on Leases in the namespace except
+/// `deletecollection`. The owner of a key is a function of its text and the members (rendezvous hashing), the same for
+/// all controllers of a `Sharding`. No two replicas work on one key at a time:
 ///
-/// - Keys change hands when the work on them has ended: who gives them up says so in its Lease, and until then the new
-///   owner waits. A reconcile that never ends holds up the change of its replica's keys; see
+/// - A key changes hands after the work on it has ended: its old owner then gives it up in its Lease, and the new owner
+///   waits for that. A reconcile that never ends delays the hand-over; see
 ///   [`reconcile_timeout`](crate::runtime::ControllerBuilder::reconcile_timeout).
-/// - A replica that crashed is followed when its Lease ends, after 15 to 20 s.
-/// - A replica that cannot renew its Lease stops after 10 s: reconciles under way are dropped where they wait, and what
-///   they would write by [`Manager::client`] is refused. A write that is on its way by then may still arrive, as with a
-///   leader election.
+/// - The keys of a replica that crashed are taken over when its Lease expires, after 15 to 20 s.
+/// - A replica that cannot renew its Lease stops after 10 s: its reconciles are dropped at their next `.await`, and
+///   writes through [`Manager::client`] are refused. A write already sent may still arrive, as with leader election.
 ///
-/// A key that comes to a replica is worked on at once, as after a start. Its cache may be older than the last write of
-/// the replica before: as with a change of leaders, objects are to be written with their version, and created by names
-/// that are a function of their owner's.
+/// A replica works on a key that it takes over at once, as after a start. Its cache may be older than the previous
+/// owner's last write: as after a change of leaders, write objects with their resourceVersion, and derive the names of
+/// created objects from their owner's.
 ///
 /// ```
 /// use informer::reconcile::{Action, ReconcileError, Request};
@@ -60,12 +59,12 @@ pub struct Sharding {
 }
 
 impl Sharding {
-    /// Takes part from when the manager runs until it stops; what this replica had goes to the others then.
+    /// Joins while the manager runs; when it stops, the keys of this replica go to the others.
     ///
     /// # Errors
     ///
-    /// If the times do not fit together (lease duration > renew deadline ≥ twice the retry period), a name is not one,
-    /// the manager shares something of this name already, or it has stopped.
+    /// If the times do not satisfy lease duration > renew deadline ≥ twice the retry period, a name is invalid, the
+    /// manager already has a `Sharding` of this name, or it has stopped.
     pub fn new(manager: &Manager, config: ShardingConfig) -> Result<Self, Error> {
         config.validate()?;
         let me = Arc::from(config.identity.as_str());
@@ -81,38 +80,38 @@ impl Sharding {
         })
     }
 
-    /// The name of this replica.
+    /// Returns the identity of this replica.
     pub fn identity(&self) -> &str {
         &self.config.identity
     }
 
-    /// The replicas that share the keys, as this one sees it, by name; none before it takes part.
+    /// Returns the members by name, as this replica sees them; empty before it has joined.
     pub fn members(&self) -> Vec<String> {
         self.core.permission().target.names()
     }
 
-    /// True if this replica may work on a key now.
+    /// Returns `true` if this replica may work on a key now.
     pub fn is_mine(&self, key: &(impl fmt::Display + ?Sized)) -> bool {
         self.core.permits(place_of(key))
     }
 
-    /// The member a key belongs to, as this replica sees it.
+    /// Returns the owner of a key, as this replica sees it.
     pub fn owner(&self, key: &(impl fmt::Display + ?Sized)) -> Option<String> {
         self.core.permission().target.owner(place_of(key)).map(str::to_owned)
     }
 
-    /// The number of times this replica could not renew its Lease in time.
+    /// Returns how many times this replica did not renew its Lease in time.
     pub fn lapses(&self) -> u64 {
         self.core.lapses()
     }
 
-    /// The keys of a controller.
+    /// Returns the keys of a controller.
     pub(crate) fn keys<R: RequestKey>(&self, place: fn(&R) -> u64, queue: &WorkQueue<R>) -> Arc<ShardKeys<R>> {
         ShardKeys::new(&self.core, place, queue, self.config.lease_duration * MEMORY)
     }
 }
 
-/// The figures of a replica.
+/// Metrics of a replica.
 #[derive(Debug)]
 pub(super) struct Figures {
     name: String,
@@ -151,11 +150,11 @@ impl Figures {
 impl Collect for Figures {
     fn collect(&self, samples: &mut Samples) {
         let (now, labels) = (*self.now(), &[("name", self.name.as_str())]);
-        let help = "Replicas that share the keys, as this one sees it.";
+        let help = "Members that share the keys, as this replica sees them.";
         samples.gauge("sharding_members", help, labels, now.members as f64);
-        let help = "How often this replica said anew which keys it claims.";
+        let help = "Number of times this replica published other members.";
         samples.counter("sharding_changes_total", help, labels, now.changes as f64);
-        let help = "How often this replica could not renew its lease in time.";
+        let help = "Number of times this replica did not renew its lease in time.";
         samples.counter("sharding_lapses_total", help, labels, self.core.lapses() as f64);
     }
 }

@@ -14,33 +14,33 @@ use crate::queue::{AddOptions, LOW_PRIORITY, WorkQueue};
 use crate::reconcile::{Shard, Stay};
 use crate::runtime::controller_builder::RequestKey;
 
-/// So many keys are looked through for those that are to be forgotten.
+/// Number of remembered keys at which old ones are swept.
 const SWEEP_AT: usize = 1024;
 
-/// Tells all keys that a watch has now; `false` says that the watch has ended.
+/// Calls back with all current keys of a watch; returns `false` once the watch has ended.
 type Replay<R> = Box<dyn Fn(&mut dyn FnMut(R)) -> bool + Send + Sync>;
 
-/// The keys of a controller that it does not work on, and the way to them.
+/// Keys of a controller that other replicas own.
 ///
-/// As keys come to this replica, its watches are told once more, of these keys alone, as after a start. Keys that came
-/// shortly before and were for another replica come, too, though their objects may be gone: an object that was deleted
-/// while its key changed hands, or just before its replica died, is worked on.
+/// When this replica takes over keys, its watches replay them, as after a start. It also works on keys that it received
+/// recently for another replica, even if their objects are gone: the object may have been deleted while its key changed
+/// hands, or just before its owner died.
 pub(crate) struct ShardKeys<R: RequestKey> {
     core: Arc<Core>,
     place: fn(&R) -> u64,
     queue: WorkQueue<R>,
-    /// The time for which keys of other replicas are remembered.
+    /// Time for which keys of other replicas are remembered.
     memory: Duration,
-    /// Guards the keys that are not worked on.
+    /// Guards the keys set aside.
     aside: Mutex<Aside<R>>,
     replays: Mutex<Vec<Replay<R>>>,
 }
 
 struct Aside<R> {
-    /// With the time at which it last came. Never iterated but to sort or to sweep.
+    /// Number and time of the last arrival of each key. Iterated only to sort or to sweep.
     keys: HashMap<R, (u64, Instant), RandomState>,
     sweep_at: usize,
-    /// Counts the keys, so that they come out in the order in which they came.
+    /// Number of the last arrival; keys leave in the order of arrival.
     last: u64,
 }
 
@@ -63,7 +63,7 @@ impl<R: RequestKey> ShardKeys<R> {
         this
     }
 
-    /// True if a key of an event is to be put into the queue. Otherwise it is set aside.
+    /// Returns `true` if the key of an event goes into the queue; otherwise it is set aside.
     pub(crate) fn takes(&self, key: &R) -> bool {
         let takes = self.core.permission().expects((self.place)(key));
         if !takes {
@@ -72,7 +72,7 @@ impl<R: RequestKey> ShardKeys<R> {
         takes
     }
 
-    /// Adds a watch.
+    /// Adds a watch that can replay its keys.
     pub(crate) fn replay_by(&self, replay: Replay<R>) {
         self.replays().push(replay);
     }
@@ -115,7 +115,7 @@ impl<R: RequestKey> Shard<R> for ShardKeys<R> {
 
     fn set_aside(&self, key: &R) {
         self.remember(key);
-        // It may have come to be permitted just now, and those that were set aside before were told of that.
+        // The key may have become permitted after the check and before it was set aside.
         if self.core.permits((self.place)(key)) && self.aside().keys.remove(key).is_some() {
             self.queue.add(key.clone());
         }

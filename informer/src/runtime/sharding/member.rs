@@ -1,4 +1,4 @@
-//! `Member`: the loop by which a replica takes part.
+//! `Member`: the loop that keeps this replica in the group.
 
 use std::collections::VecDeque;
 use std::pin::pin;
@@ -26,13 +26,13 @@ use crate::runtime::runnable::{Group, Runnable};
 use crate::tasks::TaskGroup;
 use crate::{Error, ResourceVersion};
 
-/// The shortest time limit of a request for the Lease, as of a leader election.
+/// Shortest time limit of a request for the Lease, as for leader election.
 const LEAST_REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A wait is prolonged by up to this many times itself, so that replicas do not move in step.
+/// Greatest part of itself by which a wait is prolonged, so that replicas do not act in step.
 const JITTER_FACTOR: f64 = 0.2;
 
-/// Says by which members this replica goes, and finds out what it may do.
+/// Publishes the members that this replica sees, and derives its permission from the Leases.
 pub(super) struct Member {
     config: ShardingConfig,
     core: Arc<Core>,
@@ -40,18 +40,18 @@ pub(super) struct Member {
     lease: MemberLease,
     jitter: Jitter,
     peers: Peers,
-    /// The views that the Lease says, and may say: see [`Permission`].
+    /// Published and possibly published views; see [`Permission`].
     claim: Option<View>,
     doubts: Vec<View>,
     target: View,
-    /// The view that was last written, and the version it got; `None` where the last outcome is not known.
-    said: View,
-    said_at: Option<ResourceVersion>,
-    /// Writes that the cache does not show yet, with the time before they were sent.
+    /// The view last written, and its resourceVersion; `None` if the outcome is unknown.
+    published: View,
+    published_at: Option<ResourceVersion>,
+    /// Versions that the cache does not show yet, each with the time at which it was sent.
     unseen: VecDeque<(ResourceVersion, Instant)>,
-    /// All changes are known that were made before this.
+    /// The cache shows all changes made before this.
     known_to: Option<Instant>,
-    /// The time of the next renewal, and the time before which nothing is written.
+    /// Time of the next renewal, and earliest time of the next write.
     renew_at: Instant,
     write_at: Instant,
 }
@@ -69,8 +69,8 @@ impl Member {
             claim: None,
             doubts: Vec::new(),
             target: View::none(),
-            said: View::none(),
-            said_at: None,
+            published: View::none(),
+            published_at: None,
             unseen: VecDeque::new(),
             known_to: None,
             renew_at: now,
@@ -78,12 +78,12 @@ impl Member {
         }
     }
 
-    async fn take_part(mut self, stop: CancellationToken) -> Result<(), Error> {
+    async fn participate(mut self, stop: CancellationToken) -> Result<(), Error> {
         let (tasks, changed) = (TaskGroup::default(), Arc::new(Notify::new()));
         let leases = SharedInformer::<Lease>::builder(self.lease.all());
         let leases = leases.seed(Jitter::seed_of(&self.config.identity)).build()?;
-        let told = Arc::clone(&changed);
-        leases.add_handler(HandlerFn::new(move |_: &Event<Lease>| told.notify_one()))?;
+        let notified = Arc::clone(&changed);
+        leases.add_handler(HandlerFn::new(move |_: &Event<Lease>| notified.notify_one()))?;
         let (ended, running) = (CancellationToken::new(), leases.clone());
         let until = ended.clone();
         tasks.spawn(async move {
@@ -94,8 +94,8 @@ impl Member {
         if let Some(synced) = stop.run_until_cancelled(leases.synced()).await {
             synced?;
             let (core, lister) = (Arc::clone(&self.core), leases.lister());
-            let taking_part = pin!(self.go_on(&lister, &changed, &stop));
-            match select(taking_part, pin!(core.keep_time())).await {
+            let participating = pin!(self.run_until_left(&lister, &changed, &stop));
+            match select(participating, pin!(core.keep_time())).await {
                 Either::Left(((), _)) | Either::Right(((), _)) => {}
             }
         }
@@ -104,12 +104,12 @@ impl Member {
         Ok(())
     }
 
-    /// Returns when it has left.
-    async fn go_on(&mut self, leases: &Lister<Lease>, changed: &Notify, stop: &CancellationToken) {
+    /// Runs until this replica has left the group.
+    async fn run_until_left(&mut self, leases: &Lister<Lease>, changed: &Notify, stop: &CancellationToken) {
         let core = Arc::clone(&self.core);
         loop {
             let is_leaving = stop.is_cancelled();
-            self.look(leases, is_leaving);
+            self.observe(leases, is_leaving);
             if is_leaving && core.is_drained_to(&View::none()) {
                 return self.leave().await;
             }
@@ -141,9 +141,9 @@ impl Member {
         }
     }
 
-    /// True if the Lease is to say something else, and may.
+    /// Returns `true` if another view can be published now.
     fn is_changing(&self) -> bool {
-        let is_known = self.said_at.is_some() && self.said == self.target;
+        let is_known = self.published_at.is_some() && self.published == self.target;
         !is_known && self.core.is_drained_to(&self.target)
     }
 
@@ -152,27 +152,27 @@ impl Member {
         now >= self.write_at && (now >= self.renew_at || self.is_changing())
     }
 
-    /// Looks at the Leases, and permits what they allow.
-    fn look(&mut self, leases: &Lister<Lease>, is_leaving: bool) {
+    /// Updates the permission from the Leases.
+    fn observe(&mut self, leases: &Lister<Lease>, is_leaving: bool) {
         let snapshot = leases.snapshot();
         let key = self.lease.key();
         let own = snapshot.get(&key);
         let version = own.map(|it| it.resource_version());
-        let has_seen = |said: &ResourceVersion| version.is_some_and(|it| it >= said);
-        while let Some((_, sent)) = self.unseen.front().filter(|(said, _)| has_seen(said)) {
+        let has_seen = |published: &ResourceVersion| version.is_some_and(|it| it >= published);
+        while let Some((_, sent)) = self.unseen.front().filter(|(published, _)| has_seen(published)) {
             self.known_to = Some(*sent);
             self.unseen.pop_front();
         }
-        self.peers.look(&snapshot, &key, self.known_to);
-        let is_confirmed = self.said_at.as_ref().is_some_and(has_seen);
-        let is_as_said = own
+        self.peers.observe(&snapshot, &key, self.known_to);
+        let is_confirmed = self.published_at.as_ref().is_some_and(has_seen);
+        let is_unchanged = own
             .and_then(|it| it.typed().ok())
-            .is_some_and(|it| view(&it) == self.said);
-        if is_confirmed && is_as_said {
-            self.claim = Some(self.said.clone());
+            .is_some_and(|it| view(&it) == self.published);
+        if is_confirmed && is_unchanged {
+            self.claim = Some(self.published.clone());
             self.doubts.clear();
         } else if is_confirmed || (own.is_none() && self.claim.is_some()) {
-            // Somebody else wrote or deleted it. What was begun may end: the others wait for the Lease to end.
+            // Somebody else wrote or deleted it. Work in progress may end, since the others wait until the Lease expires.
             self.lose_claim();
             self.lease.forget();
             self.renew_at = Instant::now();
@@ -188,7 +188,7 @@ impl Member {
 
     fn lose_claim(&mut self) {
         self.claim = None;
-        self.said_at = None;
+        self.published_at = None;
         self.permit();
     }
 
@@ -205,49 +205,49 @@ impl Member {
         self.core.permit(permission);
     }
 
-    /// Renews the Lease, and changes what it says as soon as the work on what is given up has ended.
+    /// Renews the Lease, and publishes the target view once the work on lost keys has ended.
     async fn write(&mut self) {
         let view = if self.core.is_drained_to(&self.target) {
             self.target.clone()
         } else {
-            self.said.clone()
+            self.published.clone()
         };
-        let (sent, is_new) = (Instant::now(), self.said != view || self.said_at.is_none());
+        let (sent, is_new) = (Instant::now(), self.published != view || self.published_at.is_none());
         if is_new && !self.doubts.contains(&view) {
-            // From now on it may be what the server has.
+            // The server may have it from now on.
             self.doubts.push(view.clone());
             self.permit();
         }
         let limit = (self.config.renew_deadline / 2).max(LEAST_REQUEST_TIMEOUT);
-        let answer = timeout(limit, self.lease.say(&view)).await;
+        let answer = timeout(limit, self.lease.publish(&view)).await;
         let answer = match answer {
             Ok(Ok(lease)) => Ok(lease.metadata.resource_version.as_deref().map(ResourceVersion::from)),
             Ok(Err(err)) => Err(err),
             Err(_) => Err(Error::unanswered(format!("lease {}", self.lease.key()), limit)),
         };
         if self.core.has_lapsed() {
-            // What it said before does not count any more.
+            // The previous claim has expired.
             self.lose_claim();
         }
         match answer {
             Ok(version) => {
                 let version = version.unwrap_or_default();
                 self.unseen.push_back((version.clone(), sent));
-                if self.said_at.is_none() || self.said != view {
+                if self.published_at.is_none() || self.published != view {
                     self.figures.count_change();
-                    self.said = view;
-                    self.said_at = Some(version);
+                    self.published = view;
+                    self.published_at = Some(version);
                 }
                 self.core.renew(sent + self.config.renew_deadline);
                 self.renew_at = self.after(self.config.retry_period);
-                // Many who come at once are answered together.
+                // Several members that join at once lead to one write.
                 self.write_at = Instant::now() + self.config.retry_period / 8;
             }
             Err(err) => {
                 tracing::warn!(lease = %self.lease.key(), error = %err, "could not renew the lease of this replica");
                 self.lease.forget();
                 if is_new {
-                    self.said_at = None;
+                    self.published_at = None;
                 }
                 self.write_at = self.after(self.config.retry_period);
             }
@@ -258,7 +258,7 @@ impl Member {
         Instant::now() + self.jitter.prolong(time, JITTER_FACTOR)
     }
 
-    /// Deletes a Lease that ended long ago, if this replica is the first of all: one is enough to do it.
+    /// Deletes an expired Lease, if this replica is the first of the members: one of them is enough.
     async fn sweep(&mut self) {
         let is_first = self.target.names().first() == Some(&self.config.identity);
         let Some(ended) = is_first.then(|| self.peers.sweep(self.known_to)).flatten() else {
@@ -277,7 +277,7 @@ impl Member {
         }
     }
 
-    /// Gives the Lease up. Nothing is worked on any more.
+    /// Gives the Lease up, after all work has ended.
     async fn leave(&mut self) {
         if !self.lease.is_held() && self.doubts.is_empty() && self.claim.is_none() {
             return;
@@ -309,6 +309,6 @@ impl Runnable for Member {
     }
 
     fn run(self: Box<Self>, stop: CancellationToken) -> futures::future::BoxFuture<'static, Result<(), BoxError>> {
-        Box::pin(async move { Ok((*self).take_part(stop).await?) })
+        Box::pin(async move { Ok((*self).participate(stop).await?) })
     }
 }

@@ -1,4 +1,4 @@
-//! `MemberLease`: the Lease by which a replica takes part, and what it says.
+//! `MemberLease`: the Lease of a replica, in which it publishes its view of the members.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,20 +13,20 @@ use super::view::{View, place_of};
 use crate::runtime::lease_lock::Claim;
 use crate::{Clock, Error, ObjectKey, cache::ApiListWatch};
 
-/// The label by which replicas find each other; its value says what they share.
+/// Label by which replicas find each other; its value is the name of the group.
 const LABEL: &str = "informer.drydock.dev/sharding";
 
-/// The annotation in which a replica says by which members it goes.
+/// Annotation with the members that a replica sees.
 const MEMBERS: &str = "informer.drydock.dev/members";
 
-/// The Lease of this replica.
+/// Lease of this replica.
 pub(super) struct MemberLease {
     client: Client,
     api: Api<Lease>,
     config: ShardingConfig,
     clock: Clock,
     name: String,
-    /// As it was last written or read.
+    /// State last written or read.
     held: Option<Lease>,
 }
 
@@ -37,13 +37,13 @@ impl MemberLease {
             api: Api::namespaced(client.clone(), &config.namespace),
             config: config.clone(),
             clock,
-            // An identity need not be a name of an object.
+            // An identity need not be a valid object name.
             name: format!("{}-{:016x}", config.name, place_of(&config.identity)),
             held: None,
         }
     }
 
-    /// The Leases of all replicas.
+    /// Returns the source of the Leases of all replicas.
     pub(super) fn all(&self) -> ApiListWatch {
         let source = ApiListWatch::namespaced::<Lease>(self.client.clone(), &self.config.namespace, &());
         source.labels(&format!("{LABEL}={}", self.config.name))
@@ -53,18 +53,18 @@ impl MemberLease {
         ObjectKey::new(&self.config.namespace, &self.name)
     }
 
-    /// It is not as it was: it is read before it is written next.
+    /// Forgets the state, which may be stale: the next write reads it first.
     pub(super) fn forget(&mut self) {
         self.held = None;
     }
 
-    /// True if there may be one.
+    /// Returns `true` if the Lease may exist.
     pub(super) fn is_held(&self) -> bool {
         self.held.is_some()
     }
 
-    /// Renews it, saying this; answers with its state.
-    pub(super) async fn say(&mut self, view: &View) -> Result<&Lease, Error> {
+    /// Renews the Lease with this view; returns its new state.
+    pub(super) async fn publish(&mut self, view: &View) -> Result<&Lease, Error> {
         let claim = |before: Option<&Claim>| {
             let config = &self.config;
             Claim::new(&config.identity, config.lease_duration, &self.clock, before)
@@ -94,14 +94,14 @@ impl MemberLease {
         Ok(self.held.insert(lease))
     }
 
-    /// Says that nothing is claimed any more. The Lease stays for others to [sweep](Self::sweep): one that goes without
-    /// having been seen in this state is taken for that of a replica that goes on.
+    /// Gives up all claims. The Lease stays for others to [sweep](Self::sweep): if it were deleted before they have seen
+    /// this state, they would have to assume that the replica still works.
     pub(super) async fn give_up(&mut self) -> Result<(), Error> {
         let lease = match self.held.take() {
             Some(lease) => Some(lease),
             None => self.api.get_opt(&self.name).await?,
         };
-        // Another process may have come under this name.
+        // Another process may have taken this identity.
         let Some(lease) = lease.filter(|it| holder(it) == Some(&self.config.identity)) else {
             return Ok(());
         };
@@ -110,7 +110,7 @@ impl MemberLease {
         Ok(())
     }
 
-    /// Deletes the Lease of a replica that is no more.
+    /// Deletes the expired Lease of another replica.
     pub(super) async fn sweep(&self, ended: &Ended) -> Result<(), Error> {
         let parameters = DeleteParams {
             preconditions: Some(Preconditions {
@@ -137,18 +137,18 @@ impl MemberLease {
     }
 }
 
-/// The holder of a Lease; `None` if it was given up.
+/// Returns the holder of a Lease; `None` if it was given up.
 pub(super) fn holder(lease: &Lease) -> Option<&str> {
     let holder = lease.spec.as_ref()?.holder_identity.as_deref();
     holder.filter(|it| !it.is_empty())
 }
 
-/// The time it counts after it was renewed.
+/// Returns the duration of a Lease.
 pub(super) fn lasts(lease: &Lease) -> Duration {
     Claim::of(lease).duration()
 }
 
-/// By which members its holder goes.
+/// Returns the members that the holder of a Lease sees.
 pub(super) fn view(lease: &Lease) -> View {
     let annotations = lease.metadata.annotations.as_ref();
     View::read(annotations.and_then(|it| it.get(MEMBERS)).map(String::as_str))

@@ -1,14 +1,14 @@
-//! A controller whose replicas share the keys.
+//! Sharding: the replicas of a controller share its keys.
 //!
-//! Each replica has a Lease, in which it says by which members it goes: the keys that it owns by them are what it
-//! claims. The owner is found by rendezvous hashing ([`view`]), so that a member that comes or goes moves its own share
-//! only. Three rules keep two replicas from working on one key, however late what they see:
+//! Each replica publishes its view of the members in a Lease of its own, and claims the keys that it owns in that view.
+//! The owner of a key is found by rendezvous hashing ([`view`]), so that a member that joins or leaves moves its own
+//! share only. Three rules keep two replicas from working on one key, however stale their caches are:
 //!
-//! - A claim counts once the cache of Leases shows it, and with it whatever was claimed before. Of two that claim a key
-//!   the later one sees the other, and waits.
-//! - A claim is given up after the work on its keys has ended, and not before.
-//! - A claim ends with its Lease: for its holder a renew deadline after the last renewal was sent, for the others a
-//!   lease duration after they saw it, provided that they see their own later renewals. The former is the shorter.
+//! - A claim is valid once the replica's cache of Leases shows it, together with all earlier claims. Of two replicas
+//!   that claim a key, the later one sees the other's claim and waits.
+//! - A claim is given up only after the work on its keys has ended.
+//! - A claim expires with its Lease: for the holder one renew deadline after it sent the last renewal, for the others
+//!   one lease duration after they saw it, provided that they see their own later renewals. The former is shorter.
 
 mod config;
 mod view;

@@ -12,35 +12,34 @@ use super::view::View;
 use crate::cache::Snapshot;
 use crate::{Object, ObjectKey, ResourceVersion};
 
-/// The other replicas, by their Leases.
+/// Other replicas by their Leases.
 #[derive(Debug, Default)]
 pub(super) struct Peers(BTreeMap<ObjectKey, Peer>);
 
-/// A replica, by its Lease.
+/// Another replica.
 #[derive(Debug)]
 struct Peer {
     state: (String, ResourceVersion),
-    /// `None` if it gave its Lease up.
+    /// `None` if it has given its Lease up.
     holder: Option<Arc<str>>,
     claim: View,
     lasts: Duration,
-    /// The time at which this state was first seen here. Clocks of other machines do not matter.
+    /// Time at which this state was first seen here; clocks of other machines are not used.
     seen: Instant,
-    /// The Lease was deleted, by whom is not known: what it claimed counts until it would have ended.
+    /// Set if the Lease was deleted, perhaps by hand: its claim counts until the Lease would have expired.
     is_gone: bool,
-    /// Its deletion was tried.
+    /// Set once its deletion was tried.
     is_swept: bool,
 }
 
 impl Peer {
-    /// True if it was not renewed for `times` as long as it says it lasts, as of the moment up to which all renewals
-    /// are known.
+    /// Returns `true` if it was not renewed for `times` its duration, up to the time at which all renewals are known.
     fn has_ended(&self, known_to: Option<Instant>, times: u32) -> bool {
         known_to.is_some_and(|it| self.seen + self.lasts * times <= it)
     }
 }
 
-/// A Lease that may be deleted.
+/// Expired Lease that may be deleted.
 #[derive(Debug)]
 pub(super) struct Ended {
     pub(super) name: String,
@@ -49,8 +48,8 @@ pub(super) struct Ended {
 }
 
 impl Peers {
-    /// Looks at the Leases there are. All changes are among them that were made before `known_to`.
-    pub(super) fn look(&mut self, leases: &Snapshot<Lease>, own: &ObjectKey, known_to: Option<Instant>) {
+    /// Takes over the Leases of the cache, which shows all changes made before `known_to`.
+    pub(super) fn observe(&mut self, leases: &Snapshot<Lease>, own: &ObjectKey, known_to: Option<Instant>) {
         for peer in self.0.values_mut() {
             peer.is_gone = true;
         }
@@ -68,7 +67,7 @@ impl Peers {
         }
         let lease = match object.typed() {
             Ok(lease) => lease,
-            // It stays as it was: what cannot be read claims what it did.
+            // The last readable state stays in force.
             Err(err) => return tracing::warn!(lease = %object.key(), error = %err, "a Lease cannot be read"),
         };
         let peer = Peer {
@@ -83,7 +82,7 @@ impl Peers {
         self.0.insert(object.key().clone(), peer);
     }
 
-    /// Those that have not ended and are there.
+    /// Returns the identities of the live replicas.
     pub(super) fn members(&self, known_to: Option<Instant>) -> impl Iterator<Item = Arc<str>> {
         let live = self
             .0
@@ -92,13 +91,13 @@ impl Peers {
         live.filter_map(|it| it.holder.clone())
     }
 
-    /// The claims of those that have not ended.
+    /// Returns the claims that have not expired.
     pub(super) fn claims(&self, known_to: Option<Instant>) -> impl Iterator<Item = (Arc<str>, View)> {
         let live = self.0.values().filter(move |it| !it.has_ended(known_to, 1));
         live.filter_map(|it| Some((it.holder.clone()?, it.claim.clone())))
     }
 
-    /// A Lease that ended long ago, if there is one; each is told once.
+    /// Returns a Lease that expired long ago; each only once.
     pub(super) fn sweep(&mut self, known_to: Option<Instant>) -> Option<Ended> {
         let is_old = |it: &Peer| !it.is_swept && !it.is_gone && it.has_ended(known_to, 2);
         let (key, peer) = self.0.iter_mut().find(|(_, it)| is_old(it))?;

@@ -1,26 +1,26 @@
-//! `Permission`: which keys this replica may work on, as far as it knows at one time.
+//! `Permission`: the keys that this replica may work on, by what it knows at one time.
 
 use std::sync::Arc;
 
 use super::view::View;
 
-/// A state of knowledge. A key may be worked on if this replica claims it by all it said, and nobody else does.
+/// Knowledge about claims. A replica may work on a key that all of its own views claim and no other replica claims.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Permission {
-    /// This replica.
+    /// Identity of this replica.
     pub(super) me: Arc<str>,
-    /// The view its Lease says, once the cache shows that.
+    /// Published view, once the cache shows it.
     pub(super) claim: Option<View>,
-    /// Views its Lease may say: writes that the cache does not show yet, or of which the outcome is not known.
+    /// Possibly published views: the cache does not show them yet, or the outcome of the write is unknown.
     pub(super) doubts: Vec<View>,
-    /// The view it is to say next.
+    /// View to publish next.
     pub(super) target: View,
-    /// The views of others whose Leases have not ended, but for those that say the same as this one.
+    /// Views of others whose Leases have not expired, except those equal to `claim`.
     pub(super) others: Vec<(Arc<str>, View)>,
 }
 
 impl Permission {
-    /// Of a replica that knows nothing.
+    /// Returns the permission of a replica that knows nothing.
     pub(super) fn none(me: &Arc<str>) -> Self {
         Self {
             me: Arc::clone(me),
@@ -31,7 +31,7 @@ impl Permission {
         }
     }
 
-    /// True if keys of a place may be worked on.
+    /// Returns `true` if keys of a place may be worked on.
     pub(super) fn permits(&self, place: u64) -> bool {
         let is_mine = |view: &View| view.claims(&self.me, place);
         self.claim.as_ref().is_some_and(is_mine)
@@ -40,7 +40,7 @@ impl Permission {
             && !self.others.iter().any(|(other, view)| view.claims(other, place))
     }
 
-    /// True if they may be, or will be if nothing changes.
+    /// Returns `true` if keys of a place may be worked on, or will be if nothing changes.
     pub(super) fn expects(&self, place: u64) -> bool {
         self.target.claims(&self.me, place)
     }

@@ -1,13 +1,13 @@
-//! `View`: the members that a replica goes by, and whom a key belongs to by them.
+//! `View`: the members as one replica sees them, and the owners of keys among them.
 
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
-/// The text before the list of members in a Lease. Another one is of a version to come.
+/// Prefix of the list of members in a Lease. Any other prefix is from a later version.
 const VERSION: &str = "v1:";
 
-/// Members by name. Who owns a key is a function of them and of the key's text alone: the same in every process, on
-/// every machine, in every version of the program.
+/// Members by name. The owner of a key is a function of them and of the key's text alone: the same in every process, on
+/// every machine, and in every version of the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct View(Members);
 
@@ -15,7 +15,7 @@ pub(super) struct View(Members);
 enum Members {
     /// In the order of their names.
     Known(Arc<[Member]>),
-    /// They could not be read: whoever says them may own any key.
+    /// Unreadable members: the replica that published them may own any key.
     Unreadable,
 }
 
@@ -26,7 +26,7 @@ struct Member {
 }
 
 impl View {
-    /// Of nobody: who says it claims nothing.
+    /// Returns the view without members, which claims nothing.
     pub(super) fn none() -> Self {
         Self::of([])
     }
@@ -42,7 +42,7 @@ impl View {
         Self(Members::Known(members.into()))
     }
 
-    /// Reads what a Lease says.
+    /// Parses the text in a Lease.
     pub(super) fn read(text: Option<&str>) -> Self {
         let names = text.and_then(|it| it.strip_prefix(VERSION));
         let names = names.and_then(|it| serde_json::from_str::<Vec<String>>(it).ok());
@@ -51,7 +51,7 @@ impl View {
         })
     }
 
-    /// The text for a Lease.
+    /// Returns the text for a Lease.
     pub(super) fn write(&self) -> String {
         format!("{VERSION}{}", serde_json::Value::from(self.names()))
     }
@@ -67,24 +67,24 @@ impl View {
         }
     }
 
-    /// The member that the keys of a place belong to: the one of the highest weight.
+    /// Returns the owner of the keys of a place: the member of the highest weight.
     pub(super) fn owner(&self, place: u64) -> Option<&str> {
         let weight = |it: &Member| mix(it.hash ^ place);
-        // Of two with one weight the last in order.
+        // Of two members with the same weight the last in order.
         let owner = self.members().iter().max_by_key(|it| weight(it));
         owner.map(|it| &*it.name)
     }
 
-    /// True if `name`, who says this, claims the keys of a place.
+    /// Returns `true` if a replica `name` with this view claims the keys of a place.
     pub(super) fn claims(&self, name: &str, place: u64) -> bool {
         self.0 == Members::Unreadable || self.owner(place) == Some(name)
     }
 }
 
-/// The place of a key, by its text.
+/// Returns the place of a key on the hash space, from its text.
 pub(crate) fn place_of<T: fmt::Display + ?Sized>(key: &T) -> u64 {
     let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
-    // A text that cannot be written ends where it fails, in every process alike.
+    // Formatting that fails ends at the same byte in every process.
     let _ = write!(hash, "{key}");
     mix(hash.0)
 }
