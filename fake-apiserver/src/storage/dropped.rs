@@ -1,12 +1,12 @@
-//! `Dropped`: what is known of changes that a log no longer holds: enough to say whether a reader has missed one.
+//! `Dropped`: the newest changes that a log no longer holds, from which it tells whether a reader has missed one.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{Change, Key, Revision};
 
-/// Namespaces, and objects, of which a resource remembers the newest change that was dropped. Beyond it the older half
-/// is forgotten: who has been asleep since then is taken to have missed something.
+/// Most namespaces, and most objects, whose newest dropped change a resource remembers. Beyond it the older half is
+/// forgotten, and a reader that has been asleep since then counts as having missed a change.
 const REMEMBERED_MAX: usize = 65_536;
 
 /// The part of a resource that a reader observes.
@@ -28,7 +28,7 @@ pub(crate) struct Dropped {
     objects: Newest<Key>,
 }
 
-/// The newest change of each of many.
+/// The newest change of each key.
 #[derive(Clone, Debug)]
 struct Newest<K> {
     known: HashMap<K, Revision>,

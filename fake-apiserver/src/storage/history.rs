@@ -52,8 +52,8 @@ pub(crate) struct History {
     floor: Revision,
     /// The sizes of the changes.
     size: usize,
-    /// Changes that came before and were dropped.
-    dropped: Dropped,
+    /// Changes that were dropped; shared by the copies that snapshots make.
+    dropped: Arc<Dropped>,
 }
 
 impl History {
@@ -63,7 +63,7 @@ impl History {
             changes: VecDeque::new(),
             floor,
             size: 0,
-            dropped: Dropped::default(),
+            dropped: Arc::default(),
         }
     }
 
@@ -103,7 +103,7 @@ impl History {
         if let Some(dropped) = self.changes.pop_front() {
             self.floor = dropped.revision;
             self.size -= dropped.size();
-            self.dropped.add(&dropped);
+            Arc::make_mut(&mut self.dropped).add(&dropped);
         }
     }
 
