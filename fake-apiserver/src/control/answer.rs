@@ -118,7 +118,7 @@ pub(super) fn number(uri: &Uri, name: &str) -> Result<Option<u64>, Refusal> {
         .map(|(_, value)| {
             value
                 .parse()
-                .map_err(|_| Refusal::bad(format!("{name}={value} is no number")))
+                .map_err(|_| Refusal::bad(format!("{name}={value} is not a number")))
         })
         .transpose()
 }
@@ -128,7 +128,8 @@ pub(super) async fn unknown_path(method: Method, uri: Uri) -> Refusal {
 }
 
 pub(super) async fn unknown_method(method: Method, uri: Uri) -> Refusal {
-    let path = uri.path().trim_start_matches(PREFIX).trim_matches('/');
+    let path = uri.path().strip_prefix(PREFIX).unwrap_or(uri.path());
+    let path = path.trim_matches('/');
     let word = path.split('/').next().unwrap_or_default();
     Refusal(StatusCode::METHOD_NOT_ALLOWED, format!("{method} is not for {word}"))
 }

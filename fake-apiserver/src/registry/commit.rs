@@ -87,6 +87,6 @@ impl Registry {
         }
         self.roles_written(row, key);
         self.admission_written(row, key);
-        self.own_loops_told(row, key);
+        self.sync_own_conditions(row, key);
     }
 }

@@ -1,6 +1,6 @@
-//! Writes of kube-apiserver's own loops in the wake of a client's write: whether the priority level of a FlowSchema is
-//! there (`presyncFlowSchemaStatus` of `apiserver/pkg/util/flowcontrol`), and whether the Service of an APIService is
-//! (the remote `AvailableConditionController` of kube-aggregator). The real server does it a moment later.
+//! Status conditions that loops of kube-apiserver itself write after a client's write: `Dangling` of FlowSchemas
+//! (`presyncFlowSchemaStatus` of `apiserver/pkg/util/flowcontrol`) and `Available` of APIServices (the remote
+//! `AvailableConditionController` of kube-aggregator). The real server writes them a moment later.
 
 use std::sync::Arc;
 
@@ -19,8 +19,8 @@ const API_SERVICES: &str = "apiregistration.k8s.io/apiservices";
 const SLICES: &str = "discovery.k8s.io/endpointslices";
 /// The field manager of what is applied to FlowSchemas.
 const CONFIG_CONSUMER: &str = "api-priority-and-fairness-config-consumer-v1";
-/// Reasons for which an APIService is not available, as far as this server can tell; conditions with other reasons are
-/// a test's.
+/// Reasons that this server gives for an unavailable APIService. Conditions with other reasons were set by a test, and
+/// stay.
 const REASONS: [&str; 4] = [
     "ServiceNotFound",
     "ServicePortError",
@@ -37,7 +37,7 @@ struct Condition {
 }
 
 impl Condition {
-    /// Returns `true` if the object says so already.
+    /// Returns `true` if the object already has this condition.
     fn is_in(&self, object: &Cursor<'_>) -> bool {
         object.items("status.conditions").any(|it| {
             let found = ["type", "status", "reason", "message"].map(|field| it.text(field));
@@ -54,31 +54,31 @@ impl Condition {
 }
 
 impl Registry {
-    /// After a commit: looks at the objects that it may concern.
-    pub(super) fn own_loops_told(&self, row: &Row, key: &Key) {
+    /// Updates the conditions that may depend on an object that was just written.
+    pub(super) fn sync_own_conditions(&self, row: &Row, key: &Key) {
         match &*row.storage {
-            FLOW_SCHEMAS => self.look_at_flow_schema(row, key),
-            PRIORITY_LEVELS => self.look_at_all("flowcontrol.apiserver.k8s.io", "flowschemas"),
-            API_SERVICES => self.look_at_api_service(row, key),
-            "services" | SLICES => self.look_at_all("apiregistration.k8s.io", "apiservices"),
+            FLOW_SCHEMAS => self.sync_flow_schema(row, key),
+            PRIORITY_LEVELS => self.sync_all("flowcontrol.apiserver.k8s.io", "flowschemas"),
+            API_SERVICES => self.sync_api_service(row, key),
+            "services" | SLICES => self.sync_all("apiregistration.k8s.io", "apiservices"),
             _ => {}
         }
     }
 
-    fn look_at_all(&self, group: &str, resource: &str) {
+    fn sync_all(&self, group: &str, resource: &str) {
         let Some(row) = self.scheme().lookup(group, "v1", resource) else {
             return;
         };
         let everything = Range::of(None);
         for stored in self.store.snapshot(&row.storage).range(&everything) {
             match &*row.storage {
-                FLOW_SCHEMAS => self.look_at_flow_schema(&row, &stored.key),
-                _ => self.look_at_api_service(&row, &stored.key),
+                FLOW_SCHEMAS => self.sync_flow_schema(&row, &stored.key),
+                _ => self.sync_api_service(&row, &stored.key),
             }
         }
     }
 
-    fn look_at_flow_schema(&self, row: &Row, key: &Key) {
+    fn sync_flow_schema(&self, row: &Row, key: &Key) {
         let Some((stored, schema)) = self.present(row, key) else {
             return;
         };
@@ -107,7 +107,7 @@ impl Registry {
         }
     }
 
-    fn look_at_api_service(&self, row: &Row, key: &Key) {
+    fn sync_api_service(&self, row: &Row, key: &Key) {
         let Some((stored, service)) = self.present(row, key) else {
             return;
         };
@@ -141,7 +141,7 @@ impl Registry {
         }
         let (namespace, name) = (target.text("namespace"), target.text("name"));
         let port = target.integer("port").unwrap_or(443);
-        let told = |reason, message| {
+        let unavailable = |reason, message| {
             Some(Condition {
                 kind: "Available",
                 status: "False",
@@ -151,7 +151,7 @@ impl Registry {
         };
         let found = self.scheme().lookup("", "v1", "services")?;
         let Some((_, backend)) = self.present(&found, &Key::new(namespace, name)) else {
-            return told(
+            return unavailable(
                 "ServiceNotFound",
                 format!("service/{name} in {namespace:?} is not present"),
             );
@@ -160,12 +160,12 @@ impl Registry {
         if backend.text("spec.type") == "ClusterIP" {
             let Some(port_name) = port_name(&backend, port) else {
                 let text = format!("service/{name} in {namespace:?} is not listening on port {port}");
-                return told("ServicePortError", text);
+                return unavailable("ServicePortError", text);
             };
             let slices = self.slices_of(namespace, name);
             if slices.is_empty() {
                 let text = format!("cannot find endpointslices for service/{name} in {namespace:?}");
-                return told("EndpointsNotFound", text);
+                return unavailable("EndpointsNotFound", text);
             }
             if !slices
                 .iter()
@@ -174,15 +174,15 @@ impl Registry {
                 let text = format!(
                     "endpointslices for service/{name} in {namespace:?} have no addresses with port name {port_name:?}"
                 );
-                return told("MissingEndpoints", text);
+                return unavailable("MissingEndpoints", text);
             }
         }
-        // It would be called now, and aggregated API servers are not.
+        // The real server would now call the aggregated API server.
         let mut conditions = service.items("status.conditions");
         let present = conditions.find(|it| it.text("type") == "Available");
         if present.is_none_or(|it| REASONS.contains(&it.text("reason"))) {
             let text = "aggregated API servers are not called by this server".to_owned();
-            return told("FailedDiscoveryCheck", text);
+            return unavailable("FailedDiscoveryCheck", text);
         }
         None
     }
@@ -208,7 +208,7 @@ impl Registry {
         Some((stored, object))
     }
 
-    /// Stores what a loop has made; who was faster comes by here himself.
+    /// Stores the object, unless it has changed meanwhile: that write updates the conditions itself.
     fn store_own(&self, row: &Row, stored: &Stored, next: &Object) {
         if let Ok(body) = codec::encode(row, next) {
             self.replace_own(row, stored, body);

@@ -6,6 +6,7 @@ use kube_cel::cel::common::ast::{CallExpr, EntryExpr, Expr};
 use kube_cel::cel::parser::{Expression, ParseErrors, Parser};
 
 use super::{depth, macros};
+use crate::registry::types::names::CEL_RESERVED;
 
 /// The longest expression, in characters.
 const CHARS_MAX: usize = 100_000;
@@ -127,30 +128,7 @@ pub(crate) fn visit_parts(expression: &mut Expression, visit: &mut dyn FnMut(&mu
 
 /// The name of a field in expressions.
 pub(crate) fn escape(name: &str) -> String {
-    const RESERVED: [&str; 21] = [
-        "true",
-        "false",
-        "null",
-        "in",
-        "as",
-        "break",
-        "const",
-        "continue",
-        "else",
-        "for",
-        "function",
-        "if",
-        "import",
-        "let",
-        "loop",
-        "package",
-        "namespace",
-        "return",
-        "var",
-        "void",
-        "while",
-    ];
-    if RESERVED.contains(&name) {
+    if CEL_RESERVED.contains(&name) {
         return format!("__{name}__");
     }
     // Nearly all names are fine as they are, and this is asked for every field of every object that has rules.

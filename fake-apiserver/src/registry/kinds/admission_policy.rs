@@ -17,30 +17,6 @@ const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
 const AUDIT_ANNOTATIONS_MAX: usize = 20;
 /// The longest expression of an audit annotation, in bytes.
 const AUDIT_EXPRESSION_MAX: usize = 5 * 1_024;
-/// Words of CEL that name nothing.
-const RESERVED: [&str; 21] = [
-    "true",
-    "false",
-    "null",
-    "in",
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-];
 
 /// The strategy of admission policies.
 #[derive(Debug)]
@@ -181,7 +157,7 @@ fn validate_variable(variable: &Cursor<'_>, scope: &mut Scope, errors: &mut Fiel
 fn is_identifier(name: &str) -> bool {
     let mut chars = name.chars();
     let is_start = chars.next().is_some_and(|it| it.is_ascii_alphabetic() || it == '_');
-    is_start && chars.all(|it| it.is_ascii_alphanumeric() || it == '_') && !RESERVED.contains(&name)
+    is_start && chars.all(|it| it.is_ascii_alphanumeric() || it == '_') && !names::CEL_RESERVED.contains(&name)
 }
 
 fn validate_validations(spec: &Cursor<'_>, name: &str, scope: &Scope, errors: &mut FieldErrors) {

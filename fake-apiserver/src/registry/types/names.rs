@@ -5,6 +5,30 @@
 
 const LABEL_FORMAT: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const SUBDOMAIN_FORMAT: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
+/// Words of CEL that are no identifiers (`celReservedSymbols` of `apiserver/pkg/cel`).
+pub(crate) const CEL_RESERVED: [&str; 21] = [
+    "true",
+    "false",
+    "null",
+    "in",
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
+    "void",
+    "while",
+];
 const LABEL_MAX: usize = 63;
 /// Longest DNS-1123 subdomain, in bytes.
 pub(crate) const SUBDOMAIN_MAX: usize = 253;
