@@ -253,16 +253,10 @@ impl Stored {
 #[rstest]
 #[tokio::test(start_paused = true)]
 async fn accepted_objects_survive(#[files("tests/differential/requests/*.jsonl.gz")] path: std::path::PathBuf) {
-    let recording = Recording::read(&path);
-    let server = start();
-    let mut variables = Variables::default();
-    for step in &recording.setup {
-        set_up(&server, step, &mut variables).await;
-    }
-    let all = std::env::var("PROPERTIES").is_ok_and(|it| it == "all");
+    let (recording, server, variables) = begin(&path).await;
     let accepted = |case: &&Case| case.answer.status == 201 && case.request.method == "POST";
     let cases: Vec<&Case> = recording.cases.iter().filter(accepted).collect();
-    let step = if all { 1 } else { cases.len().div_ceil(TRIED).max(1) };
+    let step = step(cases.len(), TRIED);
     let (mut tried, mut failed) = (0, Vec::new());
     for case in cases.into_iter().step_by(step) {
         let Some(mut stored) = Stored::of(&server, case, &variables).await else {
@@ -275,31 +269,15 @@ async fn accepted_objects_survive(#[files("tests/differential/requests/*.jsonl.g
         stored.applied_twice().await;
         failed.extend(stored.failed.into_iter().map(|why| format!("{}: {why}", case.name)));
     }
-    show(&format!(
-        "{}: {tried} objects, {} failures",
-        recording.file,
-        failed.len()
-    ));
-    failed.truncate(SHOWN_MAX);
-    assert!(failed.is_empty(), "{}", failed.join("\n"));
+    finish(&recording, &format!("{tried} objects"), failed);
 }
 
 #[rstest]
 #[tokio::test(start_paused = true)]
 async fn refused_writes_change_nothing(#[files("tests/differential/requests/*.jsonl.gz")] path: std::path::PathBuf) {
-    let recording = Recording::read(&path);
-    let server = start();
-    let mut variables = Variables::default();
-    for step in &recording.setup {
-        set_up(&server, step, &mut variables).await;
-    }
-    let all = std::env::var("PROPERTIES").is_ok_and(|it| it == "all");
+    let (recording, server, variables) = begin(&path).await;
     let refused: Vec<&Case> = recording.cases.iter().filter(|it| it.answer.status >= 400).collect();
-    let step = if all {
-        1
-    } else {
-        refused.len().div_ceil(10 * TRIED).max(1)
-    };
+    let step = step(refused.len(), 10 * TRIED);
     let (mut tried, mut failed) = (0, Vec::new());
     for case in refused.into_iter().step_by(step) {
         let before = server.resource_version();
@@ -311,17 +289,32 @@ async fn refused_writes_change_nothing(#[files("tests/differential/requests/*.js
             failed.push(format!("{}: {} and a new version", case.name, answer.status));
         }
     }
-    show(&format!(
-        "{}: {tried} refused writes, {} failures",
-        recording.file,
-        failed.len()
-    ));
-    failed.truncate(SHOWN_MAX);
-    assert!(failed.is_empty(), "{}", failed.join("\n"));
+    finish(&recording, &format!("{tried} refused writes"), failed);
 }
 
-/// Shows how much was tried, for who runs the test with `--nocapture`.
+/// Reads a recording, and sends the requests of its set-up to a new server.
+async fn begin(path: &std::path::Path) -> (Recording, ApiServer, Variables) {
+    let recording = Recording::read(path);
+    let server = start();
+    let mut variables = Variables::default();
+    for step in &recording.setup {
+        set_up(&server, step, &mut variables).await;
+    }
+    (recording, server, variables)
+}
+
+/// Returns the distance between the cases to try: about `most` of them, all with `PROPERTIES=all`.
+fn step(cases: usize, most: usize) -> usize {
+    match std::env::var("PROPERTIES").is_ok_and(|it| it == "all") {
+        true => 1,
+        false => cases.div_ceil(most).max(1),
+    }
+}
+
+/// Prints how much was tried, and fails with the first failures.
 #[expect(clippy::print_stdout, reason = "it is the figure that the test is about")]
-fn show(text: &str) {
-    println!("{text}");
+fn finish(recording: &Recording, tried: &str, mut failed: Vec<String>) {
+    println!("{}: {tried}, {} failures", recording.file, failed.len());
+    failed.truncate(SHOWN_MAX);
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
