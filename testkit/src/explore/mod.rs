@@ -80,8 +80,8 @@ pub enum Oracle {
     /// Of what a controller makes for an owner, either all or nothing has an ownerReference: an object without, named
     /// after an object of its namespace that owns others of the same controller and has no finalizer, was forgotten.
     Owners,
-    /// Where the status of the object of [`explore_spec`] says which generation it describes, that is the newest one in
-    /// the end. In other explorations it is not looked at.
+    /// `status.observedGeneration` of the object of [`explore_spec`], if it is set, is the newest generation in the end.
+    /// Other explorations do not check it.
     ObservedGeneration,
     /// No client deletes by name an object with another uid than the one it had seen.
     DeletesByName,

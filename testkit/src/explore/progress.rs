@@ -52,17 +52,17 @@ fn process_time() -> Duration {
     thread_time()
 }
 
-/// Processor time that a process uses if it does anything at all.
+/// Least processor time that counts as activity.
 const AWAKE: Duration = Duration::from_millis(100);
 
-/// Real time after which a run is given up if the process does nothing: a thread blocks.
+/// Real time after which a run is given up if the process is idle: its thread blocks.
 const BLOCKED: Duration = Duration::from_secs(30);
 
 /// Real time after which a run is given up in any case: a loop does not end. It is long because a busy machine must not
 /// change a verdict.
 const ENDLESS: Duration = Duration::from_secs(300);
 
-/// Watches whether the process does anything.
+/// Activity of the process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Activity {
     since: WallClock,
@@ -77,7 +77,7 @@ impl Activity {
         }
     }
 
-    /// Looks again; returns the real time for which the process has done nothing.
+    /// Measures again; returns the real time for which the process has been idle.
     pub(crate) fn idle(&mut self) -> Duration {
         if process_time().saturating_sub(self.spent) > AWAKE {
             *self = Self::start();
@@ -86,7 +86,7 @@ impl Activity {
     }
 }
 
-/// Returns `true` if a run that has taken `running` is given up, while the process has done nothing for `idle`.
+/// Returns `true` if a run that has taken `running` must be given up, in a process that has been idle for `idle`.
 pub(crate) fn is_stuck(running: Duration, idle: Duration) -> bool {
     running > ENDLESS || running.min(idle) > BLOCKED
 }

@@ -12,7 +12,7 @@ use crate::test_cluster::{TEST_CLIENT, TestCluster};
 /// Least difference between two clocks that are told apart.
 const FAR: SignedDuration = SignedDuration::from_secs(60);
 
-/// Returns the times of the machine since `began`; one that is written in whole seconds may lie up to a second before.
+/// Returns the machine's times since `began`, which a clock of whole seconds may show up to a second earlier.
 pub(crate) fn machine_since(began: Timestamp) -> RangeInclusive<Timestamp> {
     began.saturating_sub(SignedDuration::from_secs(1)).unwrap_or(began)..=time_of_day()
 }
