@@ -80,8 +80,8 @@ pub enum Oracle {
     /// Of what a controller makes for an owner, either all or nothing has an ownerReference: an object without, named
     /// after an object of its namespace that owns others of the same controller and has no finalizer, was forgotten.
     Owners,
-    /// `status.observedGeneration` of the object of [`explore_spec`], if it is set, is the newest generation in the end.
-    /// Other explorations do not check it.
+    /// `status.observedGeneration` of the object of [`explore_spec`], if it is set, is the newest
+    /// generation in the end. Other explorations do not check it.
     ObservedGeneration,
     /// No client deletes by name an object with another uid than the one it had seen.
     DeletesByName,

@@ -172,7 +172,8 @@ impl Member {
             self.claim = Some(self.published.clone());
             self.doubts.clear();
         } else if is_confirmed || (own.is_none() && self.claim.is_some()) {
-            // Somebody else wrote or deleted it. Work in progress may end, since the others wait until the Lease expires.
+            // Somebody else wrote or deleted it. Work in progress may end, since the others wait until
+            // the Lease expires.
             self.lose_claim();
             self.lease.forget();
             self.renew_at = Instant::now();

@@ -94,8 +94,8 @@ impl MemberLease {
         Ok(self.held.insert(lease))
     }
 
-    /// Gives up all claims. The Lease stays for others to [sweep](Self::sweep): if it were deleted before they have seen
-    /// this state, they would have to assume that the replica still works.
+    /// Gives up all claims. The Lease stays for others to [sweep](Self::sweep): if it were deleted
+    /// before they have seen this state, they would have to assume that the replica still works.
     pub(super) async fn give_up(&mut self) -> Result<(), Error> {
         let lease = match self.held.take() {
             Some(lease) => Some(lease),
