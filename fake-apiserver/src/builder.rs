@@ -12,6 +12,7 @@ use crate::api::user::{Anonymous, UserInfo};
 use crate::boot;
 use crate::control::Control;
 use crate::endpoints::journal::JournalBounds;
+use crate::endpoints::metrics::InflightLimits;
 use crate::entropy::{Entropy, time_of_day};
 use crate::registry::LogBounds;
 use crate::registry::admission::AdmissionSetup;
@@ -48,6 +49,7 @@ pub(crate) struct Options {
     pub(crate) kubernetes_service: bool,
     pub(crate) cluster_range: ClusterRange,
     pub(crate) event_ttl: Option<Duration>,
+    pub(crate) inflight: InflightLimits,
 }
 
 /// Options of an [`ApiServer`]. Everything has a default.
@@ -89,6 +91,7 @@ impl Default for Options {
             kubernetes_service: false,
             cluster_range: ClusterRange::default(),
             event_ttl: Some(EVENT_TTL),
+            inflight: InflightLimits::default(),
         }
     }
 }
@@ -183,6 +186,22 @@ impl ApiServerBuilder {
     /// restarts, as when etcd restarts; a fork keeps that of its origin.
     pub fn event_ttl(mut self, ttl: impl Into<Option<Duration>>) -> Self {
         self.options.event_ttl = ttl.into();
+        self
+    }
+
+    /// Sets how many requests may be under way at once: of those that read, and of those that write; 0 is no limit, the
+    /// default. Watches and connections do not count. One more is answered 429 with `Retry-After`, unless its user is
+    /// in `system:masters`: the `--max-requests-inflight` and `--max-mutating-requests-inflight` of kube-apiserver without
+    /// priority and fairness.
+    ///
+    /// ```
+    /// use fake_apiserver::ApiServer;
+    ///
+    /// let server = ApiServer::builder().max_requests_inflight(400, 200).start();
+    /// # drop(server);
+    /// ```
+    pub fn max_requests_inflight(mut self, read_only: usize, mutating: usize) -> Self {
+        self.options.inflight = InflightLimits { read_only, mutating };
         self
     }
 

@@ -25,6 +25,7 @@ use crate::builder::{ApiServerBuilder, Authorization, Options};
 use crate::control::{self, Control};
 use crate::endpoints::Endpoints;
 use crate::endpoints::journal::{Journal, JournalBounds};
+use crate::endpoints::metrics::Metrics;
 use crate::entropy::Entropy;
 use crate::faults::{Described, Fault, FaultGuard, FaultRule, Faults, RestartLog, RuleError, WatchHandle};
 use crate::registry::admission::AdmissionSetup;
@@ -128,6 +129,7 @@ impl ApiServer {
             registry: Registry::new(world, bounds, entropy, access, admission),
             faults: Faults::default(),
             journal: Journal::new(options.journal),
+            metrics: Metrics::new(options.inflight),
             requests: AtomicU64::new(0),
         });
         let kubelet = kubelet(Arc::clone(&endpoints.registry.committed));

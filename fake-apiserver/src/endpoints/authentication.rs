@@ -21,16 +21,19 @@ use crate::api::user::{Anonymous, MASTERS, SentBy, UserInfo};
 use crate::registry::authentication::TokenVerdict;
 
 /// Authenticates and authorises the user, and fails with 401 or 403.
-pub(super) fn admit(server: &Endpoints, call: &mut Call) -> Result<(), Status> {
+pub(super) fn admit(server: &Endpoints, call: &mut Call) -> Result<(), Refused> {
     if let Some(user) = authenticate(server, &call.parts)? {
         call.user = user;
     }
     if call.parts.extensions.get::<SentBy>().is_some() {
         // The server's own workers have all rights: the ClusterRoles that a real cluster has for each are not there.
+        call.is_admitted = true;
         return Ok(());
     }
     let wanted = impersonation::wanted(&call.parts.headers)?;
     if wanted.is_none() && !server.registry.has_rbac() {
+        take_seat(server, call)?;
+        call.is_admitted = true;
         return Ok(());
     }
     let path = percent_encoding::percent_decode_str(call.parts.uri.path())
@@ -47,7 +50,37 @@ pub(super) fn admit(server: &Endpoints, call: &mut Call) -> Result<(), Status> {
             &request,
         )?);
     }
-    server.registry.authorize(&call.user, &request)
+    take_seat(server, call)?;
+    server.registry.authorize(&call.user, &request)?;
+    call.is_admitted = true;
+    Ok(())
+}
+
+/// Reason for which a request is not admitted.
+#[derive(Debug)]
+pub(super) enum Refused {
+    /// 400, 401 or 403.
+    Status(Box<Status>),
+    /// Too many requests are under way.
+    TooMany,
+}
+
+impl From<Status> for Refused {
+    fn from(status: Status) -> Self {
+        Self::Status(Box::new(status))
+    }
+}
+
+/// Counts a request among those under way. Administrators always get an answer.
+fn take_seat(server: &Endpoints, call: &mut Call) -> Result<(), Refused> {
+    if call.is_long_running() {
+        return Ok(());
+    }
+    call.seat = server.metrics.take_seat(call.is_mutating(), call.started);
+    match call.seat.is_some() || call.user.is_in(MASTERS) {
+        true => Ok(()),
+        false => Err(Refused::TooMany),
+    }
 }
 
 /// Fails with 401 or 403 unless the user is in `system:masters`, without regard to Roles. The control API stands above

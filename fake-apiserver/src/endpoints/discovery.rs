@@ -358,9 +358,17 @@ pub(crate) fn version() -> Value {
 
 /// `/`: the paths there are.
 pub(crate) fn paths(rows: &[&ResourceInfo]) -> Value {
-    let mut paths: Vec<String> = ["/api", "/apis", "/apis/", "/openapi/v3", "/openapi/v3/", "/version"]
-        .map(str::to_owned)
-        .into();
+    let mut paths: Vec<String> = [
+        "/api",
+        "/apis",
+        "/apis/",
+        "/metrics",
+        "/openapi/v3",
+        "/openapi/v3/",
+        "/version",
+    ]
+    .map(str::to_owned)
+    .into();
     for group in groups(rows) {
         let prefix = if group.name.is_empty() {
             "/api".to_owned()

@@ -7,6 +7,7 @@ use http::{Method, Response};
 use serde_json::{Value, json};
 
 use super::filters::Call;
+use super::metrics::{self, Metrics};
 use super::negotiation::{self, Discovery, Encoding, Served};
 use super::openapi::{Asked, CustomSchema, OpenApi};
 use super::{discovery, discovery_protobuf, encode, yaml};
@@ -19,9 +20,17 @@ use crate::registry::scheme::Scheme;
 const SERVER_ADDRESS: &str = "127.0.0.1:443";
 
 /// Answers a path that names no resource.
-pub(crate) fn answer(registry: &Registry, scheme: &Scheme, call: &Call) -> Result<Response<Body>, Status> {
+pub(crate) fn answer(
+    registry: &Registry,
+    scheme: &Scheme,
+    counted: &Metrics,
+    call: &Call,
+) -> Result<Response<Body>, Status> {
     let path = call.parts.uri.path();
     let path = path.strip_suffix('/').unwrap_or(path);
+    if path == "/metrics" {
+        return Ok(metrics::answer(counted, registry, &call.parts.method));
+    }
     if let Some(answer) = health(path, call) {
         return Ok(answer);
     }

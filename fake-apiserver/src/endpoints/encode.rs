@@ -296,6 +296,16 @@ pub(crate) fn not_found_text() -> Response<Body> {
     response
 }
 
+/// The plain 429 of one request too many.
+pub(crate) fn too_many_text() -> Response<Body> {
+    let bytes = Bytes::from_static(b"Too many requests, please try again later.\n");
+    let mut response = respond_whole(429, "text/plain; charset=utf-8", bytes);
+    let headers = response.headers_mut();
+    headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+    headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    response
+}
+
 /// A watch.
 pub(crate) fn stream(body: WatchBody) -> Response<Body> {
     respond_with(200, "application/json", Body::new(body))

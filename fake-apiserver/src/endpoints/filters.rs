@@ -14,10 +14,11 @@ use uuid::fmt::Hyphenated;
 use super::broken::NoAnswer;
 use super::encode;
 use super::journal::{Journal, RecordedRequest, StoredAnswer};
+use super::metrics::{CONNECTIONS, Seat};
 use crate::api::arrival::Arrival;
 use crate::api::duration;
 use crate::api::options::Query;
-use crate::api::request_info::{ClientName, RequestInfo};
+use crate::api::request_info::{ClientName, RequestInfo, ResourcePath};
 use crate::api::status::Status;
 use crate::api::user::{SentBy, UserInfo};
 use crate::entropy::Entropy;
@@ -52,10 +53,15 @@ pub(crate) struct Call {
     pub(crate) client: Arc<str>,
     /// The verdicts of the faults that struck it.
     pub(crate) struck: Vec<String>,
+    /// Set once the user's rights are checked.
+    pub(crate) is_admitted: bool,
+    /// Its place among the requests under way; none for watches and connections.
+    pub(crate) seat: Option<Seat>,
+    /// Time of arrival.
+    pub(crate) started: Duration,
     audit_id: HeaderValue,
     /// Its number among all requests, counted from 1.
     number: u64,
-    started: Duration,
 }
 
 impl Call {
@@ -73,6 +79,8 @@ impl Call {
             client,
             warnings: Warnings::default(),
             struck: Vec::new(),
+            is_admitted: false,
+            seat: None,
             number,
             query: Query::parse(parts.uri.query()),
             body: Bytes::new(),
@@ -120,6 +128,27 @@ impl Call {
             list.split(',')
                 .any(|it| it.split(';').next().unwrap_or_default().trim() == "gzip")
         })
+    }
+
+    /// Returns `true` if the request lasts for as long as its client wants: a watch, a log or a connection. After
+    /// `BasicLongRunningRequestCheck` of k8s.io/apiserver.
+    pub(crate) fn is_long_running(&self) -> bool {
+        let path = self.parts.uri.path();
+        let is_connection = |it: ResourcePath<'_>| {
+            let subresource = it.subresource.split('/').next().unwrap_or_default();
+            CONNECTIONS.contains(&subresource)
+        };
+        match self.parts.method {
+            Method::GET if self.query.flag("watch").unwrap_or(false) || path.contains("/watch/") => {
+                ResourcePath::parse(path).is_some_and(|it| it.legacy_watch || it.name.is_empty() || is_connection(it))
+            }
+            _ => CONNECTIONS.iter().any(|it| path.contains(it)) && ResourcePath::parse(path).is_some_and(is_connection),
+        }
+    }
+
+    /// Returns `true` if the request is counted with those that write.
+    pub(crate) fn is_mutating(&self) -> bool {
+        !matches!(self.parts.method, Method::GET | Method::HEAD)
     }
 
     /// The request as faults see it.

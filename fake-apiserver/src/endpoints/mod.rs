@@ -27,6 +27,8 @@ pub(crate) mod yaml;
 pub(crate) mod handlers;
 pub(crate) mod encode;
 pub(crate) mod broken;
+pub(crate) mod metrics;
+mod ending;
 pub(crate) mod skew;
 #[cfg(feature = "client")]
 pub(crate) mod relay;
@@ -45,6 +47,7 @@ pub(crate) mod journal;
 use broken::NoAnswer;
 use filters::Call;
 use journal::Journal;
+use metrics::Metrics;
 use route::Target;
 
 /// The server as a function from requests to answers.
@@ -56,6 +59,8 @@ pub(crate) struct Endpoints {
     pub(crate) faults: Faults,
     /// Record of requests and answers.
     pub(crate) journal: Journal,
+    /// Counters of requests and events.
+    pub(crate) metrics: Metrics,
     /// Number of requests ever received.
     pub(crate) requests: AtomicU64,
 }
@@ -80,6 +85,7 @@ impl Endpoints {
         let answered = AssertUnwindSafe(self.answer(&mut call, body)).catch_unwind().await;
         let response = answered.unwrap_or_else(|_| Err(Status::internal("the server panicked; see its log")));
         let response = response.unwrap_or_else(|status| encode::failure(&call, &status));
+        let response = ending::count(&self, &call, response);
         let is_head = call.parts.method == http::Method::HEAD;
         let mut response = call.finish(response, &self.journal, self.registry.entropy.elapsed());
         if is_head {
@@ -112,11 +118,11 @@ impl Endpoints {
             if let Ok(Target::Resource(_, info)) = route::find(&scheme, call) {
                 call.info = Some(info);
             }
-            return Err(refused);
+            return ending::refuse(self, call, refused);
         }
         match route::find(&scheme, call)? {
             Target::NotFound => Ok(encode::not_found_text()),
-            Target::Document => documents::answer(&self.registry, &scheme, call),
+            Target::Document => documents::answer(&self.registry, &scheme, &self.metrics, call),
             Target::Resource(row, info) => {
                 call.info = Some(info);
                 call.body = filters::read_body(&call.parts, body).await?;

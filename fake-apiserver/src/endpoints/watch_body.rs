@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -44,6 +45,8 @@ pub(crate) struct WatchBody {
     converting: Option<(BoxFuture<'static, Result<(), Status>>, Delivery)>,
     /// The scheme's row when the watch began; a CRD that changes ends its watches (rule O16).
     row_change: RowChange,
+    /// Counter of the events of all watches of the resource.
+    sent: Arc<AtomicU64>,
 }
 
 /// Custom resources watch their own definition.
@@ -83,6 +86,8 @@ impl WatchBody {
             true => RowChange::Ends(definition_changes(Arc::clone(&server), &row)),
             false => RowChange::Never,
         };
+        let info = open.info();
+        let sent = server.metrics.events(&info.group, &info.version, &info.resource);
         Self {
             server,
             row,
@@ -96,6 +101,7 @@ impl WatchBody {
             withheld_end: None,
             converting: None,
             row_change,
+            sent,
         }
     }
 
@@ -384,6 +390,7 @@ impl WatchBody {
     }
 
     fn record(&self, kind: &'static str, stored: Option<&Stored>, revision: Revision, line: &Bytes) {
+        self.sent.fetch_add(1, Ordering::Relaxed);
         self.server.journal.record_event(RecordedEvent {
             at: self.server.registry.entropy.elapsed(),
             watch: self.open.id(),

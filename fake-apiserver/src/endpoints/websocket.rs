@@ -72,6 +72,20 @@ impl Upgrade {
     pub(crate) fn take(&self) -> Option<Work> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
+
+    /// Keeps a value until the work is done or given up.
+    pub(super) fn keep(&self, kept: impl Send + 'static) {
+        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(work) = slot.take() {
+            *slot = Some(Box::new(move |stream| {
+                let work = work(stream);
+                Box::pin(async move {
+                    work.await;
+                    drop(kept);
+                })
+            }));
+        }
+    }
 }
 
 /// Returns `true` if a request asks for a WebSocket.

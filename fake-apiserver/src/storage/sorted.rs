@@ -22,7 +22,6 @@ pub(crate) struct Sorted {
 
 impl Sorted {
     /// Number of objects.
-    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.len
     }

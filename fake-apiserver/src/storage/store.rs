@@ -321,6 +321,15 @@ impl Store {
         }
     }
 
+    /// The number of objects of each resource, by its name.
+    pub(crate) fn counts(&self) -> BTreeMap<Arc<str>, usize> {
+        let state = self.lock();
+        let tables = state.world.tables.iter();
+        tables
+            .map(|(resource, table)| (Arc::clone(resource), table.objects.len()))
+            .collect()
+    }
+
     /// Forgets the changes up to `revision` in every log, as etcd's compaction does.
     pub(crate) fn compact(&self, revision: Revision) {
         let world = &mut self.lock().world;

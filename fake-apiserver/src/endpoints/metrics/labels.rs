@@ -1,0 +1,107 @@
+//! `Labels`: what a request is counted under, after `MonitorRequest` of k8s.io/apiserver.
+
+use http::header::CONTENT_TYPE;
+use http::request::Parts;
+use http::{HeaderMap, Method};
+
+use crate::api::options::Query;
+use crate::api::request_info::{RequestInfo, Verb};
+use crate::api::resource::Text;
+use crate::endpoints::discovery;
+
+/// Subresources whose requests are connections.
+pub(crate) const CONNECTIONS: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
+
+/// The labels of a request, in the order of their names but for the code of the answer.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Labels {
+    pub(super) component: &'static str,
+    pub(super) dry_run: &'static str,
+    pub(super) group: Text,
+    pub(super) resource: Text,
+    pub(super) scope: &'static str,
+    pub(super) subresource: String,
+    pub(super) verb: &'static str,
+    pub(super) version: Text,
+}
+
+impl Labels {
+    /// Labels of a request for a resource.
+    pub(crate) fn of_resource(info: &RequestInfo, parts: &Parts, query: &Query) -> Self {
+        let subresource = info.subresource.split('/').next().unwrap_or_default();
+        let is_apply = || {
+            parts
+                .headers
+                .get(CONTENT_TYPE)
+                .is_some_and(|it| it == "application/apply-patch+yaml")
+        };
+        let verb = match info.verb {
+            _ if CONNECTIONS.contains(&subresource) => "CONNECT",
+            Verb::Get => "GET",
+            Verb::List => "LIST",
+            Verb::Watch => "WATCH",
+            Verb::Create => "POST",
+            Verb::Update => "PUT",
+            Verb::Patch if is_apply() => "APPLY",
+            Verb::Patch => "PATCH",
+            Verb::Delete | Verb::DeleteCollection => "DELETE",
+        };
+        let scope = match info {
+            RequestInfo { name, verb, .. } if !name.is_empty() || *verb == Verb::Create => "resource",
+            RequestInfo { namespace, .. } if !namespace.is_empty() => "namespace",
+            RequestInfo { .. } => "cluster",
+        };
+        Self {
+            component: "apiserver",
+            dry_run: dry_run(query),
+            group: info.group.clone(),
+            resource: info.resource.clone(),
+            scope,
+            subresource: subresource.to_owned(),
+            verb,
+            version: info.version.clone(),
+        }
+    }
+
+    /// Labels of a document that is counted: the health of the server, and aggregated discovery.
+    pub(crate) fn of_document(path: &str, headers: &HeaderMap) -> Option<Self> {
+        let is_aggregated = || headers.get(CONTENT_TYPE).is_some_and(|it| it == discovery::AGGREGATED);
+        let component = match path {
+            "/healthz" | "/livez" | "/readyz" => "",
+            "/api" | "/apis" if is_aggregated() => "apiserver",
+            _ => return None,
+        };
+        Some(Self {
+            subresource: path.to_owned(),
+            ..Self::bare(component, &Method::GET)
+        })
+    }
+
+    /// Labels of any other request, which is counted only if it is refused for want of room.
+    pub(crate) fn bare(component: &'static str, method: &Method) -> Self {
+        const KNOWN: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
+        let verb = match method.as_str() {
+            "HEAD" => "GET",
+            method => KNOWN.into_iter().find(|it| *it == method).unwrap_or("other"),
+        };
+        Self {
+            component,
+            dry_run: "",
+            group: Text::default(),
+            resource: Text::default(),
+            scope: "",
+            subresource: String::new(),
+            verb,
+            version: Text::default(),
+        }
+    }
+}
+
+/// The value of `dryRun`, of which there is one.
+fn dry_run(query: &Query) -> &'static str {
+    match query.get("dryRun") {
+        None => "",
+        Some(_) if query.all("dryRun").all(|it| it == "All") => "All",
+        Some(_) => "invalid",
+    }
+}

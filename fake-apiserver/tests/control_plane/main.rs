@@ -1,0 +1,4 @@
+//! Operation of a control plane beside its objects: metrics, limits, audit logs and served versions.
+
+mod ask;
+mod metrics;
