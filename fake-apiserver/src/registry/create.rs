@@ -157,10 +157,11 @@ impl Registry {
         }
         metadata::begin_lifetime(object, strategy, &self.entropy);
         gates::drop_disabled(&row.info.group, &row.info.resource, object, None);
-        self.with_context("", Some(request.user), |context| {
-            strategy.allocate(object, None, &mut errors, context);
+        self.with_context(request.conditions(""), |context| {
+            strategy.allocate(object, None, &mut errors, context)?;
             strategy.prepare_for_create(object, context);
-        });
+            Ok::<(), Status>(())
+        })?;
         refuse(row, object, &errors)?;
         if object.name().is_empty() && !object.meta_str("generateName").is_empty() {
             // Validated once it has its name.

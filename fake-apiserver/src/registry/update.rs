@@ -8,7 +8,7 @@ use super::kinds::pod::gates;
 use super::scheme::Row;
 use super::scheme::body::{self, Decoded};
 use super::scheme::codec;
-use super::write::{Answer, WriteRequest, Written, refuse};
+use super::write::{Answer, Conditions, WriteRequest, Written, refuse};
 use super::{Registry, managed_fields};
 use crate::api::admission::Operation;
 use crate::api::field::{FieldErrors, FieldPath};
@@ -163,7 +163,11 @@ impl Registry {
         row.to_storage(&mut old);
         self.check_escalation(request, &object, Some(&old))?;
         self.prepare(request, &mut object, &old)?;
-        request.warnings.extend(strategy.warnings(&object, Some(&old)));
+        request.warnings.extend(match request.info.subresource.as_str() {
+            "" => strategy.warnings(&object, Some(&old)),
+            "status" => strategy.status_warnings(&object),
+            _ => Vec::new(),
+        });
         if change.is_admitted() {
             self.check_change(request, change, &mut object, &mut old).await?;
         }
@@ -244,12 +248,13 @@ impl Registry {
         row.to_storage(&mut object);
         if is_manifest {
             let mut errors = FieldErrors::new();
-            self.with_context("", None, |context| {
+            self.with_context(Conditions::default(), |context| {
                 // A manifest is stored without regard to admission.
                 let _ = row.strategy().admit(&mut object, None, context);
-                row.strategy().allocate(&mut object, None, &mut errors, context);
+                row.strategy().allocate(&mut object, None, &mut errors, context)?;
                 row.strategy().prepare_for_create(&mut object, context);
-            });
+                Ok::<(), Status>(())
+            })?;
             refuse(row, &object, &errors)?;
         }
         metadata::complete(&mut object, row.strategy(), &self.entropy);
@@ -292,15 +297,16 @@ impl Registry {
         let mut errors = FieldErrors::new();
         restore_other_part(request, object, old);
         gates::drop_disabled(&row.info.group, &row.info.resource, object, Some(old));
-        self.with_context(subresource, Some(request.user), |context| {
-            strategy.allocate(object, Some(old), &mut errors, context);
+        self.with_context(request.conditions(subresource), |context| {
+            strategy.allocate(object, Some(old), &mut errors, context)?;
             strategy.prepare_for_update(object, old, context);
-        });
+            Ok::<(), Status>(())
+        })?;
         metadata::prepare_update(object, old, strategy, subresource);
         refuse(row, object, &errors)?;
         let checks = row.metadata_checks(subresource);
         metadata::validate_update(object, old, strategy, &checks, &mut errors);
-        self.with_context(subresource, Some(request.user), |context| {
+        self.with_context(request.conditions(subresource), |context| {
             strategy.validate_update(object, old, &mut errors, context)
         });
         refuse(row, object, &errors)

@@ -124,26 +124,42 @@ impl WriteRequest<'_> {
         })
     }
 
+    /// The circumstances of the write, for strategies.
+    pub(crate) fn conditions<'b>(&'b self, subresource: &'b str) -> Conditions<'b> {
+        Conditions {
+            subresource,
+            user: Some(self.user),
+            dry_run: self.options.dry_run,
+        }
+    }
+
     /// The manager's name: the parameter, else the first word of the user agent.
     pub(crate) fn manager_name(&self) -> String {
         managed_fields::manager_name(self.options.field_manager.as_deref(), Some(self.user_agent))
     }
 }
 
+/// Circumstances of a write that strategies may consult; those of the server's own writes by default.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Conditions<'a> {
+    /// The subresource written through; empty for the resource itself.
+    pub(crate) subresource: &'a str,
+    /// User of the write; `None` for the server's own.
+    pub(crate) user: Option<&'a UserInfo>,
+    /// Set if nothing is to be stored.
+    pub(crate) dry_run: bool,
+}
+
 impl Registry {
     /// Runs `work` with what strategies may consult.
-    pub(super) fn with_context<T>(
-        &self,
-        subresource: &str,
-        user: Option<&UserInfo>,
-        work: impl FnOnce(&Context<'_>) -> T,
-    ) -> T {
+    pub(super) fn with_context<T>(&self, conditions: Conditions<'_>, work: impl FnOnce(&Context<'_>) -> T) -> T {
         let stored = |group: &str, resource: &str| self.stored_objects(group, resource);
         work(&Context {
             entropy: &self.entropy,
             stored: &stored,
-            subresource,
-            user,
+            subresource: conditions.subresource,
+            user: conditions.user,
+            dry_run: conditions.dry_run,
         })
     }
 

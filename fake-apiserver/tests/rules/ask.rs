@@ -88,3 +88,35 @@ impl Watch {
         lines.map(|it| serde_json::from_slice(it).expect("JSON")).collect()
     }
 }
+
+/// An object with some fields changed, as a merge patch changes them.
+pub(crate) fn with(object: &Value, changes: &Value) -> Value {
+    let (Value::Object(fields), Value::Object(changes)) = (object, changes) else {
+        return changes.clone();
+    };
+    let mut fields = fields.clone();
+    for (name, change) in changes {
+        if change.is_null() {
+            fields.remove(name);
+        } else {
+            let before = fields.get(name).cloned().unwrap_or_default();
+            fields.insert(name.clone(), with(&before, change));
+        }
+    }
+    Value::Object(fields)
+}
+
+/// The causes of a refusal, `field: message` each; else the message alone, or nothing if there is none.
+pub(crate) fn causes((code, answer): &(u16, Value)) -> Vec<String> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    if *code < 400 {
+        return Vec::new();
+    }
+    match answer["details"]["causes"].as_array() {
+        Some(causes) if causes[0]["field"].is_string() => causes
+            .iter()
+            .map(|it| format!("{}: {}", text(&it["field"]), text(&it["message"])))
+            .collect(),
+        _ => vec![text(&answer["message"])],
+    }
+}

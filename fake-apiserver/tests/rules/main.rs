@@ -5,4 +5,5 @@ mod definitions;
 mod nesting;
 mod patches;
 mod revisions;
+mod services;
 mod uids;

@@ -54,5 +54,6 @@ pub(super) fn in_context<T>(subresource: &str, then: impl FnOnce(&Context<'_>) -
         stored: &|_, _| Vec::new(),
         subresource,
         user: None,
+        dry_run: false,
     })
 }

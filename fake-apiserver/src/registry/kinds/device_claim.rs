@@ -13,6 +13,7 @@ use super::plain::restore_metadata;
 use super::pod::validate_node_selector;
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
+use crate::api::status::Status;
 use crate::registry::kinds::strategy::{Context, Strategy};
 use crate::registry::types::access::{object_mut, objects_mut};
 use crate::registry::types::check::{IMMUTABLE, NOT_POSITIVE};
@@ -53,10 +54,17 @@ impl Strategy for ResourceClaim {
         default_requests(object, "spec.devices.requests");
     }
 
-    fn allocate(&self, object: &mut Object, old: Option<&Object>, errors: &mut FieldErrors, context: &Context<'_>) {
+    fn allocate(
+        &self,
+        object: &mut Object,
+        old: Option<&Object>,
+        errors: &mut FieldErrors,
+        context: &Context<'_>,
+    ) -> Result<(), Status> {
         if old.is_none() {
             authorize_admin(&Cursor::root(object), "spec.devices.requests", context, errors);
         }
+        Ok(())
     }
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
@@ -94,10 +102,17 @@ impl Strategy for ResourceClaimTemplate {
         default_requests(object, "spec.spec.devices.requests");
     }
 
-    fn allocate(&self, object: &mut Object, old: Option<&Object>, errors: &mut FieldErrors, context: &Context<'_>) {
+    fn allocate(
+        &self,
+        object: &mut Object,
+        old: Option<&Object>,
+        errors: &mut FieldErrors,
+        context: &Context<'_>,
+    ) -> Result<(), Status> {
         if old.is_none() {
             authorize_admin(&Cursor::root(object), "spec.spec.devices.requests", context, errors);
         }
+        Ok(())
     }
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {

@@ -185,7 +185,7 @@ fn validate_ports(slice: &Cursor<'_>, errors: &mut FieldErrors) {
             errors.duplicate(port.at("name").path(), name);
         }
         seen.push(name);
-        super::service::validate_protocol(port.text("protocol"), &port.path(), errors);
+        super::service::validate_protocol(&port.at("protocol"), errors);
         if port.is_set("appProtocol") {
             labels::validate_key(port.text("appProtocol"), &port.at("appProtocol").path(), errors);
         }

@@ -65,7 +65,7 @@ fn validate_subset(subset: &Cursor<'_>, errors: &mut FieldErrors) {
         }
         port.at("name").check_label(errors);
         port.at("port").check_port_number(errors);
-        validate_protocol(port.text("protocol"), &port.path(), errors);
+        validate_protocol(&port.at("protocol"), errors);
         if port.is_set("appProtocol") {
             labels::validate_key(port.text("appProtocol"), &port.at("appProtocol").path(), errors);
         }

@@ -1,8 +1,6 @@
 //! Ingresses, as `ValidateIngressCreate`, `ValidateIngressUpdate` and `ValidateIngressStatusUpdate` of
 //! `pkg/apis/networking/validation` check them.
 
-use std::net::IpAddr;
-
 use serde_json::Value;
 
 use super::strategy::{Context, Strategy};
@@ -63,6 +61,10 @@ impl Strategy for Ingress {
         }
     }
 
+    fn status_warnings(&self, object: &Object) -> Vec<String> {
+        net::warnings_of_points(&Cursor::root(object).at("status.loadBalancer.ingress"))
+    }
+
     fn has_generation(&self) -> bool {
         true
     }
@@ -108,7 +110,7 @@ fn validate_point(point: &Cursor<'_>, known: &[String], errors: &mut FieldErrors
 }
 
 fn check_no_ip(host: &Cursor<'_>, errors: &mut FieldErrors) {
-    if host.as_text().parse::<IpAddr>().is_ok() {
+    if net::parse_sloppy(host.as_text()).is_some() {
         errors.invalid(host, host.as_text(), "must be a DNS name, not an IP address");
     }
 }

@@ -43,7 +43,7 @@ impl Strategy for IpAddress {
 
     /// The prefix of a generated name is an address, too.
     fn validate_name(&self, name: &str, _is_prefix: bool) -> Vec<String> {
-        net::wrong_in_ip(name)
+        net::wrong_in_ip(name).into_iter().collect()
     }
 }
 
@@ -101,7 +101,7 @@ fn validate_spec(spec: &Cursor<'_>, errors: &mut FieldErrors) {
         _ => return errors.invalid(cidrs, spec.to_value(), "may only hold up to 2 values"),
     }
     for cidr in cidrs.items("") {
-        for text in net::wrong_in_cidr(cidr.as_text()) {
+        if let Some(text) = net::wrong_in_cidr(cidr.as_text()) {
             errors.invalid(cidr, cidr.as_text(), text);
         }
     }

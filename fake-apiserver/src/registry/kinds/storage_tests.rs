@@ -85,6 +85,7 @@ fn node_affinity_changes_only_to_stable_labels(#[case] before: &str, #[case] aft
         stored: &|_, _| Vec::new(),
         subresource: "",
         user: None,
+        dry_run: false,
     };
     let mut errors = FieldErrors::new();
     strategy("", "persistentvolumes").validate_update(&with(after), &with(before), &mut errors, &context);

@@ -3,6 +3,7 @@
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
 use crate::api::resource::Text;
+use crate::api::status::Status;
 use crate::api::user::UserInfo;
 use crate::entropy::Entropy;
 
@@ -29,6 +30,8 @@ pub(crate) struct Context<'a> {
     pub(crate) subresource: &'a str,
     /// User of the write; `None` for the server's own.
     pub(crate) user: Option<&'a UserInfo>,
+    /// Set if nothing is to be stored.
+    pub(crate) dry_run: bool,
 }
 
 /// The part of an object's life that differs from kind to kind. Each method has the answer of most kinds; a kind that
@@ -59,8 +62,16 @@ pub(crate) trait Strategy: Sync + Send {
         }
     }
 
-    /// Allocates what must be unique across objects, such as a Service's cluster IP. Its errors are answered alone.
-    fn allocate(&self, _object: &mut Object, _old: Option<&Object>, _errors: &mut FieldErrors, _context: &Context<'_>) {
+    /// Allocates what must be unique across objects, such as a Service's cluster IP. Its errors are answered alone; a
+    /// `Status` is an error that is no field's.
+    fn allocate(
+        &self,
+        _object: &mut Object,
+        _old: Option<&Object>,
+        _errors: &mut FieldErrors,
+        _context: &Context<'_>,
+    ) -> Result<(), Status> {
+        Ok(())
     }
 
     /// Completes a new object that has been checked and has its name, as `Canonicalize` does.
@@ -90,6 +101,11 @@ pub(crate) trait Strategy: Sync + Send {
 
     /// Warnings about a written object, each a `Warning: 299` header.
     fn warnings(&self, _object: &Object, _old: Option<&Object>) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Warnings about an object whose status was written; most kinds have none.
+    fn status_warnings(&self, _object: &Object) -> Vec<String> {
         Vec::new()
     }
 

@@ -22,6 +22,7 @@ fn create(case: &Value) -> Result<Object, String> {
         stored: &|_, _| Vec::new(),
         subresource: "",
         user: None,
+        dry_run: false,
     };
     let field = |name: &str| case[name].as_str().unwrap_or_default();
     let (strategy, namespace) = (strategy(field("group"), field("resource")), field("namespace"));
@@ -36,7 +37,7 @@ fn create(case: &Value) -> Result<Object, String> {
     if !strategy.keeps_status_on_create() {
         object.remove("status");
     }
-    strategy.allocate(&mut object, None, &mut errors, &context);
+    assert_eq!(strategy.allocate(&mut object, None, &mut errors, &context), Ok(()));
     if errors.is_empty() {
         strategy.prepare_for_create(&mut object, &context);
         let checks = metadata_checks(field("group"), field("resource"), "");
@@ -117,13 +118,14 @@ fn update(group: &str, resource: &str, subresource: &str, old: &Value, new: &Val
         stored: &|_, _| Vec::new(),
         subresource,
         user: None,
+        dry_run: false,
     };
     let strategy = strategy(group, resource);
     let [mut old, mut new] = [old, new].map(|it| Object(it.as_object().cloned().unwrap_or_default()));
     strategy.default(&mut old);
     strategy.default(&mut new);
     let mut errors = FieldErrors::new();
-    strategy.allocate(&mut new, Some(&old), &mut errors, &context);
+    assert_eq!(strategy.allocate(&mut new, Some(&old), &mut errors, &context), Ok(()));
     strategy.prepare_for_update(&mut new, &old, &context);
     strategy.validate_update(&new, &old, &mut errors, &context);
     errors.iter().map(ToString::to_string).collect()

@@ -132,6 +132,7 @@ fn run(case: &JsonMap) -> Result<(), String> {
         stored: &stored,
         subresource,
         user: None,
+        dry_run: false,
     };
     let strategy = strategy_of(case);
     let mut new = object(&case["new"]);
@@ -235,6 +236,7 @@ fn call_everything(strategy: &dyn Strategy, object: &Object, old: &Object) {
             stored: &stored,
             subresource,
             user: None,
+            dry_run: false,
         };
         let mut errors = FieldErrors::new();
         let mut new = object.clone();

@@ -9,54 +9,77 @@ use super::names;
 use crate::api::field::{FieldErrors, FieldPath};
 
 const NOT_AN_ADDRESS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+const NOT_A_RANGE: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
 
-/// The address, or an error.
+/// The address, or an error (`IsValidIPForLegacyField` without old values).
 pub(crate) fn validate_ip(value: &str, path: impl Fn() -> FieldPath, errors: &mut FieldErrors) -> Option<IpAddr> {
-    let parsed = value.parse().ok();
-    if parsed.is_none() {
-        errors.invalid(path(), value, NOT_AN_ADDRESS);
+    match strict_ip(value) {
+        Ok(address) => Some(address),
+        Err(text) => {
+            errors.invalid(path(), value, text);
+            None
+        }
     }
-    parsed
+}
+
+impl Cursor<'_> {
+    /// Checks that the string is an address in a form that is read everywhere alike, or one that the stored object
+    /// has (`IsValidIPForLegacyField`); returns `true` if it is.
+    pub(crate) fn check_legacy_ip(&self, kept: &[Value], errors: &mut FieldErrors) -> bool {
+        let text = self.as_text();
+        kept.iter().any(|it| it == text) || validate_ip(text, || self.path(), errors).is_some()
+    }
+
+    /// The same of a range (`IsValidCIDRForLegacyField`).
+    pub(crate) fn check_legacy_cidr(&self, kept: &[Value], errors: &mut FieldErrors) -> bool {
+        let text = self.as_text();
+        kept.iter().any(|it| it == text) || validate_cidr(text, &self.path(), errors).is_some()
+    }
+}
+
+/// The address, or what is wrong with it (`parseIP` with strict validation).
+fn strict_ip(value: &str) -> Result<IpAddr, &'static str> {
+    let address = parse_sloppy(value).ok_or(NOT_AN_ADDRESS)?;
+    match value.parse::<IpAddr>() {
+        Err(_) => Err("must not have leading 0s"),
+        Ok(IpAddr::V6(it)) if it.to_ipv4_mapped().is_some() => Err("must not be an IPv4-mapped IPv6 address"),
+        Ok(_) => Ok(address),
+    }
+}
+
+/// The range, or what is wrong with it (`parseCIDR` with strict validation).
+fn strict_cidr(value: &str) -> Result<(IpAddr, u32), &'static str> {
+    let (address, length) = parse_sloppy_cidr(value).ok_or(NOT_A_RANGE)?;
+    if parse_cidr(value).is_none() {
+        return Err("must not have leading 0s in IP or prefix length");
+    }
+    if matches!(address, IpAddr::V6(it) if it.to_ipv4_mapped().is_some()) {
+        return Err("must not have an IPv4-mapped IPv6 address");
+    }
+    if masked(address, length) != address {
+        return Err("must not have bits set beyond the prefix length");
+    }
+    Ok((address, length))
 }
 
 /// Returns the fault of an address that must be in canonical form (`IsValidIP`).
-pub(crate) fn wrong_in_ip(value: &str) -> Vec<String> {
-    let Some(address) = parse_sloppy(value) else {
-        return vec![NOT_AN_ADDRESS.to_owned()];
-    };
-    let mut wrong = Vec::new();
-    match value.parse::<IpAddr>() {
-        Err(_) => wrong.push("must not have leading 0s".to_owned()),
-        Ok(IpAddr::V6(it)) if it.to_ipv4_mapped().is_some() => {
-            wrong.push("must not be an IPv4-mapped IPv6 address".to_owned());
-        }
-        Ok(_) if address.to_string() != value => {
-            wrong.push(format!("must be in canonical form ({:?})", address.to_string()));
-        }
-        Ok(_) => {}
+pub(crate) fn wrong_in_ip(value: &str) -> Option<String> {
+    match strict_ip(value) {
+        Err(text) => Some(text.to_owned()),
+        Ok(address) => canonical(value, &address.to_string()),
     }
-    wrong
 }
 
 /// Returns the fault of a range that must be in canonical form (`IsValidCIDR`).
-pub(crate) fn wrong_in_cidr(value: &str) -> Vec<String> {
-    let Some((address, length)) = parse_sloppy_cidr(value) else {
-        return vec!["must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)".to_owned()];
-    };
-    if parse_cidr(value).is_none() {
-        return vec!["must not have leading 0s in IP or prefix length".to_owned()];
+pub(crate) fn wrong_in_cidr(value: &str) -> Option<String> {
+    match strict_cidr(value) {
+        Err(text) => Some(text.to_owned()),
+        Ok((address, length)) => canonical(value, &format!("{address}/{length}")),
     }
-    if matches!(address, IpAddr::V6(it) if it.to_ipv4_mapped().is_some()) {
-        return vec!["must not have an IPv4-mapped IPv6 address".to_owned()];
-    }
-    if masked(address, length) != address {
-        return vec!["must not have bits set beyond the prefix length".to_owned()];
-    }
-    let canonical = format!("{address}/{length}");
-    match canonical == value {
-        true => Vec::new(),
-        false => vec![format!("must be in canonical form ({canonical:?})")],
-    }
+}
+
+fn canonical(value: &str, canonical: &str) -> Option<String> {
+    (value != canonical).then(|| format!("must be in canonical form ({canonical:?})"))
 }
 
 /// Returns the warning about an address that is not in canonical form (`GetWarningsForIP`).
@@ -70,6 +93,12 @@ pub(crate) fn warn_of_ip(path: &FieldPath, value: &str) -> Option<String> {
             "{path}: non-standard IP address {value:?} is invalid: use {canonical:?}"
         )),
     }
+}
+
+/// Returns the warnings about the addresses of load balancers in a status.
+pub(crate) fn warnings_of_points(points: &Cursor<'_>) -> Vec<String> {
+    let warn = |point: Cursor<'_>| warn_of_ip(&point.path(), point.text("ip"));
+    points.items("").filter_map(warn).collect()
 }
 
 /// Returns the warnings about a range that is not in canonical form (`GetWarningsForCIDR`).
@@ -112,7 +141,7 @@ fn parse_sloppy_cidr(value: &str) -> Option<(IpAddr, u32)> {
 }
 
 /// The address, whose decimal parts may begin with zeros, as Go read them once (`ParseIPSloppy`).
-fn parse_sloppy(value: &str) -> Option<IpAddr> {
+pub(crate) fn parse_sloppy(value: &str) -> Option<IpAddr> {
     let (head, tail) = value.rsplit_once(':').map_or(("", value), |(head, tail)| (head, tail));
     if !tail.contains('.') {
         return value.parse().ok();
@@ -135,14 +164,16 @@ fn without_zeros(digits: &str) -> &str {
 /// Checks that the string under the cursor is an address that endpoints may have, as `ValidateEndpointIP` does.
 pub(crate) fn validate_endpoint_ip(address: &Cursor<'_>, errors: &mut FieldErrors) {
     let text = address.as_text();
-    match text.parse() {
-        Ok(parsed) => validate_ordinary_ip(parsed, text, &address.path(), errors),
-        Err(_) => errors.invalid(address, text, "must be a valid IP address"),
+    match parse_sloppy(text) {
+        Some(parsed) => validate_ordinary_ip(parsed, text, &address.path(), errors),
+        None => errors.invalid(address, text, "must be a valid IP address"),
     }
 }
 
 /// Checks that an address is one that endpoints may have.
 pub(crate) fn validate_ordinary_ip(address: IpAddr, value: &str, path: &FieldPath, errors: &mut FieldErrors) {
+    // Go reads an address of IPv4 in the form of IPv6 as the former.
+    let address = address.to_canonical();
     let (link_local, link_local_multicast) = match address {
         IpAddr::V4(it) => (it.is_link_local(), it.octets()[..3] == [224, 0, 0]),
         IpAddr::V6(it) => (it.is_unicast_link_local(), it.segments()[0] & 0xff0f == 0xff02),
@@ -181,16 +212,13 @@ pub(crate) fn parse_cidr(value: &str) -> Option<(IpAddr, u32)> {
 
 /// The range, or an error.
 pub(crate) fn validate_cidr(value: &str, path: &FieldPath, errors: &mut FieldErrors) -> Option<(IpAddr, u32)> {
-    let Some((address, length)) = parse_cidr(value) else {
-        let text = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
-        errors.invalid(path.clone(), value, text);
-        return None;
-    };
-    if masked(address, length) != address {
-        errors.invalid(path.clone(), value, "must not have bits set beyond the prefix length");
-        return None;
+    match strict_cidr(value) {
+        Ok(range) => Some(range),
+        Err(text) => {
+            errors.invalid(path.clone(), value, text);
+            None
+        }
     }
-    Some((address, length))
 }
 
 /// The warning about a valid range that could be spelt better (`GetWarningsForCIDR`).
@@ -252,7 +280,7 @@ mod tests {
     #[case("10.9.8", Some(NOT_AN_ADDRESS))]
     #[case("1num", Some(NOT_AN_ADDRESS))]
     fn canonical_addresses(#[case] value: &str, #[case] expected: Option<&str>) {
-        assert_eq!(wrong_in_ip(value).first().map(String::as_str), expected);
+        assert_eq!(wrong_in_ip(value).as_deref(), expected);
     }
 
     #[rstest]
@@ -264,7 +292,7 @@ mod tests {
     #[case("10.9.8.1/24", Some("must not have bits set beyond the prefix length"))]
     #[case("10.9.8.0", Some("must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"))]
     fn canonical_ranges(#[case] value: &str, #[case] expected: Option<&str>) {
-        assert_eq!(wrong_in_cidr(value).first().map(String::as_str), expected);
+        assert_eq!(wrong_in_cidr(value).as_deref(), expected);
     }
 
     #[rstest]

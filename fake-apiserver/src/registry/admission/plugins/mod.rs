@@ -18,6 +18,7 @@ use crate::api::status::Status;
 use crate::registry::Registry;
 use crate::registry::scheme::Row;
 use crate::registry::scheme::codec;
+use crate::registry::write::Conditions;
 use crate::storage::Range;
 
 /// The optional plugins that are on.
@@ -56,7 +57,9 @@ pub(super) fn mutate(registry: &Registry, attributes: &mut Attributes<'_>) -> Re
         }
     }
     registry
-        .with_context("", None, |context| row.strategy().admit(object, old.as_ref(), context))
+        .with_context(Conditions::default(), |context| {
+            row.strategy().admit(object, old.as_ref(), context)
+        })
         .or_else(|why| refused(object, why))
 }
 

@@ -3,6 +3,8 @@
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
 use crate::registry::kinds::strategy::{Context, FieldLabels, Strategy};
+use crate::registry::types::cursor::Cursor;
+use crate::registry::types::net::warn_of_ip;
 use crate::registry::types::view::{flag, items, object_made, object_or_empty, same, text};
 
 use super::{admission, defaults, prepare, status, update, validation, warnings};
@@ -66,6 +68,14 @@ impl Strategy for PodStrategy {
             None => warnings::of_pod(object),
             Some(_) => Vec::new(),
         }
+    }
+
+    fn status_warnings(&self, object: &Object) -> Vec<String> {
+        let object = Cursor::root(object);
+        let (pod, host) = (object.at("status.podIPs"), object.at("status.hostIPs"));
+        let addresses = pod.items("").chain(host.items(""));
+        let warn = |it: Cursor<'_>| warn_of_ip(&it.at("ip").path(), it.text("ip"));
+        addresses.filter_map(warn).collect()
     }
 
     fn returns_deleted_object(&self) -> bool {

@@ -1,159 +1,62 @@
-//! Allocation for a Service: cluster IPs, IP families and node ports; and their release when its type changes.
+//! Allocation for a Service: cluster IPs and IP families, and their release when its type changes. It follows
+//! `storage.go` and `alloc.go` in `pkg/registry/core/service/storage`.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr};
 
 use serde_json::{Map, Value, json};
 
-use super::{is_externally_accessible, is_headless, needs_cluster_ip, needs_health_check, needs_node_port, validation};
+use super::cluster_ips::validate_cluster_ips;
+use super::ranges::{Taken, choose, node_ports, ranges};
+use super::{has_node_ports, is_externally_accessible, needs_cluster_ip, needs_health_check, node_ports as ports};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
+use crate::api::status::Status;
 use crate::registry::kinds::strategy::Context;
 use crate::registry::types::access::{at, ensure_object, is_empty, list, number, objects, objects_mut, text};
-use crate::registry::types::net::masked;
-
-/// A range cluster IPs come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct ClusterRange {
-    first: Ipv4Addr,
-    prefix: u32,
-}
-
-impl Default for ClusterRange {
-    fn default() -> Self {
-        Self {
-            first: Ipv4Addr::new(10, 0, 0, 0),
-            prefix: 16,
-        }
-    }
-}
-
-impl std::fmt::Display for ClusterRange {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}", self.first, self.prefix)
-    }
-}
-
-impl std::str::FromStr for ClusterRange {
-    type Err = String;
-
-    /// A range as kube-apiserver takes it in `--service-cluster-ip-range`, of IPv4 alone.
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (address, prefix) = text.split_once('/').ok_or("there is no prefix length")?;
-        let address: Ipv4Addr = address.parse().map_err(|_| format!("{address:?} is no IPv4 address"))?;
-        let prefix: u32 = prefix.parse().map_err(|_| format!("{prefix:?} is no prefix length"))?;
-        // As large as kube-apiserver takes it, and with room for two Services.
-        if !(12..=30).contains(&prefix) {
-            return Err(format!("the prefix length must be from 12 to 30, not {prefix}"));
-        }
-        let first = Ipv4Addr::from_bits(address.to_bits() >> (32 - prefix) << (32 - prefix));
-        Ok(Self { first, prefix })
-    }
-}
-
-impl ClusterRange {
-    /// The first address of the range that is given away: the Service `default/kubernetes` has it.
-    pub(crate) fn first_ip(self) -> Ipv4Addr {
-        Ipv4Addr::from_bits(self.first.to_bits() | 1)
-    }
-
-    /// Addresses of the range but its first and its last.
-    fn len(self) -> u64 {
-        (1 << (32 - self.prefix)) - 2
-    }
-
-    /// An address of the range, from the first that is given away on.
-    fn at(self, index: u64) -> IpAddr {
-        let offset = u32::try_from(index + 1).unwrap_or(1);
-        IpAddr::V4(Ipv4Addr::from_bits(self.first.to_bits() | offset))
-    }
-
-    fn contains(self, address: IpAddr) -> bool {
-        masked(address, self.prefix) == IpAddr::V4(self.first)
-    }
-}
-
-/// The ranges of the stored ServiceCIDRs that are not about to go, in the order of their names; the default if there is
-/// none.
-fn ranges(context: &Context<'_>) -> Vec<ClusterRange> {
-    let stored = (context.stored)("networking.k8s.io", "servicecidrs");
-    let going = |cidr: &&Object| cidr.meta_str("deletionTimestamp").is_empty();
-    let texts = stored.iter().filter(going).flat_map(|cidr| {
-        let cidrs = at(cidr, "spec")
-            .and_then(|spec| spec.get("cidrs"))
-            .and_then(Value::as_array);
-        cidrs.into_iter().flatten().filter_map(Value::as_str)
-    });
-    let ranges: Vec<ClusterRange> = texts.filter_map(|text| text.parse().ok()).collect();
-    if ranges.is_empty() {
-        vec![ClusterRange::default()]
-    } else {
-        ranges
-    }
-}
-/// The range node ports come from.
-const NODE_PORTS: std::ops::RangeInclusive<i64> = 30_000..=32_767;
-const NODE_PORT_COUNT: u64 = 2_768;
+use crate::registry::types::net;
 
 type Spec = Map<String, Value>;
 
-/// Fills in what the server allocates, and drops what a changed type no longer needs.
-pub(super) fn allocate(object: &mut Object, old: Option<&Object>, errors: &mut FieldErrors, context: &Context<'_>) {
+const SINGLE_STACK: &str = "SingleStack";
+
+/// Fills in what the server allocates, and drops what a changed type no longer needs. The error is one that is no
+/// field's.
+pub(super) fn allocate(
+    object: &mut Object,
+    old: Option<&Object>,
+    errors: &mut FieldErrors,
+    context: &Context<'_>,
+) -> Result<(), Status> {
     let no_spec = Map::new();
+    let name = object.name().to_owned();
     let old_spec = old.map(|old| at(old, "spec").and_then(Value::as_object).unwrap_or(&no_spec));
     let spec = ensure_object(object, "spec");
-    normalize_cluster_ips(spec, old_spec);
     if let Some(old) = old_spec {
         keep_allocated(spec, old);
+    }
+    normalize_cluster_ips(spec, old_spec);
+    if !is_unchanged_dual_stack(spec, old_spec) {
+        init_families(spec, old_spec, errors);
+        if errors.is_empty() {
+            allocate_cluster_ip(spec, old_spec, &name, errors, context)?;
+        }
+    }
+    if errors.is_empty() {
+        ports::allocate(spec, old_spec, errors, context)?;
+    }
+    if let Some(old) = old_spec
+        && errors.is_empty()
+    {
         drop_unneeded(spec, old);
     }
-    if needs_cluster_ip(spec) {
-        init_families(spec, errors);
+    // `defaultOnReadInternalTrafficPolicy`: it is never shown, though stored.
+    if text(spec, "type") == "ExternalName" && matches!(text(spec, "internalTrafficPolicy"), "Cluster" | "Local") {
+        spec.remove("internalTrafficPolicy");
     }
-    if !errors.is_empty() {
-        return;
-    }
-    let mut taken = None;
-    allocate_cluster_ip(spec, old_spec, &mut taken, errors, context);
-    allocate_node_ports(spec, old_spec, &mut taken, errors, context);
+    Ok(())
 }
 
-/// Allocations of other Services; read once, and only where something is to be allocated.
-struct Taken {
-    ips: BTreeSet<IpAddr>,
-    ports: BTreeSet<i64>,
-}
-
-fn taken<'t>(slot: &'t mut Option<Taken>, old: Option<&Spec>, context: &Context<'_>) -> &'t mut Taken {
-    slot.get_or_insert_with(|| {
-        let mut taken = Taken {
-            ips: BTreeSet::new(),
-            ports: BTreeSet::new(),
-        };
-        for service in (context.stored)("", "services") {
-            let Some(spec) = at(&service, "spec").and_then(Value::as_object) else {
-                continue;
-            };
-            // What the Service itself has is its own to keep.
-            if old == Some(spec) {
-                continue;
-            }
-            let ips = list(spec, "clusterIPs").iter().filter_map(Value::as_str);
-            taken.ips.extend(ips.filter_map(|ip| ip.parse::<IpAddr>().ok()));
-            taken.ports.extend(node_ports(spec));
-            taken.ports.extend(number(spec, "healthCheckNodePort"));
-        }
-        taken
-    })
-}
-
-fn node_ports(spec: &Spec) -> impl Iterator<Item = i64> {
-    objects(spec, "ports")
-        .filter_map(|(_, port)| number(port, "nodePort"))
-        .filter(|&port| port != 0)
-}
-
-/// Clients that know only `clusterIP` get `clusterIPs` filled in or cleared on their behalf.
+/// `normalizeClusterIPs`: clients that know only `clusterIP` get `clusterIPs` filled in or cleared on their behalf.
 fn normalize_cluster_ips(spec: &mut Spec, old: Option<&Spec>) {
     let ip = text(spec, "clusterIP").to_owned();
     let Some(old) = old else {
@@ -176,93 +79,136 @@ fn normalize_cluster_ips(spec: &mut Spec, old: Option<&Spec>) {
     }
 }
 
-/// Puts allocated values back that the client left out.
+/// `patchAllocatedValues`: puts allocated values back that the client left out.
 fn keep_allocated(spec: &mut Spec, old: &Spec) {
     if needs_cluster_ip(old) && needs_cluster_ip(spec) {
         if is_empty(spec, "clusterIP") && !is_empty(old, "clusterIP") {
             spec.insert("clusterIP".into(), text(old, "clusterIP").into());
         }
-        if is_empty(spec, "clusterIPs") && text(spec, "clusterIP") == text(old, "clusterIP") {
-            let ips = list(old, "clusterIPs");
-            if !ips.is_empty() {
-                spec.insert("clusterIPs".into(), ips.into());
-            }
+        if is_empty(spec, "clusterIPs") && !is_empty(old, "clusterIPs") {
+            spec.insert("clusterIPs".into(), list(old, "clusterIPs").into());
         }
     }
-    if needs_node_port(old) && needs_node_port(spec) {
+    if has_node_ports(old) && has_node_ports(spec) {
         let stays: BTreeSet<i64> = node_ports(spec).collect();
-        let mut used: BTreeSet<i64> = node_ports(old).filter(|port| stays.contains(port)).collect();
+        let used: BTreeSet<i64> = node_ports(old).filter(|port| stays.contains(port)).collect();
         for port in objects_mut(spec, "ports") {
             if number(port, "nodePort").unwrap_or(0) != 0 {
                 continue;
             }
-            let same_name = objects(old, "ports").find(|(_, it)| text(it, "name") == text(port, "name"));
-            let former = same_name.and_then(|(_, it)| number(it, "nodePort")).unwrap_or(0);
-            if former != 0 && used.insert(former) {
+            let same_name = objects(old, "ports").filter(|(_, it)| text(it, "name") == text(port, "name"));
+            let former = same_name.last().and_then(|(_, it)| number(it, "nodePort")).unwrap_or(0);
+            if former != 0 && !used.contains(&former) {
                 port.insert("nodePort".into(), former.into());
             }
         }
     }
-    if needs_health_check(old) && needs_health_check(spec) && is_zero(spec, "healthCheckNodePort") {
+    if needs_health_check(old) && needs_health_check(spec) && number(spec, "healthCheckNodePort").unwrap_or(0) == 0 {
         let former = number(old, "healthCheckNodePort").unwrap_or(0);
         spec.insert("healthCheckNodePort".into(), former.into());
     }
 }
 
-fn is_zero(spec: &Spec, field: &str) -> bool {
-    number(spec, field).unwrap_or(0) == 0
-}
-
-/// Drops what the new type does not need, where the client did not change it too.
+/// `dropTypeDependentFields`: drops what the new type does not need, where the client did not change it too.
 fn drop_unneeded(spec: &mut Spec, old: &Spec) {
     let drop_same = |spec: &mut Spec, fields: &[&str]| {
-        for field in fields {
-            if spec.get(*field) == old.get(*field) {
+        if fields.iter().all(|field| at(spec, field) == at(old, field)) {
+            for field in fields {
                 spec.remove(*field);
             }
         }
     };
     if needs_cluster_ip(old) && !needs_cluster_ip(spec) {
-        let fields = ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"];
-        drop_same(spec, &fields);
-        drop_same(spec, &["internalTrafficPolicy"]);
+        drop_same(spec, &["clusterIP", "clusterIPs"]);
+        drop_same(spec, &["ipFamilies"]);
+        drop_same(spec, &["ipFamilyPolicy"]);
     }
-    if needs_node_port(old) && !needs_node_port(spec) && node_ports(spec).eq(node_ports(old)) {
-        for port in objects_mut(spec, "ports") {
-            port.remove("nodePort");
+    if has_node_ports(old) && !has_node_ports(spec) {
+        let former: BTreeSet<i64> = node_ports(old).collect();
+        if node_ports(spec).all(|port| former.contains(&port)) {
+            for port in objects_mut(spec, "ports") {
+                port.remove("nodePort");
+            }
         }
     }
     if needs_health_check(old) && !needs_health_check(spec) {
         drop_same(spec, &["healthCheckNodePort"]);
     }
     if text(old, "type") == "LoadBalancer" && text(spec, "type") != "LoadBalancer" {
-        drop_same(spec, &["allocateLoadBalancerNodePorts", "loadBalancerClass"]);
+        drop_same(spec, &["allocateLoadBalancerNodePorts"]);
+        drop_same(spec, &["loadBalancerClass"]);
     }
     if is_externally_accessible(old) && !is_externally_accessible(spec) {
         drop_same(spec, &["externalTrafficPolicy"]);
     }
 }
 
-/// IP families of a cluster that has IPv4 alone.
-fn init_families(spec: &mut Spec, errors: &mut FieldErrors) {
-    validation::validate_cluster_ips(spec, errors);
+fn policy_of(spec: &Spec) -> Option<&str> {
+    at(spec, "ipFamilyPolicy").and_then(Value::as_str)
+}
+
+fn same(spec: &Spec, old: &Spec, fields: &[&str]) -> bool {
+    fields.iter().all(|field| at(spec, field) == at(old, field))
+}
+
+/// `isMatchingPreferDualStackClusterIPFields`
+fn is_unchanged_dual_stack(spec: &Spec, old: Option<&Spec>) -> bool {
+    let prefers = |it: &Spec| policy_of(it).is_none_or(|policy| policy == "PreferDualStack");
+    old.is_some_and(|old| {
+        policy_of(spec).is_some()
+            && needs_cluster_ip(spec)
+            && prefers(spec)
+            && prefers(old)
+            && same(spec, old, &["type", "clusterIPs", "ipFamilies"])
+    })
+}
+
+/// `initIPFamilyFields`, for a cluster that has IPv4 alone.
+fn init_families(spec: &mut Spec, old: Option<&Spec>, errors: &mut FieldErrors) {
+    if text(spec, "type") == "ExternalName" {
+        return;
+    }
+    // The endpoints of a headless Service without a selector are not managed, so it may have both families.
+    let is_open = text(spec, "clusterIP") == "None" && is_empty(spec, "selector");
+    if policy_of(spec).is_none() {
+        let policy = match old.and_then(policy_of) {
+            Some(policy) => policy,
+            None if is_open => "RequireDualStack",
+            None => SINGLE_STACK,
+        };
+        spec.insert("ipFamilyPolicy".into(), policy.into());
+    }
+    validate_cluster_ips(spec, old, errors);
     if !errors.is_empty() {
         return;
     }
+    let policy = policy_of(spec).unwrap_or_default().to_owned();
+    check_policy(spec, old, &policy, errors);
     let mut families: Vec<Value> = list(spec, "ipFamilies").to_vec();
-    // The endpoints of a headless Service without a selector are not managed, so it may have both families.
-    let is_open = is_headless(spec) && is_empty(spec, "selector");
-    if is_empty(spec, "ipFamilyPolicy") {
-        let wants_both = is_open || families.len() > 1 || list(spec, "clusterIPs").len() > 1;
-        let policy = if wants_both { "RequireDualStack" } else { "SingleStack" };
-        spec.insert("ipFamilyPolicy".into(), policy.into());
+    for (index, ip) in list(spec, "clusterIPs").iter().enumerate() {
+        if ip == "None" {
+            break;
+        }
+        let is_v6 = net::parse_sloppy(ip.as_str().unwrap_or_default()).is_some_and(|it| it.is_ipv6());
+        if index < families.len() {
+            continue;
+        }
+        if is_v6 {
+            let path = FieldPath::new("spec.clusterIPs").index(index);
+            let text = "IPv6 is not configured on this cluster";
+            errors.invalid(path, list(spec, "clusterIPs"), text);
+        } else {
+            families.push("IPv4".into());
+        }
     }
-    let policy = text(spec, "ipFamilyPolicy");
+    if !errors.is_empty() {
+        return;
+    }
     if is_open {
         if families.is_empty() {
             families.push("IPv4".into());
         }
-        if policy != "SingleStack" && families.len() == 1 {
+        if policy != SINGLE_STACK && families.len() == 1 {
             let other = if families[0] == "IPv4" { "IPv6" } else { "IPv4" };
             families.push(other.into());
         }
@@ -273,136 +219,111 @@ fn init_families(spec: &mut Spec, errors: &mut FieldErrors) {
         let text = "this cluster is not configured for dual-stack services";
         errors.invalid(FieldPath::new("spec.ipFamilyPolicy"), policy, text);
     }
-    if families.is_empty() {
-        let first = list(spec, "clusterIPs")
-            .first()
-            .and_then(Value::as_str)
-            .unwrap_or_default();
-        let is_v6 = matches!(first.parse(), Ok(IpAddr::V6(_)));
-        families.push(if is_v6 { "IPv6" } else { "IPv4" }.into());
+    for (index, family) in families.iter().enumerate().filter(|(_, family)| *family != "IPv4") {
+        let path = FieldPath::new("spec.ipFamilies").index(index);
+        errors.invalid(path, family.clone(), "not configured on this cluster");
     }
-    for index in 0..families.len() {
-        if families[index] != "IPv4" {
-            let path = FieldPath::new("spec.ipFamilies").index(index);
-            errors.invalid(path, families.clone(), "not configured on this cluster");
-        }
+    if families.is_empty() {
+        families.push("IPv4".into());
     }
     spec.insert("ipFamilies".into(), families.into());
+}
+
+/// Checks that the policy suits the addresses and the families, and drops the second ones where it became single-stack.
+fn check_policy(spec: &mut Spec, old: Option<&Spec>, policy: &str, errors: &mut FieldErrors) {
+    const FIELDS: [(&str, &str, &str); 2] = [
+        ("clusterIPs", "cluster IP", "cluster IPs"),
+        ("ipFamilies", "IP family", "IP families"),
+    ];
+    let path = || FieldPath::new("spec.ipFamilyPolicy");
+    if let Some(old) = old {
+        for (field, one, _) in FIELDS {
+            let items = list(spec, field);
+            if policy == SINGLE_STACK {
+                if same(spec, old, &[field]) && items.len() > 1 {
+                    let first = items[..1].to_vec();
+                    spec.insert(field.into(), first.into());
+                }
+            } else if !items.is_empty() && items.len() < list(old, field).len() {
+                let text = format!("must be 'SingleStack' to release the secondary {one}");
+                errors.invalid(path(), policy, text);
+            }
+        }
+    }
+    if policy == SINGLE_STACK {
+        for (field, _, many) in FIELDS {
+            if list(spec, field).len() == 2 {
+                let text =
+                    format!("must be 'RequireDualStack' or 'PreferDualStack' when multiple {many} are specified");
+                errors.invalid(path(), policy, text);
+            }
+        }
+    }
 }
 
 fn allocate_cluster_ip(
     spec: &mut Spec,
     old: Option<&Spec>,
-    slot: &mut Option<Taken>,
+    name: &str,
     errors: &mut FieldErrors,
     context: &Context<'_>,
-) {
-    if !needs_cluster_ip(spec) || is_headless(spec) {
-        return;
+) -> Result<(), Status> {
+    if text(spec, "type") == "ExternalName" || list(spec, "clusterIPs").first().is_some_and(|it| it == "None") {
+        return Ok(());
     }
     // A Service that has an address keeps it; that it may not change is for validation to say.
-    if old.is_some_and(|old| needs_cluster_ip(old) && !is_empty(old, "clusterIPs")) {
-        return;
+    if old.is_some_and(|old| text(old, "type") != "ExternalName") {
+        return Ok(());
     }
-    let taken = taken(slot, old, context);
-    let ip = text(spec, "clusterIP");
+    let ip = list(spec, "clusterIPs")
+        .first()
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned();
     if ip.is_empty() {
-        let free = ranges(context).into_iter().find_map(|range| {
-            let start = context.entropy.below(range.len());
-            (0..range.len())
-                .map(|step| range.at((start + step) % range.len()))
-                .find(|ip| !taken.ips.contains(ip))
-        });
-        let Some(free) = free else {
-            let text = "failed to allocate a serviceIP: range is full";
-            errors.invalid(FieldPath::new("spec.clusterIPs"), Value::Null, text);
-            return;
-        };
-        spec.insert("clusterIP".into(), free.to_string().into());
-        spec.insert("clusterIPs".into(), json!([free.to_string()]));
-        return;
+        let free = free_ip(old, context);
+        let full = || format!("failed to allocate a serviceIP for Service {name:?}: range is full");
+        let free = free.ok_or_else(|| Status::internal(full()))?;
+        spec.insert("clusterIP".into(), free.clone().into());
+        spec.insert("clusterIPs".into(), json!([free]));
+        return Ok(());
     }
-    let Ok(address) = ip.parse::<IpAddr>() else {
-        return;
-    };
+    if let Some(why) = wrong_ip(&ip, old, context) {
+        let text = format!("failed to allocate IP {ip}: {why}");
+        errors.invalid(FieldPath::new("spec.clusterIPs"), list(spec, "clusterIPs"), text);
+    }
+    Ok(())
+}
+
+/// `AllocateNext`; a dry run shows the address of the network.
+fn free_ip(old: Option<&Spec>, context: &Context<'_>) -> Option<String> {
     let ranges = ranges(context);
-    let why = if !ranges.iter().any(|range| range.contains(address)) {
-        let valid: Vec<String> = ranges.iter().map(ToString::to_string).collect();
-        let valid = valid.join(", ");
-        format!("the provided IP ({ip}) is not in the valid range. The range of valid IPs is {valid}")
-    } else if taken.ips.contains(&address) {
-        "provided IP is already allocated".to_owned()
-    } else {
-        return;
+    if context.dry_run {
+        return ranges.first().map(|range| range.network().to_string());
+    }
+    let taken = Taken::read(old, context);
+    ranges.into_iter().find_map(|range| {
+        let is_free = |index| !taken.ips.contains(&range.at(index).into());
+        let index = choose(range.len(), range.reserved(), context, is_free)?;
+        Some(range.at(index).to_string())
+    })
+}
+
+/// `Allocate` of an address that the client asks for; a dry run asks one range and takes no note of other Services.
+fn wrong_ip(ip: &str, old: Option<&Spec>, context: &Context<'_>) -> Option<String> {
+    let address = net::parse_sloppy(ip)?;
+    let ranges = ranges(context);
+    let range = match context.dry_run {
+        true => ranges.first(),
+        false => ranges.iter().find(|range| range.contains(address)),
     };
-    let text = format!("failed to allocate IP {ip}: {why}");
-    errors.invalid(FieldPath::new("spec.clusterIPs"), list(spec, "clusterIPs"), text);
-}
-
-fn allocate_node_ports(
-    spec: &mut Spec,
-    old: Option<&Spec>,
-    slot: &mut Option<Taken>,
-    errors: &mut FieldErrors,
-    context: &Context<'_>,
-) {
-    // A LoadBalancer that wants none allocated may still name its own.
-    let needs = needs_node_port(spec);
-    if !needs && text(spec, "type") != "LoadBalancer" {
-        return;
+    let Some(range) = range else {
+        return Some("the provided network does not match the current range".to_owned());
+    };
+    if !range.gives_away(address) {
+        let text = "is not in the valid range. The range of valid IPs is";
+        return Some(format!("the provided IP ({address}) {text} {range}"));
     }
-    let kept: BTreeSet<i64> = old.map(|old| node_ports(old).collect()).unwrap_or_default();
-    let mut own: Vec<(i64, String)> = Vec::new();
-    for (index, port) in objects_mut(spec, "ports").enumerate() {
-        let path = || FieldPath::new("spec.ports").index(index).child("nodePort");
-        let protocol = text(port, "protocol").to_owned();
-        let wanted = number(port, "nodePort").unwrap_or(0);
-        if wanted != 0 {
-            // TCP and UDP of one Service may share a number.
-            let shared = own.iter().any(|(it, other)| *it == wanted && *other != protocol);
-            if !kept.contains(&wanted) && !shared {
-                claim(wanted, taken(slot, old, context), path, errors);
-            }
-            own.push((wanted, protocol));
-        } else if needs {
-            let taken = taken(slot, old, context);
-            if let Some(free) = next_node_port(taken, &kept, context) {
-                taken.ports.insert(free);
-                port.insert("nodePort".into(), free.into());
-                own.push((free, protocol));
-            } else {
-                errors.invalid(path(), wanted, "failed to allocate a nodePort: range is full");
-            }
-        }
-    }
-    if needs_health_check(spec) {
-        let path = || FieldPath::new("spec.healthCheckNodePort");
-        let wanted = number(spec, "healthCheckNodePort").unwrap_or(0);
-        let former = old.and_then(|old| number(old, "healthCheckNodePort"));
-        if wanted == 0 {
-            let free = next_node_port(taken(slot, old, context), &kept, context);
-            spec.insert("healthCheckNodePort".into(), free.unwrap_or(0).into());
-        } else if former != Some(wanted) {
-            claim(wanted, taken(slot, old, context), path, errors);
-        }
-    }
-}
-
-/// Takes the port the client asks for.
-fn claim(port: i64, taken: &mut Taken, path: impl Fn() -> FieldPath, errors: &mut FieldErrors) {
-    if !NODE_PORTS.contains(&port) {
-        let (first, last) = (NODE_PORTS.start(), NODE_PORTS.end());
-        let text = format!("provided port is not in the valid range. The range of valid ports is {first}-{last}");
-        errors.invalid(path(), port, text);
-    } else if !taken.ports.insert(port) {
-        errors.invalid(path(), port, "provided port is already allocated");
-    }
-}
-
-fn next_node_port(taken: &Taken, kept: &BTreeSet<i64>, context: &Context<'_>) -> Option<i64> {
-    let start = context.entropy.below(NODE_PORT_COUNT);
-    (0..NODE_PORT_COUNT)
-        .filter_map(|step| i64::try_from((start + step) % NODE_PORT_COUNT).ok())
-        .map(|offset| NODE_PORTS.start() + offset)
-        .find(|port| !taken.ports.contains(port) && !kept.contains(port))
+    let is_taken = !context.dry_run && Taken::read(old, context).ips.contains(&address);
+    is_taken.then(|| "provided IP is already allocated".to_owned())
 }

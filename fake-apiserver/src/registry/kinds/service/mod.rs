@@ -1,10 +1,13 @@
 //! Services (rules T4, C8).
 
 mod allocation;
+mod ranges;
+mod node_ports;
 mod validation;
+mod cluster_ips;
 mod warnings;
 
-pub(crate) use allocation::ClusterRange;
+pub(crate) use ranges::ClusterRange;
 pub(crate) use validation::validate_protocol;
 
 use serde_json::{Map, Value, json};
@@ -13,10 +16,12 @@ use super::plain;
 use super::strategy::{Context, FieldLabels, Strategy};
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
+use crate::api::status::Status;
 use crate::registry::types::access::{
     at, default_absent, default_to, ensure_object, list, object_mut, objects_mut, restore, text,
 };
-use crate::registry::types::names;
+use crate::registry::types::cursor::Cursor;
+use crate::registry::types::{names, net};
 
 /// Seconds a client stays with its backend.
 const AFFINITY_SECONDS: i64 = 10_800;
@@ -28,8 +33,9 @@ pub(crate) struct Service;
 impl Strategy for Service {
     fn default(&self, object: &mut Object) {
         default_spec(ensure_object(object, "spec"));
+        let is_load_balancer = service_type(object) == "LoadBalancer";
         for ingress in objects_mut(object, "status.loadBalancer.ingress") {
-            if !text(ingress, "ip").is_empty() {
+            if is_load_balancer && !text(ingress, "ip").is_empty() {
                 default_absent(ingress, "ipMode", "VIP");
             }
         }
@@ -39,14 +45,25 @@ impl Strategy for Service {
         warnings::warnings_of(object)
     }
 
-    fn allocate(&self, object: &mut Object, old: Option<&Object>, errors: &mut FieldErrors, context: &Context<'_>) {
+    fn status_warnings(&self, object: &Object) -> Vec<String> {
+        net::warnings_of_points(&Cursor::root(object).at("status.loadBalancer.ingress"))
+    }
+
+    fn allocate(
+        &self,
+        object: &mut Object,
+        old: Option<&Object>,
+        errors: &mut FieldErrors,
+        context: &Context<'_>,
+    ) -> Result<(), Status> {
         if context.subresource.is_empty() {
-            allocation::allocate(object, old, errors, context);
+            allocation::allocate(object, old, errors, context)?;
         }
+        Ok(())
     }
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
-        validation::validate(object, errors);
+        validation::validate(object, None, errors);
     }
 
     fn prepare_for_update(&self, object: &mut Object, old: &Object, context: &Context<'_>) {
@@ -62,9 +79,8 @@ impl Strategy for Service {
     fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, context: &Context<'_>) {
         if context.subresource.is_empty() {
             validation::validate_update(object, old, errors);
-            validation::validate(object, errors);
         } else if context.subresource == "status" {
-            validation::validate_status(object, errors);
+            validation::validate_status(object, old, errors);
         }
     }
 
@@ -96,9 +112,9 @@ fn default_spec(spec: &mut Map<String, Value>) {
         "None" => {
             spec.remove("sessionAffinityConfig");
         }
-        "ClientIP" => {
-            let config = ensure_object(spec, "sessionAffinityConfig");
-            default_to(ensure_object(config, "clientIP"), "timeoutSeconds", AFFINITY_SECONDS);
+        "ClientIP" if at(spec, "sessionAffinityConfig.clientIP.timeoutSeconds").is_none() => {
+            let config = json!({"clientIP": {"timeoutSeconds": AFFINITY_SECONDS}});
+            spec.insert("sessionAffinityConfig".into(), config);
         }
         _ => {}
     }
@@ -117,10 +133,10 @@ fn default_spec(spec: &mut Map<String, Value>) {
         default_to(spec, "externalTrafficPolicy", "Cluster");
     }
     if matches!(text(spec, "type"), "NodePort" | "LoadBalancer" | "ClusterIP") {
-        default_to(spec, "internalTrafficPolicy", "Cluster");
+        default_absent(spec, "internalTrafficPolicy", "Cluster");
     }
     if text(spec, "type") == "LoadBalancer" {
-        default_to(spec, "allocateLoadBalancerNodePorts", true);
+        default_absent(spec, "allocateLoadBalancerNodePorts", true);
     }
 }
 
@@ -138,10 +154,16 @@ fn is_externally_accessible(spec: &Map<String, Value>) -> bool {
 }
 
 fn needs_cluster_ip(spec: &Map<String, Value>) -> bool {
-    matches!(text(spec, "type"), "ClusterIP" | "NodePort" | "LoadBalancer")
+    text(spec, "type") != "ExternalName"
 }
 
-fn needs_node_port(spec: &Map<String, Value>) -> bool {
+/// Returns `true` if the Service may have node ports.
+fn has_node_ports(spec: &Map<String, Value>) -> bool {
+    matches!(text(spec, "type"), "NodePort" | "LoadBalancer")
+}
+
+/// Returns `true` if ports without a node port get one.
+fn allocates_node_ports(spec: &Map<String, Value>) -> bool {
     match text(spec, "type") {
         "NodePort" => true,
         "LoadBalancer" => at(spec, "allocateLoadBalancerNodePorts") != Some(&Value::Bool(false)),
@@ -154,7 +176,8 @@ fn needs_health_check(spec: &Map<String, Value>) -> bool {
 }
 
 fn is_headless(spec: &Map<String, Value>) -> bool {
-    list(spec, "clusterIPs").first().is_some_and(|ip| ip == "None")
+    let ips = list(spec, "clusterIPs");
+    ips.len() == 1 && ips[0] == "None"
 }
 
 #[cfg(test)]

@@ -18,11 +18,13 @@ fn write(spec: Value, old: Option<&Object>, stored: &[Object]) -> Result<Object,
         stored: &|_, _| stored.to_vec(),
         subresource: "",
         user: None,
+        dry_run: false,
     };
     let mut it = object(json!({"metadata": {"name": "a"}, "spec": spec, "status": {}}));
     let mut errors = FieldErrors::new();
     Service.default(&mut it);
-    Service.allocate(&mut it, old, &mut errors, &context);
+    let allocated = Service.allocate(&mut it, old, &mut errors, &context);
+    allocated.map_err(|status| status.message)?;
     if errors.is_empty() {
         match old {
             Some(old) => {
@@ -165,7 +167,7 @@ async fn taken_and_out_of_range() {
 #[case(json!({"ports": [{"port": 1}], "type": "Odd"}),
     "spec.type: Unsupported value: \"Odd\": supported values: \"ClusterIP\", \"ExternalName\", \"LoadBalancer\", \
      \"NodePort\"")]
-#[case(json!({"ports": [5, {"port": {}}], "selector": 5, "externalIPs": [7], "ipFamilies": {}}),
+#[case(json!({"ports": [{"port": 1, "name": "a"}, {"port": {}}], "selector": 5, "externalIPs": [7], "ipFamilies": {}}),
     "spec.ports[1].name: Required value; spec.ports[1].port: Invalid value: 0: must be between 1 and 65535, inclusive; \
      spec.ports[1].targetPort: Invalid value: 0: must be between 1 and 65535, inclusive; spec.externalIPs[0]: Invalid \
      value: \"\": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)")]

@@ -1,0 +1,180 @@
+//! Node ports of a Service, as `alloc.go` in `pkg/registry/core/service/storage` allocates them.
+
+use serde_json::{Map, Value};
+
+use super::ranges::{NODE_PORTS, Taken, choose_node_port, node_ports};
+use super::{allocates_node_ports, has_node_ports, needs_health_check};
+use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::status::Status;
+use crate::registry::kinds::strategy::Context;
+use crate::registry::types::access::{number, objects, objects_mut, text};
+
+type Spec = Map<String, Value>;
+
+const ALLOCATED: &str = "provided port is already allocated";
+
+/// The ports that one write allocates; Go's `PortAllocationOperation`.
+struct Operation<'a> {
+    context: &'a Context<'a>,
+    taken: Taken,
+    own: Vec<i64>,
+}
+
+impl Operation<'_> {
+    /// Takes the port the client asks for. A dry run does not look at the range.
+    fn allocate(&mut self, port: i64) -> Result<(), String> {
+        if !self.context.dry_run && !NODE_PORTS.contains(&port) {
+            let (first, last) = (NODE_PORTS.start(), NODE_PORTS.end());
+            return Err(format!(
+                "provided port is not in the valid range. The range of valid ports is {first}-{last}"
+            ));
+        }
+        if self.taken.ports.contains(&port) || self.own.contains(&port) {
+            return Err(ALLOCATED.to_owned());
+        }
+        self.own.push(port);
+        Ok(())
+    }
+
+    /// Takes a free port; a dry run shows one past the range.
+    fn allocate_next(&mut self) -> Result<i64, String> {
+        let port = if self.context.dry_run {
+            self.own.iter().max().unwrap_or(&32_768) + 1
+        } else {
+            let is_free = |port| !self.taken.ports.contains(&port) && !self.own.contains(&port);
+            choose_node_port(self.context, is_free).ok_or("range is full")?
+        };
+        self.own.push(port);
+        Ok(port)
+    }
+}
+
+/// Allocates the node ports and the port of health checks; the error is one that is no field's.
+pub(super) fn allocate(
+    spec: &mut Spec,
+    old: Option<&Spec>,
+    errors: &mut FieldErrors,
+    context: &Context<'_>,
+) -> Result<(), Status> {
+    let needs_check = needs_health_check(spec) && !old.is_some_and(needs_health_check);
+    if !has_node_ports(spec) && !needs_check {
+        return Ok(());
+    }
+    let mut taken = Taken::read(old, context);
+    // What the Service has stays its own until the write is done.
+    let former: Vec<i64> = old.map(|old| node_ports(old).collect()).unwrap_or_default();
+    taken.ports.extend(&former);
+    let mut operation = Operation {
+        context,
+        taken,
+        own: Vec::new(),
+    };
+    if has_node_ports(spec) {
+        let refused = match old {
+            None => create(spec, &mut operation)?,
+            Some(_) => update(spec, &former, &mut operation)?,
+        };
+        if let Some((index, port, why)) = refused {
+            let path = FieldPath::new("spec.ports").index(index).child("nodePort");
+            errors.invalid(path, port, why);
+            return Ok(());
+        }
+    }
+    if needs_check {
+        health_check(spec, &mut operation)?;
+    }
+    Ok(())
+}
+
+/// A refused port: its index, its number and the reason.
+type Refused = Option<(usize, i64, String)>;
+
+fn full(why: String) -> Status {
+    Status::internal(format!("failed to allocate a nodePort: {why}"))
+}
+
+/// `initNodePorts`: ports of one number share a node port, whatever their protocols.
+fn create(spec: &mut Spec, operation: &mut Operation<'_>) -> Result<Refused, Status> {
+    let allocates = allocates_node_ports(spec);
+    let wanted: Vec<(i64, i64)> = objects(spec, "ports")
+        .map(|(_, it)| (number(it, "port").unwrap_or(0), number(it, "nodePort").unwrap_or(0)))
+        .collect();
+    let mut shared: Vec<(i64, i64)> = Vec::new();
+    for (index, port) in objects_mut(spec, "ports").enumerate() {
+        let (number, own) = wanted.get(index).copied().unwrap_or_default();
+        if own == 0 && !allocates {
+            continue;
+        }
+        let known = shared.iter().find(|(it, _)| *it == number).map(|(_, node)| *node);
+        let node = match known {
+            None => {
+                let asked = wanted.iter().find(|(it, node)| *it == number && *node != 0);
+                let node = match asked {
+                    Some(&(_, node)) => match operation.allocate(node) {
+                        Ok(()) => node,
+                        Err(why) => return Ok(Some((index, node, why))),
+                    },
+                    None => operation.allocate_next().map_err(full)?,
+                };
+                shared.push((number, node));
+                node
+            }
+            Some(node) if own == 0 || own == node => node,
+            Some(_) => match operation.allocate(own) {
+                Ok(()) => own,
+                Err(why) => return Ok(Some((index, own, why))),
+            },
+        };
+        port.insert("nodePort".into(), node.into());
+    }
+    Ok(None)
+}
+
+/// `updateNodePorts`
+fn update(spec: &mut Spec, former: &[i64], operation: &mut Operation<'_>) -> Result<Refused, Status> {
+    let allocates = allocates_node_ports(spec);
+    let mut seen: Vec<(String, i64)> = Vec::new();
+    for (index, port) in objects_mut(spec, "ports").enumerate() {
+        let mut node = number(port, "nodePort").unwrap_or(0);
+        if node == 0 && !allocates {
+            continue;
+        }
+        if node == 0 {
+            node = operation.allocate_next().map_err(full)?;
+            port.insert("nodePort".into(), node.into());
+        } else if !former.contains(&node)
+            && !operation.own.contains(&node)
+            && let Err(why) = operation.allocate(node)
+        {
+            return Ok(Some((index, node, why)));
+        }
+        let pair = (text(port, "protocol").to_owned(), node);
+        if seen.contains(&pair) {
+            let (protocol, node) = pair;
+            return Err(Status::new(
+                500,
+                "",
+                format!("duplicate nodePort: {{{protocol} {node}}}"),
+            ));
+        }
+        seen.push(pair);
+    }
+    Ok(None)
+}
+
+/// `allocHealthCheckNodePort`
+fn health_check(spec: &mut Spec, operation: &mut Operation<'_>) -> Result<(), Status> {
+    let wanted = number(spec, "healthCheckNodePort").unwrap_or(0);
+    if wanted == 0 {
+        let next = operation.allocate_next();
+        let port =
+            next.map_err(|why| Status::internal(format!("failed to allocate a HealthCheck NodePort 0: {why}")))?;
+        spec.insert("healthCheckNodePort".into(), port.into());
+        return Ok(());
+    }
+    operation.allocate(wanted).map_err(|why| {
+        Status::internal(format!(
+            "failed to allocate requested HealthCheck NodePort {wanted}: {why}"
+        ))
+    })
+}

@@ -1,0 +1,174 @@
+//! Ranges that Services get their addresses and node ports from, and what of them is taken.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr};
+
+use serde_json::{Map, Value};
+
+use crate::api::object::Object;
+use crate::registry::kinds::strategy::Context;
+use crate::registry::types::access::{at, list, number, objects};
+use crate::registry::types::net::masked;
+
+/// A range cluster IPs come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ClusterRange {
+    first: Ipv4Addr,
+    prefix: u32,
+}
+
+impl Default for ClusterRange {
+    fn default() -> Self {
+        Self {
+            first: Ipv4Addr::new(10, 0, 0, 0),
+            prefix: 16,
+        }
+    }
+}
+
+impl std::fmt::Display for ClusterRange {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.first, self.prefix)
+    }
+}
+
+impl std::str::FromStr for ClusterRange {
+    type Err = String;
+
+    /// A range as kube-apiserver takes it in `--service-cluster-ip-range`, of IPv4 alone.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (address, prefix) = text.split_once('/').ok_or("there is no prefix length")?;
+        let address: Ipv4Addr = address.parse().map_err(|_| format!("{address:?} is no IPv4 address"))?;
+        let prefix: u32 = prefix.parse().map_err(|_| format!("{prefix:?} is no prefix length"))?;
+        // As large as kube-apiserver takes it, and with room for two Services.
+        if !(12..=30).contains(&prefix) {
+            return Err(format!("the prefix length must be from 12 to 30, not {prefix}"));
+        }
+        let first = Ipv4Addr::from_bits(address.to_bits() >> (32 - prefix) << (32 - prefix));
+        Ok(Self { first, prefix })
+    }
+}
+
+impl ClusterRange {
+    /// The first address of the range that is given away: the Service `default/kubernetes` has it.
+    pub(crate) fn first_ip(self) -> Ipv4Addr {
+        Ipv4Addr::from_bits(self.first.to_bits() | 1)
+    }
+
+    /// The address of the network itself, which a dry run shows.
+    pub(super) fn network(self) -> Ipv4Addr {
+        self.first
+    }
+
+    /// Addresses of the range but its first and its last.
+    pub(super) fn len(self) -> u64 {
+        (1 << (32 - self.prefix)) - 2
+    }
+
+    /// Addresses at the beginning that are given away last, so that clients find them free (`calculateRangeOffset`).
+    pub(super) fn reserved(self) -> u64 {
+        reserved(1 << (32 - self.prefix), (16, 256, 16))
+    }
+
+    /// An address of the range, from the first that is given away on.
+    pub(super) fn at(self, index: u64) -> Ipv4Addr {
+        let offset = u32::try_from(index + 1).unwrap_or(1);
+        Ipv4Addr::from_bits(self.first.to_bits() | offset)
+    }
+
+    /// Returns `true` if the address is one of the network, be it given away or not.
+    pub(super) fn contains(self, address: IpAddr) -> bool {
+        masked(address, self.prefix) == IpAddr::V4(self.first)
+    }
+
+    /// Returns `true` if the address is one that is given away.
+    pub(super) fn gives_away(self, address: IpAddr) -> bool {
+        let last = Ipv4Addr::from_bits(self.first.to_bits() + (1 << (32 - self.prefix)) - 1);
+        self.contains(address) && address != IpAddr::V4(self.first) && address != IpAddr::V4(last)
+    }
+}
+
+/// The ranges of the stored ServiceCIDRs that are not about to go, in the order of their names; the default if there is
+/// none.
+pub(super) fn ranges(context: &Context<'_>) -> Vec<ClusterRange> {
+    let stored = (context.stored)("networking.k8s.io", "servicecidrs");
+    let going = |cidr: &&Object| cidr.meta_str("deletionTimestamp").is_empty();
+    let texts = stored.iter().filter(going).flat_map(|cidr| {
+        let cidrs = at(cidr, "spec")
+            .and_then(|spec| spec.get("cidrs"))
+            .and_then(Value::as_array);
+        cidrs.into_iter().flatten().filter_map(Value::as_str)
+    });
+    let ranges: Vec<ClusterRange> = texts.filter_map(|text| text.parse().ok()).collect();
+    if ranges.is_empty() {
+        vec![ClusterRange::default()]
+    } else {
+        ranges
+    }
+}
+
+/// The range node ports come from.
+pub(super) const NODE_PORTS: std::ops::RangeInclusive<i64> = 30_000..=32_767;
+const NODE_PORT_COUNT: u64 = 2_768;
+
+/// The beginning of a range that is given away last: one part in `step`, between `min` and `max`.
+fn reserved(size: u64, (min, max, step): (u64, u64, u64)) -> u64 {
+    if size <= min {
+        return 0;
+    }
+    (size / step).clamp(min, max)
+}
+
+/// Returns a free number below `size`: a random one above the reserved ones, or else among those.
+pub(super) fn choose(size: u64, reserved: u64, context: &Context<'_>, is_free: impl Fn(u64) -> bool) -> Option<u64> {
+    [(reserved, size), (0, reserved)].into_iter().find_map(|(from, to)| {
+        let len = to.checked_sub(from).filter(|&it| it > 0)?;
+        let start = context.entropy.below(len);
+        (0..len).map(|step| from + (start + step) % len).find(|it| is_free(*it))
+    })
+}
+
+/// Returns a free node port.
+pub(super) fn choose_node_port(context: &Context<'_>, is_free: impl Fn(i64) -> bool) -> Option<i64> {
+    let port = |offset: u64| NODE_PORTS.start() + i64::try_from(offset).unwrap_or(0);
+    let reserved = reserved(NODE_PORT_COUNT, (16, 128, 32));
+    choose(NODE_PORT_COUNT, reserved, context, |offset| is_free(port(offset))).map(port)
+}
+
+/// Allocations of other Services.
+pub(super) struct Taken {
+    pub(super) ips: BTreeSet<IpAddr>,
+    pub(super) ports: BTreeSet<i64>,
+}
+
+impl Taken {
+    /// Reads those of all Services but the one that has the spec `old`, whose allocations are its own to keep.
+    pub(super) fn read(old: Option<&Map<String, Value>>, context: &Context<'_>) -> Self {
+        let mut taken = Self {
+            ips: BTreeSet::new(),
+            ports: BTreeSet::new(),
+        };
+        for service in (context.stored)("", "services") {
+            let Some(spec) = at(&service, "spec").and_then(Value::as_object) else {
+                continue;
+            };
+            if old == Some(spec) {
+                continue;
+            }
+            let ips = list(spec, "clusterIPs").iter().filter_map(Value::as_str);
+            taken.ips.extend(ips.filter_map(|ip| ip.parse::<IpAddr>().ok()));
+            taken.ports.extend(node_ports(spec));
+            taken
+                .ports
+                .extend(number(spec, "healthCheckNodePort").filter(|&it| it != 0));
+        }
+        taken
+    }
+}
+
+/// The node ports of a Service.
+pub(super) fn node_ports(spec: &Map<String, Value>) -> impl Iterator<Item = i64> {
+    objects(spec, "ports")
+        .filter_map(|(_, port)| number(port, "nodePort"))
+        .filter(|&port| port != 0)
+}
