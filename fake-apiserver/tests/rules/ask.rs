@@ -13,6 +13,22 @@ pub(crate) const STRATEGIC: &str = "application/strategic-merge-patch+json";
 pub(crate) const JSON_PATCH: &str = "application/json-patch+json";
 pub(crate) const APPLY: &str = "application/apply-patch+yaml";
 
+/// The texts of the warnings that a POST is answered with.
+pub(crate) async fn warnings(server: &ApiServer, path: &str, body: &Value) -> Vec<String> {
+    let request = Request::post(path)
+        .header("content-type", "application/json")
+        .body(body.to_string())
+        .expect("the request is whole");
+    let answer = server.call(request).await;
+    let warnings = answer.headers().get_all("warning").iter();
+    let text = |it: &http::HeaderValue| {
+        let text = it.to_str().unwrap_or_default();
+        let text = text.strip_prefix("299 - \"").and_then(|it| it.strip_suffix('"'));
+        text.unwrap_or_default().replace("\\\"", "\"")
+    };
+    warnings.map(text).collect()
+}
+
 /// Sends a body of a content type; answers the code and the JSON.
 pub(crate) async fn send(
     server: &ApiServer,

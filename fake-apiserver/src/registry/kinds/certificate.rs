@@ -1,8 +1,6 @@
 //! CertificateSigningRequests (`pkg/registry/certificates/certificates`, `pkg/apis/certificates/validation`), and the
 //! other kinds of their group, which are selected by their signer.
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
 use super::plain;
@@ -12,6 +10,7 @@ use crate::api::object::Object;
 use crate::api::user::UserInfo;
 use crate::registry::types::access::{at, ensure_object, list, objects, objects_mut, restore, text};
 use crate::registry::types::names;
+use crate::registry::types::pem::pem_blocks;
 
 /// The shortest life of a certificate that may be asked for, in seconds.
 const EXPIRATION_MIN: i64 = 600;
@@ -379,44 +378,6 @@ fn check_certificate(encoded: &str) -> Result<(), String> {
         true => Ok(()),
         false => Err("must contain at least one CERTIFICATE PEM block".to_owned()),
     }
-}
-
-struct PemBlock {
-    kind: String,
-    has_headers: bool,
-    der: Vec<u8>,
-}
-
-/// The blocks of a text in PEM that stands base64-encoded in JSON, as bytes do.
-fn pem_blocks(encoded: &str) -> impl Iterator<Item = PemBlock> {
-    let text = STANDARD.decode(encoded).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text).into_owned();
-    let mut blocks = Vec::new();
-    let mut open: Option<(String, Vec<String>)> = None;
-    for line in text.lines().map(str::trim_end) {
-        let marked = |mark: &str| {
-            let kind = line.strip_prefix("-----")?.strip_prefix(mark)?.strip_suffix("-----")?;
-            Some(kind.to_owned())
-        };
-        if let Some(kind) = marked("BEGIN ") {
-            open = Some((kind, Vec::new()));
-        } else if let Some(kind) = marked("END ") {
-            let Some((_, lines)) = open.take().filter(|(begun, _)| *begun == kind) else {
-                continue;
-            };
-            let (headers, body): (Vec<String>, Vec<String>) = lines.into_iter().partition(|it| it.contains(':'));
-            if let Ok(der) = STANDARD.decode(body.concat()) {
-                blocks.push(PemBlock {
-                    kind,
-                    has_headers: !headers.is_empty(),
-                    der,
-                });
-            }
-        } else if let Some((_, lines)) = &mut open {
-            lines.push(line.to_owned());
-        }
-    }
-    blocks.into_iter()
 }
 
 /// A kind that needs a resourceVersion and is selected by fields of its spec.

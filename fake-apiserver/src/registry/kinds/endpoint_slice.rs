@@ -1,13 +1,11 @@
 //! EndpointSlices; follows `ValidateEndpointSlice` of `pkg/apis/discovery/validation`.
 
-use std::net::IpAddr;
-
 use serde_json::{Value, json};
 
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
-use crate::registry::types::access::{at, default_to, objects_mut, text};
+use crate::registry::types::access::{at, default_absent, objects_mut};
 use crate::registry::types::check::IMMUTABLE;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::{labels, names, net};
@@ -20,6 +18,14 @@ const TOPOLOGY_MAX: usize = 16;
 /// Zones, and nodes, that an endpoint may be meant for.
 const HINTS_MAX: usize = 8;
 
+const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+/// Controllers whose addresses are known to be right.
+const CONTROLLERS: [&str; 2] = [
+    "endpointslice-controller.k8s.io",
+    "endpointslicemirroring-controller.k8s.io",
+];
+const HOST_LABEL: &str = "kubernetes.io/hostname";
+
 /// The strategy of EndpointSlices.
 #[derive(Debug)]
 pub(crate) struct EndpointSlice;
@@ -30,7 +36,17 @@ impl Strategy for EndpointSlice {
             if port.get("name").is_none_or(Value::is_null) {
                 port.insert("name".into(), json!(""));
             }
-            default_to(port, "protocol", "TCP");
+            default_absent(port, "protocol", "TCP");
+        }
+    }
+
+    fn prepare_for_create(&self, object: &mut Object, _context: &Context<'_>) {
+        drop_topology(object, None);
+    }
+
+    fn prepare_for_update(&self, object: &mut Object, old: &Object, _context: &Context<'_>) {
+        if object.get("endpoints") != old.get("endpoints") {
+            drop_topology(object, Some(old));
         }
     }
 
@@ -51,12 +67,21 @@ impl Strategy for EndpointSlice {
         }
     }
 
-    fn warnings(&self, object: &Object, _old: Option<&Object>) -> Vec<String> {
-        if text(object, "addressType") == "FQDN" {
-            vec!["spec.addressType: FQDN endpoints are deprecated".to_owned()]
-        } else {
-            Vec::new()
+    fn warnings(&self, object: &Object, old: Option<&Object>) -> Vec<String> {
+        let slice = Cursor::root(object);
+        let mut warnings = Vec::new();
+        if old.is_none() && slice.text("addressType") == "FQDN" {
+            warnings.push("spec.addressType: FQDN endpoints are deprecated".to_owned());
         }
+        let manager = slice.map("metadata.labels").and_then(|it| it.get(MANAGED_BY)?.as_str());
+        if manager.is_some_and(|it| CONTROLLERS.contains(&it)) {
+            return warnings;
+        }
+        for endpoint in slice.items("endpoints") {
+            let addresses = endpoint.items("addresses");
+            warnings.extend(addresses.filter_map(|it| net::warn_of_ip(&it.path(), it.as_text())));
+        }
+        warnings
     }
 
     fn has_generation(&self) -> bool {
@@ -68,6 +93,29 @@ impl Strategy for EndpointSlice {
             .iter()
             .any(|field| object.get(*field) != old.get(*field))
             || at(object, "metadata.labels") != at(old, "metadata.labels")
+    }
+}
+
+/// `dropTopologyOnV1`: the field is read alone in this version; a node's name in it that was there before moves to its
+/// own field.
+fn drop_topology(object: &mut Object, old: Option<&Object>) {
+    let hosts: Vec<String> = old
+        .map(|old| {
+            let old = Cursor::root(old);
+            let endpoints = old.items("endpoints");
+            let host = |it: Cursor<'_>| Some(it.map("deprecatedTopology")?.get(HOST_LABEL)?.as_str()?.to_owned());
+            endpoints.filter_map(host).collect()
+        })
+        .unwrap_or_default();
+    for endpoint in objects_mut(object, "endpoints") {
+        let topology = endpoint.remove("deprecatedTopology");
+        let host = topology.as_ref().and_then(|it| it.get(HOST_LABEL)?.as_str());
+        if let Some(host) = host.filter(|it| hosts.iter().any(|known| known == it))
+            && endpoint.get("nodeName").is_none_or(Value::is_null)
+            && names::dns1123_subdomain(host, false).is_empty()
+        {
+            endpoint.insert("nodeName".into(), host.into());
+        }
     }
 }
 
@@ -149,24 +197,41 @@ fn validate_addresses(endpoint: &Cursor<'_>, address_type: &str, errors: &mut Fi
         let text = address.as_text();
         match address_type {
             "IPv4" | "IPv6" => {
-                let Some(ip) = net::validate_ip(text, || address.path(), errors) else {
-                    continue;
+                let problem = match address_type {
+                    "IPv6" => net::wrong_in_ip(text),
+                    _ => net::wrong_in_legacy_ip(text),
                 };
-                if matches!(ip, IpAddr::V4(_)) != (address_type == "IPv4") {
+                if let Some(problem) = problem {
+                    errors.invalid(address, text, problem);
+                    continue;
+                }
+                if net::parse_sloppy(text).is_some_and(|it| it.is_ipv4() != (address_type == "IPv4")) {
                     errors.invalid(path, text, format!("must be an {address_type} address"));
                 }
-                net::validate_ordinary_ip(ip, text, &address.path(), errors);
+                net::validate_endpoint_ip(&address, errors);
             }
-            "FQDN" => {
-                let problems = names::dns1123_subdomain(text.strip_suffix('.').unwrap_or(text), false);
-                if !problems.is_empty() {
-                    errors.invalid(address, text, problems.join(","));
-                } else if !text.contains('.') {
-                    let problem = "should be a domain with at least two segments separated by dots";
-                    errors.invalid(address, text, problem);
-                }
-            }
+            "FQDN" => validate_domain(&address, errors),
             _ => {}
+        }
+    }
+}
+
+/// `IsFullyQualifiedDomainName`
+fn validate_domain(address: &Cursor<'_>, errors: &mut FieldErrors) {
+    if !address.check_required(errors) {
+        return;
+    }
+    let name = address.as_text().strip_suffix('.').unwrap_or(address.as_text());
+    let problems = names::dns1123_subdomain(name, false);
+    if !problems.is_empty() {
+        errors.invalid(address, name, problems.join(","));
+    } else if !name.contains('.') {
+        let problem = "should be a domain with at least two segments separated by dots";
+        errors.invalid(address, name, problem);
+    } else {
+        let labels = name.split('.').map(|label| (label, names::dns1123_label(label, false)));
+        if let Some((label, problems)) = labels.into_iter().find(|(_, it)| !it.is_empty()) {
+            errors.invalid(address, label, problems.join(","));
         }
     }
 }
@@ -185,7 +250,11 @@ fn validate_ports(slice: &Cursor<'_>, errors: &mut FieldErrors) {
             errors.duplicate(port.at("name").path(), name);
         }
         seen.push(name);
-        super::service::validate_protocol(&port.at("protocol"), errors);
+        if port.is_set("protocol") {
+            port.at("protocol").check_one_of(&["SCTP", "TCP", "UDP"], errors);
+        } else {
+            errors.required(port.at("protocol"), "");
+        }
         if port.is_set("appProtocol") {
             labels::validate_key(port.text("appProtocol"), &port.at("appProtocol").path(), errors);
         }

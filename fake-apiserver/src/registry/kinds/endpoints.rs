@@ -8,6 +8,9 @@ use crate::registry::types::access::{default_to, objects_mut};
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::{labels, names, net};
 
+/// The label that names the controller of an object.
+const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
+
 /// The strategy of Endpoints.
 #[derive(Debug)]
 pub(crate) struct Endpoints;
@@ -31,6 +34,25 @@ impl Strategy for Endpoints {
         if object.get("subsets") != old.get("subsets") {
             self.validate(object, errors);
         }
+    }
+
+    /// `endpointsWarnings`; what the controller of endpoints writes is known to be right.
+    fn warnings(&self, object: &Object, _old: Option<&Object>) -> Vec<String> {
+        let endpoints = Cursor::root(object);
+        let labels = endpoints.map("metadata.labels");
+        if labels
+            .and_then(|it| it.get(MANAGED_BY))
+            .is_some_and(|it| it == "endpoint-controller")
+        {
+            return Vec::new();
+        }
+        let mut warnings = Vec::new();
+        for subset in endpoints.items("subsets") {
+            for address in subset.items("addresses").chain(subset.items("notReadyAddresses")) {
+                warnings.extend(net::warn_of_ip(&address.at("ip").path(), address.text("ip")));
+            }
+        }
+        warnings
     }
 
     fn deprecation(&self) -> Option<&'static str> {

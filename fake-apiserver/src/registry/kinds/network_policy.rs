@@ -1,13 +1,13 @@
-//! NetworkPolicies.
+//! NetworkPolicies, as `ValidateNetworkPolicy` and `ValidateNetworkPolicyUpdate` of `pkg/apis/networking/validation`
+//! check them.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::strategy::{Context, Strategy};
-use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::field::FieldErrors;
 use crate::api::object::Object;
-use crate::registry::types::access::{
-    at, default_to, ensure_object, is_empty, list, number, objects, objects_mut, text,
-};
+use crate::registry::types::access::{default_absent, ensure_object, is_empty, objects_mut};
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::{labels, names, net};
 
 /// The directions of traffic: the list of rules, and what a rule calls its peers.
@@ -23,7 +23,7 @@ impl Strategy for NetworkPolicy {
         for (direction, _) in DIRECTIONS {
             for rule in objects_mut(spec, direction) {
                 for port in objects_mut(rule, "ports") {
-                    default_to(port, "protocol", "TCP");
+                    default_absent(port, "protocol", "TCP");
                 }
             }
         }
@@ -38,34 +38,29 @@ impl Strategy for NetworkPolicy {
     }
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
-        let path = FieldPath::new("spec");
-        labels::validate_selector(at(object, "spec.podSelector"), &path.child("podSelector"), errors);
-        for (direction, peers) in DIRECTIONS {
-            for (index, rule) in objects(object, &format!("spec.{direction}")) {
-                let path = path.child(direction).index(index);
-                for (index, port) in objects(rule, "ports") {
-                    validate_port(port, &path.child("ports").index(index), errors);
-                }
-                for (index, peer) in objects(rule, peers) {
-                    validate_peer(peer, &path.child(peers).index(index), errors);
-                }
-            }
-        }
-        let types = list(object, "spec.policyTypes");
-        if types.len() > 2 {
-            let text = "may not specify more than two policyTypes";
-            errors.invalid(path.child("policyTypes"), types, text);
-            return;
-        }
-        for policy_type in types.iter().filter_map(Value::as_str) {
-            if !matches!(policy_type, "Egress" | "Ingress") {
-                errors.not_supported(path.child("policyTypes"), policy_type, &["Egress", "Ingress"]);
-            }
-        }
+        validate_spec(&Cursor::root(object).at("spec"), &[], errors);
     }
 
-    fn validate_update(&self, object: &Object, _old: &Object, errors: &mut FieldErrors, _context: &Context<'_>) {
-        self.validate(object, errors);
+    fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, _context: &Context<'_>) {
+        // Any range of the stored object may stay, wherever it stands now.
+        let mut kept = Vec::new();
+        for_each_block(&Cursor::root(old).at("spec"), |block| {
+            kept.extend(block.get("cidr").cloned());
+            kept.extend(block.list("except").iter().cloned());
+        });
+        validate_spec(&Cursor::root(object).at("spec"), &kept, errors);
+    }
+
+    fn warnings(&self, object: &Object, _old: Option<&Object>) -> Vec<String> {
+        let mut warnings = Vec::new();
+        for_each_block(&Cursor::root(object).at("spec"), |block| {
+            let cidr = block.at("cidr");
+            warnings.extend(net::warn_of_cidr(&cidr.path(), cidr.as_text()));
+            for except in block.items("except") {
+                warnings.extend(net::warn_of_cidr(&except.path(), except.as_text()));
+            }
+        });
+        warnings
     }
 
     fn has_generation(&self) -> bool {
@@ -73,82 +68,110 @@ impl Strategy for NetworkPolicy {
     }
 }
 
-fn validate_port(port: &Map<String, Value>, path: &FieldPath, errors: &mut FieldErrors) {
-    let protocol = text(port, "protocol");
-    if !matches!(protocol, "" | "TCP" | "UDP" | "SCTP") {
-        errors.not_supported(path.child("protocol"), protocol, &["SCTP", "TCP", "UDP"]);
-    }
-    let end = number(port, "endPort");
-    match at(port, "port") {
-        Some(Value::String(name)) => {
-            if let Some(end) = end {
-                errors.invalid(
-                    path.child("endPort"),
-                    end,
-                    "may not be specified when `port` is non-numeric",
-                );
-            }
-            for text in names::port_name(name) {
-                errors.invalid(path.child("port"), name.as_str(), text);
+fn for_each_block(spec: &Cursor<'_>, mut each: impl FnMut(&Cursor<'_>)) {
+    for (direction, peers) in DIRECTIONS {
+        for rule in spec.items(direction) {
+            for peer in rule.items(peers).filter(|it| it.is_set("ipBlock")) {
+                each(&peer.at("ipBlock"));
             }
         }
-        Some(value) => {
-            let first = value.as_i64().unwrap_or(0);
-            net::validate_port_number(first, &path.child("port"), errors);
+    }
+}
+
+/// `ValidateNetworkPolicySpec`
+fn validate_spec(spec: &Cursor<'_>, kept: &[Value], errors: &mut FieldErrors) {
+    let selector = spec.at("podSelector");
+    labels::validate_selector(selector.get(""), &selector.path(), errors);
+    for (direction, peers) in DIRECTIONS {
+        for rule in spec.items(direction) {
+            for port in rule.items("ports") {
+                validate_port(&port, errors);
+            }
+            for peer in rule.items(peers) {
+                validate_peer(&peer, kept, errors);
+            }
+        }
+    }
+    let types = spec.at("policyTypes");
+    if types.list("").len() > 2 {
+        errors.invalid(types, types.to_value(), "may not specify more than two policyTypes");
+        return;
+    }
+    for policy_type in types.items("") {
+        policy_type.check_one_of(&["Ingress", "Egress"], errors);
+    }
+}
+
+/// `ValidateNetworkPolicyPort`
+fn validate_port(port: &Cursor<'_>, errors: &mut FieldErrors) {
+    port.at("protocol").check_one_of(&["TCP", "UDP", "SCTP"], errors);
+    let (path, end_path) = (port.at("port"), port.at("endPort"));
+    let end = end_path.integer("");
+    match path.get("") {
+        Some(Value::String(name)) => {
             if let Some(end) = end {
-                if end < first {
-                    errors.invalid(path.child("endPort"), first, "must be greater than or equal to `port`");
-                }
-                net::validate_port_number(end, &path.child("endPort"), errors);
+                errors.invalid(end_path, end, "may not be specified when `port` is non-numeric");
+            }
+            path.check_texts(names::port_name(name), errors);
+        }
+        Some(_) => {
+            path.check_port_number(errors);
+            let first = path.integer("").unwrap_or(0);
+            if end.is_some_and(|end| end < first) {
+                errors.invalid(end_path, first, "must be greater than or equal to `port`");
+            }
+            if end.is_some() {
+                end_path.check_port_number(errors);
             }
         }
         None => {
             if let Some(end) = end {
-                errors.invalid(
-                    path.child("endPort"),
-                    end,
-                    "may not be specified when `port` is not specified",
-                );
+                errors.invalid(end_path, end, "may not be specified when `port` is not specified");
             }
         }
     }
 }
 
-fn validate_peer(peer: &Map<String, Value>, path: &FieldPath, errors: &mut FieldErrors) {
+/// `ValidateNetworkPolicyPeer`
+fn validate_peer(peer: &Cursor<'_>, kept: &[Value], errors: &mut FieldErrors) {
     let mut selectors = 0;
     for field in ["podSelector", "namespaceSelector"] {
-        if let Some(selector) = at(peer, field) {
+        let selector = peer.at(field);
+        if selector.is_set("") {
             selectors += 1;
-            labels::validate_selector(Some(selector), &path.child(field), errors);
+            labels::validate_selector(selector.get(""), &selector.path(), errors);
         }
     }
-    let block = at(peer, "ipBlock").and_then(Value::as_object);
-    if let Some(block) = block {
-        validate_block(block, &path.child("ipBlock"), errors);
+    if peer.is_set("ipBlock") {
+        validate_block(&peer.at("ipBlock"), kept, errors);
         if selectors > 0 {
-            errors.forbidden(path.clone(), "may not specify both ipBlock and another peer");
+            errors.forbidden(peer, "may not specify both ipBlock and another peer");
         }
     } else if selectors == 0 {
-        errors.required(path.clone(), "must specify a peer");
+        errors.required(peer, "must specify a peer");
     }
 }
 
-fn validate_block(block: &Map<String, Value>, path: &FieldPath, errors: &mut FieldErrors) {
-    let cidr = text(block, "cidr");
-    if cidr.is_empty() {
-        errors.required(path.child("cidr"), "");
+/// `ValidateIPBlock`
+fn validate_block(block: &Cursor<'_>, kept: &[Value], errors: &mut FieldErrors) {
+    let cidr = block.at("cidr");
+    if !cidr.check_required(errors) {
         return;
     }
-    let whole = net::validate_cidr(cidr, &path.child("cidr"), errors);
-    for (index, except) in list(block, "except").iter().enumerate() {
-        let (except, path) = (except.as_str().unwrap_or_default(), path.child("except").index(index));
-        let part = net::validate_cidr(except, &path, errors);
-        if let (Some((whole, length)), Some((part, part_length))) = (whole, part) {
-            let is_inside =
-                whole.is_ipv4() == part.is_ipv4() && part_length > length && net::masked(part, length) == whole;
-            if !is_inside {
-                errors.invalid(path, except, "must be a strict subset of `cidr`");
-            }
+    cidr.check_legacy_cidr(kept, errors);
+    let Some((whole, length)) = net::parse_sloppy_cidr(cidr.as_text()) else {
+        return;
+    };
+    for except in block.items("except") {
+        except.check_legacy_cidr(kept, errors);
+        let Some((part, part_length)) = net::parse_sloppy_cidr(except.as_text()) else {
+            continue;
+        };
+        let is_inside = whole.is_ipv4() == part.is_ipv4()
+            && part_length > length
+            && net::masked(part, length) == net::masked(whole, length);
+        if !is_inside {
+            errors.invalid(except, except.as_text(), "must be a strict subset of `cidr`");
         }
     }
 }

@@ -8,6 +8,7 @@ use super::strategy::{Context, FieldLabels, Strategy};
 use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, FieldPath, quote};
 use crate::api::object::Object;
 use crate::registry::types::access::{at, ensure_object, is_empty, list, object_mut, objects, text};
+use crate::registry::types::check::NOT_POSITIVE;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::{labels, names, net};
 
@@ -60,6 +61,16 @@ impl Strategy for Node {
         let node = Cursor::root(object);
         validate_taints(object, errors);
         validate_resources(&node, errors);
+        let swap = node.at("status.nodeInfo.swap.capacity");
+        if let Some(capacity) = swap.integer("").filter(|it| *it <= 0) {
+            // The path is that of the metadata, as the real server has it.
+            errors.invalid(
+                FieldPath::new("metadata.nodeSwapStatus.capacity"),
+                capacity,
+                NOT_POSITIVE,
+            );
+        }
+        validate_features(&node, errors);
         validate_pod_cidrs(&node, errors);
     }
 
@@ -69,6 +80,7 @@ impl Strategy for Node {
         }
         let (node, old) = (Cursor::root(object), Cursor::root(old));
         validate_resources(&node, errors);
+        validate_features(&node, errors);
         validate_addresses(&node, errors);
         let (cidrs, earlier) = (node.list("spec.podCIDRs"), old.list("spec.podCIDRs"));
         let changes = match (earlier.len(), cidrs.len()) {
@@ -100,7 +112,7 @@ impl Strategy for Node {
             warnings.push("spec.externalID: this field is deprecated, and is unused by Kubernetes".to_owned());
         }
         for cidr in node.items("spec.podCIDRs") {
-            warnings.extend(net::cidr_warning(&cidr));
+            warnings.extend(net::warn_of_cidr(&cidr.path(), cidr.as_text()));
         }
         warnings
     }
@@ -143,6 +155,41 @@ fn validate_resources(node: &Cursor<'_>, errors: &mut FieldErrors) {
             validate_quantity_value(name, amount.as_text(), path, errors);
         }
     }
+}
+
+/// `validateNodeDeclaredFeatures`: sorted names, each once.
+fn validate_features(node: &Cursor<'_>, errors: &mut FieldErrors) {
+    let features = node.list("status.declaredFeatures");
+    let path = FieldPath::new("status.declaredFeatures");
+    let names: Vec<&str> = features.iter().map(|it| it.as_str().unwrap_or_default()).collect();
+    for (index, name) in names.iter().enumerate() {
+        if let Some(problem) = wrong_in_feature(name) {
+            let text = format!("invalid feature name {}: {problem}", quote(name));
+            errors.invalid(path.index(index), *name, text);
+        }
+        match names.get(index + 1) {
+            Some(next) if name == next => errors.duplicate(path.index(index + 1), *next),
+            Some(next) if name > next => {
+                errors.invalid(path.index(index + 1), *next, "list must be sorted alphabetically");
+            }
+            _ => {}
+        }
+    }
+}
+
+fn wrong_in_feature(name: &str) -> Option<String> {
+    if name.len() > names::SUBDOMAIN_MAX {
+        return Some(format!("must be no more than {} characters", names::SUBDOMAIN_MAX));
+    }
+    let is_word = |part: &str| {
+        part.starts_with(|first: char| first.is_ascii_alphabetic()) && part.bytes().all(|b| b.is_ascii_alphanumeric())
+    };
+    let is_right = name.starts_with(|first: char| first.is_ascii_uppercase()) && name.split('/').all(is_word);
+    (!is_right).then(|| {
+        "must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature or \
+         MyFeature/mySubFeature), and contain only alphanumeric characters and slashes"
+            .to_owned()
+    })
 }
 
 fn validate_addresses(node: &Cursor<'_>, errors: &mut FieldErrors) {

@@ -1,10 +1,10 @@
 //! PersistentVolumes, as `ValidatePersistentVolume` and `ValidatePersistentVolumeUpdate` of
 //! `pkg/apis/core/validation` check them.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::device::check_driver_name;
-use super::persistent_volume_claim::{add_finalizer, validate_access_modes};
+use super::persistent_volume_claim::{add_finalizer, check_basic, validate_access_modes};
 use super::pod::warnings::deprecated_node_label;
 use super::pod::{
     default_storage_systems, no_backsteps, validate_host_path, validate_initiator, validate_node_selector,
@@ -13,7 +13,9 @@ use super::pod::{
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::registry::kinds::strategy::{Context, Strategy};
-use crate::registry::types::access::{at, default_to, ensure_object, object_mut, objects_mut, restore, text};
+use crate::registry::types::access::{
+    at, default_absent, default_to, ensure_object, object_mut, objects_mut, restore, text,
+};
 use crate::registry::types::check::{IMMUTABLE, NOT_POSITIVE};
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::quantity::Quantity;
@@ -55,13 +57,8 @@ impl Strategy for PersistentVolume {
     fn default(&self, object: &mut Object) {
         let spec = ensure_object(object, "spec");
         default_to(spec, "persistentVolumeReclaimPolicy", "Retain");
-        default_to(spec, "volumeMode", "Filesystem");
-        if let Some(host_path) = object_mut(spec, "hostPath")
-            && host_path.get("type").is_none_or(Value::is_null)
-        {
-            host_path.insert("type".into(), json!(""));
-        }
-        default_storage_systems(spec);
+        default_absent(spec, "volumeMode", "Filesystem");
+        default_source(spec);
         default_to(ensure_object(object, "status"), "phase", "Pending");
     }
 
@@ -142,6 +139,14 @@ impl Strategy for PersistentVolume {
     fn returns_deleted_object(&self) -> bool {
         true
     }
+}
+
+/// The defaults of a volume's source, of which an inline one has no others.
+pub(super) fn default_source(spec: &mut Map<String, Value>) {
+    if let Some(host_path) = object_mut(spec, "hostPath") {
+        default_absent(host_path, "type", "");
+    }
+    default_storage_systems(spec);
 }
 
 /// `GetWarningsForPersistentVolume`
@@ -272,6 +277,7 @@ fn validate_capacity(capacity: &Cursor<'_>, errors: &mut FieldErrors) {
         errors.not_supported(capacity, capacity.to_value(), &["storage"]);
     }
     for (_, amount) in capacity.entries("") {
+        check_basic(&amount, errors);
         let value = Quantity::parse(amount.as_text()).ok();
         if value.is_some_and(|value| value.signum() <= 0) {
             errors.invalid(amount, amount.as_text(), NOT_POSITIVE);

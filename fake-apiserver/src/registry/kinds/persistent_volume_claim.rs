@@ -7,7 +7,7 @@ use super::pod::validate_claim_spec;
 use super::strategy::{Context, Strategy};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
-use crate::registry::types::access::{default_to, ensure_object, restore};
+use crate::registry::types::access::{default_absent, default_to, ensure_object, restore};
 use crate::registry::types::check::IMMUTABLE;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names;
@@ -33,7 +33,7 @@ pub(crate) struct PersistentVolumeClaim;
 impl Strategy for PersistentVolumeClaim {
     fn default(&self, object: &mut Object) {
         let spec = ensure_object(object, "spec");
-        default_to(spec, "volumeMode", "Filesystem");
+        default_absent(spec, "volumeMode", "Filesystem");
         default_to(ensure_object(object, "status"), "phase", "Pending");
     }
 

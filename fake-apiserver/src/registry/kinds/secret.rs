@@ -11,6 +11,7 @@ use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::json::syntax_error;
 use crate::api::object::Object;
 use crate::registry::types::access::{at, default_to, ensure_object, text};
+use crate::registry::types::pem::key_pair_error;
 
 const REDACTED: &str = "<secret contents redacted>";
 const ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
@@ -53,6 +54,17 @@ impl Strategy for Secret {
         }
         validate_immutable(object, old, &["data"], errors);
         self.validate(object, errors);
+    }
+
+    /// `warningsForSecret`
+    fn warnings(&self, object: &Object, _old: Option<&Object>) -> Vec<String> {
+        if text(object, "type") != "kubernetes.io/tls" {
+            return Vec::new();
+        }
+        let empty = Map::new();
+        let data = at(object, "data").and_then(Value::as_object).unwrap_or(&empty);
+        let value = |key: &str| data.get(key).and_then(Value::as_str).unwrap_or_default();
+        key_pair_error(value("tls.crt"), value("tls.key")).into_iter().collect()
     }
 
     fn field_labels(&self) -> FieldLabels {

@@ -2,13 +2,14 @@
 //! their twins for updates in `pkg/apis/storage/validation` check them.
 
 use super::device::check_driver_name;
-use super::persistent_volume::validate_inline_spec;
+use super::persistent_volume::{default_source, validate_inline_spec};
 use super::persistent_volume_claim::add_finalizer;
 use super::plain::restore_metadata;
 use super::storage_class::{validate_parameters, validate_provisioner};
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
+use crate::registry::types::access::object_mut;
 use crate::registry::types::check::between;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names;
@@ -23,6 +24,12 @@ const MESSAGE_MAX_BYTES: usize = 1_024;
 pub(crate) struct VolumeAttachment;
 
 impl Strategy for VolumeAttachment {
+    fn default(&self, object: &mut Object) {
+        if let Some(spec) = object_mut(object, "spec.source.inlineVolumeSpec") {
+            default_source(spec);
+        }
+    }
+
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
         let object = Cursor::root(object);
         let spec = object.at("spec");

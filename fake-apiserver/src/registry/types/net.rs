@@ -62,6 +62,11 @@ fn strict_cidr(value: &str) -> Result<(IpAddr, u32), &'static str> {
     Ok((address, length))
 }
 
+/// Returns the fault of an address that need not be in canonical form (`IsValidIPForLegacyField`).
+pub(crate) fn wrong_in_legacy_ip(value: &str) -> Option<String> {
+    strict_ip(value).err().map(str::to_owned)
+}
+
 /// Returns the fault of an address that must be in canonical form (`IsValidIP`).
 pub(crate) fn wrong_in_ip(value: &str) -> Option<String> {
     match strict_ip(value) {
@@ -135,7 +140,7 @@ pub(crate) fn warn_of_cidr(path: &FieldPath, value: &str) -> Vec<String> {
     warnings
 }
 
-fn parse_sloppy_cidr(value: &str) -> Option<(IpAddr, u32)> {
+pub(crate) fn parse_sloppy_cidr(value: &str) -> Option<(IpAddr, u32)> {
     let (address, length) = value.split_once('/')?;
     parse_cidr(&format!("{}/{}", parse_sloppy(address)?, without_zeros(length)))
 }
@@ -219,17 +224,6 @@ pub(crate) fn validate_cidr(value: &str, path: &FieldPath, errors: &mut FieldErr
             None
         }
     }
-}
-
-/// The warning about a valid range that could be spelt better (`GetWarningsForCIDR`).
-pub(crate) fn cidr_warning(cidr: &Cursor<'_>) -> Option<String> {
-    let text = cidr.as_text();
-    let (address, length) = parse_cidr(text)?;
-    let canonical = format!("{address}/{length}");
-    (address.is_ipv6() && canonical != text).then(|| {
-        let path = cidr.path();
-        format!("{path}: IPv6 CIDR value {text:?} should be in RFC 5952 canonical format ({canonical:?})")
-    })
 }
 
 /// The first address of the range that `address` is in.

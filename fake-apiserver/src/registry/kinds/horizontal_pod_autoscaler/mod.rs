@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
-use crate::registry::types::access::{default_to, ensure_object, is_empty, object_mut, restore};
+use crate::registry::types::access::{default_absent, ensure_object, is_empty, object_mut, restore};
 
 const V1: &str = "autoscaling/v1";
 const V2: &str = "autoscaling/v2";
@@ -26,7 +26,7 @@ impl Strategy for HorizontalPodAutoscaler {
         let annotations = object.metadata().and_then(|it| it.get("annotations"));
         let has_metrics = annotations.is_some_and(|it| it.get(conversion::METRICS).is_some());
         let spec = ensure_object(object, "spec");
-        default_to(spec, "minReplicas", 1);
+        default_absent(spec, "minReplicas", 1);
         if !is_v1 {
             default_v2(spec);
         } else if !spec.contains_key(TARGET) && !has_metrics {
@@ -81,8 +81,8 @@ fn default_v2(spec: &mut Map<String, Value>) {
         return;
     };
     let up = ensure_object(behavior, "scaleUp");
-    default_to(up, "stabilizationWindowSeconds", 0);
-    default_to(up, "selectPolicy", "Max");
+    default_absent(up, "stabilizationWindowSeconds", 0);
+    default_absent(up, "selectPolicy", "Max");
     if is_unset(up, "policies") {
         let policies = json!([
             {"type": "Pods", "value": 4, "periodSeconds": 15},
@@ -91,7 +91,7 @@ fn default_v2(spec: &mut Map<String, Value>) {
         up.insert("policies".into(), policies);
     }
     let down = ensure_object(behavior, "scaleDown");
-    default_to(down, "selectPolicy", "Max");
+    default_absent(down, "selectPolicy", "Max");
     if is_unset(down, "policies") {
         let policies = json!([{"type": "Percent", "value": 100, "periodSeconds": 15}]);
         down.insert("policies".into(), policies);

@@ -1,0 +1,142 @@
+//! Checks and warnings of built-in kinds.
+
+use fake_apiserver::ApiServer;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::ask::{causes, post, put, warnings, with};
+
+const NAMESPACED: &str = "/namespaces/default";
+
+/// The path and a valid object of a kind.
+fn kind(name: &str) -> (String, Value) {
+    let (prefix, resource, fields) = match name {
+        "NetworkPolicy" => (
+            "/apis/networking.k8s.io/v1/namespaces/default",
+            "networkpolicies",
+            json!({"spec": {"podSelector": {}}}),
+        ),
+        "EndpointSlice" => (
+            "/apis/discovery.k8s.io/v1/namespaces/default",
+            "endpointslices",
+            json!({"addressType": "IPv4", "endpoints": []}),
+        ),
+        "Endpoints" => ("/api/v1/namespaces/default", "endpoints", json!({})),
+        "Secret" => ("/api/v1/namespaces/default", "secrets", json!({})),
+        "Node" => ("/api/v1", "nodes", json!({})),
+        "PersistentVolume" => (
+            "/api/v1",
+            "persistentvolumes",
+            json!({"spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
+                "nfs": {"server": "s", "path": "/p"}}}),
+        ),
+        "PersistentVolumeClaim" => (
+            "/api/v1/namespaces/default",
+            "persistentvolumeclaims",
+            json!({"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}),
+        ),
+        "HorizontalPodAutoscaler" => (
+            "/apis/autoscaling/v2/namespaces/default",
+            "horizontalpodautoscalers",
+            json!({"spec": {"maxReplicas": 3,
+                "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}}}),
+        ),
+        other => unreachable!("no kind {other}"),
+    };
+    let group = prefix.trim_start_matches("/apis/").trim_start_matches("/api/");
+    let version = group.trim_end_matches(NAMESPACED);
+    let object = json!({"apiVersion": version, "kind": name, "metadata": {"name": "a"}});
+    (format!("{prefix}/{resource}"), with(&object, &fields))
+}
+
+fn endpoints(address_type: &str, addresses: &[&str]) -> Value {
+    json!({"addressType": address_type, "endpoints": [{"addresses": addresses}]})
+}
+
+#[rstest]
+#[case("NetworkPolicy", json!({"spec": {"policyTypes": ["Egress", "x"]}}),
+    &["spec.policyTypes[1]: Unsupported value: \"x\": supported values: \"Ingress\", \"Egress\""])]
+#[case("NetworkPolicy", json!({"spec": {"ingress": [{"ports": [{"protocol": ""}]}]}}),
+    &["spec.ingress[0].ports[0].protocol: Unsupported value: \"\": supported values: \"TCP\", \"UDP\", \"SCTP\""])]
+#[case("NetworkPolicy", json!({"spec": {"egress": [{"to": [{"ipBlock": {"cidr": "10.0.0.1/8",
+    "except": ["010.1.0.0/16", "11.0.0.0/16"]}}]}]}}), &[
+    "spec.egress[0].to[0].ipBlock.cidr: Invalid value: \"10.0.0.1/8\": must not have bits set beyond the prefix length",
+    "spec.egress[0].to[0].ipBlock.except[0]: Invalid value: \"010.1.0.0/16\": must not have leading 0s in IP or prefix \
+     length",
+    "spec.egress[0].to[0].ipBlock.except[1]: Invalid value: \"11.0.0.0/16\": must be a strict subset of `cidr`"])]
+#[case("EndpointSlice", endpoints("IPv6", &["2001:DB8::1", "::ffff:1.2.3.4"]), &[
+    "endpoints[0].addresses[0]: Invalid value: \"2001:DB8::1\": must be in canonical form (\"2001:db8::1\")",
+    "endpoints[0].addresses[1]: Invalid value: \"::ffff:1.2.3.4\": must not be an IPv4-mapped IPv6 address"])]
+#[case("EndpointSlice", endpoints("IPv4", &["fd00::1", "01.2.3.4"]), &[
+    "endpoints[0].addresses: Invalid value: \"fd00::1\": must be an IPv4 address",
+    "endpoints[0].addresses[1]: Invalid value: \"01.2.3.4\": must not have leading 0s"])]
+#[case("EndpointSlice", endpoints("FQDN", &["", "a"]), &[
+    "endpoints[0].addresses[0]: Required value",
+    "endpoints[0].addresses[1]: Invalid value: \"a\": should be a domain with at least two segments separated by dots"])]
+#[case("EndpointSlice", json!({"ports": [{"protocol": ""}]}),
+    &["ports[0].protocol: Unsupported value: \"\": supported values: \"SCTP\", \"TCP\", \"UDP\""])]
+#[case("Node", json!({"status": {"declaredFeatures": ["a", "A", "A/b"], "nodeInfo": {"swap": {"capacity": 0}}}}), &[
+    "metadata.nodeSwapStatus.capacity: Invalid value: 0: must be greater than zero",
+    "status.declaredFeatures[0]: Invalid value: \"a\": invalid feature name \"a\": must start with an UpperCamelCase \
+     segment, with subsequent segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only \
+     alphanumeric characters and slashes",
+    "status.declaredFeatures[1]: Invalid value: \"A\": list must be sorted alphabetically"])]
+#[case("PersistentVolume", json!({"spec": {"volumeMode": "", "capacity": {"storage": "-1"}}}), &[
+    "spec.capacity[storage]: Invalid value: -1: must be a valid resource quantity",
+    "spec.capacity[storage]: Invalid value: \"-1\": must be greater than zero",
+    "spec.volumeMode: Unsupported value: \"\": supported values: \"Block\", \"Filesystem\""])]
+#[case("PersistentVolumeClaim", json!({"spec": {"volumeMode": ""}}),
+    &["spec.volumeMode: Unsupported value: \"\": supported values: \"Block\", \"Filesystem\""])]
+#[case("HorizontalPodAutoscaler", json!({"spec": {"behavior": {"scaleUp": {"selectPolicy": ""}}}}),
+    &["spec.behavior.scaleUp.selectPolicy: Unsupported value: \"\": supported values: \"Disabled\", \"Max\", \"Min\""])]
+#[tokio::test]
+async fn new_objects_are_checked(#[case] name: &str, #[case] changes: Value, #[case] expected: &[&str]) {
+    let (path, object) = kind(name);
+    let answer = post(&ApiServer::start(), &path, &with(&object, &changes)).await;
+    assert_eq!(causes(&answer), expected, "{}", answer.1);
+}
+
+#[rstest]
+#[case("Secret", json!({"type": "kubernetes.io/tls", "stringData": {"tls.crt": "x", "tls.key": "x"}}),
+    &["tls: failed to find any PEM data in certificate input"])]
+#[case("Secret", json!({"type": "kubernetes.io/tls", "stringData": {"tls.key": "x",
+    "tls.crt": "-----BEGIN RSA PRIVATE KEY-----\nMAA=\n-----END RSA PRIVATE KEY-----\n"}}),
+    &["tls: failed to find certificate PEM data in certificate input, but did find a private key; PEM inputs may have \
+       been switched"])]
+#[case("Secret", json!({"type": "kubernetes.io/tls", "stringData": {"tls.key": "x",
+    "tls.crt": "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n"}}),
+    &["tls: failed to find any PEM data in key input"])]
+#[case("Endpoints", json!({"subsets": [{"addresses": [{"ip": "2001:DB8::1"}]}]}),
+    &["subsets[0].addresses[0].ip: IPv6 address \"2001:DB8::1\" should be in RFC 5952 canonical format \
+       (\"2001:db8::1\")", "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"])]
+#[case("NetworkPolicy", json!({"spec": {"ingress": [{"from": [{"ipBlock": {"cidr": "2001:DB8::/64"}}]}]}}),
+    &["spec.ingress[0].from[0].ipBlock.cidr: IPv6 CIDR value \"2001:DB8::/64\" should be in RFC 5952 canonical format \
+       (\"2001:db8::/64\")"])]
+#[case("EndpointSlice", endpoints("FQDN", &["a.b"]), &["spec.addressType: FQDN endpoints are deprecated"])]
+#[tokio::test]
+async fn odd_objects_are_warned_of(#[case] name: &str, #[case] changes: Value, #[case] expected: &[&str]) {
+    let (path, object) = kind(name);
+    let told = warnings(&ApiServer::start(), &path, &with(&object, &changes)).await;
+    assert_eq!(told, expected);
+}
+
+/// Topology is read alone in the version that is served.
+#[tokio::test]
+async fn topology_of_endpoints_is_dropped() {
+    let (path, object) = kind("EndpointSlice");
+    let topology = json!({"endpoints": [{"addresses": ["10.0.0.1"], "deprecatedTopology": {"a": "-"}}]});
+    let (code, made) = post(&ApiServer::start(), &path, &with(&object, &topology)).await;
+    assert_eq!(code, 201, "{made}");
+    assert!(made["endpoints"][0].get("deprecatedTopology").is_none(), "{made}");
+}
+
+/// A range that older rules let in would stay; here, one may move within the policy.
+#[tokio::test]
+async fn ranges_of_the_stored_policy_may_move() {
+    let server = ApiServer::start();
+    let (path, object) = kind("NetworkPolicy");
+    let block = |except: &str| json!({"spec": {"ingress": [{"from": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": [except]}}]}]}});
+    let (_, made) = post(&server, &path, &with(&object, &block("10.1.0.0/16"))).await;
+    let answer = put(&server, &format!("{path}/a"), &with(&made, &block("10.1.0.1/16"))).await;
+    assert_eq!(causes(&answer).len(), 1, "{}", answer.1);
+}
