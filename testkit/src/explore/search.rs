@@ -1,4 +1,5 @@
-//! The order of search: the reference, every single fault, pairs of different kinds, delivery orders, then swarms.
+//! The order of search: the reference, the likeliest single faults and pairs, every single fault, pairs of different
+//! kinds, delivery orders, then swarms.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -17,6 +18,7 @@ use super::shards::Shard;
 use super::spec::{BACK, Spec};
 use super::trace::{Step, What};
 use super::{Violation, shrink};
+use crate::test_cluster::TEST_CLIENT;
 
 /// Runs of a failing plan that must all fail for it to count.
 const CONFIRMATIONS: u32 = 2;
@@ -33,7 +35,7 @@ const SWARM_SEEDS: usize = 256;
 /// Random plans that are made up before any of them is run.
 const BATCH: usize = 32;
 
-/// The rank of faults that are tried with each change before two changes are.
+/// The greatest rank of a likely fault: these are tried first, and with each change of a spec before two changes are.
 const LIKELY: u8 = 2;
 
 /// Limits at which a search stops.
@@ -170,9 +172,25 @@ impl<'a> Search<'a> {
             early(&mut singles);
         }
         self.count_points(&singles);
-        self.coverage.singles.1 = self.shard.share(singles.len() as u64);
         let most = SECONDS / singles.len().max(1);
+        let (first, others): (Vec<_>, Vec<_>) = singles.into_iter().partition(is_likely);
+        let shares = [&first, &others].map(|it| self.shard.share(it.len() as u64));
+        self.coverage.singles.1 = shares.iter().sum();
         let mut tried = Vec::new();
+        self.singles(first, most, &mut tried)?;
+        self.pairs(&tried, are_likeliest)?;
+        self.singles(others, most, &mut tried)?;
+        self.pairs(&tried, |first, second| {
+            let kinds = (first.kind, second.action.kind());
+            (kinds.0 != kinds.1 || kinds.0 == Kind::Crash) && !are_likeliest(first, second)
+        })?;
+        self.orders(&tried)?;
+        self.coverage.is_whole = !self.is_cut;
+        self.swarm(tried)
+    }
+
+    /// Single faults, and the faults that are possible after each, `most` of them.
+    fn singles(&mut self, singles: Vec<Candidate>, most: usize, tried: &mut Vec<Tried>) -> Result<(), Stop> {
         let plans = self.shard.part(singles.into_iter()).map(|it| (it.plan(), it));
         self.each(plans, |search, plan, candidate, outcome, _| {
             search.coverage.singles.0 += 1;
@@ -182,11 +200,7 @@ impl<'a> Search<'a> {
             continued.next.truncate(most);
             continued.next.shrink_to_fit();
             tried.push(continued);
-        })?;
-        self.pairs(&tried, |first, second| first != second || first == Kind::Crash)?;
-        self.orders(&tried)?;
-        self.coverage.is_whole = !self.is_cut;
-        self.swarm(tried)
+        })
     }
 
     /// Changes of a spec: each alone and taken back, then with the likeliest faults, then two of them, then with all
@@ -254,13 +268,19 @@ impl<'a> Search<'a> {
     /// Uniformly random faults, for comparison with the order above.
     pub(crate) fn at_random(&mut self) -> Result<(), Stop> {
         let reference = Arc::clone(&self.runs.reference);
-        let all = self.candidates(&reference.outcome, 0);
+        let mut all = self.candidates(&reference.outcome, 0);
+        if reference.outcome.settled > 1 {
+            early(&mut all);
+        }
         self.coverage.singles.1 = all.len() as u64;
         let mut random = Random(self.seed);
         let plans = std::iter::repeat_with(|| {
             let mut plan = Plan::default();
             for _ in 0..=random.below(SWARM_FAULTS) {
                 let candidate = &all[random.index(all.len())];
+                if candidate.is_early && !plan.has(|it| it == Action::Early) {
+                    plan = plan.and(TEST_CLIENT, Action::Early);
+                }
                 plan = plan.and(&candidate.point, candidate.action);
             }
             (plan, ())
@@ -362,17 +382,17 @@ impl<'a> Search<'a> {
 
     /// All pairs, the likeliest first: those of two likely faults, of which neither is a repetition of another, and of
     /// each first fault one before the next.
-    fn pairs(&mut self, tried: &[Tried], wanted: impl Fn(Kind, Kind) -> bool) -> Result<(), Stop> {
+    fn pairs(&mut self, tried: &[Tried], are_wanted: impl Fn(&Tried, &Candidate) -> bool) -> Result<(), Stop> {
         let mut order = Vec::new();
         for (first, one) in tried.iter().enumerate() {
-            let seconds = one.next.iter().filter(|it| wanted(one.kind, it.action.kind()));
+            let seconds = one.next.iter().filter(|it| are_wanted(one, it));
             order.extend(seconds.enumerate().map(|(round, it)| {
                 let repeats = u8::from(one.is_repeat) + u8::from(it.is_repeat);
                 ((one.rank + it.rank + repeats, round, first), it)
             }));
         }
         order.sort_by_key(|(place, _)| *place);
-        self.coverage.pairs.1 = order.len() as u64;
+        self.coverage.pairs.1 += order.len() as u64;
         let plans = order.into_iter().map(|((.., first), second)| {
             let plan = tried[first].plan.and(&second.point, second.action);
             (plan, ())
@@ -430,6 +450,17 @@ impl<'a> Search<'a> {
             })?;
         }
     }
+}
+
+/// Returns `true` for what is tried before everything else.
+fn is_likely(candidate: &Candidate) -> bool {
+    !candidate.is_repeat && candidate.rank <= LIKELY
+}
+
+/// Returns `true` for the pairs that come before the less likely single faults: a crash after a write, and a restart
+/// from an older state. Such pairs are behind many published bugs.
+fn are_likeliest(first: &Tried, second: &Candidate) -> bool {
+    !first.is_repeat && !second.is_repeat && first.rank + second.rank <= 1
 }
 
 /// The field that a change is of.

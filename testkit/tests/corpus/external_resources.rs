@@ -1,0 +1,104 @@
+//! Resources outside of the cluster that are made twice. aws-controllers-k8s/community#2062: the controller ends
+//! between the creation and the write that says what was created. openshift/machine-api-operator#1011: the write is
+//! done, and the cache from which the controller reads does not have it yet.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::{Client, ResourceExt};
+use serde_json::json;
+use testkit::TestCluster;
+use testkit::explore::{External, ExternalError};
+
+use crate::support::{Reconciled, api, custom, ensure, operator, pod_of};
+
+const ID: &str = "example.com/id";
+
+fn failed(err: ExternalError) -> kube::Error {
+    kube::Error::Service(Box::new(err))
+}
+
+async fn write_down(parent: &ConfigMap, client: &Client, id: &str) -> Reconciled {
+    let patch = Patch::Merge(json!({"metadata": {"annotations": {ID: id}}}));
+    let parents = api::<ConfigMap>(client);
+    parents
+        .patch(&parent.name_any(), &PatchParams::default(), &patch)
+        .await
+        .map(drop)
+}
+
+/// Makes a network; with the fix it is tagged with the uid of its object, and found by it.
+async fn network(parent: Arc<ConfigMap>, client: Client, cloud: External, is_fixed: bool) -> Reconciled {
+    if parent.annotations().contains_key(ID) {
+        return Ok(());
+    }
+    let tag = json!({"tag": parent.uid()});
+    let known = match is_fixed {
+        true => cloud.list().await.map_err(failed)?,
+        false => Vec::new(),
+    };
+    let id = match known.into_iter().find(|(_, network)| *network == tag) {
+        Some((id, _)) => id,
+        None => cloud.add(tag).await.map_err(failed)?,
+    };
+    write_down(&parent, &client, &id).await
+}
+
+pub(crate) async fn interrupted(cluster: &TestCluster, is_fixed: bool) {
+    let cloud = cluster.external("cloud").of("vpc");
+    cluster.controller("vpc", move |client| {
+        let cloud = cloud.clone();
+        operator(client, move |parent, client| {
+            network(parent, client, cloud.clone(), is_fixed)
+        })
+    });
+    cluster.create(custom("network")).await;
+    cluster.settle().await;
+}
+
+/// Makes an instance for a machine, and a Pod that says how far it is. With the fix, the machine is read anew before an
+/// instance is made, and the instance has its name.
+async fn machine(parent: Arc<ConfigMap>, client: Client, cloud: External, is_fixed: bool) -> Reconciled {
+    let name = parent.name_any();
+    ensure(&api::<Pod>(&client), &pod_of(&parent, json!({"name": name.as_str()}))).await?;
+    if parent.annotations().contains_key(ID) {
+        return Ok(());
+    }
+    let id = match is_fixed {
+        true => match cloud.create(&name, json!({})).await {
+            Ok(()) | Err(ExternalError::AlreadyExists(_)) => name,
+            Err(err) => return Err(failed(err)),
+        },
+        // An instance that no machine refers to was made before a crash, and is taken.
+        false => match orphan(&client, &cloud).await? {
+            Some(id) => id,
+            None => cloud.add(json!({})).await.map_err(failed)?,
+        },
+    };
+    write_down(&parent, &client, &id).await
+}
+
+/// Returns an instance that no machine refers to.
+async fn orphan(client: &Client, cloud: &External) -> Result<Option<String>, kube::Error> {
+    let machines = api::<ConfigMap>(client).list(&ListParams::default()).await?;
+    let is_referred = |id: &str| {
+        machines
+            .iter()
+            .any(|it| it.annotations().get(ID).is_some_and(|it| it == id))
+    };
+    let instances = cloud.list().await.map_err(failed)?;
+    Ok(instances.into_iter().map(|(id, _)| id).find(|id| !is_referred(id)))
+}
+
+pub(crate) async fn cached(cluster: &TestCluster, is_fixed: bool) {
+    let cloud = cluster.external("cloud").of("machines");
+    cluster.controller("machines", move |client| {
+        let cloud = cloud.clone();
+        operator(client, move |parent, client| {
+            machine(parent, client, cloud.clone(), is_fixed)
+        })
+    });
+    cluster.create(custom("machine")).await;
+    cluster.settle().await;
+}

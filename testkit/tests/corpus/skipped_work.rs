@@ -1,0 +1,66 @@
+//! openkruise/agents#776: while another operation is under way an operation is skipped, and nothing tries it again when
+//! the other one has ended.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::runtime::controller::{Action, Controller};
+use kube::runtime::watcher;
+use kube::{Client, ResourceExt};
+use serde_json::json;
+use testkit::TestCluster;
+
+use crate::support::{Reconciled, api, custom, ensure, volume};
+
+fn phase(operation: &ConfigMap) -> Option<&str> {
+    operation.annotations().get("phase").map(String::as_str)
+}
+
+async fn set_phase(operation: &ConfigMap, client: &Client, phase: &str) -> Reconciled {
+    let patch = Patch::Merge(json!({"metadata": {"annotations": {"phase": phase}}}));
+    let operations = api::<ConfigMap>(client);
+    operations
+        .patch(&operation.name_any(), &PatchParams::default(), &patch)
+        .await
+        .map(drop)
+}
+
+async fn update(operation: Arc<ConfigMap>, client: Client, is_fixed: bool) -> Result<Action, kube::Error> {
+    if phase(&operation) == Some("Completed") {
+        return Ok(Action::await_change());
+    }
+    let all = api::<ConfigMap>(&client).list(&ListParams::default()).await?;
+    let mut others = all.iter().filter(|it| it.name_any() != operation.name_any());
+    // One that has begun goes on, or two that were interrupted would wait for each other.
+    let has_begun = phase(&operation) == Some("Updating");
+    if !has_begun && others.any(|it| phase(it) == Some("Updating")) {
+        return Ok(match is_fixed {
+            false => Action::await_change(),
+            true => Action::requeue(Duration::from_secs(5)),
+        });
+    }
+    set_phase(&operation, &client, "Updating").await?;
+    ensure(&api::<Secret>(&client), &volume(&operation.name_any())).await?;
+    set_phase(&operation, &client, "Completed").await?;
+    Ok(Action::await_change())
+}
+
+pub(crate) async fn scenario(cluster: &TestCluster, is_fixed: bool) {
+    cluster.controller("sandboxes", move |client| async move {
+        Controller::new(api::<ConfigMap>(&client), watcher::Config::default())
+            .run(
+                move |operation, client: Arc<Client>| update(operation, Client::clone(&client), is_fixed),
+                |_, _: &kube::Error, _| Action::requeue(Duration::from_secs(5)),
+                Arc::new(client),
+            )
+            .for_each(|_| async {})
+            .await;
+    });
+    cluster.create(custom("first")).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    cluster.create(custom("second")).await;
+    cluster.settle().await;
+}
