@@ -338,7 +338,7 @@ fn validate_param_ref(reference: &Cursor<'_>, errors: &mut FieldErrors) {
     if has_both {
         errors.forbidden(name, EXCLUSIVE);
     }
-    labels::validate_selector(selector.get(""), &selector.path(), errors);
+    labels::validate_selector(&selector, errors);
     if has_both {
         errors.forbidden(selector, EXCLUSIVE);
     }

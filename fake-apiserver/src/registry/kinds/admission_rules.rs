@@ -41,7 +41,7 @@ pub(super) fn validate_match(resources: &Cursor<'_>, errors: &mut FieldErrors) {
         .check_one_of(&["Equivalent", "Exact"], errors);
     for field in ["namespaceSelector", "objectSelector"] {
         let selector = resources.at(field);
-        labels::validate_selector(selector.get(""), &selector.path(), errors);
+        labels::validate_selector(&selector, errors);
     }
     for field in ["resourceRules", "excludeResourceRules"] {
         for rule in resources.items(field) {

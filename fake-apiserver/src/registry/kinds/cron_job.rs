@@ -1,21 +1,17 @@
 //! The strategy of CronJobs.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::cron::{is_time_zone, parse_schedule};
 use super::job::{default_policies, validate_job_spec};
-use super::metadata::invalid_printed;
 use super::pod::defaults::default_template;
 use super::pod::warnings;
 use super::strategy::{Context, Strategy};
-use super::workload_rules::print_selector;
+use super::workload_rules::wrong_selector;
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
-use crate::registry::types::check::{not_negative, required_one_of};
-use crate::registry::types::view::{
-    JsonMap, default_number, default_object, default_text, default_value, flag, is_set, object, object_made,
-    object_or_empty, same, text,
-};
+use crate::registry::types::cursor::Cursor;
+use crate::registry::types::edit::{default_object, default_text, default_value, ensure_object};
 
 /// The longest name, so that those of its Jobs, eleven characters longer, are labels.
 const NAME_MAX: usize = 52;
@@ -30,22 +26,17 @@ pub(crate) struct CronJobStrategy;
 
 impl Strategy for CronJobStrategy {
     fn default(&self, object: &mut Object) {
-        if let Some(spec) = object_made(object, "spec") {
-            if !is_set(spec, "schedule") {
-                default_text(spec, "schedule", "");
-            }
-            default_text(spec, "concurrencyPolicy", "Allow");
-            default_value(spec, "suspend", || Value::Bool(false));
-            default_number(spec, "successfulJobsHistoryLimit", 3);
-            default_number(spec, "failedJobsHistoryLimit", 1);
-            if let Some(job) = object_made(spec, "jobTemplate") {
-                default_object(job, "metadata");
-                if let Some(job_spec) = object_made(job, "spec") {
-                    default_template(job_spec);
-                    default_policies(job_spec);
-                }
-            }
-        }
+        let spec = ensure_object(object, "spec");
+        default_value(spec, "schedule", "");
+        default_text(spec, "concurrencyPolicy", "Allow");
+        default_value(spec, "suspend", false);
+        default_value(spec, "successfulJobsHistoryLimit", 3);
+        default_value(spec, "failedJobsHistoryLimit", 1);
+        let job = ensure_object(spec, "jobTemplate");
+        default_object(job, "metadata");
+        let job_spec = ensure_object(job, "spec");
+        default_template(job_spec);
+        default_policies(job_spec);
         default_object(object, "status");
     }
 
@@ -54,7 +45,7 @@ impl Strategy for CronJobStrategy {
     }
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
-        validate_spec(object_or_empty(object, "spec"), None, &FieldPath::new("spec"), errors);
+        validate_spec(&Cursor::root(object).at("spec"), None, errors);
         if object.name().len() > NAME_MAX {
             let detail = format!("must be no more than {NAME_MAX} characters");
             errors.invalid(FieldPath::new("metadata.name"), object.name(), detail);
@@ -63,13 +54,8 @@ impl Strategy for CronJobStrategy {
 
     fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, context: &Context<'_>) {
         if context.subresource != "status" {
-            let old_spec = object_or_empty(old, "spec");
-            validate_spec(
-                object_or_empty(object, "spec"),
-                Some(old_spec),
-                &FieldPath::new("spec"),
-                errors,
-            );
+            let (new, was) = (Cursor::root(object), Cursor::root(old));
+            validate_spec(&new.at("spec"), Some(&was.at("spec")), errors);
         }
     }
 
@@ -77,7 +63,7 @@ impl Strategy for CronJobStrategy {
         let changed = |old: &Object| self.raises_generation(object, old);
         let path = "spec.jobTemplate.spec.template";
         let mut warnings = warnings::of_workload(object, old, path, warnings::NAMES_PODS, changed);
-        if old.is_some() && text(object_or_empty(object, "spec"), "schedule").contains("TZ") {
+        if old.is_some() && Cursor::root(object).text("spec.schedule").contains("TZ") {
             warnings.push(OLD_ZONE.to_owned());
         }
         warnings
@@ -88,73 +74,62 @@ impl Strategy for CronJobStrategy {
     }
 
     fn raises_generation(&self, object: &Object, old: &Object) -> bool {
-        !same(object, old, "spec")
+        !Cursor::root(object).same(&Cursor::root(old), "spec")
     }
 }
 
-fn validate_spec(spec: &JsonMap, old: Option<&JsonMap>, path: &FieldPath, errors: &mut FieldErrors) {
-    let schedule = text(spec, "schedule");
-    if schedule.is_empty() {
-        errors.required(path.child("schedule"), "");
-    } else {
-        validate_schedule(spec, old, &path.child("schedule"), errors);
+fn validate_spec(spec: &Cursor<'_>, old: Option<&Cursor<'_>>, errors: &mut FieldErrors) {
+    let (schedule, zone) = (spec.at("schedule"), spec.at("timeZone"));
+    if schedule.check_required(errors) {
+        let had_zone = old.is_some_and(|old| old.text("schedule").contains("TZ"));
+        validate_schedule(&schedule, had_zone, zone.is_set(""), errors);
     }
-    not_negative(spec, "startingDeadlineSeconds", path, errors);
-    if old.is_none_or(|old| !same(spec, old, "timeZone")) {
-        validate_time_zone(spec, &path.child("timeZone"), errors);
+    spec.at("startingDeadlineSeconds").check_not_negative(errors);
+    if zone.is_set("") && old.is_none_or(|old| !spec.same(old, "timeZone")) {
+        validate_time_zone(&zone, errors);
     }
-    required_one_of(spec, "concurrencyPolicy", &["Allow", "Forbid", "Replace"], path, errors);
-    let job = object_or_empty(object_or_empty(spec, "jobTemplate"), "spec");
-    let job_path = path.child("jobTemplate.spec");
-    validate_job_spec(job, &job_path, errors);
-    if is_set(job, "selector") {
-        let printed = print_selector(object(job, "selector"));
-        invalid_printed(
-            job_path.child("selector"),
-            &printed,
-            "`selector` will be auto-generated",
-            errors,
-        );
+    let policies = ["Allow", "Forbid", "Replace"];
+    spec.at("concurrencyPolicy").check_required_one_of(&policies, errors);
+    let job = spec.at("jobTemplate.spec");
+    validate_job_spec(&job, errors);
+    if let Some(selector) = job.present("selector") {
+        wrong_selector(&selector, "`selector` will be auto-generated", errors);
     }
-    if flag(job, "manualSelector") == Some(true) {
-        errors.not_supported(job_path.child("manualSelector"), true, &["nil", "false"]);
+    if job.flag("manualSelector") == Some(true) {
+        errors.not_supported(job.at("manualSelector"), true, &["nil", "false"]);
     }
-    not_negative(spec, "successfulJobsHistoryLimit", path, errors);
-    not_negative(spec, "failedJobsHistoryLimit", path, errors);
+    spec.at("successfulJobsHistoryLimit").check_not_negative(errors);
+    spec.at("failedJobsHistoryLimit").check_not_negative(errors);
 }
 
-fn validate_schedule(spec: &JsonMap, old: Option<&JsonMap>, path: &FieldPath, errors: &mut FieldErrors) {
-    let schedule = text(spec, "schedule");
+fn validate_schedule(at: &Cursor<'_>, had_zone: bool, has_time_zone: bool, errors: &mut FieldErrors) {
+    let schedule = at.as_text();
     if let Err(trouble) = parse_schedule(schedule) {
-        errors.invalid(path.clone(), schedule, trouble);
+        errors.invalid(at, schedule, trouble);
     }
     if !schedule.contains("TZ") {
         return;
     }
-    let had_zone = old.is_some_and(|old| text(old, "schedule").contains("TZ"));
     if !had_zone {
         let detail = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead";
-        errors.invalid(path.clone(), schedule, detail);
-    } else if is_set(spec, "timeZone") {
+        errors.invalid(at, schedule, detail);
+    } else if has_time_zone {
         let detail = "cannot use both timeZone field and TZ or CRON_TZ in schedule";
-        errors.invalid(path.clone(), schedule, detail);
+        errors.invalid(at, schedule, detail);
     }
 }
 
-fn validate_time_zone(spec: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    if !is_set(spec, "timeZone") {
-        return;
-    }
-    let zone = text(spec, "timeZone");
+fn validate_time_zone(at: &Cursor<'_>, errors: &mut FieldErrors) {
+    let zone = at.as_text();
     if zone.is_empty() {
-        errors.invalid(path.clone(), zone, "timeZone must be nil or non-empty string");
+        errors.invalid(at, zone, "timeZone must be nil or non-empty string");
         return;
     }
     if zone.eq_ignore_ascii_case("local") {
         let detail = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones";
-        errors.invalid(path.clone(), zone, detail);
+        errors.invalid(at, zone, detail);
     }
     if zone != "Local" && !is_time_zone(zone) {
-        errors.invalid(path.clone(), zone, format!("unknown time zone {zone}"));
+        errors.invalid(at, zone, format!("unknown time zone {zone}"));
     }
 }

@@ -18,7 +18,7 @@ impl Strategy for CsiStorageCapacity {
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
         let object = Cursor::root(object);
         let topology = object.at("nodeTopology");
-        labels::validate_selector(topology.get(""), &topology.path(), errors);
+        labels::validate_selector(&topology, errors);
         let class = object.at("storageClassName");
         class.check_texts(names::dns1123_subdomain(class.as_text(), false), errors);
         let capacity = object.at("capacity");

@@ -123,8 +123,8 @@ impl Strategy for ResourceClaimTemplate {
                 errors.forbidden(meta.at(field), "cannot be set");
             }
         }
-        labels::validate_annotations(meta.get("annotations"), || meta.at("annotations").path(), errors);
-        labels::validate_labels(meta.get("labels"), || meta.at("labels").path(), errors);
+        labels::validate_annotations(&meta.at("annotations"), errors);
+        labels::validate_labels(&meta.at("labels"), errors);
         validate_device_claim(&object.at("spec.spec.devices"), errors);
     }
 
@@ -384,8 +384,8 @@ fn validate_allocation(allocation: &Cursor<'_>, claim: &Cursor<'_>, errors: &mut
             check_opaque(it, errors);
         },
     );
-    if let Some(selector) = allocation.map("nodeSelector") {
-        validate_node_selector(selector, &allocation.at("nodeSelector").path(), errors);
+    if let Some(selector) = allocation.present("nodeSelector") {
+        validate_node_selector(&selector, errors);
     }
 }
 

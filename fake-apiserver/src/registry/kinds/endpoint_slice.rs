@@ -159,7 +159,7 @@ fn validate_topology(endpoint: &Cursor<'_>, errors: &mut FieldErrors) {
     if count > TOPOLOGY_MAX {
         errors.too_many(topology.path(), count, TOPOLOGY_MAX);
     }
-    labels::validate_labels(topology.get(""), || topology.path(), errors);
+    labels::validate_labels(&topology, errors);
 }
 
 /// `validateHints`: a list that is too long hides what follows it.
@@ -256,7 +256,7 @@ fn validate_ports(slice: &Cursor<'_>, errors: &mut FieldErrors) {
             errors.required(port.at("protocol"), "");
         }
         if port.is_set("appProtocol") {
-            labels::validate_key(port.text("appProtocol"), &port.at("appProtocol").path(), errors);
+            labels::validate_key(&port.at("appProtocol"), errors);
         }
     }
 }

@@ -73,7 +73,7 @@ fn validate_subset(subset: &Cursor<'_>, errors: &mut FieldErrors) {
         .flat_map(|field| subset.items(field))
     {
         let ip = address.at("ip");
-        net::validate_ip(ip.as_text(), || ip.path(), errors);
+        net::validate_ip(&ip, errors);
         address.at("hostname").check_label(errors);
         if address.is_set("nodeName") {
             let name = address.at("nodeName");
@@ -89,7 +89,7 @@ fn validate_subset(subset: &Cursor<'_>, errors: &mut FieldErrors) {
         port.at("port").check_port_number(errors);
         validate_protocol(&port.at("protocol"), errors);
         if port.is_set("appProtocol") {
-            labels::validate_key(port.text("appProtocol"), &port.at("appProtocol").path(), errors);
+            labels::validate_key(&port.at("appProtocol"), errors);
         }
     }
 }

@@ -6,7 +6,6 @@ use super::plain;
 use super::strategy::{Context, FieldLabels, Propagation, Strategy};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
-use crate::registry::types::access::{at, text};
 use crate::registry::types::check::IMMUTABLE;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::{labels, names};
@@ -213,18 +212,20 @@ const NEW_LABELS: [&str; 10] = [
 
 /// The value of a label of either group, read from the stored form.
 fn field_value(object: &Object, label: &str) -> String {
-    let reporter = text(object, "reportingComponent");
+    let event = Cursor::root(object);
+    let reporter = event.text("reportingComponent");
     let value = match label {
-        "source" => {
-            let component = text(object, "source.component");
-            if component.is_empty() { reporter } else { component }
-        }
+        "source" => match event.text("source.component") {
+            "" => reporter,
+            component => component,
+        },
         "reportingController" => reporter,
         _ => match label.strip_prefix("regarding.") {
-            Some(field) => at(object, "involvedObject")
+            Some(field) => event
+                .map("involvedObject")
                 .and_then(|it| it.get(field)?.as_str())
                 .unwrap_or_default(),
-            None => text(object, label),
+            None => event.text(label),
         },
     };
     value.to_owned()
@@ -233,60 +234,47 @@ fn field_value(object: &Object, label: &str) -> String {
 impl Event {
     /// `legacyValidateEvent`: what holds for the Events of both groups.
     fn validate_legacy(&self, object: &Object, errors: &mut FieldErrors) {
-        let involved = text(object, "involvedObject.namespace");
+        let event = Cursor::root(object);
+        let involved = event.at("involvedObject.namespace");
         let namespace = object.namespace();
-        let has_time = at(object, "eventTime").is_some();
-        let fits = match (has_time, involved.is_empty()) {
+        let has_time = event.is_set("eventTime");
+        let fits = match (has_time, involved.is_empty("")) {
             (false, true) => matches!(namespace, "" | "default"),
-            (false, false) => namespace == involved,
+            (false, false) => namespace == involved.as_text(),
             (true, true) => matches!(namespace, "default" | "kube-system"),
             (true, false) => true,
         };
         if !fits {
-            let path = FieldPath::new("involvedObject.namespace");
-            errors.invalid(path, involved, "does not match event.namespace");
+            errors.invalid(involved, involved.as_text(), "does not match event.namespace");
         }
         if has_time {
-            self.validate_reporting(object, errors);
+            self.validate_reporting(&event, errors);
         }
-        for text in names::dns1123_subdomain(namespace, false) {
-            errors.invalid(FieldPath::new("namespace"), namespace, text);
-        }
+        event
+            .at("namespace")
+            .refuse(namespace, names::dns1123_subdomain(namespace, false), errors);
     }
 
     /// Validates the reporter of a newer Event.
-    fn validate_reporting(&self, object: &Object, errors: &mut FieldErrors) {
+    fn validate_reporting(&self, event: &Cursor<'_>, errors: &mut FieldErrors) {
         let controller = if self.is_new {
             "reportingController"
         } else {
             "reportingComponent"
         };
-        let reporter = text(object, "reportingComponent");
-        if reporter.is_empty() {
-            errors.required(FieldPath::new(controller), "");
-        }
-        labels::validate_key(reporter, &FieldPath::new(controller), errors);
-        let instance = text(object, "reportingInstance");
-        if instance.is_empty() {
-            errors.required(FieldPath::new("reportingInstance"), "");
-        }
-        for (field, max) in [
-            ("reportingInstance", INSTANCE_MAX),
-            ("action", INSTANCE_MAX),
-            ("reason", INSTANCE_MAX),
-        ] {
-            let value = text(object, field);
-            if value.is_empty() && field != "reportingInstance" {
-                errors.required(FieldPath::new(field), "");
-            }
-            if value.len() > max {
-                let text = format!("can have at most {max} characters");
-                errors.invalid(FieldPath::new(field), "", text);
+        let reporter = event.at(controller).in_other(event.get("reportingComponent"));
+        reporter.check_required(errors);
+        labels::validate_key(&reporter, errors);
+        for field in ["reportingInstance", "action", "reason"] {
+            let field = event.at(field);
+            field.check_required(errors);
+            if field.as_text().len() > INSTANCE_MAX {
+                errors.invalid(field, "", format!("can have at most {INSTANCE_MAX} characters"));
             }
         }
-        if text(object, "message").len() > NOTE_MAX {
-            let text = format!("can have at most {NOTE_MAX} characters");
-            errors.invalid(FieldPath::new("message"), "", text);
+        let note = event.at("message");
+        if note.as_text().len() > NOTE_MAX {
+            errors.invalid(note, "", format!("can have at most {NOTE_MAX} characters"));
         }
     }
 }

@@ -12,13 +12,11 @@ use super::strategy::{Context, FieldLabels, Propagation, Strategy};
 use super::workload_rules::{Selection, default_conditions, unchanged_selector, validate_selected, wrong_selector};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
-use crate::registry::types::check::{not_negative, unchanged};
+use crate::registry::types::check::IMMUTABLE;
+use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::registry::types::edit::{copy_field, default_text, default_value, ensure_object, items_mut, object_mut};
 use crate::registry::types::labels;
 use crate::registry::types::names;
-use crate::registry::types::view::{
-    JsonMap, copy_field, default_number, default_text, default_value, flag, integer, is_set, items, items_mut, object,
-    object_made, object_mut, object_or_empty, same, text, value_of,
-};
 
 const CONTROLLER_UID: &str = "batch.kubernetes.io/controller-uid";
 const JOB_NAME: &str = "batch.kubernetes.io/job-name";
@@ -37,22 +35,19 @@ pub(crate) struct JobStrategy;
 
 impl Strategy for JobStrategy {
     fn default(&self, object: &mut Object) {
-        if let Some(spec) = object_made(object, "spec") {
-            default_spec(spec);
-        }
+        default_spec(ensure_object(object, "spec"));
         default_labels(object);
-        if let Some(status) = object_made(object, "status") {
-            default_conditions(status, &["lastProbeTime", "lastTransitionTime"]);
-        }
+        default_conditions(
+            ensure_object(object, "status"),
+            &["lastProbeTime", "lastTransitionTime"],
+        );
     }
 
     fn prepare_for_create(&self, object: &mut Object, _context: &Context<'_>) {
         object.insert("status".to_owned(), json!({}));
         let (name, uid) = (object.name().to_owned(), object.uid().to_owned());
-        if let Some(spec) = object_mut(object, "spec")
-            && flag(spec, "manualSelector") != Some(true)
-        {
-            generate_selector(spec, &name, &uid);
+        if Cursor::root(object).flag("spec.manualSelector") != Some(true) {
+            generate_selector(ensure_object(object, "spec"), &name, &uid);
         }
         // the server shows these labels since it fills in defaults whenever it reads
         default_labels(object);
@@ -67,15 +62,18 @@ impl Strategy for JobStrategy {
             validate_status(object, old, errors);
             return;
         }
-        let (spec, old_spec) = (object_or_empty(object, "spec"), object_or_empty(old, "spec"));
-        let labels = Template::of(old_spec).labels();
-        let prefixed = labels.contains_key(JOB_NAME) && labels.contains_key(CONTROLLER_UID);
+        let (new, was) = (Cursor::root(object), Cursor::root(old));
+        let labels = was.at("spec.template.metadata.labels");
+        let prefixed = [JOB_NAME, CONTROLLER_UID]
+            .iter()
+            .all(|key| labels.entry(key).is_set(""));
         validate_job(object, prefixed, errors);
+        let spec = new.at("spec");
         if !errors.is_empty() {
             // the server checks the spec twice on update, so that each of its errors is there twice
-            validate_selecting_spec(spec, &FieldPath::new("spec"), errors);
+            validate_selecting_spec(&spec, errors);
         }
-        validate_changes(spec, old, &FieldPath::new("spec"), errors);
+        validate_changes(&spec, &was, errors);
     }
 
     fn warnings(&self, object: &Object, old: Option<&Object>) -> Vec<String> {
@@ -89,7 +87,7 @@ impl Strategy for JobStrategy {
     }
 
     fn raises_generation(&self, object: &Object, old: &Object) -> bool {
-        !same(object, old, "spec")
+        !Cursor::root(object).same(&Cursor::root(old), "spec")
     }
 
     fn default_propagation(&self) -> Propagation {
@@ -106,105 +104,102 @@ impl Strategy for JobStrategy {
     }
 
     fn field_values(&self, object: &Object) -> Vec<(&'static str, String)> {
-        let succeeded = integer(object_or_empty(object, "status"), "succeeded").unwrap_or(0);
+        let succeeded = Cursor::root(object).integer("status.succeeded").unwrap_or(0);
         vec![("status.successful", succeeded.to_string())]
     }
 }
 
 fn default_spec(spec: &mut JsonMap) {
-    if !is_set(spec, "completions") && !is_set(spec, "parallelism") {
-        default_number(spec, "completions", 1);
-    }
-    default_number(spec, "parallelism", 1);
-    let limit = match is_set(spec, "backoffLimitPerIndex") {
+    let read = Cursor::root(spec);
+    let is_bare = !read.is_set("completions") && !read.is_set("parallelism");
+    let limit = match read.is_set("backoffLimitPerIndex") {
         true => i64::from(i32::MAX),
         false => 6,
     };
-    default_number(spec, "backoffLimit", limit);
-    default_template(spec);
-    default_text(spec, "completionMode", "NonIndexed");
-    default_value(spec, "suspend", || Value::Bool(false));
-    let policy = match is_set(spec, "podFailurePolicy") {
+    let policy = match read.is_set("podFailurePolicy") {
         true => "Failed",
         false => "TerminatingOrFailed",
     };
+    if is_bare {
+        default_value(spec, "completions", 1);
+    }
+    default_value(spec, "parallelism", 1);
+    default_value(spec, "backoffLimit", limit);
+    default_template(spec);
+    default_text(spec, "completionMode", "NonIndexed");
+    default_value(spec, "suspend", false);
     default_text(spec, "podReplacementPolicy", policy);
-    default_value(spec, "manualSelector", || Value::Bool(false));
+    default_value(spec, "manualSelector", false);
     default_policies(spec);
 }
 
 /// Conditions in a failure policy mean `True` where they do not say.
 pub(super) fn default_policies(spec: &mut JsonMap) {
-    if let Some(policy) = object_mut(spec, "podFailurePolicy") {
-        for rule in items_mut(policy, "rules") {
-            for pattern in items_mut(rule, "onPodConditions") {
-                default_text(pattern, "status", "True");
-            }
+    for rule in items_mut(spec, "podFailurePolicy.rules") {
+        for pattern in items_mut(rule, "onPodConditions") {
+            default_text(pattern, "status", "True");
         }
     }
 }
 
 /// A Job without labels has those of its template.
 fn default_labels(object: &mut Object) {
-    let template = object_or_empty(object_or_empty(object, "spec"), "template");
-    let labels = object_or_empty(object_or_empty(template, "metadata"), "labels");
-    let own = object_or_empty(object_or_empty(object, "metadata"), "labels");
-    if own.is_empty() && !labels.is_empty() {
-        let labels = Value::Object(labels.clone());
+    let read = Cursor::root(object);
+    let labels = read.at("spec.template.metadata.labels");
+    if read.is_empty("metadata.labels") && !labels.is_empty("") {
+        let labels = labels.to_value();
         object.metadata_mut().insert("labels".to_owned(), labels);
     }
 }
 
 /// Labels the pods with the Job's name and uid, and selects them by the uid.
 fn generate_selector(spec: &mut JsonMap, name: &str, uid: &str) {
-    let template = object_made(spec, "template");
-    let meta = template.and_then(|template| object_made(template, "metadata"));
-    if let Some(labels) = meta.and_then(|meta| object_made(meta, "labels")) {
-        for (key, value) in [
-            (LEGACY_JOB_NAME, name),
-            (JOB_NAME, name),
-            (LEGACY_CONTROLLER_UID, uid),
-            (CONTROLLER_UID, uid),
-        ] {
-            default_value(labels, key, || Value::String(value.to_owned()));
-        }
+    let meta = ensure_object(ensure_object(spec, "template"), "metadata");
+    let labels = ensure_object(meta, "labels");
+    for (key, value) in [
+        (LEGACY_JOB_NAME, name),
+        (JOB_NAME, name),
+        (LEGACY_CONTROLLER_UID, uid),
+        (CONTROLLER_UID, uid),
+    ] {
+        default_value(labels, key, value);
     }
-    let selector = object_made(spec, "selector");
-    if let Some(labels) = selector.and_then(|selector| object_made(selector, "matchLabels")) {
-        default_value(labels, CONTROLLER_UID, || Value::String(uid.to_owned()));
-    }
+    let labels = ensure_object(ensure_object(spec, "selector"), "matchLabels");
+    default_value(labels, CONTROLLER_UID, uid);
 }
 
 fn validate_job(job: &Object, prefixed: bool, errors: &mut FieldErrors) {
-    let (spec, path) = (object_or_empty(job, "spec"), FieldPath::new("spec"));
-    validate_generated_selector(job, spec, prefixed, errors);
-    validate_selecting_spec(spec, &path, errors);
-    let completions = integer(spec, "completions").unwrap_or(0);
-    if text(spec, "completionMode") == "Indexed" && completions > 0 {
+    let object = Cursor::root(job);
+    let spec = object.at("spec");
+    validate_generated_selector(job, &spec, prefixed, errors);
+    validate_selecting_spec(&spec, errors);
+    let completions = spec.integer("completions").unwrap_or(0);
+    if spec.text("completionMode") == "Indexed" && completions > 0 {
         let longest = format!("{}-{}", job.name(), completions - 1);
         if !names::dns1123_label(&longest, false).is_empty() {
             let detail = format!("will not able to create pod with invalid DNS label: {longest}");
-            errors.invalid(FieldPath::new("metadata.name"), job.name(), detail);
+            errors.invalid(object.at("metadata.name"), job.name(), detail);
         }
     }
 }
 
-fn validate_selecting_spec(spec: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    validate_job_spec(spec, path, errors);
-    if is_set(spec, "selector") {
-        labels::validate_selector(spec.get("selector"), &path.child("selector"), errors);
-    } else {
-        errors.required(path.child("selector"), "");
+fn validate_selecting_spec(spec: &Cursor<'_>, errors: &mut FieldErrors) {
+    validate_job_spec(spec, errors);
+    let selector = spec.at("selector");
+    match selector.is_set("") {
+        true => labels::validate_selector(&selector, errors),
+        false => errors.required(selector, ""),
     }
-    match Selection::of(object(spec, "selector")) {
+    match Selection::of(&selector) {
         Selection::Wrong => {}
-        selection => validate_selected(&selection, &Template::of(spec), path, errors),
+        selection => validate_selected(&selection, &Template::of(spec), errors),
     }
 }
 
 /// A selector the user did not write must be the one that is made for this Job.
-fn validate_generated_selector(job: &Object, spec: &JsonMap, prefixed: bool, errors: &mut FieldErrors) {
-    if flag(spec, "manualSelector") == Some(true) || !is_set(spec, "selector") {
+fn validate_generated_selector(job: &Object, spec: &Cursor<'_>, prefixed: bool, errors: &mut FieldErrors) {
+    let selector = spec.at("selector");
+    if spec.flag("manualSelector") == Some(true) || !selector.is_set("") {
         return;
     }
     let (name, uid) = (job.name(), job.uid());
@@ -215,31 +210,28 @@ fn validate_generated_selector(job: &Object, spec: &JsonMap, prefixed: bool, err
     if prefixed {
         expected.extend([(CONTROLLER_UID, uid), (JOB_NAME, name)]);
     }
-    let labels = Template::of(spec).labels();
-    let path = FieldPath::new("spec.template.metadata.labels");
+    let labels = spec.at("template.metadata.labels");
     for (key, value) in &expected {
-        match labels.get(*key).map(|label| label.as_str().unwrap_or_default()) {
-            None => errors.required(path.key(key), format!("must be '{value}'")),
-            Some(label) if label != *value => {
-                let shown = Value::Object(labels.clone());
-                errors.invalid(path.key(key), shown, format!("must be '{value}'"));
-            }
-            Some(_) => {}
+        let label = labels.entry(key);
+        if !label.is_set("") {
+            errors.required(label, format!("must be '{value}'"));
+        } else if label.as_text() != *value {
+            errors.invalid(label, labels.to_value(), format!("must be '{value}'"));
         }
     }
     let expected: JsonMap = expected
         .iter()
         .map(|(key, value)| ((*key).to_owned(), json!(value)))
         .collect();
-    match Selection::of(object(spec, "selector")) {
+    match Selection::of(&selector) {
         Selection::Wrong => {}
-        selection if selection.matches(&expected) => {}
-        _ => wrong_selector(spec, &FieldPath::new("spec"), "`selector` not auto-generated", errors),
+        selection if selection.matches(&Cursor::root(&expected)) => {}
+        _ => wrong_selector(&selector, "`selector` not auto-generated", errors),
     }
 }
 
 /// Checks the spec of a Job, also of one that a CronJob will make; not its selector.
-pub(super) fn validate_job_spec(spec: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
+pub(super) fn validate_job_spec(spec: &Cursor<'_>, errors: &mut FieldErrors) {
     for count in [
         "parallelism",
         "completions",
@@ -249,159 +241,127 @@ pub(super) fn validate_job_spec(spec: &JsonMap, path: &FieldPath, errors: &mut F
         "backoffLimitPerIndex",
         "maxFailedIndexes",
     ] {
-        not_negative(spec, count, path, errors);
+        spec.at(count).check_not_negative(errors);
     }
-    if is_set(spec, "maxFailedIndexes") && !is_set(spec, "backoffLimitPerIndex") {
-        errors.required(path.child("backoffLimitPerIndex"), "when maxFailedIndexes is specified");
+    if spec.is_set("maxFailedIndexes") && !spec.is_set("backoffLimitPerIndex") {
+        errors.required(spec.at("backoffLimitPerIndex"), "when maxFailedIndexes is specified");
     }
-    validate_manager(spec, path, errors);
-    validate_completion(spec, path, errors);
-    validate_failure_policy(spec, path, errors);
-    if let Some(policy) = object(spec, "successPolicy") {
-        if text(spec, "completionMode") == "Indexed" {
-            validate_success_policy(policy, spec, &path.child("successPolicy"), errors);
+    if let Some(manager) = spec.present("managedBy") {
+        validate_manager(&manager, errors);
+    }
+    validate_completion(spec, errors);
+    validate_failure_policy(spec, errors);
+    if let Some(policy) = spec.present("successPolicy") {
+        if spec.text("completionMode") == "Indexed" {
+            validate_success_policy(&policy, spec, errors);
         } else {
-            let printed = go_struct(policy, &["rules"]);
-            invalid_printed(
-                path.child("successPolicy"),
-                &printed,
-                "requires indexed completion mode",
-                errors,
-            );
+            let printed = go_struct(&policy, &["rules"]);
+            invalid_printed(policy, &printed, "requires indexed completion mode", errors);
         }
     }
-    validate_replacement(spec, path, errors);
-    let template = Template::of(spec);
-    template.validate(&path.child("template"), errors);
-    let policy = text(object_or_empty(template.template, "spec"), "restartPolicy");
-    let at = || path.child("template.spec.restartPolicy");
-    match policy {
-        "Always" | "" => errors.required(at(), "valid values: \"OnFailure\", \"Never\""),
-        "OnFailure" if is_set(spec, "podFailurePolicy") => {
+    let replacement: &[&str] = match spec.is_set("podFailurePolicy") {
+        true => &["Failed"],
+        false => &["Failed", "TerminatingOrFailed"],
+    };
+    spec.at("podReplacementPolicy").check_one_of(replacement, errors);
+    Template::of(spec).validate(errors);
+    let policy = spec.at("template.spec.restartPolicy");
+    match policy.as_text() {
+        "Always" | "" => errors.required(policy, "valid values: \"OnFailure\", \"Never\""),
+        "OnFailure" if spec.is_set("podFailurePolicy") => {
             let detail = "only \"Never\" is supported when podFailurePolicy is specified";
-            errors.invalid(at(), policy, detail);
+            errors.invalid(policy, "OnFailure", detail);
         }
-        "OnFailure" | "Never" => {}
-        _ => errors.not_supported(at(), policy, &["OnFailure", "Never"]),
+        _ => policy.check_supported(&["OnFailure", "Never"], errors),
     }
 }
 
-fn validate_manager(spec: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    if !is_set(spec, "managedBy") {
-        return;
-    }
-    let (manager, at) = (text(spec, "managedBy"), || path.child("managedBy"));
+fn validate_manager(at: &Cursor<'_>, errors: &mut FieldErrors) {
+    let manager = at.as_text();
     match manager.split_once('/') {
-        _ if manager.is_empty() => errors.required(at(), ""),
+        _ if manager.is_empty() => errors.required(at, ""),
         Some((host, rest)) if !host.is_empty() && !rest.is_empty() => {
-            for text in names::dns1123_subdomain(host, false) {
-                errors.invalid(at(), host, text);
-            }
+            at.refuse(host, names::dns1123_subdomain(host, false), errors);
             let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&byte);
             if !rest.bytes().all(fits) {
                 let format = "[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+";
                 let detail = format!("Invalid path (regex used for validation is '{format}')");
-                errors.invalid(at(), rest, detail);
+                errors.invalid(at, rest, detail);
             }
         }
-        _ => errors.invalid(
-            at(),
-            manager,
-            "must be a domain-prefixed path (such as \"acme.io/foo\")",
-        ),
+        _ => {
+            let detail = "must be a domain-prefixed path (such as \"acme.io/foo\")";
+            errors.invalid(at, manager, detail);
+        }
     }
     if manager.len() > 63 {
-        errors.too_long(at(), 63);
+        errors.too_long(at, 63);
     }
 }
 
-fn validate_completion(spec: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    let mode = text(spec, "completionMode");
-    if !["", "NonIndexed", "Indexed"].contains(&mode) {
-        errors.not_supported(path.child("completionMode"), mode, &["NonIndexed", "Indexed"]);
+fn validate_completion(spec: &Cursor<'_>, errors: &mut FieldErrors) {
+    let mode = spec.at("completionMode");
+    if !mode.is_empty("") {
+        mode.check_supported(&["NonIndexed", "Indexed"], errors);
     }
-    if mode == "Indexed" {
-        validate_indexed(spec, path, errors);
-    }
-    if mode.is_empty() || mode == "NonIndexed" {
-        for field in ["backoffLimitPerIndex", "maxFailedIndexes"] {
-            if let Some(value) = integer(spec, field) {
-                errors.invalid(path.child(field), value, "requires indexed completion mode");
+    match mode.as_text() {
+        "Indexed" => validate_indexed(spec, errors),
+        "" | "NonIndexed" => {
+            for field in ["backoffLimitPerIndex", "maxFailedIndexes"] {
+                if let Some(value) = spec.integer(field) {
+                    errors.invalid(spec.at(field), value, "requires indexed completion mode");
+                }
             }
         }
+        _ => {}
     }
 }
 
-fn validate_indexed(spec: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    let count = |field| integer(spec, field);
-    let completions = count("completions");
+fn validate_indexed(spec: &Cursor<'_>, errors: &mut FieldErrors) {
+    let completions = spec.integer("completions");
     if completions.is_none() {
-        errors.required(path.child("completions"), "when completion mode is Indexed");
+        errors.required(spec.at("completions"), "when completion mode is Indexed");
     }
-    let mut at_most = |field: &str, max: i64, rest: &str| {
-        if let Some(value) = integer(spec, field).filter(|value| *value > max) {
-            errors.invalid(
-                path.child(field),
-                value,
-                format!("must be less than or equal to {rest}"),
-            );
+    let at_most = |field, max: i64, rest: &str, errors: &mut FieldErrors| {
+        if let Some(value) = spec.integer(field).filter(|value| *value > max) {
+            let detail = format!("must be less than or equal to {rest}");
+            errors.invalid(spec.at(field), value, detail);
         }
     };
     let most = format!("{INDEXED_MAX} when completion mode is Indexed");
-    at_most("parallelism", INDEXED_MAX, &most);
+    at_most("parallelism", INDEXED_MAX, &most, errors);
     if let Some(completions) = completions {
-        at_most("maxFailedIndexes", completions, "completions");
+        at_most("maxFailedIndexes", completions, "completions", errors);
     }
-    at_most("maxFailedIndexes", INDEXED_MAX, &INDEXED_MAX.to_string());
-    if completions.is_none_or(|completions| completions <= INDEXED_MAX) || count("backoffLimitPerIndex").is_none() {
+    at_most("maxFailedIndexes", INDEXED_MAX, &INDEXED_MAX.to_string(), errors);
+    if completions.is_none_or(|completions| completions <= INDEXED_MAX) || !spec.is_set("backoffLimitPerIndex") {
         return;
+    }
+    if !spec.is_set("maxFailedIndexes") {
+        let detail = format!("must be specified when completions is above {INDEXED_MAX}");
+        errors.required(spec.at("maxFailedIndexes"), detail);
     }
     let rest =
         format!("{MANY_INDEXES_MAX} when completions are above {INDEXED_MAX} and used with backoff limit per index");
-    let failed_unset = count("maxFailedIndexes").is_none();
-    if failed_unset {
-        let detail = format!("must be specified when completions is above {INDEXED_MAX}");
-        errors.required(path.child("maxFailedIndexes"), detail);
-    }
     for field in ["parallelism", "maxFailedIndexes"] {
-        if let Some(value) = count(field).filter(|value| *value > MANY_INDEXES_MAX) {
-            errors.invalid(
-                path.child(field),
-                value,
-                format!("must be less than or equal to {rest}"),
-            );
-        }
-    }
-}
-
-fn validate_replacement(spec: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    if !is_set(spec, "podReplacementPolicy") {
-        return;
-    }
-    let policy = text(spec, "podReplacementPolicy");
-    let supported: &[&str] = match is_set(spec, "podFailurePolicy") {
-        true => &["Failed"],
-        false => &["Failed", "TerminatingOrFailed"],
-    };
-    if !supported.contains(&policy) {
-        errors.not_supported(path.child("podReplacementPolicy"), policy, supported);
+        at_most(field, MANY_INDEXES_MAX, &rest, errors);
     }
 }
 
 /// Checks that only what may change did.
-fn validate_changes(spec: &JsonMap, old: &Object, path: &FieldPath, errors: &mut FieldErrors) {
-    let old_spec = object_or_empty(old, "spec");
-    if text(spec, "completionMode") != "Indexed" {
-        unchanged(spec, old_spec, "completions", path, errors);
-    } else if let Some(completions) = integer(spec, "completions")
-        && !same(spec, old_spec, "completions")
-        && integer(spec, "parallelism") != Some(completions)
+fn validate_changes(spec: &Cursor<'_>, old: &Cursor<'_>, errors: &mut FieldErrors) {
+    let (old_spec, completions) = (old.at("spec"), spec.at("completions"));
+    if spec.text("completionMode") != "Indexed" {
+        completions.check_unchanged(&old_spec.at("completions"), errors);
+    } else if let Some(count) = completions.integer("")
+        && !spec.same(&old_spec, "completions")
+        && spec.integer("parallelism") != Some(count)
     {
         let detail = "can only be modified in tandem with spec.parallelism";
-        errors.invalid(path.child("completions"), completions, detail);
+        errors.invalid(completions, count, detail);
     }
-    unchanged_selector(spec, old_spec, path, errors);
-    validate_template_change(spec, old, path, errors);
+    unchanged_selector(spec, &old_spec, errors);
+    validate_template_change(&spec.at("template"), old, errors);
     for field in [
         "completionMode",
         "podFailurePolicy",
@@ -409,62 +369,46 @@ fn validate_changes(spec: &JsonMap, old: &Object, path: &FieldPath, errors: &mut
         "managedBy",
         "successPolicy",
     ] {
-        if !same(spec, old_spec, field) {
-            let shown = go_names(&value_of(spec, field));
-            errors.invalid(path.child(field), shown, crate::registry::types::check::IMMUTABLE);
+        if !spec.same(&old_spec, field) {
+            let field = spec.at(field);
+            errors.invalid(field, go_names(&field.to_value()), IMMUTABLE);
         }
     }
 }
 
 /// The template may change only while the Job is suspended and none of its pods run, and then only where and with
 /// what resources they will run.
-fn validate_template_change(spec: &JsonMap, old: &Object, path: &FieldPath, errors: &mut FieldErrors) {
-    let (old_spec, status) = (object_or_empty(old, "spec"), object_or_empty(old, "status"));
-    let suspended = flag(old_spec, "suspend") == Some(true);
-    let was_suspended = items(status, "conditions")
-        .any(|(_, condition)| text(condition, "type") == "Suspended" && text(condition, "status") == "True");
-    let idle = integer(status, "active").unwrap_or(0) == 0;
-    let changeable = suspended && idle && (!is_set(status, "startTime") || was_suspended);
-    let template = object_or_empty(spec, "template");
-    let mut allowed = object_or_empty(old_spec, "template").clone();
-    if changeable {
-        allow_scheduling(template, &mut allowed);
-        allow_resources(template, &mut allowed);
-    }
-    if changeable {
-        if !same(template, &allowed, "spec") {
-            let shown = go_names(&value_of(template, "spec"));
-            errors.invalid(
-                path.child("template.spec"),
-                shown,
-                crate::registry::types::check::IMMUTABLE,
-            );
+fn validate_template_change(template: &Cursor<'_>, old: &Cursor<'_>, errors: &mut FieldErrors) {
+    let is_suspended = |it: Cursor<'_>| it.text("type") == "Suspended" && it.text("status") == "True";
+    let was_suspended = old.items("status.conditions").any(is_suspended);
+    let idle = old.integer("status.active").unwrap_or(0) == 0;
+    let changeable =
+        old.flag("spec.suspend") == Some(true) && idle && (!old.is_set("status.startTime") || was_suspended);
+    if !changeable {
+        if !template.same(&old.at("spec.template"), "") {
+            errors.invalid(template, go_names(&template.to_value()), IMMUTABLE);
         }
-    } else if template != &allowed {
-        let shown = go_names(&Value::Object(template.clone()));
-        errors.invalid(path.child("template"), shown, crate::registry::types::check::IMMUTABLE);
+        return;
+    }
+    let mut allowed = old.map("spec.template").cloned().unwrap_or_default();
+    allow_scheduling(template, &mut allowed);
+    allow_resources(template, &mut allowed);
+    if !template.same(&Cursor::root(&allowed), "spec") {
+        let spec = template.at("spec");
+        errors.invalid(spec, go_names(&spec.to_value()), IMMUTABLE);
     }
 }
 
-fn allow_scheduling(template: &JsonMap, allowed: &mut JsonMap) {
-    let spec = object_or_empty(template, "spec");
-    if let Some(allowed_meta) = object_made(allowed, "metadata") {
-        for field in ["annotations", "labels"] {
-            copy_field(object_or_empty(template, "metadata"), allowed_meta, field);
-        }
-    }
-    let Some(allowed_spec) = object_mut(allowed, "spec") else {
+fn allow_scheduling(template: &Cursor<'_>, allowed: &mut JsonMap) {
+    let (Some(spec), Some(allowed_spec)) = (template.map("spec"), object_mut(allowed, "spec")) else {
         return;
     };
     for field in ["nodeSelector", "tolerations", "schedulingGates"] {
         copy_field(spec, allowed_spec, field);
     }
-    let nodes = object_or_empty(spec, "affinity").get("nodeAffinity").cloned();
-    if is_set(spec, "affinity") {
-        let Some(affinity) = object_made(allowed_spec, "affinity") else {
-            return;
-        };
-        match nodes {
+    if template.is_set("spec.affinity") {
+        let affinity = ensure_object(allowed_spec, "affinity");
+        match template.get("spec.affinity.nodeAffinity").cloned() {
             Some(nodes) => affinity.insert("nodeAffinity".to_owned(), nodes),
             None => affinity.remove("nodeAffinity"),
         };
@@ -476,20 +420,14 @@ fn allow_scheduling(template: &JsonMap, allowed: &mut JsonMap) {
     }
 }
 
-fn allow_resources(template: &JsonMap, allowed: &mut JsonMap) {
-    let spec = object_or_empty(template, "spec");
-    let Some(allowed_spec) = object_mut(allowed, "spec") else {
-        return;
-    };
-    for list in ["containers", "initContainers"] {
-        let new = items(spec, list).map(|(_, container)| container);
-        if crate::registry::types::view::list(spec, list).len()
-            != crate::registry::types::view::list(allowed_spec, list).len()
-        {
+fn allow_resources(template: &Cursor<'_>, allowed: &mut JsonMap) {
+    for list in ["spec.containers", "spec.initContainers"] {
+        let new = template.list(list);
+        if new.len() != Cursor::root(allowed).list(list).len() {
             continue;
         }
-        for (container, new) in items_mut(allowed_spec, list).zip(new) {
-            if text(container, "name") == text(new, "name") {
+        for (container, new) in items_mut(allowed, list).zip(new.iter().filter_map(Value::as_object)) {
+            if Cursor::root(container).text("name") == Cursor::root(new).text("name") {
                 copy_field(new, container, "resources");
             }
         }

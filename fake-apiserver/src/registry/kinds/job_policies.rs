@@ -5,10 +5,9 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::job_status::count_indexes;
-use crate::api::field::{FieldErrors, FieldPath};
-use crate::registry::types::check::{not_negative, wrong};
+use crate::api::field::{FieldError, FieldErrorKind, FieldErrors};
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names;
-use crate::registry::types::view::{JsonMap, integer, is_set, items, list, object, object_or_empty, text, value_of};
 
 const ACTIONS: [&str; 4] = ["Count", "FailIndex", "FailJob", "Ignore"];
 const STATUSES: [&str; 3] = ["False", "True", "Unknown"];
@@ -24,47 +23,53 @@ const CODES_MAX: usize = 255;
 const INDEXES_MAX: usize = 64 * 1024;
 
 /// Checks `podFailurePolicy`.
-pub(super) fn validate_failure_policy(spec: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    let Some(policy) = object(spec, "podFailurePolicy") else {
-        return;
-    };
-    let path = path.child("podFailurePolicy.rules");
-    let rules = list(policy, "rules").len();
-    if rules > RULES_MAX {
-        errors.too_many(path.clone(), rules, RULES_MAX);
-    }
-    let pod_spec = object_or_empty(object_or_empty(spec, "template"), "spec");
-    let containers: BTreeSet<&str> = ["containers", "initContainers"]
-        .iter()
-        .flat_map(|list| items(pod_spec, list))
-        .map(|(_, container)| text(container, "name"))
-        .collect();
-    for (index, rule) in items(policy, "rules") {
-        let path = path.index(index);
-        validate_action(rule, spec, &path, errors);
-        let codes = object(rule, "onExitCodes");
-        if let Some(codes) = codes {
-            validate_codes(codes, &containers, &path.child("onExitCodes"), errors);
+pub(super) fn validate_failure_policy(spec: &Cursor<'_>, errors: &mut FieldErrors) {
+    let rules = spec.at("podFailurePolicy.rules");
+    validate_count(&rules, errors);
+    for rule in rules.items("") {
+        validate_action(&rule.at("action"), spec, errors);
+        let (codes, conditions) = (rule.at("onExitCodes"), rule.at("onPodConditions"));
+        if codes.is_set("") {
+            validate_codes(&codes, spec, errors);
         }
-        let conditions = !list(rule, "onPodConditions").is_empty();
-        validate_conditions(rule, &path.child("onPodConditions"), errors);
-        let detail = match (codes.is_some(), conditions) {
+        validate_count(&conditions, errors);
+        for pattern in conditions.items("") {
+            pattern.at("type").check_name(names::qualified_name, errors);
+            validate_word(&pattern.at("status"), &STATUSES, errors);
+        }
+        let detail = match (codes.is_set(""), !conditions.is_empty("")) {
             (true, true) => "specifying both OnExitCodes and OnPodConditions is not supported",
             (false, false) => "specifying one of OnExitCodes and OnPodConditions is required",
             _ => continue,
         };
-        without_value(path, detail, errors);
+        without_value(&rule, detail, errors);
     }
 }
 
 /// `path: Invalid value: detail`, with no value shown.
-pub(super) fn without_value(path: FieldPath, detail: &str, errors: &mut FieldErrors) {
-    errors.push(crate::api::field::FieldError {
-        path,
-        kind: crate::api::field::FieldErrorKind::Invalid,
+pub(super) fn without_value(at: &Cursor<'_>, detail: &str, errors: &mut FieldErrors) {
+    errors.push(FieldError {
+        path: at.path(),
+        kind: FieldErrorKind::Invalid,
         value: None,
         detail: detail.to_owned(),
     });
+}
+
+/// Checks the number of rules or patterns.
+fn validate_count(list: &Cursor<'_>, errors: &mut FieldErrors) {
+    let count = list.list("").len();
+    if count > RULES_MAX {
+        errors.too_many(list, count, RULES_MAX);
+    }
+}
+
+/// Checks that a word is there and supported.
+fn validate_word(word: &Cursor<'_>, supported: &[&str], errors: &mut FieldErrors) {
+    match word.is_empty("") {
+        true => errors.required(word, quoted(supported)),
+        false => word.check_supported(supported, errors),
+    }
 }
 
 /// Strings as Go's `%q` prints a list of them.
@@ -73,64 +78,40 @@ fn quoted(values: &[&str]) -> String {
     format!("valid values: [{}]", values.join(" "))
 }
 
-fn validate_action(rule: &JsonMap, spec: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    let at = || path.child("action");
-    match text(rule, "action") {
-        "" => errors.required(at(), quoted(&ACTIONS)),
-        "FailIndex" if !is_set(spec, "backoffLimitPerIndex") => {
-            errors.invalid(at(), "FailIndex", "requires the backoffLimitPerIndex to be set");
-        }
-        action if !ACTIONS.contains(&action) => errors.not_supported(at(), action, &ACTIONS),
-        _ => {}
+fn validate_action(action: &Cursor<'_>, spec: &Cursor<'_>, errors: &mut FieldErrors) {
+    if action.as_text() == "FailIndex" && !spec.is_set("backoffLimitPerIndex") {
+        errors.invalid(action, "FailIndex", "requires the backoffLimitPerIndex to be set");
+    } else {
+        validate_word(action, &ACTIONS, errors);
     }
 }
 
-fn validate_conditions(rule: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    let patterns = list(rule, "onPodConditions").len();
-    if patterns > RULES_MAX {
-        errors.too_many(path.clone(), patterns, RULES_MAX);
-    }
-    for (index, pattern) in items(rule, "onPodConditions") {
-        let path = path.index(index);
-        let kind = text(pattern, "type");
-        wrong(names::qualified_name(kind), kind, || path.child("type"), errors);
-        match text(pattern, "status") {
-            "" => errors.required(path.child("status"), quoted(&STATUSES)),
-            status if !STATUSES.contains(&status) => errors.not_supported(path.child("status"), status, &STATUSES),
-            _ => {}
+fn validate_codes(codes: &Cursor<'_>, spec: &Cursor<'_>, errors: &mut FieldErrors) {
+    let operator = codes.at("operator");
+    validate_word(&operator, &OPERATORS, errors);
+    if let Some(container) = codes.present("containerName") {
+        let mut containers = ["template.spec.containers", "template.spec.initContainers"]
+            .iter()
+            .flat_map(|list| spec.items(list));
+        if !containers.any(|it| it.text("name") == container.as_text()) {
+            let detail = "must be one of the container or initContainer names in the pod template";
+            errors.invalid(container, container.as_text(), detail);
         }
     }
-}
-
-fn validate_codes(codes: &JsonMap, containers: &BTreeSet<&str>, path: &FieldPath, errors: &mut FieldErrors) {
-    let operator = text(codes, "operator");
-    if operator.is_empty() {
-        errors.required(path.child("operator"), quoted(&OPERATORS));
-    } else if !OPERATORS.contains(&operator) {
-        errors.not_supported(path.child("operator"), operator, &OPERATORS);
-    }
-    let container = text(codes, "containerName");
-    if is_set(codes, "containerName") && !containers.contains(container) {
-        let detail = "must be one of the container or initContainer names in the pod template";
-        errors.invalid(path.child("containerName"), container, detail);
-    }
-    let at = path.child("values");
-    let values: Vec<i64> = list(codes, "values")
-        .iter()
-        .map(|it| it.as_i64().unwrap_or(0))
-        .collect();
+    let at = codes.at("values");
+    let values: Vec<i64> = at.list("").iter().map(|it| it.as_i64().unwrap_or(0)).collect();
     if values.is_empty() {
-        errors.invalid(at.clone(), value_of(codes, "values"), "at least one value is required");
+        errors.invalid(at, at.to_value(), "at least one value is required");
     } else if values.len() > CODES_MAX {
-        errors.too_many(at.clone(), values.len(), CODES_MAX);
+        errors.too_many(at, values.len(), CODES_MAX);
     }
     let mut seen = BTreeSet::new();
-    for (index, code) in values.iter().enumerate() {
-        if operator == "In" && *code == 0 {
-            errors.invalid(at.index(index), 0, "must not be 0 for the In operator");
+    for (item, code) in at.items("").zip(&values) {
+        if operator.as_text() == "In" && *code == 0 {
+            errors.invalid(item, 0, "must not be 0 for the In operator");
         }
         if !seen.insert(code) {
-            errors.duplicate(at.index(index), *code);
+            errors.duplicate(item, *code);
         }
     }
     if !values.is_sorted() {
@@ -139,51 +120,48 @@ fn validate_codes(codes: &JsonMap, containers: &BTreeSet<&str>, path: &FieldPath
 }
 
 /// Checks `successPolicy` of a Job with indexes.
-pub(super) fn validate_success_policy(policy: &JsonMap, spec: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    let rules = list(policy, "rules").len();
-    let path = path.child("rules");
-    if rules == 0 {
+pub(super) fn validate_success_policy(policy: &Cursor<'_>, spec: &Cursor<'_>, errors: &mut FieldErrors) {
+    let rules = policy.at("rules");
+    if rules.is_empty("") {
         let detail = "at least one rules must be specified when the successPolicy is specified";
-        errors.required(path.clone(), detail);
+        errors.required(rules, detail);
     }
-    if rules > RULES_MAX {
-        errors.too_many(path.clone(), rules, RULES_MAX);
-    }
-    let completions = integer(spec, "completions").unwrap_or(0);
-    for (index, rule) in items(policy, "rules") {
-        validate_success_rule(rule, completions, &path.index(index), errors);
+    validate_count(&rules, errors);
+    let completions = spec.integer("completions").unwrap_or(0);
+    for rule in rules.items("") {
+        validate_success_rule(&rule, completions, errors);
     }
 }
 
-fn validate_success_rule(rule: &JsonMap, completions: i64, path: &FieldPath, errors: &mut FieldErrors) {
-    if !is_set(rule, "succeededCount") && !is_set(rule, "succeededIndexes") {
+fn validate_success_rule(rule: &Cursor<'_>, completions: i64, errors: &mut FieldErrors) {
+    let (at, listed) = (rule.at("succeededCount"), rule.at("succeededIndexes"));
+    if !at.is_set("") && !listed.is_set("") {
         let detail = "at least one of succeededCount or succeededIndexes must be specified";
-        errors.required(path.clone(), detail);
+        errors.required(rule, detail);
     }
     let mut total = 0;
-    if is_set(rule, "succeededIndexes") {
-        let (indexes, at) = (text(rule, "succeededIndexes"), path.child("succeededIndexes"));
+    if listed.is_set("") {
+        let indexes = listed.as_text();
         if indexes.len() > INDEXES_MAX {
-            errors.too_long(at.clone(), INDEXES_MAX);
+            errors.too_long(listed, INDEXES_MAX);
         }
         match count_indexes(indexes, completions) {
             Ok(count) => total = count,
-            Err(trouble) => errors.invalid(at, indexes, format!("error parsing succeededIndexes: {trouble}")),
+            Err(trouble) => errors.invalid(listed, indexes, format!("error parsing succeededIndexes: {trouble}")),
         }
     }
-    let Some(count) = integer(rule, "succeededCount") else {
+    let Some(count) = at.integer("") else {
         return;
     };
-    let at = || path.child("succeededCount");
-    not_negative(rule, "succeededCount", path, errors);
+    at.check_not_negative(errors);
     if count > completions {
         let detail = format!("must be less than or equal to {completions} (the number of specified completions)");
-        errors.invalid(at(), count, detail);
+        errors.invalid(at, count, detail);
     }
-    if is_set(rule, "succeededIndexes") && count > total {
+    if listed.is_set("") && count > total {
         let detail = format!(
             "must be less than or equal to {total} (the number of indexes in the specified succeededIndexes field)"
         );
-        errors.invalid(at(), count, detail);
+        errors.invalid(at, count, detail);
     }
 }

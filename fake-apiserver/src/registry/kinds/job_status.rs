@@ -1,297 +1,268 @@
 //! The check of a Job's status, which any controller may write: a Job that has ended stays so.
 
-use serde_json::Value;
-
 use super::job_policies::without_value;
-use crate::api::field::{FieldErrors, FieldPath};
+use super::pod::go_names;
+use crate::api::field::FieldErrors;
 use crate::api::object::Object;
-use crate::registry::types::check::not_negative;
-use crate::registry::types::view::{
-    JsonMap, flag, integer, is_set, items, object, object_or_empty, same, text, texts, value_of,
-};
+use crate::registry::types::check::IMMUTABLE;
+use crate::registry::types::cursor::Cursor;
 
 /// A Job's spec and status, before or after a write.
 #[derive(Clone, Copy)]
 struct Job<'a> {
-    spec: &'a JsonMap,
-    status: &'a JsonMap,
+    spec: Cursor<'a>,
+    status: Cursor<'a>,
 }
 
 impl<'a> Job<'a> {
-    fn of(object: &'a Object) -> Self {
+    fn of(object: &'a Cursor<'a>) -> Self {
         Self {
-            spec: object_or_empty(object, "spec"),
-            status: object_or_empty(object, "status"),
+            spec: object.at("spec"),
+            status: object.at("status"),
         }
     }
 
-    fn has(self, condition: &str, status: &str) -> bool {
-        items(self.status, "conditions").any(|(_, it)| text(it, "type") == condition && text(it, "status") == status)
+    fn has(&self, condition: &str, status: &str) -> bool {
+        let mut conditions = self.status.items("conditions");
+        conditions.any(|it| it.text("type") == condition && it.text("status") == status)
     }
 
-    fn is(self, condition: &str) -> bool {
+    fn is(&self, condition: &str) -> bool {
         self.has(condition, "True")
     }
 
-    fn is_finished(self) -> bool {
+    fn is_finished(&self) -> bool {
         self.is("Complete") || self.is("Failed")
     }
 
-    fn count(self, field: &str) -> i64 {
-        integer(self.status, field).unwrap_or(0)
+    fn count(&self, field: &str) -> i64 {
+        self.status.integer(field).unwrap_or(0)
     }
 
-    fn is_indexed(self) -> bool {
-        text(self.spec, "completionMode") == "Indexed"
+    fn is_indexed(&self) -> bool {
+        self.spec.text("completionMode") == "Indexed"
     }
+}
+
+/// A write of a Job's status, and the errors found in it.
+struct Check<'a> {
+    job: Job<'a>,
+    old: Job<'a>,
+    errors: &'a mut FieldErrors,
 }
 
 /// Checks a write of `/status`. Most rules hold only for what the write changed, so that a status that breaks one
 /// can still be written.
 pub(super) fn validate_status(object: &Object, old: &Object, errors: &mut FieldErrors) {
-    let (job, old) = (Job::of(object), Job::of(old));
-    let path = FieldPath::new("status");
+    let (object, old) = (Cursor::root(object), Cursor::root(old));
+    let (job, old) = (Job::of(&object), Job::of(&old));
     for count in ["active", "succeeded", "failed", "ready", "terminating"] {
-        not_negative(job.status, count, &path, errors);
+        job.status.at(count).check_not_negative(errors);
     }
-    validate_uncounted(job.status, &path.child("uncountedTerminatedPods"), errors);
-    validate_ends(job, old, &path, errors);
-    validate_finished(job, old, &path, errors);
-    validate_indexes(job, old, &path, errors);
-    validate_rest(job, old, &path, errors);
-    validate_success(job, &path, errors);
-    validate_transitions(job, old, &path, errors);
+    validate_uncounted(&job.status.at("uncountedTerminatedPods"), errors);
+    let mut check = Check { job, old, errors };
+    check.validate_ends();
+    check.validate_finished();
+    check.validate_indexes();
+    check.validate_rest();
+    check.validate_success();
+    check.validate_transitions();
 }
 
-fn validate_uncounted(status: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    let uncounted = object_or_empty(status, "uncountedTerminatedPods");
+fn validate_uncounted(uncounted: &Cursor<'_>, errors: &mut FieldErrors) {
     let mut seen: Vec<&str> = Vec::new();
-    for field in ["succeeded", "failed"] {
-        for (index, uid) in texts(uncounted, field) {
-            let at = || path.child(field).index(index);
-            if uid.is_empty() {
-                errors.invalid(at(), uid, "must not be empty");
-            } else if seen.contains(&uid) {
-                errors.duplicate(at(), uid);
-            } else {
-                seen.push(uid);
+    for uid in ["succeeded", "failed"].iter().flat_map(|field| uncounted.items(field)) {
+        let text = uid.as_text();
+        if text.is_empty() {
+            errors.invalid(uid, text, "must not be empty");
+        } else if seen.contains(&text) {
+            errors.duplicate(uid, text);
+        } else {
+            seen.push(text);
+        }
+    }
+}
+
+impl Check<'_> {
+    /// Returns `true` if a field of the status has changed.
+    fn changed(&self, field: &str) -> bool {
+        !self.job.status.same(&self.old.status, field)
+    }
+
+    /// Returns `true` if a condition has become true, or is so no longer.
+    fn turned(&self, condition: &str) -> bool {
+        self.job.is(condition) != self.old.is(condition)
+    }
+
+    fn refuse_conditions(&mut self, detail: &str) {
+        without_value(&self.job.status.at("conditions"), detail, self.errors);
+    }
+
+    /// Validates completion and failure against their times.
+    fn validate_ends(&mut self) {
+        let job = self.job;
+        let (complete, failed) = (job.is("Complete"), job.is("Failed"));
+        if (self.turned("Complete") || self.turned("Failed")) && complete && failed {
+            self.refuse_conditions("cannot set Complete=True and Failed=true conditions");
+        }
+        if (self.turned("Complete") || self.turned("FailureTarget")) && complete && job.is("FailureTarget") {
+            self.refuse_conditions("cannot set Complete=True and FailureTarget=true conditions");
+        }
+        let (start, end) = (job.status.at("startTime"), job.status.at("completionTime"));
+        if self.turned("Complete") || self.changed("completionTime") {
+            if end.is_set("") && !complete {
+                let detail = "cannot set completionTime when there is no Complete=True condition";
+                self.errors.invalid(end, end.to_value(), detail);
+            }
+            if !end.is_set("") && complete {
+                self.errors
+                    .required(end, "completionTime is required for Complete jobs");
             }
         }
-    }
-}
-
-/// Validates completion and failure against their times.
-fn validate_ends(job: Job<'_>, old: Job<'_>, path: &FieldPath, errors: &mut FieldErrors) {
-    let changed = |condition| job.is(condition) != old.is(condition);
-    let conditions = || path.child("conditions");
-    let (complete, failed) = (job.is("Complete"), job.is("Failed"));
-    if (changed("Complete") || changed("Failed")) && complete && failed {
-        without_value(
-            conditions(),
-            "cannot set Complete=True and Failed=true conditions",
-            errors,
-        );
-    }
-    if (changed("Complete") || changed("FailureTarget")) && complete && job.is("FailureTarget") {
-        without_value(
-            conditions(),
-            "cannot set Complete=True and FailureTarget=true conditions",
-            errors,
-        );
-    }
-    let time_changed = !same(job.status, old.status, "completionTime");
-    let timed = is_set(job.status, "completionTime");
-    let at = || path.child("completionTime");
-    if changed("Complete") || time_changed {
-        if timed && !complete {
-            let detail = "cannot set completionTime when there is no Complete=True condition";
-            errors.invalid(at(), value_of(job.status, "completionTime"), detail);
+        // times of one form compare as text
+        let is_reversed = !start.is_empty("") && !end.is_empty("") && end.as_text() < start.as_text();
+        if (self.changed("startTime") || self.changed("completionTime")) && is_reversed {
+            self.errors
+                .invalid(end, end.as_text(), "must be equal to or after `startTime`");
         }
-        if !timed && complete {
-            errors.required(at(), "completionTime is required for Complete jobs");
+        if (self.turned("Failed") || self.changed("failedIndexes")) && failed && !job.is("FailureTarget") {
+            self.refuse_conditions("cannot set Failed=True condition without the FailureTarget=true condition");
+        }
+        if (self.turned("Complete") || self.turned("SuccessCriteriaMet")) && complete && !job.is("SuccessCriteriaMet") {
+            self.refuse_conditions("cannot set Complete=True condition without the SuccessCriteriaMet=true condition");
         }
     }
-    let start_changed = !same(job.status, old.status, "startTime");
-    let (start, end) = (text(job.status, "startTime"), text(job.status, "completionTime"));
-    // times of one form compare as text
-    if (start_changed || time_changed) && !start.is_empty() && !end.is_empty() && end < start {
-        errors.invalid(at(), end, "must be equal to or after `startTime`");
-    }
-    let failed_indexes_changed = !same(job.status, old.status, "failedIndexes");
-    if (changed("Failed") || failed_indexes_changed) && failed && !job.is("FailureTarget") {
-        let detail = "cannot set Failed=True condition without the FailureTarget=true condition";
-        without_value(conditions(), detail, errors);
-    }
-    if (changed("Complete") || changed("SuccessCriteriaMet")) && complete && !job.is("SuccessCriteriaMet") {
-        let detail = "cannot set Complete=True condition without the SuccessCriteriaMet=true condition";
-        without_value(conditions(), detail, errors);
-    }
-}
 
-/// Validates the fields that a finished Job no longer has.
-fn validate_finished(job: Job<'_>, old: Job<'_>, path: &FieldPath, errors: &mut FieldErrors) {
-    if !job.is_finished() {
-        return;
-    }
-    let ended = !old.is_finished();
-    let changed = |field: &str| !same(job.status, old.status, field);
-    if (ended || changed("active")) && job.count("active") > 0 {
-        errors.invalid(
-            path.child("active"),
-            job.count("active"),
-            "active>0 is invalid for finished job",
-        );
-    }
-    let never_runs = flag(job.spec, "suspend") == Some(true) && integer(job.spec, "completions") == Some(0);
-    if (ended || changed("startTime")) && !never_runs && !is_set(job.status, "startTime") {
-        errors.required(path.child("startTime"), "startTime is required for finished job");
-    }
-    if ended || changed("uncountedTerminatedPods") {
-        let uncounted = object(job.status, "uncountedTerminatedPods");
-        let left = |uncounted: &&JsonMap| {
-            ["failed", "succeeded"]
-                .iter()
-                .any(|it| texts(uncounted, it).count() > 0)
-        };
-        if let Some(uncounted) = uncounted.filter(left) {
-            let shown = super::pod::go_names(&Value::Object(uncounted.clone()));
-            errors.invalid(
-                path.child("uncountedTerminatedPods"),
-                shown,
-                "must be empty for finished job",
-            );
+    /// Validates the fields that a finished Job no longer has.
+    fn validate_finished(&mut self) {
+        let job = self.job;
+        if !job.is_finished() {
+            return;
+        }
+        let ended = !self.old.is_finished();
+        if (ended || self.changed("active")) && job.count("active") > 0 {
+            let detail = "active>0 is invalid for finished job";
+            self.errors
+                .invalid(job.status.at("active"), job.count("active"), detail);
+        }
+        let never_runs = job.spec.flag("suspend") == Some(true) && job.spec.integer("completions") == Some(0);
+        if (ended || self.changed("startTime")) && !never_runs && !job.status.is_set("startTime") {
+            let detail = "startTime is required for finished job";
+            self.errors.required(job.status.at("startTime"), detail);
+        }
+        let uncounted = job.status.at("uncountedTerminatedPods");
+        let is_left = !uncounted.is_empty("failed") || !uncounted.is_empty("succeeded");
+        if (ended || self.changed("uncountedTerminatedPods")) && is_left {
+            let shown = go_names(&uncounted.to_value());
+            self.errors.invalid(uncounted, shown, "must be empty for finished job");
         }
     }
-}
 
-fn validate_indexes(job: Job<'_>, old: Job<'_>, path: &FieldPath, errors: &mut FieldErrors) {
-    let changed = |field: &str| !same(job.status, old.status, field);
-    let (completed, failed) = (text(job.status, "completedIndexes"), text(job.status, "failedIndexes"));
-    let completions = integer(job.spec, "completions");
-    let per_index = is_set(job.spec, "backoffLimitPerIndex");
-    let failed_set = is_set(job.status, "failedIndexes");
-    let completed_at = || path.child("completedIndexes");
-    let failed_at = || path.child("failedIndexes");
-    if let Some(completions) = completions {
-        if changed("completedIndexes")
-            && let Err(trouble) = count_indexes(completed, completions)
+    fn validate_indexes(&mut self) {
+        let (job, completions) = (self.job, self.job.spec.integer("completions"));
+        let (completed_at, failed_at) = (job.status.at("completedIndexes"), job.status.at("failedIndexes"));
+        let (completed, failed) = (completed_at.as_text(), failed_at.as_text());
+        let per_index = job.spec.is_set("backoffLimitPerIndex");
+        if let Some(completions) = completions {
+            if self.changed("completedIndexes")
+                && let Err(trouble) = count_indexes(completed, completions)
+            {
+                let detail = format!("error parsing completedIndexes: {trouble}");
+                self.errors.invalid(completed_at, completed, detail);
+            }
+            if self.changed("failedIndexes")
+                && per_index
+                && failed_at.is_set("")
+                && let Err(trouble) = count_indexes(failed, completions)
+            {
+                let detail = format!("error parsing failedIndexes: {trouble}");
+                self.errors.invalid(failed_at, failed, detail);
+            }
+        }
+        if self.changed("completedIndexes") && !completed.is_empty() && !job.is_indexed() {
+            let detail = "cannot set non-empty completedIndexes when non-indexed completion mode";
+            self.errors.invalid(completed_at, completed, detail);
+        }
+        if self.changed("failedIndexes") && !per_index && failed_at.is_set("") {
+            let detail = "cannot set non-null failedIndexes when backoffLimitPerIndex is null";
+            self.errors.invalid(failed_at, failed, detail);
+        }
+        if (self.changed("failedIndexes") || self.changed("completedIndexes"))
+            && let Some(completions) = completions
+            && let Some(index) = common_index(completed, failed, completions)
         {
-            errors.invalid(
-                completed_at(),
-                completed,
-                format!("error parsing completedIndexes: {trouble}"),
-            );
-        }
-        if changed("failedIndexes")
-            && per_index
-            && failed_set
-            && let Err(trouble) = count_indexes(failed, completions)
-        {
-            errors.invalid(failed_at(), failed, format!("error parsing failedIndexes: {trouble}"));
+            let detail = format!("failedIndexes and completedIndexes overlap at index: {index}");
+            self.errors.invalid(failed_at, failed, detail);
         }
     }
-    if changed("completedIndexes") && !completed.is_empty() && !job.is_indexed() {
-        let detail = "cannot set non-empty completedIndexes when non-indexed completion mode";
-        errors.invalid(completed_at(), completed, detail);
-    }
-    if changed("failedIndexes") && !per_index && failed_set {
-        let detail = "cannot set non-null failedIndexes when backoffLimitPerIndex is null";
-        errors.invalid(failed_at(), failed, detail);
-    }
-    if (changed("failedIndexes") || changed("completedIndexes"))
-        && let Some(completions) = completions
-        && let Some(index) = common_index(completed, failed, completions)
-    {
-        let detail = format!("failedIndexes and completedIndexes overlap at index: {index}");
-        errors.invalid(failed_at(), failed, detail);
-    }
-}
 
-fn validate_rest(job: Job<'_>, old: Job<'_>, path: &FieldPath, errors: &mut FieldErrors) {
-    let changed = |field: &str| !same(job.status, old.status, field);
-    let (terminating, ready) = (job.count("terminating"), job.count("ready"));
-    let ended = job.is_finished() != old.is_finished();
-    if (ended || changed("terminating")) && terminating > 0 && job.is_finished() {
-        errors.invalid(
-            path.child("terminating"),
-            terminating,
-            "terminating>0 is invalid for finished job",
-        );
-    }
-    if (changed("ready") || changed("active")) && is_set(job.status, "ready") && ready > job.count("active") {
-        errors.invalid(path.child("ready"), ready, "cannot set more ready pods than active");
-    }
-}
-
-fn validate_success(job: Job<'_>, path: &FieldPath, errors: &mut FieldErrors) {
-    let conditions = || path.child("conditions");
-    let met = job.is("SuccessCriteriaMet");
-    if met && job.is("Failed") {
-        without_value(
-            conditions(),
-            "cannot set SuccessCriteriaMet=True and Failed=true conditions",
-            errors,
-        );
-    }
-    if met && job.is("FailureTarget") {
-        let detail = "cannot set SuccessCriteriaMet=True and FailureTarget=true conditions";
-        without_value(conditions(), detail, errors);
-    }
-    if is_set(job.spec, "successPolicy") && !met && job.is("Complete") {
-        let detail = "cannot set Complete=True for Job with SuccessPolicy unless SuccessCriteriaMet=True";
-        without_value(conditions(), detail, errors);
-    }
-}
-
-fn validate_transitions(job: Job<'_>, old: Job<'_>, path: &FieldPath, errors: &mut FieldErrors) {
-    for condition in ["Failed", "Complete", "FailureTarget"] {
-        if old.is(condition) && !job.is(condition) {
-            let detail = format!("cannot disable the terminal {condition}=True condition");
-            without_value(path.child("conditions"), &detail, errors);
+    fn validate_rest(&mut self) {
+        let job = self.job;
+        let (terminating, ready) = (job.status.at("terminating"), job.status.at("ready"));
+        let ended = job.is_finished() != self.old.is_finished();
+        if (ended || self.changed("terminating")) && job.count("terminating") > 0 && job.is_finished() {
+            let detail = "terminating>0 is invalid for finished job";
+            self.errors.invalid(terminating, job.count("terminating"), detail);
+        }
+        let is_more = ready.is_set("") && job.count("ready") > job.count("active");
+        if (self.changed("ready") || self.changed("active")) && is_more {
+            let detail = "cannot set more ready pods than active";
+            self.errors.invalid(ready, job.count("ready"), detail);
         }
     }
-    if job.count("failed") < old.count("failed") {
-        errors.invalid(
-            path.child("failed"),
-            job.count("failed"),
-            "cannot decrease the failed counter",
-        );
+
+    fn validate_success(&mut self) {
+        let job = self.job;
+        let met = job.is("SuccessCriteriaMet");
+        if met && job.is("Failed") {
+            self.refuse_conditions("cannot set SuccessCriteriaMet=True and Failed=true conditions");
+        }
+        if met && job.is("FailureTarget") {
+            self.refuse_conditions("cannot set SuccessCriteriaMet=True and FailureTarget=true conditions");
+        }
+        if job.spec.is_set("successPolicy") && !met && job.is("Complete") {
+            let detail = "cannot set Complete=True for Job with SuccessPolicy unless SuccessCriteriaMet=True";
+            self.refuse_conditions(detail);
+        }
     }
-    let scalable = job.is_indexed() && same(job.spec, job.spec, "completions") && {
-        integer(job.spec, "completions") == integer(job.spec, "parallelism")
-    };
-    if !scalable && job.count("succeeded") < old.count("succeeded") {
-        let detail = "cannot decrease the succeeded counter";
-        errors.invalid(path.child("succeeded"), job.count("succeeded"), detail);
-    }
-    let set = |job: Job<'_>, field: &str| is_set(job.status, field);
-    let changed = |field: &str| !same(job.status, old.status, field);
-    if set(job, "completionTime") && set(old, "completionTime") && changed("completionTime") {
-        let shown = value_of(job.status, "completionTime");
-        errors.invalid(
-            path.child("completionTime"),
-            shown,
-            crate::registry::types::check::IMMUTABLE,
-        );
-    }
-    let resuming = old.is("Suspended") && job.has("Suspended", "False");
-    let suspended = flag(job.spec, "suspend") == Some(true);
-    if changed("startTime") && !resuming && set(old, "startTime") && !suspended {
-        let shown = value_of(job.status, "startTime");
-        errors.invalid(
-            path.child("startTime"),
-            shown,
-            "field is immutable for unsuspended job once set",
-        );
-    }
-    let met = |job: Job<'_>| job.is("SuccessCriteriaMet");
-    if met(old) && !met(job) {
-        let detail = "cannot disable the SuccessCriteriaMet=True condition";
-        without_value(path.child("conditions"), detail, errors);
-    }
-    if old.is("Complete") && !met(old) && met(job) {
-        let detail = "cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions";
-        without_value(path.child("conditions"), detail, errors);
+
+    fn validate_transitions(&mut self) {
+        let (job, old) = (self.job, self.old);
+        for condition in ["Failed", "Complete", "FailureTarget"] {
+            if old.is(condition) && !job.is(condition) {
+                self.refuse_conditions(&format!("cannot disable the terminal {condition}=True condition"));
+            }
+        }
+        if job.count("failed") < old.count("failed") {
+            let detail = "cannot decrease the failed counter";
+            self.errors
+                .invalid(job.status.at("failed"), job.count("failed"), detail);
+        }
+        let scalable = job.is_indexed() && job.spec.integer("completions") == job.spec.integer("parallelism");
+        if !scalable && job.count("succeeded") < old.count("succeeded") {
+            let detail = "cannot decrease the succeeded counter";
+            self.errors
+                .invalid(job.status.at("succeeded"), job.count("succeeded"), detail);
+        }
+        let end = job.status.at("completionTime");
+        if end.is_set("") && old.status.is_set("completionTime") && self.changed("completionTime") {
+            self.errors.invalid(end, end.to_value(), IMMUTABLE);
+        }
+        let resuming = old.is("Suspended") && job.has("Suspended", "False");
+        let suspended = job.spec.flag("suspend") == Some(true);
+        if self.changed("startTime") && !resuming && old.status.is_set("startTime") && !suspended {
+            let start = job.status.at("startTime");
+            let detail = "field is immutable for unsuspended job once set";
+            self.errors.invalid(start, start.to_value(), detail);
+        }
+        let [was_met, met] = [old, job].map(|job| job.is("SuccessCriteriaMet"));
+        if was_met && !met {
+            self.refuse_conditions("cannot disable the SuccessCriteriaMet=True condition");
+        }
+        if old.is("Complete") && !was_met && met {
+            let detail = "cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions";
+            self.refuse_conditions(detail);
+        }
     }
 }
 

@@ -74,8 +74,8 @@ fn validate_limit(limit: &Cursor<'_>, errors: &mut FieldErrors) {
         }
         for (resource, value) in values.entries("") {
             match kind {
-                "Pod" | "Container" => validate_container_resource_name(resource, &value.path(), errors),
-                _ => validate_resource_name(resource, &value.path(), errors),
+                "Pod" | "Container" => validate_container_resource_name(resource, &value, errors),
+                _ => validate_resource_name(resource, &value, errors),
             }
             resources.insert(resource.to_owned());
         }

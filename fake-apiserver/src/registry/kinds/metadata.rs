@@ -8,6 +8,7 @@ use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::entropy::Entropy;
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::{labels, names};
 
 /// Finalizers of the garbage collector; they need no domain, and exclude each other.
@@ -253,7 +254,7 @@ fn validate_new(
         errors.forbidden(path("namespace"), "not allowed on this type");
     }
     validate_generation(meta, errors);
-    validate_common(meta, errors);
+    validate_common(object, errors);
     validate_finalizers(object, errors);
     validate_managed_fields(meta, errors);
 }
@@ -314,7 +315,7 @@ fn validate_changed(new: &Object, old: &Object, errors: &mut FieldErrors) {
             errors.invalid(path(field), value, IMMUTABLE);
         }
     }
-    validate_common(meta, errors);
+    validate_common(new, errors);
     validate_managed_fields(meta, errors);
 }
 
@@ -327,12 +328,11 @@ fn validate_generation(meta: &Map<String, Value>, errors: &mut FieldErrors) {
 }
 
 /// Labels, annotations and owners.
-fn validate_common(meta: &Map<String, Value>, errors: &mut FieldErrors) {
-    labels::validate_labels(meta.get("labels"), || path("labels"), errors);
-    labels::validate_annotations(meta.get("annotations"), || path("annotations"), errors);
-    if let Some(owners) = meta.get("ownerReferences").and_then(Value::as_array) {
-        validate_owner_references(owners, errors);
-    }
+fn validate_common(object: &Object, errors: &mut FieldErrors) {
+    let object = Cursor::root(object);
+    labels::validate_labels(&object.at("metadata.labels"), errors);
+    labels::validate_annotations(&object.at("metadata.annotations"), errors);
+    validate_owner_references(object.list("metadata.ownerReferences"), errors);
 }
 
 /// Rule B24.
@@ -387,9 +387,9 @@ fn print_owner(owner: &Value) -> String {
 }
 
 /// `path: Invalid value: <printed>: detail`, for values whose fields are not printed in alphabetical order.
-pub(crate) fn invalid_printed(path: FieldPath, printed: &str, detail: &str, errors: &mut FieldErrors) {
+pub(crate) fn invalid_printed(path: impl Into<FieldPath>, printed: &str, detail: &str, errors: &mut FieldErrors) {
     errors.push(crate::api::field::FieldError {
-        path,
+        path: path.into(),
         kind: crate::api::field::FieldErrorKind::Invalid,
         value: None,
         detail: format!("{printed}: {detail}"),
@@ -400,7 +400,9 @@ pub(crate) fn invalid_printed(path: FieldPath, printed: &str, detail: &str, erro
 fn validate_finalizers(object: &Object, errors: &mut FieldErrors) {
     let (mut foreground, mut orphan) = (false, false);
     for name in object.finalizers() {
-        labels::validate_key(name, &path("finalizers"), errors);
+        for text in names::qualified_name(name) {
+            errors.invalid(path("finalizers"), name, text);
+        }
         foreground |= name == FOREGROUND_FINALIZER;
         orphan |= name == ORPHAN_FINALIZER;
     }

@@ -5,10 +5,10 @@ use serde_json::json;
 use super::metadata;
 use super::plain;
 use super::strategy::{Context, FieldLabels, Strategy};
-use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::field::FieldErrors;
 use crate::api::object::Object;
-use crate::registry::types::access::{at, default_to, ensure_object, list, restore, text};
 use crate::registry::types::cursor::Cursor;
+use crate::registry::types::edit::{copy_field, default_text, ensure_object};
 use crate::registry::types::{labels, names};
 
 /// The label every Namespace carries its name in.
@@ -22,7 +22,7 @@ pub(crate) struct Namespace;
 impl Strategy for Namespace {
     fn default(&self, object: &mut Object) {
         let name = object.name();
-        if !name.is_empty() && text_label(object) != name {
+        if !name.is_empty() && name_label(object) != name {
             let name = name.to_owned();
             ensure_object(object.metadata_mut(), "labels").insert(NAME_LABEL.into(), name.into());
         }
@@ -30,7 +30,7 @@ impl Strategy for Namespace {
 
     fn prepare_for_create(&self, object: &mut Object, _context: &Context<'_>) {
         object.insert("status".into(), json!({"phase": "Active"}));
-        let mut finalizers = list(object, "spec.finalizers").to_vec();
+        let mut finalizers = Cursor::root(object).list("spec.finalizers").to_vec();
         if !finalizers.iter().any(|it| it == KUBERNETES) {
             finalizers.push(KUBERNETES.into());
         }
@@ -38,8 +38,10 @@ impl Strategy for Namespace {
     }
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
-        for name in Cursor::root(object).items("spec.finalizers") {
-            validate_finalizer(name.as_text(), &FieldPath::new("spec.finalizers"), errors);
+        let object = Cursor::root(object);
+        let finalizers = object.at("spec.finalizers");
+        for name in finalizers.items("") {
+            validate_finalizer(&finalizers.in_other(name.get("")), errors);
         }
     }
 
@@ -50,14 +52,14 @@ impl Strategy for Namespace {
 
     fn prepare_for_update(&self, object: &mut Object, old: &Object, context: &Context<'_>) {
         if context.subresource == "finalize" {
-            restore(object, old, "status");
+            copy_field(old, object, "status");
             return;
         }
-        restore(object, old, "spec");
+        copy_field(old, object, "spec");
         if context.subresource == "status" {
-            default_to(ensure_object(object, "status"), "phase", "Active");
+            default_text(ensure_object(object, "status"), "phase", "Active");
         } else {
-            restore(object, old, "status");
+            copy_field(old, object, "status");
         }
     }
 
@@ -65,21 +67,20 @@ impl Strategy for Namespace {
         match context.subresource {
             "finalize" => {
                 for name in Cursor::root(object).items("spec.finalizers") {
-                    validate_finalizer(name.as_text(), &name.path(), errors);
+                    validate_finalizer(&name, errors);
                 }
             }
             "status" => {
-                let (phase, path) = (text(object, "status.phase"), FieldPath::new("status.Phase"));
-                if at(old, "metadata.deletionTimestamp").is_none() {
-                    if phase != "Active" {
-                        errors.invalid(path, phase, "may only be 'Active' if `deletionTimestamp` is empty");
+                let object = Cursor::root(object);
+                let phase = object.at("status.Phase").in_other(object.get("status.phase"));
+                if old.meta_str("deletionTimestamp").is_empty() {
+                    if phase.as_text() != "Active" {
+                        let text = "may only be 'Active' if `deletionTimestamp` is empty";
+                        errors.invalid(phase, phase.as_text(), text);
                     }
-                } else if phase != "Terminating" {
-                    errors.invalid(
-                        path,
-                        phase,
-                        "may only be 'Terminating' if `deletionTimestamp` is not empty",
-                    );
+                } else if phase.as_text() != "Terminating" {
+                    let text = "may only be 'Terminating' if `deletionTimestamp` is not empty";
+                    errors.invalid(phase, phase.as_text(), text);
                 }
             }
             _ => self.validate(object, errors),
@@ -107,7 +108,7 @@ impl Strategy for Namespace {
     }
 
     fn holds_terminating(&self, object: &Object) -> bool {
-        !list(object, "spec.finalizers").is_empty()
+        !Cursor::root(object).is_empty("spec.finalizers")
     }
 
     fn forbids_deletion(&self, object: &Object) -> Option<String> {
@@ -120,18 +121,20 @@ impl Strategy for Namespace {
     }
 
     fn field_values(&self, object: &Object) -> Vec<(&'static str, String)> {
-        vec![("status.phase", text(object, "status.phase").to_owned())]
+        vec![("status.phase", Cursor::root(object).text("status.phase").to_owned())]
     }
 }
 
 /// `validateFinalizerName`; a Namespace's own finalizers are reported without their index, except by `/finalize`.
-fn validate_finalizer(name: &str, path: &FieldPath, errors: &mut FieldErrors) {
-    labels::validate_key(name, path, errors);
-    metadata::validate_finalizer_name(name, || path.clone(), errors);
+fn validate_finalizer(name: &Cursor<'_>, errors: &mut FieldErrors) {
+    labels::validate_key(name, errors);
+    metadata::validate_finalizer_name(name.as_text(), || name.path(), errors);
 }
 
-fn text_label(object: &Object) -> &str {
-    let labels = object.metadata().and_then(|meta| meta.get("labels"));
-    let label = labels.and_then(|labels| labels.get(NAME_LABEL));
-    label.and_then(serde_json::Value::as_str).unwrap_or_default()
+fn name_label(object: &Object) -> &str {
+    let object = Cursor::root(object);
+    object
+        .map("metadata.labels")
+        .and_then(|labels| labels.get(NAME_LABEL)?.as_str())
+        .unwrap_or_default()
 }

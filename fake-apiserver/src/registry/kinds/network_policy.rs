@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
-use crate::registry::types::access::{default_absent, ensure_object, is_empty, objects_mut};
 use crate::registry::types::cursor::Cursor;
+use crate::registry::types::edit::{default_value, ensure_object, items_mut};
 use crate::registry::types::{labels, names, net};
 
 /// The directions of traffic: the list of rules, and what a rule calls its peers.
@@ -21,14 +21,13 @@ impl Strategy for NetworkPolicy {
     fn default(&self, object: &mut Object) {
         let spec = ensure_object(object, "spec");
         for (direction, _) in DIRECTIONS {
-            for rule in objects_mut(spec, direction) {
-                for port in objects_mut(rule, "ports") {
-                    default_absent(port, "protocol", "TCP");
-                }
+            for port in items_mut(spec, direction).flat_map(|rule| items_mut(rule, "ports")) {
+                default_value(port, "protocol", "TCP");
             }
         }
-        if is_empty(spec, "policyTypes") {
-            let types = if is_empty(spec, "egress") {
+        let read = Cursor::root(spec);
+        if read.is_empty("policyTypes") {
+            let types = if read.is_empty("egress") {
                 json!(["Ingress"])
             } else {
                 json!(["Ingress", "Egress"])
@@ -80,8 +79,7 @@ fn for_each_block(spec: &Cursor<'_>, mut each: impl FnMut(&Cursor<'_>)) {
 
 /// `ValidateNetworkPolicySpec`
 fn validate_spec(spec: &Cursor<'_>, kept: &[Value], errors: &mut FieldErrors) {
-    let selector = spec.at("podSelector");
-    labels::validate_selector(selector.get(""), &selector.path(), errors);
+    labels::validate_selector(&spec.at("podSelector"), errors);
     for (direction, peers) in DIRECTIONS {
         for rule in spec.items(direction) {
             for port in rule.items("ports") {
@@ -136,10 +134,9 @@ fn validate_port(port: &Cursor<'_>, errors: &mut FieldErrors) {
 fn validate_peer(peer: &Cursor<'_>, kept: &[Value], errors: &mut FieldErrors) {
     let mut selectors = 0;
     for field in ["podSelector", "namespaceSelector"] {
-        let selector = peer.at(field);
-        if selector.is_set("") {
+        if let Some(selector) = peer.present(field) {
             selectors += 1;
-            labels::validate_selector(selector.get(""), &selector.path(), errors);
+            labels::validate_selector(&selector, errors);
         }
     }
     if peer.is_set("ipBlock") {

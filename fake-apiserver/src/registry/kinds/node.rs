@@ -7,9 +7,9 @@ use super::pod::resources::validate_quantity_value;
 use super::strategy::{Context, FieldLabels, Strategy};
 use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, FieldPath, quote};
 use crate::api::object::Object;
-use crate::registry::types::access::{at, ensure_object, is_empty, list, object_mut, objects, text};
 use crate::registry::types::check::NOT_POSITIVE;
 use crate::registry::types::cursor::Cursor;
+use crate::registry::types::edit::{ensure_object, object_mut};
 use crate::registry::types::{labels, names, net};
 
 /// The taint a Node carries until its kubelet says it is ready.
@@ -22,8 +22,9 @@ pub(crate) struct Node;
 impl Strategy for Node {
     fn default(&self, object: &mut Object) {
         pair_pod_cidrs(object);
-        if is_empty(object, "status.allocatable")
-            && let Some(capacity) = at(object, "status.capacity").cloned()
+        let read = Cursor::root(object);
+        if read.is_empty("status.allocatable")
+            && let Some(capacity) = read.get("status.capacity").cloned()
         {
             ensure_object(object, "status").insert("allocatable".into(), capacity);
         }
@@ -35,10 +36,10 @@ impl Strategy for Node {
                 part.remove(field);
             }
         }
-        let is_tainted = objects(object, "spec.taints")
-            .any(|(_, taint)| text(taint, "key") == NOT_READY && text(taint, "effect") == "NoSchedule");
-        if !is_tainted {
-            let mut taints = list(object, "spec.taints").to_vec();
+        let read = Cursor::root(object);
+        let is_not_ready = |it: Cursor<'_>| it.text("key") == NOT_READY && it.text("effect") == "NoSchedule";
+        if !read.items("spec.taints").any(is_not_ready) {
+            let mut taints = read.list("spec.taints").to_vec();
             taints.push(json!({"key": NOT_READY, "effect": "NoSchedule"}));
             ensure_object(object, "spec").insert("taints".into(), taints.into());
         }
@@ -46,11 +47,11 @@ impl Strategy for Node {
 
     fn prepare_for_update(&self, object: &mut Object, old: &Object, context: &Context<'_>) {
         // Dynamic configuration is gone; what is stored of it stays.
-        let (part, field) = match context.subresource {
-            "status" => ("status", "config"),
-            _ => ("spec", "configSource"),
+        let (part, field, way) = match context.subresource {
+            "status" => ("status", "config", "status.config"),
+            _ => ("spec", "configSource", "spec.configSource"),
         };
-        if at(old, part).is_none_or(|it| it.get(field).is_none())
+        if !Cursor::root(old).is_set(way)
             && let Some(part) = object_mut(object, part)
         {
             part.remove(field);
@@ -59,7 +60,7 @@ impl Strategy for Node {
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
         let node = Cursor::root(object);
-        validate_taints(object, errors);
+        validate_taints(&node, errors);
         validate_resources(&node, errors);
         let swap = node.at("status.nodeInfo.swap.capacity");
         if let Some(capacity) = swap.integer("").filter(|it| *it <= 0) {
@@ -96,7 +97,7 @@ impl Strategy for Node {
             let text = "node updates may not change providerID except from \"\" to valid";
             errors.forbidden(node.at("spec.providerID"), text);
         }
-        validate_taints(object, errors);
+        validate_taints(&node, errors);
         if node.text("spec.externalID") != old.text("spec.externalID") {
             errors.forbidden(node.at("spec.externalID"), "may not be updated");
         }
@@ -126,33 +127,32 @@ impl Strategy for Node {
     }
 
     fn field_values(&self, object: &Object) -> Vec<(&'static str, String)> {
-        let is_cordoned = at(object, "spec.unschedulable") == Some(&Value::Bool(true));
+        let is_cordoned = Cursor::root(object).flag("spec.unschedulable") == Some(true);
         vec![("spec.unschedulable", is_cordoned.to_string())]
     }
 }
 
 /// `podCIDR` is the first of `podCIDRs`, and wins where they differ (`Convert_v1_NodeSpec_To_core_NodeSpec`).
 fn pair_pod_cidrs(object: &mut Object) {
-    let first = |it: &Object| {
-        list(it, "spec.podCIDRs")
-            .first()
-            .and_then(Value::as_str)
-            .map(str::to_owned)
+    let read = Cursor::root(object);
+    let (cidr, first) = (read.text("spec.podCIDR"), read.texts("spec.podCIDRs").next());
+    let (field, value) = match first {
+        None if cidr.is_empty() => return,
+        Some(first) if first == cidr => return,
+        Some(first) if cidr.is_empty() => ("podCIDR", json!(first)),
+        _ => ("podCIDRs", json!([cidr])),
     };
-    let cidr = text(object, "spec.podCIDR").to_owned();
-    if !cidr.is_empty() && first(object).is_none_or(|it| it != cidr) {
-        ensure_object(object, "spec").insert("podCIDRs".into(), json!([cidr]));
-    } else if let Some(first) = first(object).filter(|it| *it != cidr) {
-        ensure_object(object, "spec").insert("podCIDR".into(), first.into());
-    }
+    ensure_object(object, "spec").insert(field.into(), value);
 }
 
 /// `ValidateNodeResources`.
 fn validate_resources(node: &Cursor<'_>, errors: &mut FieldErrors) {
     for part in ["status.capacity", "status.allocatable"] {
-        for (name, amount) in node.entries(part) {
-            let path = || FieldPath::new(part).child(name);
-            validate_quantity_value(name, amount.as_text(), path, errors);
+        let resources = node.at(part);
+        for (name, amount) in resources.entries("") {
+            // The server shows the name as if it were a field.
+            let shown = resources.at(name).in_other(amount.get(""));
+            validate_quantity_value(name, &shown, errors);
         }
     }
 }
@@ -204,7 +204,7 @@ fn validate_addresses(node: &Cursor<'_>, errors: &mut FieldErrors) {
 /// The ranges of `ValidateNode`: valid ones, of which two are of two families.
 fn validate_pod_cidrs(node: &Cursor<'_>, errors: &mut FieldErrors) {
     for cidr in node.items("spec.podCIDRs") {
-        net::validate_cidr(cidr.as_text(), &cidr.path(), errors);
+        net::validate_cidr(&cidr, errors);
     }
     let all: Vec<&str> = node
         .list("spec.podCIDRs")
@@ -214,7 +214,7 @@ fn validate_pod_cidrs(node: &Cursor<'_>, errors: &mut FieldErrors) {
     if all.len() < 2 {
         return;
     }
-    let path = FieldPath::new("spec.podCIDRs");
+    let cidrs = node.at("spec.podCIDRs");
     let parsed: Vec<_> = all.iter().map(|it| net::parse_cidr(it)).collect();
     if let Some((index, wrong)) = (0..).zip(&all).find(|(_, it)| net::parse_cidr(it).is_none()) {
         let detail = format!(
@@ -222,7 +222,7 @@ fn validate_pod_cidrs(node: &Cursor<'_>, errors: &mut FieldErrors) {
              address: {wrong})"
         );
         errors.push(FieldError {
-            path: path.clone(),
+            path: cidrs.path(),
             kind: FieldErrorKind::Internal,
             value: None,
             detail,
@@ -231,33 +231,29 @@ fn validate_pod_cidrs(node: &Cursor<'_>, errors: &mut FieldErrors) {
     let has = |is_v4: bool| parsed.iter().flatten().any(|(address, _)| address.is_ipv4() == is_v4);
     let is_dual = parsed.iter().all(Option::is_some) && has(true) && has(false);
     if !is_dual || all.len() > 2 {
-        errors.invalid(path, all, "may specify no more than one CIDR for each IP family");
+        errors.invalid(cidrs, all, "may specify no more than one CIDR for each IP family");
     }
 }
 
-fn validate_taints(object: &Object, errors: &mut FieldErrors) {
+fn validate_taints(node: &Cursor<'_>, errors: &mut FieldErrors) {
     let mut seen: Vec<(&str, &str)> = Vec::new();
-    for (index, taint) in objects(object, "spec.taints") {
-        // The server's own path for them, though they lie in the spec.
-        let path = FieldPath::new("metadata.taints").index(index);
-        let (key, value, effect) = (text(taint, "key"), text(taint, "value"), text(taint, "effect"));
-        labels::validate_key(key, &path.child("key"), errors);
+    // The server's own path for them, though they lie in the spec.
+    let taints = node.at("metadata.taints").in_other(node.get("spec.taints"));
+    for taint in taints.items("") {
+        let [key, value, effect] = ["key", "value", "effect"].map(|field| taint.text(field));
+        labels::validate_key(&taint.at("key"), errors);
         let problems = names::label_value(value);
         if !problems.is_empty() {
-            errors.invalid(path.child("value"), value, problems.join(";"));
+            errors.invalid(taint.at("value"), value, problems.join(";"));
         }
         let effects = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
-        if effect.is_empty() {
-            errors.required(path.child("effect"), "");
-        } else if !effects.contains(&effect) {
-            errors.not_supported(path.child("effect"), effect, &effects);
-        }
+        taint.at("effect").check_required_one_of(&effects, errors);
         if seen.contains(&(effect, key)) {
             let printed = [key, value, effect].map(quote);
             let [key, value, effect] = &printed;
             let added = taint.get("timeAdded").unwrap_or(&Value::Null);
             errors.push(FieldError {
-                path,
+                path: taint.path(),
                 kind: FieldErrorKind::Duplicate,
                 value: None,
                 detail: format!(

@@ -288,10 +288,10 @@ fn validate_capacity(capacity: &Cursor<'_>, errors: &mut FieldErrors) {
 /// Go's `validateVolumeNodeAffinity`.
 fn validate_node_affinity(affinity: &Cursor<'_>, errors: &mut FieldErrors) {
     let required = affinity.at("required");
-    match required.map("") {
-        Some(selector) => validate_node_selector(selector, &required.path(), errors),
-        None if affinity.is_set("") => errors.required(required, "must specify required node constraints"),
-        None => {}
+    match required.is_set("") {
+        true => validate_node_selector(&required, errors),
+        false if affinity.is_set("") => errors.required(required, "must specify required node constraints"),
+        false => {}
     }
 }
 
@@ -299,8 +299,7 @@ fn validate_node_affinity(affinity: &Cursor<'_>, errors: &mut FieldErrors) {
 fn validate_source(name: &str, spec: &Cursor<'_>, errors: &mut FieldErrors) {
     let mut found = false;
     for kind in SOURCES {
-        let source = spec.at(kind);
-        let Some(settings) = source.map("") else {
+        let Some(source) = spec.present(kind) else {
             continue;
         };
         if found && kind != "flexVolume" {
@@ -309,14 +308,16 @@ fn validate_source(name: &str, spec: &Cursor<'_>, errors: &mut FieldErrors) {
             continue;
         }
         found = true;
-        let path = source.path();
         match kind {
-            "hostPath" => validate_host_path(settings, &path, errors),
-            "gcePersistentDisk" => validate_system(kind, settings, &spec.at("persistentDisk").path(), errors),
+            "hostPath" => validate_host_path(&source, errors),
+            "gcePersistentDisk" => {
+                let shown = spec.at("persistentDisk").in_other(source.get(""));
+                validate_system(kind, &shown, errors);
+            }
             "local" => {
                 let path = source.at("path");
                 if path.check_required(errors) {
-                    no_backsteps(path.as_text(), || path.path(), errors);
+                    no_backsteps(&path, errors);
                 }
                 if !spec.is_set("nodeAffinity") {
                     errors.required(spec.at("nodeAffinity"), "Local volume requires node affinity");
@@ -324,7 +325,7 @@ fn validate_source(name: &str, spec: &Cursor<'_>, errors: &mut FieldErrors) {
             }
             "csi" => validate_csi(&source, errors),
             "iscsi" => validate_iscsi(name, &source, errors),
-            _ => validate_system(kind, settings, &path, errors),
+            _ => validate_system(kind, &source, errors),
         }
         validate_namespaces(kind, &source, errors);
     }
@@ -391,7 +392,7 @@ fn validate_iscsi(name: &str, iscsi: &Cursor<'_>, errors: &mut FieldErrors) {
     }
     let iqn = iscsi.at("iqn");
     if iqn.check_required(errors) {
-        validate_initiator(iqn.as_text(), FORM, || iqn.path(), errors);
+        validate_initiator(&iqn, FORM, errors);
     }
     iscsi.at("lun").check_range((0, 255), errors);
     let authenticates = |field| iscsi.flag(field) == Some(true);
@@ -402,7 +403,8 @@ fn validate_iscsi(name: &str, iscsi: &Cursor<'_>, errors: &mut FieldErrors) {
         iscsi.at("secretRef.name").check_required(errors);
     }
     if initiator.is_set("") {
-        validate_initiator(initiator.as_text(), FORM, || iscsi.at("initiatorname").path(), errors);
+        let shown = iscsi.at("initiatorname").in_other(initiator.get(""));
+        validate_initiator(&shown, FORM, errors);
     }
 }
 

@@ -45,9 +45,7 @@ impl Strategy for PersistentVolumeClaim {
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
         let object = Cursor::root(object);
-        let empty = Map::new();
-        let spec = object.map("spec").unwrap_or(&empty);
-        validate_claim_spec(spec, &FieldPath::new("spec"), errors);
+        validate_claim_spec(&object.at("spec"), errors);
     }
 
     fn prepare_for_update(&self, object: &mut Object, old: &Object, context: &Context<'_>) {

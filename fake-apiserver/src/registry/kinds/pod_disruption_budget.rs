@@ -1,15 +1,14 @@
 //! PodDisruptionBudgets.
 
-use serde_json::Value;
-
 use super::metadata::invalid_printed;
 use super::strategy::{Context, Strategy};
-use crate::api::field::{FieldErrors, FieldPath};
+use super::workload_rules::{validate_at_most_all, validate_number_or_percent};
+use crate::api::field::FieldErrors;
 use crate::api::object::Object;
-use crate::registry::types::access::{at, restore};
 use crate::registry::types::conditions::validate_conditions;
 use crate::registry::types::cursor::Cursor;
-use crate::registry::types::{labels, names};
+use crate::registry::types::edit::copy_field;
+use crate::registry::types::labels;
 
 /// The strategy of PodDisruptionBudgets.
 #[derive(Debug)]
@@ -17,12 +16,12 @@ pub(crate) struct PodDisruptionBudget;
 
 impl Strategy for PodDisruptionBudget {
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
-        let path = FieldPath::new("spec");
-        let field = |name: &str| at(object, &format!("spec.{name}"));
-        let (min, max) = (field("minAvailable"), field("maxUnavailable"));
-        if min.is_some() && max.is_some() {
+        let object = Cursor::root(object);
+        let spec = object.at("spec");
+        let (min, max) = (spec.at("minAvailable"), spec.at("maxUnavailable"));
+        if min.is_set("") && max.is_set("") {
             // The fields of the server's own type, in its order.
-            let show = |name| field(name).map_or_else(|| "null".to_owned(), ToString::to_string);
+            let show = |name| spec.at(name).to_value().to_string();
             let printed = format!(
                 "{{\"MinAvailable\":{},\"Selector\":{},\"MaxUnavailable\":{},\"UnhealthyPodEvictionPolicy\":{}}}",
                 show("minAvailable"),
@@ -31,22 +30,18 @@ impl Strategy for PodDisruptionBudget {
                 show("unhealthyPodEvictionPolicy")
             );
             let text = "minAvailable and maxUnavailable cannot be both set";
-            invalid_printed(path.clone(), &printed, text, errors);
+            invalid_printed(spec, &printed, text, errors);
         }
-        validate_count(min, &path.child("minAvailable"), errors);
-        validate_count(max, &path.child("maxUnavailable"), errors);
-        labels::validate_selector(field("selector"), &path.child("selector"), errors);
-        if let Some(policy) = field("unhealthyPodEvictionPolicy").and_then(Value::as_str)
-            && !matches!(policy, "AlwaysAllow" | "IfHealthyBudget")
-        {
-            let supported = ["AlwaysAllow", "IfHealthyBudget"];
-            errors.not_supported(path.child("unhealthyPodEvictionPolicy"), policy, &supported);
-        }
+        validate_count(&min, errors);
+        validate_count(&max, errors);
+        labels::validate_selector(&spec.at("selector"), errors);
+        let policies = ["AlwaysAllow", "IfHealthyBudget"];
+        spec.at("unhealthyPodEvictionPolicy").check_one_of(&policies, errors);
     }
 
     fn prepare_for_update(&self, object: &mut Object, old: &Object, context: &Context<'_>) {
         if context.subresource == "status" {
-            restore(object, old, "spec");
+            copy_field(old, object, "spec");
         }
     }
 
@@ -54,15 +49,13 @@ impl Strategy for PodDisruptionBudget {
         if context.subresource.is_empty() {
             self.validate(object, errors);
         }
+        let object = Cursor::root(object);
+        let status = object.at("status");
         if !context.subresource.is_empty() {
-            validate_conditions(&Cursor::root(object).at("status.conditions"), errors);
+            validate_conditions(&status.at("conditions"), errors);
         }
-        let status = FieldPath::new("status");
         for field in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {
-            let value = at(object, &format!("status.{field}")).and_then(Value::as_i64);
-            if let Some(value) = value.filter(|&it| it < 0) {
-                errors.invalid(status.child(field), value, "must be greater than or equal to 0");
-            }
+            status.at(field).check_not_negative(errors);
         }
     }
 
@@ -76,22 +69,7 @@ impl Strategy for PodDisruptionBudget {
 }
 
 /// Checks a number of Pods, given as such or as a percentage of all.
-fn validate_count(count: Option<&Value>, path: &FieldPath, errors: &mut FieldErrors) {
-    match count {
-        Some(Value::String(text)) => match names::percent(text) {
-            Some(problem) => errors.invalid(path.clone(), text.as_str(), problem),
-            None => {
-                let percent: u64 = text.trim_end_matches('%').parse().unwrap_or(u64::MAX);
-                if percent > 100 {
-                    errors.invalid(path.clone(), text.as_str(), "must not be greater than 100%");
-                }
-            }
-        },
-        Some(number) => {
-            if let Some(count) = number.as_i64().filter(|&it| it < 0) {
-                errors.invalid(path.clone(), count, "must be greater than or equal to 0");
-            }
-        }
-        None => {}
-    }
+fn validate_count(count: &Cursor<'_>, errors: &mut FieldErrors) {
+    validate_number_or_percent(count, errors);
+    validate_at_most_all(count, errors);
 }

@@ -1,15 +1,13 @@
 //! The strategies of two kinds without a life of their own: PodTemplates and ControllerRevisions.
 
-use serde_json::Value;
-
 use super::pod::defaults::default_template;
 use super::pod::validation::Template;
 use super::pod::warnings;
 use super::strategy::{Context, Strategy};
-use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::field::FieldErrors;
 use crate::api::object::Object;
-use crate::registry::types::check::{IMMUTABLE, not_negative};
-use crate::registry::types::view::{default_number, same, value_of};
+use crate::registry::types::cursor::Cursor;
+use crate::registry::types::edit::default_value;
 
 /// PodTemplates.
 #[derive(Debug)]
@@ -21,7 +19,7 @@ impl Strategy for PodTemplateStrategy {
     }
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
-        Template::of(object).validate(&FieldPath::new("template"), errors);
+        Template::of(&Cursor::root(object)).validate(errors);
     }
 
     fn warnings(&self, object: &Object, old: Option<&Object>) -> Vec<String> {
@@ -37,7 +35,7 @@ impl Strategy for PodTemplateStrategy {
     }
 
     fn raises_generation(&self, object: &Object, old: &Object) -> bool {
-        !same(object, old, "template")
+        !Cursor::root(object).same(&Cursor::root(old), "template")
     }
 }
 
@@ -47,22 +45,23 @@ pub(crate) struct ControllerRevisionStrategy;
 
 impl Strategy for ControllerRevisionStrategy {
     fn default(&self, object: &mut Object) {
-        default_number(object, "revision", 0);
+        default_value(object, "revision", 0);
     }
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
-        not_negative(object, "revision", &FieldPath::root(), errors);
-        match object.get("data") {
-            None | Some(Value::Null) => errors.required(FieldPath::new("data"), "data is mandatory"),
-            Some(Value::Object(_)) => {}
-            Some(_) => errors.required(FieldPath::new("data"), "data must be a valid JSON object"),
+        let object = Cursor::root(object);
+        object.at("revision").check_not_negative(errors);
+        let data = object.at("data");
+        if !data.is_set("") {
+            errors.required(data, "data is mandatory");
+        } else if data.map("").is_none() {
+            errors.required(data, "data must be a valid JSON object");
         }
     }
 
     fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, _context: &Context<'_>) {
-        not_negative(object, "revision", &FieldPath::root(), errors);
-        if !same(object, old, "data") {
-            errors.invalid(FieldPath::new("data"), value_of(object, "data"), IMMUTABLE);
-        }
+        let (object, old) = (Cursor::root(object), Cursor::root(old));
+        object.at("revision").check_not_negative(errors);
+        object.at("data").check_unchanged(&old.at("data"), errors);
     }
 }

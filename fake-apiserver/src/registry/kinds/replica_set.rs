@@ -7,15 +7,13 @@ use super::pod::validation::Template;
 use super::pod::warnings;
 use super::strategy::{Context, FieldLabels, Propagation, Strategy};
 use super::workload_rules::{
-    default_conditions, parts, unchanged_selector, validate_always, validate_available, validate_counts,
-    validate_parts, validate_selector, validate_template,
+    default_conditions, unchanged_selector, validate_always, validate_available, validate_counts, validate_parts,
+    validate_selector, validate_template,
 };
-use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::field::FieldErrors;
 use crate::api::object::Object;
-use crate::registry::types::check::not_negative;
-use crate::registry::types::view::{
-    JsonMap, default_number, integer, is_set, object_made, object_or_empty, same, value_of,
-};
+use crate::registry::types::cursor::Cursor;
+use crate::registry::types::edit::{default_value, ensure_object};
 
 /// ReplicaSets.
 #[derive(Debug)]
@@ -23,10 +21,9 @@ pub(crate) struct ReplicaSetStrategy;
 
 impl Strategy for ReplicaSetStrategy {
     fn default(&self, object: &mut Object) {
-        if let Some(spec) = object_made(object, "spec") {
-            default_number(spec, "replicas", 1);
-            default_template(spec);
-        }
+        let spec = ensure_object(object, "spec");
+        default_value(spec, "replicas", 1);
+        default_template(spec);
         default_status(object);
     }
 
@@ -35,20 +32,22 @@ impl Strategy for ReplicaSetStrategy {
     }
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
-        let (spec, path) = (object_or_empty(object, "spec"), FieldPath::new("spec"));
-        not_negative(spec, "replicas", &path, errors);
-        not_negative(spec, "minReadySeconds", &path, errors);
-        validate_selector(spec, "deployment", &path, errors);
-        validate_template(spec, "ReplicaSet", &path, errors);
+        let object = Cursor::root(object);
+        let spec = object.at("spec");
+        spec.at("replicas").check_not_negative(errors);
+        spec.at("minReadySeconds").check_not_negative(errors);
+        validate_selector(&spec.at("selector"), "deployment", errors);
+        validate_template(&spec, "ReplicaSet", errors);
     }
 
     fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, context: &Context<'_>) {
         if context.subresource == "status" {
-            validate_status(object_or_empty(object, "status"), errors);
+            validate_status(&Cursor::root(object).at("status"), errors);
             return;
         }
         self.validate(object, errors);
-        unchanged_selector(parts(object).0, parts(old).0, &FieldPath::new("spec"), errors);
+        let (new, was) = (Cursor::root(object), Cursor::root(old));
+        unchanged_selector(&new.at("spec"), &was.at("spec"), errors);
     }
 
     fn warnings(&self, object: &Object, old: Option<&Object>) -> Vec<String> {
@@ -62,7 +61,7 @@ impl Strategy for ReplicaSetStrategy {
     }
 
     fn raises_generation(&self, object: &Object, old: &Object) -> bool {
-        !same(object, old, "spec")
+        !Cursor::root(object).same(&Cursor::root(old), "spec")
     }
 }
 
@@ -72,23 +71,19 @@ pub(crate) struct ReplicationControllerStrategy;
 
 impl Strategy for ReplicationControllerStrategy {
     fn default(&self, object: &mut Object) {
-        let mut labels = None;
-        if let Some(spec) = object_made(object, "spec") {
-            default_number(spec, "replicas", 1);
-            default_template_if_set(spec);
-            let template = crate::registry::types::view::object_or_empty(spec, "template");
-            let own = value_of(object_or_empty(template, "metadata"), "labels");
-            if own.as_object().is_some_and(|labels| !labels.is_empty()) {
-                if object_or_empty(spec, "selector").is_empty() {
-                    spec.insert("selector".to_owned(), own.clone());
-                }
-                labels = Some(own);
+        let spec = ensure_object(object, "spec");
+        default_value(spec, "replicas", 1);
+        default_template_if_set(spec);
+        let read = Cursor::root(spec);
+        let labels = read.get("template.metadata.labels").cloned();
+        let has_selector = !read.is_empty("selector");
+        if let Some(labels) = labels.filter(|labels| labels.as_object().is_some_and(|it| !it.is_empty())) {
+            if !has_selector {
+                spec.insert("selector".to_owned(), labels.clone());
             }
-        }
-        if let Some(labels) = labels
-            && object_or_empty(object_or_empty(object, "metadata"), "labels").is_empty()
-        {
-            object.metadata_mut().insert("labels".to_owned(), labels);
+            if Cursor::root(object).is_empty("metadata.labels") {
+                object.metadata_mut().insert("labels".to_owned(), labels);
+            }
         }
         default_status(object);
     }
@@ -98,25 +93,23 @@ impl Strategy for ReplicationControllerStrategy {
     }
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
-        let (spec, path) = (
-            crate::registry::types::view::object_or_empty(object, "spec"),
-            FieldPath::new("spec"),
-        );
-        not_negative(spec, "minReadySeconds", &path, errors);
-        let selector = object_or_empty(spec, "selector");
-        if selector.is_empty() {
-            errors.required(path.child("selector"), "");
+        let object = Cursor::root(object);
+        let spec = object.at("spec");
+        spec.at("minReadySeconds").check_not_negative(errors);
+        if spec.is_empty("selector") {
+            errors.required(spec.at("selector"), "");
         }
-        match integer(spec, "replicas") {
-            None => errors.required(path.child("replicas"), ""),
-            Some(_) => not_negative(spec, "replicas", &path, errors),
+        if let Some(replicas) = spec.present("replicas") {
+            replicas.check_not_negative(errors);
+        } else {
+            errors.required(spec.at("replicas"), "");
         }
-        validate_own_template(spec, selector, &path, errors);
+        validate_own_template(&spec, errors);
     }
 
     fn validate_update(&self, object: &Object, _old: &Object, errors: &mut FieldErrors, context: &Context<'_>) {
         if context.subresource == "status" {
-            validate_status(object_or_empty(object, "status"), errors);
+            validate_status(&Cursor::root(object).at("status"), errors);
         } else {
             self.validate(object, errors);
         }
@@ -133,7 +126,7 @@ impl Strategy for ReplicationControllerStrategy {
     }
 
     fn raises_generation(&self, object: &Object, old: &Object) -> bool {
-        !same(object, old, "spec")
+        !Cursor::root(object).same(&Cursor::root(old), "spec")
     }
 
     fn default_propagation(&self) -> Propagation {
@@ -150,39 +143,40 @@ impl Strategy for ReplicationControllerStrategy {
     }
 
     fn field_values(&self, object: &Object) -> Vec<(&'static str, String)> {
-        let replicas = integer(object_or_empty(object, "status"), "replicas").unwrap_or(0);
+        let replicas = Cursor::root(object).integer("status.replicas").unwrap_or(0);
         vec![("status.replicas", replicas.to_string())]
     }
 }
 
 /// The selector of a ReplicationController is a plain map of labels.
-fn validate_own_template(spec: &JsonMap, selector: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    if !is_set(spec, "template") {
-        errors.required(path.child("template"), "");
+fn validate_own_template(spec: &Cursor<'_>, errors: &mut FieldErrors) {
+    let template = Template::of(spec);
+    if !template.template.is_set("") {
+        errors.required(template.template, "");
         return;
     }
-    let template = Template::of(spec);
-    let labels = template.labels();
-    if selector.iter().any(|(key, value)| labels.get(key) != Some(value)) {
-        let shown = match labels.is_empty() {
+    let labels = template.template.at("metadata.labels");
+    if spec
+        .entries("selector")
+        .any(|(key, value)| !labels.entry(key).same(&value, ""))
+    {
+        let shown = match labels.is_empty("") {
             true => Value::Null,
-            false => Value::Object(labels.clone()),
+            false => labels.to_value(),
         };
-        let detail = "`selector` does not match template `labels`";
-        errors.invalid(path.child("template.metadata.labels"), shown, detail);
+        errors.invalid(labels, shown, "`selector` does not match template `labels`");
     }
-    template.validate(&path.child("template"), errors);
-    validate_always(&template, "ReplicationController", path, errors);
+    template.validate(errors);
+    validate_always(&template, "ReplicationController", errors);
 }
 
 fn default_status(object: &mut Object) {
-    if let Some(status) = object_made(object, "status") {
-        default_number(status, "replicas", 0);
-        default_conditions(status, &["lastTransitionTime"]);
-    }
+    let status = ensure_object(object, "status");
+    default_value(status, "replicas", 0);
+    default_conditions(status, &["lastTransitionTime"]);
 }
 
-fn validate_status(status: &JsonMap, errors: &mut FieldErrors) {
+fn validate_status(status: &Cursor<'_>, errors: &mut FieldErrors) {
     const COUNTS: [&str; 6] = [
         "replicas",
         "fullyLabeledReplicas",
@@ -191,13 +185,11 @@ fn validate_status(status: &JsonMap, errors: &mut FieldErrors) {
         "observedGeneration",
         "terminatingReplicas",
     ];
-    let path = FieldPath::new("status");
-    validate_counts(status, &COUNTS, &path, errors);
+    validate_counts(status, &COUNTS, errors);
     validate_parts(
         status,
         &["fullyLabeledReplicas", "readyReplicas", "availableReplicas"],
-        &path,
         errors,
     );
-    validate_available(status, "cannot be greater than readyReplicas", &path, errors);
+    validate_available(status, "cannot be greater than readyReplicas", errors);
 }

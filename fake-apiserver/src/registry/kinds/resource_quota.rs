@@ -90,11 +90,11 @@ impl Strategy for ResourceQuota {
 /// `ValidateResourceQuotaResourceName` and `ValidateResourceQuantityValue` of each entry.
 fn validate_amounts(amounts: &Cursor<'_>, errors: &mut FieldErrors) {
     for (name, amount) in amounts.entries("") {
-        validate_resource_name(name, &amount.path(), errors);
+        validate_resource_name(name, &amount, errors);
         if !name.contains('/') && !is_counted(name) {
             errors.invalid(amount, name, "must be a standard resource for quota");
         }
-        validate_quantity_value(name, amount.as_text(), || amount.path(), errors);
+        validate_quantity_value(name, &amount, errors);
     }
 }
 

@@ -198,8 +198,8 @@ fn chosen_nodes(
                 }
                 *chosen
             }
-            Some(Value::Object(selector)) => {
-                validate_node_selector(selector, &value.path(), errors);
+            Some(Value::Object(_)) => {
+                validate_node_selector(&value, errors);
                 let terms = value.at("nodeSelectorTerms");
                 if one_term && terms.list("").len() != 1 {
                     errors.invalid(terms, terms.to_value(), "must have exactly one node selector term");

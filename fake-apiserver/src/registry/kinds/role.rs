@@ -46,7 +46,7 @@ fn validate_selectors(selectors: &Cursor<'_>, errors: &mut FieldErrors) {
     }
     for selector in selectors.items("") {
         let mut found = FieldErrors::new();
-        labels::validate_selector(selector.get(""), &selector.path(), &mut found);
+        labels::validate_selector(&selector, &mut found);
         if !found.is_empty() {
             // It cannot be made a selector either.
             found.invalid(selector, Value::Null, "invalid label selector.");

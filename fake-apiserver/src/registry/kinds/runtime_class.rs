@@ -8,7 +8,7 @@ use super::pod::resources::validate_limits;
 use super::pod::validate_tolerations;
 use super::pod::warnings::deprecated_node_label;
 use super::strategy::{Context, Strategy};
-use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::field::FieldErrors;
 use crate::api::object::Object;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::{labels, names};
@@ -24,12 +24,10 @@ impl Strategy for RuntimeClass {
         if handler.check_required(errors) {
             handler.check_texts(names::dns1123_label(handler.as_text(), false), errors);
         }
-        if let Some(fixed) = class.get("overhead.podFixed").filter(|_| class.is_set("overhead")) {
+        if let Some(fixed) = class.get("overhead.podFixed") {
             // It is checked as the limits of a container are, and under their name.
             let limits = json!({"limits": fixed});
-            if let Some(limits) = limits.as_object() {
-                validate_limits(limits, &FieldPath::new("overhead"), errors);
-            }
+            validate_limits(&class.at("overhead").in_other(Some(&limits)), errors);
         }
         if class.is_set("scheduling") {
             validate_scheduling(&class.at("scheduling"), errors);
@@ -60,11 +58,8 @@ impl Strategy for RuntimeClass {
 }
 
 fn validate_scheduling(scheduling: &Cursor<'_>, errors: &mut FieldErrors) {
-    let selector = scheduling.at("nodeSelector");
-    labels::validate_labels(selector.get(""), || selector.path(), errors);
-    if let Some(fields) = scheduling.map("") {
-        validate_tolerations(fields, &scheduling.path(), errors);
-    }
+    labels::validate_labels(&scheduling.at("nodeSelector"), errors);
+    validate_tolerations(scheduling, errors);
     let mut seen = BTreeSet::new();
     for toleration in scheduling.items("tolerations") {
         let key = ["key", "operator", "value", "effect"].map(|field| toleration.text(field).to_owned());

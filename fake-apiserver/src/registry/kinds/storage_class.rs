@@ -129,7 +129,7 @@ fn validate_term(term: &Cursor<'_>, errors: &mut FieldErrors) -> Term {
                 errors.duplicate(value, value.as_text());
             }
         }
-        labels::validate_key(key.as_text(), &key.path(), errors);
+        labels::validate_key(&key, errors);
         if requirements.contains_key(key.as_text()) {
             errors.duplicate(key, key.as_text());
         }

@@ -101,7 +101,7 @@ impl WebhookConfiguration {
         }
         for field in ["namespaceSelector", "objectSelector"] {
             let selector = webhook.at(field);
-            labels::validate_selector(selector.get(""), &selector.path(), errors);
+            labels::validate_selector(&selector, errors);
         }
         if self.is_mutating {
             webhook

@@ -9,7 +9,8 @@ use super::workloads::workload_strategy;
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
 use crate::entropy::Entropy;
-use crate::registry::types::view::{JsonMap, object_or_empty, value_of};
+use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::registry::types::edit::{copy_field, ensure_object};
 
 const CASES: &str = include_str!("../../../tests/data/workloads.jsonl");
 
@@ -97,23 +98,18 @@ fn check(case: &JsonMap, object: &Object, errors: &FieldErrors) -> Result<(), St
             }
         }
     }
-    for field in ["spec", "status", "template"] {
-        let (own, wanted) = (value_of(object, field), value_of(&expected, field));
-        if own != wanted {
-            return Err(format!("{field}\nexpected {wanted}\n     got {own}"));
-        }
-    }
-    let (meta, wanted) = (
-        object_or_empty(object, "metadata"),
-        object_or_empty(&expected, "metadata"),
-    );
-    for field in ["labels", "annotations", "generation"] {
-        if value_of(meta, field) != value_of(wanted, field) {
-            return Err(format!(
-                "metadata.{field}: {} {}",
-                value_of(meta, field),
-                value_of(wanted, field)
-            ));
+    let (own, wanted) = (Cursor::root(object), Cursor::root(&expected));
+    for way in [
+        "spec",
+        "status",
+        "template",
+        "metadata.labels",
+        "metadata.annotations",
+        "metadata.generation",
+    ] {
+        if !own.same(&wanted, way) {
+            let [own, wanted] = [own, wanted].map(|it| it.at(way).to_value());
+            return Err(format!("{way}\nexpected {wanted}\n     got {own}"));
         }
     }
     Ok(())
@@ -158,8 +154,8 @@ fn run(case: &JsonMap) -> Result<(), String> {
     }
     strategy.default(&mut new);
     match subresource {
-        "" => crate::registry::types::view::copy_field(&old, &mut new, "status"),
-        "status" => crate::registry::types::view::copy_field(&old, &mut new, "spec"),
+        "" => copy_field(&old, &mut new, "status"),
+        "status" => copy_field(&old, &mut new, "spec"),
         _ => {}
     }
     strategy.prepare_for_update(&mut new, &old, &context);
@@ -175,11 +171,7 @@ fn merge(target: &mut JsonMap, patch: &Value) {
             Value::Null => {
                 target.remove(key);
             }
-            Value::Object(_) => {
-                if let Some(inner) = crate::registry::types::view::object_made(target, key) {
-                    merge(inner, value);
-                }
-            }
+            Value::Object(_) => merge(ensure_object(target, key), value),
             other => {
                 target.insert(key.clone(), other.clone());
             }

@@ -50,7 +50,7 @@ fn validate_requirement(requirement: &Cursor<'_>, is_label: bool, errors: &mut F
         _ => {}
     }
     if is_label {
-        labels::validate_key(requirement.text("key"), &requirement.at("key").path(), errors);
+        labels::validate_key(&requirement.at("key"), errors);
         for value in requirement.items("values") {
             value.check_texts(names::label_value(value.as_text()), errors);
         }

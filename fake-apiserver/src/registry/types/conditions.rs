@@ -22,7 +22,7 @@ pub(crate) fn validate_conditions(conditions: &Cursor<'_>, errors: &mut FieldErr
 }
 
 fn validate_condition(condition: &Cursor<'_>, errors: &mut FieldErrors) {
-    labels::validate_key(condition.text("type"), &condition.at("type").path(), errors);
+    labels::validate_key(&condition.at("type"), errors);
     let (status, supported) = (condition.text("status"), ["False", "True", "Unknown"]);
     if !supported.contains(&status) {
         errors.not_supported(condition.at("status"), status, &supported);

@@ -9,6 +9,9 @@ use serde_json::{Map, Value};
 
 use crate::api::field::FieldPath;
 
+/// A JSON object.
+pub(crate) type JsonMap = Map<String, Value>;
+
 /// A value, or its absence, at a place in an object.
 ///
 /// Cursors are small and copied freely. A cursor borrows the one it was made from, so a chain of them lives on the
@@ -30,7 +33,6 @@ enum Node<'a> {
 
 /// The last step of the way.
 #[derive(Clone, Copy, Debug)]
-#[allow(dead_code, reason = "kinds are converted to it one after the other")]
 enum Step<'a> {
     /// The object itself.
     Root,
@@ -40,11 +42,10 @@ enum Step<'a> {
     Field(&'a Cursor<'a>, &'a str),
     /// An item of a list field; the field is empty where the cursor is the list.
     Item(&'a Cursor<'a>, &'a str, usize),
-    /// An entry of a map field; the field is empty where the cursor is the map.
+    /// An entry of a map field, whose key may hold dots; the field is empty where the cursor is the map.
     Entry(&'a Cursor<'a>, &'a str, &'a str),
 }
 
-#[allow(dead_code, reason = "kinds are converted to it one after the other")]
 impl<'a> Cursor<'a> {
     /// A cursor at an object, whose path prints as `<nil>`.
     pub(crate) fn root(object: &'a Map<String, Value>) -> Self {
@@ -87,6 +88,20 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// The same; `None` where the field is absent or null.
+    pub(crate) fn present(&'a self, way: &'a str) -> Option<Cursor<'a>> {
+        let field = self.at(way);
+        field.is_set("").then_some(field)
+    }
+
+    /// The entry of this map at a key, which may hold dots.
+    pub(crate) fn entry(&'a self, key: &'a str) -> Cursor<'a> {
+        Cursor {
+            node: Node::of(self.map("").and_then(|map| map.get(key))),
+            step: Step::Entry(self, "", key),
+        }
+    }
+
     /// The items of a list field, each at its index. An empty `way` means the items of this value.
     pub(crate) fn items(&'a self, way: &'a str) -> impl ExactSizeIterator<Item = Cursor<'a>> {
         let items = self.list(way).iter().enumerate();
@@ -109,14 +124,16 @@ impl<'a> Cursor<'a> {
 
     /// The value at a dotted way; `None` where it is absent or null. An empty `way` means this value.
     pub(crate) fn get(&self, way: &str) -> Option<&'a Value> {
-        let mut steps = way.split('.').filter(|step| !step.is_empty());
-        let mut value = match (self.node, steps.next()) {
-            (Node::Absent, _) | (Node::Map(_), None) => return None,
-            (Node::Map(map), Some(step)) => map.get(step)?,
-            (Node::Value(value), None) => value,
-            (Node::Value(value), Some(step)) => value.get(step)?,
+        let (step, mut rest) = next_step(way);
+        let mut value = match (self.node, step) {
+            (Node::Absent, _) | (Node::Map(_), "") => return None,
+            (Node::Map(map), step) => map.get(step)?,
+            (Node::Value(value), "") => value,
+            (Node::Value(value), step) => value.get(step)?,
         };
-        for step in steps {
+        while !rest.is_empty() {
+            let step;
+            (step, rest) = next_step(rest);
             value = value.get(step)?;
         }
         (!value.is_null()).then_some(value)
@@ -156,6 +173,11 @@ impl<'a> Cursor<'a> {
         self.get(way).and_then(Value::as_array).map_or(&[], Vec::as_slice)
     }
 
+    /// The strings of the list at a dotted way.
+    pub(crate) fn texts(&self, way: &str) -> impl Iterator<Item = &'a str> + use<'a> {
+        self.list(way).iter().map(|item| item.as_str().unwrap_or_default())
+    }
+
     /// The object at a dotted way.
     pub(crate) fn map(&self, way: &str) -> Option<&'a Map<String, Value>> {
         match (self.node, way) {
@@ -185,6 +207,19 @@ impl<'a> Cursor<'a> {
         self.get(way) == other.get(way)
     }
 
+    /// Returns `true` if both objects have the same fields and entries, except those named.
+    pub(crate) fn same_but(&self, other: &Cursor<'_>, names: &[&str]) -> bool {
+        let covers = |one: &Cursor<'_>, other: &Cursor<'_>| {
+            let mut entries = one
+                .map("")
+                .into_iter()
+                .flatten()
+                .filter(|(key, _)| !names.contains(&key.as_str()));
+            entries.all(|(key, value)| value.is_null() || other.map("").and_then(|it| it.get(key)) == Some(value))
+        };
+        covers(self, other) && covers(other, self)
+    }
+
     /// The path of this value.
     pub(crate) fn path(&self) -> FieldPath {
         match self.step {
@@ -211,6 +246,14 @@ impl<'a> Node<'a> {
             None | Some(Value::Null) => Node::Absent,
             Some(value) => Node::Value(value),
         }
+    }
+}
+
+/// The first step of a dotted way, and the rest. Most ways are one short step, for which a plain loop is fastest.
+fn next_step(way: &str) -> (&str, &str) {
+    match way.bytes().position(|byte| byte == b'.') {
+        Some(dot) => (&way[..dot], &way[dot + 1..]),
+        None => (way, ""),
     }
 }
 

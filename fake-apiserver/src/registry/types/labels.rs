@@ -1,97 +1,74 @@
 //! Labels, annotations and `LabelSelector` objects (rule B25).
 
-use serde_json::{Map, Value};
-
+use super::cursor::Cursor;
 use super::names;
-use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::field::FieldErrors;
 
 /// Bytes that all annotations of one object may have together.
 const ANNOTATIONS_MAX: usize = 256 * 1024;
 
-/// Checks a map of labels. `path` is made only where something is wrong, since this runs on every write.
-pub(crate) fn validate_labels(labels: Option<&Value>, path: impl Fn() -> FieldPath, errors: &mut FieldErrors) {
+/// Checks a map of labels.
+pub(crate) fn validate_labels(labels: &Cursor<'_>, errors: &mut FieldErrors) {
     for (key, value) in entries(labels) {
         if !names::is_qualified_name(key) {
-            validate_key(key, &path(), errors);
+            labels.refuse(key, names::qualified_name(key), errors);
         }
         if !names::is_label_value(value) {
-            for text in names::label_value(value) {
-                errors.invalid(path(), value, text);
-            }
+            labels.refuse(value, names::label_value(value), errors);
         }
     }
 }
 
 /// Validates a map of annotations: their keys, ignoring case, and their size.
-pub(crate) fn validate_annotations(
-    annotations: Option<&Value>,
-    path: impl Fn() -> FieldPath,
-    errors: &mut FieldErrors,
-) {
+pub(crate) fn validate_annotations(annotations: &Cursor<'_>, errors: &mut FieldErrors) {
     let mut size = 0;
     for (key, value) in entries(annotations) {
         size += key.len() + value.len();
         // Case matters in the prefix alone, so a key that is right as it stands needs no copy.
         if !names::is_qualified_name(key) {
-            for text in names::qualified_name(&key.to_lowercase()) {
-                errors.invalid(path(), key, text);
-            }
+            annotations.refuse(key, names::qualified_name(&key.to_lowercase()), errors);
         }
     }
     if size > ANNOTATIONS_MAX {
-        errors.too_long(path(), ANNOTATIONS_MAX);
+        errors.too_long(annotations, ANNOTATIONS_MAX);
     }
 }
 
 /// Checks the key of a label.
-pub(crate) fn validate_key(key: &str, path: &FieldPath, errors: &mut FieldErrors) {
-    for text in names::qualified_name(key) {
-        errors.invalid(path.clone(), key, text);
-    }
+pub(crate) fn validate_key(key: &Cursor<'_>, errors: &mut FieldErrors) {
+    key.check_name(names::qualified_name, errors);
 }
 
 /// Checks a `LabelSelector`; none is right.
-pub(crate) fn validate_selector(selector: Option<&Value>, path: &FieldPath, errors: &mut FieldErrors) {
-    let Some(selector) = selector.and_then(Value::as_object) else {
-        return;
-    };
-    validate_labels(selector.get("matchLabels"), || path.child("matchLabels"), errors);
-    let expressions = selector.get("matchExpressions").and_then(Value::as_array);
-    for (index, expression) in expressions.into_iter().flatten().enumerate() {
-        if let Some(expression) = expression.as_object() {
-            let path = path.child("matchExpressions").index(index);
-            validate_expression(expression, &path, errors);
-        }
+pub(crate) fn validate_selector(selector: &Cursor<'_>, errors: &mut FieldErrors) {
+    validate_labels(&selector.at("matchLabels"), errors);
+    for expression in selector.items("matchExpressions").filter(|it| it.map("").is_some()) {
+        validate_expression(&expression, errors);
     }
 }
 
-fn validate_expression(expression: &Map<String, Value>, path: &FieldPath, errors: &mut FieldErrors) {
-    let text = |field| expression.get(field).and_then(Value::as_str).unwrap_or_default();
-    let values = expression.get("values").and_then(Value::as_array);
-    let values = values.map_or(&[][..], Vec::as_slice);
-    match text("operator") {
-        "In" | "NotIn" if values.is_empty() => {
-            let detail = "must be specified when `operator` is 'In' or 'NotIn'";
-            errors.required(path.child("values"), detail);
+fn validate_expression(expression: &Cursor<'_>, errors: &mut FieldErrors) {
+    let values = expression.at("values");
+    match expression.text("operator") {
+        "In" | "NotIn" if values.is_empty("") => {
+            errors.required(values, "must be specified when `operator` is 'In' or 'NotIn'");
         }
-        "Exists" | "DoesNotExist" if !values.is_empty() => {
+        "Exists" | "DoesNotExist" if !values.is_empty("") => {
             let detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
-            errors.forbidden(path.child("values"), detail);
+            errors.forbidden(values, detail);
         }
         "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
-        operator => errors.invalid(path.child("operator"), operator, "not a valid selector operator"),
+        operator => errors.invalid(expression.at("operator"), operator, "not a valid selector operator"),
     }
-    validate_key(text("key"), &path.child("key"), errors);
-    for (index, value) in values.iter().filter_map(Value::as_str).enumerate() {
-        for text in names::label_value(value) {
-            errors.invalid(path.child("values").index(index), value, text);
-        }
+    validate_key(&expression.at("key"), errors);
+    for value in values.items("") {
+        value.check_name(names::label_value, errors);
     }
 }
 
 /// The entries of a map of strings.
-fn entries(map: Option<&Value>) -> impl Iterator<Item = (&str, &str)> {
-    map.and_then(Value::as_object)
+fn entries<'a>(map: &Cursor<'a>) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
+    map.map("")
         .into_iter()
         .flatten()
         .map(|(key, value)| (key.as_str(), value.as_str().unwrap_or_default()))
@@ -102,6 +79,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::api::field::FieldPath;
 
     fn texts(errors: &FieldErrors) -> Vec<String> {
         errors.iter().map(ToString::to_string).collect()
@@ -110,13 +88,13 @@ mod tests {
     #[test]
     fn b25_annotations() {
         let mut errors = FieldErrors::new();
-        let path = || FieldPath::new("metadata.annotations");
+        let path = FieldPath::new("metadata.annotations");
         let right = json!({"Example.COM/X": "y", "a": "b c"});
-        validate_annotations(Some(&right), path, &mut errors);
+        validate_annotations(&Cursor::value_at(Some(&right), &path), &mut errors);
         assert!(errors.is_empty());
 
         let long = json!({"a": "x".repeat(ANNOTATIONS_MAX)});
-        validate_annotations(Some(&long), path, &mut errors);
+        validate_annotations(&Cursor::value_at(Some(&long), &path), &mut errors);
         let expected = "metadata.annotations: Too long: may not be more than 262144 bytes";
         assert_eq!(texts(&errors), [expected]);
     }
@@ -129,8 +107,8 @@ mod tests {
             {"key": "a", "operator": "Like"},
             5,
         ]});
-        let mut errors = FieldErrors::new();
-        validate_selector(Some(&selector), &FieldPath::new("spec.selector"), &mut errors);
+        let (mut errors, path) = (FieldErrors::new(), FieldPath::new("spec.selector"));
+        validate_selector(&Cursor::value_at(Some(&selector), &path), &mut errors);
         let expected = [
             "spec.selector.matchExpressions[0].values: Required value: must be specified when `operator` is 'In' or \
              'NotIn'",

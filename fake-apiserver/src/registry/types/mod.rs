@@ -2,6 +2,7 @@
 //! JSON. It knows values and paths, nothing of kinds, verbs or storage.
 
 pub(crate) mod cursor;
+pub(crate) mod edit;
 pub(crate) mod schema;
 pub(crate) mod decode;
 pub(crate) mod quantity;

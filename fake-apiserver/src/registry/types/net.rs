@@ -5,35 +5,29 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use serde_json::Value;
 
 use super::cursor::Cursor;
-use super::names;
 use crate::api::field::{FieldErrors, FieldPath};
 
 const NOT_AN_ADDRESS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
 const NOT_A_RANGE: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
 
 /// The address, or an error (`IsValidIPForLegacyField` without old values).
-pub(crate) fn validate_ip(value: &str, path: impl Fn() -> FieldPath, errors: &mut FieldErrors) -> Option<IpAddr> {
-    match strict_ip(value) {
-        Ok(address) => Some(address),
-        Err(text) => {
-            errors.invalid(path(), value, text);
-            None
-        }
-    }
+pub(crate) fn validate_ip(address: &Cursor<'_>, errors: &mut FieldErrors) -> Option<IpAddr> {
+    let parsed = strict_ip(address.as_text());
+    parsed
+        .map_err(|text| errors.invalid(address, address.as_text(), text))
+        .ok()
 }
 
 impl Cursor<'_> {
     /// Checks that the string is an address in a form that is read everywhere alike, or one that the stored object
     /// has (`IsValidIPForLegacyField`); returns `true` if it is.
     pub(crate) fn check_legacy_ip(&self, kept: &[Value], errors: &mut FieldErrors) -> bool {
-        let text = self.as_text();
-        kept.iter().any(|it| it == text) || validate_ip(text, || self.path(), errors).is_some()
+        kept.iter().any(|it| it == self.as_text()) || validate_ip(self, errors).is_some()
     }
 
     /// The same of a range (`IsValidCIDRForLegacyField`).
     pub(crate) fn check_legacy_cidr(&self, kept: &[Value], errors: &mut FieldErrors) -> bool {
-        let text = self.as_text();
-        kept.iter().any(|it| it == text) || validate_cidr(text, &self.path(), errors).is_some()
+        kept.iter().any(|it| it == self.as_text()) || validate_cidr(self, errors).is_some()
     }
 }
 
@@ -170,13 +164,14 @@ fn without_zeros(digits: &str) -> &str {
 pub(crate) fn validate_endpoint_ip(address: &Cursor<'_>, errors: &mut FieldErrors) {
     let text = address.as_text();
     match parse_sloppy(text) {
-        Some(parsed) => validate_ordinary_ip(parsed, text, &address.path(), errors),
+        Some(parsed) => validate_ordinary_ip(parsed, address, errors),
         None => errors.invalid(address, text, "must be a valid IP address"),
     }
 }
 
-/// Checks that an address is one that endpoints may have.
-pub(crate) fn validate_ordinary_ip(address: IpAddr, value: &str, path: &FieldPath, errors: &mut FieldErrors) {
+/// Checks that an address, which the cursor shows, is one that endpoints may have.
+pub(crate) fn validate_ordinary_ip(address: IpAddr, shown: &Cursor<'_>, errors: &mut FieldErrors) {
+    let value = shown.as_text();
     // Go reads an address of IPv4 in the form of IPv6 as the former.
     let address = address.to_canonical();
     let (link_local, link_local_multicast) = match address {
@@ -200,7 +195,7 @@ pub(crate) fn validate_ordinary_ip(address: IpAddr, value: &str, path: &FieldPat
         ),
     ] {
         if is_special {
-            errors.invalid(path.clone(), value, text);
+            errors.invalid(shown, value, text);
         }
     }
 }
@@ -216,14 +211,9 @@ pub(crate) fn parse_cidr(value: &str) -> Option<(IpAddr, u32)> {
 }
 
 /// The range, or an error.
-pub(crate) fn validate_cidr(value: &str, path: &FieldPath, errors: &mut FieldErrors) -> Option<(IpAddr, u32)> {
-    match strict_cidr(value) {
-        Ok(range) => Some(range),
-        Err(text) => {
-            errors.invalid(path.clone(), value, text);
-            None
-        }
-    }
+pub(crate) fn validate_cidr(range: &Cursor<'_>, errors: &mut FieldErrors) -> Option<(IpAddr, u32)> {
+    let parsed = strict_cidr(range.as_text());
+    parsed.map_err(|text| errors.invalid(range, range.as_text(), text)).ok()
 }
 
 /// The first address of the range that `address` is in.
@@ -237,25 +227,6 @@ pub(crate) fn masked(address: IpAddr, length: u32) -> IpAddr {
             let mask = u128::MAX.checked_shl(128_u32.saturating_sub(length)).unwrap_or(0);
             IpAddr::V6(Ipv6Addr::from_bits(it.to_bits() & mask))
         }
-    }
-}
-
-/// Checks a port given as a number or as a name.
-pub(crate) fn validate_port(port: Option<&Value>, path: &FieldPath, errors: &mut FieldErrors) {
-    match port {
-        Some(Value::String(name)) => {
-            for text in names::port_name(name) {
-                errors.invalid(path.clone(), name.as_str(), text);
-            }
-        }
-        number => validate_port_number(number.and_then(Value::as_i64).unwrap_or(0), path, errors),
-    }
-}
-
-/// Checks the number of a port.
-pub(crate) fn validate_port_number(port: i64, path: &FieldPath, errors: &mut FieldErrors) {
-    if let Some(text) = names::port_number(port) {
-        errors.invalid(path.clone(), port, text);
     }
 }
 
@@ -304,7 +275,8 @@ mod tests {
     )]
     fn ranges(#[case] value: &str, #[case] expected: Option<&str>) {
         let mut errors = FieldErrors::new();
-        validate_cidr(value, &FieldPath::new("cidr"), &mut errors);
+        let range = value.into();
+        validate_cidr(&Cursor::value_at(Some(&range), &FieldPath::new("cidr")), &mut errors);
         assert_eq!(errors.iter().next().map(|error| error.detail.as_str()), expected);
     }
 }

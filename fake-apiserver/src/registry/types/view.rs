@@ -56,34 +56,9 @@ pub(crate) fn object_or_empty<'a>(map: &'a JsonMap, key: &str) -> &'a JsonMap {
     object(map, key).unwrap_or(&EMPTY)
 }
 
-/// An object field to change, if it is there.
-pub(crate) fn object_mut<'a>(map: &'a mut JsonMap, key: &str) -> Option<&'a mut JsonMap> {
-    map.get_mut(key).and_then(Value::as_object_mut)
-}
-
-/// Returns an object field to change, creating it where it is absent; `None` if the field has another type.
-pub(crate) fn object_made<'a>(map: &'a mut JsonMap, key: &str) -> Option<&'a mut JsonMap> {
-    default_value(map, key, || Value::Object(Map::new()));
-    object_mut(map, key)
-}
-
-/// The objects of a list field, to change.
-pub(crate) fn items_mut<'a>(map: &'a mut JsonMap, key: &str) -> impl Iterator<Item = &'a mut JsonMap> {
-    map.get_mut(key)
-        .and_then(Value::as_array_mut)
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_object_mut)
-}
-
 /// Returns `true` if a field is present and not null.
 pub(crate) fn is_set(map: &JsonMap, key: &str) -> bool {
     map.get(key).is_some_and(|value| !value.is_null())
-}
-
-/// A field's value; null where it is absent.
-pub(crate) fn value_of(map: &JsonMap, key: &str) -> Value {
-    map.get(key).cloned().unwrap_or(Value::Null)
 }
 
 /// Returns `true` if a field has the same value in both; absent and null are the same.
@@ -107,44 +82,4 @@ pub(crate) fn copy_field(from: &JsonMap, to: &mut JsonMap, key: &str) {
             to.remove(key);
         }
     }
-}
-
-/// Fills in a field that is absent or null.
-pub(crate) fn default_value(map: &mut JsonMap, key: &str, value: impl FnOnce() -> Value) {
-    if !is_set(map, key) {
-        map.insert(key.to_owned(), value());
-    }
-}
-
-/// Fills in a string that is absent or empty.
-pub(crate) fn default_text(map: &mut JsonMap, key: &str, value: &str) {
-    let missing = match map.get(key) {
-        None | Some(Value::Null) => true,
-        Some(Value::String(text)) => text.is_empty(),
-        Some(_) => false,
-    };
-    if missing {
-        map.insert(key.to_owned(), Value::String(value.to_owned()));
-    }
-}
-
-/// Fills in a number that is absent or zero, for fields in which zero means unset.
-pub(crate) fn default_nonzero(map: &mut JsonMap, key: &str, value: i64) {
-    let missing = match map.get(key) {
-        None | Some(Value::Null) => true,
-        Some(number) => number.as_i64() == Some(0),
-    };
-    if missing {
-        map.insert(key.to_owned(), Value::from(value));
-    }
-}
-
-/// Fills in a number that is absent; zero stays.
-pub(crate) fn default_number(map: &mut JsonMap, key: &str, value: i64) {
-    default_value(map, key, || Value::from(value));
-}
-
-/// Fills in an empty object.
-pub(crate) fn default_object(map: &mut JsonMap, key: &str) {
-    default_value(map, key, || Value::Object(Map::new()));
 }

@@ -8,6 +8,7 @@ use crate::api::object::Object;
 use crate::registry::Registry;
 use crate::registry::kinds::pod::pod_resources::requested;
 use crate::registry::types::access::{at, ensure_object, list, objects, objects_mut, text};
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::quantity::Quantity;
 use crate::storage::Range;
 
@@ -109,7 +110,7 @@ impl Asked {
             limits: BTreeMap::new(),
         };
         for (name, _) in names {
-            let sum = |which: &str| requested(spec, which, name).map(|(amount, _)| amount);
+            let sum = |which: &str| requested(&Cursor::root(spec), which, name).map(|(amount, _)| amount);
             if let Some(amount) = own.requests.get(name).copied().or_else(|| sum("requests")) {
                 asked.requests.insert(name.clone(), amount);
             }

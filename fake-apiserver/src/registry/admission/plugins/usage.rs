@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use crate::api::object::Object;
 use crate::registry::kinds::pod::pod_resources::{quality_of_service, requested};
 use crate::registry::types::access::{at, list, objects, text};
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::quantity::Quantity;
 
 /// Amounts by the names quotas have for them.
@@ -108,7 +109,7 @@ fn of_pod(name: &str, spec: &Map<String, Value>) -> Option<Quantity> {
         .get("resources")
         .and_then(|it| it.get(which)?.get(resource)?.as_str());
     let own = own.and_then(|it| Quantity::parse(it).ok());
-    let amount = own.or_else(|| requested(spec, which, resource).map(|(amount, _)| amount));
+    let amount = own.or_else(|| requested(&Cursor::root(spec), which, resource).map(|(amount, _)| amount));
     let overhead = at(spec, "overhead").and_then(|it| it.get(resource)?.as_str());
     match (amount, overhead.and_then(|it| Quantity::parse(it).ok())) {
         (Some(amount), Some(overhead)) => Some(amount.add(&overhead)),
@@ -165,8 +166,8 @@ pub(super) fn in_scope(quota: &Object, resource: &str, object: &Object) -> bool 
     all.iter().all(|(scope, operator, values)| match (*scope, resource) {
         ("Terminating", "pods") => at(spec, "activeDeadlineSeconds").is_some(),
         ("NotTerminating", "pods") => at(spec, "activeDeadlineSeconds").is_none(),
-        ("BestEffort", "pods") => quality_of_service(spec) == "BestEffort",
-        ("NotBestEffort", "pods") => quality_of_service(spec) != "BestEffort",
+        ("BestEffort", "pods") => quality_of_service(&Cursor::root(spec)) == "BestEffort",
+        ("NotBestEffort", "pods") => quality_of_service(&Cursor::root(spec)) != "BestEffort",
         ("PriorityClass", "pods") => selects(text(spec, "priorityClassName"), operator, values),
         ("CrossNamespacePodAffinity", "pods") => crosses_namespaces(spec),
         ("VolumeAttributesClass", "persistentvolumeclaims") => {

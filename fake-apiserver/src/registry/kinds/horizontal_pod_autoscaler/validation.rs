@@ -226,7 +226,7 @@ fn validate_resource(source: &Cursor<'_>, of_container: bool, errors: &mut Field
     if name.as_text().is_empty() {
         errors.required(name, "must specify a resource name");
     } else if of_container {
-        validate_container_resource_name(name.as_text(), &name.path(), errors);
+        validate_container_resource_name(name.as_text(), &name, errors);
     }
     if of_container {
         let container = source.at("container");

@@ -4,9 +4,8 @@ use serde_json::{Value, json};
 
 use crate::api::object::Object;
 use crate::registry::kinds::strategy::Context;
-use crate::registry::types::view::{
-    JsonMap, copy_field, default_value, flag, integer, is_set, items, object_mut, object_or_empty, text,
-};
+use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::registry::types::edit::{copy_field, default_value, object_mut};
 
 /// Seconds a pod stays on a node that is not ready or not reachable.
 const TOLERATION_SECONDS: i64 = 300;
@@ -26,44 +25,44 @@ pub(super) fn admit_created(pod: &mut Object, context: &Context<'_>) -> Result<(
     let Some(spec) = object_mut(pod, "spec") else {
         return Ok(());
     };
-    let Some(priority) = priority_of(spec, context) else {
-        let class = text(spec, "priorityClassName");
+    let read = Cursor::root(spec);
+    let class = read.text("priorityClassName");
+    let Some(priority) = priority_of(class, context) else {
         return Err(format!("no PriorityClass with name {class} was found"));
     };
-    check_priority(spec, &priority)?;
+    check_priority(&read, &priority)?;
     add_tolerations(spec);
     if let Some(class) = priority.class {
         spec.insert("priorityClassName".to_owned(), Value::String(class));
     }
-    default_value(spec, "priority", || Value::from(priority.value));
-    default_value(spec, "preemptionPolicy", || Value::String(priority.preemption));
+    default_value(spec, "priority", priority.value);
+    default_value(spec, "preemptionPolicy", priority.preemption);
     Ok(())
 }
 
 /// Restores on update what the client may leave out since it did not write it.
 pub(super) fn admit_updated(pod: &mut Object, old: &Object) {
-    let old_spec = object_or_empty(old, "spec");
     let Some(spec) = object_mut(pod, "spec") else {
         return;
     };
     for field in ["priority", "preemptionPolicy"] {
-        if !is_set(spec, field) {
-            copy_field(old_spec, spec, field);
+        if let (false, Some(old)) = (Cursor::root(spec).is_set(field), Cursor::root(old).map("spec")) {
+            copy_field(old, spec, field);
         }
     }
     add_tolerations(spec);
 }
 
 /// A pod may say what its class says, and nothing else.
-fn check_priority(spec: &JsonMap, priority: &Priority) -> Result<(), String> {
-    if let Some(given) = integer(spec, "priority").filter(|given| *given != priority.value) {
+fn check_priority(spec: &Cursor<'_>, priority: &Priority) -> Result<(), String> {
+    if let Some(given) = spec.integer("priority").filter(|given| *given != priority.value) {
         return Err(format!(
             "the integer value of priority ({given}) must not be provided in pod spec; priority admission controller \
              computed {} from the given PriorityClass name",
             priority.value
         ));
     }
-    let given = text(spec, "preemptionPolicy");
+    let given = spec.text("preemptionPolicy");
     if !given.is_empty() && given != priority.preemption {
         return Err(format!(
             "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; priority admission \
@@ -75,24 +74,23 @@ fn check_priority(spec: &JsonMap, priority: &Priority) -> Result<(), String> {
 }
 
 /// The priority by the pod's class, or by the default class; `None` where the class is missing.
-fn priority_of(spec: &JsonMap, context: &Context<'_>) -> Option<Priority> {
-    let name = text(spec, "priorityClassName");
+fn priority_of(name: &str, context: &Context<'_>) -> Option<Priority> {
     let system = match name {
         "system-cluster-critical" => Some(2_000_000_000),
         "system-node-critical" => Some(2_000_001_000),
         _ => None,
     };
     let classes = (context.stored)("scheduling.k8s.io", "priorityclasses");
-    let value = |class: &Object| integer(class, "value").unwrap_or(0);
+    let value = |class: &Object| Cursor::root(class).integer("value").unwrap_or(0);
     let found = if name.is_empty() {
         classes
             .iter()
-            .filter(|class| flag(class, "globalDefault") == Some(true))
+            .filter(|class| Cursor::root(class).flag("globalDefault") == Some(true))
             .min_by_key(|class| value(class))
     } else {
         classes.iter().find(|class| class.name() == name)
     };
-    let preemption = |class: &Object| match text(class, "preemptionPolicy") {
+    let preemption = |class: &Object| match Cursor::root(class).text("preemptionPolicy") {
         "" => PREEMPT_LOWER.to_owned(),
         policy => policy.to_owned(),
     };
@@ -117,12 +115,12 @@ fn priority_of(spec: &JsonMap, context: &Context<'_>) -> Option<Priority> {
 }
 
 fn add_tolerations(spec: &mut JsonMap) {
+    let read = Cursor::root(spec);
     let missing: Vec<Value> = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"]
         .into_iter()
         .filter(|taint| {
-            !items(spec, "tolerations").any(|(_, toleration)| {
-                let key = text(toleration, "key");
-                let effect = text(toleration, "effect");
+            !read.items("tolerations").any(|toleration| {
+                let (key, effect) = (toleration.text("key"), toleration.text("effect"));
                 (key.is_empty() || key == *taint) && (effect.is_empty() || effect == "NoExecute")
             })
         })
@@ -138,7 +136,7 @@ fn add_tolerations(spec: &mut JsonMap) {
     if missing.is_empty() {
         return;
     }
-    default_value(spec, "tolerations", || Value::Array(Vec::new()));
+    default_value(spec, "tolerations", Vec::<Value>::new());
     if let Some(tolerations) = spec.get_mut("tolerations").and_then(Value::as_array_mut) {
         tolerations.extend(missing);
     }

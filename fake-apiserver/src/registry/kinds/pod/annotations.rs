@@ -1,12 +1,9 @@
 //! Annotations that mean something to a pod.
 
-use serde_json::Value;
-
-use super::windows::visit_containers;
-use crate::api::field::{FieldErrors, FieldPath};
-use crate::registry::types::view::{JsonMap, text};
-
 use super::mounts::descending;
+use super::windows::containers;
+use crate::api::field::{FieldErrors, quote};
+use crate::registry::types::cursor::Cursor;
 
 /// Marks a pod that mirrors one of a kubelet's own.
 pub(super) const MIRROR: &str = "kubernetes.io/config.mirror";
@@ -17,41 +14,39 @@ const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/
 const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 
 /// Checks the annotations of a pod or of a template.
-pub(super) fn validate_annotations(annotations: &JsonMap, spec: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    if let Some(value) = annotations.get(MIRROR)
-        && text(spec, "nodeName").is_empty()
-    {
+pub(super) fn validate_annotations(annotations: &Cursor<'_>, spec: &Cursor<'_>, errors: &mut FieldErrors) {
+    let mirror = annotations.entry(MIRROR);
+    if mirror.is_set("") && spec.is_empty("nodeName") {
         let detail = "must set spec.nodeName if mirror pod annotation is set";
-        errors.invalid(path.key(MIRROR), value.clone(), detail);
+        errors.invalid(mirror, mirror.to_value(), detail);
     }
-    if let Some(cost) = annotations.get(DELETION_COST).and_then(Value::as_str)
-        && !is_cost(cost)
-    {
-        errors.invalid(path.key(DELETION_COST), cost, "must be a 32bit integer");
+    let cost = annotations.entry(DELETION_COST);
+    if cost.is_set("") && !is_cost(cost.as_text()) {
+        errors.invalid(cost, cost.as_text(), "must be a 32bit integer");
     }
-    for (key, value) in annotations {
-        let profile = value.as_str().unwrap_or_default();
+    for (key, profile) in annotations.entries("") {
         if key == SECCOMP || key.starts_with(SECCOMP_CONTAINER) {
-            match profile.strip_prefix("localhost/") {
-                Some(file) => descending(file, || path.child(key), errors),
-                None if matches!(profile, "runtime/default" | "docker/default" | "unconfined") => {}
-                None => errors.invalid(path.child(key), profile, "must be a valid seccomp profile"),
+            // The server shows the key as if it were a field.
+            let at = || annotations.path().child(key);
+            let text = profile.as_text();
+            match text.strip_prefix("localhost/") {
+                Some(file) => descending(&Cursor::value_at(Some(&file.into()), &at()), errors),
+                None if matches!(text, "runtime/default" | "docker/default" | "unconfined") => {}
+                None => errors.invalid(at(), text, "must be a valid seccomp profile"),
             }
         }
     }
-    for (key, value) in annotations {
+    for (key, profile) in annotations.entries("") {
         let Some(name) = key.strip_prefix(APP_ARMOR) else {
             continue;
         };
-        let mut found = false;
-        visit_containers(spec, path, |container, _| found |= text(container, "name") == name);
-        if !found {
-            errors.invalid(path.key(key), name, "container not found");
+        if !containers(spec).any(|container| container.text("name") == name) {
+            errors.invalid(profile, name, "container not found");
         }
-        let profile = value.as_str().unwrap_or_default();
-        if !matches!(profile, "" | "runtime/default" | "unconfined") && !profile.starts_with("localhost/") {
-            let detail = format!("invalid AppArmor profile name: {}", crate::api::field::quote(profile));
-            errors.invalid(path.key(key), profile, detail);
+        let text = profile.as_text();
+        if !matches!(text, "" | "runtime/default" | "unconfined") && !text.starts_with("localhost/") {
+            let detail = format!("invalid AppArmor profile name: {}", quote(text));
+            errors.invalid(profile, text, detail);
         }
     }
 }
@@ -63,24 +58,25 @@ fn is_cost(cost: &str) -> bool {
 }
 
 /// Checks that an update leaves alone the annotations that may not change.
-pub(super) fn validate_changes(annotations: &JsonMap, old: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    for (key, value) in old {
-        if annotations.get(key) == Some(value) {
+pub(super) fn validate_changes(annotations: &Cursor<'_>, old: &Cursor<'_>, errors: &mut FieldErrors) {
+    for (key, value) in old.entries("") {
+        let now = annotations.entry(key);
+        if now.same(&value, "") {
             continue;
         }
         if key.starts_with(APP_ARMOR) {
-            errors.forbidden(path.key(key), "may not remove or update AppArmor annotations");
+            errors.forbidden(now, "may not remove or update AppArmor annotations");
         }
         if key == MIRROR {
-            errors.forbidden(path.key(key), "may not remove or update mirror pod annotation");
+            errors.forbidden(now, "may not remove or update mirror pod annotation");
         }
     }
-    for key in annotations.keys().filter(|key| !old.contains_key(*key)) {
+    for (key, now) in annotations.entries("").filter(|(key, _)| !old.entry(key).is_set("")) {
         if key.starts_with(APP_ARMOR) {
-            errors.forbidden(path.key(key), "may not add AppArmor annotations");
+            errors.forbidden(now, "may not add AppArmor annotations");
         }
         if key == MIRROR {
-            errors.forbidden(path.key(key), "may not add mirror pod annotation");
+            errors.forbidden(now, "may not add mirror pod annotation");
         }
     }
 }

@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use super::image::default_pull_policy;
+use super::image;
 use super::volume_defaults::default_volume;
-use crate::registry::types::view::{
-    JsonMap, default_nonzero, default_number, default_object, default_text, default_value, integer, is_set, items_mut,
-    object, object_made, object_mut, text,
+use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::registry::types::edit::{
+    default_nonzero, default_object, default_text, default_value, ensure_object, items_mut, object_mut,
 };
 
 /// The lists of containers of a pod spec.
@@ -24,9 +24,7 @@ pub(crate) fn default_template_if_set(spec: &mut JsonMap) {
         return;
     };
     default_object(template, "metadata");
-    if let Some(pod_spec) = object_made(template, "spec") {
-        default_pod_spec(pod_spec);
-    }
+    default_pod_spec(ensure_object(template, "spec"));
 }
 
 /// Defaults every pod spec gets, that of a template too.
@@ -34,7 +32,7 @@ pub(crate) fn default_pod_spec(spec: &mut JsonMap) {
     default_text(spec, "dnsPolicy", "ClusterFirst");
     default_text(spec, "restartPolicy", "Always");
     default_object(spec, "securityContext");
-    default_number(spec, "terminationGracePeriodSeconds", 30);
+    default_value(spec, "terminationGracePeriodSeconds", 30);
     default_text(spec, "schedulerName", "default-scheduler");
     mirror_service_account(spec);
     for volume in items_mut(spec, "volumes") {
@@ -49,26 +47,20 @@ pub(crate) fn default_pod_spec(spec: &mut JsonMap) {
 
 /// `serviceAccount` is the old spelling of `serviceAccountName`; both are shown, the new one wins.
 fn mirror_service_account(spec: &mut JsonMap) {
-    let name = match text(spec, "serviceAccountName") {
-        "" => text(spec, "serviceAccount"),
-        name => name,
-    };
-    if name.is_empty() {
+    let read = Cursor::root(spec);
+    let names = ["serviceAccountName", "serviceAccount"].map(|field| read.text(field));
+    let Some(name) = names.into_iter().find(|name| !name.is_empty()) else {
         return;
-    }
-    let name = name.to_owned();
-    for key in ["serviceAccountName", "serviceAccount"] {
-        if text(spec, key) != name {
-            spec.insert(key.to_owned(), Value::String(name.clone()));
-        }
+    };
+    if names != [name, name] {
+        let name = Value::from(name);
+        spec.insert("serviceAccountName".to_owned(), name.clone());
+        spec.insert("serviceAccount".to_owned(), name);
     }
 }
 
 fn default_container(container: &mut JsonMap) {
-    if text(container, "imagePullPolicy").is_empty() {
-        let policy = default_pull_policy(text(container, "image"));
-        default_text(container, "imagePullPolicy", policy);
-    }
+    default_pull_policy(container, "imagePullPolicy", "image");
     default_object(container, "resources");
     default_text(container, "terminationMessagePath", "/dev/termination-log");
     default_text(container, "terminationMessagePolicy", "File");
@@ -81,7 +73,7 @@ fn default_container(container: &mut JsonMap) {
         };
         default_references(source);
         if let Some(file) = object_mut(source, "fileKeyRef") {
-            default_value(file, "optional", || Value::Bool(false));
+            default_value(file, "optional", false);
         }
     }
     for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
@@ -89,12 +81,19 @@ fn default_container(container: &mut JsonMap) {
             default_probe(probe);
         }
     }
-    if let Some(lifecycle) = object_mut(container, "lifecycle") {
-        for hook in ["postStart", "preStop"] {
-            if let Some(hook) = object_mut(lifecycle, hook) {
-                default_http_get(hook);
-            }
+    for hook in ["lifecycle.postStart", "lifecycle.preStop"] {
+        if let Some(hook) = object_mut(container, hook) {
+            default_http_get(hook);
         }
+    }
+}
+
+/// Sets the pull policy, where there is none, by the image.
+pub(super) fn default_pull_policy(owner: &mut JsonMap, policy: &str, image: &str) {
+    let read = Cursor::root(owner);
+    if read.is_empty(policy) {
+        let value = image::default_pull_policy(read.text(image));
+        default_text(owner, policy, value);
     }
 }
 
@@ -104,7 +103,7 @@ pub(super) fn default_references(source: &mut JsonMap) {
         default_text(field, "apiVersion", "v1");
     }
     if let Some(resource) = object_mut(source, "resourceFieldRef") {
-        default_value(resource, "divisor", || Value::String("0".to_owned()));
+        default_value(resource, "divisor", "0");
     }
 }
 
@@ -115,7 +114,7 @@ fn default_probe(probe: &mut JsonMap) {
     default_nonzero(probe, "failureThreshold", 3);
     default_http_get(probe);
     if let Some(grpc) = object_mut(probe, "grpc") {
-        default_value(grpc, "service", || Value::String(String::new()));
+        default_value(grpc, "service", "");
     }
 }
 
@@ -137,37 +136,38 @@ pub(crate) fn default_pod_alone(spec: &mut JsonMap) {
         }
     }
     super::pod_resources::default_pod_resources(spec);
-    default_value(spec, "enableServiceLinks", || Value::Bool(true));
-    if integer(spec, "terminationGracePeriodSeconds").is_some_and(|seconds| seconds < 0) {
+    default_value(spec, "enableServiceLinks", true);
+    let read = Cursor::root(spec);
+    let in_host_network = read.flag("hostNetwork") == Some(true);
+    if read
+        .integer("terminationGracePeriodSeconds")
+        .is_some_and(|seconds| seconds < 0)
+    {
         spec.insert("terminationGracePeriodSeconds".to_owned(), Value::from(1));
     }
-    if spec.get("hostNetwork").and_then(Value::as_bool) != Some(true) {
+    if !in_host_network {
         return;
     }
     for list in ["initContainers", "containers"] {
-        for container in items_mut(spec, list) {
-            for port in items_mut(container, "ports") {
-                if let Some(number) = integer(port, "containerPort") {
-                    default_nonzero(port, "hostPort", number);
-                }
+        for port in items_mut(spec, list).flat_map(|container| items_mut(container, "ports")) {
+            if let Some(number) = Cursor::root(port).integer("containerPort") {
+                default_nonzero(port, "hostPort", number);
             }
         }
     }
 }
 
 fn requests_from_limits(resources: &mut JsonMap) {
-    let Some(limits) = object(resources, "limits") else {
-        return;
-    };
-    let requests = object(resources, "requests");
-    let missing: Vec<(String, Value)> = limits
-        .iter()
-        .filter(|(name, _)| requests.is_none_or(|requests| !is_set(requests, name)))
+    let read = Cursor::root(resources);
+    let requests = read.at("requests");
+    let missing: Vec<(String, Value)> = read
+        .map("limits")
+        .into_iter()
+        .flatten()
+        .filter(|(name, _)| !requests.entry(name).is_set(""))
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect();
-    if !missing.is_empty()
-        && let Some(requests) = object_made(resources, "requests")
-    {
-        requests.extend(missing);
+    if !missing.is_empty() {
+        ensure_object(resources, "requests").extend(missing);
     }
 }

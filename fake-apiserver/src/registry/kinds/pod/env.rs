@@ -1,13 +1,11 @@
 //! Environment variables: names, and the one source each value may come from.
 
-use serde_json::Value;
-
 use super::amount::read;
 use super::mounts::no_backsteps;
-use crate::api::field::{FieldErrors, FieldPath};
-use crate::registry::types::check::{required, required_label, wrong};
+use super::windows::containers;
+use crate::api::field::FieldErrors;
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names;
-use crate::registry::types::view::{JsonMap, is_set, items, object, text};
 
 /// Fields of the pod that an env variable may show.
 const ENV_FIELDS: [&str; 9] = [
@@ -55,40 +53,37 @@ const BYTE_DIVISORS: [&str; 13] = [
 ];
 
 /// Checks `env` of a container.
-pub(super) fn validate_env(container: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    for (index, variable) in items(container, "env") {
-        let name = text(variable, "name");
-        let path = || path.child("env").index(index);
-        if name.is_empty() {
-            errors.required(path().child("name"), "");
-        } else {
-            wrong(names::env_var_name(name), name, || path().child("name"), errors);
+pub(super) fn validate_env(container: &Cursor<'_>, errors: &mut FieldErrors) {
+    for variable in container.items("env") {
+        let name = variable.at("name");
+        if name.check_required(errors) {
+            name.check_name(names::env_var_name, errors);
         }
-        if let Some(source) = object(variable, "valueFrom") {
-            validate_source(source, text(variable, "value"), &path().child("valueFrom"), errors);
+        if let Some(source) = variable.present("valueFrom") {
+            validate_source(&source, variable.text("value"), errors);
         }
     }
 }
 
-fn validate_source(source: &JsonMap, value: &str, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_source(source: &Cursor<'_>, value: &str, errors: &mut FieldErrors) {
     let mut sources = 0;
-    if let Some(field) = object(source, "fieldRef") {
+    if let Some(field) = source.present("fieldRef") {
         sources += 1;
-        validate_field_ref(field, &ENV_FIELDS, &path.child("fieldRef"), errors);
+        validate_field_ref(&field, &ENV_FIELDS, errors);
     }
-    if let Some(resource) = object(source, "resourceFieldRef") {
+    if let Some(resource) = source.present("resourceFieldRef") {
         sources += 1;
-        validate_resource_ref(resource, false, &path.child("resourceFieldRef"), errors);
+        validate_resource_ref(&resource, false, errors);
     }
     for kind in ["configMapKeyRef", "secretKeyRef"] {
-        if let Some(key) = object(source, kind) {
+        if let Some(key) = source.present(kind) {
             sources += 1;
-            validate_key_ref(key, &path.child(kind), errors);
+            validate_key_ref(&key, errors);
         }
     }
-    if let Some(file) = object(source, "fileKeyRef") {
+    if let Some(file) = source.present("fileKeyRef") {
         sources += 1;
-        validate_file_ref(file, &path.child("fileKeyRef"), errors);
+        validate_file_ref(&file, errors);
     }
     let detail = match sources {
         0 => "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`",
@@ -96,40 +91,37 @@ fn validate_source(source: &JsonMap, value: &str, path: &FieldPath, errors: &mut
         1 => return,
         _ => "may not have more than one field specified at a time",
     };
-    errors.invalid(path.clone(), "", detail);
+    errors.invalid(source, "", detail);
 }
 
-fn validate_key_ref(key: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    let name = text(key, "name");
-    wrong(
-        names::dns1123_subdomain(name, false),
-        name,
-        || path.child("name"),
-        errors,
-    );
-    if required(key, "key", path, errors) {
-        let key = text(key, "key");
-        wrong(names::config_map_key(key), key, || path.child("key"), errors);
+fn validate_key_ref(reference: &Cursor<'_>, errors: &mut FieldErrors) {
+    reference
+        .at("name")
+        .check_name(|it| names::dns1123_subdomain(it, false), errors);
+    let key = reference.at("key");
+    if key.check_required(errors) {
+        key.check_name(names::config_map_key, errors);
     }
 }
 
-fn validate_file_ref(file: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    if required(file, "key", path, errors) {
-        let key = text(file, "key");
-        wrong(names::env_var_name(key), key, || path.child("key"), errors);
+fn validate_file_ref(file: &Cursor<'_>, errors: &mut FieldErrors) {
+    let key = file.at("key");
+    if key.check_required(errors) {
+        key.check_name(names::env_var_name, errors);
     }
-    required_label(file, "volumeName", path, errors);
-    if required(file, "path", path, errors) {
-        no_backsteps(text(file, "path"), || path.child("path"), errors);
+    file.at("volumeName").check_required_label(errors);
+    let path = file.at("path");
+    if path.check_required(errors) {
+        no_backsteps(&path, errors);
     }
 }
 
 /// Checks a reference to a field of the pod.
-pub(super) fn validate_field_ref(field: &JsonMap, allowed: &[&str], path: &FieldPath, errors: &mut FieldErrors) {
-    if !required(field, "apiVersion", path, errors) || !required(field, "fieldPath", path, errors) {
+pub(super) fn validate_field_ref(field: &Cursor<'_>, allowed: &[&str], errors: &mut FieldErrors) {
+    if !field.at("apiVersion").check_required(errors) || !field.at("fieldPath").check_required(errors) {
         return;
     }
-    let (version, label) = (text(field, "apiVersion"), text(field, "fieldPath"));
+    let (version, label) = (field.text("apiVersion"), field.text("fieldPath"));
     let (name, subscript) = subscripted(label);
     let trouble = if version != "v1" {
         format!("unsupported pod version: {version}")
@@ -141,25 +133,22 @@ pub(super) fn validate_field_ref(field: &JsonMap, allowed: &[&str], path: &Field
         String::new()
     };
     if !trouble.is_empty() {
-        errors.invalid(
-            path.child("fieldPath"),
-            label,
-            format!("error converting fieldPath: {trouble}"),
-        );
+        let detail = format!("error converting fieldPath: {trouble}");
+        errors.invalid(field.at("fieldPath"), label, detail);
         return;
     }
     match subscript {
         Some(key) if name == "metadata.annotations" => {
             let key = key.to_lowercase();
-            wrong(names::qualified_name(&key), &key, || path.clone(), errors);
+            field.refuse(&key, names::qualified_name(&key), errors);
         }
-        Some(key) => wrong(names::qualified_name(key), key, || path.clone(), errors),
+        Some(key) => field.refuse(key, names::qualified_name(key), errors),
         None => {
             let name = if name == "spec.host" { "spec.nodeName" } else { name };
             if !allowed.contains(&name) {
                 let mut sorted = allowed.to_vec();
                 sorted.sort_unstable();
-                errors.not_supported(path.child("fieldPath"), name, &sorted);
+                errors.not_supported(field.at("fieldPath"), name, &sorted);
             }
         }
     }
@@ -175,17 +164,15 @@ fn subscripted(label: &str) -> (&str, Option<&str>) {
 }
 
 /// Checks a reference to a resource of a container; in a volume the container must be named.
-pub(super) fn validate_resource_ref(reference: &JsonMap, in_volume: bool, path: &FieldPath, errors: &mut FieldErrors) {
-    let resource = text(reference, "resource");
+pub(super) fn validate_resource_ref(reference: &Cursor<'_>, in_volume: bool, errors: &mut FieldErrors) {
+    let resource = reference.text("resource");
     let huge = resource.starts_with("requests.hugepages-") || resource.starts_with("limits.hugepages-");
-    if in_volume && text(reference, "containerName").is_empty() {
-        errors.required(path.child("containerName"), "");
-    } else if resource.is_empty() {
-        errors.required(path.child("resource"), "");
-    } else if !huge && !RESOURCES.contains(&resource) {
-        errors.not_supported(path.child("resource"), resource, &RESOURCES);
+    if in_volume && reference.is_empty("containerName") {
+        errors.required(reference.at("containerName"), "");
+    } else if reference.at("resource").check_required(errors) && !huge {
+        reference.at("resource").check_supported(&RESOURCES, errors);
     }
-    let divisor = text(reference, "divisor");
+    let divisor = reference.text("divisor");
     if divisor.is_empty() || read(divisor).is_some_and(|divisor| divisor.signum() == 0) {
         return;
     }
@@ -202,80 +189,52 @@ pub(super) fn validate_resource_ref(reference: &JsonMap, in_volume: bool, path: 
         _ if huge => format!("{bytes} hugepages resource"),
         _ => return,
     };
-    errors.invalid(path.child("divisor"), resource, detail);
+    errors.invalid(reference.at("divisor"), resource, detail);
 }
 
 /// Checks `envFrom` of a container.
-pub(super) fn validate_env_from(container: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    for (index, source) in items(container, "envFrom") {
-        let list = || path.child("envFrom");
-        let prefix = text(source, "prefix");
-        if !prefix.is_empty() {
-            wrong(
-                names::env_var_name(prefix),
-                prefix,
-                || list().index(index).child("prefix"),
-                errors,
-            );
+pub(super) fn validate_env_from(container: &Cursor<'_>, errors: &mut FieldErrors) {
+    let list = container.at("envFrom");
+    for source in list.items("") {
+        let prefix = source.at("prefix");
+        if !prefix.is_empty("") {
+            prefix.check_name(names::env_var_name, errors);
         }
         let mut sources = 0;
         for kind in ["configMapRef", "secretRef"] {
-            let Some(reference) = object(source, kind) else {
+            let Some(reference) = source.present(kind) else {
                 continue;
             };
             sources += 1;
-            let path = list().index(index).child(kind);
-            if required(reference, "name", &path, errors) {
-                let name = text(reference, "name");
-                wrong(
-                    names::dns1123_subdomain(name, true),
-                    name,
-                    || path.child("name"),
-                    errors,
-                );
+            let name = reference.at("name");
+            if name.check_required(errors) {
+                name.check_name(|it| names::dns1123_subdomain(it, true), errors);
             }
         }
         match sources {
-            0 => errors.invalid(list(), "", "must specify one of: `configMapRef` or `secretRef`"),
+            0 => errors.invalid(list, "", "must specify one of: `configMapRef` or `secretRef`"),
             1 => {}
-            _ => errors.invalid(list(), "", "may not have more than one field specified at a time"),
+            _ => errors.invalid(list, "", "may not have more than one field specified at a time"),
         }
     }
 }
 
 /// Checks that `fileKeyRef`s of all containers name an `emptyDir` of the pod.
-pub(super) fn validate_file_volumes(spec: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    for list in super::defaults::CONTAINER_LISTS {
-        for (place, container) in items(spec, list) {
-            for (index, variable) in items(container, "env") {
-                let Some(file) = object(variable, "valueFrom").and_then(|source| object(source, "fileKeyRef")) else {
-                    continue;
-                };
-                let wanted = text(file, "volumeName");
-                let volume = items(spec, "volumes").find(|(_, volume)| text(volume, "name") == wanted);
-                let path = || {
-                    let env = path.child(list).index(place).child("env").index(index);
-                    env.child("valueFrom.fileKeyRef.volumeName")
-                };
-                match volume {
-                    None => errors.not_found(path(), wanted),
-                    Some((_, volume)) if !is_set(volume, "emptyDir") => {
-                        errors.invalid(path(), wanted, "referenced volume must be of type emptyDir");
-                    }
-                    Some(_) => {}
+pub(super) fn validate_file_volumes(spec: &Cursor<'_>, errors: &mut FieldErrors) {
+    for container in containers(spec) {
+        for variable in container.items("env") {
+            if !variable.is_set("valueFrom.fileKeyRef") {
+                continue;
+            }
+            let wanted = variable.at("valueFrom.fileKeyRef.volumeName");
+            match spec.items("volumes").find(|it| it.text("name") == wanted.as_text()) {
+                None => errors.not_found(wanted, wanted.as_text()),
+                Some(volume) if !volume.is_set("emptyDir") => {
+                    let detail = "referenced volume must be of type emptyDir";
+                    errors.invalid(wanted, wanted.as_text(), detail);
                 }
+                Some(_) => {}
             }
         }
-    }
-}
-
-/// Returns `true` if a value of any type is present; for lists of fields that may not be set.
-pub(super) fn is_given(map: &JsonMap, key: &str) -> bool {
-    match map.get(key) {
-        None | Some(Value::Null) => false,
-        Some(Value::Object(fields)) => !fields.is_empty(),
-        Some(Value::Array(items)) => !items.is_empty(),
-        Some(Value::String(text)) => !text.is_empty(),
-        Some(_) => true,
     }
 }

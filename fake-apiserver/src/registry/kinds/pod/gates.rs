@@ -1,13 +1,11 @@
 //! Fields of Pods and of their templates behind feature gates that are off by default in 1.36: they are dropped before
 //! anything is checked, unless the stored object has them (`DropDisabledPodFields` of `pkg/api/pod`).
 
-use serde_json::Value;
-
+use super::defaults::CONTAINER_LISTS;
+use super::windows::containers;
 use crate::api::object::Object;
-use crate::registry::types::access;
-use crate::registry::types::view::{JsonMap, is_set, items, items_mut, object, object_mut};
-
-const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
+use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::registry::types::edit::{items_mut, object_mut};
 
 /// The way to the Pod's spec in an object of this resource.
 fn spec_way(group: &str, resource: &str) -> Option<&'static str> {
@@ -27,17 +25,18 @@ pub(crate) fn drop_disabled(group: &str, resource: &str, object: &mut Object, ol
     let Some(way) = spec_way(group, resource) else {
         return;
     };
-    let old = old.and_then(|it| access::at(it, way)).and_then(Value::as_object);
-    let Some(spec) = access::object_mut(object, way) else {
+    let Some(spec) = object_mut(object, way) else {
         return;
     };
+    let old = old.map(|old| Cursor::root(old));
+    let old = old.as_ref().and_then(|old| old.present(way));
     // GenericWorkload
-    if !old.is_some_and(|it| is_set(it, "schedulingGroup")) {
+    if !old.is_some_and(|it| it.is_set("schedulingGroup")) {
         spec.remove("schedulingGroup");
     }
     // ContainerStopSignals
-    if !old.is_some_and(has_stop_signal) {
-        for list in CONTAINERS {
+    if !old.is_some_and(|it| containers(&it).any(|it| it.is_set("lifecycle.stopSignal"))) {
+        for list in CONTAINER_LISTS {
             items_mut(spec, list).for_each(drop_stop_signal);
         }
     }
@@ -47,15 +46,10 @@ pub(crate) fn drop_disabled(group: &str, resource: &str, object: &mut Object, ol
         // PodCertificateRequest
         ("podCertificate", true),
     ] {
-        if !(keeps && old.is_some_and(|it| has_source(it, source))) {
+        if !(keeps && old.is_some_and(|it| has_source(&it, source))) {
             drop_source(spec, source);
         }
     }
-}
-
-fn has_stop_signal(spec: &JsonMap) -> bool {
-    let mut containers = CONTAINERS.iter().flat_map(|list| items(spec, list));
-    containers.any(|(_, it)| object(it, "lifecycle").is_some_and(|it| is_set(it, "stopSignal")))
 }
 
 /// A lifecycle that has nothing else goes, too.
@@ -68,18 +62,15 @@ fn drop_stop_signal(container: &mut JsonMap) {
     }
 }
 
-fn has_source(spec: &JsonMap, source: &str) -> bool {
-    items(spec, "volumes")
-        .filter_map(|(_, volume)| object(volume, "projected"))
-        .any(|projected| items(projected, "sources").any(|(_, it)| is_set(it, source)))
+fn has_source(spec: &Cursor<'_>, source: &str) -> bool {
+    let mut volumes = spec.items("volumes");
+    volumes.any(|volume| volume.items("projected.sources").any(|it| it.is_set(source)))
 }
 
 fn drop_source(spec: &mut JsonMap, source: &str) {
     for volume in items_mut(spec, "volumes") {
-        if let Some(projected) = object_mut(volume, "projected") {
-            for entry in items_mut(projected, "sources") {
-                entry.remove(source);
-            }
+        for entry in items_mut(volume, "projected.sources") {
+            entry.remove(source);
         }
     }
 }

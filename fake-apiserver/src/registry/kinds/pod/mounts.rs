@@ -2,133 +2,113 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::api::field::{FieldErrors, FieldPath};
-use crate::registry::types::view::{JsonMap, flag, is_set, items, object_or_empty, text};
+use crate::api::field::FieldErrors;
+use crate::registry::types::cursor::Cursor;
 
 /// The right volumes of a pod by name; whether each is a claim, which a device needs.
 pub(super) type Volumes<'a> = BTreeMap<&'a str, bool>;
 
 /// Checks `volumeMounts` of a container.
-pub(super) fn validate_mounts(container: &JsonMap, volumes: &Volumes<'_>, path: &FieldPath, errors: &mut FieldErrors) {
+pub(super) fn validate_mounts(container: &Cursor<'_>, volumes: &Volumes<'_>, errors: &mut FieldErrors) {
     let mut seen = BTreeSet::new();
-    let list = || path.child("volumeMounts");
-    for (index, mount) in items(container, "volumeMounts") {
-        let at = |field: &str| list().index(index).child(field);
-        let (name, mount_path) = (text(mount, "name"), text(mount, "mountPath"));
-        if name.is_empty() {
-            errors.required(at("name"), "");
+    let list = container.at("volumeMounts");
+    for mount in list.items("") {
+        let (name, path) = (mount.at("name"), mount.at("mountPath"));
+        name.check_required(errors);
+        if !volumes.contains_key(name.as_text()) {
+            errors.not_found(name, name.as_text());
         }
-        if !volumes.contains_key(name) {
-            errors.not_found(at("name"), name);
+        path.check_required(errors);
+        if !seen.insert(mount.text("mountPath")) {
+            errors.invalid(path, path.as_text(), "must be unique");
         }
-        if mount_path.is_empty() {
-            errors.required(at("mountPath"), "");
+        let in_devices = |field: &str, value: &Cursor<'_>| {
+            let mut devices = container.items("volumeDevices");
+            devices.any(|it| it.text(field) == value.as_text())
+        };
+        if in_devices("name", &name) {
+            errors.invalid(name, name.as_text(), "must not already exist in volumeDevices");
         }
-        if !seen.insert(mount_path) {
-            errors.invalid(at("mountPath"), mount_path, "must be unique");
-        }
-        if items(container, "volumeDevices").any(|(_, device)| text(device, "name") == name) {
-            errors.invalid(at("name"), name, "must not already exist in volumeDevices");
-        }
-        if items(container, "volumeDevices").any(|(_, device)| text(device, "devicePath") == mount_path) {
+        if in_devices("devicePath", &path) {
             let detail = "must not already exist as a path in volumeDevices";
-            errors.invalid(at("mountPath"), mount_path, detail);
+            errors.invalid(path, path.as_text(), detail);
         }
-        // The paths of these lack the index, as the server's do.
-        let (sub_path, expression) = (text(mount, "subPath"), text(mount, "subPathExpr"));
-        if !sub_path.is_empty() {
-            descending(sub_path, || list().child("subPath"), errors);
-        }
-        if !expression.is_empty() {
-            if !sub_path.is_empty() {
+        // The paths of the other fields lack the index, as the server's do.
+        let field = |name| list.at(name).in_other(mount.get(name));
+        let (sub_path, expression) = (field("subPath"), field("subPathExpr"));
+        descending(&sub_path, errors);
+        if !expression.is_empty("") {
+            if !sub_path.is_empty("") {
                 let detail = "subPathExpr and subPath are mutually exclusive";
-                errors.invalid(at("subPathExpr"), expression, detail);
+                errors.invalid(mount.at("subPathExpr"), expression.as_text(), detail);
             }
-            descending(expression, || list().child("subPathExpr"), errors);
+            descending(&expression, errors);
         }
-        validate_propagation(mount, container, &list, errors);
-        validate_recursive_read_only(mount, &list, errors);
+        let is_privileged = container.flag("securityContext.privileged") == Some(true);
+        validate_propagation(&field("mountPropagation"), is_privileged, errors);
+        validate_recursive_read_only(&field("recursiveReadOnly"), &mount, errors);
     }
 }
 
-fn validate_propagation(mount: &JsonMap, container: &JsonMap, list: &impl Fn() -> FieldPath, errors: &mut FieldErrors) {
-    const SUPPORTED: [&str; 3] = ["Bidirectional", "HostToContainer", "None"];
-    if !is_set(mount, "mountPropagation") {
-        return;
-    }
-    let mode = text(mount, "mountPropagation");
-    if !SUPPORTED.contains(&mode) {
-        errors.not_supported(list().child("mountPropagation"), mode, &SUPPORTED);
-    }
-    let privileged = flag(object_or_empty(container, "securityContext"), "privileged") == Some(true);
-    if mode == "Bidirectional" && !privileged {
+fn validate_propagation(mode: &Cursor<'_>, is_privileged: bool, errors: &mut FieldErrors) {
+    mode.check_one_of(&["Bidirectional", "HostToContainer", "None"], errors);
+    if mode.as_text() == "Bidirectional" && !is_privileged {
         let detail = "Bidirectional mount propagation is available only to privileged containers";
-        errors.forbidden(list().child("mountPropagation"), detail);
+        errors.forbidden(mode, detail);
     }
 }
 
-fn validate_recursive_read_only(mount: &JsonMap, list: &impl Fn() -> FieldPath, errors: &mut FieldErrors) {
-    const SUPPORTED: [&str; 3] = ["Disabled", "Enabled", "IfPossible"];
-    if !is_set(mount, "recursiveReadOnly") {
+fn validate_recursive_read_only(mode: &Cursor<'_>, mount: &Cursor<'_>, errors: &mut FieldErrors) {
+    mode.check_one_of(&["Disabled", "Enabled", "IfPossible"], errors);
+    if !matches!(mode.as_text(), "Enabled" | "IfPossible") {
         return;
     }
-    let path = || list().child("recursiveReadOnly");
-    match text(mount, "recursiveReadOnly") {
-        "Disabled" => {}
-        "Enabled" | "IfPossible" => {
-            if flag(mount, "readOnly") != Some(true) {
-                errors.forbidden(path(), "may only be specified when readOnly is true");
-            }
-            if !matches!(text(mount, "mountPropagation"), "" | "None") {
-                let detail = "may only be specified when mountPropagation is None or not specified";
-                errors.forbidden(path(), detail);
-            }
-        }
-        other => errors.not_supported(path(), other, &SUPPORTED),
+    if mount.flag("readOnly") != Some(true) {
+        errors.forbidden(mode, "may only be specified when readOnly is true");
+    }
+    if !matches!(mount.text("mountPropagation"), "" | "None") {
+        let detail = "may only be specified when mountPropagation is None or not specified";
+        errors.forbidden(mode, detail);
     }
 }
 
 /// Checks `volumeDevices` of a container.
-pub(super) fn validate_devices(container: &JsonMap, volumes: &Volumes<'_>, path: &FieldPath, errors: &mut FieldErrors) {
+pub(super) fn validate_devices(container: &Cursor<'_>, volumes: &Volumes<'_>, errors: &mut FieldErrors) {
     let (mut names, mut paths) = (BTreeSet::new(), BTreeSet::new());
-    for (index, device) in items(container, "volumeDevices") {
-        let at = |field: &str| path.child("volumeDevices").index(index).child(field);
-        let (name, device_path) = (text(device, "name"), text(device, "devicePath"));
-        let claim = volumes.get(name).copied();
-        if name.is_empty() {
-            errors.required(at("name"), "");
+    for device in container.items("volumeDevices") {
+        let (name, path) = (device.at("name"), device.at("devicePath"));
+        let (name_text, path_text) = (device.text("name"), device.text("devicePath"));
+        name.check_required(errors);
+        if names.contains(name_text) {
+            errors.invalid(name, name_text, "must be unique");
         }
-        if names.contains(name) {
-            errors.invalid(at("name"), name, "must be unique");
-        }
-        match claim {
+        match volumes.get(name_text) {
             Some(true) => {}
             Some(false) => {
                 let detail = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode";
-                errors.invalid(at("name"), name, detail);
+                errors.invalid(name, name_text, detail);
             }
-            None => errors.not_found(at("name"), name),
+            None => errors.not_found(name, name_text),
         }
-        if device_path.is_empty() {
-            errors.required(at("devicePath"), "");
+        path.check_required(errors);
+        if paths.contains(path_text) {
+            errors.invalid(path, path_text, "must be unique");
         }
-        if paths.contains(device_path) {
-            errors.invalid(at("devicePath"), device_path, "must be unique");
-        }
-        if has_backsteps(device_path) {
-            errors.invalid(at("devicePath"), device_path, "can not contain backsteps ('..')");
+        if has_backsteps(path_text) {
+            errors.invalid(path, path_text, "can not contain backsteps ('..')");
         } else {
-            paths.insert(device_path);
+            paths.insert(path_text);
         }
-        if items(container, "volumeMounts").any(|(_, mount)| text(mount, "name") == name) {
-            errors.invalid(at("name"), name, "must not already exist in volumeMounts");
+        let in_mounts = |field: &str, value| container.items("volumeMounts").any(|it| it.text(field) == value);
+        if in_mounts("name", name_text) {
+            errors.invalid(name, name_text, "must not already exist in volumeMounts");
         }
-        if items(container, "volumeMounts").any(|(_, mount)| text(mount, "mountPath") == device_path) {
+        if in_mounts("mountPath", path_text) {
             let detail = "must not already exist as a path in volumeMounts";
-            errors.invalid(at("devicePath"), device_path, detail);
+            errors.invalid(path, path_text, detail);
         }
-        if !name.is_empty() {
-            names.insert(name);
+        if !name_text.is_empty() {
+            names.insert(name_text);
         }
     }
 }
@@ -138,24 +118,24 @@ fn has_backsteps(path: &str) -> bool {
 }
 
 /// A path without `..`.
-pub(crate) fn no_backsteps(path: &str, at: impl Fn() -> FieldPath, errors: &mut FieldErrors) {
-    if has_backsteps(path) {
-        errors.invalid(at(), path, "must not contain '..'");
+pub(crate) fn no_backsteps(path: &Cursor<'_>, errors: &mut FieldErrors) {
+    if has_backsteps(path.as_text()) {
+        errors.invalid(path, path.as_text(), "must not contain '..'");
     }
 }
 
 /// A relative path without `..`.
-pub(super) fn descending(path: &str, at: impl Fn() -> FieldPath, errors: &mut FieldErrors) {
-    if path.starts_with('/') {
-        errors.invalid(at(), path, "must be a relative path");
+pub(super) fn descending(path: &Cursor<'_>, errors: &mut FieldErrors) {
+    if path.as_text().starts_with('/') {
+        errors.invalid(path, path.as_text(), "must be a relative path");
     }
-    no_backsteps(path, at, errors);
+    no_backsteps(path, errors);
 }
 
 /// A relative path that leads to no file of the server's own.
-pub(super) fn not_reserved(path: &str, at: impl Fn() -> FieldPath, errors: &mut FieldErrors) {
-    descending(path, &at, errors);
-    if path.starts_with("..") && !path.starts_with("../") {
-        errors.invalid(at(), path, "must not start with '..'");
+pub(super) fn not_reserved(path: &Cursor<'_>, errors: &mut FieldErrors) {
+    descending(path, errors);
+    if path.as_text().starts_with("..") && !path.as_text().starts_with("../") {
+        errors.invalid(path, path.as_text(), "must not start with '..'");
     }
 }

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::amount::read;
+use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::registry::types::edit::{ensure_object, object_mut};
 use crate::registry::types::quantity::Quantity;
-use crate::registry::types::view::{JsonMap, items, object, object_made, object_mut, object_or_empty, text};
 
 /// Returns `true` if `resources.requests` or `.limits` of a pod spec's own `resources` may name the resource.
 pub(super) fn is_pod_level(resource: &str) -> bool {
@@ -15,58 +16,51 @@ pub(super) fn is_pod_level(resource: &str) -> bool {
 
 /// Fills in the requests of the whole pod from what its containers ask for, and else from its limits.
 pub(super) fn default_pod_resources(spec: &mut JsonMap) {
-    let Some(limits) = object(spec, "resources").and_then(|own| object(own, "limits")) else {
+    let whole = Cursor::root(spec);
+    let Some(limits) = whole.map("resources.limits").filter(|limits| !limits.is_empty()) else {
         return;
     };
-    if limits.is_empty() {
-        return;
-    }
-    let requests = object(spec, "resources").map(|own| object_or_empty(own, "requests"));
+    let requests = whole.map("resources.requests");
+    let is_requested = |resource: &str| requests.is_some_and(|requests| requests.contains_key(resource));
+    let containers_ask = |resource| requested(&whole, "requests", resource).map(|(_, written)| Value::from(written));
     let mut missing: Vec<(String, Value)> = Vec::new();
     for (resource, limit) in limits {
-        if is_pod_level(resource) && requests.is_none_or(|requests| !requests.contains_key(resource)) {
-            let asked = containers_ask(spec, resource).filter(|_| !resource.starts_with("hugepages-"));
+        if is_pod_level(resource) && !is_requested(resource) {
+            let asked = containers_ask(resource).filter(|_| !resource.starts_with("hugepages-"));
             missing.push((resource.clone(), asked.unwrap_or_else(|| limit.clone())));
         }
     }
     for resource in ["cpu", "memory"] {
-        let known = limits.contains_key(resource) || requests.is_some_and(|requests| requests.contains_key(resource));
-        if let (false, Some(asked)) = (known, containers_ask(spec, resource)) {
+        let known = limits.contains_key(resource) || is_requested(resource);
+        if let (false, Some(asked)) = (known, containers_ask(resource)) {
             missing.push((resource.to_owned(), asked));
         }
     }
     if !missing.is_empty()
         && let Some(own) = object_mut(spec, "resources")
-        && let Some(requests) = object_made(own, "requests")
     {
-        requests.extend(missing);
+        ensure_object(own, "requests").extend(missing);
     }
-}
-
-fn containers_ask(spec: &JsonMap, resource: &str) -> Option<Value> {
-    requested(spec, "requests", resource).map(|(_, written)| Value::String(written))
 }
 
 /// Returns the sum that the containers request, or are limited to: that of the running ones, or more where one init
 /// container needs more. The amount, and how it is written.
-pub(crate) fn requested(spec: &JsonMap, which: &str, resource: &str) -> Option<(Quantity, String)> {
-    let asked = |container: &JsonMap| -> Option<(Quantity, String)> {
-        let asked = object(container, "resources").and_then(|own| object(own, which))?;
-        let written = asked.get(resource)?.as_str()?;
+pub(crate) fn requested(spec: &Cursor<'_>, which: &str, resource: &str) -> Option<(Quantity, String)> {
+    let asked = |container: &Cursor<'_>| -> Option<(Quantity, String)> {
+        let asked = container.at("resources");
+        let written = asked.map(which)?.get(resource)?.as_str()?;
         Some((read(written)?, written.to_owned()))
     };
     let mut total: Option<(Quantity, String)> = None;
     let mut sidecars: Option<(Quantity, String)> = None;
     let mut peak: Option<(Quantity, String)> = None;
-    for (_, container) in items(spec, "containers") {
-        if let Some(own) = asked(container) {
-            total = Some(sum(total.take(), own));
-        }
+    for own in spec.items("containers").filter_map(|it| asked(&it)) {
+        total = Some(sum(total.take(), own));
     }
-    for (_, container) in items(spec, "initContainers") {
-        let Some(own) = asked(container) else { continue };
+    for container in spec.items("initContainers") {
+        let Some(own) = asked(&container) else { continue };
         let together = sum(sidecars.clone(), own.clone());
-        if text(container, "restartPolicy") == "Always" {
+        if container.text("restartPolicy") == "Always" {
             sidecars = Some(together.clone());
             total = Some(sum(total.take(), own));
         }
@@ -91,40 +85,57 @@ fn sum(so_far: Option<(Quantity, String)>, own: (Quantity, String)) -> (Quantity
 }
 
 /// `status.qosClass` of a pod (rule C5).
-pub(crate) fn quality_of_service(spec: &JsonMap) -> &'static str {
-    let mut requests: BTreeMap<&str, Quantity> = BTreeMap::new();
-    let mut limits: BTreeMap<&str, Quantity> = BTreeMap::new();
-    let mut guaranteed = true;
-    let own = object(spec, "resources");
-    let containers = ["containers", "initContainers"]
-        .into_iter()
-        .flat_map(|list| items(spec, list))
-        .map(|(_, container)| object_or_empty(container, "resources"));
-    let all: Vec<&JsonMap> = match own {
-        Some(own) => vec![own],
-        None => containers.collect(),
-    };
-    for resources in all {
-        add_compute(object_or_empty(resources, "requests"), &mut requests);
-        let limited = add_compute(object_or_empty(resources, "limits"), &mut limits);
-        guaranteed &= limited == 2;
+pub(crate) fn quality_of_service(spec: &Cursor<'_>) -> &'static str {
+    let mut compute = Compute::default();
+    match spec.map("resources") {
+        Some(own) => compute.add(&Cursor::root(own)),
+        None => {
+            for container in ["containers", "initContainers"]
+                .iter()
+                .flat_map(|list| spec.items(list))
+            {
+                compute.add(&container.at("resources"));
+            }
+        }
     }
+    let Compute {
+        requests,
+        limits,
+        lacks_limits,
+    } = compute;
     if requests.is_empty() && limits.is_empty() {
         return "BestEffort";
     }
     let equal =
         requests.len() == limits.len() && requests.iter().all(|(name, amount)| limits.get(name) == Some(amount));
-    if guaranteed && equal { "Guaranteed" } else { "Burstable" }
+    if !lacks_limits && equal {
+        "Guaranteed"
+    } else {
+        "Burstable"
+    }
+}
+
+/// CPU and memory that a pod asks for.
+#[derive(Default)]
+struct Compute {
+    requests: BTreeMap<&'static str, Quantity>,
+    limits: BTreeMap<&'static str, Quantity>,
+    /// Set if some `resources` do not limit both.
+    lacks_limits: bool,
+}
+
+impl Compute {
+    fn add(&mut self, resources: &Cursor<'_>) {
+        add_compute(&resources.at("requests"), &mut self.requests);
+        self.lacks_limits |= add_compute(&resources.at("limits"), &mut self.limits) < 2;
+    }
 }
 
 /// Adds what is asked of CPU and memory; how many of the two were named. Zero does not count.
-fn add_compute<'a>(from: &'a JsonMap, to: &mut BTreeMap<&'a str, Quantity>) -> usize {
+fn add_compute(from: &Cursor<'_>, to: &mut BTreeMap<&'static str, Quantity>) -> usize {
     let mut named = 0;
-    for (name, value) in from {
-        let Some(amount) = value.as_str().and_then(read).filter(|amount| amount.signum() > 0) else {
-            continue;
-        };
-        if name == "cpu" || name == "memory" {
+    for name in ["cpu", "memory"] {
+        if let Some(amount) = read(from.text(name)).filter(|amount| amount.signum() > 0) {
             named += 1;
             to.entry(name)
                 .and_modify(|sum| *sum = sum.add(&amount))

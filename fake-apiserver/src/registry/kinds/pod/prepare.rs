@@ -4,10 +4,8 @@ use serde_json::{Value, json};
 
 use super::pod_resources::quality_of_service;
 use crate::api::object::Object;
-use crate::registry::types::view::{
-    JsonMap, copy_field, default_number, default_object, default_text, default_value, integer, is_set, items,
-    items_mut, list, object, object_made, object_mut, object_or_empty, text, texts,
-};
+use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::registry::types::edit::{copy_field, default_text, default_value, ensure_object, items_mut, object_mut};
 
 /// The metadata a subresource leaves alone.
 const KEPT_METADATA: [&str; 6] = [
@@ -21,21 +19,27 @@ const KEPT_METADATA: [&str; 6] = [
 
 /// Sets every field of a status that is always shown.
 pub(super) fn default_status(status: &mut JsonMap) {
-    let address = text(status, "podIP").to_owned();
-    let first = items(status, "podIPs")
-        .next()
-        .map(|(_, first)| text(first, "ip").to_owned());
-    match first {
+    let read = Cursor::root(status);
+    let address = read.text("podIP");
+    match read
+        .list("podIPs")
+        .first()
+        .map(|first| first["ip"].as_str().unwrap_or_default())
+    {
         // the single address wins over a list that begins with another
-        Some(first) if address.is_empty() => default_text(status, "podIP", &first),
-        first if !address.is_empty() && first.as_ref() != Some(&address) => {
-            status.insert("podIPs".to_owned(), json!([{ "ip": address }]));
+        Some(first) if address.is_empty() => {
+            let first = first.to_owned();
+            default_text(status, "podIP", &first);
+        }
+        first if !address.is_empty() && first != Some(address) => {
+            let only = json!([{ "ip": address }]);
+            status.insert("podIPs".to_owned(), only);
         }
         _ => {}
     }
     for condition in items_mut(status, "conditions") {
         for time in ["lastProbeTime", "lastTransitionTime"] {
-            default_value(condition, time, || Value::Null);
+            default_value(condition, time, Value::Null);
         }
     }
     for list in [
@@ -53,29 +57,27 @@ fn default_container_status(container: &mut JsonMap) {
     for field in ["name", "image", "imageID"] {
         default_text(container, field, "");
     }
-    default_value(container, "ready", || Value::Bool(false));
-    default_number(container, "restartCount", 0);
+    default_value(container, "ready", false);
+    default_value(container, "restartCount", 0);
     for which in ["state", "lastState"] {
-        default_object(container, which);
-        let Some(state) = object_mut(container, which) else {
-            continue;
-        };
+        let state = ensure_object(container, which);
         if let Some(running) = object_mut(state, "running") {
-            default_value(running, "startedAt", || Value::Null);
+            default_value(running, "startedAt", Value::Null);
         }
         if let Some(terminated) = object_mut(state, "terminated") {
-            default_number(terminated, "exitCode", 0);
-            default_value(terminated, "startedAt", || Value::Null);
-            default_value(terminated, "finishedAt", || Value::Null);
+            default_value(terminated, "exitCode", 0);
+            default_value(terminated, "startedAt", Value::Null);
+            default_value(terminated, "finishedAt", Value::Null);
         }
     }
 }
 
 /// Sets the status of a new pod and completes its label selectors.
 pub(super) fn prepare_created(pod: &mut Object) {
-    let spec = object_or_empty(pod, "spec");
-    let mut status = json!({ "phase": "Pending", "qosClass": quality_of_service(spec) });
-    if !list(spec, "schedulingGates").is_empty() {
+    let read = Cursor::root(pod);
+    let spec = read.at("spec");
+    let mut status = json!({ "phase": "Pending", "qosClass": quality_of_service(&spec) });
+    if !spec.is_empty("schedulingGates") {
         status["conditions"] = json!([{
             "type": "PodScheduled",
             "status": "False",
@@ -85,18 +87,12 @@ pub(super) fn prepare_created(pod: &mut Object) {
             "message": "Scheduling is blocked due to non-empty scheduling gates",
         }]);
     }
+    let has_selectors = spec.is_set("affinity") || spec.is_set("topologySpreadConstraints");
+    let labels = read.map("metadata.labels").filter(|_| has_selectors).cloned();
     pod.insert("status".to_owned(), status);
-    if !is_set(spec_of(pod), "affinity") && !is_set(spec_of(pod), "topologySpreadConstraints") {
-        return;
-    }
-    let labels = object_or_empty(object_or_empty(pod, "metadata"), "labels").clone();
-    if let Some(spec) = object_mut(pod, "spec") {
+    if let (Some(labels), Some(spec)) = (labels, object_mut(pod, "spec")) {
         complete_selectors(spec, &labels);
     }
-}
-
-fn spec_of(pod: &Object) -> &JsonMap {
-    object_or_empty(pod, "spec")
 }
 
 /// Writes the values that `matchLabelKeys` stand for into the label selectors beside them.
@@ -104,11 +100,8 @@ fn complete_selectors(spec: &mut JsonMap, labels: &JsonMap) {
     for constraint in items_mut(spec, "topologySpreadConstraints") {
         add_label_keys(constraint, "matchLabelKeys", "In", labels);
     }
-    let Some(affinity) = object_mut(spec, "affinity") else {
-        return;
-    };
-    for kind in ["podAffinity", "podAntiAffinity"] {
-        let Some(affinity) = object_mut(affinity, kind) else {
+    for kind in ["affinity.podAffinity", "affinity.podAntiAffinity"] {
+        let Some(affinity) = object_mut(spec, kind) else {
             continue;
         };
         for term in items_mut(affinity, "requiredDuringSchedulingIgnoredDuringExecution") {
@@ -125,8 +118,9 @@ fn complete_selectors(spec: &mut JsonMap, labels: &JsonMap) {
 }
 
 fn add_label_keys(term: &mut JsonMap, keys: &str, operator: &str, labels: &JsonMap) {
-    let added: Vec<Value> = texts(term, keys)
-        .filter_map(|(_, key)| {
+    let added: Vec<Value> = Cursor::root(term)
+        .texts(keys)
+        .filter_map(|key| {
             let value = labels.get(key)?;
             Some(json!({ "key": key, "operator": operator, "values": [value] }))
         })
@@ -137,7 +131,7 @@ fn add_label_keys(term: &mut JsonMap, keys: &str, operator: &str, labels: &JsonM
     let Some(selector) = object_mut(term, "labelSelector") else {
         return;
     };
-    default_value(selector, "matchExpressions", || Value::Array(Vec::new()));
+    default_value(selector, "matchExpressions", Vec::<Value>::new());
     if let Some(expressions) = selector.get_mut("matchExpressions").and_then(Value::as_array_mut) {
         expressions.extend(added);
     }
@@ -151,11 +145,12 @@ pub(super) fn prepare_status(pod: &mut Object, old: &Object) {
     if let Some(old_meta) = old.metadata() {
         copy_field(old_meta, pod.metadata_mut(), "ownerReferences");
     }
-    let old_status = object_or_empty(old, "status");
-    let Some(status) = object_made(pod, "status") else {
+    let status = ensure_object(pod, "status");
+    let Some(old_status) = Cursor::root(old).map("status") else {
         return;
     };
-    if items(old_status, ALLOCATABLE).next().is_none() {
+    let read_old = Cursor::root(old_status);
+    if read_old.is_empty(ALLOCATABLE) {
         status.remove(ALLOCATABLE);
     }
     for field in ["qosClass", "observedGeneration"] {
@@ -167,16 +162,19 @@ pub(super) fn prepare_status(pod: &mut Object, old: &Object) {
             copy_field(old_status, status, field);
         }
     }
-    let mut left: Vec<&JsonMap> = items(old_status, "conditions")
-        .map(|(_, condition)| condition)
+    let mut left: Vec<&JsonMap> = read_old
+        .list("conditions")
+        .iter()
+        .filter_map(Value::as_object)
         .collect();
     for condition in items_mut(status, "conditions") {
-        let kind = text(condition, "type");
-        let Some(place) = left.iter().position(|old| text(old, "type") == kind) else {
+        let read = Cursor::root(condition);
+        let kind = read.text("type");
+        let Some(place) = left.iter().position(|old| Cursor::root(old).text("type") == kind) else {
             continue;
         };
         let old = left.remove(place);
-        if integer(condition, "observedGeneration").unwrap_or(0) == 0 {
+        if read.integer("observedGeneration").unwrap_or(0) == 0 {
             copy_field(old, condition, "observedGeneration");
         }
     }
@@ -184,41 +182,37 @@ pub(super) fn prepare_status(pod: &mut Object, old: &Object) {
 
 /// Puts everything back but `spec.ephemeralContainers`.
 pub(super) fn keep_ephemeral_containers_only(pod: &mut Object, old: &Object) {
-    let wanted = object(pod, "spec")
-        .and_then(|spec| spec.get("ephemeralContainers"))
-        .cloned();
+    let wanted = Cursor::root(pod).get("spec.ephemeralContainers").cloned();
     restore(pod, old);
-    if let Some(spec) = object_made(pod, "spec") {
-        match wanted {
-            Some(containers) => spec.insert("ephemeralContainers".to_owned(), containers),
-            None => spec.remove("ephemeralContainers"),
-        };
-    }
+    let spec = ensure_object(pod, "spec");
+    match wanted {
+        Some(containers) => spec.insert("ephemeralContainers".to_owned(), containers),
+        None => spec.remove("ephemeralContainers"),
+    };
 }
 
 /// Puts everything back but the resources and resize policies of containers, and the resources of the whole pod.
 /// Where containers are added, removed, renamed or moved, nothing is put back: the check of the update refuses that.
 pub(super) fn keep_resources_only(pod: &mut Object, old: &Object) {
-    let old_spec = object_or_empty(old, "spec");
-    let names = |spec: &JsonMap, field: &str| -> Vec<String> {
-        items(spec, field)
-            .map(|(_, container)| text(container, "name").to_owned())
-            .collect()
-    };
     let lists = ["containers", "initContainers"];
-    let spec = object_or_empty(pod, "spec");
-    if lists.iter().any(|field| names(spec, field) != names(old_spec, field)) {
+    let (new, was) = (Cursor::root(pod), Cursor::root(old));
+    let (spec, old_spec) = (new.at("spec"), was.at("spec"));
+    let has_moved = |list: &&str| {
+        let names = spec.items(list).map(|it| it.text("name"));
+        !names.eq(old_spec.items(list).map(|it| it.text("name")))
+    };
+    if lists.iter().any(has_moved) {
         return;
     }
-    let wanted = spec.clone();
+    let wanted = spec.map("").cloned().unwrap_or_default();
     restore(pod, old);
     let Some(spec) = object_mut(pod, "spec") else {
         return;
     };
     copy_field(&wanted, spec, "resources");
-    for field in lists {
-        let asked = items(&wanted, field).map(|(_, container)| container);
-        for (container, asked) in items_mut(spec, field).zip(asked) {
+    for list in lists {
+        let asked = Cursor::root(&wanted).list(list).iter().filter_map(Value::as_object);
+        for (container, asked) in items_mut(spec, list).zip(asked) {
             copy_field(asked, container, "resources");
             copy_field(asked, container, "resizePolicy");
         }
@@ -228,9 +222,10 @@ pub(super) fn keep_resources_only(pod: &mut Object, old: &Object) {
 fn restore(pod: &mut Object, old: &Object) {
     copy_field(old, pod, "spec");
     copy_field(old, pod, "status");
-    let old_meta = object_or_empty(old, "metadata");
-    let meta = pod.metadata_mut();
+    let Some(old_meta) = old.metadata() else {
+        return;
+    };
     for field in KEPT_METADATA {
-        copy_field(old_meta, meta, field);
+        copy_field(old_meta, pod.metadata_mut(), field);
     }
 }

@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::registry::types::cursor::Cursor;
+
 /// Field names whose Go form is not the JSON name with a capital.
 const IRREGULAR: [(&str, &str); 14] = [
     ("apiVersion", "APIVersion"),
@@ -61,11 +63,11 @@ fn capital(key: &str) -> String {
 }
 
 /// An object of such fields in the order given, absent ones as null: `{"Type":"Blue","RollingUpdate":null}`.
-pub(crate) fn go_struct(map: &Map<String, Value>, fields: &[&str]) -> String {
+pub(crate) fn go_struct(object: &Cursor<'_>, fields: &[&str]) -> String {
     let printed: Vec<String> = fields
         .iter()
         .map(|field| {
-            let value = map.get(*field).map_or(Value::Null, go_names);
+            let value = object.get(field).map_or(Value::Null, go_names);
             format!("\"{}\":{value}", capital(field))
         })
         .collect();

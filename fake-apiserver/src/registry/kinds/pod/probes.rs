@@ -1,9 +1,8 @@
 //! Probes and lifecycle hooks of a container, and the handlers in them.
 
-use crate::api::field::{FieldErrors, FieldPath};
-use crate::registry::types::check::{not_negative, port, required, wrong};
+use crate::api::field::FieldErrors;
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names;
-use crate::registry::types::view::{JsonMap, integer, is_set, items, list, object, text};
 
 /// The handlers of a probe, in the order in which they are looked at.
 const PROBE_HANDLERS: [&str; 4] = ["exec", "httpGet", "tcpSocket", "grpc"];
@@ -12,13 +11,12 @@ const PROBE_HANDLERS: [&str; 4] = ["exec", "httpGet", "tcpSocket", "grpc"];
 const HOOK_HANDLERS: [&str; 4] = ["exec", "httpGet", "tcpSocket", "sleep"];
 
 /// Checks the three probes of a container.
-pub(super) fn validate_probes(container: &JsonMap, grace: Option<i64>, path: &FieldPath, errors: &mut FieldErrors) {
+pub(super) fn validate_probes(container: &Cursor<'_>, grace: Option<i64>, errors: &mut FieldErrors) {
     for name in ["livenessProbe", "readinessProbe", "startupProbe"] {
-        let Some(probe) = object(container, name) else {
+        let Some(probe) = container.present(name) else {
             continue;
         };
-        let path = path.child(name);
-        validate_handler(probe, &PROBE_HANDLERS, grace, &path, errors);
+        validate_handler(&probe, &PROBE_HANDLERS, grace, errors);
         for field in [
             "initialDelaySeconds",
             "timeoutSeconds",
@@ -26,25 +24,20 @@ pub(super) fn validate_probes(container: &JsonMap, grace: Option<i64>, path: &Fi
             "successThreshold",
             "failureThreshold",
         ] {
-            not_negative(probe, field, &path, errors);
+            probe.at(field).check_not_negative(errors);
         }
-        let own_grace = integer(probe, "terminationGracePeriodSeconds");
-        if let Some(seconds) = own_grace.filter(|seconds| *seconds <= 0) {
-            errors.invalid(
-                path.child("terminationGracePeriodSeconds"),
-                seconds,
-                "must be greater than 0",
-            );
+        let own_grace = probe.at("terminationGracePeriodSeconds");
+        if let Some(seconds) = own_grace.integer("").filter(|seconds| *seconds <= 0) {
+            errors.invalid(own_grace, seconds, "must be greater than 0");
         }
         if name == "readinessProbe" {
-            if let Some(seconds) = own_grace {
-                let detail = "must not be set for readinessProbes";
-                errors.invalid(path.child("terminationGracePeriodSeconds"), seconds, detail);
+            if let Some(seconds) = own_grace.integer("") {
+                errors.invalid(own_grace, seconds, "must not be set for readinessProbes");
             }
         } else {
-            let threshold = integer(probe, "successThreshold").unwrap_or(0);
+            let threshold = probe.integer("successThreshold").unwrap_or(0);
             if threshold != 1 {
-                errors.invalid(path.child("successThreshold"), threshold, "must be 1");
+                errors.invalid(probe.at("successThreshold"), threshold, "must be 1");
             }
         }
     }
@@ -52,85 +45,72 @@ pub(super) fn validate_probes(container: &JsonMap, grace: Option<i64>, path: &Fi
 
 /// Checks the lifecycle hooks of a container.
 pub(super) fn validate_lifecycle(
-    lifecycle: &JsonMap,
+    lifecycle: &Cursor<'_>,
     grace: Option<i64>,
     system: Option<&str>,
-    path: &FieldPath,
     errors: &mut FieldErrors,
 ) {
     for hook in ["postStart", "preStop"] {
-        if let Some(handler) = object(lifecycle, hook) {
-            validate_handler(handler, &HOOK_HANDLERS, grace, &path.child(hook), errors);
+        if let Some(handler) = lifecycle.present(hook) {
+            validate_handler(&handler, &HOOK_HANDLERS, grace, errors);
         }
     }
-    if is_set(lifecycle, "stopSignal") {
-        validate_stop_signal(text(lifecycle, "stopSignal"), system, path.child("stopSignal"), errors);
+    if let Some(signal) = lifecycle.present("stopSignal") {
+        validate_stop_signal(&signal, system, errors);
     }
 }
 
-fn validate_handler(handler: &JsonMap, kinds: &[&str], grace: Option<i64>, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_handler(handler: &Cursor<'_>, kinds: &[&str], grace: Option<i64>, errors: &mut FieldErrors) {
     let mut found = false;
     for kind in kinds {
-        let Some(action) = object(handler, kind) else {
+        let Some(action) = handler.present(kind) else {
             continue;
         };
-        let path = path.child(kind);
         if found {
-            errors.forbidden(path, "may not specify more than 1 handler type");
+            errors.forbidden(action, "may not specify more than 1 handler type");
             continue;
         }
         found = true;
         match *kind {
-            "exec" if list(action, "command").is_empty() => errors.required(path.child("command"), ""),
-            "httpGet" => validate_http_get(action, &path, errors),
-            "tcpSocket" | "grpc" => port(action, "port", &path, errors),
-            "sleep" => validate_sleep(action, grace, path, errors),
+            "exec" if action.is_empty("command") => errors.required(action.at("command"), ""),
+            "httpGet" => validate_http_get(&action, errors),
+            "tcpSocket" | "grpc" => action.at("port").check_port(errors),
+            "sleep" => validate_sleep(&action, grace, errors),
             _ => {}
         }
     }
     if !found {
-        errors.required(path.clone(), "must specify a handler type");
+        errors.required(handler, "must specify a handler type");
     }
 }
 
-fn validate_http_get(action: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    const SCHEMES: [&str; 2] = ["HTTP", "HTTPS"];
-    required(action, "path", path, errors);
-    port(action, "port", path, errors);
-    let scheme = text(action, "scheme");
-    if !SCHEMES.contains(&scheme) {
-        errors.not_supported(path.child("scheme"), scheme, &SCHEMES);
-    }
-    for (_, header) in items(action, "httpHeaders") {
-        let name = text(header, "name");
-        let texts = names::http_header_name(name).into_iter().collect();
-        wrong(texts, name, || path.child("httpHeaders"), errors);
+fn validate_http_get(action: &Cursor<'_>, errors: &mut FieldErrors) {
+    action.at("path").check_required(errors);
+    action.at("port").check_port(errors);
+    action.at("scheme").check_supported(&["HTTP", "HTTPS"], errors);
+    let headers = action.at("httpHeaders");
+    for header in headers.items("") {
+        let name = header.text("name");
+        headers.refuse(name, names::http_header_name(name).into_iter().collect(), errors);
     }
 }
 
-fn validate_sleep(action: &JsonMap, grace: Option<i64>, path: FieldPath, errors: &mut FieldErrors) {
-    let seconds = integer(action, "seconds").unwrap_or(0);
+fn validate_sleep(action: &Cursor<'_>, grace: Option<i64>, errors: &mut FieldErrors) {
+    let seconds = action.integer("seconds").unwrap_or(0);
     if let Some(grace) = grace.filter(|grace| seconds < 0 || seconds > *grace) {
         let detail = format!("must be non-negative and less than terminationGracePeriodSeconds ({grace})");
-        errors.invalid(path, seconds, detail);
+        errors.invalid(action, seconds, detail);
     }
 }
 
-fn validate_stop_signal(signal: &str, system: Option<&str>, path: FieldPath, errors: &mut FieldErrors) {
+fn validate_stop_signal(signal: &Cursor<'_>, system: Option<&str>, errors: &mut FieldErrors) {
     match system {
-        None => errors.forbidden(path, "may not be set for containers with empty `spec.os.name`"),
-        Some("windows") => {
-            let supported = ["SIGKILL", "SIGTERM"];
-            if !supported.contains(&signal) {
-                errors.not_supported(path, signal, &supported);
-            }
-        }
+        None => errors.forbidden(signal, "may not be set for containers with empty `spec.os.name`"),
+        Some("windows") => signal.check_supported(&["SIGKILL", "SIGTERM"], errors),
         Some("linux") => {
             let supported = linux_signals();
-            if !supported.iter().any(|it| it == signal) {
-                let supported: Vec<&str> = supported.iter().map(String::as_str).collect();
-                errors.not_supported(path, signal, &supported);
-            }
+            let supported: Vec<&str> = supported.iter().map(String::as_str).collect();
+            signal.check_supported(&supported, errors);
         }
         Some(_) => {}
     }

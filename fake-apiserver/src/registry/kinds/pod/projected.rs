@@ -4,138 +4,136 @@ use std::collections::BTreeSet;
 
 use super::mounts::not_reserved;
 use super::volumes::{validate_downward_file, validate_key_paths, validate_mode};
-use crate::api::field::{FieldErrors, FieldPath};
-use crate::registry::types::check::required;
+use crate::api::field::FieldErrors;
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::labels;
-use crate::registry::types::view::{JsonMap, integer, is_set, items, object, text, value_of};
 
 /// The least and the most seconds a projected token lives.
 const TOKEN_SECONDS: (i64, i64) = (600, 1 << 32);
 
+/// The fields of a certificate's projection that name files.
+const CERTIFICATE_PATHS: [&str; 3] = ["credentialBundlePath", "keyPath", "certificateChainPath"];
+
 /// Checks a projected volume.
-pub(super) fn validate_projected<'a>(volume: &'a JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    validate_mode(volume, "defaultMode", path, errors);
-    let mut seen: BTreeSet<&'a str> = BTreeSet::new();
-    for (index, source) in items(volume, "sources") {
-        let at = path.child("sources").index(index);
+pub(super) fn validate_projected(volume: &Cursor<'_>, errors: &mut FieldErrors) {
+    validate_mode(&volume.at("defaultMode"), errors);
+    let mut files = Files {
+        volume,
+        seen: BTreeSet::new(),
+    };
+    for source in volume.items("sources") {
         let mut sources = 0;
         for kind in ["secret", "configMap"] {
-            if let Some(settings) = object(source, kind) {
+            if let Some(settings) = source.present(kind) {
                 sources += 1;
-                let at = at.child(kind);
-                required(settings, "name", &at, errors);
-                validate_key_paths(settings, &at, errors);
-                for (_, item) in items(settings, "items") {
-                    take(text(item, "path"), text(settings, "name"), &mut seen, path, errors);
+                settings.at("name").check_required(errors);
+                validate_key_paths(&settings, errors);
+                for item in settings.items("items") {
+                    files.take(item.text("path"), settings.text("name"), errors);
                 }
             }
         }
-        if let Some(settings) = object(source, "downwardAPI") {
+        if let Some(downward) = source.present("downwardAPI") {
             sources += 1;
-            for (_, file) in items(settings, "items") {
-                validate_downward_file(file, &at.child("downwardAPI"), errors);
-                take(text(file, "path"), text(file, "path"), &mut seen, path, errors);
+            for file in downward.items("items") {
+                validate_downward_file(&file, &downward, errors);
+                files.take(file.text("path"), file.text("path"), errors);
             }
         }
-        if let Some(token) = object(source, "serviceAccountToken") {
+        if let Some(token) = source.present("serviceAccountToken") {
             sources += 1;
-            validate_token(token, &at.child("serviceAccountToken"), path, errors);
+            validate_token(&token, volume, errors);
         }
-        if let Some(bundle) = object(source, "clusterTrustBundle") {
+        if let Some(bundle) = source.present("clusterTrustBundle") {
             sources += 1;
-            validate_bundle(bundle, &at.child("clusterTrustBundle"), errors);
-            take(text(bundle, "path"), text(bundle, "path"), &mut seen, path, errors);
+            validate_bundle(&bundle, errors);
+            files.take(bundle.text("path"), bundle.text("path"), errors);
         }
-        if let Some(certificate) = object(source, "podCertificate") {
+        if let Some(certificate) = source.present("podCertificate") {
             sources += 1;
-            validate_certificate(certificate, &at.child("podCertificate"), errors);
+            validate_certificate(&certificate, errors);
             for field in CERTIFICATE_PATHS {
-                take(
-                    text(certificate, field),
-                    text(certificate, field),
-                    &mut seen,
-                    path,
-                    errors,
-                );
+                files.take(certificate.text(field), certificate.text(field), errors);
             }
         }
         if sources > 1 {
-            errors.forbidden(at, "may not specify more than 1 volume type per source");
+            errors.forbidden(source, "may not specify more than 1 volume type per source");
         }
     }
 }
 
-/// Notes a path that a source fills; two may not fill the same.
-fn take<'a>(file: &'a str, shown: &str, seen: &mut BTreeSet<&'a str>, path: &FieldPath, errors: &mut FieldErrors) {
-    if !file.is_empty() && !seen.insert(file) {
-        errors.invalid(path.clone(), shown, "conflicting duplicate paths");
+/// The files that sources fill; two may not fill the same.
+struct Files<'a> {
+    volume: &'a Cursor<'a>,
+    seen: BTreeSet<String>,
+}
+
+impl Files<'_> {
+    fn take(&mut self, file: &str, shown: &str, errors: &mut FieldErrors) {
+        if !file.is_empty() && !self.seen.insert(file.to_owned()) {
+            errors.invalid(self.volume, shown, "conflicting duplicate paths");
+        }
     }
 }
 
-fn validate_token(token: &JsonMap, at: &FieldPath, volume: &FieldPath, errors: &mut FieldErrors) {
-    let seconds = integer(token, "expirationSeconds").unwrap_or(0);
+fn validate_token(token: &Cursor<'_>, volume: &Cursor<'_>, errors: &mut FieldErrors) {
+    let expiration = token.at("expirationSeconds");
+    let seconds = expiration.integer("").unwrap_or(0);
     if seconds < TOKEN_SECONDS.0 {
-        let detail = "may not specify a duration less than 10 minutes";
-        errors.invalid(at.child("expirationSeconds"), seconds, detail);
+        errors.invalid(expiration, seconds, "may not specify a duration less than 10 minutes");
     }
     if seconds > TOKEN_SECONDS.1 {
         let detail = "may not specify a duration larger than 2^32 seconds";
-        errors.invalid(at.child("expirationSeconds"), seconds, detail);
+        errors.invalid(expiration, seconds, detail);
     }
-    if required(token, "path", volume, errors) {
-        not_reserved(text(token, "path"), || volume.child("path"), errors);
+    // The server shows the path as one of the volume.
+    let path = volume.at("path").in_other(token.get("path"));
+    if path.check_required(errors) {
+        not_reserved(&path, errors);
     }
 }
 
-fn validate_bundle(bundle: &JsonMap, at: &FieldPath, errors: &mut FieldErrors) {
-    match (is_set(bundle, "name"), is_set(bundle, "signerName")) {
+fn validate_bundle(bundle: &Cursor<'_>, errors: &mut FieldErrors) {
+    let (name, signer, selector) = (bundle.at("name"), bundle.at("signerName"), bundle.at("labelSelector"));
+    match (name.is_set(""), signer.is_set("")) {
         (true, true) => {
-            let printed = serde_json::Value::Object(bundle.clone());
-            errors.invalid(at.clone(), printed, "only one of name and signerName may be used");
+            let detail = "only one of name and signerName may be used";
+            errors.invalid(bundle, bundle.to_value(), detail);
         }
         (true, false) => {
-            if text(bundle, "name").is_empty() {
-                errors.required(at.child("name"), "must be a valid object name");
+            if name.is_empty("") {
+                errors.required(name, "must be a valid object name");
             }
-            if is_set(bundle, "labelSelector") {
+            if selector.is_set("") {
                 let detail = "labelSelector must be unset if name is specified";
-                errors.invalid(at.child("labelSelector"), value_of(bundle, "labelSelector"), detail);
+                errors.invalid(selector, selector.to_value(), detail);
             }
         }
         (false, true) => {
-            if text(bundle, "signerName").is_empty() {
-                errors.required(at.child("signerName"), "must be a valid signer name");
+            if signer.is_empty("") {
+                errors.required(signer, "must be a valid signer name");
             }
-            labels::validate_selector(bundle.get("labelSelector"), &at.child("labelSelector"), errors);
+            labels::validate_selector(&selector, errors);
         }
-        (false, false) => errors.required(at.clone(), "either name or signerName must be specified"),
+        (false, false) => errors.required(bundle, "either name or signerName must be specified"),
     }
-    required(bundle, "path", at, errors);
-    not_reserved(text(bundle, "path"), || at.child("path"), errors);
+    bundle.at("path").check_required(errors);
+    not_reserved(&bundle.at("path"), errors);
 }
 
-const CERTIFICATE_PATHS: [&str; 3] = ["credentialBundlePath", "keyPath", "certificateChainPath"];
-
-fn validate_certificate(certificate: &JsonMap, at: &FieldPath, errors: &mut FieldErrors) {
+fn validate_certificate(certificate: &Cursor<'_>, errors: &mut FieldErrors) {
     const KEYS: [&str; 6] = ["RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519"];
-    let key = text(certificate, "keyType");
-    if !KEYS.contains(&key) {
-        errors.not_supported(at.child("keyType"), key, &KEYS);
-    }
-    if let Some(seconds) = integer(certificate, "maxExpirationSeconds").filter(|seconds| *seconds < 3600) {
+    certificate.at("keyType").check_supported(&KEYS, errors);
+    let expiration = certificate.at("maxExpirationSeconds");
+    if let Some(seconds) = expiration.integer("").filter(|seconds| *seconds < 3600) {
         let detail = "if provided, maxExpirationSeconds must be >= 3600";
-        errors.invalid(at.child("maxExpirationSeconds"), seconds, detail);
+        errors.invalid(expiration, seconds, detail);
     }
-    let mut paths = 0;
     for field in CERTIFICATE_PATHS {
-        let file = text(certificate, field);
-        if !file.is_empty() {
-            paths += 1;
-            not_reserved(file, || at.child(field), errors);
-        }
+        not_reserved(&certificate.at(field), errors);
     }
-    if paths == 0 {
+    if CERTIFICATE_PATHS.iter().all(|field| certificate.is_empty(field)) {
         let detail = "specify at least one of credentialBundlePath, keyPath, and certificateChainPath";
-        errors.required(at.clone(), detail);
+        errors.required(certificate, detail);
     }
 }

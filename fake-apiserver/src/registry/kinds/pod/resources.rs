@@ -1,10 +1,10 @@
 //! Requests and limits: known names, whole numbers where needed, requests within limits.
 
 use super::amount::{is_multiple, is_whole, read};
-use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, FieldPath};
-use crate::registry::types::check::{NEGATIVE, optional_label, wrong};
+use crate::api::field::{FieldError, FieldErrorKind, FieldErrors};
+use crate::registry::types::check::NEGATIVE;
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names;
-use crate::registry::types::view::{JsonMap, is_set, items, object_or_empty, text};
 
 /// Owner of the resources: names are restricted further for the whole pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,101 +51,80 @@ const WHOLE: [&str; 9] = [
 ];
 
 /// Checks `requests`, `limits` and `claims`; `claims` of the pod are the names of its resource claims.
-pub(super) fn validate_resources(
-    resources: &JsonMap,
-    owner: Owner,
-    claims: &[&str],
-    path: &FieldPath,
-    errors: &mut FieldErrors,
-) {
-    let (limits, requests) = (
-        object_or_empty(resources, "limits"),
-        object_or_empty(resources, "requests"),
-    );
-    for (name, value) in limits {
-        let written = value.as_str().unwrap_or_default();
-        validate_entry(name, written, owner, || path.child("limits").key(name), errors);
-        validate_huge_pages(name, written, || path.child("limits").key(name), errors);
+pub(super) fn validate_resources(resources: &Cursor<'_>, owner: Owner, claims: &[&str], errors: &mut FieldErrors) {
+    let (limits, requests) = (resources.at("limits"), resources.at("requests"));
+    for (name, amount) in limits.entries("") {
+        validate_entry(name, &amount, owner, errors);
+        validate_huge_pages(name, &amount, errors);
     }
-    for (name, value) in requests {
-        let written = value.as_str().unwrap_or_default();
-        validate_entry(name, written, owner, || path.child("requests").key(name), errors);
+    for (name, amount) in requests.entries("") {
+        validate_entry(name, &amount, owner, errors);
         let overcommits = is_overcommit_allowed(name);
-        if is_set(limits, name) {
-            let limit = text(limits, name);
+        let limit = limits.entry(name);
+        if limit.is_set("") {
+            let (written, limit) = (amount.as_text(), limit.as_text());
             let (asked, most) = (read(written), read(limit));
             if asked != most && !overcommits {
                 let detail = format!("must be equal to {name} limit of {limit}");
-                errors.invalid(path.child("requests"), written, detail);
+                errors.invalid(requests, written, detail);
             } else if asked > most {
                 let detail = format!("must be less than or equal to {name} limit of {limit}");
-                errors.invalid(path.child("requests"), written, detail);
+                errors.invalid(requests, written, detail);
             }
         } else if !overcommits {
-            errors.required(
-                path.child("limits"),
-                "Limit must be set for non overcommitable resources",
-            );
+            errors.required(limits, "Limit must be set for non overcommitable resources");
         }
-        validate_huge_pages(name, written, || path.child("requests").key(name), errors);
+        validate_huge_pages(name, &amount, errors);
     }
-    let names = || limits.keys().chain(requests.keys());
-    if names().any(|name| is_huge_pages(name)) && !names().any(|name| name == "cpu" || name == "memory") {
-        errors.forbidden(path.clone(), "HugePages require cpu or memory");
+    let names = || limits.entries("").chain(requests.entries("")).map(|(name, _)| name);
+    if names().any(is_huge_pages) && !names().any(|name| name == "cpu" || name == "memory") {
+        errors.forbidden(resources, "HugePages require cpu or memory");
     }
-    validate_claims(resources, claims, path, errors);
+    validate_claims(resources, claims, errors);
 }
 
-fn validate_entry(name: &str, written: &str, owner: Owner, path: impl Fn() -> FieldPath, errors: &mut FieldErrors) {
+fn validate_entry(name: &str, amount: &Cursor<'_>, owner: Owner, errors: &mut FieldErrors) {
     // these two are all that most pods name
     if name != "cpu" && name != "memory" {
-        validate_name(name, owner, &path, errors);
+        validate_name(name, owner, amount, errors);
     }
-    validate_quantity_value(name, written, path, errors);
+    validate_quantity_value(name, amount, errors);
 }
 
 /// `ValidateResourceQuantityValue`: not negative, and whole where the resource is counted.
-pub(crate) fn validate_quantity_value(
-    name: &str,
-    written: &str,
-    path: impl Fn() -> FieldPath,
-    errors: &mut FieldErrors,
-) {
-    let Some(amount) = read(written) else {
+pub(crate) fn validate_quantity_value(name: &str, amount: &Cursor<'_>, errors: &mut FieldErrors) {
+    let written = amount.as_text();
+    let Some(parsed) = read(written) else {
         return;
     };
-    if amount.signum() < 0 {
-        errors.invalid(path(), written, NEGATIVE);
+    if parsed.signum() < 0 {
+        errors.invalid(amount, written, NEGATIVE);
     }
-    if (WHOLE.contains(&name) || is_extended(name)) && !is_whole(&amount) {
-        errors.invalid(path(), written, "must be an integer");
+    if (WHOLE.contains(&name) || is_extended(name)) && !is_whole(&parsed) {
+        errors.invalid(amount, written, "must be an integer");
     }
 }
 
-/// `ValidateContainerResourceName`.
-pub(crate) fn validate_container_resource_name(name: &str, path: &FieldPath, errors: &mut FieldErrors) {
+/// `ValidateContainerResourceName` of a name that stands at `place`.
+pub(crate) fn validate_container_resource_name(name: &str, place: &Cursor<'_>, errors: &mut FieldErrors) {
     // `cpu` and `memory` are standard, as they are for the limits of a container.
     if name != "cpu" && name != "memory" {
-        validate_name(name, Owner::Container, &|| path.clone(), errors);
+        validate_name(name, Owner::Container, place, errors);
     }
 }
 
-/// `validateResourceName`.
-pub(crate) fn validate_resource_name(name: &str, path: &FieldPath, errors: &mut FieldErrors) {
+/// `validateResourceName` of a name that stands at `place`.
+pub(crate) fn validate_resource_name(name: &str, place: &Cursor<'_>, errors: &mut FieldErrors) {
     let texts = names::qualified_name(name);
     if texts.is_empty() && !name.contains('/') && !is_standard(name) {
-        errors.invalid(
-            path.clone(),
-            name,
-            "must be a standard resource type or fully qualified",
-        );
+        errors.invalid(place, name, "must be a standard resource type or fully qualified");
     }
-    wrong(texts, name, || path.clone(), errors);
+    place.refuse(name, texts, errors);
 }
 
 /// `ValidateContainerResourceRequirements` of limits alone, such as the overhead of a RuntimeClass.
-pub(crate) fn validate_limits(resources: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    validate_resources(resources, Owner::Container, &[], path, errors);
+pub(crate) fn validate_limits(resources: &Cursor<'_>, errors: &mut FieldErrors) {
+    validate_resources(resources, Owner::Container, &[], errors);
 }
 
 /// Returns `true` if the resource may be asked for beyond what there is (`IsOvercommitAllowed`).
@@ -158,45 +137,46 @@ fn is_standard(name: &str) -> bool {
     STANDARD.contains(&name) || is_huge_pages(name) || name.starts_with("requests.hugepages-")
 }
 
-fn validate_name(name: &str, owner: Owner, path: &impl Fn() -> FieldPath, errors: &mut FieldErrors) {
+fn validate_name(name: &str, owner: Owner, place: &Cursor<'_>, errors: &mut FieldErrors) {
     let texts = names::qualified_name(name);
     let qualified = texts.is_empty();
-    wrong(texts, name, path, errors);
+    place.refuse(name, texts, errors);
     let bare = !name.contains('/');
     let standard = is_standard(name);
     if qualified && bare && !standard {
-        errors.invalid(path(), name, "must be a standard resource type or fully qualified");
+        errors.invalid(place, name, "must be a standard resource type or fully qualified");
     }
     match owner {
         Owner::Container if bare => {
             if name != "ephemeral-storage" && !is_huge_pages(name) {
-                errors.invalid(path(), name, "must be a standard resource for containers");
+                errors.invalid(place, name, "must be a standard resource for containers");
             }
         }
         Owner::Container => {
             if !is_native(name) && !is_extended(name) {
-                errors.invalid(path(), name, "doesn't follow extended resource name standard");
+                errors.invalid(place, name, "doesn't follow extended resource name standard");
             }
         }
         Owner::Pod => {
             if qualified && (!bare || standard) && !is_huge_pages(name) {
-                errors.not_supported(path(), name, &["cpu", "hugepages-", "memory"]);
+                errors.not_supported(place, name, &["cpu", "hugepages-", "memory"]);
             }
         }
     }
 }
 
-fn validate_huge_pages(name: &str, written: &str, path: impl Fn() -> FieldPath, errors: &mut FieldErrors) {
+fn validate_huge_pages(name: &str, amount: &Cursor<'_>, errors: &mut FieldErrors) {
     let Some(size) = name.strip_prefix("hugepages-") else {
         return;
     };
+    let written = amount.as_text();
     let divisible = match (read(size), read(written)) {
         (Some(size), Some(amount)) => is_multiple(&amount, &size),
         _ => false,
     };
     if !divisible {
         let detail = format!("{written} is not positive integer multiple of {name}");
-        errors.invalid(path(), written, detail);
+        errors.invalid(amount, written, detail);
     }
 }
 
@@ -214,31 +194,28 @@ fn is_extended(name: &str) -> bool {
     !is_native(name) && !name.starts_with("requests.") && names::is_qualified_name(&format!("requests.{name}"))
 }
 
-fn validate_claims(resources: &JsonMap, known: &[&str], path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_claims(resources: &Cursor<'_>, known: &[&str], errors: &mut FieldErrors) {
     let mut seen: Vec<String> = Vec::new();
-    for (index, claim) in items(resources, "claims") {
-        let path = path.child("claims").index(index);
-        let (name, request) = (text(claim, "name"), text(claim, "request"));
+    for claim in resources.items("claims") {
+        let (name, request) = (claim.text("name"), claim.text("request"));
         if name.is_empty() {
-            errors.required(path, "");
+            errors.required(claim, "");
             continue;
         }
         if seen.iter().any(|it| it == name) {
-            errors.duplicate(path.clone(), name);
+            errors.duplicate(claim, name);
         } else {
-            optional_label(claim, "request", &path, errors);
+            claim.at("request").check_label(errors);
             let key = if request.is_empty() {
                 name.to_owned()
             } else {
                 format!("{name}/{request}")
             };
             if seen.contains(&key) {
-                errors.duplicate(path.clone(), key.as_str());
+                errors.duplicate(claim, key.as_str());
             } else if request.is_empty() {
-                let parts = seen
-                    .iter()
-                    .filter(|it| it.split_once('/').is_some_and(|(first, _)| first == name));
-                parts.for_each(|_| errors.duplicate(path.clone(), name));
+                let of_name = |it: &&String| it.split_once('/').is_some_and(|(first, _)| first == name);
+                seen.iter().filter(of_name).for_each(|_| errors.duplicate(claim, name));
             }
             seen.push(key);
         }
@@ -250,7 +227,7 @@ fn validate_claims(resources: &JsonMap, known: &[&str], path: &FieldPath, errors
                 false => format!(": {}", sorted.join(", ")),
             };
             errors.push(FieldError {
-                path,
+                path: claim.path(),
                 kind: FieldErrorKind::NotFound,
                 value: Some(name.into()),
                 detail: format!("must be one of the names in pod.spec.resourceClaims{which}"),

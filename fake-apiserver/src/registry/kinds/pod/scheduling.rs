@@ -2,280 +2,254 @@
 
 use std::collections::BTreeSet;
 
-use crate::api::field::{FieldErrors, FieldPath};
-use crate::registry::types::check::{NOT_POSITIVE, optional_one_of, wrong};
-use crate::registry::types::view::{JsonMap, integer, is_set, items, list, object, object_or_empty, text, texts};
+use serde_json::{Map, Value};
+
+use crate::api::field::FieldErrors;
+use crate::registry::types::check::NOT_POSITIVE;
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::{labels, names};
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
 /// Checks `affinity` of a pod.
-pub(super) fn validate_affinity(spec: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    let Some(affinity) = object(spec, "affinity") else {
-        return;
-    };
-    let path = path.child("affinity");
-    if let Some(nodes) = object(affinity, "nodeAffinity") {
-        validate_node_affinity(nodes, &path.child("nodeAffinity"), errors);
+pub(super) fn validate_affinity(spec: &Cursor<'_>, errors: &mut FieldErrors) {
+    if let Some(nodes) = spec.present("affinity.nodeAffinity") {
+        validate_node_affinity(&nodes, errors);
     }
-    for kind in ["podAffinity", "podAntiAffinity"] {
-        let pods = object_or_empty(affinity, kind);
-        let path = path.child(kind);
-        for (index, term) in items(pods, REQUIRED) {
-            validate_pod_term(term, &path.child(REQUIRED).index(index), errors);
+    for kind in ["affinity.podAffinity", "affinity.podAntiAffinity"] {
+        let Some(pods) = spec.present(kind) else {
+            continue;
+        };
+        for term in pods.items(REQUIRED) {
+            validate_pod_term(&term, errors);
         }
-        for (index, weighted) in items(pods, PREFERRED) {
-            let path = path.child(PREFERRED).index(index);
-            validate_weight(weighted, &path, errors);
-            let term = object_or_empty(weighted, "podAffinityTerm");
-            validate_pod_term(term, &path.child("podAffinityTerm"), errors);
+        for weighted in pods.items(PREFERRED) {
+            validate_weight(&weighted, errors);
+            validate_pod_term(&weighted.at("podAffinityTerm"), errors);
         }
     }
 }
 
-fn validate_weight(term: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    let weight = integer(term, "weight").unwrap_or(0);
+fn validate_weight(term: &Cursor<'_>, errors: &mut FieldErrors) {
+    let weight = term.integer("weight").unwrap_or(0);
     if !(1..=100).contains(&weight) {
-        errors.invalid(path.child("weight"), weight, "must be in the range 1-100");
+        errors.invalid(term.at("weight"), weight, "must be in the range 1-100");
     }
 }
 
-fn validate_node_affinity(affinity: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    if let Some(required) = object(affinity, REQUIRED) {
-        validate_node_selector(required, &path.child(REQUIRED), errors);
+fn validate_node_affinity(affinity: &Cursor<'_>, errors: &mut FieldErrors) {
+    if let Some(required) = affinity.present(REQUIRED) {
+        validate_node_selector(&required, errors);
     }
-    for (index, weighted) in items(affinity, PREFERRED) {
-        let path = path.child(PREFERRED).index(index);
-        validate_weight(weighted, &path, errors);
-        let term = object_or_empty(weighted, "preference");
-        validate_node_term(term, false, &path.child("preference"), errors);
+    for weighted in affinity.items(PREFERRED) {
+        validate_weight(&weighted, errors);
+        validate_node_term(&weighted.at("preference"), false, errors);
     }
 }
 
 /// Validates a NodeSelector of another kind (Go's `ValidateNodeSelector`).
-pub(crate) fn validate_node_selector(selector: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    let path = path.child("nodeSelectorTerms");
-    if list(selector, "nodeSelectorTerms").is_empty() {
-        errors.required(path, "must have at least one node selector term");
-        return;
+pub(crate) fn validate_node_selector(selector: &Cursor<'_>, errors: &mut FieldErrors) {
+    let terms = selector.at("nodeSelectorTerms");
+    if terms.is_empty("") {
+        errors.required(terms, "must have at least one node selector term");
     }
-    for (index, term) in items(selector, "nodeSelectorTerms") {
-        validate_node_term(term, true, &path.index(index), errors);
-    }
-}
-
-fn validate_node_term(term: &JsonMap, check_values: bool, path: &FieldPath, errors: &mut FieldErrors) {
-    for (index, requirement) in items(term, "matchExpressions") {
-        let path = path.child("matchExpressions").index(index);
-        validate_node_requirement(requirement, check_values, &path, errors);
-    }
-    for (index, requirement) in items(term, "matchFields") {
-        validate_node_field(requirement, &path.child("matchFields").index(index), errors);
+    for term in terms.items("") {
+        validate_node_term(&term, true, errors);
     }
 }
 
-fn validate_node_requirement(requirement: &JsonMap, check_values: bool, path: &FieldPath, errors: &mut FieldErrors) {
-    let values = list(requirement, "values").len();
-    match text(requirement, "operator") {
+fn validate_node_term(term: &Cursor<'_>, check_values: bool, errors: &mut FieldErrors) {
+    for requirement in term.items("matchExpressions") {
+        validate_node_requirement(&requirement, check_values, errors);
+    }
+    for requirement in term.items("matchFields") {
+        validate_node_field(&requirement, errors);
+    }
+}
+
+fn validate_node_requirement(requirement: &Cursor<'_>, check_values: bool, errors: &mut FieldErrors) {
+    let values = requirement.at("values");
+    let count = values.list("").len();
+    match requirement.text("operator") {
         "In" | "NotIn" => {
-            if values == 0 {
-                let detail = "must be specified when `operator` is 'In' or 'NotIn'";
-                errors.required(path.child("values"), detail);
+            if count == 0 {
+                errors.required(values, "must be specified when `operator` is 'In' or 'NotIn'");
             }
         }
         "Exists" | "DoesNotExist" => {
-            if values > 0 {
+            if count > 0 {
                 let detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
-                errors.forbidden(path.child("values"), detail);
+                errors.forbidden(values, detail);
             }
         }
         "Gt" | "Lt" => {
-            if values != 1 {
+            if count != 1 {
                 let detail = "must be specified single value when `operator` is 'Lt' or 'Gt'";
-                errors.required(path.child("values"), detail);
+                errors.required(values, detail);
             }
         }
-        other => errors.invalid(path.child("operator"), other, "not a valid selector operator"),
+        other => errors.invalid(requirement.at("operator"), other, "not a valid selector operator"),
     }
-    labels::validate_key(text(requirement, "key"), &path.child("key"), errors);
-    if check_values {
-        for (index, value) in texts(requirement, "values") {
-            wrong(
-                names::label_value(value),
-                value,
-                || path.child("values").index(index),
-                errors,
-            );
-        }
+    labels::validate_key(&requirement.at("key"), errors);
+    for value in values.items("").filter(|_| check_values) {
+        value.check_name(names::label_value, errors);
     }
 }
 
-fn validate_node_field(requirement: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    match text(requirement, "operator") {
+fn validate_node_field(requirement: &Cursor<'_>, errors: &mut FieldErrors) {
+    let (key, values) = (requirement.at("key"), requirement.at("values"));
+    match requirement.text("operator") {
         "In" | "NotIn" => {
-            if list(requirement, "values").len() != 1 {
+            if values.list("").len() != 1 {
                 let detail = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector";
-                errors.required(path.child("values"), detail);
+                errors.required(values, detail);
             }
         }
-        other => errors.invalid(path.child("operator"), other, "not a valid selector operator"),
+        other => errors.invalid(requirement.at("operator"), other, "not a valid selector operator"),
     }
-    let key = text(requirement, "key");
-    if key != "metadata.name" {
-        errors.invalid(path.child("key"), key, "not a valid field selector key");
+    if key.as_text() != "metadata.name" {
+        errors.invalid(key, key.as_text(), "not a valid field selector key");
         return;
     }
-    for (index, value) in texts(requirement, "values") {
-        let at = || path.child("values").index(index);
-        wrong(names::dns1123_subdomain(value, false), value, at, errors);
+    for value in values.items("") {
+        value.check_name(|it| names::dns1123_subdomain(it, false), errors);
     }
 }
 
-fn validate_pod_term(term: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_pod_term(term: &Cursor<'_>, errors: &mut FieldErrors) {
     for selector in ["labelSelector", "namespaceSelector"] {
-        labels::validate_selector(term.get(selector), &path.child(selector), errors);
+        labels::validate_selector(&term.at(selector), errors);
     }
-    for (_, namespace) in texts(term, "namespaces") {
-        let at = || path.child("namespace");
-        wrong(names::dns1123_label(namespace, false), namespace, at, errors);
+    for namespace in term.texts("namespaces") {
+        // the path is that of a field that does not exist, as the server's is
+        term.at("namespace")
+            .refuse(namespace, names::dns1123_label(namespace, false), errors);
     }
-    validate_label_keys(term, path, errors);
-    let key = text(term, "topologyKey");
-    if key.is_empty() {
-        errors.required(path.child("topologyKey"), "can not be empty");
+    validate_label_keys(term, errors);
+    validate_topology_key(&term.at("topologyKey"), errors);
+    labels::validate_key(&term.at("topologyKey"), errors);
+}
+
+fn validate_topology_key(key: &Cursor<'_>, errors: &mut FieldErrors) {
+    if key.is_empty("") {
+        errors.required(key, "can not be empty");
     }
-    labels::validate_key(key, &path.child("topologyKey"), errors);
 }
 
 /// Checks `matchLabelKeys` and `mismatchLabelKeys` beside a label selector.
-fn validate_label_keys(term: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    let selector = object(term, "labelSelector");
+fn validate_label_keys(term: &Cursor<'_>, errors: &mut FieldErrors) {
     for field in ["matchLabelKeys", "mismatchLabelKeys"] {
-        if list(term, field).is_empty() {
+        let keys = term.at(field);
+        if !keys.is_empty("") && !term.is_set("labelSelector") {
+            errors.forbidden(keys, "must not be specified when labelSelector is not set");
             continue;
         }
-        if selector.is_none() {
-            errors.forbidden(path.child(field), "must not be specified when labelSelector is not set");
-            continue;
-        }
-        for (index, key) in texts(term, field) {
-            labels::validate_key(key, &path.child(field).index(index), errors);
+        for key in keys.items("") {
+            labels::validate_key(&key, errors);
         }
     }
-    if let Some(selector) = selector {
-        let mut known: BTreeSet<&str> = object_or_empty(selector, "matchLabels")
-            .keys()
-            .map(String::as_str)
-            .collect();
-        for (_, expression) in items(selector, "matchExpressions") {
-            let key = text(expression, "key");
-            let place = texts(term, "matchLabelKeys").filter(|(_, it)| *it == key).last();
-            if let Some((index, _)) = place.filter(|_| known.contains(key)) {
-                // the path lacks the field, as the server's does
-                errors.invalid(
-                    path.index(index),
-                    key,
-                    "exists in both matchLabelKeys and labelSelector",
-                );
-            }
-            known.insert(key);
-        }
+    let matched = || term.texts("matchLabelKeys");
+    if matched().next().is_none() {
+        return;
     }
-    for (index, key) in texts(term, "matchLabelKeys") {
-        if texts(term, "mismatchLabelKeys").any(|(_, other)| other == key) {
+    let known = term.map("labelSelector.matchLabels");
+    let mut known: BTreeSet<&str> = known.into_iter().flat_map(Map::keys).map(String::as_str).collect();
+    for expression in term.list("labelSelector.matchExpressions") {
+        let key = expression.get("key").and_then(Value::as_str).unwrap_or_default();
+        let place = matched().enumerate().filter(|(_, it)| *it == key).last();
+        if let Some((index, _)) = place.filter(|_| known.contains(key)) {
+            // the path lacks the field, as the server's does
+            let detail = "exists in both matchLabelKeys and labelSelector";
+            errors.invalid(term.path().index(index), key, detail);
+        }
+        known.insert(key);
+    }
+    for key in term.items("matchLabelKeys") {
+        if term.texts("mismatchLabelKeys").any(|other| other == key.as_text()) {
             let detail = "exists in both matchLabelKeys and mismatchLabelKeys";
-            errors.invalid(path.child("matchLabelKeys").index(index), key, detail);
+            errors.invalid(key, key.as_text(), detail);
         }
     }
 }
 
 /// Checks tolerations.
-pub(crate) fn validate_tolerations(spec: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
+pub(crate) fn validate_tolerations(spec: &Cursor<'_>, errors: &mut FieldErrors) {
     const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
-    for (index, toleration) in items(spec, "tolerations") {
-        let path = || path.child("tolerations").index(index);
-        let (key, operator) = (text(toleration, "key"), text(toleration, "operator"));
-        let (value, effect) = (text(toleration, "value"), text(toleration, "effect"));
-        if !key.is_empty() && !names::is_qualified_name(key) {
-            labels::validate_key(key, &path().child("key"), errors);
+    for toleration in spec.items("tolerations") {
+        let (key, operator) = (toleration.at("key"), toleration.at("operator"));
+        let (value, effect) = (toleration.text("value"), toleration.at("effect"));
+        if !key.is_empty("") && !names::is_qualified_name(key.as_text()) {
+            labels::validate_key(&key, errors);
         }
-        if key.is_empty() && operator != "Exists" {
+        if key.is_empty("") && operator.as_text() != "Exists" {
             let detail = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
-            errors.invalid(path().child("operator"), operator, detail);
+            errors.invalid(operator, operator.as_text(), detail);
         }
-        if is_set(toleration, "tolerationSeconds") && effect != "NoExecute" {
+        if toleration.is_set("tolerationSeconds") && effect.as_text() != "NoExecute" {
             let detail = "effect must be 'NoExecute' when `tolerationSeconds` is set";
-            errors.invalid(path().child("effect"), effect, detail);
+            errors.invalid(effect, effect.as_text(), detail);
         }
-        match operator {
+        match operator.as_text() {
             "" | "Equal" => {
                 let texts = names::label_value(value);
                 if !texts.is_empty() {
-                    errors.invalid(path().child("operator"), value, texts.join(";"));
+                    errors.invalid(operator, value, texts.join(";"));
                 }
             }
             "Exists" => {
                 if !value.is_empty() {
                     let detail = "value must be empty when `operator` is 'Exists'";
-                    errors.invalid(path().child("operator"), value, detail);
+                    errors.invalid(operator, value, detail);
                 }
             }
             "Lt" | "Gt" => {
                 let supported = ["Equal", "Exists", "Lt", "Gt"];
-                errors.not_supported(path().child("operator"), operator, &supported);
+                errors.not_supported(operator, operator.as_text(), &supported);
             }
-            other => errors.not_supported(path().child("operator"), other, &["Equal", "Exists"]),
+            other => errors.not_supported(operator, other, &["Equal", "Exists"]),
         }
-        if !effect.is_empty() && !EFFECTS.contains(&effect) {
-            errors.not_supported(path().child("effect"), effect, &EFFECTS);
+        if !effect.is_empty("") {
+            effect.check_supported(&EFFECTS, errors);
         }
     }
 }
 
 /// Checks `topologySpreadConstraints`.
-pub(super) fn validate_spread(spec: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    const ACTIONS: [&str; 2] = ["DoNotSchedule", "ScheduleAnyway"];
-    let constraints: Vec<(usize, &JsonMap)> = items(spec, "topologySpreadConstraints").collect();
-    for (index, constraint) in &constraints {
-        let path = path.child("topologySpreadConstraints").index(*index);
-        let skew = integer(constraint, "maxSkew").unwrap_or(0);
+pub(super) fn validate_spread(spec: &Cursor<'_>, errors: &mut FieldErrors) {
+    let constraints = || spec.items("topologySpreadConstraints");
+    for (index, constraint) in constraints().enumerate() {
+        let skew = constraint.integer("maxSkew").unwrap_or(0);
         if skew <= 0 {
-            errors.invalid(path.child("maxSkew"), skew, NOT_POSITIVE);
+            errors.invalid(constraint.at("maxSkew"), skew, NOT_POSITIVE);
         }
-        let (key, action) = (text(constraint, "topologyKey"), text(constraint, "whenUnsatisfiable"));
-        if key.is_empty() {
-            errors.required(path.child("topologyKey"), "can not be empty");
-        }
-        if !ACTIONS.contains(&action) {
-            errors.not_supported(path.child("whenUnsatisfiable"), action, &ACTIONS);
-        }
-        let repeated = constraints
-            .iter()
-            .skip(index + 1)
-            .any(|(_, other)| text(other, "topologyKey") == key && text(other, "whenUnsatisfiable") == action);
-        if repeated {
+        validate_topology_key(&constraint.at("topologyKey"), errors);
+        let action = constraint.at("whenUnsatisfiable");
+        action.check_supported(&["DoNotSchedule", "ScheduleAnyway"], errors);
+        let [key, action] = ["topologyKey", "whenUnsatisfiable"].map(|field| constraint.text(field));
+        let is_same = |other: Cursor<'_>| other.text("topologyKey") == key && other.text("whenUnsatisfiable") == action;
+        if constraints().skip(index + 1).any(is_same) {
             let shown = format!("{{{key}, {action}}}");
-            errors.duplicate(path.child("{topologyKey, whenUnsatisfiable}"), shown);
+            errors.duplicate(constraint.at("{topologyKey, whenUnsatisfiable}"), shown);
         }
-        validate_min_domains(constraint, action, &path, errors);
+        validate_min_domains(&constraint.at("minDomains"), action, errors);
         for policy in ["nodeAffinityPolicy", "nodeTaintsPolicy"] {
-            optional_one_of(constraint, policy, &["Honor", "Ignore"], &path, errors);
+            constraint.at(policy).check_one_of(&["Honor", "Ignore"], errors);
         }
-        validate_label_keys(constraint, &path, errors);
-        labels::validate_selector(constraint.get("labelSelector"), &path.child("labelSelector"), errors);
+        validate_label_keys(&constraint, errors);
+        labels::validate_selector(&constraint.at("labelSelector"), errors);
     }
 }
 
-fn validate_min_domains(constraint: &JsonMap, action: &str, path: &FieldPath, errors: &mut FieldErrors) {
-    let Some(domains) = integer(constraint, "minDomains") else {
+fn validate_min_domains(at: &Cursor<'_>, action: &str, errors: &mut FieldErrors) {
+    let Some(domains) = at.integer("") else {
         return;
     };
     if domains <= 0 {
-        errors.invalid(path.child("minDomains"), domains, NOT_POSITIVE);
+        errors.invalid(at, domains, NOT_POSITIVE);
     }
     if action != "DoNotSchedule" {
         let detail = format!("can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}");
-        errors.invalid(path.child("minDomains"), domains, detail);
+        errors.invalid(at, domains, detail);
     }
 }

@@ -3,78 +3,73 @@
 use serde_json::Value;
 
 use super::mounts::descending;
-use super::windows::{validate_windows_options, visit_containers};
-use crate::api::field::{FieldErrors, FieldPath};
-use crate::registry::types::check::{between, in_range, optional_one_of};
-use crate::registry::types::view::{
-    JsonMap, flag, is_set, items, list, object, object_or_empty, text, texts, value_of,
-};
+use super::windows::{containers, validate_windows_options};
+use crate::api::field::FieldErrors;
+use crate::registry::types::cursor::Cursor;
 
 /// The numbers of users and groups.
 const IDS: (i64, i64) = (0, 2_147_483_647);
 
+/// Prefixes of the sysctls of System V IPC.
+const IPC_SYSCTLS: [&str; 6] = [
+    "kernel.shm",
+    "kernel.msg",
+    "fs.mqueue.",
+    "kernel/shm",
+    "kernel/msg",
+    "fs/mqueue/",
+];
+
 /// Checks the security context of a pod.
-pub(super) fn validate_pod_security(spec: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    let Some(context) = object(spec, "securityContext").filter(|context| !context.is_empty()) else {
+pub(super) fn validate_pod_security(spec: &Cursor<'_>, errors: &mut FieldErrors) {
+    let context = spec.at("securityContext");
+    if context.is_empty("") {
         return;
-    };
-    let path = path.child("securityContext");
+    }
     for field in ["fsGroup", "runAsUser", "runAsGroup"] {
-        in_range(context, field, IDS, &path, errors);
+        context.at(field).check_range(IDS, errors);
     }
-    for (index, group) in list(context, "supplementalGroups").iter().enumerate() {
-        if let Some(group) = group.as_i64().filter(|group| *group < IDS.0 || *group > IDS.1) {
-            errors.invalid(path.child("supplementalGroups").index(index), group, between(IDS));
-        }
+    for group in context.items("supplementalGroups") {
+        group.check_range(IDS, errors);
     }
-    let own = |field| flag(spec, field) == Some(true);
+    let own = |field| spec.flag(field) == Some(true);
     if own("hostPID") && own("shareProcessNamespace") {
         let detail = "ShareProcessNamespace and HostPID cannot both be enabled";
-        errors.invalid(path.child("shareProcessNamespace"), true, detail);
+        errors.invalid(context.at("shareProcessNamespace"), true, detail);
     }
-    validate_sysctls(spec, context, &path, errors);
-    let policies = ["Always", "OnRootMismatch"];
-    optional_one_of(context, "fsGroupChangePolicy", &policies, &path, errors);
-    validate_seccomp(context, &path, errors);
-    validate_windows_options(context, &path, errors);
-    validate_app_armor(context, &path, errors);
-    let policies = ["Merge", "Strict"];
-    optional_one_of(context, "supplementalGroupsPolicy", &policies, &path, errors);
+    validate_sysctls(spec, &context, errors);
+    context
+        .at("fsGroupChangePolicy")
+        .check_one_of(&["Always", "OnRootMismatch"], errors);
+    validate_seccomp(&context, errors);
+    validate_windows_options(&context, errors);
+    validate_app_armor(&context, errors);
+    context
+        .at("supplementalGroupsPolicy")
+        .check_one_of(&["Merge", "Strict"], errors);
     // `MountOption` is behind the gate SELinuxMount.
-    let policies = ["Recursive"];
-    optional_one_of(context, "seLinuxChangePolicy", &policies, &path, errors);
+    context.at("seLinuxChangePolicy").check_one_of(&["Recursive"], errors);
 }
 
-fn validate_sysctls(spec: &JsonMap, context: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_sysctls(spec: &Cursor<'_>, context: &Cursor<'_>, errors: &mut FieldErrors) {
     let mut seen: Vec<&str> = Vec::new();
-    for (index, sysctl) in items(context, "sysctls") {
-        let name = text(sysctl, "name");
-        let at = || path.child("sysctls").index(index).child("name");
+    for sysctl in context.items("sysctls") {
+        let (at, name) = (sysctl.at("name"), sysctl.text("name"));
         if name.is_empty() {
-            errors.required(at(), "");
+            errors.required(at, "");
         } else if !is_sysctl(name) {
             let detail = "must have at most 253 characters and match regex \
                           ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
-            errors.invalid(at(), name, detail);
+            errors.invalid(at, name, detail);
         } else if seen.contains(&name) {
-            errors.duplicate(at(), name);
+            errors.duplicate(at, name);
         }
         let first = name.split(['.', '/']).next().unwrap_or_default();
-        let ipc = matches!(name, "kernel.sem" | "kernel/sem")
-            || [
-                "kernel.shm",
-                "kernel.msg",
-                "fs.mqueue.",
-                "kernel/shm",
-                "kernel/msg",
-                "fs/mqueue/",
-            ]
-            .iter()
-            .any(|prefix| name.starts_with(prefix));
-        if flag(spec, "hostNetwork") == Some(true) && first == "net" {
-            errors.invalid(at(), name, "may not be specified when 'hostNetwork' is true");
-        } else if flag(spec, "hostIPC") == Some(true) && ipc {
-            errors.invalid(at(), name, "may not be specified when 'hostIPC' is true");
+        let is_ipc = matches!(name, "kernel.sem" | "kernel/sem") || IPC_SYSCTLS.iter().any(|it| name.starts_with(it));
+        if spec.flag("hostNetwork") == Some(true) && first == "net" {
+            errors.invalid(at, name, "may not be specified when 'hostNetwork' is true");
+        } else if spec.flag("hostIPC") == Some(true) && is_ipc {
+            errors.invalid(at, name, "may not be specified when 'hostIPC' is true");
         }
         seen.push(name);
     }
@@ -93,110 +88,85 @@ fn is_sysctl(name: &str) -> bool {
         })
 }
 
-fn validate_seccomp(context: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    let Some(profile) = object(context, "seccompProfile") else {
+fn validate_seccomp(context: &Cursor<'_>, errors: &mut FieldErrors) {
+    let Some(profile) = context.present("seccompProfile") else {
         return;
     };
-    let path = path.child("seccompProfile");
-    match text(profile, "type") {
-        "" => errors.required(path.child("type"), "type is required when seccompProfile is set"),
-        "Localhost" | "RuntimeDefault" | "Unconfined" => {}
-        other => {
-            let supported = ["Localhost", "RuntimeDefault", "Unconfined"];
-            errors.not_supported(path.child("type"), other, &supported);
-        }
+    let (kind, file) = (profile.at("type"), profile.at("localhostProfile"));
+    match kind.is_empty("") {
+        true => errors.required(kind, "type is required when seccompProfile is set"),
+        false => kind.check_supported(&["Localhost", "RuntimeDefault", "Unconfined"], errors),
     }
-    let file = is_set(profile, "localhostProfile");
-    match (text(profile, "type") == "Localhost", file) {
-        (true, false) => {
-            errors.required(
-                path.child("localhostProfile"),
-                "must be set when seccomp type is Localhost",
-            );
-        }
-        (true, true) => descending(
-            text(profile, "localhostProfile"),
-            || path.child("localhostProfile"),
-            errors,
-        ),
+    match (kind.as_text() == "Localhost", file.is_set("")) {
+        (true, false) => errors.required(file, "must be set when seccomp type is Localhost"),
+        (true, true) => descending(&file, errors),
         (false, true) => {
             let detail = "can only be set when seccomp type is Localhost";
-            errors.invalid(path.child("localhostProfile"), Value::Object(profile.clone()), detail);
+            errors.invalid(file, profile.to_value(), detail);
         }
         (false, false) => {}
     }
 }
 
-fn validate_app_armor(context: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    let Some(profile) = object(context, "appArmorProfile") else {
+fn validate_app_armor(context: &Cursor<'_>, errors: &mut FieldErrors) {
+    let Some(profile) = context.present("appArmorProfile") else {
         return;
     };
-    let path = path.child("appArmorProfile");
-    let at = || path.child("localhostProfile");
-    let file = profile.get("localhostProfile").and_then(Value::as_str);
-    match text(profile, "type") {
+    let (kind, at) = (profile.at("type"), profile.at("localhostProfile"));
+    let file = at.as_text();
+    match kind.as_text() {
         "Localhost" => {
-            match file {
-                None => errors.required(at(), "must be set when AppArmor type is Localhost"),
-                Some(file) if file.trim() != file => errors.invalid(at(), file, "must not be padded with whitespace"),
-                Some("") => errors.required(at(), "must be set when AppArmor type is Localhost"),
-                Some(_) => {}
+            if file.trim() != file {
+                errors.invalid(at, file, "must not be padded with whitespace");
+            } else if file.is_empty() {
+                errors.required(at, "must be set when AppArmor type is Localhost");
             }
-            if file.is_some_and(|file| file.len() > 4095) {
-                errors.too_long(at(), 4095);
+            if file.len() > 4095 {
+                errors.too_long(at, 4095);
             }
         }
         "RuntimeDefault" | "Unconfined" => {
-            if let Some(file) = file {
-                errors.invalid(at(), file, "can only be set when AppArmor type is Localhost");
+            if at.is_set("") {
+                errors.invalid(at, file, "can only be set when AppArmor type is Localhost");
             }
         }
-        "" => errors.required(path.child("type"), "type is required when appArmorProfile is set"),
-        other => {
-            let supported = ["Localhost", "RuntimeDefault", "Unconfined"];
-            errors.not_supported(path.child("type"), other, &supported);
-        }
+        "" => errors.required(kind, "type is required when appArmorProfile is set"),
+        _ => kind.check_supported(&["Localhost", "RuntimeDefault", "Unconfined"], errors),
     }
 }
 
 /// Checks the security context of a container.
-pub(super) fn validate_container_security(
-    container: &JsonMap,
-    host_users: bool,
-    path: &FieldPath,
-    errors: &mut FieldErrors,
-) {
-    let Some(context) = object(container, "securityContext") else {
+pub(super) fn validate_container_security(container: &Cursor<'_>, host_users: bool, errors: &mut FieldErrors) {
+    let Some(context) = container.present("securityContext") else {
         return;
     };
-    let path = path.child("securityContext");
-    in_range(context, "runAsUser", IDS, &path, errors);
-    in_range(context, "runAsGroup", IDS, &path, errors);
-    optional_one_of(context, "procMount", &["Default", "Unmasked"], &path, errors);
-    if host_users && text(context, "procMount") == "Unmasked" {
+    context.at("runAsUser").check_range(IDS, errors);
+    context.at("runAsGroup").check_range(IDS, errors);
+    let mount = context.at("procMount");
+    mount.check_one_of(&["Default", "Unmasked"], errors);
+    if host_users && mount.as_text() == "Unmasked" {
         let detail = "`hostUsers` must be false to use `Unmasked`";
-        errors.invalid(path.child("procMount"), "Unmasked", detail);
+        errors.invalid(mount, "Unmasked", detail);
     }
-    validate_seccomp(context, &path, errors);
-    if flag(context, "allowPrivilegeEscalation") == Some(false) {
-        let shown = || super::print::go_names(&Value::Object(context.clone()));
-        if flag(context, "privileged") == Some(true) {
+    validate_seccomp(&context, errors);
+    if context.flag("allowPrivilegeEscalation") == Some(false) {
+        let shown = || super::print::go_names(&context.to_value());
+        if context.flag("privileged") == Some(true) {
             let detail = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true";
-            errors.invalid(path.clone(), shown(), detail);
+            errors.invalid(context, shown(), detail);
         }
-        let added = texts(object_or_empty(context, "capabilities"), "add");
-        for _ in added.filter(|(_, capability)| *capability == "CAP_SYS_ADMIN") {
+        for _ in context.texts("capabilities.add").filter(|it| *it == "CAP_SYS_ADMIN") {
             let detail = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN";
-            errors.invalid(path.clone(), shown(), detail);
+            errors.invalid(context, shown(), detail);
         }
     }
-    validate_windows_options(context, &path, errors);
-    validate_app_armor(context, &path, errors);
+    validate_windows_options(&context, errors);
+    validate_app_armor(&context, errors);
 }
 
 /// Checks what a pod in a user namespace of its own may not have.
-pub(super) fn validate_host_users(spec: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    if flag(spec, "hostUsers") != Some(false) {
+pub(super) fn validate_host_users(spec: &Cursor<'_>, errors: &mut FieldErrors) {
+    if spec.flag("hostUsers") != Some(false) {
         return;
     }
     let detail = "when `hostUsers` is false";
@@ -205,79 +175,63 @@ pub(super) fn validate_host_users(spec: &JsonMap, path: &FieldPath, errors: &mut
         ("hostPID", "HostPID"),
         ("hostIPC", "HostIPC"),
     ] {
-        if flag(spec, field) == Some(true) {
-            errors.forbidden(path.child(called), detail);
+        if spec.flag(field) == Some(true) {
+            errors.forbidden(spec.at(called), detail);
         }
     }
-    visit_containers(spec, path, |container, at| {
-        if !list(container, "volumeDevices").is_empty() {
-            errors.forbidden(at.child("volumeDevices"), detail);
+    for container in containers(spec) {
+        if !container.is_empty("volumeDevices") {
+            errors.forbidden(container.at("volumeDevices"), detail);
         }
-    });
+    }
 }
 
 /// Checks that the annotations that seccomp and AppArmor once were say what the fields say.
-pub(super) fn validate_profile_annotations(
-    annotations: &JsonMap,
-    spec: &JsonMap,
-    path: &FieldPath,
-    errors: &mut FieldErrors,
-) {
-    if annotations.is_empty() {
+pub(super) fn validate_profile_annotations(annotations: &Cursor<'_>, spec: &Cursor<'_>, errors: &mut FieldErrors) {
+    if annotations.is_empty("") {
         return;
     }
     const SECCOMP: &str = "seccomp.security.alpha.kubernetes.io/pod";
     const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
     const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
-    let own = object_or_empty(spec, "securityContext");
-    compare(
-        own,
-        "seccompProfile",
-        text(annotations, SECCOMP),
-        &path.child("securityContext"),
-        errors,
-    );
-    visit_containers(spec, path, |container, at| {
-        let context = object_or_empty(container, "securityContext");
-        let said = text(annotations, &format!("{SECCOMP_CONTAINER}{}", text(container, "name")));
-        compare(context, "seccompProfile", said, &at.child("securityContext"), errors);
-    });
-    if text(object_or_empty(spec, "os"), "name") == "windows" {
+    let own = spec.at("securityContext");
+    let said = annotations.entry(SECCOMP).as_text();
+    compare("seccomp", &own.at("seccompProfile"), said, errors);
+    for container in containers(spec) {
+        let key = format!("{SECCOMP_CONTAINER}{}", container.text("name"));
+        let profile = container.at("securityContext.seccompProfile");
+        compare("seccomp", &profile, annotations.entry(&key).as_text(), errors);
+    }
+    if spec.text("os.name") == "windows" {
         return;
     }
-    visit_containers(spec, path, |container, at| {
-        let context = object_or_empty(container, "securityContext");
-        let context = if is_set(context, "appArmorProfile") {
-            context
-        } else {
-            own
-        };
-        let said = text(annotations, &format!("{APP_ARMOR}{}", text(container, "name")));
-        compare(context, "appArmorProfile", said, &at.child("securityContext"), errors);
-    });
+    for container in containers(spec) {
+        let key = format!("{APP_ARMOR}{}", container.text("name"));
+        let mut profile = container.at("securityContext.appArmorProfile");
+        if !profile.is_set("") {
+            profile = profile.in_other(own.get("appArmorProfile"));
+        }
+        compare("apparmor", &profile, annotations.entry(&key).as_text(), errors);
+    }
 }
 
-fn compare(context: &JsonMap, field: &str, said: &str, path: &FieldPath, errors: &mut FieldErrors) {
-    let Some(profile) = object(context, field).filter(|_| !said.is_empty()) else {
+fn compare(what: &str, profile: &Cursor<'_>, said: &str, errors: &mut FieldErrors) {
+    if !profile.is_set("") || said.is_empty() {
         return;
-    };
-    let what = if field == "seccompProfile" {
-        "seccomp"
-    } else {
-        "apparmor"
-    };
-    let kind = text(profile, "type");
+    }
+    let kind = profile.text("type");
     let same_kind = match kind {
         "Unconfined" => said == "unconfined",
         "RuntimeDefault" => said == "runtime/default" || (what == "seccomp" && said == "docker/default"),
         "Localhost" => said.starts_with("localhost/"),
         _ => true,
     };
+    let file = profile.get("localhostProfile").and_then(Value::as_str);
     if !same_kind {
         let detail = format!("{what} type in annotation and field must match");
-        errors.forbidden(path.child(field).child("type"), detail);
-    } else if kind == "Localhost" && value_of(profile, "localhostProfile").as_str() != said.strip_prefix("localhost/") {
+        errors.forbidden(profile.at("type"), detail);
+    } else if kind == "Localhost" && file != said.strip_prefix("localhost/") {
         let detail = format!("{what} profile in annotation and field must match");
-        errors.forbidden(path.child(field).child("localhostProfile"), detail);
+        errors.forbidden(profile.at("localhostProfile"), detail);
     }
 }

@@ -3,213 +3,181 @@
 use serde_json::Value;
 
 use super::annotations;
-use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::field::FieldErrors;
 use crate::api::object::Object;
-use crate::registry::types::check::{IMMUTABLE, wrong};
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names;
 use crate::registry::types::net::validate_ip;
-use crate::registry::types::view::{JsonMap, integer, is_set, items, object, object_or_empty, text};
 
 /// Conditions of the system, whose names are no qualified names' business.
 const SYSTEM_CONDITIONS: [&str; 3] = ["PodScheduled", "Ready", "Initialized"];
 
 /// Checks a write of `/status`.
 pub(super) fn validate_status(pod: &Object, old: &Object, errors: &mut FieldErrors) {
-    let annotations_of = |pod| object_or_empty(object_or_empty(pod, "metadata"), "annotations");
-    let meta_path = FieldPath::new("metadata.annotations");
-    annotations::validate_changes(annotations_of(pod), annotations_of(old), &meta_path, errors);
-    let path = FieldPath::new("status");
-    let (status, old_status) = (object_or_empty(pod, "status"), object_or_empty(old, "status"));
-    let spec = object_or_empty(old, "spec");
-    validate_conditions(status, &path, errors);
-    validate_nomination(status, old_status, spec, &path, errors);
-    validate_not_negative(status, &path, errors);
-    let (quality, was) = (text(status, "qosClass"), text(old_status, "qosClass"));
-    if quality != was {
-        errors.invalid(path.child("qosClass"), quality, IMMUTABLE);
+    let (pod, old) = (Cursor::root(pod), Cursor::root(old));
+    annotations::validate_changes(&pod.at("metadata.annotations"), &old.at("metadata.annotations"), errors);
+    let (status, old_status, spec) = (pod.at("status"), old.at("status"), old.at("spec"));
+    for condition in status.items("conditions") {
+        validate_condition(&condition, errors);
     }
+    validate_nomination(&status.at("nominatedNodeName"), &old_status, &spec, errors);
+    validate_generation(&status.at("observedGeneration"), errors);
+    status
+        .at("qosClass")
+        .check_text_unchanged(&old_status.at("qosClass"), errors);
     for (field, containers) in [
         ("containerStatuses", "containers"),
         ("initContainerStatuses", "initContainers"),
         ("ephemeralContainerStatuses", ""),
     ] {
-        validate_transitions(
-            status,
-            old_status,
-            field,
-            (spec, containers),
-            &path.child(field),
-            errors,
-        );
+        validate_transitions(&status.at(field), &old_status.at(field), &spec, containers, errors);
     }
-    validate_claim_statuses(status, spec, &path, errors);
-    validate_extended_claim(pod, &path, errors);
-    validate_addresses(status, "podIPs", errors);
-    if let Some((_, first)) = items(status, "hostIPs").next() {
-        let address = text(first, "ip");
-        if text(status, "hostIP") != address {
-            let at = path.child("hostIPs").index(0).child("ip");
-            errors.invalid(at, address, "must be equal to `hostIP`");
+    validate_claim_statuses(&status, &spec, errors);
+    validate_extended_claim(&status.at("extendedResourceClaimStatus"), &pod.at("spec"), errors);
+    validate_addresses(&status.at("podIPs"), errors);
+    let addresses = status.at("hostIPs");
+    for first in addresses.items("").take(1) {
+        let address = first.at("ip");
+        if status.text("hostIP") != address.as_text() {
+            errors.invalid(address, address.as_text(), "must be equal to `hostIP`");
         }
-        validate_addresses(status, "hostIPs", errors);
+        validate_addresses(&addresses, errors);
     }
 }
 
-fn validate_conditions(status: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    for (index, condition) in items(status, "conditions") {
-        let path = path.child("conditions").index(index);
-        validate_not_negative(condition, &path, errors);
-        let kind = text(condition, "type");
-        if !SYSTEM_CONDITIONS.contains(&kind) {
-            wrong(names::qualified_name(kind), kind, || path.child("Type"), errors);
-        }
+fn validate_condition(condition: &Cursor<'_>, errors: &mut FieldErrors) {
+    validate_generation(&condition.at("observedGeneration"), errors);
+    let kind = condition.text("type");
+    if !SYSTEM_CONDITIONS.contains(&kind) {
+        condition.at("Type").refuse(kind, names::qualified_name(kind), errors);
     }
 }
 
-fn validate_not_negative(map: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    if let Some(generation) = integer(map, "observedGeneration").filter(|it| *it < 0) {
-        errors.invalid(
-            path.child("observedGeneration"),
-            generation,
-            "must be a non-negative integer",
-        );
+fn validate_generation(generation: &Cursor<'_>, errors: &mut FieldErrors) {
+    if let Some(number) = generation.integer("").filter(|it| *it < 0) {
+        errors.invalid(generation, number, "must be a non-negative integer");
     }
 }
 
-fn validate_nomination(
-    status: &JsonMap,
-    old_status: &JsonMap,
-    spec: &JsonMap,
-    path: &FieldPath,
-    errors: &mut FieldErrors,
-) {
-    let node = text(status, "nominatedNodeName");
-    if node.is_empty() || node == text(old_status, "nominatedNodeName") {
+fn validate_nomination(node: &Cursor<'_>, old_status: &Cursor<'_>, spec: &Cursor<'_>, errors: &mut FieldErrors) {
+    if node.is_empty("") || node.as_text() == old_status.text("nominatedNodeName") {
         return;
     }
-    let at = || path.child("nominatedNodeName");
-    wrong(names::dns1123_subdomain(node, false), node, at, errors);
-    if !text(spec, "nodeName").is_empty() {
-        errors.forbidden(at(), "may not be set on pods that are already bound to a node");
+    node.check_subdomain(errors);
+    if !spec.is_empty("nodeName") {
+        errors.forbidden(node, "may not be set on pods that are already bound to a node");
     }
 }
 
 /// `validatePodExtendedResourceClaimStatus`
-fn validate_extended_claim(pod: &Object, path: &FieldPath, errors: &mut FieldErrors) {
-    let claim = object_or_empty(object_or_empty(pod, "status"), "extendedResourceClaimStatus");
-    if claim.is_empty() {
+fn validate_extended_claim(claim: &Cursor<'_>, spec: &Cursor<'_>, errors: &mut FieldErrors) {
+    if claim.is_empty("") {
         return;
     }
-    let path = path.child("extendedResourceClaimStatus");
-    let spec = object_or_empty(pod, "spec");
     let container = |name: &str| {
-        let in_list = |list| items(spec, list).find(|(_, it)| text(it, "name") == name);
-        in_list("containers").or_else(|| in_list("initContainers"))
+        let mut all = ["containers", "initContainers"]
+            .into_iter()
+            .flat_map(|list| spec.items(list));
+        all.find(|it| it.text("name") == name)
     };
-    if items(claim, "requestMappings").next().is_none() {
-        let detail = "at least one request mapping is required";
-        errors.required(path.child("requestMappings"), detail);
+    let mappings = claim.at("requestMappings");
+    if mappings.is_empty("") {
+        errors.required(mappings, "at least one request mapping is required");
     }
     let mut seen: Vec<[&str; 3]> = Vec::new();
-    for (index, mapping) in items(claim, "requestMappings") {
-        let at = |field: &str| path.child("requestMappings").index(index).child(field);
-        let [name, resource, request] = ["containerName", "resourceName", "requestName"].map(|it| text(mapping, it));
+    for mapping in mappings.items("") {
+        let fields = ["containerName", "resourceName", "requestName"];
+        let [name, resource, request] = fields.map(|field| mapping.text(field));
         match container(name) {
-            Some((_, container)) => {
-                let requests = object_or_empty(object_or_empty(container, "resources"), "requests");
-                if !requests.contains_key(resource) {
+            Some(container) => {
+                let requests = container.at("resources.requests");
+                if !requests.entry(resource).is_set("") {
                     let detail = "must match the extended resource name of an entry in \
                                   spec.initContainers.resources.requests or spec.containers.resources.requests";
-                    errors.invalid(at("resourceName"), resource, detail);
+                    errors.invalid(mapping.at("resourceName"), resource, detail);
                 }
             }
             None => {
                 let detail = "must match the name of an entry in spec.initContainers.name or spec.containers.name";
-                errors.invalid(at("containerName"), name, detail);
+                errors.invalid(mapping.at("containerName"), name, detail);
             }
         }
-        wrong(
-            names::dns1123_label(request, false),
-            request,
-            || path.child("requestName"),
-            errors,
-        );
+        claim
+            .at("requestName")
+            .refuse(request, names::dns1123_label(request, false), errors);
         if seen.contains(&[name, resource, request]) {
-            errors.duplicate(at("containerName"), name);
-            errors.duplicate(at("resourceName"), resource);
-            errors.duplicate(at("requestName"), request);
+            for field in fields {
+                errors.duplicate(mapping.at(field), mapping.text(field));
+            }
         }
         seen.push([name, resource, request]);
     }
-    let name = text(claim, "resourceClaimName");
-    if name.is_empty() {
-        errors.required(path.child("resourceClaimName"), "");
-    } else {
-        wrong(
-            names::dns1123_subdomain(name, false),
-            name,
-            || path.child("resourceClaimName"),
-            errors,
-        );
+    let name = claim.at("resourceClaimName");
+    if name.check_required(errors) {
+        name.check_subdomain(errors);
     }
 }
 
 /// A container that has ended may run again only where its restart policy says so.
 fn validate_transitions(
-    status: &JsonMap,
-    old_status: &JsonMap,
-    field: &str,
-    (spec, containers): (&JsonMap, &str),
-    path: &FieldPath,
+    statuses: &Cursor<'_>,
+    old_statuses: &Cursor<'_>,
+    spec: &Cursor<'_>,
+    containers: &str,
     errors: &mut FieldErrors,
 ) {
     if !containers.is_empty() && all_could_restart(spec) {
         return;
     }
-    let ended = |status: &JsonMap| object(object_or_empty(status, "state"), "terminated").cloned();
-    for (index, old) in items(old_status, field) {
-        let Some(end) = ended(old) else {
-            continue;
-        };
-        let name = text(old, "name");
-        let now = items(status, field).find(|(_, now)| text(now, "name") == name && ended(now).is_none());
-        if now.is_none() {
+    for (index, old) in old_statuses.items("").enumerate() {
+        if !old.is_set("state.terminated") {
             continue;
         }
-        let container = items(spec, containers).find(|(_, container)| text(container, "name") == name);
-        let code = integer(&end, "exitCode").unwrap_or(0);
-        if !container.is_some_and(|(_, container)| restarts(container, spec, code)) {
+        let name = old.text("name");
+        let runs_again = |now: Cursor<'_>| now.text("name") == name && !now.is_set("state.terminated");
+        if !statuses.items("").any(runs_again) {
+            continue;
+        }
+        let code = old.integer("state.terminated.exitCode").unwrap_or(0);
+        let container = match containers {
+            "" => None,
+            list => spec.items(list).find(|it| it.text("name") == name),
+        };
+        if !container.is_some_and(|container| restarts(&container, spec, code)) {
             let detail = "may not be transitioned to non-terminated state";
-            errors.forbidden(path.index(index).child("state"), detail);
+            errors.forbidden(statuses.path().index(index).child("state"), detail);
         }
     }
 }
 
 /// Returns `true` if a rule of some container restarts all of them.
-fn all_could_restart(spec: &JsonMap) -> bool {
-    ["containers", "initContainers"].iter().any(|list| {
-        items(spec, list).any(|(_, container)| {
-            items(container, "restartPolicyRules").any(|(_, rule)| text(rule, "action") == "RestartAllContainers")
-        })
+fn all_could_restart(spec: &Cursor<'_>) -> bool {
+    let mut containers = ["containers", "initContainers"]
+        .iter()
+        .flat_map(|list| spec.items(list));
+    containers.any(|container| {
+        let mut rules = container.items("restartPolicyRules");
+        rules.any(|rule| rule.text("action") == "RestartAllContainers")
     })
 }
 
-fn restarts(container: &JsonMap, spec: &JsonMap, code: i64) -> bool {
-    for (_, rule) in items(container, "restartPolicyRules") {
-        let codes = object_or_empty(rule, "exitCodes");
-        let values = codes.get("values").and_then(Value::as_array);
-        let listed = values.is_some_and(|values| values.iter().any(|value| value.as_i64() == Some(code)));
-        let applies = match text(codes, "operator") {
+fn restarts(container: &Cursor<'_>, spec: &Cursor<'_>, code: i64) -> bool {
+    for rule in container.items("restartPolicyRules") {
+        let listed = rule
+            .list("exitCodes.values")
+            .iter()
+            .any(|value| value.as_i64() == Some(code));
+        let applies = match rule.text("exitCodes.operator") {
             "In" => listed,
             "NotIn" => !listed,
             _ => false,
         };
-        if applies && text(rule, "action") == "Restart" {
+        if applies && rule.text("action") == "Restart" {
             return true;
         }
     }
-    let policy = match text(container, "restartPolicy") {
-        "" => text(spec, "restartPolicy"),
+    let policy = match container.text("restartPolicy") {
+        "" => spec.text("restartPolicy"),
         policy => policy,
     };
     match policy {
@@ -219,36 +187,29 @@ fn restarts(container: &JsonMap, spec: &JsonMap, code: i64) -> bool {
     }
 }
 
-fn validate_claim_statuses(status: &JsonMap, spec: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_claim_statuses(status: &Cursor<'_>, spec: &Cursor<'_>, errors: &mut FieldErrors) {
     let mut seen: Vec<&str> = Vec::new();
-    for (index, claim) in items(status, "resourceClaimStatuses") {
-        let path = path.child("resourceClaimStatuses").index(index);
-        let name = text(claim, "name");
-        if !items(spec, "resourceClaims").any(|(_, claim)| text(claim, "name") == name) {
+    for claim in status.items("resourceClaimStatuses") {
+        let (at, name) = (claim.at("name"), claim.text("name"));
+        if !spec.items("resourceClaims").any(|claim| claim.text("name") == name) {
             let detail = "must match the name of an entry in `spec.resourceClaims`";
-            errors.invalid(path.child("name"), name, detail);
+            errors.invalid(at, name, detail);
         }
         if seen.contains(&name) {
-            errors.duplicate(path.child("name"), name);
+            errors.duplicate(at, name);
         }
         seen.push(name);
-        if is_set(claim, "resourceClaimName") {
-            let name = text(claim, "resourceClaimName");
-            wrong(
-                names::dns1123_subdomain(name, false),
-                name,
-                || path.child("resourceClaimName"),
-                errors,
-            );
+        if let Some(name) = claim.present("resourceClaimName") {
+            name.check_name(|it| names::dns1123_subdomain(it, false), errors);
         }
     }
 }
 
-fn validate_addresses(status: &JsonMap, field: &str, errors: &mut FieldErrors) {
-    let path = FieldPath::new("status").child(field);
+fn validate_addresses(addresses: &Cursor<'_>, errors: &mut FieldErrors) {
     let mut families = (0, 0);
-    for (index, entry) in items(status, field) {
-        match validate_ip(text(entry, "ip"), || path.index(index), errors) {
+    for entry in addresses.items("") {
+        // the path lacks the field, as the server's does
+        match validate_ip(&entry.in_other(entry.get("ip")), errors) {
             Some(address) if address.is_ipv4() => families.0 += 1,
             Some(_) => families.1 += 1,
             None => {}
@@ -256,7 +217,7 @@ fn validate_addresses(status: &JsonMap, field: &str, errors: &mut FieldErrors) {
     }
     if families.0 > 1 || families.1 > 1 {
         let detail = "may specify no more than one IP for each IP family";
-        let shown = status.get(field).map_or(Value::Null, super::print::go_names);
-        errors.invalid(path, shown, detail);
+        let shown = addresses.get("").map_or(Value::Null, super::print::go_names);
+        errors.invalid(addresses, shown, detail);
     }
 }

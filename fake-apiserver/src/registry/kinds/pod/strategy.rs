@@ -4,8 +4,8 @@ use crate::api::field::FieldErrors;
 use crate::api::object::Object;
 use crate::registry::kinds::strategy::{Context, FieldLabels, Strategy};
 use crate::registry::types::cursor::Cursor;
+use crate::registry::types::edit::ensure_object;
 use crate::registry::types::net::warn_of_ip;
-use crate::registry::types::view::{flag, items, object_made, object_or_empty, same, text};
 
 use super::{admission, defaults, prepare, status, update, validation, warnings};
 
@@ -18,13 +18,10 @@ const NO_GRACE: i64 = 0;
 
 impl Strategy for PodStrategy {
     fn default(&self, object: &mut Object) {
-        if let Some(spec) = object_made(object, "spec") {
-            defaults::default_pod_spec(spec);
-            defaults::default_pod_alone(spec);
-        }
-        if let Some(status) = object_made(object, "status") {
-            prepare::default_status(status);
-        }
+        let spec = ensure_object(object, "spec");
+        defaults::default_pod_spec(spec);
+        defaults::default_pod_alone(spec);
+        prepare::default_status(ensure_object(object, "status"));
     }
 
     fn prepare_for_create(&self, object: &mut Object, _context: &Context<'_>) {
@@ -88,20 +85,17 @@ impl Strategy for PodStrategy {
 
     fn raises_generation(&self, object: &Object, old: &Object) -> bool {
         // a pod gets its node by being bound, which leaves the generation alone
-        let (spec, old_spec) = (object_or_empty(object, "spec"), object_or_empty(old, "spec"));
-        let fields = || spec.keys().chain(old_spec.keys()).filter(|field| *field != "nodeName");
-        fields().any(|field| !same(spec, old_spec, field))
+        let (object, old) = (Cursor::root(object), Cursor::root(old));
+        !object.at("spec").same_but(&old.at("spec"), &["nodeName"])
     }
 
     fn grace_period(&self, object: &Object, asked: Option<i64>) -> Option<i64> {
-        let spec = object_or_empty(object, "spec");
-        let phase = text(object_or_empty(object, "status"), "phase");
-        if text(spec, "nodeName").is_empty() || matches!(phase, "Succeeded" | "Failed") {
+        let object = Cursor::root(object);
+        let phase = object.text("status.phase");
+        if object.is_empty("spec.nodeName") || matches!(phase, "Succeeded" | "Failed") {
             return Some(0);
         }
-        let own = spec
-            .get("terminationGracePeriodSeconds")
-            .and_then(serde_json::Value::as_i64);
+        let own = object.integer("spec.terminationGracePeriodSeconds");
         let seconds = asked.or(own).unwrap_or(NO_GRACE);
         Some(if seconds < 0 { 1 } else { seconds })
     }
@@ -126,24 +120,24 @@ impl Strategy for PodStrategy {
     }
 
     fn field_values(&self, object: &Object) -> Vec<(&'static str, String)> {
-        let spec = object_or_empty(object, "spec");
-        let status = object_or_empty(object, "status");
-        let host_network = flag(spec, "hostNetwork") == Some(true);
-        let address = match items(status, "podIPs").next() {
-            Some((_, first)) => text(first, "ip"),
-            None => text(status, "podIP"),
+        let object = Cursor::root(object);
+        let text = |way: &'static str| (way, object.text(way).to_owned());
+        let host_network = object.flag("spec.hostNetwork") == Some(true);
+        let address = match object.items("status.podIPs").next() {
+            Some(first) => first.text("ip"),
+            None => object.text("status.podIP"),
         };
         vec![
-            ("spec.nodeName", text(spec, "nodeName").to_owned()),
-            ("spec.restartPolicy", text(spec, "restartPolicy").to_owned()),
-            ("spec.schedulerName", text(spec, "schedulerName").to_owned()),
-            ("spec.serviceAccountName", text(spec, "serviceAccountName").to_owned()),
+            text("spec.nodeName"),
+            text("spec.restartPolicy"),
+            text("spec.schedulerName"),
+            text("spec.serviceAccountName"),
             ("spec.hostNetwork", host_network.to_string()),
-            ("status.phase", text(status, "phase").to_owned()),
+            text("status.phase"),
             ("status.podIP", address.to_owned()),
             // accepted, but no pod has a value for it
             ("status.podIPs", String::new()),
-            ("status.nominatedNodeName", text(status, "nominatedNodeName").to_owned()),
+            text("status.nominatedNodeName"),
         ]
     }
 }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use serde_json::Value;
+
 use super::amount::read;
 use super::annotations::validate_annotations;
 use super::containers::{Surroundings, validate_host_network, validate_image_spaces};
@@ -13,13 +15,11 @@ use super::search_domain::search_domain;
 use super::security::{validate_host_users, validate_pod_security, validate_profile_annotations};
 use super::volumes::{self, validate_volumes};
 use super::windows::{validate_host_processes, validate_system};
-use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::field::FieldErrors;
 use crate::api::object::Object;
-use crate::registry::types::check::{between, in_range, optional_label, optional_subdomain, required_one_of, wrong};
+use crate::registry::types::check::between;
+use crate::registry::types::cursor::{Cursor, JsonMap};
 use crate::registry::types::net::validate_ip;
-use crate::registry::types::view::{
-    JsonMap, flag, integer, is_set, items, list, object, object_or_empty, text, texts, value_of,
-};
 use crate::registry::types::{labels, names};
 
 /// Seconds in 32 bits, at least one.
@@ -28,7 +28,7 @@ const SECONDS: (i64, i64) = (1, 2_147_483_647);
 /// The template of a workload and how its check differs.
 pub(crate) struct Template<'a> {
     /// `spec.template`
-    pub(crate) template: &'a JsonMap,
+    pub(crate) template: Cursor<'a>,
     /// Claims that a StatefulSet mounts under these names.
     pub(crate) claims: BTreeSet<&'a str>,
     /// Set if the controller sets host name and subdomain itself.
@@ -37,46 +37,40 @@ pub(crate) struct Template<'a> {
 
 impl<'a> Template<'a> {
     /// The template in `spec`, as most workloads have it.
-    pub(crate) fn of(spec: &'a JsonMap) -> Self {
+    pub(crate) fn of(spec: &'a Cursor<'a>) -> Self {
         Self {
-            template: object_or_empty(spec, "template"),
+            template: spec.at("template"),
             claims: BTreeSet::new(),
             names_pods: false,
         }
     }
 
-    /// Its labels.
-    pub(crate) fn labels(&self) -> &'a JsonMap {
-        object_or_empty(object_or_empty(self.template, "metadata"), "labels")
-    }
-
-    /// Checks the labels and annotations of the template.
-    pub(crate) fn validate_metadata(&self, path: &FieldPath, errors: &mut FieldErrors) {
-        let meta = object_or_empty(self.template, "metadata");
-        labels::validate_labels(meta.get("labels"), || path.child("labels"), errors);
-        labels::validate_annotations(meta.get("annotations"), || path.child("annotations"), errors);
-        let (spec, annotations) = (
-            object_or_empty(self.template, "spec"),
-            object_or_empty(meta, "annotations"),
-        );
-        validate_annotations(annotations, spec, &path.child("annotations"), errors);
+    /// Checks the labels and annotations of the template, which the server shows as if they were the template's own.
+    pub(crate) fn validate_metadata(&self, errors: &mut FieldErrors) {
+        let template = &self.template;
+        let labels = template.at("labels").in_other(template.get("metadata.labels"));
+        let annotations = template
+            .at("annotations")
+            .in_other(template.get("metadata.annotations"));
+        labels::validate_labels(&labels, errors);
+        labels::validate_annotations(&annotations, errors);
+        validate_annotations(&annotations, &template.at("spec"), errors);
     }
 
     /// Checks the template.
-    pub(crate) fn validate(&self, path: &FieldPath, errors: &mut FieldErrors) {
-        self.validate_metadata(path, errors);
-        let (spec, path_of_spec) = (object_or_empty(self.template, "spec"), path.child("spec"));
-        let annotations = object_or_empty(object_or_empty(self.template, "metadata"), "annotations");
+    pub(crate) fn validate(&self, errors: &mut FieldErrors) {
+        self.validate_metadata(errors);
+        let spec = self.template.at("spec");
         let owner = volumes::Owner {
             name: "",
             is_pod: false,
             claims: &self.claims,
         };
-        validate_spec(spec, owner, self.names_pods, &path_of_spec, errors);
-        validate_profile_annotations(annotations, spec, &path_of_spec, errors);
-        if !list(spec, "ephemeralContainers").is_empty() {
+        validate_spec(&spec, owner, self.names_pods, errors);
+        validate_profile_annotations(&self.template.at("metadata.annotations"), &spec, errors);
+        if !spec.is_empty("ephemeralContainers") {
             let detail = "ephemeral containers not allowed in pod template";
-            errors.forbidden(path_of_spec.child("ephemeralContainers"), detail);
+            errors.forbidden(spec.at("ephemeralContainers"), detail);
         }
     }
 }
@@ -84,305 +78,257 @@ impl<'a> Template<'a> {
 /// Checks a new Pod.
 pub(super) fn validate_created(pod: &Object, errors: &mut FieldErrors) {
     validate_pod(pod, errors);
-    let (spec, path) = (object_or_empty(pod, "spec"), FieldPath::new("spec"));
-    if !list(spec, "ephemeralContainers").is_empty() {
-        errors.forbidden(path.child("ephemeralContainers"), "cannot be set on create");
+    let pod = Cursor::root(pod);
+    let spec = pod.at("spec");
+    if !spec.is_empty("ephemeralContainers") {
+        errors.forbidden(spec.at("ephemeralContainers"), "cannot be set on create");
     }
-    if !text(spec, "nodeName").is_empty() && !list(spec, "schedulingGates").is_empty() {
+    if !spec.is_empty("nodeName") && !spec.is_empty("schedulingGates") {
         let detail = "cannot be set until all schedulingGates have been cleared";
-        errors.forbidden(path.child("nodeName"), detail);
+        errors.forbidden(spec.at("nodeName"), detail);
     }
-    let annotations = object_or_empty(object_or_empty(pod, "metadata"), "annotations");
-    validate_profile_annotations(annotations, spec, &path, errors);
+    validate_profile_annotations(&pod.at("metadata.annotations"), &spec, errors);
 }
 
 /// Checks a Pod, new or not.
 pub(super) fn validate_pod(pod: &Object, errors: &mut FieldErrors) {
-    let (spec, path) = (object_or_empty(pod, "spec"), FieldPath::new("spec"));
-    let annotations = object_or_empty(object_or_empty(pod, "metadata"), "annotations");
-    validate_annotations(annotations, spec, &FieldPath::new("metadata.annotations"), errors);
     let none = BTreeSet::new();
     let owner = volumes::Owner {
         name: pod.name(),
         is_pod: true,
         claims: &none,
     };
-    validate_spec(spec, owner, false, &path, errors);
-    if text(spec, "serviceAccountName").is_empty() {
-        for (place, volume) in items(spec, "volumes") {
-            for (index, source) in items(object_or_empty(volume, "projected"), "sources") {
-                if is_set(source, "serviceAccountToken") {
-                    let at = path
-                        .child("volumes")
-                        .index(place)
-                        .child("projected.sources")
-                        .index(index);
-                    let detail = "must not be specified when serviceAccountName is not set";
-                    errors.forbidden(at.child("serviceAccountToken"), detail);
+    let pod = Cursor::root(pod);
+    let spec = pod.at("spec");
+    validate_annotations(&pod.at("metadata.annotations"), &spec, errors);
+    validate_spec(&spec, owner, false, errors);
+    if spec.is_empty("serviceAccountName") {
+        for volume in spec.items("volumes") {
+            for source in volume.items("projected.sources") {
+                if let Some(token) = source.present("serviceAccountToken") {
+                    errors.forbidden(token, "must not be specified when serviceAccountName is not set");
                 }
             }
         }
     }
-    for name in ["containers", "initContainers"] {
-        for (index, container) in items(spec, name) {
-            let image = text(container, "image");
-            if image.trim() != image {
-                validate_image_spaces(container, &path.child(name).index(index), errors);
-            }
-        }
+    for container in ["containers", "initContainers"]
+        .iter()
+        .flat_map(|list| spec.items(list))
+    {
+        validate_image_spaces(&container, errors);
     }
 }
 
-fn validate_spec<'a>(
-    spec: &'a JsonMap,
-    owner: volumes::Owner<'a>,
-    names_pods: bool,
-    path: &FieldPath,
-    errors: &mut FieldErrors,
-) {
-    if !is_set(spec, "terminationGracePeriodSeconds") {
-        errors.required(path.child("terminationGracePeriodSeconds"), "");
+fn validate_spec<'a>(spec: &'a Cursor<'a>, owner: volumes::Owner<'a>, names_pods: bool, errors: &mut FieldErrors) {
+    if !spec.is_set("terminationGracePeriodSeconds") {
+        errors.required(spec.at("terminationGracePeriodSeconds"), "");
     }
-    let volumes = validate_volumes(spec, owner, path, errors);
-    validate_resource_claims(spec, path, errors);
-    let claims = items(spec, "resourceClaims").map(|(_, claim)| text(claim, "name"));
+    let volumes = validate_volumes(spec, owner, errors);
+    validate_resource_claims(spec, errors);
+    let claims = spec.items("resourceClaims").map(|claim| claim.text("name"));
     let surroundings = Surroundings {
         spec,
         volumes,
         claims: claims.filter(|name| !name.is_empty()).collect(),
     };
-    surroundings.validate(path, errors);
-    validate_pod_resources(spec, &surroundings.claims, path, errors);
-    validate_host_network(spec, owner.is_pod, path, errors);
+    surroundings.validate(errors);
+    validate_pod_resources(spec, &surroundings.claims, errors);
+    validate_host_network(spec, owner.is_pod, errors);
     let policies = ["Always", "OnFailure", "Never"];
-    required_one_of(spec, "restartPolicy", &policies, path, errors);
+    spec.at("restartPolicy").check_required_one_of(&policies, errors);
     let policies = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
-    required_one_of(spec, "dnsPolicy", &policies, path, errors);
-    labels::validate_labels(spec.get("nodeSelector"), || path.child("nodeSelector"), errors);
-    validate_pod_security(spec, path, errors);
-    validate_affinity(spec, path, errors);
-    validate_dns_config(spec, path, errors);
-    validate_gates(spec, path, errors);
-    validate_spread(spec, path, errors);
-    validate_host_processes(spec, path, errors);
-    validate_host_users(spec, path, errors);
-    validate_names(spec, names_pods, path, errors);
-    validate_system(spec, path, errors);
-    if let Some(group) = object(spec, "schedulingGroup") {
-        let path = path.child("schedulingGroup");
-        if is_set(group, "podGroupName") {
-            let name = text(group, "podGroupName");
-            wrong(
-                names::dns1123_subdomain(name, false),
-                name,
-                || path.child("podGroupName"),
-                errors,
-            );
-        } else {
-            let detail = "must specify one of: `podGroupName`";
-            errors.invalid(path.child("podGroupName"), serde_json::Value::Null, detail);
+    spec.at("dnsPolicy").check_required_one_of(&policies, errors);
+    labels::validate_labels(&spec.at("nodeSelector"), errors);
+    validate_pod_security(spec, errors);
+    validate_affinity(spec, errors);
+    validate_dns_config(spec, errors);
+    validate_gates(spec, errors);
+    validate_spread(spec, errors);
+    validate_host_processes(spec, errors);
+    validate_host_users(spec, errors);
+    validate_names(spec, names_pods, errors);
+    validate_system(spec, errors);
+    if spec.is_set("schedulingGroup") {
+        let name = spec.at("schedulingGroup.podGroupName");
+        match name.is_set("") {
+            true => name.check_name(|it| names::dns1123_subdomain(it, false), errors),
+            false => errors.invalid(name, Value::Null, "must specify one of: `podGroupName`"),
         }
     }
-    validate_file_volumes(spec, path, errors);
+    validate_file_volumes(spec, errors);
 }
 
-fn validate_names(spec: &JsonMap, names_pods: bool, path: &FieldPath, errors: &mut FieldErrors) {
-    validate_host_name_override(spec, path, errors);
-    optional_subdomain(spec, "serviceAccountName", path, errors);
-    optional_subdomain(spec, "nodeName", path, errors);
-    in_range(spec, "activeDeadlineSeconds", SECONDS, path, errors);
+fn validate_names(spec: &Cursor<'_>, names_pods: bool, errors: &mut FieldErrors) {
+    let subdomain = |it: &str| names::dns1123_subdomain(it, false);
+    if let Some(name) = spec.present("hostnameOverride") {
+        validate_host_name_override(spec, &name, errors);
+    }
+    spec.at("serviceAccountName").check_subdomain(errors);
+    spec.at("nodeName").check_subdomain(errors);
+    spec.at("activeDeadlineSeconds").check_range(SECONDS, errors);
     if !names_pods {
-        optional_label(spec, "hostname", path, errors);
-        optional_label(spec, "subdomain", path, errors);
+        spec.at("hostname").check_label(errors);
+        spec.at("subdomain").check_label(errors);
     }
-    validate_tolerations(spec, path, errors);
-    for (index, alias) in items(spec, "hostAliases") {
-        let path = path.child("hostAliases").index(index);
-        validate_ip(text(alias, "ip"), || path.child("ip"), errors);
-        for (place, name) in texts(alias, "hostnames") {
-            let at = || path.child("hostnames").index(place);
-            wrong(names::dns1123_subdomain(name, false), name, at, errors);
+    validate_tolerations(spec, errors);
+    for alias in spec.items("hostAliases") {
+        validate_ip(&alias.at("ip"), errors);
+        for name in alias.items("hostnames") {
+            name.check_name(subdomain, errors);
         }
     }
-    optional_subdomain(spec, "priorityClassName", path, errors);
-    if is_set(spec, "runtimeClassName") {
-        let name = text(spec, "runtimeClassName");
-        let at = || path.child("runtimeClassName");
-        wrong(names::dns1123_subdomain(name, false), name, at, errors);
+    spec.at("priorityClassName").check_subdomain(errors);
+    if let Some(class) = spec.present("runtimeClassName") {
+        class.check_name(subdomain, errors);
     }
-    if is_set(spec, "preemptionPolicy") {
-        let policies = ["PreemptLowerPriority", "Never"];
-        required_one_of(spec, "preemptionPolicy", &policies, path, errors);
+    if let Some(policy) = spec.present("preemptionPolicy") {
+        policy.check_required_one_of(&["PreemptLowerPriority", "Never"], errors);
     }
-    if is_set(spec, "overhead") {
-        let mut overhead = JsonMap::new();
-        overhead.insert("limits".to_owned(), value_of(spec, "overhead"));
-        validate_resources(&overhead, Owner::Container, &[], &path.child("overhead"), errors);
+    if let Some(overhead) = spec.present("overhead") {
+        let limits = JsonMap::from_iter([("limits".to_owned(), overhead.to_value())]).into();
+        validate_resources(&overhead.in_other(Some(&limits)), Owner::Container, &[], errors);
     }
 }
 
-fn validate_host_name_override(spec: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    if !is_set(spec, "hostnameOverride") {
-        return;
+fn validate_host_name_override(spec: &Cursor<'_>, name: &Cursor<'_>, errors: &mut FieldErrors) {
+    if spec.flag("setHostnameAsFQDN") == Some(true) {
+        errors.forbidden(name, "may not be specified when setHostnameAsFQDN is true");
     }
-    let at = || path.child("hostnameOverride");
-    if flag(spec, "setHostnameAsFQDN") == Some(true) {
-        errors.forbidden(at(), "may not be specified when setHostnameAsFQDN is true");
+    if spec.flag("hostNetwork") == Some(true) {
+        errors.forbidden(name, "may not be specified when hostNetwork is true");
     }
-    if flag(spec, "hostNetwork") == Some(true) {
-        errors.forbidden(at(), "may not be specified when hostNetwork is true");
+    if name.as_text().len() > 64 {
+        errors.too_long(name, 64);
     }
-    let name = text(spec, "hostnameOverride");
-    if name.len() > 64 {
-        errors.too_long(at(), 64);
-    }
-    wrong(names::dns1123_subdomain(name, false), name, at, errors);
+    name.check_name(|it| names::dns1123_subdomain(it, false), errors);
 }
 
-fn validate_gates(spec: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    for (index, gate) in items(spec, "readinessGates") {
-        let kind = text(gate, "conditionType");
-        let at = || path.child("readinessGates").index(index).child("conditionType");
-        wrong(names::qualified_name(kind), kind, at, errors);
+fn validate_gates(spec: &Cursor<'_>, errors: &mut FieldErrors) {
+    for gate in spec.items("readinessGates") {
+        gate.at("conditionType").check_name(names::qualified_name, errors);
     }
     let mut seen = BTreeSet::new();
-    for (index, gate) in items(spec, "schedulingGates") {
-        let name = text(gate, "name");
-        let at = || path.child("schedulingGates").index(index);
-        wrong(names::qualified_name(name), name, at, errors);
+    for gate in spec.items("schedulingGates") {
+        let name = gate.text("name");
+        gate.refuse(name, names::qualified_name(name), errors);
         if !seen.insert(name) {
-            errors.duplicate(at(), name);
+            errors.duplicate(gate, name);
         }
     }
 }
 
-fn validate_resource_claims(spec: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_resource_claims(spec: &Cursor<'_>, errors: &mut FieldErrors) {
     let mut seen = BTreeSet::new();
-    for (index, claim) in items(spec, "resourceClaims") {
-        let path = path.child("resourceClaims").index(index);
-        let name = text(claim, "name");
+    for claim in spec.items("resourceClaims") {
+        let name = claim.text("name");
         if name.is_empty() {
-            errors.required(path.child("name"), "");
+            errors.required(claim.at("name"), "");
         } else if !seen.insert(name) {
-            errors.duplicate(path.child("name"), name);
+            errors.duplicate(claim.at("name"), name);
         } else {
-            wrong(names::dns1123_label(name, false), name, || path.child("name"), errors);
+            claim.at("name").check_label(errors);
         }
         let sources = ["resourceClaimName", "resourceClaimTemplateName"];
-        let detail = match sources.iter().filter(|source| is_set(claim, source)).count() {
+        let detail = match sources.iter().filter(|source| claim.is_set(source)).count() {
             0 => "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`",
             1 => "",
             _ => "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified",
         };
         if !detail.is_empty() {
-            let shown = super::print::go_struct(claim, &["name", "resourceClaimName", "resourceClaimTemplateName"]);
-            crate::registry::kinds::metadata::invalid_printed(path.clone(), &shown, detail, errors);
+            let fields = ["name", "resourceClaimName", "resourceClaimTemplateName"];
+            let shown = super::print::go_struct(&claim, &fields);
+            crate::registry::kinds::metadata::invalid_printed(claim.path(), &shown, detail, errors);
         }
-        for source in sources.iter().filter(|source| is_set(claim, source)) {
-            let name = text(claim, source);
-            wrong(
-                names::dns1123_subdomain(name, false),
-                name,
-                || path.child(source),
-                errors,
-            );
-        }
-    }
-}
-
-/// Checks the resources of the whole pod, and that its containers stay within them.
-fn validate_pod_resources(spec: &JsonMap, claims: &[&str], path: &FieldPath, errors: &mut FieldErrors) {
-    let Some(own) = object(spec, "resources") else {
-        return;
-    };
-    let at = path.child("resources");
-    if text(object_or_empty(spec, "os"), "name") == "windows" {
-        errors.forbidden(at, "may not be set for a windows pod");
-        return;
-    }
-    if is_set(own, "claims") {
-        errors.forbidden(at.child("claims"), "claims may not be set for Resources at pod-level");
-    }
-    validate_resources(own, Owner::Pod, claims, &at, errors);
-    for (resource, value) in object_or_empty(own, "requests") {
-        let Some((sum, written)) = requested(spec, "requests", resource) else {
-            continue;
-        };
-        let whole = value.as_str().unwrap_or_default();
-        if read(whole).is_some_and(|whole| sum > whole) {
-            let detail = format!("must be greater than or equal to aggregate container requests of {written}");
-            errors.invalid(at.child("requests").key(resource), whole, detail);
-        }
-    }
-    for (resource, value) in object_or_empty(own, "limits") {
-        let whole = value.as_str().unwrap_or_default();
-        let most = read(whole);
-        if let Some((sum, written)) = requested(spec, "limits", resource).filter(|_| resource.starts_with("hugepages-"))
-            && most.is_some_and(|most| sum > most)
-        {
-            let detail = format!("must be greater than or equal to aggregate container limits of {written}");
-            errors.invalid(at.child("limits").key(resource), whole, detail);
-        }
-        for (index, container) in items(spec, "containers").filter(|_| is_pod_level(resource)) {
-            let limit = text(
-                object_or_empty(object_or_empty(container, "resources"), "limits"),
-                resource,
-            );
-            if read(limit) > most && !limit.is_empty() {
-                let at = at.child("containers").index(index).key(resource).child("limits");
-                errors.invalid(
-                    at,
-                    limit,
-                    format!("must be less than or equal to pod limits of {whole}"),
-                );
+        for source in sources {
+            if let Some(name) = claim.present(source) {
+                name.check_name(|it| names::dns1123_subdomain(it, false), errors);
             }
         }
     }
 }
 
-fn validate_dns_config(spec: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    let path = path.child("dnsConfig");
-    let config = object(spec, "dnsConfig");
-    let servers = config.map_or(&[][..], |config| list(config, "nameservers"));
-    if text(spec, "dnsPolicy") == "None" {
-        if config.is_none() {
-            errors.required(path, "must provide `dnsConfig` when `dnsPolicy` is None");
-            return;
-        }
-        if servers.is_empty() {
-            let detail = "must provide at least one DNS nameserver when `dnsPolicy` is None";
-            errors.required(path.child("nameservers"), detail);
-            return;
-        }
-    }
-    let Some(config) = config else {
+/// Checks the resources of the whole pod, and that its containers stay within them.
+fn validate_pod_resources(spec: &Cursor<'_>, claims: &[&str], errors: &mut FieldErrors) {
+    let Some(own) = spec.present("resources") else {
         return;
     };
-    if servers.len() > 3 {
+    if spec.text("os.name") == "windows" {
+        errors.forbidden(own, "may not be set for a windows pod");
+        return;
+    }
+    if let Some(claims) = own.present("claims") {
+        errors.forbidden(claims, "claims may not be set for Resources at pod-level");
+    }
+    validate_resources(&own, Owner::Pod, claims, errors);
+    for (resource, amount) in own.entries("requests") {
+        let Some((sum, written)) = requested(spec, "requests", resource) else {
+            continue;
+        };
+        if read(amount.as_text()).is_some_and(|whole| sum > whole) {
+            let detail = format!("must be greater than or equal to aggregate container requests of {written}");
+            errors.invalid(amount, amount.as_text(), detail);
+        }
+    }
+    for (resource, amount) in own.entries("limits") {
+        let whole = amount.as_text();
+        let most = read(whole);
+        if let Some((sum, written)) = requested(spec, "limits", resource).filter(|_| resource.starts_with("hugepages-"))
+            && most.is_some_and(|most| sum > most)
+        {
+            let detail = format!("must be greater than or equal to aggregate container limits of {written}");
+            errors.invalid(amount, whole, detail);
+        }
+        let containers = spec.items("containers").enumerate();
+        for (index, container) in containers.filter(|_| is_pod_level(resource)) {
+            let limits = container.at("resources.limits");
+            let limit = limits.entry(resource).as_text();
+            if read(limit) > most && !limit.is_empty() {
+                let at = own.at("containers").path().index(index).key(resource).child("limits");
+                let detail = format!("must be less than or equal to pod limits of {whole}");
+                errors.invalid(at, limit, detail);
+            }
+        }
+    }
+}
+
+fn validate_dns_config(spec: &Cursor<'_>, errors: &mut FieldErrors) {
+    let config = spec.at("dnsConfig");
+    let (servers, searches) = (config.at("nameservers"), config.at("searches"));
+    if spec.text("dnsPolicy") == "None" {
+        if !config.is_set("") {
+            errors.required(config, "must provide `dnsConfig` when `dnsPolicy` is None");
+            return;
+        }
+        if servers.is_empty("") {
+            let detail = "must provide at least one DNS nameserver when `dnsPolicy` is None";
+            errors.required(servers, detail);
+            return;
+        }
+    }
+    if servers.list("").len() > 3 {
         let detail = "must not have more than 3 nameservers";
-        errors.invalid(path.child("nameservers"), servers.to_vec(), detail);
+        errors.invalid(servers, servers.to_value(), detail);
     }
-    for (index, server) in texts(config, "nameservers") {
-        validate_ip(server, || path.child("nameservers").index(index), errors);
+    for server in servers.items("") {
+        validate_ip(&server, errors);
     }
-    let searches = list(config, "searches");
-    if searches.len() > 32 {
+    if searches.list("").len() > 32 {
         let detail = "must not have more than 32 search paths";
-        errors.invalid(path.child("searches"), searches.to_vec(), detail);
+        errors.invalid(searches, searches.to_value(), detail);
     }
-    let length: usize = texts(config, "searches").map(|(_, search)| search.len() + 1).sum();
+    let length: usize = searches.texts("").map(|search| search.len() + 1).sum();
     if length > 2049 {
         let detail = "must not have more than 2048 characters (including spaces) in the search list";
-        errors.invalid(path.child("searches"), searches.to_vec(), detail);
+        errors.invalid(searches, searches.to_value(), detail);
     }
-    for (index, search) in texts(config, "searches").filter(|(_, search)| *search != ".") {
-        let search = search.strip_suffix('.').unwrap_or(search);
-        let at = || path.child("searches").index(index);
-        wrong(search_domain(search), search, at, errors);
+    for search in searches.items("").filter(|search| search.as_text() != ".") {
+        let name = search.as_text();
+        let name = name.strip_suffix('.').unwrap_or(name);
+        search.refuse(name, search_domain(name), errors);
     }
-    for (index, option) in items(config, "options") {
-        if text(option, "name").is_empty() {
-            errors.required(path.child("options").index(index), "must not be empty");
+    for option in config.items("options") {
+        if option.is_empty("name") {
+            errors.required(option, "must not be empty");
         }
     }
 }
@@ -390,9 +336,4 @@ fn validate_dns_config(spec: &JsonMap, path: &FieldPath, errors: &mut FieldError
 /// Returns the error for an integer that leaves 32 bits.
 pub(super) fn deadline_range() -> String {
     between((0, SECONDS.1))
-}
-
-/// The deadline of a pod, if it has one.
-pub(super) fn deadline(spec: &JsonMap) -> Option<i64> {
-    integer(spec, "activeDeadlineSeconds")
 }

@@ -2,11 +2,9 @@
 
 use serde_json::{Map, Value};
 
-use super::defaults::default_references;
-use super::image::default_pull_policy;
-use crate::registry::types::view::{
-    JsonMap, default_number, default_object, default_text, default_value, items_mut, object_made, object_mut, text,
-};
+use super::defaults::{default_pull_policy, default_references};
+use crate::registry::types::cursor::JsonMap;
+use crate::registry::types::edit::{default_object, default_text, default_value, ensure_object, items_mut, object_mut};
 
 /// The mode of files from Secrets, ConfigMaps and the downward API: 0644.
 const FILE_MODE: i64 = 420;
@@ -19,31 +17,20 @@ pub(super) fn default_volume(volume: &mut JsonMap) {
     }
     for source in ["secret", "configMap", "downwardAPI", "projected"] {
         if let Some(source) = object_mut(volume, source) {
-            default_number(source, "defaultMode", FILE_MODE);
+            default_value(source, "defaultMode", FILE_MODE);
         }
     }
     if let Some(path) = object_mut(volume, "hostPath") {
-        default_value(path, "type", || Value::String(String::new()));
+        default_value(path, "type", "");
     }
-    if let Some(downward) = object_mut(volume, "downwardAPI") {
-        items_mut(downward, "items").for_each(default_references);
+    items_mut(volume, "downwardAPI.items").for_each(default_references);
+    items_mut(volume, "projected.sources").for_each(default_projection);
+    if let Some(image) = object_mut(volume, "image") {
+        default_pull_policy(image, "pullPolicy", "reference");
     }
-    if let Some(projected) = object_mut(volume, "projected") {
-        items_mut(projected, "sources").for_each(default_projection);
-    }
-    if let Some(image) = object_mut(volume, "image")
-        && text(image, "pullPolicy").is_empty()
-    {
-        let policy = default_pull_policy(text(image, "reference"));
-        default_text(image, "pullPolicy", policy);
-    }
-    if let Some(ephemeral) = object_mut(volume, "ephemeral")
-        && let Some(template) = object_mut(ephemeral, "volumeClaimTemplate")
-    {
+    if let Some(template) = object_mut(volume, "ephemeral.volumeClaimTemplate") {
         default_object(template, "metadata");
-        if let Some(claim) = object_made(template, "spec") {
-            default_claim_spec(claim);
-        }
+        default_claim_spec(ensure_object(template, "spec"));
     }
     default_storage_systems(volume);
 }
@@ -55,11 +42,9 @@ pub(crate) fn default_claim_spec(claim: &mut JsonMap) {
 }
 
 fn default_projection(source: &mut JsonMap) {
-    if let Some(downward) = object_mut(source, "downwardAPI") {
-        items_mut(downward, "items").for_each(default_references);
-    }
+    items_mut(source, "downwardAPI.items").for_each(default_references);
     if let Some(token) = object_mut(source, "serviceAccountToken") {
-        default_number(token, "expirationSeconds", 3600);
+        default_value(token, "expirationSeconds", 3600);
     }
 }
 
@@ -76,7 +61,7 @@ pub(crate) fn default_storage_systems(volume: &mut JsonMap) {
     if let Some(disk) = object_mut(volume, "azureDisk") {
         default_text(disk, "cachingMode", "ReadWrite");
         default_text(disk, "fsType", "ext4");
-        default_value(disk, "readOnly", || Value::Bool(false));
+        default_value(disk, "readOnly", false);
         default_text(disk, "kind", "Shared");
     }
     if let Some(scale_io) = object_mut(volume, "scaleIO") {

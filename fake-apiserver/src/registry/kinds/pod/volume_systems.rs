@@ -1,18 +1,15 @@
 //! Volumes of storage systems: little but required fields, since most of these drivers are gone.
 
-use serde_json::Value;
-
 use super::mounts::descending;
-use crate::api::field::{FieldErrors, FieldPath};
-use crate::registry::types::check::{in_range, optional_label, optional_one_of, required, required_label, wrong};
+use crate::api::field::FieldErrors;
+use crate::registry::types::cursor::{Cursor, JsonMap};
 use crate::registry::types::names;
-use crate::registry::types::view::{JsonMap, flag, integer, is_set, list, object, text};
 
 /// Error for the number of a partition.
 const PARTITION: &str = "must be between 0 and 255, inclusive";
 
 /// Checks the settings of `source`.
-pub(crate) fn validate_system(source: &str, settings: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
+pub(crate) fn validate_system(source: &str, settings: &Cursor<'_>, errors: &mut FieldErrors) {
     let needed: &[&str] = match source {
         "glusterfs" => &["endpoints", "path"],
         "azureFile" => &["secretName", "shareName"],
@@ -29,111 +26,101 @@ pub(crate) fn validate_system(source: &str, settings: &JsonMap, path: &FieldPath
         _ => &[],
     };
     for field in needed {
-        required(settings, field, path, errors);
+        settings.at(field).check_required(errors);
     }
     match source {
-        "gitRepo" => descending(text(settings, "directory"), || path.child("directory"), errors),
+        "gitRepo" => descending(&settings.at("directory"), errors),
         "gcePersistentDisk" | "awsElasticBlockStore" => {
-            if let Some(part) = integer(settings, "partition").filter(|part| !(0..=255).contains(part)) {
-                errors.invalid(path.child("partition"), part, PARTITION);
+            if let Some(part) = settings.integer("partition").filter(|part| !(0..=255).contains(part)) {
+                errors.invalid(settings.at("partition"), part, PARTITION);
             }
         }
         "nfs" => {
-            let at = text(settings, "path");
-            if !at.starts_with('/') {
-                errors.invalid(path.child("path"), at, "must be an absolute path");
+            let path = settings.text("path");
+            if !path.starts_with('/') {
+                errors.invalid(settings.at("path"), path, "must be an absolute path");
             }
         }
-        "cinder" => validate_secret_name(settings, path, errors),
-        "flexVolume" => validate_options(settings, path, errors),
-        "csi" => validate_csi(settings, path, errors),
-        "iscsi" => validate_iscsi(settings, path, errors),
-        "fc" => validate_fc(settings, path, errors),
+        "cinder" => validate_secret_name(settings, errors),
+        "flexVolume" => validate_options(settings, errors),
+        "csi" => validate_csi(settings, errors),
+        "iscsi" => validate_iscsi(settings, errors),
+        "fc" => validate_fc(settings, errors),
         "rbd" | "cephfs" => {
-            if list(settings, "monitors").is_empty() {
-                errors.required(path.child("monitors"), "");
+            if settings.is_empty("monitors") {
+                errors.required(settings.at("monitors"), "");
             }
             if source == "rbd" {
-                required(settings, "image", path, errors);
+                settings.at("image").check_required(errors);
             }
         }
-        "quobyte" => validate_quobyte(settings, path, errors),
-        "flocker" => validate_flocker(settings, path, errors),
+        "quobyte" => validate_quobyte(settings, errors),
+        "flocker" => validate_flocker(settings, errors),
         "storageos" => {
-            required_label(settings, "volumeName", path, errors);
-            optional_label(settings, "volumeNamespace", path, errors);
-            validate_secret_name(settings, path, errors);
+            settings.at("volumeName").check_required_label(errors);
+            settings.at("volumeNamespace").check_label(errors);
+            validate_secret_name(settings, errors);
         }
-        "azureDisk" => validate_azure_disk(settings, path, errors),
+        "azureDisk" => validate_azure_disk(settings, errors),
         _ => {}
     }
 }
 
-fn validate_secret_name(settings: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    if let Some(secret) = object(settings, "secretRef") {
-        required(secret, "name", &path.child("secretRef"), errors);
+fn validate_secret_name(settings: &Cursor<'_>, errors: &mut FieldErrors) {
+    if settings.is_set("secretRef") {
+        settings.at("secretRef.name").check_required(errors);
     }
 }
 
-fn validate_options(settings: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    for key in object(settings, "options").into_iter().flat_map(JsonMap::keys) {
+fn validate_options(settings: &Cursor<'_>, errors: &mut FieldErrors) {
+    for key in settings.map("options").into_iter().flat_map(JsonMap::keys) {
         let namespace = key.split_once('/').map_or(key.as_str(), |(first, _)| first);
         let normalized = format!(".{}", namespace.to_lowercase());
         if normalized.ends_with(".kubernetes.io") || normalized.ends_with(".k8s.io") {
             let detail = "kubernetes.io and k8s.io namespaces are reserved";
-            errors.invalid(path.child("options").key(key), key.as_str(), detail);
+            errors.invalid(settings.at("options").entry(key), key.as_str(), detail);
         }
     }
 }
 
-fn validate_csi(settings: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    if required(settings, "driver", path, errors) {
-        let driver = text(settings, "driver");
-        if driver.len() > 63 {
-            errors.too_long(path.child("driver"), 63);
+fn validate_csi(settings: &Cursor<'_>, errors: &mut FieldErrors) {
+    let driver = settings.at("driver");
+    if driver.check_required(errors) {
+        if driver.as_text().len() > 63 {
+            errors.too_long(driver, 63);
         }
-        let texts = names::dns1123_subdomain(&driver.to_lowercase(), false);
-        wrong(texts, driver, || path.child("driver"), errors);
+        driver.check_name(|it| names::dns1123_subdomain(&it.to_lowercase(), false), errors);
     }
-    if let Some(secret) = object(settings, "nodePublishSecretRef")
-        && required(secret, "name", &path.child("nodePublishSecretRef"), errors)
-    {
-        let name = text(secret, "name");
-        wrong(
-            names::dns1123_subdomain(name, false),
-            name,
-            || path.child("name"),
-            errors,
-        );
+    if settings.is_set("nodePublishSecretRef") && settings.at("nodePublishSecretRef.name").check_required(errors) {
+        // The server shows a wrong name as one of the volume.
+        let name = settings.at("name").in_other(settings.get("nodePublishSecretRef.name"));
+        name.check_name(|it| names::dns1123_subdomain(it, false), errors);
     }
 }
 
 /// Error for an initiator of no known form.
 const FORM: &str = "must be valid format starting with iqn, eui, or naa";
 
-fn validate_iscsi(settings: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    required(settings, "targetPortal", path, errors);
-    if required(settings, "iqn", path, errors) {
-        validate_initiator(text(settings, "iqn"), FORM, || path.child("iqn"), errors);
+fn validate_iscsi(settings: &Cursor<'_>, errors: &mut FieldErrors) {
+    settings.at("targetPortal").check_required(errors);
+    let target = settings.at("iqn");
+    if target.check_required(errors) {
+        validate_initiator(&target, FORM, errors);
     }
-    in_range(settings, "lun", (0, 255), path, errors);
-    let authenticates = |field| flag(settings, field) == Some(true);
-    let secret = is_set(settings, "secretRef");
-    if (authenticates("chapAuthDiscovery") || authenticates("chapAuthSession")) && !secret {
-        errors.required(path.child("secretRef"), "");
+    settings.at("lun").check_range((0, 255), errors);
+    let authenticates = |field| settings.flag(field) == Some(true);
+    if (authenticates("chapAuthDiscovery") || authenticates("chapAuthSession")) && !settings.is_set("secretRef") {
+        errors.required(settings.at("secretRef"), "");
     }
-    if is_set(settings, "initiatorName") {
-        validate_initiator(
-            text(settings, "initiatorName"),
-            FORM,
-            || path.child("initiatorname"),
-            errors,
-        );
+    if settings.is_set("initiatorName") {
+        let name = settings.at("initiatorname").in_other(settings.get("initiatorName"));
+        validate_initiator(&name, FORM, errors);
     }
 }
 
 /// Checks the name of an iSCSI initiator or target; `form` is the text for one of no known form.
-pub(crate) fn validate_initiator(name: &str, form: &str, path: impl Fn() -> FieldPath, errors: &mut FieldErrors) {
+pub(crate) fn validate_initiator(initiator: &Cursor<'_>, form: &str, errors: &mut FieldErrors) {
+    let name = initiator.as_text();
     let fits = if name.starts_with("iqn") {
         is_qualified_initiator(name)
     } else if let Some(rest) = name.strip_prefix("eui") {
@@ -141,11 +128,11 @@ pub(crate) fn validate_initiator(name: &str, form: &str, path: impl Fn() -> Fiel
     } else if let Some(rest) = name.strip_prefix("naa") {
         is_number(rest, 32)
     } else {
-        errors.invalid(path(), name, form);
+        errors.invalid(initiator, name, form);
         return;
     };
     if !fits {
-        errors.invalid(path(), name, "must be valid format");
+        errors.invalid(initiator, name, "must be valid format");
     }
 }
 
@@ -179,74 +166,71 @@ fn is_qualified_initiator(name: &str) -> bool {
     dated && !authority.is_empty() && authority.bytes().all(word) && !own.is_empty() && own_fits
 }
 
-fn validate_fc(settings: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    let (targets, ids) = (list(settings, "targetWWNs"), list(settings, "wwids"));
-    let at = || path.child("targetWWNs");
-    if targets.is_empty() && ids.is_empty() {
-        errors.required(at(), "must specify either targetWWNs or wwids, but not both");
-    }
-    if !targets.is_empty() && !ids.is_empty() {
-        let detail = "targetWWNs and wwids can not be specified simultaneously";
-        errors.invalid(at(), Value::Array(targets.to_vec()), detail);
-    }
-    if !targets.is_empty() {
-        if !is_set(settings, "lun") {
-            errors.required(path.child("lun"), "lun is required if targetWWNs is specified");
+fn validate_fc(settings: &Cursor<'_>, errors: &mut FieldErrors) {
+    let targets = settings.at("targetWWNs");
+    match (targets.is_empty(""), settings.is_empty("wwids")) {
+        (true, true) => errors.required(targets, "must specify either targetWWNs or wwids, but not both"),
+        (false, false) => {
+            let detail = "targetWWNs and wwids can not be specified simultaneously";
+            errors.invalid(targets, targets.to_value(), detail);
         }
-        in_range(settings, "lun", (0, 255), path, errors);
+        (true, false) | (false, true) => {}
+    }
+    if !targets.is_empty("") {
+        let lun = settings.at("lun");
+        if !lun.is_set("") {
+            errors.required(lun, "lun is required if targetWWNs is specified");
+        }
+        lun.check_range((0, 255), errors);
     }
 }
 
-fn validate_quobyte(settings: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_quobyte(settings: &Cursor<'_>, errors: &mut FieldErrors) {
     let detail = "must be a host:port pair or multiple pairs separated by commas";
-    let registry = text(settings, "registry");
-    if registry.is_empty() {
-        errors.required(path.child("registry"), detail);
-    } else if text(settings, "tenant").len() >= 65 {
+    let registry = settings.at("registry");
+    if registry.is_empty("") {
+        errors.required(registry, detail);
+    } else if settings.text("tenant").len() >= 65 {
         let detail = "must be a UUID and may not exceed a length of 64 characters";
-        errors.required(path.child("tenant"), detail);
+        errors.required(settings.at("tenant"), detail);
     } else {
-        for _ in registry.split(',').filter(|pair| pair.matches(':').count() != 1) {
-            errors.invalid(path.child("registry"), registry, detail);
+        let pairs = registry.as_text().split(',');
+        for _ in pairs.filter(|pair| pair.matches(':').count() != 1) {
+            errors.invalid(registry, registry.as_text(), detail);
         }
     }
-    required(settings, "volume", path, errors);
+    settings.at("volume").check_required(errors);
 }
 
-fn validate_flocker(settings: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    let (name, uuid) = (text(settings, "datasetName"), text(settings, "datasetUUID"));
+fn validate_flocker(settings: &Cursor<'_>, errors: &mut FieldErrors) {
+    let (name, uuid) = (settings.text("datasetName"), settings.text("datasetUUID"));
     if name.is_empty() && uuid.is_empty() {
-        errors.required(path.clone(), "one of datasetName and datasetUUID is required");
+        errors.required(settings, "one of datasetName and datasetUUID is required");
     }
     if !name.is_empty() && !uuid.is_empty() {
         let detail = "datasetName and datasetUUID can not be specified simultaneously";
-        errors.invalid(path.clone(), "resource", detail);
+        errors.invalid(settings, "resource", detail);
     }
     if name.contains('/') {
-        errors.invalid(path.child("datasetName"), name, "must not contain '/'");
+        errors.invalid(settings.at("datasetName"), name, "must not contain '/'");
     }
 }
 
-fn validate_azure_disk(settings: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_azure_disk(settings: &Cursor<'_>, errors: &mut FieldErrors) {
     const MANAGED: &str =
         "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}";
     const BLOB: &str = "https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd";
-    required(settings, "diskName", path, errors);
-    required(settings, "diskURI", path, errors);
-    optional_one_of(
-        settings,
-        "cachingMode",
-        &["None", "ReadOnly", "ReadWrite"],
-        path,
-        errors,
-    );
-    optional_one_of(settings, "kind", &["Dedicated", "Managed", "Shared"], path, errors);
-    let uri = text(settings, "diskURI");
-    let (fits, form) = match text(settings, "kind") {
-        "Managed" => (uri.starts_with("/subscriptions/"), MANAGED),
-        _ => (uri.starts_with("https://"), BLOB),
+    let (uri, kind) = (settings.at("diskURI"), settings.at("kind"));
+    settings.at("diskName").check_required(errors);
+    uri.check_required(errors);
+    let modes = ["None", "ReadOnly", "ReadWrite"];
+    settings.at("cachingMode").check_one_of(&modes, errors);
+    kind.check_one_of(&["Dedicated", "Managed", "Shared"], errors);
+    let (start, form) = match kind.as_text() {
+        "Managed" => ("/subscriptions/", MANAGED),
+        _ => ("https://", BLOB),
     };
-    if is_set(settings, "kind") && !fits {
-        errors.not_supported(path.child("diskURI"), uri, &[form]);
+    if kind.is_set("") && !uri.as_text().starts_with(start) {
+        errors.not_supported(uri, uri.as_text(), &[form]);
     }
 }

@@ -8,10 +8,9 @@ use super::mounts::{Volumes, no_backsteps, not_reserved};
 use super::projected::validate_projected;
 use super::volume_claims::validate_claim_template;
 use super::volume_systems::validate_system;
-use crate::api::field::{FieldErrors, FieldPath};
-use crate::registry::types::check::{optional_one_of, required, required_label, required_one_of, wrong};
+use crate::api::field::FieldErrors;
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names;
-use crate::registry::types::view::{JsonMap, integer, is_set, items, object, text};
 
 /// Fields of the pod that a volume may show.
 const VOLUME_FIELDS: [&str; 5] = [
@@ -80,175 +79,191 @@ pub(super) struct Owner<'a> {
 }
 
 /// Checks the volumes; the right ones by name are what mounts may name.
-pub(super) fn validate_volumes<'a>(
-    spec: &'a JsonMap,
-    owner: Owner<'a>,
-    path: &FieldPath,
-    errors: &mut FieldErrors,
-) -> Volumes<'a> {
+pub(super) fn validate_volumes<'a>(spec: &'a Cursor<'a>, owner: Owner<'a>, errors: &mut FieldErrors) -> Volumes<'a> {
     let mut known = Volumes::new();
+    let place = |index: usize| spec.at("volumes").path().index(index);
     for (index, claim) in owner.claims.iter().enumerate() {
-        let before = errors.iter().len();
-        let at = || path.child("volumes").index(index).child("name");
+        let texts = match claim.is_empty() {
+            true => Vec::new(),
+            false => names::dns1123_label(claim, false),
+        };
         if claim.is_empty() {
-            errors.required(at(), "");
-        } else {
-            wrong(names::dns1123_label(claim, false), claim, at, errors);
-        }
-        if errors.iter().len() == before {
+            errors.required(place(index).child("name"), "");
+        } else if texts.is_empty() {
             known.insert(claim, true);
         }
+        for text in texts {
+            errors.invalid(place(index).child("name"), *claim, text);
+        }
     }
-    let own = items(spec, "volumes").filter(|(_, volume)| !owner.claims.contains(text(volume, "name")));
-    for (index, (_, volume)) in own.enumerate() {
-        let path = path.child("volumes").index(owner.claims.len() + index);
-        let name = text(volume, "name");
-        let before = errors.iter().len();
-        validate_sources(volume, owner, &path, errors);
-        required_label(volume, "name", &path, errors);
-        if known.contains_key(name) {
-            errors.duplicate(path.child("name"), name);
+    // Volumes are counted from the last of these claims, and those of the same names are left out.
+    let own = spec
+        .items("volumes")
+        .filter(|it| !owner.claims.contains(it.text("name")));
+    for (index, volume) in own.enumerate() {
+        match owner.claims.is_empty() {
+            true => validate_volume(&volume, volume.text("name"), spec, owner, &mut known, errors),
+            false => {
+                let path = place(owner.claims.len() + index);
+                let moved = Cursor::value_at(volume.get(""), &path);
+                validate_volume(&moved, volume.text("name"), spec, owner, &mut known, errors);
+            }
         }
-        if errors.iter().len() == before {
-            let claim = is_set(volume, "persistentVolumeClaim") || is_set(volume, "ephemeral");
-            known.insert(name, claim);
-        }
-        validate_claim_name(volume, spec, owner, &path, errors);
     }
     known
 }
 
-/// A volume may not name the claim that another volume of the pod makes.
-fn validate_claim_name(volume: &JsonMap, spec: &JsonMap, owner: Owner<'_>, path: &FieldPath, errors: &mut FieldErrors) {
-    let Some(claim) = object(volume, "persistentVolumeClaim").filter(|_| !owner.name.is_empty()) else {
-        return;
-    };
-    let name = text(claim, "claimName");
-    let made = items(spec, "volumes").any(|(_, other)| {
-        is_set(other, "ephemeral")
-            && name.strip_prefix(owner.name).and_then(|it| it.strip_prefix('-')) == Some(text(other, "name"))
-    });
-    if made {
-        let detail = "must not reference a PVC that gets created for an ephemeral volume";
-        errors.invalid(path.child("persistentVolumeClaim.claimName"), name, detail);
+fn validate_volume<'a>(
+    volume: &Cursor<'_>,
+    name: &'a str,
+    spec: &Cursor<'_>,
+    owner: Owner<'_>,
+    known: &mut Volumes<'a>,
+    errors: &mut FieldErrors,
+) {
+    let before = errors.iter().len();
+    validate_sources(volume, owner, errors);
+    volume.at("name").check_required_label(errors);
+    if known.contains_key(name) {
+        errors.duplicate(volume.at("name"), name);
+    }
+    if errors.iter().len() == before {
+        known.insert(
+            name,
+            volume.is_set("persistentVolumeClaim") || volume.is_set("ephemeral"),
+        );
+    }
+    if !owner.name.is_empty() && volume.is_set("persistentVolumeClaim") {
+        validate_claim_name(&volume.at("persistentVolumeClaim.claimName"), spec, owner, errors);
     }
 }
 
-fn validate_sources(volume: &JsonMap, owner: Owner<'_>, path: &FieldPath, errors: &mut FieldErrors) {
+/// A volume may not name the claim that another volume of the pod makes.
+fn validate_claim_name(claim: &Cursor<'_>, spec: &Cursor<'_>, owner: Owner<'_>, errors: &mut FieldErrors) {
+    let rest = claim
+        .as_text()
+        .strip_prefix(owner.name)
+        .and_then(|it| it.strip_prefix('-'));
+    let is_made = |other: Cursor<'_>| other.is_set("ephemeral") && rest == Some(other.text("name"));
+    if spec.items("volumes").any(is_made) {
+        let detail = "must not reference a PVC that gets created for an ephemeral volume";
+        errors.invalid(claim, claim.as_text(), detail);
+    }
+}
+
+fn validate_sources(volume: &Cursor<'_>, owner: Owner<'_>, errors: &mut FieldErrors) {
     let mut found = false;
     for (source, called) in SOURCES {
-        let Some(settings) = object(volume, source) else {
+        let Some(settings) = volume.present(source) else {
             continue;
         };
         if found {
-            errors.forbidden(path.child(called), "may not specify more than 1 volume type");
+            errors.forbidden(volume.at(called), "may not specify more than 1 volume type");
             continue;
         }
         found = true;
-        let path = path.child(source);
         match source {
-            "emptyDir" => validate_empty_dir(settings, &path, errors),
-            "hostPath" => validate_host_path(settings, &path, errors),
-            "secret" => validate_files(settings, "secretName", &path, errors),
-            "configMap" => validate_files(settings, "name", &path, errors),
+            "emptyDir" => validate_empty_dir(&settings, errors),
+            "hostPath" => validate_host_path(&settings, errors),
+            "secret" => validate_files(&settings, "secretName", errors),
+            "configMap" => validate_files(&settings, "name", errors),
             "persistentVolumeClaim" => {
-                required(settings, "claimName", &path, errors);
+                settings.at("claimName").check_required(errors);
             }
-            "downwardAPI" => validate_downward(settings, &path, errors),
-            "projected" => validate_projected(settings, &path, errors),
-            "ephemeral" => validate_ephemeral(settings, text(volume, "name"), owner, &path, errors),
+            "downwardAPI" => validate_downward(&settings, errors),
+            "projected" => validate_projected(&settings, errors),
+            "ephemeral" => validate_ephemeral(&settings, volume.text("name"), owner, errors),
             "image" => {
                 if owner.is_pod {
-                    required(settings, "reference", &path, errors);
+                    settings.at("reference").check_required(errors);
                 }
                 let policies = ["Always", "IfNotPresent", "Never"];
-                required_one_of(settings, "pullPolicy", &policies, &path, errors);
+                settings.at("pullPolicy").check_required_one_of(&policies, errors);
             }
-            _ => validate_system(source, settings, &path, errors),
+            _ => validate_system(source, &settings, errors),
         }
     }
     if !found {
-        errors.required(path.clone(), "must specify a volume type");
+        errors.required(volume, "must specify a volume type");
     }
 }
 
-fn validate_empty_dir(settings: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    let limit = read(text(settings, "sizeLimit"));
-    if limit.is_some_and(|limit| limit.signum() < 0) {
-        errors.forbidden(
-            path.child("sizeLimit"),
-            "SizeLimit field must be a valid resource quantity",
-        );
+fn validate_empty_dir(settings: &Cursor<'_>, errors: &mut FieldErrors) {
+    let limit = settings.at("sizeLimit");
+    if read(limit.as_text()).is_some_and(|limit| limit.signum() < 0) {
+        errors.forbidden(limit, "SizeLimit field must be a valid resource quantity");
     }
 }
 
 /// Checks a path on the node and the type of what is there.
-pub(crate) fn validate_host_path(settings: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    if required(settings, "path", path, errors) {
-        no_backsteps(text(settings, "path"), || path.child("path"), errors);
-        optional_one_of(settings, "type", &HOST_PATH_TYPES, path, errors);
+pub(crate) fn validate_host_path(settings: &Cursor<'_>, errors: &mut FieldErrors) {
+    let path = settings.at("path");
+    if path.check_required(errors) {
+        no_backsteps(&path, errors);
+        settings.at("type").check_one_of(&HOST_PATH_TYPES, errors);
     }
 }
 
-fn validate_files(settings: &JsonMap, name: &str, path: &FieldPath, errors: &mut FieldErrors) {
-    required(settings, name, path, errors);
-    validate_mode(settings, "defaultMode", path, errors);
-    validate_key_paths(settings, path, errors);
+fn validate_files(settings: &Cursor<'_>, name: &str, errors: &mut FieldErrors) {
+    settings.at(name).check_required(errors);
+    validate_mode(&settings.at("defaultMode"), errors);
+    validate_key_paths(settings, errors);
 }
 
 /// Checks `items` of a Secret or ConfigMap: keys and the paths they become.
-pub(super) fn validate_key_paths(settings: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    for (index, item) in items(settings, "items") {
-        let path = path.child("items").index(index);
-        required(item, "key", &path, errors);
-        required(item, "path", &path, errors);
-        not_reserved(text(item, "path"), || path.child("path"), errors);
-        validate_mode(item, "mode", &path, errors);
+pub(super) fn validate_key_paths(settings: &Cursor<'_>, errors: &mut FieldErrors) {
+    for item in settings.items("items") {
+        item.at("key").check_required(errors);
+        item.at("path").check_required(errors);
+        not_reserved(&item.at("path"), errors);
+        validate_mode(&item.at("mode"), errors);
     }
 }
 
 /// Checks the permission bits of a file.
-pub(super) fn validate_mode(settings: &JsonMap, field: &str, path: &FieldPath, errors: &mut FieldErrors) {
-    if let Some(mode) = integer(settings, field).filter(|mode| !(0..=0o777).contains(mode)) {
+pub(super) fn validate_mode(mode: &Cursor<'_>, errors: &mut FieldErrors) {
+    if let Some(bits) = mode.integer("").filter(|bits| !(0..=0o777).contains(bits)) {
         let detail = "must be a number between 0 and 0777 (octal), both inclusive";
-        errors.invalid(path.child(field), mode, detail);
+        errors.invalid(mode, bits, detail);
     }
 }
 
-fn validate_downward(settings: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    validate_mode(settings, "defaultMode", path, errors);
-    for (_, file) in items(settings, "items") {
-        validate_downward_file(file, path, errors);
+fn validate_downward(settings: &Cursor<'_>, errors: &mut FieldErrors) {
+    validate_mode(&settings.at("defaultMode"), errors);
+    for file in settings.items("items") {
+        validate_downward_file(&file, settings, errors);
     }
 }
 
-/// Checks one file of the downward API; `path` is that of the list's owner, as the server has it.
-pub(super) fn validate_downward_file(file: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    required(file, "path", path, errors);
-    not_reserved(text(file, "path"), || path.child("path"), errors);
-    match (object(file, "fieldRef"), object(file, "resourceFieldRef")) {
+/// Checks one file of the downward API; its errors are shown at the owner of the list, as the server has it.
+pub(super) fn validate_downward_file(file: &Cursor<'_>, owner: &Cursor<'_>, errors: &mut FieldErrors) {
+    let file = owner.in_other(file.get(""));
+    file.at("path").check_required(errors);
+    not_reserved(&file.at("path"), errors);
+    match (file.present("fieldRef"), file.present("resourceFieldRef")) {
         (Some(field), resource) => {
-            validate_field_ref(field, &VOLUME_FIELDS, &path.child("fieldRef"), errors);
+            validate_field_ref(&field, &VOLUME_FIELDS, errors);
             if resource.is_some() {
                 let detail = "fieldRef and resourceFieldRef can not be specified simultaneously";
-                errors.invalid(path.clone(), "resource", detail);
+                errors.invalid(file, "resource", detail);
             }
         }
-        (None, Some(resource)) => validate_resource_ref(resource, true, &path.child("resourceFieldRef"), errors),
-        (None, None) => errors.required(path.clone(), "one of fieldRef and resourceFieldRef is required"),
+        (None, Some(resource)) => validate_resource_ref(&resource, true, errors),
+        (None, None) => errors.required(file, "one of fieldRef and resourceFieldRef is required"),
     }
-    validate_mode(file, "mode", path, errors);
+    validate_mode(&file.at("mode"), errors);
 }
 
-fn validate_ephemeral(settings: &JsonMap, volume: &str, owner: Owner<'_>, path: &FieldPath, errors: &mut FieldErrors) {
-    match object(settings, "volumeClaimTemplate") {
-        None => errors.required(path.child("volumeClaimTemplate"), ""),
-        Some(template) => validate_claim_template(template, &path.child("volumeClaimTemplate"), errors),
+fn validate_ephemeral(settings: &Cursor<'_>, volume: &str, owner: Owner<'_>, errors: &mut FieldErrors) {
+    let template = settings.at("volumeClaimTemplate");
+    match template.is_set("") {
+        false => errors.required(template, ""),
+        true => validate_claim_template(&template, errors),
     }
     if !owner.name.is_empty() && !volume.is_empty() {
         let claim = format!("{}-{volume}", owner.name);
         for text in names::dns1123_subdomain(&claim, false) {
-            errors.invalid(path.child("name"), volume, format!("PVC name \"{claim}\": {text}"));
+            errors.invalid(settings.at("name"), volume, format!("PVC name \"{claim}\": {text}"));
         }
     }
 }

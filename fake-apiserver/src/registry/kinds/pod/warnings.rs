@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::amount::{is_whole, read};
-use super::windows::visit_containers;
+use super::windows::containers;
 use crate::api::field::{FieldPath, quote};
 use crate::api::object::Object;
-use crate::registry::types::view::{JsonMap, integer, is_set, items, object, object_or_empty, text};
-use crate::registry::types::{names, view};
+use crate::registry::types::cursor::Cursor;
+use crate::registry::types::names;
 
 /// Use of the names of a kind's objects, if they should be labels.
 pub(crate) const NAMES_PODS: &str = "Pod names and hostnames";
@@ -97,16 +97,16 @@ pub(crate) fn deprecated_node_label(key: &str) -> Option<&'static str> {
 pub(super) fn of_pod(pod: &Object) -> Vec<String> {
     let mut warnings = Vec::new();
     warn_name(pod.name(), "the Pod's hostname", &mut warnings);
-    of_template(pod, &FieldPath::root(), &mut warnings);
+    of_template(&Cursor::root(pod), &mut warnings);
     warnings
 }
 
-/// Warnings about a workload whose template lies at `path`, when it is new or `changed`. `naming` says where the names
+/// Warnings about a workload whose template lies at `way`, when it is new or `changed`. `naming` says where the names
 /// of its objects are used.
 pub(crate) fn of_workload(
     object: &Object,
     old: Option<&Object>,
-    path: &str,
+    way: &str,
     naming: &str,
     changed: impl FnOnce(&Object) -> bool,
 ) -> Vec<String> {
@@ -114,13 +114,10 @@ pub(crate) fn of_workload(
     if old.is_none() && !naming.is_empty() {
         warn_name(object.name(), naming, &mut warnings);
     }
-    let template = path
-        .split('.')
-        .try_fold::<&JsonMap, _, _>(object, |map, step| view::object(map, step));
-    if let Some(template) = template
+    if let Some(template) = Cursor::root(object).present(way)
         && old.is_none_or(changed)
     {
-        of_template(template, &FieldPath::new(path), &mut warnings);
+        of_template(&template, &mut warnings);
     }
     warnings
 }
@@ -136,127 +133,90 @@ fn warn_name(name: &str, naming: &str, warnings: &mut Vec<String>) {
     }
 }
 
-fn of_template(template: &JsonMap, path: &FieldPath, warnings: &mut Vec<String>) {
-    let spec = object_or_empty(template, "spec");
-    let at = path.child("spec");
-    warn_scheduling(spec, &at, warnings);
-    let annotations = object_or_empty(object_or_empty(template, "metadata"), "annotations");
-    for (key, text) in DEPRECATED_ANNOTATIONS
-        .iter()
-        .filter(|(key, _)| annotations.contains_key(*key))
-    {
-        warnings.push(format!("{}: {text}", path.child("metadata.annotations").key(key)));
-    }
-    for (index, volume) in items(spec, "volumes") {
-        for (_, shown, text) in DEPRECATED_VOLUMES.iter().filter(|(field, _, _)| is_set(volume, field)) {
-            warnings.push(format!("{}: {text}", at.child("volumes").index(index).child(shown)));
+fn of_template(template: &Cursor<'_>, warnings: &mut Vec<String>) {
+    let (spec, annotations) = (template.at("spec"), template.at("metadata.annotations"));
+    warn_scheduling(&spec, warnings);
+    for (key, text) in DEPRECATED_ANNOTATIONS {
+        if annotations.entry(key).is_set("") {
+            warn(annotations.entry(key), text, warnings);
         }
-        let claim = object_or_empty(object_or_empty(volume, "ephemeral"), "volumeClaimTemplate");
-        let resources = object_or_empty(object_or_empty(claim, "spec"), "resources");
+    }
+    for volume in spec.items("volumes") {
+        for (_, shown, text) in DEPRECATED_VOLUMES.iter().filter(|(field, _, _)| volume.is_set(field)) {
+            warn(volume.at(shown), text, warnings);
+        }
+        let resources = volume.at("ephemeral.volumeClaimTemplate.spec.resources");
         for which in ["requests", "limits"] {
-            let at = at.child("volumes").index(index);
-            let at = at.child("ephemeral.volumeClaimTemplate.spec.resources").child(which);
-            warn_fractions(object_or_empty(resources, which), &["storage"], &at, warnings);
+            warn_fractions(&resources.at(which), &["storage"], warnings);
         }
     }
-    warn_repeated(spec, "hostAliases", "ip", &at, warnings);
-    warn_repeated(spec, "imagePullSecrets", "name", &at, warnings);
-    for (index, secret) in items(spec, "imagePullSecrets") {
-        if text(secret, "name").is_empty() {
-            let at = at.child("imagePullSecrets").index(index).child("name");
-            warnings.push(format!("{at}: invalid empty name \"\""));
+    warn_repeated(&spec, "hostAliases", "ip", warnings);
+    warn_repeated(&spec, "imagePullSecrets", "name", warnings);
+    for secret in spec.items("imagePullSecrets") {
+        if secret.is_empty("name") {
+            warn(secret.at("name"), "invalid empty name \"\"", warnings);
         }
     }
-    warn_fractions(
-        object_or_empty(spec, "overhead"),
-        &BYTES,
-        &at.child("overhead"),
-        warnings,
-    );
-    visit_containers(spec, &at, |container, at| {
-        let resources = object_or_empty(container, "resources");
-        for which in ["limits", "requests"] {
-            warn_fractions(
-                object_or_empty(resources, which),
-                &BYTES,
-                &at.child("resources").child(which),
-                warnings,
-            );
+    warn_fractions(&spec.at("overhead"), &BYTES, warnings);
+    for container in containers(&spec) {
+        for which in ["resources.limits", "resources.requests"] {
+            warn_fractions(&container.at(which), &BYTES, warnings);
         }
-        warn_env(container, &at, warnings);
-    });
-    warn_ports(spec, &at, warnings);
-    if integer(spec, "terminationGracePeriodSeconds").is_some_and(|seconds| seconds < 0) {
-        let at = at.child("terminationGracePeriodSeconds");
-        warnings.push(format!(
-            "{at}: must be >= 0; negative values are invalid and will be treated as 1"
-        ));
+        warn_env(&container, warnings);
     }
-    warn_affinity(spec, &at, warnings);
+    warn_ports(&spec, warnings);
+    let grace = spec.at("terminationGracePeriodSeconds");
+    if grace.integer("").is_some_and(|seconds| seconds < 0) {
+        let text = "must be >= 0; negative values are invalid and will be treated as 1";
+        warn(grace, text, warnings);
+    }
+    warn_affinity(&spec, warnings);
 }
 
-fn deprecated_label(key: &str) -> Option<&'static str> {
-    DEPRECATED_LABELS
-        .iter()
-        .find(|(label, _)| *label == key)
-        .map(|(_, text)| *text)
+/// `path: text`
+fn warn(place: Cursor<'_>, text: &str, warnings: &mut Vec<String>) {
+    warnings.push(format!("{}: {text}", place.path()));
 }
 
-fn warn_scheduling(spec: &JsonMap, at: &FieldPath, warnings: &mut Vec<String>) {
-    for key in object_or_empty(spec, "nodeSelector").keys() {
-        if let Some(text) = deprecated_label(key) {
-            warnings.push(format!("{}: {text}", at.child("nodeSelector").key(key)));
+fn warn_scheduling(spec: &Cursor<'_>, warnings: &mut Vec<String>) {
+    for (key, entry) in spec.entries("nodeSelector") {
+        if let Some(text) = deprecated_node_label(key) {
+            warn(entry, text, warnings);
         }
     }
-    for (index, constraint) in items(spec, "topologySpreadConstraints") {
-        let at = at.child("topologySpreadConstraints").index(index);
-        let key = text(constraint, "topologyKey");
-        if let Some(text) = deprecated_label(key) {
-            warnings.push(format!("{}: {key} is {text}", at.child("topologyKey")));
+    for constraint in spec.items("topologySpreadConstraints") {
+        let key = constraint.at("topologyKey");
+        if let Some(text) = deprecated_node_label(key.as_text()) {
+            warn(key, &format!("{} is {text}", key.as_text()), warnings);
         }
-        if !is_set(constraint, "labelSelector") {
-            warnings.push(null_selector(&at));
-        }
+        warn_selector(&constraint.at("labelSelector"), warnings);
     }
 }
 
-fn null_selector(at: &FieldPath) -> String {
-    format!(
-        "{}: a null labelSelector results in matching no pod",
-        at.child("labelSelector")
-    )
+fn warn_selector(selector: &Cursor<'_>, warnings: &mut Vec<String>) {
+    if !selector.is_set("") {
+        warn(*selector, "a null labelSelector results in matching no pod", warnings);
+    }
 }
 
-fn warn_affinity(spec: &JsonMap, at: &FieldPath, warnings: &mut Vec<String>) {
-    let Some(affinity) = object(spec, "affinity") else {
-        return;
-    };
-    for kind in ["podAffinity", "podAntiAffinity"] {
-        let (pods, at) = (object_or_empty(affinity, kind), at.child("affinity").child(kind));
-        let required = "requiredDuringSchedulingIgnoredDuringExecution";
-        for (index, term) in items(pods, required) {
-            if !is_set(term, "labelSelector") {
-                warnings.push(null_selector(&at.child(required).index(index)));
-            }
+fn warn_affinity(spec: &Cursor<'_>, warnings: &mut Vec<String>) {
+    for kind in ["affinity.podAffinity", "affinity.podAntiAffinity"] {
+        let pods = spec.at(kind);
+        for term in pods.items("requiredDuringSchedulingIgnoredDuringExecution") {
+            warn_selector(&term.at("labelSelector"), warnings);
         }
-        let preferred = "preferredDuringSchedulingIgnoredDuringExecution";
-        for (index, weighted) in items(pods, preferred) {
-            if !is_set(object_or_empty(weighted, "podAffinityTerm"), "labelSelector") {
-                warnings.push(null_selector(
-                    &at.child(preferred).index(index).child("podAffinityTerm"),
-                ));
-            }
+        for weighted in pods.items("preferredDuringSchedulingIgnoredDuringExecution") {
+            warn_selector(&weighted.at("podAffinityTerm.labelSelector"), warnings);
         }
     }
 }
 
-fn warn_repeated(spec: &JsonMap, list: &str, field: &str, at: &FieldPath, warnings: &mut Vec<String>) {
+fn warn_repeated(spec: &Cursor<'_>, list: &str, field: &str, warnings: &mut Vec<String>) {
     let mut seen: Vec<&str> = Vec::new();
-    for (index, item) in items(spec, list) {
-        let value = text(item, field);
+    for item in spec.items(list) {
+        let value = item.text(field);
         if seen.contains(&value) {
-            let at = at.child(list).index(index).child(field);
-            warnings.push(format!("{at}: duplicate {field} {}", quote(value)));
+            warn(item.at(field), &format!("duplicate {field} {}", quote(value)), warnings);
         }
         seen.push(value);
     }
@@ -265,36 +225,33 @@ fn warn_repeated(spec: &JsonMap, list: &str, field: &str, at: &FieldPath, warnin
 /// Resources of containers that are counted in bytes.
 const BYTES: [&str; 2] = ["memory", "ephemeral-storage"];
 
-fn warn_fractions(resources: &JsonMap, names: &[&str], at: &FieldPath, warnings: &mut Vec<String>) {
+fn warn_fractions(resources: &Cursor<'_>, names: &[&str], warnings: &mut Vec<String>) {
     for resource in names {
-        let written = text(resources, resource);
+        let amount = resources.entry(resource);
+        let written = amount.as_text();
         if read(written).is_some_and(|amount| !is_whole(&amount)) {
-            let at = at.key(resource);
-            warnings.push(format!(
-                "{at}: fractional byte value \"{written}\" is invalid, must be an integer"
-            ));
+            let text = format!("fractional byte value \"{written}\" is invalid, must be an integer");
+            warn(amount, &text, warnings);
         }
     }
 }
 
-fn warn_env(container: &JsonMap, at: &FieldPath, warnings: &mut Vec<String>) {
+fn warn_env(container: &Cursor<'_>, warnings: &mut Vec<String>) {
     let mut seen: Vec<&str> = Vec::new();
-    for (index, variable) in items(container, "env") {
-        let (name, value) = (text(variable, "name"), text(variable, "value"));
+    for variable in container.items("env") {
+        let (name, value) = (variable.text("name"), variable.text("value"));
         let reference = format!("$({name})");
-        let extends = !is_set(variable, "valueFrom") && value != reference && value.contains(&reference);
+        let extends = !variable.is_set("valueFrom") && value != reference && value.contains(&reference);
         if seen.contains(&name) && !extends {
-            let at = at.child("env").index(index);
             let name = quote(name);
-            warnings.push(format!(
-                "{at}: hides previous definition of {name}, which may be dropped when using apply"
-            ));
+            let text = format!("hides previous definition of {name}, which may be dropped when using apply");
+            warn(variable, &text, warnings);
         }
         seen.push(name);
     }
 }
 
-fn warn_ports(spec: &JsonMap, at: &FieldPath, warnings: &mut Vec<String>) {
+fn warn_ports(spec: &Cursor<'_>, warnings: &mut Vec<String>) {
     struct Port {
         host: i64,
         address: String,
@@ -303,25 +260,23 @@ fn warn_ports(spec: &JsonMap, at: &FieldPath, warnings: &mut Vec<String>) {
     let mut ports: BTreeMap<String, Vec<Port>> = BTreeMap::new();
     let mut named: BTreeMap<String, FieldPath> = BTreeMap::new();
     let mut of_names = Vec::new();
-    visit_containers(spec, at, |container, at| {
-        for (index, port) in items(container, "ports") {
+    for container in containers(spec) {
+        for port in container.items("ports") {
             let own = Port {
-                host: integer(port, "hostPort").unwrap_or(0),
-                address: text(port, "hostIP").to_owned(),
-                at: at.child("ports").index(index),
+                host: port.integer("hostPort").unwrap_or(0),
+                address: port.text("hostIP").to_owned(),
+                at: port.path(),
             };
-            let number = integer(port, "containerPort").unwrap_or(0);
+            let (name, protocol) = (port.text("name"), port.text("protocol"));
+            let number = port.integer("containerPort").unwrap_or(0);
             if !own.address.is_empty() && own.host == 0 {
                 warnings.push(format!(
-                    "{}: hostIP set without hostPort: {{Name:{} HostPort:0 ContainerPort:{number} Protocol:{} \
-                     HostIP:{}}}",
-                    own.at,
-                    text(port, "name"),
-                    text(port, "protocol"),
-                    own.address
+                    "{}: hostIP set without hostPort: {{Name:{name} HostPort:0 ContainerPort:{number} \
+                     Protocol:{protocol} HostIP:{}}}",
+                    own.at, own.address
                 ));
             }
-            let others = ports.entry(format!("{number}/{}", text(port, "protocol"))).or_default();
+            let others = ports.entry(format!("{number}/{protocol}")).or_default();
             for other in others.iter() {
                 let one_open = own.address.is_empty() != other.address.is_empty();
                 let what = if own.address == other.address && own.host == other.host {
@@ -335,7 +290,6 @@ fn warn_ports(spec: &JsonMap, at: &FieldPath, warnings: &mut Vec<String>) {
                 };
                 warnings.push(format!("{}: {what} with {}", own.at, other.at));
             }
-            let name = text(port, "name");
             match named.get(name) {
                 _ if name.is_empty() => {}
                 Some(other) => of_names.push(format!(
@@ -350,6 +304,6 @@ fn warn_ports(spec: &JsonMap, at: &FieldPath, warnings: &mut Vec<String>) {
             }
             others.push(own);
         }
-    });
+    }
     warnings.append(&mut of_names);
 }

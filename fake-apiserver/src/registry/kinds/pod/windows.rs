@@ -1,18 +1,16 @@
 //! Restrictions by the operating system of a pod, and the options of Windows.
 
 use super::defaults::CONTAINER_LISTS;
-use crate::api::field::{FieldErrors, FieldPath};
-use crate::registry::types::check::{optional_subdomain, required};
-use crate::registry::types::view::{JsonMap, flag, is_set, items, list, object, object_or_empty, text};
+use crate::api::field::FieldErrors;
+use crate::registry::types::cursor::Cursor;
 
 /// Fields of a pod's security context that Windows does not support.
-const POD_FIELDS: [&str; 6] = [
+const POD_FIELDS: [&str; 5] = [
     "runAsUser",
     "runAsGroup",
     "supplementalGroups",
     "supplementalGroupsPolicy",
     "seLinuxChangePolicy",
-    "sysctls",
 ];
 
 /// Fields of a container's security context that Windows does not support, in the order of the errors.
@@ -29,94 +27,93 @@ const CONTAINER_FIELDS: [&str; 10] = [
     "runAsGroup",
 ];
 
-/// Calls `visit` for each container with its path.
-pub(super) fn visit_containers(spec: &JsonMap, path: &FieldPath, mut visit: impl FnMut(&JsonMap, FieldPath)) {
-    for name in CONTAINER_LISTS {
-        for (index, container) in items(spec, name) {
-            visit(container, path.child(name).index(index));
-        }
-    }
+/// The containers of all three lists.
+pub(super) fn containers<'a>(spec: &'a Cursor<'a>) -> impl Iterator<Item = Cursor<'a>> {
+    CONTAINER_LISTS.into_iter().flat_map(|list| spec.items(list))
 }
 
 /// Checks `os` and what it forbids.
-pub(super) fn validate_system(spec: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    let Some(os) = object(spec, "os") else {
-        return;
-    };
-    if !required(os, "name", &path.child("os"), errors) {
+pub(super) fn validate_system(spec: &Cursor<'_>, errors: &mut FieldErrors) {
+    let os = spec.at("os");
+    if !os.is_set("") || !os.at("name").check_required(errors) {
         return;
     }
-    match text(os, "name") {
-        "linux" => validate_linux(spec, path, errors),
-        "windows" => validate_windows(spec, path, errors),
-        other => errors.not_supported(path.child("os"), other, &["linux", "windows"]),
+    match os.text("name") {
+        "linux" => validate_linux(spec, errors),
+        "windows" => validate_windows(spec, errors),
+        other => errors.not_supported(os, other, &["linux", "windows"]),
     }
 }
 
-fn validate_linux(spec: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    let detail = "windows options cannot be set for a linux pod";
-    if is_set(object_or_empty(spec, "securityContext"), "windowsOptions") {
-        errors.forbidden(path.child("securityContext.windowsOptions"), detail);
-    }
-    visit_containers(spec, path, |container, at| {
-        if is_set(object_or_empty(container, "securityContext"), "windowsOptions") {
-            errors.forbidden(at.child("securityContext.windowsOptions"), detail);
+fn validate_linux(spec: &Cursor<'_>, errors: &mut FieldErrors) {
+    let mut refuse = |owner: &Cursor<'_>| {
+        if let Some(options) = owner.present("securityContext.windowsOptions") {
+            errors.forbidden(options, "windows options cannot be set for a linux pod");
         }
-    });
+    };
+    refuse(spec);
+    containers(spec).for_each(|container| refuse(&container));
 }
 
-fn validate_windows(spec: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
+fn validate_windows(spec: &Cursor<'_>, errors: &mut FieldErrors) {
     let detail = "cannot be set for a windows pod";
-    let context = object_or_empty(spec, "securityContext");
     let mut refuse = |there: bool, at: &str| {
         if there {
-            errors.forbidden(path.child(at), detail);
+            errors.forbidden(spec.at(at), detail);
         }
     };
-    let own = |field| is_set(context, field);
-    refuse(own("appArmorProfile"), "securityContext.appArmorProfile");
-    refuse(own("seLinuxOptions"), "securityContext.seLinuxOptions");
-    refuse(is_set(spec, "hostUsers"), "hostUsers");
-    refuse(flag(spec, "hostPID") == Some(true), "hostPID");
-    refuse(flag(spec, "hostIPC") == Some(true), "hostIPC");
-    refuse(own("seccompProfile"), "securityContext.seccompProfile");
-    refuse(own("fsGroup"), "securityContext.fsGroup");
-    refuse(own("fsGroupChangePolicy"), "securityContext.fsGroupChangePolicy");
-    refuse(!list(context, "sysctls").is_empty(), "securityContext.sysctls");
-    refuse(is_set(spec, "shareProcessNamespace"), "shareProcessNamespace");
-    for field in POD_FIELDS.iter().filter(|field| **field != "sysctls") {
-        refuse(own(field), &format!("securityContext.{field}"));
-    }
-    visit_containers(spec, path, |container, at| {
-        let context = object_or_empty(container, "securityContext");
-        for field in CONTAINER_FIELDS.iter().filter(|field| is_set(context, field)) {
-            errors.forbidden(at.child("securityContext").child(field), detail);
+    let own = |field| spec.is_set(field);
+    let context = spec.at("securityContext");
+    refuse(
+        own("securityContext.appArmorProfile"),
+        "securityContext.appArmorProfile",
+    );
+    refuse(own("securityContext.seLinuxOptions"), "securityContext.seLinuxOptions");
+    refuse(own("hostUsers"), "hostUsers");
+    refuse(spec.flag("hostPID") == Some(true), "hostPID");
+    refuse(spec.flag("hostIPC") == Some(true), "hostIPC");
+    refuse(own("securityContext.seccompProfile"), "securityContext.seccompProfile");
+    refuse(own("securityContext.fsGroup"), "securityContext.fsGroup");
+    refuse(
+        own("securityContext.fsGroupChangePolicy"),
+        "securityContext.fsGroupChangePolicy",
+    );
+    refuse(!context.is_empty("sysctls"), "securityContext.sysctls");
+    refuse(own("shareProcessNamespace"), "shareProcessNamespace");
+    for field in POD_FIELDS {
+        if let Some(field) = context.present(field) {
+            errors.forbidden(field, detail);
         }
-    });
+    }
+    for container in containers(spec) {
+        let context = container.at("securityContext");
+        for field in CONTAINER_FIELDS {
+            if let Some(field) = context.present(field) {
+                errors.forbidden(field, detail);
+            }
+        }
+    }
 }
 
 /// Checks `windowsOptions` of a security context.
-pub(super) fn validate_windows_options(context: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    let Some(options) = object(context, "windowsOptions") else {
+pub(super) fn validate_windows_options(context: &Cursor<'_>, errors: &mut FieldErrors) {
+    let Some(options) = context.present("windowsOptions") else {
         return;
     };
-    let path = path.child("windowsOptions");
-    optional_subdomain(options, "gmsaCredentialSpecName", &path, errors);
-    if is_set(options, "gmsaCredentialSpec") {
-        let spec = text(options, "gmsaCredentialSpec");
-        let detail = match spec.len() {
+    options.at("gmsaCredentialSpecName").check_subdomain(errors);
+    if let Some(spec) = options.present("gmsaCredentialSpec") {
+        let detail = match spec.as_text().len() {
             0 => "gmsaCredentialSpec cannot be an empty string",
             length if length > 64 * 1024 => "gmsaCredentialSpec size must be under 64 KiB",
             _ => "",
         };
         if !detail.is_empty() {
-            errors.invalid(path.child("gmsaCredentialSpec"), spec, detail);
+            errors.invalid(spec, spec.as_text(), detail);
         }
     }
-    if is_set(options, "runAsUserName") {
-        let name = text(options, "runAsUserName");
-        for detail in user_name_troubles(name) {
-            errors.invalid(path.child("runAsUserName"), name, detail);
+    if let Some(name) = options.present("runAsUserName") {
+        for detail in user_name_troubles(name.as_text()) {
+            errors.invalid(name, name.as_text(), detail);
         }
     }
 }
@@ -175,32 +172,32 @@ fn is_dns(domain: &str) -> bool {
 }
 
 /// Checks containers that run as processes of a Windows host.
-pub(super) fn validate_host_processes(spec: &JsonMap, path: &FieldPath, errors: &mut FieldErrors) {
-    let asked = |context: &JsonMap| flag(object_or_empty(context, "windowsOptions"), "hostProcess");
-    let of_pod = asked(object_or_empty(spec, "securityContext"));
+pub(super) fn validate_host_processes(spec: &Cursor<'_>, errors: &mut FieldErrors) {
+    const WAY: &str = "securityContext.windowsOptions.hostProcess";
+    let of_pod = spec.flag(WAY);
     let (mut all, mut hosts) = (0, 0);
-    visit_containers(spec, path, |container, at| {
+    for container in containers(spec) {
         all += 1;
-        let own = asked(object_or_empty(container, "securityContext"));
+        let own = container.flag(WAY);
         if let (Some(pod), Some(own)) = (of_pod, own)
             && pod != own
         {
             let detail = format!("pod hostProcess value must be identical if both are specified, was {pod}");
-            errors.invalid(at.child("securityContext.windowsOptions.hostProcess"), own, detail);
+            errors.invalid(container.at(WAY), own, detail);
         }
         if own.or(of_pod) == Some(true) {
             hosts += 1;
         }
-    });
+    }
     if hosts == 0 {
         return;
     }
     if hosts != all {
         let detail = "If pod contains any hostProcess containers then all containers must be HostProcess containers";
-        errors.invalid(path.clone(), "", detail);
+        errors.invalid(spec, "", detail);
     }
-    if flag(spec, "hostNetwork") != Some(true) {
+    if spec.flag("hostNetwork") != Some(true) {
         let detail = "hostNetwork must be true if pod contains any hostProcess containers";
-        errors.invalid(path.child("hostNetwork"), false, detail);
+        errors.invalid(spec.at("hostNetwork"), false, detail);
     }
 }

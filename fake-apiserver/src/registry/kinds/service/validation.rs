@@ -41,7 +41,7 @@ pub(super) fn validate(object: &Object, old: Option<&Object>, errors: &mut Field
     for port in spec.items("ports") {
         validate_port(&port, needs_name, &mut seen, errors);
     }
-    labels::validate_labels(spec.get("selector"), || spec.at("selector").path(), errors);
+    labels::validate_labels(&spec.at("selector"), errors);
     validate_affinity(&spec, errors);
     validate_cluster_ips(map, old_spec, errors);
     let kept = old_spec
@@ -126,10 +126,10 @@ fn validate_port<'a>(port: &Cursor<'a>, needs_name: bool, seen: &mut Vec<&'a str
     }
     port.at("port").check_port_number(errors);
     validate_protocol(&port.at("protocol"), errors);
-    net::validate_port(port.get("targetPort"), &port.at("targetPort").path(), errors);
+    port.at("targetPort").check_port(errors);
     let protocol = port.at("appProtocol");
     if protocol.is_set("") {
-        labels::validate_key(protocol.as_text(), &protocol.path(), errors);
+        labels::validate_key(&protocol, errors);
     }
 }
 
@@ -250,7 +250,7 @@ fn validate_load_balancer_class(spec: &Cursor<'_>, errors: &mut FieldErrors) {
         return;
     }
     if spec.text("type") == "LoadBalancer" {
-        labels::validate_key(class.as_text(), &class.path(), errors);
+        labels::validate_key(&class, errors);
     } else {
         errors.forbidden(class, LOAD_BALANCER_ONLY);
     }

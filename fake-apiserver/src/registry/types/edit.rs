@@ -1,0 +1,70 @@
+//! Changes to JSON: defaults to fill in, fields to restore. A field of the wrong type reads as absent.
+
+use serde_json::{Map, Value};
+
+use super::cursor::JsonMap;
+
+/// The object at a dotted way, if there is one.
+pub(crate) fn object_mut<'a>(map: &'a mut JsonMap, way: &str) -> Option<&'a mut JsonMap> {
+    way.split('.')
+        .try_fold(map, |map, step| map.get_mut(step)?.as_object_mut())
+}
+
+/// The objects in the list at a dotted way.
+pub(crate) fn items_mut<'a>(map: &'a mut JsonMap, way: &str) -> impl Iterator<Item = &'a mut JsonMap> {
+    let (parent, field) = match way.rsplit_once('.') {
+        Some((parent, field)) => (object_mut(map, parent), field),
+        None => (Some(map), way),
+    };
+    let items = parent.and_then(|parent| parent.get_mut(field)?.as_array_mut());
+    items.into_iter().flatten().filter_map(Value::as_object_mut)
+}
+
+/// The object `field`, made where it is absent.
+pub(crate) fn ensure_object<'a>(map: &'a mut JsonMap, field: &str) -> &'a mut JsonMap {
+    if !map.get(field).is_some_and(Value::is_object) {
+        map.insert(field.to_owned(), Value::Object(Map::new()));
+    }
+    let value = map.get_mut(field).and_then(Value::as_object_mut);
+    value.expect("made an object on the lines above")
+}
+
+/// Sets `field` where it is absent or null; an empty string stays, as in a field that Go has as a pointer.
+pub(crate) fn default_value(map: &mut JsonMap, field: &str, value: impl Into<Value>) {
+    if map.get(field).is_none_or(Value::is_null) {
+        map.insert(field.to_owned(), value.into());
+    }
+}
+
+/// Sets `field` where it is absent, null or an empty string.
+pub(crate) fn default_text(map: &mut JsonMap, field: &str, value: &str) {
+    if map.get(field).is_none_or(|it| it.is_null() || it == "") {
+        map.insert(field.to_owned(), value.into());
+    }
+}
+
+/// Sets `field` where it is absent, null or zero, for fields in which zero means unset.
+pub(crate) fn default_nonzero(map: &mut JsonMap, field: &str, value: i64) {
+    if map.get(field).is_none_or(|it| it.is_null() || it.as_i64() == Some(0)) {
+        map.insert(field.to_owned(), value.into());
+    }
+}
+
+/// Sets `field` to an empty object where it is absent or null.
+pub(crate) fn default_object(map: &mut JsonMap, field: &str) {
+    default_value(map, field, Map::new());
+}
+
+/// Gives `field` of `to` the value that it has in `from`, or none.
+pub(crate) fn copy_field(from: &JsonMap, to: &mut JsonMap, field: &str) {
+    match from.get(field) {
+        Some(value) => {
+            if to.get(field) != Some(value) {
+                to.insert(field.to_owned(), value.clone());
+            }
+        }
+        None => {
+            to.remove(field);
+        }
+    }
+}
