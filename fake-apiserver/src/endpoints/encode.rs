@@ -63,7 +63,19 @@ pub(crate) fn answer(
             response.extensions_mut().insert(KeptAnswer::Stored(stored));
             return Ok(with_warnings(response, warnings));
         }
-        Answer::Stored(stored) => (code, view(server, call, row, form, codec::decode(row, stored))?),
+        Answer::Stored(stored) => {
+            let value = view(server, call, row, form, codec::decode(row, stored))?;
+            let mut response = respond(call, code, form, value);
+            if form.encoding == Encoding::Protobuf && form.view == View::Whole && row.is_as_stored {
+                // The journal and the audit log show it as JSON.
+                let stored = StoredAnswer {
+                    head: Arc::clone(&row.head),
+                    object: Arc::clone(stored),
+                };
+                response.extensions_mut().insert(KeptAnswer::Stored(stored));
+            }
+            return Ok(with_warnings(response, warnings));
+        }
         Answer::Object(object) if !row.is_custom() && is_as_stored(call, row, form) && is_of(row, object) => {
             let mut bytes = Vec::with_capacity(512);
             codec::write_unstored(row, object, &mut bytes)?;
@@ -307,8 +319,8 @@ pub(crate) fn too_many_text() -> Response<Body> {
 }
 
 /// A watch.
-pub(crate) fn stream(body: WatchBody) -> Response<Body> {
-    respond_with(200, "application/json", Body::new(body))
+pub(crate) fn stream(body: WatchBody, form: &negotiation::Answer) -> Response<Body> {
+    respond_with(200, form.encoding.stream_type(), Body::new(body))
 }
 
 /// A value in the encoding the client wants.

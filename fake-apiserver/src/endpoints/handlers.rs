@@ -89,7 +89,7 @@ async fn watch(server: &Arc<Endpoints>, call: &Call, row: &Row, info: &RequestIn
         form,
         include,
     );
-    let answer = encode::stream(body);
+    let answer = encode::stream(body, &form);
     match websocket::is_asked_for(&call.parts.headers) {
         true => websocket::watch(call, answer),
         false => Ok(answer),

@@ -34,6 +34,7 @@ pub(crate) mod skew;
 pub(crate) mod relay;
 pub(crate) mod list_body;
 pub(crate) mod watch_body;
+mod watch_protobuf;
 pub(crate) mod websocket;
 pub(crate) mod partial;
 pub(crate) mod status_protobuf;
@@ -129,7 +130,7 @@ impl Endpoints {
                 let ahead_ms = self.faults.clocks.ahead_ms(&call.client);
                 let skewed = call.info.clone().filter(|info| ahead_ms != 0 && skew::concerns(info));
                 if skewed.is_some() {
-                    call.body = skew::moved(&call.body, ahead_ms);
+                    skew::arrive(call, ahead_ms);
                 }
                 let mut struck = Struck::default();
                 let answer = self.handle_struck(call, &row, &mut struck).await;

@@ -114,6 +114,14 @@ pub(crate) enum BodyForm {
 }
 
 impl Encoding {
+    /// The `Content-Type` of a watch.
+    pub(crate) fn stream_type(self) -> &'static str {
+        match self {
+            Encoding::Json | Encoding::Yaml => JSON,
+            Encoding::Protobuf => STREAMS[1],
+        }
+    }
+
     /// The `Content-Type` of an answer.
     pub(crate) fn content_type(self) -> &'static str {
         match self {
@@ -199,13 +207,8 @@ pub(crate) fn answer(accept: Option<&str>, served: Served, route: Route) -> Resu
     let accept = accept.unwrap_or_default();
     check_route(accept, served, route)?;
     let refused = || Status::not_acceptable(&[JSON, YAML, PROTOBUF]);
-    let mut answers = clauses(accept).into_iter().filter_map(|it| accepted(&it, served));
-    let first = answers.next().ok_or_else(refused)?;
-    // JSON is written as it is stored and read by people: a client that takes it for the same thing gets it.
-    let readable = answers.find(|it| it.encoding == Encoding::Json && it.view == first.view);
-    Ok(readable
-        .filter(|_| first.encoding == Encoding::Protobuf)
-        .unwrap_or(first))
+    let answer = clauses(accept).iter().find_map(|it| accepted(it, served));
+    answer.ok_or_else(refused)
 }
 
 /// The form of the events of a watch. The first acceptable clause decides, even where it is YAML, of which there are
@@ -213,8 +216,8 @@ pub(crate) fn answer(accept: Option<&str>, served: Served, route: Route) -> Resu
 pub(crate) fn watch_answer(accept: Option<&str>, served: Served) -> Result<Answer, Status> {
     let answer = answer(accept, served, Route::Collection)?;
     match answer.encoding {
-        Encoding::Json => Ok(answer),
-        Encoding::Yaml | Encoding::Protobuf => Err(Status::not_acceptable(&STREAMS)),
+        Encoding::Json | Encoding::Protobuf => Ok(answer),
+        Encoding::Yaml => Err(Status::not_acceptable(&STREAMS)),
     }
 }
 

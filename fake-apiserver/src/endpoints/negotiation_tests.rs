@@ -19,7 +19,7 @@ const ROUTER_COLLECTION: &str = "406: Not Acceptable\n\nAvailable representation
 #[case(Some("text/plain, application/json;q=0.5"), Encoding::Json, View::Whole)]
 #[case(
     Some("application/vnd.kubernetes.protobuf,application/json"),
-    Encoding::Json,
+    Encoding::Protobuf,
     View::Whole
 )]
 #[case(
@@ -55,7 +55,7 @@ const ROUTER_COLLECTION: &str = "406: Not Acceptable\n\nAvailable representation
         "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
          application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
     ),
-    Encoding::Json,
+    Encoding::Protobuf,
     View::Metadata(MetaVersion::V1)
 )]
 fn a17_the_first_acceptable_clause_wins(#[case] accept: Option<&str>, #[case] encoding: Encoding, #[case] view: View) {
@@ -135,7 +135,7 @@ fn a17_custom_resources_take_any_application_type() {
     )
 )]
 #[case("text/plain", Some(ROUTER_COLLECTION))]
-fn e1_streams_are_json(#[case] accept: &str, #[case] refusal: Option<&str>) {
+fn e1_streams_are_json_or_protobuf(#[case] accept: &str, #[case] refusal: Option<&str>) {
     let got = watch_answer(Some(accept), Served::BuiltIn);
     assert_eq!(got.err().map(|it| it.message).as_deref(), refusal);
 }

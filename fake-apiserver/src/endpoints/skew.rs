@@ -6,12 +6,14 @@ use std::task::{Context, Poll};
 
 use axum::body::Body;
 use bytes::Bytes;
-use http::Response;
+use http::header::ACCEPT;
+use http::{HeaderValue, Response};
 use http_body::Frame;
 use http_body_util::BodyExt as _;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
+use super::filters::Call;
 use crate::api::request_info::{RequestInfo, Verb};
 
 /// The fields that hold times which clients compare with their own clocks.
@@ -22,8 +24,19 @@ pub(crate) fn concerns(info: &RequestInfo) -> bool {
     *info.resource == *"leases"
 }
 
+/// Moves the times of a request. Its answer is to be JSON, whose times can be moved back.
+pub(super) fn arrive(call: &mut Call, ahead_ms: i64) {
+    call.body = moved(&call.body, ahead_ms);
+    let accept = call.accept().unwrap_or_default();
+    let takes_json = accept.contains("application/json") || accept.contains("*/*");
+    if takes_json && accept.contains("protobuf") && !accept.contains("as=") {
+        let json = HeaderValue::from_static("application/json");
+        call.parts.headers.insert(ACCEPT, json);
+    }
+}
+
 /// JSON with its times moved; what is not JSON is left as it is.
-pub(crate) fn moved(bytes: &Bytes, ahead_ms: i64) -> Bytes {
+fn moved(bytes: &Bytes, ahead_ms: i64) -> Bytes {
     let Ok(mut value) = serde_json::from_slice::<Value>(bytes) else {
         return bytes.clone();
     };

@@ -1,4 +1,4 @@
-//! `WatchBody`: a watch as a stream of events, one line of JSON each (rules E1, E2).
+//! `WatchBody`: a watch as a stream of events, one line of JSON or one frame of protobuf each (rules E1, E2).
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 
 use super::broken::{cut_error, eof_error};
 use super::journal::RecordedEvent;
-use super::negotiation::{self, View};
+use super::negotiation::{self, Encoding, View};
 use super::table::IncludeObject;
-use super::{Endpoints, encode, partial};
+use super::{Endpoints, encode, partial, watch_protobuf};
 use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::faults::{HeldEvent, Injected, OpenWatch, Sending, Step};
@@ -31,6 +31,7 @@ pub(crate) struct WatchBody {
     server: Arc<Endpoints>,
     row: Arc<Row>,
     view: View,
+    encoding: Encoding,
     include: IncludeObject,
     /// Tables have their columns in the first event only (rule E19).
     columns_sent: bool,
@@ -92,6 +93,7 @@ impl WatchBody {
             server,
             row,
             view: form.view,
+            encoding: form.encoding,
             include,
             columns_sent: false,
             open,
@@ -239,9 +241,10 @@ impl WatchBody {
             Sending::Once => {}
             Sending::Twice => {
                 self.record(kind, None, revision, &line);
-                self.left.push_back(Ok(line.clone()));
+                self.left.push_back(Ok(self.sent_form(&line)));
             }
             Sending::Part(bytes) => {
+                let line = self.sent_form(&line);
                 self.left
                     .push_back(Ok(line.slice(..bytes.min(line.len().saturating_sub(1)))));
                 self.left.push_back(Err(eof_error()));
@@ -249,7 +252,15 @@ impl WatchBody {
                 return;
             }
         }
-        self.left.push_back(Ok(line));
+        self.left.push_back(Ok(self.sent_form(&line)));
+    }
+
+    /// A line as the client reads it.
+    fn sent_form(&self, line: &Bytes) -> Bytes {
+        match self.encoding {
+            Encoding::Json | Encoding::Yaml => line.clone(),
+            Encoding::Protobuf => watch_protobuf::frame(line),
+        }
     }
 
     /// Shows the test what waits.
@@ -379,7 +390,7 @@ impl WatchBody {
     fn send(&mut self, revision: Revision, line: Bytes) {
         // What a test puts in is sent as it is.
         self.open.counts(revision);
-        self.left.push_back(Ok(line));
+        self.left.push_back(Ok(self.sent_form(&line)));
     }
 
     /// An ERROR event, then the end.

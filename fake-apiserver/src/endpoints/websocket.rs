@@ -22,6 +22,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{Message, Role};
 
 use super::filters::Call;
+use super::watch_protobuf;
 use crate::api::status::Status;
 use crate::api::streams::{Connection, ExecHandler, ExecOutput, PortHandler, Stdin, Streams};
 
@@ -182,14 +183,20 @@ async fn send_events(socket: WebSocketStream<Box<dyn Stream>>, mut body: Body, i
         };
         let Some(Ok(frame)) = frame else { break };
         let Ok(data) = frame.into_data() else { continue };
+        if !is_text {
+            // A frame is one event, and a message needs no length.
+            let event = data.get(watch_protobuf::LENGTH_BYTES..).unwrap_or_default();
+            if sender.send(Message::binary(event.to_vec())).await.is_err() {
+                return;
+            }
+            continue;
+        }
         rest.extend_from_slice(&data);
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = rest.drain(..=end).collect();
-            let message = match (is_text, String::from_utf8(line)) {
-                (true, Ok(text)) => Message::text(text),
-                (true, Err(error)) => Message::binary(error.into_bytes()),
-                (false, Ok(text)) => Message::binary(text.into_bytes()),
-                (false, Err(error)) => Message::binary(error.into_bytes()),
+            let message = match String::from_utf8(line) {
+                Ok(text) => Message::text(text),
+                Err(error) => Message::binary(error.into_bytes()),
             };
             if sender.send(message).await.is_err() {
                 return;

@@ -1,0 +1,47 @@
+//! Events of a watch in protobuf: a `WatchEvent` behind its length, and in it the object in Kubernetes' envelope.
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::api::protobuf::write_bytes;
+use crate::registry::types::decode::protobuf;
+
+/// Bytes of the length before each event.
+pub(super) const LENGTH_BYTES: usize = 4;
+
+/// The event of a line of JSON as a frame: four bytes of length in network order, then the message.
+pub(super) fn frame(line: &[u8]) -> Bytes {
+    #[derive(Deserialize)]
+    struct Event {
+        #[serde(rename = "type")]
+        kind: String,
+        object: Value,
+    }
+    let Ok(event) = serde_json::from_slice::<Event>(line) else {
+        return Bytes::new();
+    };
+    let object = protobuf::encode_value(&event.object).unwrap_or_else(|| envelope_of_json(&event.object));
+    let mut raw = Vec::with_capacity(object.len() + 8);
+    write_bytes(&mut raw, 1, &object);
+    let mut frame = vec![0; LENGTH_BYTES];
+    write_bytes(&mut frame, 1, event.kind.as_bytes());
+    write_bytes(&mut frame, 2, &raw);
+    let length = u32::try_from(frame.len() - LENGTH_BYTES).unwrap_or(u32::MAX);
+    frame[..LENGTH_BYTES].copy_from_slice(&length.to_be_bytes());
+    frame.into()
+}
+
+/// An object without a form in protobuf, such as one that a test puts in: as JSON within the envelope.
+fn envelope_of_json(object: &Value) -> Vec<u8> {
+    let text = |name: &str| object[name].as_str().unwrap_or_default();
+    let mut names = Vec::new();
+    write_bytes(&mut names, 1, text("apiVersion").as_bytes());
+    write_bytes(&mut names, 2, text("kind").as_bytes());
+    let mut out = b"k8s\0".to_vec();
+    write_bytes(&mut out, 1, &names);
+    write_bytes(&mut out, 2, object.to_string().as_bytes());
+    write_bytes(&mut out, 3, b"");
+    write_bytes(&mut out, 4, b"application/json");
+    out
+}
