@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use crate::api::user::{Anonymous, UserInfo};
 use crate::boot;
 use crate::control::Control;
+use crate::endpoints::audit::{Audit, AuditPolicy};
 use crate::endpoints::journal::JournalBounds;
 use crate::endpoints::metrics::InflightLimits;
 use crate::entropy::{Entropy, time_of_day};
@@ -18,6 +19,7 @@ use crate::registry::LogBounds;
 use crate::registry::admission::AdmissionSetup;
 use crate::registry::authentication::Authentication;
 use crate::registry::kinds::service::ClusterRange;
+use crate::registry::scheme::enablement::Enablement;
 use crate::registry::tokens::TokenOptions;
 use crate::server::{ApiServer, Snapshot};
 #[cfg(feature = "tls")]
@@ -33,6 +35,9 @@ const LOGS: LogBounds = LogBounds {
 
 /// Default lifetime of an Event: that of kube-apiserver's `--event-ttl`.
 const EVENT_TTL: Duration = Duration::from_secs(3600);
+
+/// Default time between compactions: that of kube-apiserver's `--etcd-compaction-interval`.
+const COMPACTION_INTERVAL: Duration = Duration::from_secs(300);
 
 /// Options that a fork shares with its origin.
 #[derive(Clone, Debug)]
@@ -50,6 +55,9 @@ pub(crate) struct Options {
     pub(crate) cluster_range: ClusterRange,
     pub(crate) event_ttl: Option<Duration>,
     pub(crate) inflight: InflightLimits,
+    pub(crate) audit: Option<Audit>,
+    pub(crate) enablement: Enablement,
+    pub(crate) compaction_interval: Option<Duration>,
 }
 
 /// Options of an [`ApiServer`]. Everything has a default.
@@ -92,6 +100,9 @@ impl Default for Options {
             cluster_range: ClusterRange::default(),
             event_ttl: Some(EVENT_TTL),
             inflight: InflightLimits::default(),
+            audit: None,
+            enablement: Enablement::default(),
+            compaction_interval: Some(COMPACTION_INTERVAL),
         }
     }
 }
@@ -189,10 +200,64 @@ impl ApiServerBuilder {
         self
     }
 
+    /// Sets the time between compactions: at each of them revisions from before the last one are forgotten, so that
+    /// exact lists and continue tokens expire after one to two intervals, on the server's clock. `None`: only the
+    /// bounds of [`history`](Self::history) count, which are those of watches, too. Default 5 minutes, after
+    /// `--etcd-compaction-interval` of kube-apiserver.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use fake_apiserver::ApiServer;
+    ///
+    /// let server = ApiServer::builder().compaction_interval(Duration::from_secs(60)).start();
+    /// # drop(server);
+    /// ```
+    pub fn compaction_interval(mut self, interval: impl Into<Option<Duration>>) -> Self {
+        self.options.compaction_interval = interval.into();
+        self
+    }
+
+    /// Turns built-in APIs off, and some of them on again, by the pairs of kube-apiserver's `--runtime-config`:
+    /// `apps/v1=false`, `batch/v1/cronjobs=false`, `api/all=false`. The core group stays. Fails with the pair that
+    /// cannot be: alpha and beta APIs are not served.
+    ///
+    /// ```
+    /// use fake_apiserver::ApiServer;
+    ///
+    /// let server = ApiServer::builder().runtime_config(["apps/v1=false"]).unwrap().start();
+    /// assert!(server.resource("apps/v1", "Deployment").is_none());
+    /// assert!(ApiServer::builder().runtime_config(["api/beta=true"]).is_err());
+    /// ```
+    pub fn runtime_config(mut self, pairs: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self, String> {
+        let pairs: Vec<_> = pairs.into_iter().collect();
+        self.options.enablement = Enablement::parse(pairs.iter().map(AsRef::as_ref))?;
+        Ok(self)
+    }
+
+    /// Records requests as events of `audit.k8s.io/v1`, as far as the policy asks for them: `sink` gets each as a line
+    /// of JSON with its line end, at the moment of its stage. After `--audit-policy-file` of kube-apiserver.
+    ///
+    /// ```
+    /// use fake_apiserver::{ApiServer, AuditPolicy};
+    ///
+    /// # fn main() -> Result<(), fake_apiserver::AuditPolicyError> {
+    /// let policy = AuditPolicy::parse("{apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: Metadata}]}")?;
+    /// let server = ApiServer::builder().audit(policy, |line: &str| assert!(line.ends_with("}\n"))).start();
+    /// # drop(server);
+    /// # Ok(()) }
+    /// ```
+    pub fn audit(mut self, policy: AuditPolicy, sink: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.options.audit = Some(Audit {
+            policy: Arc::new(policy),
+            sink: Arc::new(sink),
+        });
+        self
+    }
+
     /// Sets how many requests may be under way at once: of those that read, and of those that write; 0 is no limit, the
     /// default. Watches and connections do not count. One more is answered 429 with `Retry-After`, unless its user is
-    /// in `system:masters`: the `--max-requests-inflight` and `--max-mutating-requests-inflight` of kube-apiserver without
-    /// priority and fairness.
+    /// in `system:masters`: the `--max-requests-inflight` and `--max-mutating-requests-inflight` of kube-apiserver
+    /// without priority and fairness.
     ///
     /// ```
     /// use fake_apiserver::ApiServer;

@@ -52,7 +52,7 @@
 //!   heartbeats of Nodes and preemption are not simulated.
 //! - `exec`, `attach`, `port-forward` and `proxy` lead nowhere.
 //! - Authorization is off by default ([`Authorization`]): every client is an administrator.
-//! - Answers are protobuf only for clients that take nothing else; CBOR is not spoken.
+//! - CBOR is not spoken.
 //! - Deep checks of rarely written fields of built-in kinds are left out.
 //! - Aggregated API servers are not called.
 //!
@@ -95,11 +95,13 @@ pub mod control;
 mod entropy;
 mod tasks;
 
+pub use api::front_proxy::FrontProxy;
 pub use api::request_info::{RequestInfo, Verb};
 pub use api::streams::{ExecOutput, Stdin};
 pub use api::user::{Anonymous, UserInfo};
 pub use builder::{ApiServerBuilder, Authorization};
 pub use client_service::{ClientService, ResponseBody};
+pub use endpoints::audit::{AuditPolicy, AuditPolicyError};
 pub use endpoints::journal::{Entry, Journal, RecordedEvent, RecordedRequest};
 pub use faults::{
     Decision, Fault, FaultGuard, Held, HeldEvent, RestartLog, Seen, Verdict, WatchEventKind, WatchHandle, When,

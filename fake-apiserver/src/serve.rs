@@ -1,6 +1,7 @@
 //! The way in over sockets: accept, shake hands, speak HTTP/1.1 or HTTP/2, and end all of it in order.
 
 mod options;
+mod front_proxy;
 
 use std::future::Future;
 use std::io;
@@ -24,6 +25,7 @@ use tokio::time::{sleep, timeout};
 use tower::{Service, ServiceExt};
 
 use crate::api::arrival::{Arrival, Hosts};
+use crate::api::front_proxy::{FrontProxy, UnknownCertificate};
 use crate::api::user::UserInfo;
 use crate::endpoints::websocket::Upgrade;
 use crate::kubeconfig::{Credentials, kubeconfig};
@@ -144,11 +146,7 @@ async fn accept(listener: TcpListener, handshake: Handshake, hosts: Arc<Hosts>, 
         match accepted {
             Ok((stream, addr)) => {
                 let hosts = Arc::clone(&hosts);
-                let peer = Peer {
-                    addr,
-                    hosts,
-                    user: None,
-                };
+                let peer = Peer::new(addr, hosts);
                 connections.spawn(connection(
                     stream,
                     peer,
@@ -187,15 +185,21 @@ async fn connection(stream: TcpStream, peer: Peer, handshake: Handshake, service
     match handshake {
         Handshake::None => speak(stream, peer, service, stop).await,
         #[cfg(feature = "tls")]
-        Handshake::Tls(acceptor) => {
+        Handshake::Tls(acceptor, clients) => {
             let shaken = tokio::select! {
                 () = stop.clone().requested() => return,
                 shaken = timeout(HANDSHAKE_BOUND, acceptor.accept(stream)) => shaken,
             };
             match shaken {
                 Ok(Ok(stream)) => {
-                    let user = crate::tls::user(stream.get_ref().1).map(Arc::new);
-                    speak(stream, Peer { user, ..peer }, service, stop).await;
+                    let client = clients.peer(stream.get_ref().1);
+                    let peer = Peer {
+                        user: client.user,
+                        proxy: client.proxy,
+                        is_unknown: client.is_unknown,
+                        ..peer
+                    };
+                    speak(stream, peer, service, stop).await;
                 }
                 Ok(Err(err)) => tracing::debug!(peer = %peer.addr, "TLS handshake failed: {err}"),
                 Err(_elapsed) => tracing::debug!(peer = %peer.addr, "no TLS handshake within {HANDSHAKE_BOUND:?}"),
@@ -272,11 +276,7 @@ pub(crate) async fn converse(
         request
     });
     let loopback = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
-    let peer = Peer {
-        addr: loopback,
-        hosts: Arc::new(Hosts::new(loopback, &[])),
-        user: None,
-    };
+    let peer = Peer::new(loopback, Arc::new(Hosts::new(loopback, &[])));
     let (stop, stopped) = watch::channel(false);
     tasks.spawn(async move {
         speak(server, peer, service, Stop(stopped)).await;
@@ -303,12 +303,18 @@ async fn answer(
 ) -> io::Result<Response<StoppableBody>> {
     let (method, uri, addr) = (request.method().clone(), request.uri().clone(), peer.addr);
     let arrival = Arrival {
+        peer: addr.ip(),
         hosts: peer.hosts,
         has_body: !request.body().is_end_stream(),
     };
     request.extensions_mut().insert(arrival);
-    if let Some(user) = peer.user {
+    let named = peer
+        .proxy
+        .and_then(|it| front_proxy::take_user(&it, request.headers_mut()));
+    if let Some(user) = named.map(Arc::new).or(peer.user) {
         request.extensions_mut().insert(user);
+    } else if peer.is_unknown {
+        request.extensions_mut().insert(UnknownCertificate);
     }
     let upgraded = hyper::upgrade::on(&mut request);
     let response = service.oneshot(request.map(Body::new)).await?;
@@ -336,6 +342,22 @@ struct Peer {
     hosts: Arc<Hosts>,
     /// User named by the client certificate; an extension of each request.
     user: Option<Arc<UserInfo>>,
+    /// Set if it is a proxy that may name the user.
+    proxy: Option<Arc<FrontProxy>>,
+    /// Set if its certificate names neither a user nor a proxy.
+    is_unknown: bool,
+}
+
+impl Peer {
+    fn new(addr: SocketAddr, hosts: Arc<Hosts>) -> Self {
+        Self {
+            addr,
+            hosts,
+            user: None,
+            proxy: None,
+            is_unknown: false,
+        }
+    }
 }
 
 /// Step before HTTP on a new connection.
@@ -343,7 +365,7 @@ struct Peer {
 enum Handshake {
     None,
     #[cfg(feature = "tls")]
-    Tls(tokio_rustls::TlsAcceptor),
+    Tls(tokio_rustls::TlsAcceptor, Arc<crate::tls::Clients>),
 }
 
 impl Handshake {
@@ -358,7 +380,8 @@ impl Handshake {
             #[cfg(feature = "tls")]
             Transport::Https(options) => {
                 let identity = crate::tls::Identity::new(options, addr.ip())?;
-                Ok((Self::Tls(identity.config.into()), Some(identity.credentials)))
+                let handshake = Self::Tls(identity.config.into(), Arc::new(identity.clients));
+                Ok((handshake, Some(identity.credentials)))
             }
         }
     }
@@ -629,6 +652,71 @@ mod tests {
             let admin =
                 r#"Some(UserInfo { name: "kubernetes-admin", groups: ["system:masters"], uid: "", extra: {} })"#;
             assert!(answer.contains(admin), "{answer}");
+        }
+
+        /// An authority, in PEM, and a certificate of it for this common name.
+        fn authority_and_client(name: &str) -> (String, Credentials) {
+            use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+
+            let named = |name: &str| {
+                let mut params = CertificateParams::default();
+                params.distinguished_name.push(DnType::CommonName, name);
+                params
+            };
+            let mut params = named("proxies");
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            let key = || KeyPair::generate().expect("the provider can");
+            let authority = CertifiedIssuer::self_signed(params, key()).expect("the parameters are complete");
+            let mut params = named(name);
+            params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
+            let client_key = key();
+            let certificate = params
+                .signed_by(&client_key, &authority)
+                .expect("the parameters are complete");
+            let credentials = Credentials {
+                ca: authority.pem(),
+                certificate: certificate.pem(),
+                key: client_key.serialize_pem(),
+            };
+            (authority.pem(), credentials)
+        }
+
+        #[rstest]
+        #[case::a_proxy("proxy", "X-Remote-User: jane\r\nX-Remote-Group: a\r\nX-Remote-Group: b\r\nX-Extra-Color: red",
+            r#"Some(UserInfo { name: "jane", groups: ["a", "b", "system:authenticated"], uid: "", extra: {"color": ["red"]} })"#)]
+        #[case::one_of_another_name("other", "X-Remote-User: jane", "None")]
+        #[case::one_that_names_nobody("proxy", "X-Remote-Group: a", "None")]
+        #[tokio::test]
+        async fn a_proxy_names_the_user(#[case] name: &str, #[case] headers: &str, #[case] user: &str) {
+            let (ca, client) = authority_and_client(name);
+            let list = |it: &str| vec![it.to_owned()];
+            let options = ServeOptions::tls().front_proxy(FrontProxy {
+                client_ca: ca.into_bytes(),
+                allowed_names: list("proxy"),
+                username_headers: list("X-Remote-User"),
+                group_headers: list("X-Remote-Group"),
+                extra_headers_prefix: list("X-Extra-"),
+                ..FrontProxy::default()
+            });
+            let serving = start(options).await;
+            let path = format!("/user HTTP/1.1\r\n{headers}\r\nX-Rest:");
+            let answer = get(&serving, "localhost", &path, Some(&client)).await;
+            assert!(answer.ends_with(&format!("{user}\n")), "{answer}");
+        }
+
+        /// Users and proxies are told apart by the authority of their certificate.
+        #[tokio::test]
+        async fn a_user_with_a_certificate_names_no_other() {
+            let (ca, _) = authority_and_client("proxy");
+            let options = ServeOptions::tls().front_proxy(FrontProxy {
+                client_ca: ca.into_bytes(),
+                username_headers: vec!["X-Remote-User".to_owned()],
+                ..FrontProxy::default()
+            });
+            let serving = start(options).await;
+            let path = "/user HTTP/1.1\r\nX-Remote-User: jane\r\nX-Rest:";
+            let answer = get(&serving, "localhost", path, serving.credentials.as_ref()).await;
+            assert!(answer.contains("kubernetes-admin"), "{answer}");
         }
 
         #[tokio::test]

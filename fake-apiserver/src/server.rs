@@ -124,11 +124,15 @@ impl ApiServer {
         let bounds = Bounds {
             logs: options.logs,
             event_ttl: options.event_ttl,
+            compaction_interval: options.compaction_interval,
         };
+        let registry = Registry::new(world, bounds, entropy, access, admission);
+        registry.enable(options.enablement.clone());
         let endpoints = Arc::new(Endpoints {
-            registry: Registry::new(world, bounds, entropy, access, admission),
+            registry,
             faults: Faults::default(),
             journal: Journal::new(options.journal),
+            audit: options.audit.clone(),
             metrics: Metrics::new(options.inflight),
             requests: AtomicU64::new(0),
         });

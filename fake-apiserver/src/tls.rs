@@ -1,5 +1,6 @@
 //! TLS: a certificate authority and a server certificate made for one server, and gone with it.
 
+mod clients;
 mod der;
 mod keys;
 mod subject;
@@ -14,14 +15,14 @@ use rcgen::{
     BasicConstraints, Certificate, CertificateParams, CertifiedIssuer, DistinguishedName, DnType,
     ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
 };
-use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
-use tokio_rustls::rustls::server::WebPkiClientVerifier;
-use tokio_rustls::rustls::{self, RootCertStore, ServerConfig, ServerConnection};
+use tokio_rustls::rustls::{self, RootCertStore, ServerConfig};
 
-use crate::api::user::UserInfo;
+use crate::api::front_proxy::FrontProxy;
 use crate::kubeconfig::Credentials;
+pub(crate) use clients::Clients;
 pub use keys::ServiceAccountKeys;
 
 type Authority = CertifiedIssuer<'static, KeyPair>;
@@ -39,6 +40,8 @@ pub(crate) struct Identity {
     pub(crate) credentials: Credentials,
     /// The server's side of the handshake.
     pub(crate) config: Arc<ServerConfig>,
+    /// Judges the certificates of clients.
+    pub(crate) clients: Clients,
 }
 
 impl Identity {
@@ -65,13 +68,19 @@ impl Identity {
         };
         let mut roots = RootCertStore::empty();
         roots.add(authority.der().clone()).map_err(io::Error::other)?;
-        for certificate in options.client_ca.iter().map(|pem| certificates(pem)) {
-            let (added, _) = roots.add_parsable_certificates(certificate?);
-            if added == 0 {
-                return Err(invalid("there is no authority of clients in it"));
-            }
+        if let Some(pem) = &options.client_ca {
+            add_authorities(&mut roots, pem)?;
         }
-        let config = server_config(roots, chain, key).map_err(io::Error::other)?;
+        let (mut all, mut proxies) = (roots.clone(), None);
+        if let Some(proxy) = &options.front_proxy {
+            let mut roots = RootCertStore::empty();
+            add_authorities(&mut roots, &proxy.client_ca)?;
+            add_authorities(&mut all, &proxy.client_ca)?;
+            proxies = Some((roots, Arc::clone(proxy)));
+        }
+        let provider = Arc::new(ring::default_provider());
+        let clients = Clients::new(roots, proxies, &provider).map_err(io::Error::other)?;
+        let config = server_config(all, chain, key, provider).map_err(io::Error::other)?;
         Ok(Self {
             credentials: Credentials {
                 ca,
@@ -79,6 +88,7 @@ impl Identity {
                 key: key_pem(&admin_key),
             },
             config: Arc::new(config),
+            clients,
         })
     }
 }
@@ -90,6 +100,8 @@ pub(crate) struct TlsOptions {
     pub(crate) certificate: Option<(Vec<u8>, Vec<u8>)>,
     /// Authorities of client certificates besides the generated one, in PEM.
     pub(crate) client_ca: Option<Vec<u8>>,
+    /// Proxies that name the user.
+    pub(crate) front_proxy: Option<Arc<FrontProxy>>,
 }
 
 impl std::fmt::Debug for TlsOptions {
@@ -139,9 +151,12 @@ fn invalid(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-/// The user whose certificate was verified in the handshake, if the client showed one.
-pub(crate) fn user(connection: &ServerConnection) -> Option<UserInfo> {
-    subject::user(connection.peer_certificates()?.first()?)
+/// Adds the authorities of a PEM file; an error if there are none.
+fn add_authorities(roots: &mut RootCertStore, pem: &[u8]) -> io::Result<()> {
+    match roots.add_parsable_certificates(certificates(pem)?) {
+        (0, _) => Err(invalid("there is no authority of clients in it")),
+        _ => Ok(()),
+    }
 }
 
 /// A key in PEM: SEC 1, which clients read that know no PKCS #8.
@@ -207,13 +222,10 @@ fn server_config(
     clients: RootCertStore,
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
+    provider: Arc<CryptoProvider>,
 ) -> Result<ServerConfig, rustls::Error> {
-    let provider = Arc::new(ring::default_provider());
     // A client may show a certificate; one that no authority of clients signed fails the handshake.
-    let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(clients), Arc::clone(&provider))
-        .allow_unauthenticated()
-        .build()
-        .map_err(|err| rustls::Error::General(err.to_string()))?;
+    let clients = clients::verifier(clients, &provider)?;
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .with_client_cert_verifier(clients)

@@ -9,9 +9,14 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Arc;
 
 use common::{command, folder};
 use rstest::rstest;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 /// A folder of assets.
 fn assets() -> PathBuf {
@@ -153,6 +158,22 @@ fn etcd_says_that_it_is_well_and_ends_on_a_signal() {
 #[case::two_families(&["--service-cluster-ip-range=10.0.0.0/24,fd00::/108"], "--service-cluster-ip-range")]
 #[case::an_admission_plugin_that_stays(&["--disable-admission-plugins=LimitRanger"], "LimitRanger is always on")]
 #[case::an_unknown_admission_plugin(&["--enable-admission-plugins=Nothing"], "\"Nothing\"")]
+#[case::an_unknown_gate(&["--feature-gates=Nothing=true"], "unrecognized feature gate: Nothing")]
+#[case::a_gate_without_a_value(&["--feature-gates=WatchList"], "missing bool value for WatchList")]
+#[case::a_gate_that_is_neither(&["--feature-gates=WatchList=yes"],
+    "invalid value of WatchList=yes, err: strconv.ParseBool: parsing \"yes\": invalid syntax")]
+#[case::a_locked_gate(&["--feature-gates=APIServerTracing=false"],
+    "cannot set feature gate APIServerTracing to false, feature is locked to true")]
+#[case::a_gate_that_is_not_served(&["--feature-gates=WatchList=true,CBORServingAndStorage=true"],
+    "feature gate CBORServingAndStorage cannot be turned on here: this server has its default, false")]
+#[case::all_gates(&["--feature-gates=AllAlpha=true"], "AllAlpha changes gates")]
+#[case::beta_apis(&["--runtime-config=api/beta=true"], "--runtime-config: api/beta=true")]
+#[case::an_unknown_group(&["--runtime-config=nothing.io/v1=true"], "unknown api groups nothing.io/v1")]
+#[case::priority_levels(&["--enable-priority-and-fairness=true"], "--enable-priority-and-fairness")]
+#[case::headers_without_an_authority(&["--requestheader-username-headers=X-Remote-User"], "--requestheader-client-ca-file")]
+#[case::no_policy(&["--audit-policy-file=Cargo.toml", "--audit-log-path=-"], "--audit-policy-file Cargo.toml")]
+#[case::another_audit_mode(&["--audit-log-mode=batch"], "--audit-log-mode")]
+#[case::rotation(&["--audit-log-maxage=30"], "--audit-log-maxage is not supported here")]
 #[case::a_file_that_is_not_there(&["--client-ca-file=/nowhere"], "--client-ca-file /nowhere")]
 #[case::a_key_that_is_none(&["--service-account-signing-key-file=Cargo.toml"], "--service-account-signing-key-file")]
 fn unsupported_flags_are_refused_by_name(#[case] args: &[&str], #[case] named: &str) {
@@ -187,6 +208,62 @@ fn envtest_starts_it_unchanged() {
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
     );
+}
+
+/// A GET over HTTPS, of a server whose authority is the last certificate of this file.
+fn get(url: &str, certificates: &Path, path: &str) -> String {
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_file_iter(certificates)
+        .expect("it is there")
+        .collect();
+    let mut roots = RootCertStore::empty();
+    let authority = chain.expect("it is PEM").pop().expect("there is a certificate");
+    roots.add(authority).expect("it is an authority");
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("the provider has them")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = ServerName::try_from("127.0.0.1").expect("it is an address");
+    let connection = ClientConnection::new(Arc::new(config), name).expect("the options fit");
+    let address = url.strip_prefix("https://").expect("it is HTTPS");
+    let mut stream = StreamOwned::new(connection, TcpStream::connect(address).expect("it listens"));
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("it reads");
+    let mut answer = String::new();
+    // So the end of the connection is announced, too: without `close_notify` this is an error.
+    stream
+        .read_to_string(&mut answer)
+        .expect("the answer is text and ends in order");
+    answer
+}
+
+#[test]
+fn gates_versions_limits_and_the_audit_log_are_taken() {
+    let folder = folder();
+    let (policy, log) = (folder.join("policy.yaml"), folder.join("audit.log"));
+    let text = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- level: Metadata\n";
+    std::fs::write(&policy, text).expect("the target folder can be written");
+    let args = [
+        "--bind-address=127.0.0.1".to_owned(),
+        "--secure-port=0".to_owned(),
+        format!("--cert-dir={}", folder.display()),
+        "--feature-gates=WatchList=true,AllAlpha=false".to_owned(),
+        "--runtime-config=api/ga=true,batch/v1=false".to_owned(),
+        "--max-requests-inflight=3000".to_owned(),
+        "--max-mutating-requests-inflight=1000".to_owned(),
+        format!("--audit-policy-file={}", policy.display()),
+        format!("--audit-log-path={}", log.display()),
+    ];
+    let mut server = Running::start(program(&assets(), "kube-apiserver").args(&args));
+    let url = server.url();
+    let certificates = folder.join("apiserver.crt");
+    assert!(get(&url, &certificates, "/apis/batch/v1").starts_with("HTTP/1.1 404"));
+    assert!(get(&url, &certificates, "/metrics").contains("\nkubernetes_build_info{"));
+    let log = std::fs::read_to_string(&log).expect("it is written");
+    let events: Vec<_> = log.lines().collect();
+    assert_eq!(events.len(), 4, "{log}");
+    assert!(events[3].contains(r#""requestURI":"/metrics","verb":"get""#), "{log}");
+    assert!(events[3].contains(r#""sourceIPs":["127.0.0.1"]"#), "{log}");
 }
 
 #[test]

@@ -9,6 +9,8 @@ use std::sync::Arc;
 /// An extension of each request that came over a socket.
 #[derive(Clone, Debug)]
 pub(crate) struct Arrival {
+    /// The address it came from.
+    pub(crate) peer: IpAddr,
     /// The hosts the server answers to.
     pub(crate) hosts: Arc<Hosts>,
     /// Set if the request has a body, whose type must be named.

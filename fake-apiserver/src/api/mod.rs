@@ -4,6 +4,7 @@ pub mod resource;
 pub mod request_info;
 pub mod user;
 pub(crate) mod arrival;
+pub(crate) mod front_proxy;
 pub(crate) mod token;
 pub(crate) mod streams;
 pub mod rbac;

@@ -12,7 +12,8 @@ use http::{HeaderMap, Method};
 
 use super::Endpoints;
 use super::filters::Call;
-use super::{impersonation, websocket};
+use super::{audit, impersonation, websocket};
+use crate::api::front_proxy::UnknownCertificate;
 use crate::api::rbac::Attributes;
 use crate::api::request_info::{ResourcePath, Verb};
 use crate::api::selector::FieldSelector;
@@ -22,19 +23,14 @@ use crate::registry::authentication::TokenVerdict;
 
 /// Authenticates and authorises the user, and fails with 401 or 403.
 pub(super) fn admit(server: &Endpoints, call: &mut Call) -> Result<(), Refused> {
-    if let Some(user) = authenticate(server, &call.parts)? {
-        call.user = user;
-    }
-    if call.parts.extensions.get::<SentBy>().is_some() {
-        // The server's own workers have all rights: the ClusterRoles that a real cluster has for each are not there.
-        call.is_admitted = true;
-        return Ok(());
-    }
-    let wanted = impersonation::wanted(&call.parts.headers)?;
-    if wanted.is_none() && !server.registry.has_rbac() {
-        take_seat(server, call)?;
-        call.is_admitted = true;
-        return Ok(());
+    let authenticated = authenticate(server, &call.parts);
+    let wanted = match &authenticated {
+        Ok(_) => impersonation::wanted(&call.parts.headers)?,
+        Err(_) => None,
+    };
+    let is_plain = wanted.is_none() && !server.registry.has_rbac() && authenticated.is_ok();
+    if is_plain && server.audit.is_none() {
+        return admit_plain(server, call, authenticated?);
     }
     let path = percent_encoding::percent_decode_str(call.parts.uri.path())
         .decode_utf8_lossy()
@@ -42,6 +38,19 @@ pub(super) fn admit(server: &Endpoints, call: &mut Call) -> Result<(), Refused> 
     let method = call.parts.method.as_str().to_lowercase();
     let selected = selected_name(call);
     let request = attributes(call, &path, &method, &selected);
+    match authenticated {
+        Ok(user) => call.user = user.unwrap_or_else(|| Arc::clone(&call.user)),
+        Err(status) => {
+            audit::unauthenticated(server, call, &path, &request, &status);
+            return Err(status.into());
+        }
+    }
+    audit::begin(server, call, &path, &request);
+    if call.parts.extensions.get::<SentBy>().is_some() {
+        // The server's own workers have all rights: the ClusterRoles that a real cluster has for each are not there.
+        call.is_admitted = true;
+        return Ok(());
+    }
     if let Some(wanted) = wanted {
         call.user = Arc::new(impersonation::become_user(
             &server.registry,
@@ -49,9 +58,28 @@ pub(super) fn admit(server: &Endpoints, call: &mut Call) -> Result<(), Refused> 
             wanted,
             &request,
         )?);
+        if let Some(record) = &mut call.record {
+            record.impersonated(&call.user);
+        }
     }
     take_seat(server, call)?;
+    if let Some(record) = &mut call.record {
+        let decision = server.registry.decide(&call.user, &request);
+        record.authorized(decision.is_allowed, &decision.reason);
+    }
     server.registry.authorize(&call.user, &request)?;
+    call.is_admitted = true;
+    Ok(())
+}
+
+/// Admits a user who may do everything, as every user may without authorization.
+fn admit_plain(server: &Endpoints, call: &mut Call, user: Option<Arc<UserInfo>>) -> Result<(), Refused> {
+    if let Some(user) = user {
+        call.user = user;
+    }
+    if call.parts.extensions.get::<SentBy>().is_none() {
+        take_seat(server, call)?;
+    }
     call.is_admitted = true;
     Ok(())
 }
@@ -122,6 +150,7 @@ fn authenticate(server: &Endpoints, parts: &Parts) -> Result<Option<Arc<UserInfo
     }
     match authentication.anonymous {
         _ if !authentication.is_strict => Ok(None),
+        _ if parts.extensions.get::<UnknownCertificate>().is_some() => Err(Status::unauthorized()),
         Anonymous::Admin => Ok(None),
         Anonymous::Allowed => Ok(Some(Arc::new(UserInfo::anonymous()))),
         Anonymous::Refused => Err(Status::unauthorized()),

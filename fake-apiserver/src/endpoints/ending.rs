@@ -1,4 +1,4 @@
-//! Counting of requests: `Ending` is the end of a watch or a connection, at which it is counted as answered.
+//! Ends of requests: answered, counted and recorded; of a watch or a connection when it is over, not before.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,32 +9,111 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::Response;
 use http_body::{Frame, SizeHint};
+use http_body_util::BodyExt as _;
 
+use super::audit::Record;
 use super::authentication::Refused;
 use super::broken::NoAnswer;
-use super::filters::Call;
+use super::filters::{Call, KeptAnswer};
 use super::metrics::Labels;
 use super::websocket::Upgrade;
 use super::{Endpoints, encode};
 use crate::api::status::Status;
 
-/// Counts a request that was admitted: a watch or a connection when it ends, any other now. What a fault leaves
-/// without an answer is not counted.
-pub(super) fn count(server: &Arc<Endpoints>, call: &Call, response: Response<Body>) -> Response<Body> {
-    let labels = match &call.info {
-        _ if !call.is_admitted || response.extensions().get::<NoAnswer>().is_some() => return response,
-        Some(info) => Labels::of_resource(info, &call.parts, &call.query),
-        None => match Labels::of_document(call.parts.uri.path(), response.headers()) {
-            Some(labels) => labels,
-            None => return response,
-        },
+/// A request that was handled: its answer, a failure, or a panic.
+type Handled = std::thread::Result<Result<Response<Body>, Status>>;
+
+/// Answers, counts and records a request that was handled.
+pub(super) async fn finish(server: &Arc<Endpoints>, call: &mut Call, handled: Handled) -> Response<Body> {
+    let now = server.registry.entropy.now();
+    let mut record = call.record.take();
+    let mut response = match handled {
+        Ok(Ok(response)) => show(record.as_deref_mut(), call, response).await,
+        Ok(Err(status)) => {
+            if let Some(record) = &mut record {
+                record.failed(&status);
+            }
+            encode::failure(call, &status)
+        }
+        Err(_) => {
+            let status = Status::internal("the server panicked; see its log");
+            if let Some(mut record) = record.take() {
+                record.panicked(&status, now);
+            }
+            encode::failure(call, &status)
+        }
     };
-    let code = response.status().as_u16();
-    if call.is_long_running() && code < 300 {
-        return Ending::new(Arc::clone(server), labels, code, call.started).follow(response);
+    let is_broken = response.extensions().get::<NoAnswer>().is_some();
+    if let Some(record) = &mut record {
+        record.has_code((!is_broken).then_some(response.status().as_u16()));
+        if call.is_long_running() {
+            record.begins(now);
+        }
     }
-    let took = server.registry.entropy.elapsed().saturating_sub(call.started);
-    server.metrics.count(labels, code, took);
+    match labels(call, &response).filter(|_| !is_broken) {
+        Some(labels) => response = count(server, call, response, labels, record),
+        None => record.iter_mut().for_each(|it| it.ends(now)),
+    }
+    response
+}
+
+/// Shows an answer to the record of its request.
+async fn show(record: Option<&mut Record>, call: &Call, response: Response<Body>) -> Response<Body> {
+    let Some(record) = record else { return response };
+    let kept = response.extensions().get::<KeptAnswer>().cloned();
+    if let Some(KeptAnswer::Whole(bytes)) = &kept {
+        record.succeeded(bytes);
+    }
+    if !record.wants_answer() || call.is_long_running() || call.info.is_none() || !call.struck.is_empty() {
+        return response;
+    }
+    let (bytes, response) = match kept {
+        Some(KeptAnswer::Whole(bytes)) => (bytes, response),
+        Some(KeptAnswer::Stored(stored)) => (stored.bytes(), response),
+        None => {
+            let (parts, body) = response.into_parts();
+            // Bodies made in this process do not fail.
+            let bytes = body.collect().await.map(|it| it.to_bytes()).unwrap_or_default();
+            (bytes.clone(), Response::from_parts(parts, Body::from(bytes)))
+        }
+    };
+    if let Ok(object) = serde_json::from_slice(&bytes) {
+        record.answered(object);
+    }
+    response
+}
+
+/// The labels of a request that is counted: one that was admitted.
+fn labels(call: &Call, response: &Response<Body>) -> Option<Labels> {
+    match &call.info {
+        _ if !call.is_admitted => None,
+        Some(info) => Some(Labels::of_resource(info, &call.parts, &call.query)),
+        None => Labels::of_document(call.parts.uri.path(), response.headers()),
+    }
+}
+
+/// Counts an answer: that of a watch or a connection when it ends, any other now.
+fn count(
+    server: &Arc<Endpoints>,
+    call: &Call,
+    response: Response<Body>,
+    labels: Labels,
+    record: Option<Box<Record>>,
+) -> Response<Body> {
+    let code = response.status().as_u16();
+    let mut ending = Ending {
+        server: Arc::clone(server),
+        labels,
+        record,
+        code,
+        started: call.started,
+        is_long: false,
+    };
+    if call.is_long_running() && code < 300 {
+        ending.is_long = true;
+        server.metrics.begin(ending.labels.clone());
+        return ending.follow(response);
+    }
     response
 }
 
@@ -58,26 +137,18 @@ fn too_many(server: &Endpoints, call: &Call) -> Response<Body> {
     response
 }
 
-/// A long-running request, which ends when this is dropped.
+/// A request that ends when this is dropped.
 struct Ending {
     server: Arc<Endpoints>,
     labels: Labels,
+    record: Option<Box<Record>>,
     code: u16,
     started: Duration,
+    /// Set if it is counted as under way.
+    is_long: bool,
 }
 
 impl Ending {
-    /// Begins a request of these labels, which was answered with `code`.
-    fn new(server: Arc<Endpoints>, labels: Labels, code: u16, started: Duration) -> Self {
-        server.metrics.begin(labels.clone());
-        Self {
-            server,
-            labels,
-            code,
-            started,
-        }
-    }
-
     /// Ends the request with its answer: with the connection that takes the place of HTTP, else with the body.
     fn follow(self, response: Response<Body>) -> Response<Body> {
         if let Some(upgrade) = response.extensions().get::<Upgrade>() {
@@ -91,9 +162,15 @@ impl Ending {
 impl Drop for Ending {
     fn drop(&mut self) {
         let metrics = &self.server.metrics;
-        metrics.end(&self.labels);
-        let now = self.server.registry.entropy.elapsed();
-        metrics.count(self.labels.clone(), self.code, now.saturating_sub(self.started));
+        if self.is_long {
+            metrics.end(&self.labels);
+        }
+        let entropy = &self.server.registry.entropy;
+        let took = entropy.elapsed().saturating_sub(self.started);
+        metrics.count(self.labels.clone(), self.code, took);
+        if let Some(record) = &mut self.record {
+            record.ends(entropy.now());
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use http::{HeaderMap, Method, Response};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use uuid::fmt::Hyphenated;
 
+use super::audit::Record;
 use super::broken::NoAnswer;
 use super::encode;
 use super::journal::{Journal, RecordedRequest, StoredAnswer};
@@ -57,6 +58,8 @@ pub(crate) struct Call {
     pub(crate) is_admitted: bool,
     /// Its place among the requests under way; none for watches and connections.
     pub(crate) seat: Option<Seat>,
+    /// Its audit event, if there is one.
+    pub(crate) record: Option<Box<Record>>,
     /// Time of arrival.
     pub(crate) started: Duration,
     audit_id: HeaderValue,
@@ -81,6 +84,7 @@ impl Call {
             struck: Vec::new(),
             is_admitted: false,
             seat: None,
+            record: None,
             number,
             query: Query::parse(parts.uri.query()),
             body: Bytes::new(),
@@ -92,6 +96,11 @@ impl Call {
             started: entropy.elapsed(),
             parts,
         }
+    }
+
+    /// The number by which logs name it.
+    pub(crate) fn audit_id(&self) -> &str {
+        self.audit_id.to_str().unwrap_or_default()
     }
 
     /// A header as text; `None` if it is absent or no text.

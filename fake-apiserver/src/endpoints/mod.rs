@@ -28,6 +28,7 @@ pub(crate) mod handlers;
 pub(crate) mod encode;
 pub(crate) mod broken;
 pub(crate) mod metrics;
+pub(crate) mod audit;
 mod ending;
 pub(crate) mod skew;
 #[cfg(feature = "client")]
@@ -45,6 +46,7 @@ pub(crate) mod openapi;
 pub(crate) mod documents;
 pub(crate) mod journal;
 
+use audit::Audit;
 use broken::NoAnswer;
 use filters::Call;
 use journal::Journal;
@@ -60,6 +62,8 @@ pub(crate) struct Endpoints {
     pub(crate) faults: Faults,
     /// Record of requests and answers.
     pub(crate) journal: Journal,
+    /// Recording of audit events, if it is on.
+    pub(crate) audit: Option<Audit>,
     /// Counters of requests and events.
     pub(crate) metrics: Metrics,
     /// Number of requests ever received.
@@ -84,9 +88,7 @@ impl Endpoints {
         let admin = Arc::clone(&self.registry.access.authentication.admin);
         let mut call = Call::new(parts, &self.registry.entropy, admin, number);
         let answered = AssertUnwindSafe(self.answer(&mut call, body)).catch_unwind().await;
-        let response = answered.unwrap_or_else(|_| Err(Status::internal("the server panicked; see its log")));
-        let response = response.unwrap_or_else(|status| encode::failure(&call, &status));
-        let response = ending::count(&self, &call, response);
+        let response = ending::finish(&self, &mut call, answered).await;
         let is_head = call.parts.method == http::Method::HEAD;
         let mut response = call.finish(response, &self.journal, self.registry.entropy.elapsed());
         if is_head {
@@ -127,6 +129,7 @@ impl Endpoints {
             Target::Resource(row, info) => {
                 call.info = Some(info);
                 call.body = filters::read_body(&call.parts, body).await?;
+                audit::sent(call, &row);
                 let ahead_ms = self.faults.clocks.ahead_ms(&call.client);
                 let skewed = call.info.clone().filter(|info| ahead_ms != 0 && skew::concerns(info));
                 if skewed.is_some() {

@@ -181,6 +181,7 @@ pub(crate) async fn run(mut args: Args) -> Result<(), String> {
             ServeOptions::http()
         },
         common: args.common,
+        objects: Vec::new(),
     };
     setup.serve().await
 }

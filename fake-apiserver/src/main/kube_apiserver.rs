@@ -1,17 +1,22 @@
 //! `kube-apiserver` by its own flags, as envtest and its like pass them. What is not supported is refused by name.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::Parser;
+use clap::error::{ContextKind, ErrorKind};
+use clap::{CommandFactory as _, Parser};
 use fake_apiserver::{Anonymous, ApiServerBuilder, Authorization, ServeOptions, ServiceAccountKeys};
+use serde_json::{Value, json};
 
 use crate::args::{Common, duration};
-use crate::log;
+use crate::audit::{self, AuditArgs};
+use crate::front_proxy::{self, FrontProxyArgs};
 use crate::setup::{self, Setup};
+use crate::{feature_gates, log};
 
 /// The port of kube-apiserver.
 const SECURE_PORT: u16 = 6443;
@@ -137,6 +142,55 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration)]
     event_ttl: Duration,
 
+    /// Certificate authority of etcd, which is not called
+    #[arg(long, value_name = "FILE")]
+    etcd_cafile: Option<PathBuf>,
+
+    /// Certificate for etcd, which is not called
+    #[arg(long, value_name = "FILE")]
+    etcd_certfile: Option<PathBuf>,
+
+    /// Key for etcd, which is not called
+    #[arg(long, value_name = "FILE")]
+    etcd_keyfile: Option<PathBuf>,
+
+    /// Prefix of keys in etcd, which is not called
+    #[arg(long, value_name = "PATH", default_value = "/registry")]
+    etcd_prefix: String,
+
+    /// Time between compactions: exact lists and continue tokens that are older than the last but one are answered 410;
+    /// 0 is never
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
+    etcd_compaction_interval: Duration,
+
+    /// Feature gates of Kubernetes 1.36, name=true|false: those are accepted that say what this server does, which is
+    /// the default of each
+    #[arg(long, value_name = "GATES", value_delimiter = ',')]
+    feature_gates: Vec<String>,
+
+    /// Turns built-in APIs off: api/all, api/ga, group/version or group/version/resource, each =true|false. The core
+    /// group stays; alpha and beta APIs are not served
+    #[arg(long, value_name = "APIS", value_delimiter = ',')]
+    runtime_config: Vec<String>,
+
+    /// Most requests under way that read; one more is answered 429. 0 is no limit
+    #[arg(long, value_name = "N", default_value_t = 400)]
+    max_requests_inflight: usize,
+
+    /// Most requests under way that write; one more is answered 429. 0 is no limit
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    max_mutating_requests_inflight: usize,
+
+    /// Queue requests by priority levels: only false is accepted
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", value_parser = ["false"])]
+    enable_priority_and_fairness: String,
+
+    #[command(flatten)]
+    front_proxy: FrontProxyArgs,
+
+    #[command(flatten)]
+    audit: AuditArgs,
+
     /// Log level; from 4 on every request is logged to stderr
     #[arg(short, long, value_name = "LEVEL", default_value_t = 0)]
     v: u8,
@@ -145,13 +199,31 @@ pub(crate) struct Args {
     common: Common,
 }
 
+/// Reads the arguments. A flag that is none of these is refused as not supported: most are flags of kube-apiserver.
+pub(crate) fn parse(args: Vec<OsString>) -> Result<Args, clap::Error> {
+    Args::try_parse_from(args).map_err(|err| {
+        let unknown = err
+            .get(ContextKind::InvalidArg)
+            .filter(|_| err.kind() == ErrorKind::UnknownArgument);
+        let Some(flag) = unknown else { return err };
+        let why = format!("{flag} is not supported here; --help lists the flags that are\n");
+        Args::command().error(ErrorKind::UnknownArgument, why)
+    })
+}
+
 /// The whole life of the server; the error is for people.
 #[tokio::main]
 pub(crate) async fn run(mut args: Args) -> Result<(), String> {
     log::start(args.v >= 4)?;
     let builder = setup::builder(&mut args.common)?;
     let builder = admission(&args, users(&args, builder)?)?;
+    feature_gates::check(&args.feature_gates)?;
+    let builder = audit::apply(&args.audit, builder)?;
     let builder = tokens(&args, builder)?
+        .runtime_config(&args.runtime_config)
+        .map_err(|why| format!("--runtime-config: {why}"))?
+        .max_requests_inflight(args.max_requests_inflight, args.max_mutating_requests_inflight)
+        .compaction_interval(Some(args.etcd_compaction_interval).filter(|it| !it.is_zero()))
         .event_ttl(Some(args.event_ttl).filter(|it| !it.is_zero()))
         .service_cluster_ip_range(&args.service_cluster_ip_range)
         .map_err(|why| format!("--service-cluster-ip-range: {why}"))?;
@@ -159,6 +231,7 @@ pub(crate) async fn run(mut args: Args) -> Result<(), String> {
         builder,
         listen: SocketAddr::new(args.bind_address, args.secure_port),
         options: transport(&args)?,
+        objects: vec![authentication(&args)?],
         common: args.common,
     };
     setup.serve().await
@@ -297,7 +370,20 @@ fn transport(args: &Args) -> Result<ServeOptions, String> {
     if let Some(file) = &args.client_ca_file {
         options = options.client_ca(read("client-ca-file", file)?);
     }
-    Ok(options)
+    front_proxy::apply(&args.front_proxy, options)
+}
+
+/// The ConfigMap that tells aggregated servers whose certificates to believe.
+fn authentication(args: &Args) -> Result<Value, String> {
+    let mut data = front_proxy::published(&args.front_proxy)?;
+    if let Some(file) = &args.client_ca_file {
+        let pem = read("client-ca-file", file)?;
+        data.insert("client-ca-file".into(), String::from_utf8_lossy(&pem).into());
+    }
+    Ok(json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "data": data,
+        "metadata": {"name": "extension-apiserver-authentication", "namespace": "kube-system"},
+    }))
 }
 
 /// Writes a file that only its owner may read.

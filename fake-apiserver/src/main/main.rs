@@ -4,6 +4,9 @@
 //! plane from a folder of programs starts this one; `assets` makes such a folder.
 
 mod args;
+mod audit;
+mod feature_gates;
+mod front_proxy;
 mod assets;
 mod etcd;
 mod fake;
@@ -35,7 +38,10 @@ fn main() -> ExitCode {
     let (personality, args) = personality(std::env::args_os().collect());
     let done = match personality {
         Personality::FakeApiserver => fake::run(fake::Args::parse_from(args)),
-        Personality::KubeApiserver => kube_apiserver::run(kube_apiserver::Args::parse_from(args)),
+        Personality::KubeApiserver => match kube_apiserver::parse(args) {
+            Ok(args) => kube_apiserver::run(args),
+            Err(unknown) => unknown.exit(),
+        },
         Personality::Etcd => etcd::run(&etcd::Args::parse_from(args)),
     };
     match done {

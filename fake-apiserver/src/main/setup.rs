@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use fake_apiserver::{ApiServer, ApiServerBuilder, ServeOptions, ServiceAccountKeys, Serving, load};
+use serde_json::Value;
 
 use crate::args::Common;
 use crate::{report, tell};
@@ -29,6 +30,8 @@ pub(crate) struct Setup {
     pub(crate) builder: ApiServerBuilder,
     pub(crate) listen: SocketAddr,
     pub(crate) options: ServeOptions,
+    /// Objects that are there from the start, in place of those of their names.
+    pub(crate) objects: Vec<Value>,
 }
 
 /// A builder with all that the common options say. The token of the control API is in them afterwards.
@@ -79,6 +82,7 @@ impl Setup {
     pub(crate) async fn serve(self) -> Result<(), String> {
         let interrupted = interruption().map_err(|err| format!("cannot listen for signals: {err}"))?;
         let server = self.builder.start();
+        server.load(self.objects).map_err(|err| err.to_string())?;
         fill(&server, &self.common)?;
         let options = self.options.accept_hosts(&self.common.accept_hosts);
         let serving = server.serve_with(self.listen, &options).await;

@@ -16,6 +16,7 @@ impl Registry {
     /// Replaces all state: watches end, CRDs are read anew.
     pub(crate) fn restore(&self, world: World) {
         self.store.replace(world);
+        self.compaction.restart();
         self.roles_replaced();
         self.admission.invalidate();
         self.load_definitions();
@@ -26,6 +27,7 @@ impl Registry {
 
     /// Stores a new object.
     pub(super) fn insert(&self, row: &Row, key: Key, body: Body) -> Result<Arc<Stored>, StoreError> {
+        self.note_time();
         let stored = self.store.create(&row.storage, key, body)?;
         self.event_written(row, &stored.key, stored.revision);
         self.signal(row, &stored.key);
@@ -34,6 +36,7 @@ impl Registry {
 
     /// Stores an object in place of `old`, if that is still the one.
     pub(super) fn replace(&self, row: &Row, old: &Stored, body: Body) -> Result<Arc<Stored>, StoreError> {
+        self.note_time();
         let stored = self.store.update(&row.storage, &old.key, old.revision, body)?;
         self.event_written(row, &stored.key, stored.revision);
         self.signal(row, &stored.key);
@@ -42,6 +45,7 @@ impl Registry {
 
     /// Removes `old`, if it is still the one.
     pub(super) fn remove(&self, row: &Row, old: &Stored) -> Result<Revision, StoreError> {
+        self.note_time();
         let revision = self.store.delete(&row.storage, &old.key, old.revision)?;
         self.event_removed(row, &old.key);
         self.signal(row, &old.key);
@@ -54,6 +58,7 @@ impl Registry {
     /// Stores what the server itself makes of an object in the wake of a client's write, if `old` is still the one;
     /// what follows from it is the caller's.
     pub(super) fn replace_own(&self, row: &Row, old: &Stored, body: Body) -> bool {
+        self.note_time();
         let stored = self.store.update(&row.storage, &old.key, old.revision, body);
         if stored.is_ok() {
             self.wake(row, &old.key);
@@ -63,6 +68,7 @@ impl Registry {
 
     /// The same where nothing is left of it.
     pub(super) fn remove_own(&self, row: &Row, old: &Stored) -> bool {
+        self.note_time();
         let removed = self.store.delete(&row.storage, &old.key, old.revision);
         if removed.is_ok() {
             self.wake(row, &old.key);

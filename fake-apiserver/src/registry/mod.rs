@@ -26,6 +26,7 @@ pub(crate) mod read;
 pub(crate) mod continue_token;
 pub(crate) mod write;
 mod commit;
+mod compaction;
 mod expiry;
 mod own_loops;
 mod recent;
@@ -44,10 +45,12 @@ pub(crate) mod definitions;
 
 use admission::{Admission, AdmissionSetup};
 use authentication::Access;
+use compaction::Compaction;
 use definitions::Definitions;
 use expiry::EventLeases;
 use recent::Recent;
 use scheme::Scheme;
+use scheme::enablement::Enablement;
 
 /// Answers of Pods, for [`Registry::pod_streams`].
 struct Streams(Box<dyn PodStreams>);
@@ -65,6 +68,8 @@ pub(crate) struct Bounds {
     pub(crate) logs: LogBounds,
     /// Lifetime of an Event after its last write; `None`: for ever.
     pub(crate) event_ttl: Option<Duration>,
+    /// Time between compactions; `None`: there are none.
+    pub(crate) compaction_interval: Option<Duration>,
 }
 
 /// All state and its rules.
@@ -90,6 +95,8 @@ pub(crate) struct Registry {
     definitions: Mutex<Definitions>,
     /// Number of requests to finish deleted CRDs since the current pass began; 0 if none is running.
     finishing: AtomicUsize,
+    /// Revisions that are forgotten because of their age.
+    compaction: Compaction,
     /// The objects written last.
     recent: Recent,
     /// Answers of Pods to connections, where there is a kubelet.
@@ -121,6 +128,7 @@ impl Registry {
             event_leases: EventLeases::new(bounds.event_ttl),
             definitions: Mutex::default(),
             finishing: AtomicUsize::new(0),
+            compaction: Compaction::new(bounds.compaction_interval),
             recent: Recent::default(),
             pod_streams: OnceLock::new(),
             scheme: RwLock::default(),
@@ -133,6 +141,11 @@ impl Registry {
     /// The served resources as they are now.
     pub(crate) fn scheme(&self) -> Arc<Scheme> {
         Arc::clone(&self.scheme.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Serves some built-in resources no more.
+    pub(crate) fn enable(&self, enablement: Enablement) {
+        self.change_scheme(|scheme| scheme.enablement = enablement);
     }
 
     /// Lets Pods answer from here on; the first to be set stays.

@@ -186,7 +186,7 @@ impl Registry {
         let snapshot = match revision {
             Some(revision) if exact => {
                 let too_old = |_| Status::expired("The resourceVersion for the provided list is too old.");
-                self.store.snapshot_at(&row.storage, revision).map_err(too_old)?
+                self.snapshot_of_etcd(row, revision).map_err(too_old)?
             }
             Some(_) => self.cached(row, client),
             None => self.store.snapshot(&row.storage),
@@ -207,8 +207,7 @@ impl Registry {
                 ));
             }
             At::Revision(revision) => self
-                .store
-                .snapshot_at(&row.storage, revision)
+                .snapshot_of_etcd(row, revision)
                 .map_err(|_| expired_token(token.start.trim_end_matches('\0')))?,
         };
         let range = filter.scope.range().from(format!("{prefix}{}", token.start));

@@ -1,6 +1,8 @@
 //! `ServeOptions`: how a server listens.
 
 #[cfg(feature = "tls")]
+use crate::api::front_proxy::FrontProxy;
+#[cfg(feature = "tls")]
 use crate::tls::TlsOptions;
 
 /// Options of a listener: in the clear or over TLS, and the hosts it answers to.
@@ -61,6 +63,16 @@ impl ServeOptions {
     pub fn client_ca(mut self, authorities: impl Into<Vec<u8>>) -> Self {
         if let Transport::Https(tls) = &mut self.transport {
             tls.client_ca = Some(authorities.into());
+        }
+        self
+    }
+
+    /// Believes proxies whose certificate is of these authorities when they name the user in headers. The authorities
+    /// are none of users. Without effect on plain HTTP.
+    #[cfg(feature = "tls")]
+    pub fn front_proxy(mut self, proxy: FrontProxy) -> Self {
+        if let Transport::Https(tls) = &mut self.transport {
+            tls.front_proxy = Some(std::sync::Arc::new(proxy));
         }
         self
     }

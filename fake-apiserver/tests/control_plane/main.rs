@@ -1,5 +1,7 @@
-//! Operation of a control plane beside its objects: metrics, limits, audit logs and served versions.
+//! Operation of a control plane beside its objects: metrics, limits, audit logs, served versions and encodings.
 
 mod ask;
+mod audit;
 mod metrics;
 mod protobuf;
+mod served;

@@ -4,10 +4,12 @@ pub(crate) mod builtins;
 pub(crate) mod row;
 pub(crate) mod codec;
 pub(crate) mod body;
+pub(crate) mod enablement;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
+use enablement::Enablement;
 pub(crate) use row::Row;
 
 use crate::registry::types::schema::resources;
@@ -39,6 +41,8 @@ static BUILTIN_INDEX: LazyLock<BTreeMap<BuiltinKey, &'static Arc<Row>>> = LazyLo
 /// All rows of one server. A copy is made when a CRD changes; requests under way keep the one they began with.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scheme {
+    /// Built-in resources that are turned off.
+    pub(crate) enablement: Enablement,
     custom: BTreeMap<RowKey, Arc<Row>>,
 }
 
@@ -46,7 +50,10 @@ impl Scheme {
     /// The row of a resource in a version.
     pub(crate) fn lookup(&self, group: &str, version: &str, resource: &str) -> Option<Arc<Row>> {
         if let Some(row) = BUILTIN_INDEX.get(&(group, version, resource)) {
-            return Some(Arc::clone(row));
+            return self
+                .enablement
+                .allows(group, version, resource)
+                .then(|| Arc::clone(row));
         }
         if self.custom.is_empty() {
             return None;
@@ -63,7 +70,11 @@ impl Scheme {
 
     /// Every row: the built-in ones in the order of discovery, then those of CRDs by group, version and name.
     pub(crate) fn rows(&self) -> impl Iterator<Item = &Arc<Row>> {
-        BUILTIN.iter().chain(self.custom.values())
+        let is_on = |row: &&Arc<Row>| {
+            let info = &row.info;
+            self.enablement.allows(&info.group, &info.version, &info.resource)
+        };
+        BUILTIN.iter().filter(is_on).chain(self.custom.values())
     }
 
     /// Replaces rows of a CRD.

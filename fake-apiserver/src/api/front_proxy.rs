@@ -1,0 +1,40 @@
+//! `FrontProxy`: a proxy that has authenticated the user and names it in headers.
+
+/// Certificates and headers of proxies that name the user: the `--requestheader-*` options of kube-apiserver.
+///
+/// ```
+/// use fake_apiserver::FrontProxy;
+///
+/// let proxy = FrontProxy {
+///     allowed_names: vec!["front-proxy-client".to_owned()],
+///     username_headers: vec!["X-Remote-User".to_owned()],
+///     ..FrontProxy::default()
+/// };
+/// # drop(proxy);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FrontProxy {
+    /// Authorities of the proxies' certificates, in PEM.
+    pub client_ca: Vec<u8>,
+    /// Common names of the proxies; if there are none, every name counts.
+    pub allowed_names: Vec<String>,
+    /// Headers with the name of the user; the first that is there counts.
+    pub username_headers: Vec<String>,
+    /// Headers with the uid of the user; the first that is there counts.
+    pub uid_headers: Vec<String>,
+    /// Headers with the groups of the user; all of them count.
+    pub group_headers: Vec<String>,
+    /// Prefixes of headers with further facts of the user; the rest of the header is the name of the fact.
+    pub extra_headers_prefix: Vec<String>,
+}
+
+impl FrontProxy {
+    /// Returns `true` if a proxy may have this common name.
+    pub(crate) fn allows(&self, name: &str) -> bool {
+        self.allowed_names.is_empty() || self.allowed_names.iter().any(|it| it == name)
+    }
+}
+
+/// As an extension of a request: its client showed a certificate that names neither a user nor a proxy.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UnknownCertificate;

@@ -1,0 +1,27 @@
+//! Audit: each request as events of `audit.k8s.io/v1`, as far as a policy asks for them. It writes nowhere: lines are
+//! handed to a sink.
+
+use std::fmt;
+use std::sync::Arc;
+
+mod policy;
+mod event;
+mod record;
+
+pub use policy::{AuditPolicy, AuditPolicyError};
+pub(crate) use record::{Record, begin, sent, unauthenticated};
+
+/// A policy, and the receiver of lines.
+#[derive(Clone)]
+pub(crate) struct Audit {
+    pub(crate) policy: Arc<AuditPolicy>,
+    pub(crate) sink: Arc<dyn Fn(&str) + Send + Sync>,
+}
+
+impl fmt::Debug for Audit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Audit")
+            .field("policy", &self.policy)
+            .finish_non_exhaustive()
+    }
+}

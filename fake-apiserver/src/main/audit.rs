@@ -1,0 +1,75 @@
+//! `--audit-policy-file` and `--audit-log-path`: events as lines of JSON in a file or on stdout.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use fake_apiserver::{ApiServerBuilder, AuditPolicy};
+
+use crate::report;
+
+/// Options of the audit log.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Audit")]
+pub(crate) struct AuditArgs {
+    /// The policy of audit.k8s.io/v1 that says which requests are recorded, and how much of each
+    #[arg(long, value_name = "FILE")]
+    audit_policy_file: Option<PathBuf>,
+
+    /// The file that events are appended to, a line of JSON each; `-` is stdout. It is not rotated
+    #[arg(long, value_name = "FILE")]
+    audit_log_path: Option<PathBuf>,
+
+    /// The form of the log: only json is accepted
+    #[arg(long, value_name = "FORMAT", default_value = "json", value_parser = ["json"])]
+    audit_log_format: String,
+
+    /// When events are written: only blocking is accepted
+    #[arg(long, value_name = "MODE", default_value = "blocking", value_parser = ["blocking"])]
+    audit_log_mode: String,
+
+    /// The version of events: only audit.k8s.io/v1 is accepted
+    #[arg(long, value_name = "VERSION", default_value = "audit.k8s.io/v1", value_parser = ["audit.k8s.io/v1"])]
+    audit_log_version: String,
+}
+
+/// Applies the options. As with kube-apiserver, a log without a policy is empty, and so is a policy without a log.
+pub(crate) fn apply(args: &AuditArgs, builder: ApiServerBuilder) -> Result<ApiServerBuilder, String> {
+    let (policy, log) = match (&args.audit_policy_file, &args.audit_log_path) {
+        (Some(policy), Some(log)) => (policy, log),
+        (None, Some(_)) => {
+            report(format_args!(
+                "no audit policy file provided, no events will be recorded for log backend"
+            ));
+            return Ok(builder);
+        }
+        (Some(policy), None) => {
+            read(policy)?;
+            report(format_args!("no audit log path provided, no events will be recorded"));
+            return Ok(builder);
+        }
+        (None, None) => return Ok(builder),
+    };
+    let policy = read(policy)?;
+    let out: Box<dyn Write + Send> = match log.to_str() {
+        Some("-") => Box::new(io::stdout()),
+        _ => {
+            let file = fs::OpenOptions::new().create(true).append(true).open(log);
+            Box::new(file.map_err(|err| format!("--audit-log-path {}: {err}", log.display()))?)
+        }
+    };
+    let out = Mutex::new(out);
+    Ok(builder.audit(policy, move |line| {
+        let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(err) = out.write_all(line.as_bytes()).and_then(|()| out.flush()) {
+            report(format_args!("an audit event is lost: {err}"));
+        }
+    }))
+}
+
+fn read(file: &PathBuf) -> Result<AuditPolicy, String> {
+    let fail = |why: &dyn std::fmt::Display| format!("--audit-policy-file {}: {why}", file.display());
+    let text = fs::read_to_string(file).map_err(|err| fail(&err))?;
+    AuditPolicy::parse(&text).map_err(|err| fail(&err))
+}

@@ -1,0 +1,58 @@
+//! `--feature-gates`: the gates of kube-apiserver 1.36, of which only the defaults are served.
+
+/// Name, default and stage of each gate, and `locked` where kube-apiserver refuses another value.
+const GATES: &str = include_str!("feature_gates.txt");
+
+/// Checks `name=value` pairs, in kube-apiserver's words where it refuses them, too.
+pub(crate) fn check(pairs: &[String]) -> Result<(), String> {
+    for pair in pairs.iter().map(|it| it.trim()).filter(|it| !it.is_empty()) {
+        check_one(pair).map_err(|why| format!("invalid argument {pair:?} for \"--feature-gates\" flag: {why}"))?;
+    }
+    Ok(())
+}
+
+fn check_one(pair: &str) -> Result<(), String> {
+    let Some((name, value)) = pair.split_once('=') else {
+        return Err(format!("missing bool value for {pair}"));
+    };
+    let (name, text) = (name.trim(), value.trim());
+    let Some(value) = parse_bool(text) else {
+        let parsing = format!("strconv.ParseBool: parsing {text:?}: invalid syntax");
+        return Err(format!("invalid value of {name}={text}, err: {parsing}"));
+    };
+    let wanted = if value { "on" } else { "off" };
+    if let "AllAlpha" | "AllBeta" = name {
+        return match (name, value) {
+            ("AllAlpha", false) => Ok(()),
+            _ => Err(format!(
+                "{name} changes gates that are only served by their defaults here"
+            )),
+        };
+    }
+    let found = GATES
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    let Some(gate) = found else {
+        return Err(format!("unrecognized feature gate: {name}"));
+    };
+    let (default, is_locked) = (gate.starts_with("true"), gate.ends_with(" locked"));
+    match (default == value, is_locked) {
+        (true, _) => Ok(()),
+        (false, true) => {
+            let set = format!("cannot set feature gate {name} to {value}");
+            Err(format!("{set}, feature is locked to {default}"))
+        }
+        (false, false) => Err(format!(
+            "feature gate {name} cannot be turned {wanted} here: this server has its default, {default}"
+        )),
+    }
+}
+
+/// `strconv.ParseBool`
+pub(crate) fn parse_bool(text: &str) -> Option<bool> {
+    match text {
+        "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(true),
+        "0" | "f" | "F" | "FALSE" | "false" | "False" => Some(false),
+        _ => None,
+    }
+}

@@ -1,0 +1,77 @@
+//! Compaction by time, as kube-apiserver asks it of etcd: after `compactor` of k8s.io/apiserver/pkg/storage/etcd3.
+//!
+//! At each interval everything before the interval before is forgotten: exact lists and continue tokens from there are
+//! 410. Watches begin in the watch cache, which forgets by size alone.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use super::Registry;
+use super::scheme::Row;
+use crate::storage::{Compacted, Revision, Snapshot};
+
+/// Past intervals, counted when someone reads or writes: an idle server has no timer.
+#[derive(Debug)]
+pub(super) struct Compaction {
+    /// `None`: nothing is forgotten by time.
+    interval: Option<Duration>,
+    /// Guards the marks.
+    marks: Mutex<Marks>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Marks {
+    /// The number of the newest interval that was looked at, and the revision at its start.
+    newest: Option<(u64, Revision)>,
+    /// Revisions below are forgotten.
+    floor: Revision,
+}
+
+impl Compaction {
+    pub(super) fn new(interval: Option<Duration>) -> Self {
+        let interval = interval.filter(|it| !it.is_zero());
+        Self {
+            interval,
+            marks: Mutex::default(),
+        }
+    }
+
+    /// Notes the time at a revision that is about to become an old one, or to be read beside old ones. Returns the
+    /// lowest revision that is not forgotten.
+    fn advance(&self, now: Duration, revision: Revision) -> Revision {
+        let Some(interval) = self.interval else { return 0 };
+        let number = u64::try_from(now.as_nanos() / interval.as_nanos()).unwrap_or(u64::MAX);
+        let mut marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
+        match marks.newest {
+            Some((newest, _)) if newest == number => {}
+            // Nothing was written in the intervals between: at the start of each the revision was this one.
+            Some((newest, _)) if newest + 1 < number => {
+                (marks.newest, marks.floor) = (Some((number, revision)), revision);
+            }
+            Some((_, before)) => (marks.newest, marks.floor) = (Some((number, revision)), before),
+            None => marks.newest = Some((number, revision)),
+        }
+        marks.floor
+    }
+
+    /// Begins anew, after the state was replaced.
+    pub(super) fn restart(&self) {
+        *self.marks.lock().unwrap_or_else(PoisonError::into_inner) = Marks::default();
+    }
+}
+
+impl Registry {
+    /// Notes the time before a write.
+    pub(super) fn note_time(&self) {
+        self.compaction.advance(self.entropy.elapsed(), self.store.revision());
+    }
+
+    /// The objects of a resource as etcd has them at a revision, unless it has forgotten them.
+    pub(super) fn snapshot_of_etcd(&self, row: &Row, revision: Revision) -> Result<Snapshot, Compacted> {
+        let floor = self.compaction.advance(self.entropy.elapsed(), self.store.revision());
+        match revision < floor {
+            true => Err(Compacted { floor }),
+            false => self.store.snapshot_at(&row.storage, revision),
+        }
+    }
+}
