@@ -181,6 +181,8 @@ impl Registry {
         // The rules of every object come after those of the kind; most kinds have run them already.
         if checks.on_create.is_empty() {
             metadata::validate_object(object, namespaced, &mut errors);
+        } else {
+            metadata::validate_segment(object, &mut errors);
         }
         refuse(row, object, &errors)
     }

@@ -8,6 +8,10 @@ use crate::ask::{causes, post, put, warnings, with};
 
 const NAMESPACED: &str = "/namespaces/default";
 
+/// The beginning and the end of a request in PEM.
+const REQUEST: &str =
+    "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUFBPQotLS0tLUVORCBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0K";
+
 /// The path and a valid object of a kind.
 fn kind(name: &str) -> (String, Value) {
     let (prefix, resource, fields) = match name {
@@ -40,6 +44,17 @@ fn kind(name: &str) -> (String, Value) {
             "horizontalpodautoscalers",
             json!({"spec": {"maxReplicas": 3,
                 "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}}}),
+        ),
+        "CertificateSigningRequest" => (
+            "/apis/certificates.k8s.io/v1",
+            "certificatesigningrequests",
+            json!({"spec": {"signerName": "a.b/c", "usages": ["client auth"], "request": REQUEST}}),
+        ),
+        "Job" => (
+            "/apis/batch/v1/namespaces/default",
+            "jobs",
+            json!({"spec": {"template": {"spec": {"restartPolicy": "Never",
+                "containers": [{"name": "c", "image": "i"}]}}}}),
         ),
         other => unreachable!("no kind {other}"),
     };
@@ -89,6 +104,11 @@ fn endpoints(address_type: &str, addresses: &[&str]) -> Value {
     &["spec.volumeMode: Unsupported value: \"\": supported values: \"Block\", \"Filesystem\""])]
 #[case("HorizontalPodAutoscaler", json!({"spec": {"behavior": {"scaleUp": {"selectPolicy": ""}}}}),
     &["spec.behavior.scaleUp.selectPolicy: Unsupported value: \"\": supported values: \"Disabled\", \"Max\", \"Min\""])]
+#[case("CertificateSigningRequest", json!({"metadata": {"name": "a/b"}}),
+    &["metadata.name: Invalid value: \"a/b\": may not contain '/'"])]
+#[case("Job", json!({"spec": {"completionMode": "", "podReplacementPolicy": ""}}), &[
+    "spec.completionMode: Unsupported value: \"\": supported values: \"NonIndexed\", \"Indexed\"",
+    "spec.podReplacementPolicy: Unsupported value: \"\": supported values: \"Failed\", \"TerminatingOrFailed\""])]
 #[tokio::test]
 async fn new_objects_are_checked(#[case] name: &str, #[case] changes: Value, #[case] expected: &[&str]) {
     let (path, object) = kind(name);
@@ -112,6 +132,9 @@ async fn new_objects_are_checked(#[case] name: &str, #[case] changes: Value, #[c
 #[case("NetworkPolicy", json!({"spec": {"ingress": [{"from": [{"ipBlock": {"cidr": "2001:DB8::/64"}}]}]}}),
     &["spec.ingress[0].from[0].ipBlock.cidr: IPv6 CIDR value \"2001:DB8::/64\" should be in RFC 5952 canonical format \
        (\"2001:db8::/64\")"])]
+#[case("Job", json!({"spec": {"completionMode": "Indexed", "completions": 100_001, "parallelism": 10_001}}),
+    &["spec: In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, \
+       Kubernetes might not be able to track completedIndexes when a big number of indexes fail"])]
 #[case("EndpointSlice", endpoints("FQDN", &["a.b"]), &["spec.addressType: FQDN endpoints are deprecated"])]
 #[tokio::test]
 async fn odd_objects_are_warned_of(#[case] name: &str, #[case] changes: Value, #[case] expected: &[&str]) {
@@ -139,4 +162,21 @@ async fn ranges_of_the_stored_policy_may_move() {
     let (_, made) = post(&server, &path, &with(&object, &block("10.1.0.0/16"))).await;
     let answer = put(&server, &format!("{path}/a"), &with(&made, &block("10.1.0.1/16"))).await;
     assert_eq!(causes(&answer).len(), 1, "{}", answer.1);
+}
+
+/// An item without its keys has no place in a set of fields.
+#[rstest]
+#[case(json!([{"name": "s"}, {"namespace": "n"}]), false)]
+#[case(json!([{"name": "s"}, {"name": "s"}]), true)]
+#[tokio::test]
+async fn nobody_owns_what_cannot_be_compared(#[case] secrets: Value, #[case] is_tracked: bool) {
+    let account = json!({"metadata": {"name": "a"}, "secrets": secrets});
+    let (code, made) = post(
+        &ApiServer::start(),
+        "/api/v1/namespaces/default/serviceaccounts",
+        &account,
+    )
+    .await;
+    assert_eq!(code, 201, "{made}");
+    assert_eq!(made["metadata"].get("managedFields").is_some(), is_tracked, "{made}");
 }

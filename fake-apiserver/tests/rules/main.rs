@@ -2,6 +2,7 @@
 
 mod ask;
 mod definitions;
+mod devices;
 mod kinds;
 mod nesting;
 mod patches;

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::cron::{is_time_zone, parse_schedule};
-use super::job::{default_policies, validate_job_spec};
+use super::job::{default_policies, validate_job_spec, warn_of_indexes};
 use super::pod::defaults::default_template;
 use super::pod::warnings;
 use super::strategy::{Context, Strategy};
@@ -63,7 +63,11 @@ impl Strategy for CronJobStrategy {
         let changed = |old: &Object| self.raises_generation(object, old);
         let path = "spec.jobTemplate.spec.template";
         let mut warnings = warnings::of_workload(object, old, path, warnings::NAMES_PODS, changed);
-        if old.is_some() && Cursor::root(object).text("spec.schedule").contains("TZ") {
+        let root = Cursor::root(object);
+        if old.is_none_or(changed) {
+            warn_of_indexes(&root.at("spec.jobTemplate.spec"), &mut warnings);
+        }
+        if old.is_some() && root.text("spec.schedule").contains("TZ") {
             warnings.push(OLD_ZONE.to_owned());
         }
         warnings

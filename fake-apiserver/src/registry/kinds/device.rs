@@ -124,12 +124,16 @@ pub(super) fn check_opaque(config: &Cursor<'_>, errors: &mut FieldErrors) {
         return;
     }
     check_driver_name(&opaque.at("driver"), errors);
-    let parameters = opaque.at("parameters");
-    match parameters.get("") {
-        None => errors.required(parameters, ""),
-        Some(value) if value.to_string().len() > TEXT_MAX => errors.too_long(parameters, TEXT_MAX),
+    check_raw(&opaque.at("parameters"), TEXT_MAX, errors);
+}
+
+/// Go's `validateRawExtension`.
+pub(super) fn check_raw(raw: &Cursor<'_>, max: usize, errors: &mut FieldErrors) {
+    match raw.get("") {
+        None => errors.required(raw, ""),
+        Some(value) if value.to_string().len() > max => errors.too_long(raw, max),
         Some(Value::Object(_)) => {}
-        Some(_) => errors.invalid(parameters, "<value omitted>", "must be a valid JSON object"),
+        Some(_) => errors.invalid(raw, "<value omitted>", "must be a valid JSON object"),
     }
 }
 

@@ -9,8 +9,10 @@ use super::device::{
     check_driver_name, check_fully_qualified_name, check_items, check_opaque, check_selectors, check_set,
     check_toleration,
 };
+use super::device_status::{check_share, device_id, validate_device_status};
 use super::plain::restore_metadata;
 use super::pod::validate_node_selector;
+use super::resource_slice::validate_bindings;
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::api::status::Status;
@@ -329,17 +331,14 @@ fn validate_status(new: &Cursor<'_>, old: &Cursor<'_>, errors: &mut FieldErrors)
         },
     );
     let allocation = status.at("allocation");
-    let device = |it: &Cursor<'_>| ["driver", "pool", "device", "shareID"].map(|field| it.text(field).to_owned());
-    let allocated: BTreeSet<[String; 4]> = allocation.items("devices.results").map(|it| device(&it)).collect();
+    let allocated: BTreeSet<[String; 4]> = allocation.items("devices.results").map(|it| device_id(&it)).collect();
+    let mut seen = BTreeSet::new();
     for it in status.items("devices") {
-        check_driver_name(&it.at("driver"), errors);
-        validate_pool_name(&it.at("pool"), errors);
-        let name = it.at("device");
-        name.check_texts(names::dns1123_label(name.as_text(), false), errors);
-        if !allocated.contains(&device(&it)) {
-            let [driver, pool, device, share] = device(&it);
-            let id = serde_json::json!({"Driver": driver, "Pool": pool, "Device": device, "ShareID": share});
-            errors.invalid(it, id, "must be an allocated device in the claim");
+        validate_device_status(&it, allocated.contains(&device_id(&it)), errors);
+    }
+    for it in status.items("devices") {
+        if !seen.insert(device_id(&it)) {
+            errors.duplicate(it, it.text("device"));
         }
     }
     if !status.list("reservedFor").is_empty() {
@@ -370,6 +369,8 @@ fn validate_allocation(allocation: &Cursor<'_>, claim: &Cursor<'_>, errors: &mut
         validate_pool_name(&it.at("pool"), errors);
         let name = it.at("device");
         name.check_texts(names::dns1123_label(name.as_text(), false), errors);
+        validate_bindings(it, errors);
+        check_share(&it.at("shareID"), errors);
     });
     check_items(
         &allocation.at("devices.config"),

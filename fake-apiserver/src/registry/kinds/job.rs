@@ -77,9 +77,12 @@ impl Strategy for JobStrategy {
     }
 
     fn warnings(&self, object: &Object, old: Option<&Object>) -> Vec<String> {
-        warnings::of_workload(object, old, "spec.template", warnings::NAMES_PODS, |old| {
-            self.raises_generation(object, old)
-        })
+        let changed = |old: &Object| self.raises_generation(object, old);
+        let mut warnings = warnings::of_workload(object, old, "spec.template", warnings::NAMES_PODS, changed);
+        if old.is_none_or(changed) {
+            warn_of_indexes(&Cursor::root(object).at("spec"), &mut warnings);
+        }
+        warnings
     }
 
     fn has_generation(&self) -> bool {
@@ -126,9 +129,9 @@ fn default_spec(spec: &mut JsonMap) {
     default_value(spec, "parallelism", 1);
     default_value(spec, "backoffLimit", limit);
     default_template(spec);
-    default_text(spec, "completionMode", "NonIndexed");
+    default_value(spec, "completionMode", "NonIndexed");
     default_value(spec, "suspend", false);
-    default_text(spec, "podReplacementPolicy", policy);
+    default_value(spec, "podReplacementPolicy", policy);
     default_value(spec, "manualSelector", false);
     default_policies(spec);
 }
@@ -299,11 +302,22 @@ fn validate_manager(at: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
+/// Warns of so many indexes that no status can hold them (`WarningsForJobSpec`), before the warnings about the
+/// template.
+pub(super) fn warn_of_indexes(spec: &Cursor<'_>, warnings: &mut Vec<String>) {
+    let number = |field| spec.integer(field).unwrap_or(0);
+    let is_large = number("completions") > INDEXED_MAX && number("parallelism") > MANY_INDEXES_MAX;
+    if spec.text("completionMode") == "Indexed" && is_large {
+        let text = "In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, \
+                    Kubernetes might not be able to track completedIndexes when a big number of indexes fail";
+        let names = warnings.iter().take_while(|it| it.starts_with("metadata.name")).count();
+        warnings.insert(names, format!("{}: {text}", spec.path()));
+    }
+}
+
 fn validate_completion(spec: &Cursor<'_>, errors: &mut FieldErrors) {
     let mode = spec.at("completionMode");
-    if !mode.is_empty("") {
-        mode.check_supported(&["NonIndexed", "Indexed"], errors);
-    }
+    mode.check_one_of(&["NonIndexed", "Indexed"], errors);
     match mode.as_text() {
         "Indexed" => validate_indexed(spec, errors),
         "" | "NonIndexed" => {

@@ -220,6 +220,13 @@ pub(crate) fn validate_object(object: &Object, namespaced: bool, errors: &mut Fi
     validate_new(object, namespaced, &names::path_segment, errors);
 }
 
+/// Checks that a name whose kind takes any is one segment of a path, as those of signing requests.
+pub(crate) fn validate_segment(object: &Object, errors: &mut FieldErrors) {
+    for text in names::path_segment(object.name(), false) {
+        errors.invalid(path("name"), object.name(), text);
+    }
+}
+
 /// `validation.ValidateObjectMetaAccessor`.
 fn validate_new(
     object: &Object,

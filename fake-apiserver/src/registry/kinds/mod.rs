@@ -50,6 +50,8 @@ pub(crate) mod certificate;
 pub(crate) mod resource_slice;
 pub(crate) mod device;
 pub(crate) mod device_claim;
+mod device_status;
+mod request_policy;
 mod admission_rules;
 pub(crate) mod webhook_configuration;
 pub(crate) mod admission_policy;

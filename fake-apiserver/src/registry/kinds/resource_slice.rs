@@ -1,11 +1,12 @@
 //! ResourceSlices, as `ValidateResourceSlice` and `ValidateResourceSliceUpdate` of `pkg/apis/resource/validation` check
-//! them. The request policies of capacities are not checked.
+//! them.
 
 use serde_json::Value;
 
 use super::device::{check_driver_name, check_items, check_qualified_name, check_set, check_taint};
 use super::device_claim::validate_pool_name;
 use super::pod::validate_node_selector;
+use super::request_policy::validate_policy;
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
 use crate::registry::kinds::strategy::{Context, FieldLabels, Strategy};
@@ -166,7 +167,12 @@ fn validate_spec(spec: &Cursor<'_>, old: Option<&Cursor<'_>>, errors: &mut Field
     let name = |it: &Cursor<'_>| Value::from(it.text("name"));
     let per_device = spec.flag("perDeviceNodeSelection") == Some(true);
     check_set(&spec.at("devices"), max, name, errors, |it, errors| {
-        validate_device(it, per_device, errors)
+        // Taints of the stored device may stay as they are.
+        let keeps_taints = old.is_some_and(|old| {
+            let mut devices = old.items("devices");
+            devices.any(|before| before.text("name") == it.text("name") && before.same(it, "taints"))
+        });
+        validate_device(it, per_device, keeps_taints, errors)
     });
     check_set(
         &spec.at("sharedCounters"),
@@ -223,7 +229,7 @@ fn chosen_nodes(
 }
 
 /// Go's `validateDevice`.
-fn validate_device(device: &Cursor<'_>, per_device: bool, errors: &mut FieldErrors) {
+fn validate_device(device: &Cursor<'_>, per_device: bool, keeps_taints: bool, errors: &mut FieldErrors) {
     let name = device.at("name");
     name.check_texts(names::dns1123_label(name.as_text(), false), errors);
     let count = device.entries("attributes").count() + device.entries("capacity").count();
@@ -237,11 +243,16 @@ fn validate_device(device: &Cursor<'_>, per_device: bool, errors: &mut FieldErro
     }
     for (key, capacity) in device.entries("capacity") {
         check_qualified_name(key, &device.at("capacity"), errors);
-        if capacity.is_set("requestPolicy") && device.flag("allowMultipleAllocations") != Some(true) {
-            errors.forbidden(capacity.at("requestPolicy"), "allowMultipleAllocations must be true");
+        let shares = device.flag("allowMultipleAllocations") == Some(true);
+        match capacity.is_set("requestPolicy") {
+            true if shares => validate_policy(&capacity, errors),
+            true => errors.forbidden(capacity.at("requestPolicy"), "allowMultipleAllocations must be true"),
+            false => {}
         }
     }
-    check_items(&device.at("taints"), TAINTS_MAX, errors, check_taint);
+    if !keeps_taints {
+        check_items(&device.at("taints"), TAINTS_MAX, errors, check_taint);
+    }
     let set = |it: &Cursor<'_>| Value::from(it.text("counterSet"));
     check_set(
         &device.at("consumesCounters"),
@@ -332,7 +343,7 @@ fn validate_counters(holder: &Cursor<'_>, name: &str, errors: &mut FieldErrors) 
 }
 
 /// Go's `validateDeviceBindingParameters`.
-fn validate_bindings(device: &Cursor<'_>, errors: &mut FieldErrors) {
+pub(super) fn validate_bindings(device: &Cursor<'_>, errors: &mut FieldErrors) {
     let (bound, failed) = (device.at("bindingConditions"), device.at("bindingFailureConditions"));
     for conditions in [&bound, &failed] {
         check_items(conditions, CONDITIONS_MAX, errors, |it, errors| {

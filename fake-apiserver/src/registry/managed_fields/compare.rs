@@ -20,6 +20,8 @@ pub(super) struct Changes<'a> {
     pub(super) touched: FieldSet<'a>,
     /// No longer there.
     pub(super) removed: FieldSet<'a>,
+    /// Set if an item of a list has no identity, such as one without its keys: Go gives up tracking then.
+    pub(super) has_unknown_item: bool,
 }
 
 impl Changes<'_> {
@@ -71,10 +73,7 @@ fn compare_metadata<'a>(schema: SchemaRef<'_>, old: Option<&'a Value>, new: Opti
             diff_field(schema, name, field, old, new).attach(&mut inner, Element::field(name));
         }
     });
-    Diff {
-        touched: Part::of(inner.touched),
-        removed: Part::of(inner.removed),
-    }
+    Diff::of(inner)
 }
 
 /// The part of a difference that lies at one path.
@@ -98,11 +97,13 @@ impl<'a> Part<'a> {
 struct Diff<'a> {
     touched: Part<'a>,
     removed: Part<'a>,
+    has_unknown_item: bool,
 }
 
 impl<'a> Diff<'a> {
     /// Hangs this difference under `element`.
     fn attach(self, changes: &mut Changes<'a>, element: Element<'a>) {
+        changes.has_unknown_item |= self.has_unknown_item;
         let touched = self.touched.member || !self.touched.children.is_empty();
         let removed = self.removed.member || !self.removed.children.is_empty();
         match (touched, removed) {
@@ -128,6 +129,7 @@ impl<'a> Diff<'a> {
         Self {
             touched: Part::of(inner.touched),
             removed: Part::of(inner.removed),
+            has_unknown_item: inner.has_unknown_item,
         }
     }
 }
@@ -232,8 +234,10 @@ enum Shape {
 /// A field whose value became one of another type: what lay below is gone, what lies below is new.
 fn diff_types<'a>(schema: SchemaRef<'_>, old: Option<&'a Value>, new: Option<&'a Value>) -> Diff<'a> {
     let gone = diff(schema, old, Some(&NULL)).removed.children;
-    let come = diff(schema, Some(&NULL), new).touched.children;
+    let come = diff(schema, Some(&NULL), new);
+    let (come, has_unknown_item) = (come.touched.children, come.has_unknown_item);
     Diff {
+        has_unknown_item,
         touched: Part {
             member: come.is_empty() || gone.is_empty(),
             children: come,
@@ -312,7 +316,10 @@ fn indexed<'a>(schema: SchemaRef<'_>, list: &'a [Value]) -> Vec<(Element<'a>, &'
 fn diff_items<'a>(schema: SchemaRef<'_>, old: &'a [Value], new: &'a [Value]) -> Changes<'a> {
     let (left, right) = (indexed(schema, old), indexed(schema, new));
     let items = schema.items();
-    let mut changes = Changes::default();
+    let mut changes = Changes {
+        has_unknown_item: right.len() < new.len(),
+        ..Changes::default()
+    };
     let (mut i, mut j) = (0, 0);
     while i < left.len() || j < right.len() {
         let element = match (left.get(i), right.get(j)) {
@@ -359,6 +366,7 @@ fn diff_group<'a>(
                     children: FieldSet::new(),
                 },
                 removed: Part::default(),
+                has_unknown_item: false,
             }
         }
     }

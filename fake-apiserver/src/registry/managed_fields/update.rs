@@ -32,6 +32,10 @@ pub(crate) fn track_update(types: &Types<'_, '_>, live: Option<&Object>, new: &m
     reconcile(types.schema, manager.api_version, &mut list);
     let old = live.map_or(no_fields(), |live| &live.0);
     let changes = compare(types.schema, old, &new.0, manager.reset);
+    if changes.has_unknown_item && matches!(types.schema, SchemaRef::Builtin(_)) {
+        // `UpdateNoErrors`: nobody is tracked where the object cannot be compared.
+        return;
+    }
     let changed = !changes.is_empty();
     if changed || has_other_version(&list, manager.api_version) {
         let before = list.len();

@@ -77,6 +77,19 @@ pub(crate) fn wrong_in_cidr(value: &str) -> Option<String> {
     }
 }
 
+/// Returns the fault of an address with the length of its network's prefix (`IsValidInterfaceAddress`).
+pub(crate) fn wrong_in_interface_address(value: &str) -> Option<String> {
+    let Some((address, length)) = parse_sloppy_cidr(value) else {
+        return Some("must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)".to_owned());
+    };
+    let plain = address.to_canonical();
+    let length = match plain.is_ipv4() && length > 32 {
+        true => length - 96,
+        false => length,
+    };
+    canonical(value, &format!("{plain}/{length}"))
+}
+
 fn canonical(value: &str, canonical: &str) -> Option<String> {
     (value != canonical).then(|| format!("must be in canonical form ({canonical:?})"))
 }

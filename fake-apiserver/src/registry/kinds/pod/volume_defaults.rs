@@ -38,7 +38,7 @@ pub(super) fn default_volume(volume: &mut JsonMap) {
 /// Defaults of a PersistentVolumeClaim's spec.
 pub(crate) fn default_claim_spec(claim: &mut JsonMap) {
     default_object(claim, "resources");
-    default_text(claim, "volumeMode", "Filesystem");
+    default_value(claim, "volumeMode", "Filesystem");
 }
 
 fn default_projection(source: &mut JsonMap) {
@@ -59,10 +59,10 @@ pub(crate) fn default_storage_systems(volume: &mut JsonMap) {
         default_text(rbd, "keyring", "/etc/ceph/keyring");
     }
     if let Some(disk) = object_mut(volume, "azureDisk") {
-        default_text(disk, "cachingMode", "ReadWrite");
-        default_text(disk, "fsType", "ext4");
+        default_value(disk, "cachingMode", "ReadWrite");
+        default_value(disk, "fsType", "ext4");
         default_value(disk, "readOnly", false);
-        default_text(disk, "kind", "Shared");
+        default_value(disk, "kind", "Shared");
     }
     if let Some(scale_io) = object_mut(volume, "scaleIO") {
         default_text(scale_io, "storageMode", "ThinProvisioned");
