@@ -654,6 +654,23 @@ mod tests {
             assert!(answer.contains(admin), "{answer}");
         }
 
+        #[tokio::test]
+        async fn the_end_of_a_watch_is_announced() {
+            let serving = start(ServeOptions::tls()).await;
+            let stream = TcpStream::connect(serving.addr()).await.expect("it listens");
+            let name = ServerName::try_from("localhost").expect("it is a name");
+            let connector = connector(&serving, None);
+            let mut stream = connector.connect(name, stream).await.expect("it is trusted");
+            let request = "GET /watch HTTP/1.1\r\nHost: x\r\n\r\n";
+            stream.write_all(request.as_bytes()).await.expect("it reads");
+            read_until(&mut stream, "event\n\r\n").await;
+            let mut rest = Vec::new();
+            let (read, ()) = tokio::join!(stream.read_to_end(&mut rest), serving.shutdown());
+            // Without `close_notify` the end is an error.
+            read.expect("the end is announced");
+            assert_eq!(rest, b"0\r\n\r\n");
+        }
+
         /// An authority, in PEM, and a certificate of it for this common name.
         fn authority_and_client(name: &str) -> (String, Credentials) {
             use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
