@@ -45,7 +45,15 @@ fn expression() -> impl Strategy<Value = String> {
         let operators = prop::sample::select(vec![
             "+", "-", "*", "/", "%", "==", "!=", "<", "<=", ">", ">=", "&&", "||", "in",
         ]);
-        let macros = prop::sample::select(vec!["all", "exists", "exists_one", "map", "filter"]);
+        let macros = prop::sample::select(vec![
+            "all",
+            "exists",
+            "exists_one",
+            "map",
+            "filter",
+            "optMap",
+            "optFlatMap",
+        ]);
         let methods = prop::sample::select(vec![
             "size",
             "startsWith",

@@ -3,7 +3,7 @@
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::ask::Answer;
+use crate::ask::{Answer, Ask};
 use crate::trial::{CRDS, WIDGETS, ask_once, post, widget, widgets};
 
 /// The CRD of Widgets with a `spec` of numbers, texts, a list and a map under these rules.
@@ -126,6 +126,13 @@ fn a_rule_sees_the_name_of_an_embedded_object() {
 #[case::entries("self.m.transformMapEntry(k, v, {v: k}) == {1: 'x', 2: 'y'}")]
 #[case::part_of_the_entries("self.m.transformMapEntry(k, v, v > 1, {v: k}) == {2: 'y'}")]
 #[case::within_another("self.m.all(k, v, self.l.exists(i, w, i + 1 == v && w != k))")]
+#[case::value_of_an_option("self.?t.optMap(t, t.size()).orValue(0) == 3")]
+#[case::option_of_it("self.m[?'x'].optMap(v, v + 1) == optional.of(2)")]
+#[case::none_of_it("!self.m[?'z'].optMap(v, v + 1).hasValue()")]
+#[case::option_of_an_option("optional.of('x').optFlatMap(k, self.m[?k]).value() == 1")]
+#[case::none_of_an_option("self.l[?1].optFlatMap(k, self.m[?k]) == optional.none()")]
+#[case::option_within_another("self.m[?'x'].optMap(v, self.m[?'y'].optMap(w, v + w).orValue(0)).value() == 3")]
+#[case::options_in_a_row("self.?n.optMap(n, n + 1).optMap(n, n * 2).optFlatMap(n, optional.of(n)).value() == 8")]
 #[case::sum("[duration('1h'), duration('2h')].sum() == duration('3h')")]
 #[case::old_self_as_a_text("self.t != 'oldSelf'")]
 #[case::old_self_in_a_comment("self.n == 3 // not as oldSelf")]
@@ -179,6 +186,34 @@ fn a_function_on_another_type_shows_no_value() {
 fn entries_with_one_key_are_an_error() {
     let text = "insert failed: key 1 already exists evaluating rule: m";
     assert_refused(&said("self.m.transformMapEntry(k, v, {1: k}) == {1: 'x'}"), text);
+}
+
+/// A field that does not change once it is there, as with `optionalOldSelf` of Kubernetes.
+#[rstest]
+#[case::kept(json!({"t": "aab", "n": 4}), 200)]
+#[case::changed(json!({"t": "abc"}), 422)]
+fn an_optional_old_value_makes_a_field_immutable(#[case] change: Value, #[case] code: u16) {
+    let rule = "oldSelf.optMap(o, !has(o.t) || (has(self.t) && self.t == o.t)).orValue(true)";
+    let crd = crd(json!([{"rule": rule, "message": "m", "optionalOldSelf": true}]));
+    let prepare = [post(CRDS, &crd), post(WIDGETS, &widget(&spec()))];
+    let object = widget(&spec());
+    let path = format!("{WIDGETS}/{}", object["metadata"]["name"].as_str().unwrap_or_default());
+    let patch = Ask::new(
+        "PATCH",
+        &path,
+        "application/merge-patch+json",
+        json!({"spec": change}).to_string(),
+    );
+    let answer = ask_once(&prepare, &patch);
+    assert_eq!(answer.code, code, "{}", answer.message());
+}
+
+/// A chain of macros stays as long as it is written.
+#[test]
+fn a_long_chain_of_options_is_no_burden() {
+    let rule = format!("self.?n{}.hasValue()", ".optMap(n, n)".repeat(60));
+    let answer = said(&rule);
+    assert_eq!(answer.code, 201, "{}", answer.message());
 }
 
 #[rstest]

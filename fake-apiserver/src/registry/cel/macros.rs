@@ -1,6 +1,6 @@
 //! Macros with two variables, which the parser of the library leaves as calls: `all`, `exists` and `existsOne` of the
 //! keys and values of a map or of the indexes and items of a list, and `transformList`, `transformMap` and
-//! `transformMapEntry`.
+//! `transformMapEntry`; and the macros of optional values, `optMap` and `optFlatMap`.
 
 use kube_cel::cel::common::ast::{CallExpr, ComprehensionExpr, Expr, ListExpr, LiteralValue, MapExpr};
 use kube_cel::cel::parser::Expression;
@@ -11,8 +11,61 @@ pub(crate) const MAP_INSERT: &str = "cel.@mapInsert";
 /// The variable of what a macro has made so far.
 const RESULT: &str = "@result";
 
-/// Expands a call of a macro with two variables; `None` if it is not one.
+/// The variable of an optional value that a macro looks into.
+const OPTIONAL: &str = "@optional";
+
+/// The variable of a loop that has no turns.
+const UNUSED: &str = "@unused";
+
+/// Expands a call of a macro; `None` if it is not one.
 pub(crate) fn expand(call: &mut CallExpr) -> Option<Expr> {
+    match call.func_name.as_str() {
+        "optMap" | "optFlatMap" => expand_optional(call),
+        _ => expand_loop(call),
+    }
+}
+
+/// Expands `target.optMap(v, body)`: the body of the value as an optional one, or none; `optFlatMap`, whose body is
+/// optional itself. The target is evaluated once, where cel-go has two copies of it, so that a chain stays as long as
+/// it is written.
+fn expand_optional(call: &mut CallExpr) -> Option<Expr> {
+    let [
+        Expression {
+            expr: Expr::Ident(variable),
+            ..
+        },
+        body,
+    ] = call.args.as_slice()
+    else {
+        return None;
+    };
+    let body = with(variable, method(ident(OPTIONAL), "value", Vec::new()), body.clone());
+    let some = match call.func_name.as_str() {
+        "optMap" => method(ident("optional"), "of", vec![body]),
+        _ => body,
+    };
+    let none = method(ident("optional"), "none", Vec::new());
+    let has_value = method(ident(OPTIONAL), "hasValue", Vec::new());
+    let result = self::call("_?_:_", vec![has_value, some, none]);
+    Some(with(OPTIONAL, *call.target.take()?, result).expr)
+}
+
+/// An expression in which a variable has a value: the result of a loop without turns.
+fn with(variable: &str, value: Expression, result: Expression) -> Expression {
+    expression(Expr::Comprehension(Box::new(ComprehensionExpr {
+        iter_range: list(Vec::new()),
+        iter_var: UNUSED.to_owned(),
+        iter_var2: None,
+        accu_var: variable.to_owned(),
+        accu_init: value,
+        loop_cond: truth(false),
+        loop_step: ident(variable),
+        result,
+    })))
+}
+
+/// Expands a call of a macro with two variables; `None` if it is not one.
+fn expand_loop(call: &mut CallExpr) -> Option<Expr> {
     let (first, second) = variables(call)?;
     let is_filtered = call.args.len() == 4;
     let may_filter = matches!(
@@ -123,6 +176,14 @@ fn list(items: Vec<Expression>) -> Expression {
 
 fn map() -> Expression {
     expression(Expr::Map(MapExpr { entries: Vec::new() }))
+}
+
+fn method(target: Expression, name: &str, args: Vec<Expression>) -> Expression {
+    expression(Expr::Call(CallExpr {
+        func_name: name.to_owned(),
+        target: Some(Box::new(target)),
+        args,
+    }))
 }
 
 fn call(name: &str, args: Vec<Expression>) -> Expression {
