@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use testkit::TestCluster;
 use testkit::explore::{Explore, Oracle, explore_spec};
+use testkit::objects::config_map;
 
 #[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[kube(
@@ -202,6 +203,66 @@ fn each_oracle_finds_its_bug(#[case] bug: Bug, #[case] oracle: &str, #[case] pla
 #[test]
 fn the_twin_raises_no_alarm() {
     let report = explored(None).run();
+    let (tried, all) = report.coverage().changes;
+    assert!(tried == all && all > 10, "{report}");
+}
+
+/// Copies the ConfigMap that a page names.
+async fn copy(page: Arc<Page>, context: Arc<(Client, bool)>) -> Result<Action, kube::Error> {
+    let (client, retries) = &*context;
+    let maps = Api::<ConfigMap>::default_namespaced(client.clone());
+    let Some(source) = maps.get_opt(&page.spec.target).await? else {
+        match maps.delete(&page.name_any(), &DeleteParams::default()).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            deleted => drop(deleted?),
+        }
+        return Ok(match retries {
+            true => Action::requeue(Duration::from_secs(30)),
+            false => Action::await_change(),
+        });
+    };
+    let map = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "data": source.data,
+        "metadata": {"name": page.name_any(), "ownerReferences": [page.controller_owner_ref(&())]},
+    });
+    let params = PatchParams::apply("pages").force();
+    maps.patch(&page.name_any(), &params, &Patch::Apply(map)).await?;
+    Ok(Action::await_change())
+}
+
+fn copied(retries: bool) -> Explore {
+    let spec = json!({"title": "Home", "parts": 1, "target": "main"});
+    let page = Page::new("home", serde_json::from_value(spec).expect("it is a spec"));
+    explore_spec::<Page>(page, async move |cluster: &TestCluster| {
+        cluster.create(config_map("main").data("text", "welcome")).await;
+        cluster.controller("copier", move |client| {
+            let on_error = |_: Arc<Page>, _: &kube::Error, _: Arc<(Client, bool)>| Action::await_change();
+            Controller::new(Api::<Page>::all(client.clone()), watcher::Config::default())
+                .run(copy, on_error, Arc::new((client, retries)))
+                .for_each(|_| async {})
+        });
+    })
+    .budget(Duration::from_secs(600))
+    .schedules(30)
+}
+
+#[test]
+fn what_a_spec_names_may_come_after_the_object() {
+    let report = copied(false).report();
+    let failure = report.failure().expect("there is one");
+    let plan = ["change configmaps default/main: before → after the object".to_owned()];
+    assert_eq!(
+        (failure.oracle(), &*failure.plan()),
+        ("path independence", &plan[..]),
+        "{report}"
+    );
+    let again = copied(false).replay(&failure.replay()).report();
+    assert_eq!(again.failure().map(|it| it.plan()), Some(failure.plan()), "{again}");
+}
+
+#[test]
+fn a_controller_that_looks_again_raises_no_alarm() {
+    let report = copied(true).run();
     let (tried, all) = report.coverage().changes;
     assert!(tried == all && all > 10, "{report}");
 }

@@ -33,6 +33,7 @@ mod seeded_hash;
 mod in_order;
 mod changes;
 mod spec;
+mod references;
 mod shards;
 mod search;
 mod candidates;

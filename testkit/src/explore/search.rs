@@ -12,6 +12,7 @@ use super::in_order::{Runs, Work};
 use super::kinds::Faults;
 use super::milestones::Milestone;
 use super::plan::{Action, Kind, Plan, given};
+use super::references::is_late;
 use super::report::{Coverage, Failure, Nondeterminism};
 use super::run::{Config, Outcome, Reference, Role, run};
 use super::shards::Shard;
@@ -206,7 +207,7 @@ impl<'a> Search<'a> {
     /// Changes of a spec: each alone and taken back, then with the likeliest faults, then two of them, then with all
     /// faults.
     pub(crate) fn search_spec(&mut self, spec: &Spec) -> Result<(), Stop> {
-        let names = || spec.changes.iter().map(|it| it.name.clone());
+        let names = || spec.names().map(str::to_owned);
         let sequence = |changes: Vec<String>| {
             let plan = Plan {
                 changes,
@@ -219,7 +220,7 @@ impl<'a> Search<'a> {
         self.each(alone.into_iter(), |search, _, _, _, _| search.coverage.changes.0 += 1)?;
         let back: Vec<_> = self
             .shard
-            .part(names())
+            .part(names().filter(|it| !is_late(it)))
             .map(|it| sequence(vec![it, BACK.to_owned()]))
             .collect();
         self.each(back.into_iter(), |search, _, _, _, _| search.coverage.sequences += 1)?;

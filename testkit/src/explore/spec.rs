@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, resume_unwind};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -16,6 +16,7 @@ use super::changes::{Change, changes};
 use super::cluster::World;
 use super::end_state::EndState;
 use super::plan::Plan;
+use super::references::{self, Referenced};
 use super::run::{Config, Outcome, Reference, Role, run};
 use super::trace::{Outcome as Answer, What};
 use crate::controller::message;
@@ -23,19 +24,21 @@ use crate::objects::serialized;
 use crate::target::{ObjectId, ToObject};
 use crate::test_cluster::{Cause, TEST_CLIENT, TestCluster, lock};
 
-/// The change that puts the spec back which the object was created with.
+/// The change that restores the spec with which the object was created.
 pub(crate) const BACK: &str = "the spec as it was first";
 
-/// Fields that count the changes of a spec and so tell a changed object from a fresh one.
+/// Fields that count the changes of a spec, and so differ between a changed object and a fresh one.
 const COUNTERS: [&str; 2] = ["status.observedGeneration", "status.conditions.*.observedGeneration"];
 
 /// The object whose spec is changed.
 pub(crate) struct Spec {
     object: Value,
     pub(crate) changes: Vec<Change>,
+    /// Names of the changes in which an object that the spec refers to is created later; known after the first run.
+    late: OnceLock<Vec<String>>,
     /// `documents.example.com default/readme`, as end states have it; without a namespace if the kind has none.
     key: String,
-    /// The references that were made so far: of fresh objects by their text, of sequences by their changes.
+    /// Reference runs made so far: of fresh objects by their text, of sequences by their changes.
     fresh: Mutex<BTreeMap<String, Arc<Reference>>>,
     sequences: Mutex<BTreeMap<Vec<String>, Arc<Reference>>>,
 }
@@ -44,19 +47,20 @@ pub(crate) struct Spec {
 ///
 /// The schema of the custom resource says what may be changed in the spec of a valid object: numbers to the ends of
 /// their range and next to it, texts, each value of an enum, lists by one item more, one less, none and in another
-/// order, parts that may be left out and those that are not there. Each change is made alone, then taken back, then
-/// followed by another one; `start` starts the controllers, and the cluster settles after each step. What the server
-/// refuses changes nothing. These are held against each other:
+/// order, optional parts removed and added. Each change is made alone, then taken back, then followed by another one;
+/// `start` starts the controllers, and the cluster settles after each step. What the server refuses changes nothing.
+/// Objects that exist beforehand and whose names are texts in the spec, such as a Secret, are also created after the
+/// object instead of before it. Each run is checked for:
 ///
-/// - **path independence**: what a changed object leads to equals what a fresh object with the same spec leads to,
-///   unless the server refuses what controllers write for the fresh one;
-/// - **recovery**: the first spec brings the first state back, whatever was between;
+/// - **path independence**: a changed object leads to the same state as a fresh object with the same spec, unless the
+///   server refuses what controllers write for the fresh one;
+/// - **recovery**: the first spec restores the first state, whatever happened in between;
 /// - **observed generation**: where the status says which generation it describes, it is the newest in the end;
-/// - nothing panics or goes on for ever.
+/// - **panics and endless loops**.
 ///
-/// Then each change is made with each single fault. Failures are made small, replayed and reported as those of
-/// [`explore`](fn@explore), and all that can be set there can be set here. What the server's own workers derive does
-/// not count; a part that does not count either is left out by [`ignore`](Explore::ignore).
+/// Then each change is made with each single fault. Failures are minimised, replayed and reported as those of
+/// [`explore`](fn@explore), with the same options. Fields that the server's own workers derive are not compared;
+/// [`ignore`](Explore::ignore) leaves out others.
 ///
 /// ```
 /// # use {std::{sync::Arc, time::Duration}, futures::StreamExt};
@@ -134,15 +138,27 @@ pub fn explore_spec_of(
     explored.of_spec(spec).cluster(cluster)
 }
 
-/// Creates the object, and changes it as the plan says.
+/// Creates the object and makes the changes of the plan.
 async fn operate(cluster: &TestCluster, spec: &Spec) {
     let Some(gate) = &cluster.gate else { return };
     let fresh = gate.plan.fresh.as_deref().map(serde_json::from_str);
     let object = fresh.and_then(Result::ok).unwrap_or_else(|| spec.object.clone());
     let id = ObjectId::of(&object);
+    let referenced = Referenced::of(cluster, &object);
+    spec.late
+        .get_or_init(|| referenced.iter().map(|it| it.change.clone()).collect());
+    let is_late = |it: &&Referenced| gate.plan.changes.contains(&it.change);
+    for it in referenced.iter().filter(is_late) {
+        it.delete(cluster).await;
+    }
+    rest(cluster).await;
     cluster.create(serialized(&object)).await;
     rest(cluster).await;
-    for name in &gate.plan.changes {
+    for it in referenced.iter().filter(is_late) {
+        it.create(cluster).await;
+        rest(cluster).await;
+    }
+    for name in gate.plan.changes.iter().filter(|it| !references::is_late(it)) {
         let Some(stored) = cluster.try_get::<crate::Object>(serialized(&object)) else {
             return;
         };
@@ -159,7 +175,7 @@ async fn operate(cluster: &TestCluster, spec: &Spec) {
     }
 }
 
-/// Waits until nothing is left to do; a controller may try for ever to do what a spec is not good for.
+/// Waits until the cluster is settled, for a limited time: a controller may retry for ever if the spec is unusable.
 async fn rest(cluster: &TestCluster) {
     if let Err(payload) = AssertUnwindSafe(cluster.settle()).catch_unwind().await
         && cluster.cause_of(&message(payload.as_ref())) != Some(Cause::Restless)
@@ -189,6 +205,7 @@ impl Spec {
         );
         Self {
             changes: changes(schema, &object),
+            late: OnceLock::new(),
             key: format!("{plural}.{group} {namespace}/{}", text(&object["metadata"]["name"])),
             object,
             fresh: Mutex::default(),
@@ -197,7 +214,13 @@ impl Spec {
     }
 
     pub(crate) fn has(&self, change: &str) -> bool {
-        change == BACK || self.changes.iter().any(|it| it.name == change)
+        change == BACK || self.names().any(|it| it == change)
+    }
+
+    /// The names of all changes but [`BACK`]: those of fields, then objects that come late.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        let late = self.late.get().into_iter().flatten();
+        self.changes.iter().map(|it| &it.name).chain(late).map(String::as_str)
     }
 
     /// The object at the end of a run.
@@ -228,7 +251,7 @@ impl Spec {
         })
     }
 
-    /// The reference of a sequence of changes in which nothing else goes wrong, or the run that fails.
+    /// Returns the reference run of a sequence of changes without faults, or the run that fails.
     pub(crate) fn sequence(
         &self,
         config: &Config,
@@ -248,7 +271,8 @@ impl Spec {
         Ok(made)
     }
 
-    /// The reference of the object that was created as it is at the end of a sequence; `None` if it is there no more.
+    /// Returns the reference run of an object created with the last spec of a sequence; `None` if it is deleted by
+    /// then.
     fn fresh(
         &self,
         config: &Config,
@@ -302,8 +326,7 @@ impl Spec {
     }
 }
 
-/// Makes a run and holds it against what it is to be held against, which is returned as well: `base`, unless the plan
-/// changes the spec.
+/// Makes a run and compares it with its reference, which is returned as well: `base`, unless the plan changes the spec.
 pub(crate) fn judged(config: &Config, world: &World, plan: &Plan, base: &Arc<Reference>) -> (Outcome, Arc<Reference>) {
     let spec = config.spec.as_ref().filter(|_| !plan.changes.is_empty());
     let Some(spec) = spec else {
@@ -317,7 +340,7 @@ pub(crate) fn judged(config: &Config, world: &World, plan: &Plan, base: &Arc<Ref
     let reference = match plan.is_sequence() {
         true => match spec.fresh(config, world, &sequence.outcome.end, &mut took) {
             Some(Ok(fresh)) if !is_unhealthy(&fresh) => fresh,
-            // With such a spec what was there may well stay.
+            // With an unusable spec the earlier state may stay.
             Some(_) | None => sequence,
         },
         false => sequence,
@@ -327,8 +350,8 @@ pub(crate) fn judged(config: &Config, world: &World, plan: &Plan, base: &Arc<Ref
     (outcome, reference)
 }
 
-/// Returns whether the server refuses writes of controllers for a fresh object: the spec is valid by its schema
-/// alone.
+/// Returns `true` if the server refuses writes of controllers for a fresh object: the spec fits the schema and is
+/// unusable all the same.
 fn is_unhealthy(fresh: &Reference) -> bool {
     fresh.outcome.trace.iter().any(|step| match &step.what {
         What::Request(request) => request.is_write() && matches!(request.outcome, Answer::Answered(400 | 403 | 422)),
