@@ -35,7 +35,7 @@ pub struct Explore {
     world: TestClusterBuilder,
     faults: Faults,
     limits: Limits,
-    /// One run that takes longer is stuck.
+    /// Replay strings of the runs that are made instead of a search.
     replays: Vec<String>,
     /// Number of times each run is made.
     times: u64,
@@ -257,7 +257,7 @@ impl Explore {
         let shown = progress.clone();
         let (done, result) = mpsc::channel();
         let explore = move || {
-            // Nobody waits for it any more if the test has failed meanwhile.
+            // The receiver is gone if the test has failed.
             let _ = done.send(self.explore(&name, is_replay, &progress));
         };
         let thread = std::thread::Builder::new().name("explore".to_owned()).spawn(explore);

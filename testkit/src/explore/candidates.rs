@@ -42,7 +42,7 @@ const INSTANT: Duration = Duration::from_millis(1);
 /// Age of the state that a replica shows, in percent of the revisions of the run.
 const STALE: [u8; 3] = [50, 75, 25];
 
-/// Something that may be tried, and how early: what is like nothing before it first, then small ranks.
+/// A fault that may be tried; new kinds of faults come first, then those of small rank.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Candidate {
     /// The same was possible earlier in the trace at another message of this client, verb and resource.
@@ -81,7 +81,7 @@ pub(crate) fn early(singles: &mut Vec<Candidate>) {
     singles.sort();
 }
 
-/// All that may go wrong from a place in the trace on.
+/// Returns the faults that are possible from a place in the trace on.
 pub(crate) fn candidates(trace: &[Step], from: usize, controllers: &[Arc<str>], faults: Faults) -> Vec<Candidate> {
     let (mut all, mut known) = (Vec::new(), HashSet::new());
     let late = late(trace);
@@ -142,10 +142,10 @@ fn is_crash(action: Action) -> bool {
 /// The moment of a crash: a controller that is started anew then finds the same cluster at the same time as after
 /// another crash of the same moment, and has forgotten all else.
 fn moment(trace: &[Step], at: usize, action: Action) -> (Duration, u64, usize) {
-    // What calls have changed is known by their number alone.
+    // Only the number of calls tells what they have changed.
     let is_call = |step: &&Step| matches!(step.what, What::Call { .. });
     let calls = trace[..at].iter().filter(is_call).count();
-    // What a write has changed shows at the next message, if that is sent at once.
+    // The change made by a write shows at the next message, if that is sent at once.
     let next = trace.get(at + 1).filter(|it| it.at == trace[at].at);
     match (action, next) {
         (Action::CrashAfter(_), Some(next)) => (next.at, next.truth, calls + usize::from(is_call(&&trace[at]))),

@@ -16,7 +16,7 @@ impl TestCluster {
     /// named by the object it means (`uid of deployments.apps default/web`), times read `a time`, and objects come in
     /// the order of resource, namespace and name. Left out are Events, Leases, revisions, generations, owners of
     /// fields, what the server's workers made by themselves, and what the cluster began with unless it was changed.
-    /// It is meant for snapshot tests, such as those of `insta`.
+    /// Meant for snapshot tests, such as those of `insta`.
     ///
     /// ```
     /// use testkit::{TestCluster, objects::config_map};

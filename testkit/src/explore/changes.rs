@@ -1,20 +1,20 @@
-//! Changes of one field at a time that the schema of a custom resource allows: what users may do to an object.
+//! Changes of one field at a time that the schema of a custom resource allows, as users make them.
 
 use serde_json::{Map, Number, Value, json};
 
-/// The most changes of one object; the deepest come last and are left out.
+/// Greatest number of changes of one object; the deepest come last and are left out.
 const MOST: usize = 400;
 
-/// Levels to which missing fields are made up.
+/// Depth to which missing fields are made up.
 const DEEP: u32 = 4;
 
-/// Levels to which a schema is followed.
+/// Depth to which a schema is followed.
 const DEPTH: usize = 12;
 
 /// A change of one field of the spec.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Change {
-    /// In words, and its name in replay strings: `spec.replicas: 2 → 3`.
+    /// The change in words, which is its name in replay strings: `spec.replicas: 2 → 3`.
     pub(crate) name: String,
     /// The names and places of lists down to the field.
     path: Vec<String>,
@@ -23,7 +23,7 @@ pub(crate) struct Change {
 }
 
 impl Change {
-    /// Makes the change in an object; nothing happens where it has no such place any more.
+    /// Makes the change in an object; does nothing if the object no longer has the field's parent.
     pub(crate) fn apply(&self, object: &mut Value) {
         let Some((last, way)) = self.path.split_last() else {
             return;
@@ -51,7 +51,7 @@ impl Change {
     }
 }
 
-/// The changes that a schema allows to an object's spec, those of fields that are there first, shallow before deep.
+/// Returns the changes that a schema allows to an object's spec: fields that are set first, shallow before deep.
 pub(crate) fn changes(schema: &Value, object: &Value) -> Vec<Change> {
     let mut found = Vec::new();
     let spec = &schema["properties"]["spec"];
@@ -63,7 +63,7 @@ pub(crate) fn changes(schema: &Value, object: &Value) -> Vec<Change> {
     found
 }
 
-/// Those of the fields of an object.
+/// Changes of the fields of an object.
 fn of_fields(schema: &Value, value: &Value, path: &mut Vec<String>, found: &mut Vec<Change>) {
     if path.len() > DEPTH {
         return;
@@ -91,7 +91,7 @@ fn of_fields(schema: &Value, value: &Value, path: &mut Vec<String>, found: &mut 
     }
 }
 
-/// Those of a value that is there.
+/// Changes of a value that is set.
 fn of_value(schema: &Value, value: &Value, path: &mut Vec<String>, found: &mut Vec<Change>) {
     let others: Vec<Value> = match value {
         Value::Bool(is_so) => vec![json!(!is_so)],
@@ -118,7 +118,7 @@ fn of_value(schema: &Value, value: &Value, path: &mut Vec<String>, found: &mut V
     found.extend(others.map(|it| change(path, value, Some(it))));
 }
 
-/// An enum's values; else the ends of the range, and what is next to the value and to nothing.
+/// An enum's values; else the ends of the range, and the neighbours of the value and of zero.
 fn numbers(schema: &Value, value: Option<&Number>) -> Vec<Value> {
     if let Some(values) = schema["enum"].as_array() {
         return values.clone();
@@ -143,7 +143,7 @@ fn numbers(schema: &Value, value: Option<&Number>) -> Vec<Value> {
     numbers
 }
 
-/// An enum's values; else another text that looks like it, and none at all.
+/// An enum's values; else a similar text, and an empty one.
 fn texts(schema: &Value, value: Option<&str>) -> Vec<Value> {
     if let Some(values) = schema["enum"].as_array() {
         return values.clone();
@@ -155,7 +155,7 @@ fn texts(schema: &Value, value: Option<&str>) -> Vec<Value> {
         (Some("ipv4"), _) => "192.0.2.7".to_owned(),
         (Some("uri"), _) => "http://example.com/other".to_owned(),
         (_, Some(text)) if text.chars().count() as u64 >= longest => text.chars().rev().collect(),
-        // `5Gi` and `10s` stay what they are.
+        // `5Gi` and `10s` keep their form.
         (_, Some(text)) if text.starts_with(|it: char| it.is_ascii_digit()) => format!("1{text}"),
         (_, Some(text)) => format!("{text}2"),
         (_, None) => "made-up"
@@ -169,7 +169,7 @@ fn texts(schema: &Value, value: Option<&str>) -> Vec<Value> {
     texts.into_iter().map(Value::String).collect()
 }
 
-/// One more, one less, none, and the other order.
+/// One item more, one less, none, and the reverse order.
 fn lists(schema: &Value, items: &[Value]) -> Vec<Value> {
     let least = schema["minItems"].as_u64().unwrap_or(0) as usize;
     let most = schema["maxItems"].as_u64().map_or(usize::MAX, |it| it as usize);
@@ -231,10 +231,10 @@ fn maps(schema: &Value, fields: &Map<String, Value>) -> Vec<Value> {
     maps.into_iter().map(Value::Object).collect()
 }
 
-/// Values for a field that is not there: each of an enum or of the two, else one.
+/// Values for a field that is not set: all of an enum or of a boolean, else one.
 fn made_up(schema: &Value, depth: u32) -> Vec<Value> {
     if let Some(value) = schema.get("default") {
-        // It is there already.
+        // It is set already.
         return match value {
             Value::Bool(is_so) => vec![json!(!is_so)],
             _ => Vec::new(),
@@ -297,7 +297,7 @@ fn change(path: &[String], from: &Value, value: Option<Value>) -> Change {
 mod tests {
     use super::*;
 
-    /// The changes of an object with one field, by what they are called.
+    /// The names of the changes of an object with one field.
     fn names(field: &Value, value: &Value) -> Vec<String> {
         let schema = json!({"properties": {"spec": {"properties": {"x": field}}}});
         let changes = changes(&schema, &json!({"spec": {"x": value}}));

@@ -62,7 +62,7 @@ fn steps<'a>(object: &Value, path: &'a str) -> Vec<&'a str> {
         };
         let names = value.as_object().into_iter().flat_map(|it| it.keys());
         let known = names.filter(is_next).map(String::len).max();
-        // What the object does not have is a name to its end, but for places in lists.
+        // A part that the object lacks is taken for a field's name up to its end, except for positions in lists.
         let end = known
             .or_else(|| value.is_array().then(|| rest.find('.')).flatten())
             .unwrap_or(rest.len());

@@ -21,7 +21,7 @@ const SHOWN: usize = 12;
 /// Most objects that are named when their fields were derived by workers.
 const FOLDED: usize = 4;
 
-/// All objects by resource, namespace and name. Objects with a generated name share the key of what it begins with.
+/// All objects by resource, namespace and name. Objects with generated names share the key of their prefix.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EndState {
     objects: BTreeMap<Arc<str>, Vec<Kept>>,
@@ -41,7 +41,7 @@ pub(crate) struct EndState {
 #[derive(Clone, Debug)]
 pub(crate) struct Kept {
     pub(crate) object: StoredObject,
-    /// It is as it was before the run.
+    /// The run has not changed it.
     pub(crate) is_untouched: bool,
     /// The tokens it has, its own uid aside; made when they are first asked for.
     mentions: OnceLock<Vec<String>>,
@@ -196,7 +196,7 @@ impl EndState {
             false => folded(&derived),
         };
         let left_out = differences.len().saturating_sub(SHOWN);
-        // What a status counts remembers how it has come about.
+        // Counters in a status depend on the history of the run.
         let mut counted: Vec<String> = differences.iter().map(|it| general(&it.path)).collect();
         counted.sort();
         counted.dedup();

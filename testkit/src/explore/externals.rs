@@ -166,7 +166,7 @@ impl Point {
             }
         }
         if gate.life_of(&self.client) != life {
-            // It has died meanwhile.
+            // The controller has died meanwhile.
             pending::<()>().await;
         }
         let done = call();
@@ -238,7 +238,7 @@ impl External {
         self.call("get", key, |kept| Ok(kept.get(key).cloned())).await
     }
 
-    /// All objects with their keys, in the order of the keys.
+    /// Returns all objects with their keys, in the order of the keys.
     pub async fn list(&self) -> Result<Vec<(String, Value)>, ExternalError> {
         let all = |kept: &mut BTreeMap<String, Value>| {
             let all = kept.iter().map(|(key, value)| (key.clone(), value.clone()));

@@ -1,4 +1,4 @@
-//! `Flight`: the runs under way, kept on disk, so that one that ends the process can be named by the next.
+//! `Flight`: the runs under way, kept on disk, so that the next exploration can name a run that ended the process.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -14,7 +14,7 @@ use crate::test_cluster::lock;
 const SUFFIX: &str = ".running";
 
 /// The files of one exploration, one for each thread. They are removed when it ends in any other way than by the end of
-/// the process. Where there is no place for them nothing is kept.
+/// the process. Without a writable directory nothing is kept.
 #[derive(Debug, Default)]
 pub(crate) struct Flight {
     directory: Option<PathBuf>,
@@ -23,7 +23,7 @@ pub(crate) struct Flight {
 }
 
 impl Flight {
-    /// Of the test that runs on this thread.
+    /// Files of the test that runs on this thread.
     pub(crate) fn new() -> Self {
         Self {
             directory: directory(),
@@ -77,7 +77,7 @@ impl Flight {
 impl Drop for Flight {
     fn drop(&mut self) {
         for (path, _) in lock(&self.files).values() {
-            // Gone already: then there is nothing to remove.
+            // It may be gone already.
             let _ = fs::remove_file(path);
         }
     }

@@ -230,7 +230,7 @@ impl Gate {
         let struck = self.plan.faults.iter().filter(|it| it.point == point);
         let actions: Vec<Action> = struck.map(|it| it.action).collect();
         if !actions.is_empty() {
-            // What has no window of its own is over at once.
+            // A fault without a window is over at once.
             state.windows_end = state.windows_end.max(Some(Instant::now()));
         }
         (point, actions)
@@ -264,7 +264,7 @@ impl Gate {
         is_too_many
     }
 
-    /// Nobody but controllers does anything for a time: what they may send grows with it.
+    /// The test waits for a time: controllers may send more messages the longer it is.
     pub(crate) fn waits(&self, time: Duration) {
         let more = self.limit.saturating_mul(time.as_secs()) / RATE.as_secs();
         let mut state = self.state();

@@ -71,7 +71,7 @@ impl Runs<'_> {
                         && !is_over.load(Ordering::Relaxed)
                     {
                         let outcome = catch_unwind(AssertUnwindSafe(|| self.one(&plan)));
-                        // Nobody waits for it any more if the search has ended meanwhile.
+                        // The receiver is gone if the search has ended.
                         let _ = done.send((index, outcome));
                     }
                 };

@@ -55,7 +55,7 @@ pub const fn variants() -> Faults {
 }
 
 impl Faults {
-    /// All of them: the default.
+    /// All faults: the default.
     pub const fn all() -> Self {
         Self(127)
     }

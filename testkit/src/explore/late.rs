@@ -1,5 +1,5 @@
-//! Requests that reach the server after their sender has died or given up, as those that a network or a busy API server
-//! has kept.
+//! Requests that reach the server after their sender has died or given up, as if a network or a busy API server had
+//! held them back.
 
 use std::io;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(crate) fn arrive_late(
 ) {
     gate.lasts(time);
     let (gate, life, about) = (Arc::clone(gate), Arc::clone(life), about.clone());
-    // It ends with the runtime of the run.
+    // The task ends with the runtime of the run.
     tokio::spawn(async move {
         sleep(time).await;
         gate.reaches(index);

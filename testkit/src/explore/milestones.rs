@@ -119,7 +119,7 @@ impl Gate {
             if looked_at.replace(revision) != Some(revision) {
                 differences = expected.compare(&self.end_state(), mask);
             }
-            // It counts from the end of what goes wrong.
+            // Time counts from the end of the last fault.
             let faults_end = self.state().windows_end.map_or(began, |end| end.max(began));
             let waited = Instant::now().saturating_duration_since(faults_end);
             if differences.is_empty() {

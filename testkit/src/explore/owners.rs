@@ -1,4 +1,4 @@
-//! The objects behind requests: who owns the one that is created, and how the one that is deleted got its name.
+//! The objects behind requests: the owners of a created object, and the origin of a deleted object's name.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use super::plan::given;
 use super::trace::Request;
 use super::{Oracle, Violation};
 
-/// State of an object before the server has the delete: the answer of most kinds is a Status, which says less.
+/// State of an object before the server deletes it: most kinds answer with a Status, which has less.
 #[derive(Debug, Default)]
 pub(crate) struct Deletion {
     /// The request names the uid it is meant for.
@@ -40,7 +40,7 @@ impl Deletion {
 
 /// Returns the `generateName` of an object; `None` if its name was given.
 pub(crate) fn generate_name(object: &StoredObject) -> Option<String> {
-    // Looked for in the text first: decoding is dear.
+    // The text is searched first, since decoding is expensive.
     memmem::find(object.stored_bytes(), b"\"generateName\":")?;
     let prefix = object.value()["metadata"]["generateName"].as_str()?.to_owned();
     object.name().starts_with(&prefix).then_some(prefix)
@@ -84,7 +84,7 @@ impl Gate {
         }
         for object in self.server.stored_objects() {
             let owns = |it: &&Made| it.owners.iter().any(|uid| uid == object.uid());
-            // Whoever has a finalizer is cleaned up after.
+            // A finalizer shows that the controller cleans up.
             let is_cleaned_up = || memmem::find(object.stored_bytes(), b"\"finalizers\":[").is_some();
             if let Some(other) = made.iter().find(owns)
                 && !is_cleaned_up()
@@ -145,7 +145,7 @@ pub(crate) fn is_garbage(gate: &Gate, body: &[u8]) -> bool {
     !metadata.owner_references.is_empty() && metadata.owner_references.iter().all(is_gone)
 }
 
-/// The fields that say whom an object belongs to.
+/// The fields that name an object's owners.
 #[derive(Deserialize)]
 struct Owned<'a> {
     #[serde(borrow)]

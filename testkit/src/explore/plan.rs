@@ -253,7 +253,7 @@ impl Action {
     }
 }
 
-/// One thing that goes wrong.
+/// One fault: a point, and the action that strikes there.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Perturbation {
     pub(crate) point: Point,

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use super::report::Coverage;
 use crate::test_cluster::lock;
 
-/// A real clock: people live by it. Nothing that a run does depends on it.
+/// A real clock, for people only: nothing that a run does depends on it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WallClock(std::time::Instant);
 
@@ -24,8 +24,8 @@ impl WallClock {
     }
 }
 
-/// The time that processors have spent on this thread, so that a busy machine does not change how much is explored.
-/// Where the system does not tell it is real time since the process began to ask.
+/// Returns the processor time of this thread, so that a busy machine does not change how much is explored. On systems
+/// without such a clock it is the real time since the first call.
 #[cfg(unix)]
 pub(crate) fn thread_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
@@ -39,7 +39,7 @@ pub(crate) fn thread_time() -> Duration {
     STARTED.get_or_init(WallClock::start).elapsed()
 }
 
-/// The time that processors have spent on this process.
+/// Returns the processor time of this process.
 #[cfg(unix)]
 fn process_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
@@ -118,7 +118,7 @@ impl Progress {
         }
     }
 
-    /// Writes the line. It goes past the test runner, which would keep it.
+    /// Writes the line to the terminal itself, since the test runner captures standard error.
     pub(crate) fn show(&self) {
         if self.is_shown {
             let line = lock(&self.told).line();
@@ -127,7 +127,7 @@ impl Progress {
         }
     }
 
-    /// Takes the line away.
+    /// Erases the line.
     pub(crate) fn clear(&self) {
         if self.is_shown {
             let _ = write!(std::io::stderr(), "\r\x1b[K");

@@ -85,7 +85,7 @@ fn shortened(config: &Config, world: &World, reference: &Reference, plan: &Plan)
     })
 }
 
-/// Which change of a plan the schema does not lead to.
+/// The first change of a plan that cannot be made by the schema.
 fn unknown_change(plan: &Plan, config: &Config) -> Option<String> {
     let is_known = |name: &String| config.spec.as_ref().is_some_and(|it| it.has(name));
     let unknown = plan.changes.iter().find(|it| !is_known(it))?;

@@ -28,7 +28,7 @@ pub struct Report {
     /// The `sometimes` that never held.
     pub(crate) never: Vec<String>,
     pub(crate) requires_all_singles: bool,
-    /// Which part of the search it is of.
+    /// The part of the search that it covers.
     pub(crate) shard: Shard,
     failure: Option<Failure>,
     files: Vec<PathBuf>,
@@ -177,7 +177,7 @@ impl Report {
 
     /// Returns `true` if no failure was found.
     pub fn is_success(&self) -> bool {
-        // What one shard has not met another one may have.
+        // Another shard may have met it.
         let is_never = self.shard.is_whole() && !self.never.is_empty();
         self.failure.is_none() && !is_never && !(self.requires_all_singles && self.lacks_singles())
     }

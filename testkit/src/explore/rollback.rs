@@ -1,4 +1,4 @@
-//! Fields that take a value again which they had left, as after a decision by an old view.
+//! Fields that return to an earlier value, as after a decision based on an old state.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,14 @@ use crate::report::shortened;
 /// The longest value shown.
 const VALUE_CHARS: usize = 60;
 
-/// The parts of an object in which values come and go.
+/// Parts of an object in which values may return.
 const STATUS: [&str; 4] = ["metadata", "status", "kind", "apiVersion"];
 
 /// By-products of a run.
 const NOT_STATE: [&str; 2] = ["events", "leases"];
 
-/// Object and field of all values that were left and taken again since a revision, and how they changed. What
-/// `metadata` and `status` say does not count.
+/// Returns object and field of all values that returned since a revision, and how they changed. `metadata` and
+/// `status` are left out.
 pub(crate) fn returned(server: &ApiServer, since: u64) -> BTreeMap<(String, String), String> {
     let mut versions: BTreeMap<String, Vec<StoredObject>> = BTreeMap::new();
     for object in server.written_objects(since) {
@@ -41,7 +41,7 @@ pub(crate) fn returned(server: &ApiServer, since: u64) -> BTreeMap<(String, Stri
                 fields.retain(|name, _| !STATUS.contains(&name.as_str()));
                 collect("", Value::Object(fields), &mut leaves);
             }
-            // A field that is not there has a value, too.
+            // A missing field counts as a value.
             for (path, taken) in &mut values {
                 let now = leaves.remove(path).unwrap_or_default();
                 if taken.last() != Some(&now) {
@@ -58,7 +58,7 @@ pub(crate) fn returned(server: &ApiServer, since: u64) -> BTreeMap<(String, Stri
                 .iter()
                 .enumerate()
                 .find(|(at, value)| taken[..*at].contains(value));
-            // To be there, not to be there, and to be there again is what lists and maps do.
+            // Entries of lists and maps may come, go, and come again.
             if let Some((at, value)) = last.filter(|(at, _)| !taken[..*at].contains(&Value::Null)) {
                 let left = shortened(&taken[at - 1].to_string(), VALUE_CHARS);
                 let how = format!(

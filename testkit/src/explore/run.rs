@@ -161,7 +161,7 @@ pub(crate) fn run(config: &Config, world: &World, plan: &Plan, role: Role, refer
         outcome.took = thread_time();
         outcome
     };
-    // What is kept for each thread, such as the keys of hash maps, begins anew with each run.
+    // State of the thread, such as the keys of hash maps, is reset for each run.
     let outcome = thread::scope(|scope| {
         let run = thread::Builder::new().name(name.clone()).spawn_scoped(scope, here);
         let run = run.unwrap_or_else(|err| panic!("a run needs a thread: {err}"));
@@ -263,7 +263,7 @@ impl Run<'_> {
         let oracle = match cause {
             Some(Cause::Restless | Cause::AtOneInstant) => HOT_LOOP,
             Some(Cause::ControllerPanicked) => "no panic",
-            // It went on before what it asserts could come true.
+            // The step continued before its assertion could hold.
             None if self.gate.plan.has(|it| it == Action::Early) => {
                 self.gate.state().is_void = true;
                 return;
@@ -307,7 +307,7 @@ impl Run<'_> {
                 sleep(end - Instant::now()).await;
                 continue;
             }
-            // What strikes a retry comes later than the first quiet moment.
+            // A fault may strike a retry, which comes after the first quiet moment.
             let quiet_since = *quiet_since.get_or_insert(Instant::now());
             let over = windows_end.unwrap_or(quiet_since).max(quiet_since);
             self.gate.check();
@@ -386,7 +386,7 @@ impl Run<'_> {
                 ));
             }
         }
-        // Where the controller could not follow the spec it rightly says so.
+        // A controller that cannot follow the spec is right to say so.
         if let (Some(spec), Some(reference)) = (&self.config.spec, self.reference)
             && spec.unobserved(&reference.outcome.end).is_none()
             && !self.config.skipped.contains(&Oracle::ObservedGeneration)
@@ -489,7 +489,7 @@ impl Run<'_> {
         {
             self.gate.violation(unowned.oracle, unowned.what);
         }
-        // What a user takes back goes back.
+        // A user's own rollback is expected.
         let is_exempt = self.gate.state().is_void || self.gate.plan.is_sequence();
         if self.config.skipped.contains(&Oracle::Rollback) || is_exempt {
             return BTreeMap::new();
@@ -539,7 +539,7 @@ impl Run<'_> {
         foreign.into_iter().map(note).collect()
     }
 
-    /// Nothing may be made or taken away more often than where nothing went wrong.
+    /// No object may be created or deleted more often than in the reference.
     fn compare_summary(&self) {
         let Some(reference) = self.reference else { return };
         let more = {
@@ -555,7 +555,7 @@ impl Run<'_> {
             more("created", &state.created, &reference.outcome.created)
                 .or_else(|| more("deleted", &state.deleted, &reference.outcome.deleted))
         };
-        // What is changed may be made anew.
+        // A changed object may be created again.
         let is_void = self.gate.state().is_void || self.gate.plan.is_sequence();
         if let Some(more) = more.filter(|_| !is_void) {
             self.gate.violation("creates and deletes", more);

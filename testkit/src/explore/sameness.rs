@@ -1,5 +1,5 @@
-//! Comparison of two stored objects by their bytes, leaving out what two runs never share. Most objects are equal, and
-//! decoding them would be the largest cost of comparing end states.
+//! Comparison of two stored objects by their bytes, without the fields that always differ between runs. Most objects
+//! are equal, and decoding them would be the largest cost of comparing end states.
 
 use fake_apiserver::StoredObject;
 use memchr::memmem;
@@ -39,7 +39,7 @@ pub(crate) fn are_the_same(objects: [&StoredObject; 2], means_the_same: &dyn Fn(
 enum Part<'a> {
     /// A string with its quotes, or what is between two of them.
     Text(&'a [u8]),
-    /// The name of what is the object's own: its uid, when it was made, who manages it.
+    /// The name of a field that differs between runs: `uid`, `creationTimestamp` and others.
     Own(&'a [u8]),
     /// The uid of an owner.
     Owner(&'a str),
@@ -124,7 +124,7 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// Goes past an array or an object.
+    /// Skips an array or an object.
     fn skip_value(&mut self) {
         let mut depth = 0_u32;
         while let Some(byte) = self.rest.first() {

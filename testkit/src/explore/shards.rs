@@ -7,13 +7,13 @@ use serde_json::Value;
 
 use super::report::{Coverage, file_name};
 
-/// The environment variable that says which part of the search is made here: `2/8`.
+/// Environment variable with the part of the search that this process makes: `2/8`.
 pub(crate) const SHARD: &str = "EXPLORE_SHARD";
 
-/// The environment variable with the directory in which the reports of all shards are.
+/// Environment variable with the directory of the reports of all shards.
 pub(crate) const MERGE: &str = "EXPLORE_MERGE";
 
-/// One part of a search: of the plans of each kind every so-manieth.
+/// One part of a search: every n-th plan of each kind, where n is the number of shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shard {
     /// Counted from 1.
@@ -22,7 +22,7 @@ pub(crate) struct Shard {
 }
 
 impl Shard {
-    /// All of it.
+    /// The whole search.
     pub(crate) const WHOLE: Self = Self { number: 1, of: 1 };
 
     /// Reads the environment variable.
@@ -43,23 +43,23 @@ impl Shard {
         self.of == 1
     }
 
-    /// Returns whether the plan at a place is made here.
+    /// Returns `true` if the plan at this position belongs to this shard.
     pub(crate) fn has(self, place: u64) -> bool {
         place % self.of == self.number - 1
     }
 
-    /// Those that are made here. What follows from them is this shard's, too.
+    /// Selects the plans of this shard. The plans that follow from them belong to this shard, too.
     pub(crate) fn part<T>(self, all: impl Iterator<Item = T>) -> impl Iterator<Item = T> {
         let numbered = all.zip(0..);
         numbered.filter(move |(_, place)| self.has(*place)).map(|(it, _)| it)
     }
 
-    /// Returns the number of plans that are made here.
+    /// Returns the number of plans of this shard.
     pub(crate) fn share(self, all: u64) -> u64 {
         all / self.of + u64::from(all % self.of >= self.number)
     }
 
-    /// Random plans begin elsewhere in each shard.
+    /// Returns the seed of this shard's random plans, which differs from those of the others.
     pub(crate) fn seed(self, seed: u64) -> u64 {
         seed.wrapping_add((self.number - 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
@@ -83,14 +83,14 @@ impl fmt::Display for Shard {
 #[derive(Debug)]
 pub(crate) struct Merged {
     pub(crate) coverage: Coverage,
-    /// The replay string of the failure that a search by one machine finds first among those found.
+    /// The replay string of the failure that a search on one machine would find first.
     pub(crate) failure: Option<String>,
-    /// `sometimes` that held in no shard.
+    /// `sometimes` checks that held in no shard.
     pub(crate) never: Vec<String>,
     pub(crate) notes: Vec<String>,
 }
 
-/// Reads the reports of all shards of a test, of which none may be missing.
+/// Reads the reports of all shards of a test.
 ///
 /// # Panics
 ///
@@ -144,7 +144,7 @@ fn together(reports: Vec<Value>) -> Merged {
             let texts = report[field].as_array().into_iter().flatten();
             texts.filter_map(|it| it.as_str().map(str::to_owned)).collect()
         };
-        // What held in one shard held.
+        // A `sometimes` check that held in one shard has held.
         let never = texts("never");
         match at {
             0 => merged.never = never,
@@ -164,7 +164,7 @@ fn together(reports: Vec<Value>) -> Merged {
 }
 
 impl Coverage {
-    /// Adds that of another shard, as its report has it.
+    /// Adds the coverage in the report of another shard.
     fn add(&mut self, other: &Value) {
         let number = |field: &str| other[field].as_u64().unwrap_or_default();
         let pair = |field: &str| {
@@ -175,10 +175,10 @@ impl Coverage {
             let seconds = other[field].as_f64().unwrap_or_default();
             std::time::Duration::try_from_secs_f64(seconds).unwrap_or_default()
         };
-        // Each shard looks at the whole reference.
+        // Each shard makes the whole reference run.
         self.points = self.points.max(number("points"));
         self.write_points = self.write_points.max(number("writePoints"));
-        // What several shards met counts once, at the least.
+        // The shards do not say which states they have in common, so this is a lower bound.
         self.states = self.states.max(number("states"));
         for (sum, field) in [
             (&mut self.schedules, "schedules"),

@@ -74,7 +74,7 @@ pub(crate) fn shrink(
     }
     match attempt(&smallest) {
         Some((outcome, violation, reference)) => (smallest, outcome, violation, reference),
-        // It was confirmed before: what is reported then is the plan as it was found.
+        // The failure was confirmed before, so the plan is reported as it was found.
         None => {
             let (outcome, reference) = judged(config, world, plan, reference);
             (plan.clone(), outcome, violation, reference)

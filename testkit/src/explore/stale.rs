@@ -1,4 +1,4 @@
-//! Reads that are answered as by an API server whose cache lies behind etcd.
+//! Reads answered as by an API server whose cache lags behind etcd.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ pub(crate) fn stale(gate: &Gate, life: &Life, about: &Request, uri: &mut http::U
         return None;
     }
     let replica = gate.server.replica(&given(&life.client));
-    // Where the test lets the client's replica lag already, it stays so.
+    // If the test already lets the client's replica lag, nothing changes.
     let is_free = replica.sees() == newest;
     is_free.then(|| {
         replica.freeze_at(revision);

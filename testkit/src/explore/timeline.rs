@@ -238,7 +238,7 @@ fn cells(outcome: &Outcome, plan: &Plan, made: &BTreeSet<&str>) -> Vec<Cell> {
         came.into_iter().chain([Cell { is_struck, ..told }])
     });
     let doings = outcome.doings.iter().map(|(at, what)| Cell::doing(*at, what));
-    // What the test does comes first: it is what the others follow.
+    // Steps of the test come first, since the others follow from them.
     let mut cells: Vec<Cell> = doings.chain(steps).collect();
     cells.sort_by_key(|it| it.at);
     cells

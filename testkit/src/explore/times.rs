@@ -1,4 +1,4 @@
-//! Times of another clock than the server's, as a controller writes them that reads the system's.
+//! Times of another clock than the server's, written by a controller that reads the system's clock.
 
 use std::ops::RangeInclusive;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::progress::time_of_day;
 use crate::test_cluster::{TEST_CLIENT, TestCluster};
 
-/// Least difference between two clocks that are told apart.
+/// Least difference at which two clocks are told apart.
 const FAR: SignedDuration = SignedDuration::from_secs(60);
 
 /// Returns the machine's times since `began`, which a clock of whole seconds may show up to a second earlier.
@@ -36,7 +36,7 @@ pub(crate) fn foreign_times(cluster: &TestCluster, began: Timestamp) -> Vec<Fore
     for entry in cluster.journal().since(0) {
         let Entry::Request(request) = entry else { continue };
         let is_client = request.worker.is_none() && request.user_agent != TEST_CLIENT;
-        // Events tell when somebody saw something; kube's recorder takes the machine's time for it.
+        // kube's recorder fills Events with the machine's time.
         let is_event = request.info.as_ref().is_some_and(|it| it.resource == "events");
         if !request.is_write() || !is_client || is_event || found.iter().any(|it| *it.client == *request.client) {
             continue;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fake_apiserver::Verb;
 
-/// One message, or one thing that was done to a controller.
+/// One message, or one action on a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
     /// Virtual time since the run began.
@@ -77,11 +77,11 @@ pub(crate) struct Request {
     pub(crate) reached: Option<Duration>,
     /// The uid that the client had seen under the name when it sent it.
     pub(crate) saw: Option<String>,
-    /// It struck another object than the client had seen under this name.
+    /// The object has another uid than the one that the client had seen under this name.
     pub(crate) is_of_another: bool,
-    /// It names the version it expects, so that 409 is an answer it may get at any time.
+    /// The request names the version it expects, so that 409 is a possible answer at any time.
     pub(crate) may_conflict: bool,
-    /// It may be answered by a replica that lags.
+    /// A replica that lags may answer it.
     pub(crate) may_be_stale: bool,
     /// A list that goes on from a page, or is of an exact revision: history may have been forgotten.
     pub(crate) may_expire: bool,
@@ -93,12 +93,12 @@ pub(crate) struct Request {
 /// Outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Nothing yet, or nothing ever.
+    /// No answer yet, or none at all.
     Open,
     Answered(u16),
-    /// It was done or not, and the client does not know.
+    /// Done or not; the client does not know.
     Broken,
-    /// It is one of the server's own workers, whose answers are not looked at.
+    /// A request of one of the server's own workers, whose answers are not recorded.
     Unseen,
 }
 

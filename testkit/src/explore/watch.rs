@@ -27,7 +27,7 @@ pub(crate) struct GatedWatch {
     /// Lines to deliver while the watch is not held.
     ready: VecDeque<Told>,
     held: Option<Pin<Box<Sleep>>>,
-    /// It was held, and what waits was to come before.
+    /// It was held, and the events that wait come before it.
     is_late: bool,
     is_ended: bool,
     /// It ends without an end.

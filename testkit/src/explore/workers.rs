@@ -47,7 +47,7 @@ impl Gate {
             return;
         }
         let (server, gate) = (self.server.clone(), Arc::downgrade(self));
-        // It ends with the runtime of the run.
+        // The task ends with the runtime of the run.
         tokio::spawn(async move {
             let mut total = 0;
             loop {
@@ -66,7 +66,7 @@ impl Gate {
             return;
         }
         let gate = Arc::downgrade(self);
-        // It ends with the runtime of the run.
+        // The task ends with the runtime of the run.
         tokio::spawn(async move {
             let started = Instant::now();
             loop {
