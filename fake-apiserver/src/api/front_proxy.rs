@@ -28,6 +28,7 @@ pub struct FrontProxy {
     pub extra_headers_prefix: Vec<String>,
 }
 
+#[cfg(feature = "tls")]
 impl FrontProxy {
     /// Returns `true` if a proxy may have this common name.
     pub(crate) fn allows(&self, name: &str) -> bool {
