@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use serde_json::{Map, Value};
-
 use super::matching::Match;
 #[cfg(feature = "cel")]
 use crate::api::object::Object;
 use crate::registry::Registry;
-use crate::registry::types::access::{list, number, objects, text};
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::endpoint::Endpoint;
 
 /// The group of configuration objects, which are exempt from what they configure.
@@ -46,18 +44,17 @@ pub(super) struct Webhook {
 }
 
 impl Webhook {
-    fn parse(webhook: &Map<String, Value>) -> Self {
-        let versions = list(webhook, "admissionReviewVersions");
-        let seconds = number(webhook, "timeoutSeconds").unwrap_or(TIMEOUT_SECONDS);
+    fn parse(webhook: &Cursor<'_>) -> Self {
+        let seconds = webhook.integer("timeoutSeconds").unwrap_or(TIMEOUT_SECONDS);
         Self {
-            name: text(webhook, "name").to_owned(),
+            name: webhook.text("name").to_owned(),
             endpoint: Endpoint::parse(webhook),
             matches: Match::of_webhook(webhook),
-            ignores_failure: text(webhook, "failurePolicy") == "Ignore",
+            ignores_failure: webhook.text("failurePolicy") == "Ignore",
             timeout: Duration::from_secs(u64::try_from(seconds).unwrap_or_default()),
-            allows_dry_run: matches!(text(webhook, "sideEffects"), "None" | "NoneOnDryRun"),
-            is_reinvoked: text(webhook, "reinvocationPolicy") == "IfNeeded",
-            speaks_v1: versions.iter().any(|it| it == "v1"),
+            allows_dry_run: matches!(webhook.text("sideEffects"), "None" | "NoneOnDryRun"),
+            is_reinvoked: webhook.text("reinvocationPolicy") == "IfNeeded",
+            speaks_v1: webhook.texts("admissionReviewVersions").any(|it| it == "v1"),
         }
     }
 }
@@ -67,8 +64,8 @@ impl Registry {
     pub(super) fn read_configuration(&self) -> Configured {
         let webhooks = |resource: &str| -> Vec<Webhook> {
             let configurations = self.stored_objects(GROUP, resource);
-            let all = configurations.iter().flat_map(|it| objects(it, "webhooks"));
-            all.map(|(_, webhook)| Webhook::parse(webhook)).collect()
+            let all = configurations.iter().flat_map(|it| Cursor::root(it).maps("webhooks"));
+            all.map(|webhook| Webhook::parse(&Cursor::root(webhook))).collect()
         };
         Configured {
             mutating: webhooks("mutatingwebhookconfigurations"),
@@ -91,5 +88,7 @@ impl Registry {
 #[cfg(feature = "cel")]
 pub(super) fn bindings_of<'a>(policy: &str, bindings: &'a [Object]) -> impl Iterator<Item = &'a Object> {
     let policy = policy.to_owned();
-    bindings.iter().filter(move |it| text(it, "spec.policyName") == policy)
+    bindings
+        .iter()
+        .filter(move |it| Cursor::root(it).text("spec.policyName") == policy)
 }

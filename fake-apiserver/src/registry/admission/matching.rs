@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
-
 use super::attributes::{Attributes, kind_of};
 use crate::api::admission::{GroupVersionKind, Operation};
 use crate::api::object::Object;
@@ -11,7 +9,7 @@ use crate::api::resource::ResourceInfo;
 use crate::api::selector::LabelSelector;
 use crate::registry::Registry;
 use crate::registry::scheme::Row;
-use crate::registry::types::access::{list, objects, text};
+use crate::registry::types::cursor::Cursor;
 use crate::storage::Key;
 
 /// Wildcard for all groups, versions, resources or operations.
@@ -51,22 +49,21 @@ pub(super) enum Matched {
     As(Arc<Row>),
 }
 
-fn strings(map: &Map<String, Value>, field: &str) -> Vec<String> {
-    let items = list(map, field).iter().filter_map(Value::as_str);
-    items.map(str::to_owned).collect()
+fn strings(map: &Cursor<'_>, field: &str) -> Vec<String> {
+    map.texts(field).map(str::to_owned).collect()
 }
 
 impl Rule {
-    fn all(map: &Map<String, Value>, field: &str) -> Vec<Self> {
-        let rule = |(_, rule): (usize, &Map<String, Value>)| Self {
-            operations: strings(rule, "operations"),
-            groups: strings(rule, "apiGroups"),
-            versions: strings(rule, "apiVersions"),
-            resources: strings(rule, "resources"),
-            scope: text(rule, "scope").to_owned(),
-            names: strings(rule, "resourceNames"),
+    fn all(map: &Cursor<'_>, field: &str) -> Vec<Self> {
+        let rule = |rule: Cursor<'_>| Self {
+            operations: strings(&rule, "operations"),
+            groups: strings(&rule, "apiGroups"),
+            versions: strings(&rule, "apiVersions"),
+            resources: strings(&rule, "resources"),
+            scope: rule.text("scope").to_owned(),
+            names: strings(&rule, "resourceNames"),
         };
-        objects(map, field).map(rule).collect()
+        map.items(field).map(rule).collect()
     }
 
     fn matches(&self, info: &ResourceInfo, attributes: &Attributes<'_>) -> bool {
@@ -97,20 +94,21 @@ impl Rule {
     }
 }
 
-fn selector(map: &Map<String, Value>, field: &str) -> Option<LabelSelector> {
+fn selector(map: &Cursor<'_>, field: &str) -> Option<LabelSelector> {
     // Validation has refused what cannot be read.
     let selector = LabelSelector::from_object(map.get(field)?).ok().flatten()?;
     (!selector.is_empty()).then_some(selector)
 }
 
-fn conditions(map: &Map<String, Value>) -> Vec<(String, String)> {
-    objects(map, "matchConditions")
-        .map(|(_, it)| (text(it, "name").to_owned(), text(it, "expression").to_owned()))
+/// `matchConditions` of a webhook or a policy: names and expressions.
+pub(super) fn conditions(map: &Cursor<'_>) -> Vec<(String, String)> {
+    map.items("matchConditions")
+        .map(|it| (it.text("name").to_owned(), it.text("expression").to_owned()))
         .collect()
 }
 
 impl Match {
-    pub(super) fn of_webhook(webhook: &Map<String, Value>) -> Self {
+    pub(super) fn of_webhook(webhook: &Cursor<'_>) -> Self {
         Self {
             rules: Rule::all(webhook, "rules"),
             conditions: conditions(webhook),
@@ -121,7 +119,7 @@ impl Match {
 
     /// `matchConstraints` of a policy, or `matchResources` of a binding, which may leave the rules to the policy.
     #[cfg(feature = "cel")]
-    pub(super) fn of_resources(resources: &Map<String, Value>, needs_rule: bool) -> Self {
+    pub(super) fn of_resources(resources: &Cursor<'_>, needs_rule: bool) -> Self {
         let rules = Rule::all(resources, "resourceRules");
         Self {
             needs_rule: needs_rule || !rules.is_empty(),
@@ -131,9 +129,9 @@ impl Match {
         }
     }
 
-    fn selectors(map: &Map<String, Value>) -> Self {
+    fn selectors(map: &Cursor<'_>) -> Self {
         Self {
-            is_exact: text(map, "matchPolicy") == "Exact",
+            is_exact: map.text("matchPolicy") == "Exact",
             namespaces: selector(map, "namespaceSelector"),
             objects: selector(map, "objectSelector"),
             ..Self::default()

@@ -5,9 +5,9 @@ use serde_json::{Map, Value};
 use super::attributes::{Attributes, kind_of};
 use super::config::{Configured, bindings_of};
 use super::environment::holds;
-use super::matching::{Match, Matched};
+use super::matching::{Match, Matched, conditions};
 use super::params::{self, ParamKind};
-use super::policy::{binding_match, conditions, variables};
+use super::policy::{binding_match, variables};
 use super::webhooks::Reinvocation;
 use crate::api::object::Object;
 use crate::api::status::Status;
@@ -16,7 +16,7 @@ use crate::registry::cel::program::Program;
 use crate::registry::managed_fields::merge_applied;
 use crate::registry::patch::{Inapplicable, json_patch_or_why};
 use crate::registry::scheme::Row;
-use crate::registry::types::access::{at, objects, text};
+use crate::registry::types::cursor::Cursor;
 
 /// One policy with its bindings.
 #[derive(Debug)]
@@ -41,31 +41,36 @@ struct Mutation {
 /// Reads policies with their bindings.
 pub(super) fn read(policies: &[Object], bindings: &[Object]) -> Vec<MutatingPolicy> {
     let read = |policy: &Object| {
-        let spec = policy.get("spec").and_then(Value::as_object)?;
+        let root = Cursor::root(policy);
+        let spec = root.present("spec")?;
         let bindings: Vec<_> = bindings_of(policy.name(), bindings)
             .filter_map(|binding| {
-                let spec = binding.get("spec").and_then(Value::as_object)?;
-                Some((binding.name().to_owned(), binding_match(spec), spec.clone()))
+                let spec = Cursor::root(binding).map("spec")?;
+                let matches = binding_match(&Cursor::root(spec));
+                Some((binding.name().to_owned(), matches, spec.clone()))
             })
             .collect();
-        let constraints = at(spec, "matchConstraints").and_then(Value::as_object)?;
-        let mutation = |(_, it): (usize, &Map<String, Value>)| {
-            let is_patch = text(it, "patchType") == "JSONPatch";
-            let field = if is_patch { "jsonPatch" } else { "applyConfiguration" };
+        let constraints = spec.present("matchConstraints")?;
+        let mutation = |it: Cursor<'_>| {
+            let is_patch = it.text("patchType") == "JSONPatch";
+            let way = match is_patch {
+                true => "jsonPatch.expression",
+                false => "applyConfiguration.expression",
+            };
             Mutation {
                 is_patch,
-                program: Program::parse(text(it, &format!("{field}.expression"))),
+                program: Program::parse(it.text(way)),
             }
         };
         (!bindings.is_empty()).then(|| MutatingPolicy {
             name: policy.name().to_owned(),
-            matches: Match::of_resources(constraints, true),
-            conditions: conditions(spec),
-            variables: variables(spec),
-            mutations: objects(spec, "mutations").map(mutation).collect(),
-            ignores_failure: text(spec, "failurePolicy") == "Ignore",
-            is_reinvoked: text(spec, "reinvocationPolicy") == "IfNeeded",
-            params: params::kind_of(spec),
+            matches: Match::of_resources(&constraints, true),
+            conditions: conditions(&spec),
+            variables: variables(&spec),
+            mutations: spec.items("mutations").map(mutation).collect(),
+            ignores_failure: spec.text("failurePolicy") == "Ignore",
+            is_reinvoked: spec.text("reinvocationPolicy") == "IfNeeded",
+            params: params::kind_of(&spec),
             bindings,
         })
     };

@@ -6,16 +6,16 @@ use super::attributes::Attributes;
 use crate::api::selector::LabelSelector;
 use crate::registry::Registry;
 use crate::registry::scheme::codec;
-use crate::registry::types::access::{at, text};
+use crate::registry::types::cursor::Cursor;
 use crate::storage::{Key, Range};
 
 /// The kind of a policy's parameters: `apiVersion` and `kind`.
 pub(super) type ParamKind = (String, String);
 
 /// Returns the kind of a policy's parameters.
-pub(super) fn kind_of(spec: &Map<String, Value>) -> Option<ParamKind> {
-    let kind = at(spec, "paramKind").and_then(Value::as_object)?;
-    Some((text(kind, "apiVersion").to_owned(), text(kind, "kind").to_owned()))
+pub(super) fn kind_of(spec: &Cursor<'_>) -> Option<ParamKind> {
+    let kind = spec.present("paramKind")?;
+    Some((kind.text("apiVersion").to_owned(), kind.text("kind").to_owned()))
 }
 
 /// The parameters a request is judged by. The error is why there are none where there should be.
@@ -28,7 +28,8 @@ pub(super) fn find(
     let Some((api_version, kind)) = kind else {
         return Ok(vec![Value::Null]);
     };
-    let Some(reference) = at(binding, "paramRef").and_then(Value::as_object) else {
+    let binding = Cursor::root(binding);
+    let Some(reference) = binding.present("paramRef") else {
         return Ok(vec![Value::Null]);
     };
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
@@ -36,7 +37,7 @@ pub(super) fn find(
     let row = scheme
         .lookup_kind(api_version, kind)
         .ok_or_else(|| format!("failed to find resource referenced by paramKind: '{group}/{version}, Kind={kind}'"))?;
-    let given = text(reference, "namespace");
+    let given = reference.text("namespace");
     let namespace = match (row.info.is_namespaced(), given) {
         (true, "") if attributes.namespace.is_empty() || !attributes.row.info.is_namespaced() => {
             let why = "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources";
@@ -50,9 +51,11 @@ pub(super) fn find(
         }
     };
     let shown = |stored: &crate::storage::Stored| Value::Object(codec::decode(&row, stored).0);
-    let found: Vec<Value> = match text(reference, "name") {
+    let found: Vec<Value> = match reference.text("name") {
         "" => {
-            let selector = at(reference, "selector").and_then(|it| LabelSelector::from_object(it).ok().flatten());
+            let selector = reference
+                .get("selector")
+                .and_then(|it| LabelSelector::from_object(it).ok().flatten());
             let range = Range::of((!namespace.is_empty()).then_some(namespace));
             let snapshot = registry.store.snapshot(&row.storage);
             let selects = |stored: &&std::sync::Arc<crate::storage::Stored>| {
@@ -65,7 +68,7 @@ pub(super) fn find(
             stored.iter().map(|it| shown(it)).collect()
         }
     };
-    if found.is_empty() && text(reference, "parameterNotFoundAction") == "Deny" {
+    if found.is_empty() && reference.text("parameterNotFoundAction") == "Deny" {
         return Err("no params found for policy binding with `Deny` parameterNotFoundAction".to_owned());
     }
     Ok(found)

@@ -6,13 +6,13 @@ use serde_json::Value;
 use super::attributes::Attributes;
 use super::config::{Configured, bindings_of};
 use super::environment::{Environment, OUT_OF_BUDGET, holds};
-use super::matching::Match;
+use super::matching::{Match, conditions};
 use super::params::{self, ParamKind};
 use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::registry::Registry;
 use crate::registry::cel::program::Program;
-use crate::registry::types::access::{at, list, objects, text};
+use crate::registry::types::cursor::Cursor;
 
 /// The longest message a `messageExpression` may make, in bytes.
 const MESSAGE_BYTES_MAX: usize = 5 * 1024;
@@ -55,65 +55,54 @@ struct Failed {
 }
 
 /// Reads `field` of a spec as pairs of a name and a program; a program that cannot be parsed fails when it is used.
-pub(super) fn variables(spec: &serde_json::Map<String, Value>) -> Vec<(String, Program)> {
-    objects(spec, "variables")
-        .filter_map(|(_, it)| {
-            Some((
-                text(it, "name").to_owned(),
-                Program::parse(text(it, "expression")).ok()?,
-            ))
-        })
-        .collect()
-}
-
-/// `matchConditions` of a policy.
-pub(super) fn conditions(spec: &serde_json::Map<String, Value>) -> Vec<(String, String)> {
-    objects(spec, "matchConditions")
-        .map(|(_, it)| (text(it, "name").to_owned(), text(it, "expression").to_owned()))
+pub(super) fn variables(spec: &Cursor<'_>) -> Vec<(String, Program)> {
+    spec.items("variables")
+        .filter_map(|it| Some((it.text("name").to_owned(), Program::parse(it.text("expression")).ok()?)))
         .collect()
 }
 
 /// `matchResources` of a binding, if it has any.
-pub(super) fn binding_match(spec: &serde_json::Map<String, Value>) -> Option<Match> {
-    let resources = at(spec, "matchResources").and_then(Value::as_object)?;
-    Some(Match::of_resources(resources, false))
+pub(super) fn binding_match(spec: &Cursor<'_>) -> Option<Match> {
+    let resources = spec.present("matchResources")?;
+    Some(Match::of_resources(&resources, false))
 }
 
 /// Reads policies with their bindings; a policy without one has no effect.
 pub(super) fn read(policies: &[Object], bindings: &[Object]) -> Vec<Policy> {
     let read = |policy: &Object| {
-        let spec = policy.get("spec").and_then(Value::as_object)?;
+        let root = Cursor::root(policy);
+        let spec = root.present("spec")?;
         let bindings: Vec<Binding> = bindings_of(policy.name(), bindings)
             .filter_map(|binding| {
-                let spec = binding.get("spec").and_then(Value::as_object)?;
-                let has = |action: &str| list(spec, "validationActions").iter().any(|it| it == action);
+                let spec = Cursor::root(Cursor::root(binding).map("spec")?);
+                let has = |action: &str| spec.texts("validationActions").any(|it| it == action);
                 Some(Binding {
                     name: binding.name().to_owned(),
-                    matches: binding_match(spec),
+                    matches: binding_match(&spec),
                     denies: has("Deny"),
                     warns: has("Warn"),
-                    spec: spec.clone(),
+                    spec: spec.map("")?.clone(),
                 })
             })
             .collect();
-        let constraints = at(spec, "matchConstraints").and_then(Value::as_object)?;
-        let validation = |(_, it): (usize, &serde_json::Map<String, Value>)| Validation {
-            expression: text(it, "expression").trim().to_owned(),
-            program: Program::parse(text(it, "expression")),
-            message: text(it, "message").trim().to_owned(),
-            message_program: Some(text(it, "messageExpression"))
+        let constraints = spec.present("matchConstraints")?;
+        let validation = |it: Cursor<'_>| Validation {
+            expression: it.text("expression").trim().to_owned(),
+            program: Program::parse(it.text("expression")),
+            message: it.text("message").trim().to_owned(),
+            message_program: Some(it.text("messageExpression"))
                 .filter(|it| !it.is_empty())
                 .and_then(|it| Program::parse(it).ok()),
-            reason: text(it, "reason").to_owned(),
+            reason: it.text("reason").to_owned(),
         };
         (!bindings.is_empty()).then(|| Policy {
             name: policy.name().to_owned(),
-            matches: Match::of_resources(constraints, true),
-            conditions: conditions(spec),
-            variables: variables(spec),
-            validations: objects(spec, "validations").map(validation).collect(),
-            ignores_failure: text(spec, "failurePolicy") == "Ignore",
-            params: params::kind_of(spec),
+            matches: Match::of_resources(&constraints, true),
+            conditions: conditions(&spec),
+            variables: variables(&spec),
+            validations: spec.items("validations").map(validation).collect(),
+            ignores_failure: spec.text("failurePolicy") == "Ignore",
+            params: params::kind_of(&spec),
             bindings,
         })
     };

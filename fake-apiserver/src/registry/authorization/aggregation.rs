@@ -13,7 +13,7 @@ use crate::registry::Registry;
 use crate::registry::managed_fields::{self, Manager, Types};
 use crate::registry::scheme::Row;
 use crate::registry::scheme::codec;
-use crate::registry::types::access::{at, list};
+use crate::registry::types::cursor::Cursor;
 use crate::storage::{Range, Stored};
 
 /// The field manager of the real controller.
@@ -89,9 +89,9 @@ impl Registry {
 
 /// The rules of all roles that an aggregated role's selectors find, each once; `None` for other roles.
 fn gathered(role: &Object, roles: &[Object]) -> Option<Vec<PolicyRule>> {
-    at(role, "aggregationRule")?;
+    Cursor::root(role).get("aggregationRule")?;
     let mut rules: Vec<PolicyRule> = Vec::new();
-    for selector in list(role, "aggregationRule.clusterRoleSelectors") {
+    for selector in Cursor::root(role).list("aggregationRule.clusterRoleSelectors") {
         let Ok(selector) = LabelSelector::from_object(selector) else {
             continue;
         };

@@ -9,7 +9,7 @@ use crate::api::rbac::{Attributes, PolicyRule, quoted};
 use crate::api::status::Status;
 use crate::api::user::MASTERS;
 use crate::registry::Registry;
-use crate::registry::types::access::{at, text};
+use crate::registry::types::cursor::Cursor;
 use crate::registry::write::WriteRequest;
 
 /// Fields of metadata that the garbage collector changes, or no user in particular.
@@ -50,7 +50,7 @@ impl Registry {
             return Ok(());
         }
         self.check_held(request, role.name(), &PolicyRule::all_of(role))?;
-        let aggregates = |role: &Object| at(role, "aggregationRule").is_some();
+        let aggregates = |role: &Object| Cursor::root(role).is_set("aggregationRule");
         if aggregates(role) || old.is_some_and(aggregates) {
             // It can gather anything, today or tomorrow.
             let held = self.check_held(request, role.name(), &PolicyRule::everything());
@@ -61,11 +61,12 @@ impl Registry {
     }
 
     fn check_binding(&self, rbac: &Rbac, request: &WriteRequest<'_>, binding: &Object) -> Result<(), Status> {
-        let (kind, name) = (text(binding, "roleRef.kind"), text(binding, "roleRef.name"));
+        let role = Cursor::root(binding);
+        let (kind, name) = (role.text("roleRef.kind"), role.text("roleRef.name"));
         let namespace = &request.info.namespace;
         let bind = Attributes {
             verb: "bind",
-            group: text(binding, "roleRef.apiGroup"),
+            group: role.text("roleRef.apiGroup"),
             resource: if kind == "Role" { "roles" } else { "clusterroles" },
             name,
             namespace,

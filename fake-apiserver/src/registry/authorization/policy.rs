@@ -8,7 +8,7 @@ use crate::api::field::quote;
 use crate::api::object::Object;
 use crate::api::rbac::{Attributes, PolicyRule};
 use crate::api::user::{SERVICE_ACCOUNT_PREFIX, UserInfo};
-use crate::registry::types::access::{objects, text};
+use crate::registry::types::cursor::Cursor;
 
 /// Rules by the Role's or ClusterRole's kind, namespace and name.
 type Rules = BTreeMap<(&'static str, String, String), Arc<[PolicyRule]>>;
@@ -158,18 +158,19 @@ fn role(rules: &Rules, kind: &str, namespace: &str, name: &str) -> Result<Arc<[P
 
 impl Bindings {
     fn add(&mut self, binding: &Object, rules: &Rules) {
-        let (kind, name) = (text(binding, "roleRef.kind"), text(binding, "roleRef.name"));
+        let root = Cursor::root(binding);
+        let (kind, name) = (root.text("roleRef.kind"), root.text("roleRef.name"));
         let namespace = binding.namespace();
         let number = self.all.len();
         let mut subjects = Vec::new();
-        for (index, subject) in objects(binding, "subjects") {
-            let (kind, name) = (text(subject, "kind"), text(subject, "name"));
+        for (index, subject) in root.items("subjects").enumerate() {
+            let (kind, name) = (subject.text("kind"), subject.text("name"));
             let mut shown = format!("{kind} {}", quote(name));
             let (by, whom) = match kind {
                 "User" => (&mut self.users, name.to_owned()),
                 "Group" => (&mut self.groups, name.to_owned()),
                 _ => {
-                    let own = text(subject, "namespace");
+                    let own = subject.text("namespace");
                     let namespace = if own.is_empty() { namespace } else { own };
                     shown = format!("{kind} {}", quote(&format!("{name}/{namespace}")));
                     (&mut self.users, format!("{SERVICE_ACCOUNT_PREFIX}{namespace}:{name}"))

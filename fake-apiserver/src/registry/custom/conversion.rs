@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use crate::api::object::Object;
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::endpoint::Endpoint;
 
 /// Answers that are kept for each CRD; beyond them the oldest go, and are asked for again.
@@ -37,12 +38,12 @@ struct Known {
 impl Conversion {
     /// `spec.conversion` of a CRD, where it is by webhook.
     pub(crate) fn parse(spec: &Map<String, Value>) -> Option<Arc<Self>> {
-        let conversion = spec.get("conversion")?;
-        if conversion.get("strategy").and_then(Value::as_str) != Some("Webhook") {
+        let spec = Cursor::root(spec);
+        if spec.text("conversion.strategy") != "Webhook" {
             return None;
         }
         Some(Arc::new(Self {
-            endpoint: Endpoint::parse(conversion.get("webhook")?.as_object()?),
+            endpoint: Endpoint::parse(&spec.present("conversion.webhook")?),
             known: Mutex::default(),
         }))
     }

@@ -8,9 +8,9 @@ use super::plain::restore_metadata;
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
-use crate::registry::types::access::{default_absent, object_mut, restore};
 use crate::registry::types::conditions::validate_conditions as validate_status_conditions;
 use crate::registry::types::cursor::Cursor;
+use crate::registry::types::edit::{copy_field, default_value, object_mut};
 use crate::registry::types::{labels, names};
 
 const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
@@ -30,7 +30,7 @@ impl Strategy for AdmissionPolicy {
         let Some(spec) = object_mut(object, "spec") else {
             return;
         };
-        default_absent(spec, "failurePolicy", "Fail");
+        default_value(spec, "failurePolicy", "Fail");
         if let Some(constraints) = object_mut(spec, "matchConstraints") {
             default_match(constraints);
         }
@@ -42,7 +42,7 @@ impl Strategy for AdmissionPolicy {
 
     fn prepare_for_update(&self, object: &mut Object, old: &Object, context: &Context<'_>) {
         if context.subresource == "status" {
-            restore(object, old, "spec");
+            copy_field(old, object, "spec");
             restore_metadata(object, old);
         }
     }

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use crate::api::field::FieldErrors;
-use crate::registry::types::access::{default_absent, objects_mut};
 use crate::registry::types::cursor::Cursor;
+use crate::registry::types::edit::{default_value, items_mut};
 use crate::registry::types::{labels, names};
 
 /// The operations, in the order in which errors name them.
@@ -19,16 +19,16 @@ const CONDITIONS_MAX: usize = 64;
 
 /// Fills in the scope of rules.
 pub(super) fn default_rules(map: &mut Map<String, Value>, field: &str) {
-    for rule in objects_mut(map, field) {
-        default_absent(rule, "scope", "*");
+    for rule in items_mut(map, field) {
+        default_value(rule, "scope", "*");
     }
 }
 
 /// Fills in what `MatchResources` leaves out.
 pub(super) fn default_match(resources: &mut Map<String, Value>) {
-    default_absent(resources, "matchPolicy", "Equivalent");
-    default_absent(resources, "namespaceSelector", json!({}));
-    default_absent(resources, "objectSelector", json!({}));
+    default_value(resources, "matchPolicy", "Equivalent");
+    default_value(resources, "namespaceSelector", json!({}));
+    default_value(resources, "objectSelector", json!({}));
     for field in ["resourceRules", "excludeResourceRules"] {
         default_rules(resources, field);
     }

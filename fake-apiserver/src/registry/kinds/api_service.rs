@@ -7,8 +7,8 @@ use super::plain::restore_metadata;
 use super::strategy::{Context, Strategy};
 use crate::api::field::{FieldErrors, quote};
 use crate::api::object::Object;
-use crate::registry::types::access::{default_absent, object_mut};
 use crate::registry::types::cursor::Cursor;
+use crate::registry::types::edit::{default_value, object_mut};
 use crate::registry::types::names;
 
 const STATUSES: [&str; 3] = ["True", "False", "Unknown"];
@@ -20,7 +20,7 @@ pub(crate) struct ApiService;
 impl Strategy for ApiService {
     fn default(&self, object: &mut Object) {
         if let Some(service) = object_mut(object, "spec.service") {
-            default_absent(service, "port", 443);
+            default_value(service, "port", 443);
         }
     }
 

@@ -5,10 +5,11 @@ use serde_json::{Map, Value, json};
 
 use super::plain;
 use super::strategy::{Context, FieldLabels, Strategy};
-use crate::api::field::{FieldErrors, FieldPath, quote};
+use crate::api::field::{FieldErrors, quote};
 use crate::api::object::Object;
 use crate::api::user::UserInfo;
-use crate::registry::types::access::{at, ensure_object, list, objects, objects_mut, restore, text};
+use crate::registry::types::cursor::Cursor;
+use crate::registry::types::edit::{copy_field, default_value, ensure_object, items_mut};
 use crate::registry::types::names;
 use crate::registry::types::pem::pem_blocks;
 
@@ -70,12 +71,12 @@ impl Strategy for CertificateSigningRequest {
     }
 
     fn prepare_for_update(&self, object: &mut Object, old: &Object, context: &Context<'_>) {
-        restore(object, old, "spec");
+        copy_field(old, object, "spec");
         match context.subresource {
             "approval" => {
                 populate_condition_timestamps(object, old, context);
-                let conditions = at(object, "status.conditions").cloned();
-                restore(object, old, "status");
+                let conditions = Cursor::root(object).get("status.conditions").cloned();
+                copy_field(old, object, "status");
                 let status = ensure_object(object, "status");
                 status.remove("conditions");
                 status.extend(conditions.map(|it| ("conditions".to_owned(), it)));
@@ -86,21 +87,20 @@ impl Strategy for CertificateSigningRequest {
                 }
                 populate_condition_timestamps(object, old, context);
             }
-            _ => restore(object, old, "status"),
+            _ => copy_field(old, object, "status"),
         }
     }
 
     fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, context: &Context<'_>) {
         validate_request(object, Some(old), errors);
-        validate_condition_changes(object, old, context.subresource == "approval", errors);
-        let certificate = text(object, "status.certificate");
-        let earlier = text(old, "status.certificate");
-        if certificate != earlier {
-            let path = FieldPath::new("status.certificate");
+        let (object, old) = (Cursor::root(object), Cursor::root(old));
+        validate_condition_changes(&object, &old, context.subresource == "approval", errors);
+        let certificate = object.at("status.certificate");
+        if certificate.as_text() != old.text("status.certificate") {
             if context.subresource != "status" {
-                errors.forbidden(path, "updates may not set certificate content");
-            } else if !earlier.is_empty() {
-                errors.forbidden(path, "updates may not modify existing certificate content");
+                errors.forbidden(certificate, "updates may not set certificate content");
+            } else if !old.is_empty("status.certificate") {
+                errors.forbidden(certificate, "updates may not modify existing certificate content");
             }
         }
     }
@@ -114,7 +114,10 @@ impl Strategy for CertificateSigningRequest {
     }
 
     fn field_values(&self, object: &Object) -> Vec<(&'static str, String)> {
-        vec![("spec.signerName", text(object, "spec.signerName").to_owned())]
+        vec![(
+            "spec.signerName",
+            Cursor::root(object).text("spec.signerName").to_owned(),
+        )]
     }
 }
 
@@ -134,11 +137,13 @@ fn set_requester(spec: &mut Map<String, Value>, user: &UserInfo) {
 
 /// `preserveConditionInstances`: the conditions of this type are the old ones, unless some came or went.
 fn preserve_conditions(object: &mut Object, old: &Object, kind: &str) {
-    let kept: Vec<Value> = conditions_of(old, kind).map(|it| Value::Object(it.clone())).collect();
-    if conditions_of(object, kind).count() != kept.len() {
+    let kept: Vec<Value> = conditions_of(&Cursor::root(old), kind)
+        .map(|it| it.to_value())
+        .collect();
+    if conditions_of(&Cursor::root(object), kind).count() != kept.len() {
         return;
     }
-    let conditions = objects_mut(object, "status.conditions").filter(|it| text(it, "type") == kind);
+    let conditions = items_mut(object, "status.conditions").filter(|it| Cursor::root(it).text("type") == kind);
     for (condition, kept) in conditions.zip(kept) {
         if let Value::Object(kept) = kept {
             *condition = kept;
@@ -150,136 +155,122 @@ fn preserve_conditions(object: &mut Object, old: &Object, kind: &str) {
 /// status, or now.
 fn populate_condition_timestamps(object: &mut Object, old: &Object, context: &Context<'_>) {
     let now = Value::from(context.entropy.now_seconds());
-    let is_unset = |it: &Map<String, Value>, field: &str| it.get(field).is_none_or(Value::is_null);
-    for condition in objects_mut(object, "status.conditions") {
-        if is_unset(condition, "lastUpdateTime") {
-            condition.insert("lastUpdateTime".into(), now.clone());
-        }
-        if is_unset(condition, "lastTransitionTime") {
-            let earlier = objects(old, "status.conditions").map(|(_, it)| it).find(|it| {
-                ["type", "status"]
-                    .iter()
-                    .all(|field| text(it, field) == text(condition, field))
-                    && !is_unset(it, "lastTransitionTime")
-            });
-            let time = earlier.and_then(|it| it.get("lastTransitionTime")).unwrap_or(&now);
-            condition.insert("lastTransitionTime".into(), time.clone());
-        }
+    let old = Cursor::root(old);
+    for condition in items_mut(object, "status.conditions") {
+        default_value(condition, "lastUpdateTime", now.clone());
+        let new = Cursor::root(condition);
+        let is_former = |it: &Cursor<'_>| {
+            let is_same = ["type", "status"].iter().all(|field| it.text(field) == new.text(field));
+            is_same && it.is_set("lastTransitionTime")
+        };
+        let former = old.items("status.conditions").find(is_former);
+        let time = former.map_or_else(|| now.clone(), |it| it.at("lastTransitionTime").to_value());
+        default_value(condition, "lastTransitionTime", time);
     }
 }
 
-fn conditions_of<'a>(object: &'a Object, kind: &str) -> impl Iterator<Item = &'a Map<String, Value>> {
-    objects(object, "status.conditions")
-        .map(|(_, it)| it)
-        .filter(move |it| text(it, "type") == kind)
+fn conditions_of<'a>(request: &'a Cursor<'a>, kind: &'a str) -> impl Iterator<Item = Cursor<'a>> {
+    request
+        .items("status.conditions")
+        .filter(move |it| it.text("type") == kind)
 }
 
 /// `validateCertificateSigningRequest`; what the old object had wrong already is tolerated (`getValidationOptions`).
 fn validate_request(object: &Object, old: Option<&Object>, errors: &mut FieldErrors) {
-    let path = FieldPath::new("spec");
-    let request = text(object, "spec.request");
-    if pem_blocks(request)
-        .next()
-        .is_none_or(|block| block.kind != "CERTIFICATE REQUEST")
-    {
-        let shown = at(object, "spec.request").cloned().filter(|it| it != "");
+    let object = Cursor::root(object);
+    let old = old.map(|old| Cursor::root(old));
+    let old = old.as_ref();
+    let request = object.at("spec.request");
+    let block = pem_blocks(request.as_text()).next();
+    if block.is_none_or(|block| block.kind != "CERTIFICATE REQUEST") {
+        let shown = request.get("").cloned().filter(|it| it != "");
         let text = "PEM block type must be CERTIFICATE REQUEST";
-        errors.invalid(path.child("request"), shown.unwrap_or_default(), text);
+        errors.invalid(request, shown.unwrap_or_default(), text);
     }
-    validate_usages(object, old, errors);
-    let signer = text(object, "spec.signerName");
-    let is_legacy = |it: &Object| text(it, "spec.signerName") == LEGACY_SIGNER;
-    if is_legacy(object) && !old.is_some_and(is_legacy) {
+    validate_usages(&object, old, errors);
+    let signer = object.at("spec.signerName");
+    let is_legacy = |it: &Cursor<'_>| it.text("spec.signerName") == LEGACY_SIGNER;
+    if is_legacy(&object) && !old.is_some_and(is_legacy) {
         let text = "the legacy signerName is not allowed via this API version";
-        errors.invalid(path.child("signerName"), signer, text);
+        errors.invalid(signer, signer.as_text(), text);
     } else {
-        validate_signer_name(signer, &path.child("signerName"), errors);
+        validate_signer_name(&signer, errors);
     }
-    let expiration = at(object, "spec.expirationSeconds").and_then(Value::as_i64);
-    if let Some(seconds) = expiration.filter(|it| *it < EXPIRATION_MIN) {
+    let expiration = object.at("spec.expirationSeconds");
+    if let Some(seconds) = expiration.integer("").filter(|it| *it < EXPIRATION_MIN) {
         let text = "may not specify a duration less than 600 seconds (10 minutes)";
-        errors.invalid(path.child("expirationSeconds"), seconds, text);
+        errors.invalid(expiration, seconds, text);
     }
-    validate_conditions(object, old, errors);
-    let certificate = text(object, "status.certificate");
-    let tolerated = |old: &Object| {
-        text(old, "status.certificate") == certificate || check_certificate(text(old, "status.certificate")).is_err()
+    validate_conditions(&object.at("status.conditions"), old, errors);
+    let certificate = object.at("status.certificate");
+    let tolerated = |old: &Cursor<'_>| {
+        let earlier = old.text("status.certificate");
+        earlier == certificate.as_text() || check_certificate(earlier).is_err()
     };
     if !old.is_some_and(tolerated)
-        && let Err(problem) = check_certificate(certificate)
+        && let Err(problem) = check_certificate(certificate.as_text())
     {
-        errors.invalid(FieldPath::new("status.certificate"), "<certificate data>", problem);
+        errors.invalid(certificate, "<certificate data>", problem);
     }
 }
 
-fn validate_usages(object: &Object, old: Option<&Object>, errors: &mut FieldErrors) {
-    let path = FieldPath::new("spec.usages");
-    let usages = |it: &'_ Object| -> Vec<String> {
-        let texts = list(it, "spec.usages").iter().filter_map(Value::as_str);
-        texts.map(str::to_owned).collect()
-    };
-    let (new, earlier) = (usages(object), old.map(usages).unwrap_or_default());
+/// Returns `true` if the item at this place of a list stands before it, too.
+fn is_repeated(all: &[&str], index: usize) -> bool {
+    all.iter().take(index).any(|it| Some(it) == all.get(index))
+}
+
+fn validate_usages(object: &Cursor<'_>, old: Option<&Cursor<'_>>, errors: &mut FieldErrors) {
+    let usages = object.at("spec.usages");
+    let new: Vec<&str> = usages.texts("").collect();
+    let earlier: Vec<&str> = old.into_iter().flat_map(|old| old.texts("spec.usages")).collect();
     if new.is_empty() {
-        errors.required(path.clone(), "");
+        errors.required(usages, "");
     }
-    let is_known = |it: &String| USAGES.contains(&it.as_str());
-    if earlier.iter().all(is_known) {
-        for (index, usage) in new.iter().enumerate().filter(|(_, it)| !is_known(it)) {
-            errors.not_supported(path.index(index), usage.as_str(), &USAGES);
+    if earlier.iter().all(|it| USAGES.contains(it)) {
+        for usage in usages.items("") {
+            usage.check_supported(&USAGES, errors);
         }
     }
-    let repeats = |all: &[String], index: usize| all.iter().take(index).any(|it| Some(it) == all.get(index));
-    if !(0..earlier.len()).any(|index| repeats(&earlier, index)) {
-        for (index, usage) in new.iter().enumerate().filter(|(index, _)| repeats(&new, *index)) {
-            errors.duplicate(path.index(index), usage.as_str());
+    if !(0..earlier.len()).any(|index| is_repeated(&earlier, index)) {
+        for (_, usage) in usages
+            .items("")
+            .enumerate()
+            .filter(|(index, _)| is_repeated(&new, *index))
+        {
+            errors.duplicate(usage, usage.as_text());
         }
     }
 }
 
 /// `validateConditions`.
-fn validate_conditions(object: &Object, old: Option<&Object>, errors: &mut FieldErrors) {
-    let path = FieldPath::new("status.conditions");
-    let kinds = |it: &Object| -> Vec<String> {
-        objects(it, "status.conditions")
-            .map(|(_, it)| text(it, "type").to_owned())
-            .collect()
-    };
-    let earlier = old.map(kinds).unwrap_or_default();
-    let allows_empty = earlier.iter().any(String::is_empty);
-    let allows_both = [APPROVED, DENIED]
-        .iter()
-        .all(|kind| earlier.iter().any(|it| it == kind));
-    let allows_repeats =
-        (1..earlier.len()).any(|index| earlier.iter().take(index).any(|it| Some(it) == earlier.get(index)));
+fn validate_conditions(conditions: &Cursor<'_>, old: Option<&Cursor<'_>>, errors: &mut FieldErrors) {
+    let earlier = old.into_iter().flat_map(|old| old.list("status.conditions"));
+    let earlier: Vec<&str> = earlier.map(|it| it["type"].as_str().unwrap_or_default()).collect();
+    let allows_empty = earlier.contains(&"");
+    let allows_both = [APPROVED, DENIED].iter().all(|kind| earlier.contains(kind));
+    let allows_repeats = (1..earlier.len()).any(|index| is_repeated(&earlier, index));
     let mut seen: Vec<&str> = Vec::new();
-    for (index, condition) in objects(object, "status.conditions") {
-        let (kind, status) = (text(condition, "type"), text(condition, "status"));
+    for condition in conditions.items("") {
+        let kind = condition.text("type");
         if kind.is_empty() && !allows_empty {
-            errors.required(path.index(index).child("type"), "");
+            errors.required(condition.at("type"), "");
         }
         let supported: &[&str] = match kind {
             APPROVED | DENIED | FAILED => &["True"],
             _ => &["False", "True", "Unknown"],
         };
-        if status.is_empty() {
-            errors.required(path.index(index).child("status"), "");
-        } else if !supported.contains(&status) {
-            errors.not_supported(path.index(index).child("status"), status, supported);
-        }
+        condition.at("status").check_required_one_of(supported, errors);
         let excluded = match kind {
             APPROVED => Some(DENIED),
             DENIED => Some(APPROVED),
             _ => None,
         };
         if !allows_both && excluded.is_some_and(|it| seen.contains(&it)) {
-            errors.invalid(
-                path.clone(),
-                kind,
-                "Approved and Denied conditions are mutually exclusive",
-            );
+            let text = "Approved and Denied conditions are mutually exclusive";
+            errors.invalid(conditions, kind, text);
         }
         if !allows_repeats && seen.contains(&kind) {
-            errors.duplicate(path.index(index).child("type"), kind);
+            errors.duplicate(condition.at("type"), kind);
         }
         seen.push(kind);
     }
@@ -287,12 +278,12 @@ fn validate_conditions(object: &Object, old: Option<&Object>, errors: &mut Field
 
 /// Decided conditions stay, and only a write of the approval brings new ones
 /// (`validateCertificateSigningRequestUpdate`).
-fn validate_condition_changes(object: &Object, old: &Object, is_approval: bool, errors: &mut FieldErrors) {
-    let path = FieldPath::new("status.conditions");
+fn validate_condition_changes(object: &Cursor<'_>, old: &Cursor<'_>, is_approval: bool, errors: &mut FieldErrors) {
+    let conditions = object.at("status.conditions");
     for kind in [APPROVED, DENIED, FAILED] {
         if conditions_of(object, kind).count() < conditions_of(old, kind).count() {
             let text = format!("updates may not remove a condition of type \"{kind}\"");
-            errors.forbidden(path.clone(), text);
+            errors.forbidden(conditions, text);
         }
     }
     if is_approval {
@@ -300,57 +291,52 @@ fn validate_condition_changes(object: &Object, old: &Object, is_approval: bool, 
     }
     for kind in [APPROVED, DENIED] {
         let (new, earlier) = (conditions_of(object, kind).count(), conditions_of(old, kind).count());
+        let mut pairs = conditions_of(object, kind).zip(conditions_of(old, kind));
         let verb = if new > earlier {
             "add"
-        } else if new == earlier && !conditions_of(object, kind).eq(conditions_of(old, kind)) {
+        } else if new == earlier && pairs.any(|(new, old)| !new.same(&old, "")) {
             "modify"
         } else {
             continue;
         };
-        errors.forbidden(
-            path.clone(),
-            format!("updates may not {verb} a condition of type \"{kind}\""),
-        );
+        let text = format!("updates may not {verb} a condition of type \"{kind}\"");
+        errors.forbidden(conditions, text);
     }
 }
 
 /// `validation.ValidateSignerName`: a domain, and a path whose parts are subdomains.
-pub(crate) fn validate_signer_name(signer: &str, path: &FieldPath, errors: &mut FieldErrors) {
-    if signer.is_empty() {
-        errors.required(path.clone(), "");
+fn validate_signer_name(signer: &Cursor<'_>, errors: &mut FieldErrors) {
+    let text = signer.as_text();
+    if !signer.check_required(errors) {
         return;
     }
-    let Some((domain, name)) = signer.split_once('/').filter(|(_, name)| !name.contains('/')) else {
-        let text = "must be a fully qualified domain and path of the form 'example.com/signer-name'";
-        errors.invalid(path.clone(), signer, text);
+    let Some((domain, name)) = text.split_once('/').filter(|(_, name)| !name.contains('/')) else {
+        let detail = "must be a fully qualified domain and path of the form 'example.com/signer-name'";
+        errors.invalid(signer, text, detail);
         return;
     };
     if domain.len() > names::SUBDOMAIN_MAX {
-        errors.too_long(path.clone(), names::SUBDOMAIN_MAX);
+        errors.too_long(signer, names::SUBDOMAIN_MAX);
     }
-    validate_labels(domain, names::dns1123_label, path, errors);
+    validate_labels(signer, domain, names::dns1123_label, errors);
     if !domain.contains('.') {
-        errors.invalid(
-            path.clone(),
-            domain,
-            "should be a domain with at least two segments separated by dots",
-        );
+        let detail = "should be a domain with at least two segments separated by dots";
+        errors.invalid(signer, domain, detail);
     }
-    validate_labels(name, names::dns1123_subdomain, path, errors);
-    if signer.len() > SIGNER_MAX {
-        errors.too_long(path.clone(), SIGNER_MAX);
+    validate_labels(signer, name, names::dns1123_subdomain, errors);
+    if text.len() > SIGNER_MAX {
+        errors.too_long(signer, SIGNER_MAX);
     }
 }
 
 /// Validates the parts between the dots; the first error is reported.
-fn validate_labels(whole: &str, rule: fn(&str, bool) -> Vec<String>, path: &FieldPath, errors: &mut FieldErrors) {
-    let wrong = whole
-        .split('.')
-        .map(|label| (label, rule(label, false)))
-        .find(|(_, problems)| !problems.is_empty());
-    for problem in wrong.iter().flat_map(|(_, problems)| problems) {
-        let label = quote(wrong.as_ref().map_or("", |(label, _)| label));
-        errors.invalid(path.clone(), whole, format!("validating label {label}: {problem}"));
+fn validate_labels(signer: &Cursor<'_>, whole: &str, rule: fn(&str, bool) -> Vec<String>, errors: &mut FieldErrors) {
+    let labels = whole.split('.').map(|label| (label, rule(label, false)));
+    for (label, problems) in labels.filter(|(_, problems)| !problems.is_empty()).take(1) {
+        for problem in problems {
+            let detail = format!("validating label {}: {problem}", quote(label));
+            errors.invalid(signer, whole, detail);
+        }
     }
 }
 
@@ -399,7 +385,7 @@ impl Strategy for Signed {
     }
 
     fn field_values(&self, object: &Object) -> Vec<(&'static str, String)> {
-        let value = |label: &&'static str| (*label, text(object, label).to_owned());
+        let value = |label: &&'static str| (*label, Cursor::root(object).text(label).to_owned());
         self.labels.iter().map(value).collect()
     }
 }

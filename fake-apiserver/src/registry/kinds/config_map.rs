@@ -1,11 +1,9 @@
 //! ConfigMaps.
 
-use serde_json::{Map, Value, json};
-
 use super::strategy::{Context, Strategy};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
-use crate::registry::types::access::{at, is_empty};
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::names;
 
 /// Bytes that the values of one ConfigMap or Secret may have together.
@@ -17,20 +15,19 @@ pub(crate) struct ConfigMap;
 
 impl Strategy for ConfigMap {
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
-        let data = at(object, "data").and_then(Value::as_object);
-        let binary = at(object, "binaryData").and_then(Value::as_object);
+        let object = Cursor::root(object);
+        let (data, binary) = (object.at("data"), object.at("binaryData"));
         let mut size = 0;
-        for (key, value) in data.into_iter().flatten() {
-            validate_key(key, "data", errors);
-            if binary.is_some_and(|binary| binary.contains_key(key)) {
-                let path = FieldPath::new("data").key(key);
-                errors.invalid(path, key.as_str(), "duplicate of key present in binaryData");
+        for (key, value) in data.entries("") {
+            validate_key(key, &value, errors);
+            if binary.has_entry(key) {
+                errors.invalid(value, key, "duplicate of key present in binaryData");
             }
-            size += value.as_str().map_or(0, str::len);
+            size += value.as_text().len();
         }
-        for (key, value) in binary.into_iter().flatten() {
-            validate_key(key, "binaryData", errors);
-            size += decoded_length(value);
+        for (key, value) in binary.entries("") {
+            validate_key(key, &value, errors);
+            size += decoded_length(value.as_text());
         }
         if size > DATA_MAX {
             errors.too_long(FieldPath::new("[]"), DATA_MAX);
@@ -44,34 +41,30 @@ impl Strategy for ConfigMap {
 }
 
 /// Checks a key of a ConfigMap or Secret.
-pub(crate) fn validate_key(key: &str, field: &str, errors: &mut FieldErrors) {
-    for text in names::config_map_key(key) {
-        errors.invalid(FieldPath::new(field).key(key), key, text);
-    }
+pub(crate) fn validate_key(key: &str, value: &Cursor<'_>, errors: &mut FieldErrors) {
+    value.refuse(key, names::config_map_key(key), errors);
 }
 
 /// Bytes that base64 text stands for.
-pub(crate) fn decoded_length(value: &Value) -> usize {
-    let text = value.as_str().unwrap_or_default().trim_end_matches('=');
+pub(crate) fn decoded_length(text: &str) -> usize {
+    let text = text.trim_end_matches('=');
     text.len() / 4 * 3 + (text.len() % 4).saturating_sub(1)
 }
 
 /// Checks that nothing changes once `immutable` is set (rule C8).
 pub(crate) fn validate_immutable(object: &Object, old: &Object, fields: &[&str], errors: &mut FieldErrors) {
-    if old.get("immutable") != Some(&json!(true)) {
+    let (object, old) = (Cursor::root(object), Cursor::root(old));
+    if old.flag("immutable") != Some(true) {
         return;
     }
-    if object.get("immutable") != Some(&json!(true)) {
-        let text = "field is immutable when `immutable` is set";
-        errors.forbidden(FieldPath::new("immutable"), text);
+    let text = "field is immutable when `immutable` is set";
+    if object.flag("immutable") != Some(true) {
+        errors.forbidden(object.at("immutable"), text);
     }
     for field in fields {
-        let same = |it: &Map<String, Value>, other: &Map<String, Value>| {
-            (is_empty(it, field) && is_empty(other, field)) || it.get(*field) == other.get(*field)
-        };
-        if !same(object, old) {
-            let text = "field is immutable when `immutable` is set";
-            errors.forbidden(FieldPath::new(field), text);
+        let are_empty = object.is_empty(field) && old.is_empty(field);
+        if !are_empty && !object.same(&old, field) {
+            errors.forbidden(object.at(field), text);
         }
     }
 }

@@ -7,9 +7,9 @@ use serde_json::json;
 use super::strategy::{Context, Strategy};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
-use crate::registry::types::access::{default_absent, ensure_object};
 use crate::registry::types::check::IMMUTABLE;
 use crate::registry::types::cursor::Cursor;
+use crate::registry::types::edit::{default_value, ensure_object};
 
 const POLICIES: [&str; 3] = ["File", "None", "ReadWriteOnceWithFSType"];
 const MODES: [&str; 2] = ["Persistent", "Ephemeral"];
@@ -25,10 +25,10 @@ pub(crate) struct CsiDriver;
 impl Strategy for CsiDriver {
     fn default(&self, object: &mut Object) {
         let spec = ensure_object(object, "spec");
-        default_absent(spec, "attachRequired", true);
-        default_absent(spec, "fsGroupPolicy", "ReadWriteOnceWithFSType");
+        default_value(spec, "attachRequired", true);
+        default_value(spec, "fsGroupPolicy", "ReadWriteOnceWithFSType");
         for field in ["podInfoOnMount", "storageCapacity", "requiresRepublish", "seLinuxMount"] {
-            default_absent(spec, field, false);
+            default_value(spec, field, false);
         }
         if spec
             .get("volumeLifecycleModes")

@@ -17,9 +17,9 @@ use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::registry::kinds::strategy::{Context, Strategy};
-use crate::registry::types::access::{object_mut, objects_mut};
 use crate::registry::types::check::{IMMUTABLE, NOT_POSITIVE};
 use crate::registry::types::cursor::Cursor;
+use crate::registry::types::edit::{items_mut, object_mut};
 use crate::registry::types::{labels, names};
 
 /// Most requests of a claim, most references to them, and most results of an allocation.
@@ -175,11 +175,11 @@ fn is_admin_namespace(name: &str, context: &Context<'_>) -> bool {
 
 /// Go's `SetDefaults_ExactDeviceRequest` and `SetDefaults_DeviceSubRequest`, and the operator of tolerations.
 fn default_requests(object: &mut Object, way: &str) {
-    for request in objects_mut(object, way) {
+    for request in items_mut(object, way) {
         if let Some(exactly) = object_mut(request, "exactly") {
             default_request(exactly);
         }
-        objects_mut(request, "firstAvailable").for_each(default_request);
+        items_mut(request, "firstAvailable").for_each(default_request);
     }
 }
 
@@ -191,7 +191,7 @@ fn default_request(request: &mut Map<String, Value>) {
     if request.get("allocationMode").is_some_and(|mode| mode == "ExactCount") && is_blank(request.get("count")) {
         request.insert("count".into(), 1.into());
     }
-    for toleration in objects_mut(request, "tolerations") {
+    for toleration in items_mut(request, "tolerations") {
         if is_blank(toleration.get("operator")) {
             toleration.insert("operator".into(), "Equal".into());
         }

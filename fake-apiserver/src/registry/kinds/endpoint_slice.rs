@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
-use crate::registry::types::access::{at, default_absent, objects_mut};
 use crate::registry::types::check::IMMUTABLE;
 use crate::registry::types::cursor::Cursor;
+use crate::registry::types::edit::{default_value, items_mut};
 use crate::registry::types::{labels, names, net};
 
 const ADDRESS_TYPES: [&str; 3] = ["FQDN", "IPv4", "IPv6"];
@@ -32,11 +32,11 @@ pub(crate) struct EndpointSlice;
 
 impl Strategy for EndpointSlice {
     fn default(&self, object: &mut Object) {
-        for port in objects_mut(object, "ports") {
+        for port in items_mut(object, "ports") {
             if port.get("name").is_none_or(Value::is_null) {
                 port.insert("name".into(), json!(""));
             }
-            default_absent(port, "protocol", "TCP");
+            default_value(port, "protocol", "TCP");
         }
     }
 
@@ -92,7 +92,7 @@ impl Strategy for EndpointSlice {
         ["addressType", "endpoints", "ports"]
             .iter()
             .any(|field| object.get(*field) != old.get(*field))
-            || at(object, "metadata.labels") != at(old, "metadata.labels")
+            || Cursor::root(object).get("metadata.labels") != Cursor::root(old).get("metadata.labels")
     }
 }
 
@@ -107,7 +107,7 @@ fn drop_topology(object: &mut Object, old: Option<&Object>) {
             endpoints.filter_map(host).collect()
         })
         .unwrap_or_default();
-    for endpoint in objects_mut(object, "endpoints") {
+    for endpoint in items_mut(object, "endpoints") {
         let topology = endpoint.remove("deprecatedTopology");
         let host = topology.as_ref().and_then(|it| it.get(HOST_LABEL)?.as_str());
         if let Some(host) = host.filter(|it| hosts.iter().any(|known| known == it))

@@ -4,8 +4,8 @@ use super::service::validate_protocol;
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
-use crate::registry::types::access::{default_to, objects_mut};
 use crate::registry::types::cursor::Cursor;
+use crate::registry::types::edit::{default_text, items_mut};
 use crate::registry::types::{labels, names, net};
 
 /// The label that names the controller of an object.
@@ -17,9 +17,9 @@ pub(crate) struct Endpoints;
 
 impl Strategy for Endpoints {
     fn default(&self, object: &mut Object) {
-        for subset in objects_mut(object, "subsets") {
-            for port in objects_mut(subset, "ports") {
-                default_to(port, "protocol", "TCP");
+        for subset in items_mut(object, "subsets") {
+            for port in items_mut(subset, "ports") {
+                default_text(port, "protocol", "TCP");
             }
         }
     }

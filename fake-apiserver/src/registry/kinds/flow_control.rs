@@ -9,9 +9,9 @@ use super::plain::restore_metadata;
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
-use crate::registry::types::access::{default_absent, ensure_object, object_mut};
 use crate::registry::types::check::between;
 use crate::registry::types::cursor::Cursor;
+use crate::registry::types::edit::{default_nonzero, default_value, ensure_object, object_mut};
 use crate::registry::types::names;
 
 const PRECEDENCE: i64 = 1_000;
@@ -76,12 +76,6 @@ impl Strategy for FlowSchema {
 
     fn has_generation(&self) -> bool {
         true
-    }
-}
-
-fn default_nonzero(map: &mut serde_json::Map<String, Value>, field: &str, value: i64) {
-    if map.get(field).and_then(Value::as_i64).unwrap_or(0) == 0 {
-        map.insert(field.to_owned(), value.into());
     }
 }
 
@@ -273,12 +267,12 @@ pub(crate) struct PriorityLevelConfiguration;
 impl Strategy for PriorityLevelConfiguration {
     fn default(&self, object: &mut Object) {
         if let Some(exempt) = object_mut(object, "spec.exempt") {
-            default_absent(exempt, "nominalConcurrencyShares", 0);
-            default_absent(exempt, "lendablePercent", 0);
+            default_value(exempt, "nominalConcurrencyShares", 0);
+            default_value(exempt, "lendablePercent", 0);
         }
         if let Some(limited) = object_mut(object, "spec.limited") {
-            default_absent(limited, "nominalConcurrencyShares", 30);
-            default_absent(limited, "lendablePercent", 0);
+            default_value(limited, "nominalConcurrencyShares", 30);
+            default_value(limited, "lendablePercent", 0);
             if let Some(queuing) = object_mut(limited, "limitResponse.queuing") {
                 for (field, value) in [("handSize", 8), ("queues", 64), ("queueLengthLimit", 50)] {
                     default_nonzero(queuing, field, value);

@@ -6,8 +6,8 @@ use serde_json::Value;
 use super::strategy::{Context, Strategy};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
-use crate::registry::types::access::restore;
 use crate::registry::types::cursor::Cursor;
+use crate::registry::types::edit::copy_field;
 use crate::registry::types::{names, net};
 
 /// The annotation that named the class before it became a field.
@@ -31,7 +31,7 @@ impl Strategy for Ingress {
 
     fn prepare_for_update(&self, object: &mut Object, old: &Object, context: &Context<'_>) {
         if context.subresource == "status" {
-            restore(object, old, "spec");
+            copy_field(old, object, "spec");
         }
     }
 

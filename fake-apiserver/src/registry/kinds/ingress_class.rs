@@ -5,8 +5,8 @@ use super::ingress::validate_reference;
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
-use crate::registry::types::access::{default_absent, object_mut};
 use crate::registry::types::cursor::Cursor;
+use crate::registry::types::edit::{default_value, object_mut};
 use crate::registry::types::names;
 
 const CONTROLLER_MAX: usize = 250;
@@ -18,7 +18,7 @@ pub(crate) struct IngressClass;
 impl Strategy for IngressClass {
     fn default(&self, object: &mut Object) {
         if let Some(parameters) = object_mut(object, "spec.parameters") {
-            default_absent(parameters, "scope", "Cluster");
+            default_value(parameters, "scope", "Cluster");
         }
     }
 

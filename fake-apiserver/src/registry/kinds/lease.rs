@@ -4,9 +4,9 @@
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
-use crate::registry::types::access::object_mut;
 use crate::registry::types::check::NEGATIVE;
 use crate::registry::types::cursor::Cursor;
+use crate::registry::types::edit::object_mut;
 use crate::registry::types::names;
 
 /// The one strategy that is Kubernetes' own.

@@ -8,8 +8,8 @@ use super::pod::resources::{is_overcommit_allowed, validate_container_resource_n
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
-use crate::registry::types::access::{ensure_object, objects_mut};
 use crate::registry::types::cursor::Cursor;
+use crate::registry::types::edit::{ensure_object, items_mut};
 use crate::registry::types::names;
 use crate::registry::types::quantity::Quantity;
 
@@ -19,7 +19,7 @@ pub(crate) struct LimitRange;
 
 impl Strategy for LimitRange {
     fn default(&self, object: &mut Object) {
-        for limit in objects_mut(object, "spec.limits") {
+        for limit in items_mut(object, "spec.limits") {
             if limit.get("type").is_some_and(|it| it == "Container") {
                 // A missing default is the maximum; a missing request the default, else the minimum.
                 fill(limit, "default", "max");

@@ -13,11 +13,9 @@ use super::pod::{
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::registry::kinds::strategy::{Context, Strategy};
-use crate::registry::types::access::{
-    at, default_absent, default_to, ensure_object, object_mut, objects_mut, restore, text,
-};
 use crate::registry::types::check::{IMMUTABLE, NOT_POSITIVE};
 use crate::registry::types::cursor::Cursor;
+use crate::registry::types::edit::{copy_field, default_text, default_value, ensure_object, items_mut, object_mut};
 use crate::registry::types::quantity::Quantity;
 
 /// Keeps a volume that a claim still uses.
@@ -56,10 +54,10 @@ pub(crate) struct PersistentVolume;
 impl Strategy for PersistentVolume {
     fn default(&self, object: &mut Object) {
         let spec = ensure_object(object, "spec");
-        default_to(spec, "persistentVolumeReclaimPolicy", "Retain");
-        default_absent(spec, "volumeMode", "Filesystem");
+        default_text(spec, "persistentVolumeReclaimPolicy", "Retain");
+        default_value(spec, "volumeMode", "Filesystem");
         default_source(spec);
-        default_to(ensure_object(object, "status"), "phase", "Pending");
+        default_text(ensure_object(object, "status"), "phase", "Pending");
     }
 
     fn prepare_for_create(&self, object: &mut Object, context: &Context<'_>) {
@@ -84,16 +82,18 @@ impl Strategy for PersistentVolume {
 
     fn prepare_for_update(&self, object: &mut Object, old: &Object, context: &Context<'_>) {
         if context.subresource == "status" {
-            restore(object, old, "spec");
+            copy_field(old, object, "spec");
             let time = "status.lastPhaseTransitionTime";
-            let is_asked = at(object, time).is_some_and(|it| at(old, time) != Some(it));
-            if at(object, "status.phase") != at(old, "status.phase") {
+            let is_asked = Cursor::root(object)
+                .get(time)
+                .is_some_and(|it| Cursor::root(old).get(time) != Some(it));
+            if Cursor::root(object).get("status.phase") != Cursor::root(old).get("status.phase") {
                 if !is_asked {
                     let now = context.entropy.now_seconds();
                     ensure_object(object, "status").insert("lastPhaseTransitionTime".into(), now.into());
                 }
-            } else if at(object, time).is_none()
-                && let Some(before) = at(old, time)
+            } else if !Cursor::root(object).is_set(time)
+                && let Some(before) = Cursor::root(old).get(time)
             {
                 ensure_object(object, "status").insert("lastPhaseTransitionTime".into(), before.clone());
             }
@@ -144,7 +144,7 @@ impl Strategy for PersistentVolume {
 /// The defaults of a volume's source, of which an inline one has no others.
 pub(super) fn default_source(spec: &mut Map<String, Value>) {
     if let Some(host_path) = object_mut(spec, "hostPath") {
-        default_absent(host_path, "type", "");
+        default_value(host_path, "type", "");
     }
     default_storage_systems(spec);
 }
@@ -441,8 +441,10 @@ fn stable_labels(affinity: Value) -> Value {
         .pointer_mut("/required/nodeSelectorTerms")
         .and_then(Value::as_array_mut);
     for term in terms.into_iter().flatten().filter_map(Value::as_object_mut) {
-        for requirement in objects_mut(term, "matchExpressions") {
-            let stable = LABELS.iter().find(|(beta, _)| text(requirement, "key") == *beta);
+        for requirement in items_mut(term, "matchExpressions") {
+            let stable = LABELS
+                .iter()
+                .find(|(beta, _)| Cursor::root(requirement).text("key") == *beta);
             if let Some((_, stable)) = stable {
                 requirement.insert("key".into(), json!(stable));
             }

@@ -7,9 +7,9 @@ use super::pod::validate_claim_spec;
 use super::strategy::{Context, Strategy};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
-use crate::registry::types::access::{default_absent, default_to, ensure_object, restore};
 use crate::registry::types::check::IMMUTABLE;
 use crate::registry::types::cursor::Cursor;
+use crate::registry::types::edit::{copy_field, default_text, default_value, ensure_object};
 use crate::registry::types::names;
 use crate::registry::types::quantity::Quantity;
 
@@ -33,8 +33,8 @@ pub(crate) struct PersistentVolumeClaim;
 impl Strategy for PersistentVolumeClaim {
     fn default(&self, object: &mut Object) {
         let spec = ensure_object(object, "spec");
-        default_absent(spec, "volumeMode", "Filesystem");
-        default_to(ensure_object(object, "status"), "phase", "Pending");
+        default_value(spec, "volumeMode", "Filesystem");
+        default_text(ensure_object(object, "status"), "phase", "Pending");
     }
 
     fn prepare_for_create(&self, object: &mut Object, _context: &Context<'_>) {
@@ -50,7 +50,7 @@ impl Strategy for PersistentVolumeClaim {
 
     fn prepare_for_update(&self, object: &mut Object, old: &Object, context: &Context<'_>) {
         if context.subresource == "status" {
-            restore(object, old, "spec");
+            copy_field(old, object, "spec");
         } else {
             prepare_sources(ensure_object(object, "spec"), Some(&Cursor::root(old).at("spec")));
         }

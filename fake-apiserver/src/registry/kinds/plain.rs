@@ -4,7 +4,7 @@ use serde_json::Map;
 
 use super::strategy::{Context, FieldLabels, Strategy};
 use crate::api::object::Object;
-use crate::registry::types::access::restore;
+use crate::registry::types::edit::copy_field;
 use crate::registry::types::names;
 
 /// A strategy that is nothing but flags.
@@ -84,7 +84,7 @@ pub(crate) fn restore_metadata(object: &mut Object, old: &Object) {
     let old = old.metadata().unwrap_or(&empty);
     let meta = object.metadata_mut();
     for field in ["labels", "annotations", "finalizers", "ownerReferences"] {
-        restore(meta, old, field);
+        copy_field(old, meta, field);
     }
 }
 

@@ -4,8 +4,8 @@
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
-use crate::registry::types::access::default_absent;
 use crate::registry::types::cursor::Cursor;
+use crate::registry::types::edit::default_value;
 
 /// The highest priority a user may define.
 const USER_MAX: i64 = 1_000_000_000;
@@ -21,7 +21,7 @@ pub(crate) struct PriorityClass;
 
 impl Strategy for PriorityClass {
     fn default(&self, object: &mut Object) {
-        default_absent(object, "preemptionPolicy", "PreemptLowerPriority");
+        default_value(object, "preemptionPolicy", "PreemptLowerPriority");
     }
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {

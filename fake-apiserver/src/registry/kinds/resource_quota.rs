@@ -7,9 +7,9 @@ use super::pod::resources::{validate_quantity_value, validate_resource_name};
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
-use crate::registry::types::access::restore;
 use crate::registry::types::check::IMMUTABLE;
 use crate::registry::types::cursor::Cursor;
+use crate::registry::types::edit::copy_field;
 
 const STANDARD: [&str; 19] = [
     "cpu",
@@ -59,7 +59,7 @@ impl Strategy for ResourceQuota {
 
     fn prepare_for_update(&self, object: &mut Object, old: &Object, context: &Context<'_>) {
         if context.subresource == "status" {
-            restore(object, old, "spec");
+            copy_field(old, object, "spec");
         }
     }
 

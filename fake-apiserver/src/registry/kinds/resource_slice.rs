@@ -10,9 +10,9 @@ use super::request_policy::validate_policy;
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
 use crate::registry::kinds::strategy::{Context, FieldLabels, Strategy};
-use crate::registry::types::access::{default_absent, objects_mut};
 use crate::registry::types::check::NOT_POSITIVE;
 use crate::registry::types::cursor::Cursor;
+use crate::registry::types::edit::{default_value, items_mut};
 use crate::registry::types::names;
 
 /// The strategy of ResourceSlices.
@@ -88,9 +88,9 @@ const MAPPINGS: &str = "nodeAllocatableResourceMappings";
 /// `SetDefaults_DeviceTaint`
 fn default_times(object: &mut Object, context: &Context<'_>) {
     let now = context.entropy.now_seconds();
-    for device in objects_mut(object, "spec.devices") {
-        for taint in objects_mut(device, "taints") {
-            default_absent(taint, "timeAdded", now.as_str());
+    for device in items_mut(object, "spec.devices") {
+        for taint in items_mut(device, "taints") {
+            default_value(taint, "timeAdded", now.as_str());
         }
     }
 }
@@ -107,7 +107,7 @@ fn drop_disabled(object: &mut Object, old: Option<&Object>) {
             .any(|(_, it)| LISTS.iter().any(|list| it.is_set(list)))
     });
     let has_mappings = in_old(&|device| !device.is_empty(MAPPINGS));
-    for device in objects_mut(object, "spec.devices") {
+    for device in items_mut(object, "spec.devices") {
         if !has_mappings {
             device.remove(MAPPINGS);
         }

@@ -5,8 +5,8 @@ use super::metadata::invalid_printed;
 use super::strategy::{Context, Strategy};
 use crate::api::field::{FieldErrors, quote};
 use crate::api::object::Object;
-use crate::registry::types::access::{default_to, object_mut, objects_mut};
 use crate::registry::types::cursor::Cursor;
+use crate::registry::types::edit::{default_text, items_mut, object_mut};
 use crate::registry::types::names;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
@@ -21,14 +21,14 @@ pub(crate) struct RoleBinding {
 impl Strategy for RoleBinding {
     fn default(&self, object: &mut Object) {
         if let Some(role) = object_mut(object, "roleRef") {
-            default_to(role, "apiGroup", GROUP);
+            default_text(role, "apiGroup", GROUP);
         }
-        for subject in objects_mut(object, "subjects") {
+        for subject in items_mut(object, "subjects") {
             if subject
                 .get("kind")
                 .is_some_and(|kind| kind == "User" || kind == "Group")
             {
-                default_to(subject, "apiGroup", GROUP);
+                default_text(subject, "apiGroup", GROUP);
             }
         }
     }

@@ -2,15 +2,16 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::config_map::{DATA_MAX, decoded_length, validate_immutable, validate_key};
 use super::plain;
 use super::strategy::{Context, FieldLabels, Strategy};
-use crate::api::field::{FieldErrors, FieldPath};
+use crate::api::field::FieldErrors;
 use crate::api::json::syntax_error;
 use crate::api::object::Object;
-use crate::registry::types::access::{at, default_to, ensure_object, text};
+use crate::registry::types::cursor::Cursor;
+use crate::registry::types::edit::{default_text, ensure_object};
 use crate::registry::types::pem::key_pair_error;
 
 const REDACTED: &str = "<secret contents redacted>";
@@ -31,39 +32,40 @@ impl Strategy for Secret {
                 data.insert(key, encoded.into());
             }
         }
-        default_to(object, "type", "Opaque");
+        default_text(object, "type", "Opaque");
     }
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {
-        let empty = Map::new();
-        let data = at(object, "data").and_then(Value::as_object).unwrap_or(&empty);
+        let secret = Cursor::root(object);
+        let data = secret.at("data");
         let mut size = 0;
-        for (key, value) in data {
-            validate_key(key, "data", errors);
-            size += decoded_length(value);
+        for (key, value) in data.entries("") {
+            validate_key(key, &value, errors);
+            size += decoded_length(value.as_text());
         }
         if size > DATA_MAX {
-            errors.too_long(FieldPath::new("data"), DATA_MAX);
+            errors.too_long(data, DATA_MAX);
         }
-        validate_type(object, data, errors);
+        validate_type(&secret, &data, errors);
     }
 
     fn validate_update(&self, object: &Object, old: &Object, errors: &mut FieldErrors, _context: &Context<'_>) {
-        if object.get("type") != old.get("type") {
-            errors.invalid(FieldPath::new("type"), text(object, "type"), "field is immutable");
-        }
+        let old_type = Cursor::root(old);
+        Cursor::root(object)
+            .at("type")
+            .check_text_unchanged(&old_type.at("type"), errors);
         validate_immutable(object, old, &["data"], errors);
         self.validate(object, errors);
     }
 
     /// `warningsForSecret`
     fn warnings(&self, object: &Object, _old: Option<&Object>) -> Vec<String> {
-        if text(object, "type") != "kubernetes.io/tls" {
+        if Cursor::root(object).text("type") != "kubernetes.io/tls" {
             return Vec::new();
         }
-        let empty = Map::new();
-        let data = at(object, "data").and_then(Value::as_object).unwrap_or(&empty);
-        let value = |key: &str| data.get(key).and_then(Value::as_str).unwrap_or_default();
+        let secret = Cursor::root(object);
+        let data = secret.at("data");
+        let value = |key| data.entry(key).as_text();
         key_pair_error(value("tls.crt"), value("tls.key")).into_iter().collect()
     }
 
@@ -72,49 +74,48 @@ impl Strategy for Secret {
     }
 
     fn field_values(&self, object: &Object) -> Vec<(&'static str, String)> {
-        vec![("type", text(object, "type").to_owned())]
+        vec![("type", Cursor::root(object).text("type").to_owned())]
     }
 }
 
 /// Secrets of some types must have certain keys.
-fn validate_type(object: &Object, data: &Map<String, Value>, errors: &mut FieldErrors) {
-    let path = |key: &str| FieldPath::new("data").key(key);
-    match text(object, "type") {
+fn validate_type(secret: &Cursor<'_>, data: &Cursor<'_>, errors: &mut FieldErrors) {
+    match secret.text("type") {
         "kubernetes.io/service-account-token" => {
-            let annotations = object.metadata().and_then(|meta| meta.get("annotations"));
-            let account = annotations.and_then(|it| it.get(ACCOUNT_NAME)).and_then(Value::as_str);
-            if account.unwrap_or_default().is_empty() {
-                errors.required(FieldPath::new("metadata.annotations").key(ACCOUNT_NAME), "");
-            }
+            secret
+                .at("metadata.annotations")
+                .entry(ACCOUNT_NAME)
+                .check_required(errors);
         }
         "kubernetes.io/dockercfg" => validate_json(data, ".dockercfg", errors),
         "kubernetes.io/dockerconfigjson" => validate_json(data, ".dockerconfigjson", errors),
-        "kubernetes.io/basic-auth" if !data.contains_key("username") && !data.contains_key("password") => {
+        "kubernetes.io/basic-auth" if !data.has_entry("username") && !data.has_entry("password") => {
             require(data, &["username", "password"], errors);
         }
-        "kubernetes.io/ssh-auth" if !text(data, "ssh-privatekey").is_empty() => {}
-        "kubernetes.io/ssh-auth" => errors.required(path("ssh-privatekey"), ""),
+        "kubernetes.io/ssh-auth" => {
+            data.entry("ssh-privatekey").check_required(errors);
+        }
         "kubernetes.io/tls" => require(data, &["tls.crt", "tls.key"], errors),
         _ => {}
     }
 }
 
-fn require(data: &Map<String, Value>, keys: &[&str], errors: &mut FieldErrors) {
-    for key in keys.iter().filter(|key| !data.contains_key(**key)) {
-        errors.required(FieldPath::new("data").key(key), "");
+fn require(data: &Cursor<'_>, keys: &[&str], errors: &mut FieldErrors) {
+    for key in keys.iter().filter(|key| !data.has_entry(key)) {
+        errors.required(data.entry(key), "");
     }
 }
 
 /// Checks that a key is there and holds a JSON object.
-fn validate_json(data: &Map<String, Value>, key: &str, errors: &mut FieldErrors) {
-    let path = FieldPath::new("data").key(key);
-    let Some(value) = data.get(key) else {
-        errors.required(path, "");
+fn validate_json(data: &Cursor<'_>, key: &str, errors: &mut FieldErrors) {
+    let entry = data.entry(key);
+    if !data.has_entry(key) {
+        errors.required(entry, "");
         return;
-    };
-    let bytes = STANDARD.decode(value.as_str().unwrap_or_default()).unwrap_or_default();
+    }
+    let bytes = STANDARD.decode(entry.as_text()).unwrap_or_default();
     if let Some(text) = json_error(&bytes) {
-        errors.invalid(path, REDACTED, text);
+        errors.invalid(entry, REDACTED, text);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::strategy::{Context, Strategy};
 use crate::api::object::Object;
-use crate::registry::types::access::objects_mut;
+use crate::registry::types::edit::items_mut;
 
 /// The strategy of ServiceAccounts.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ impl Strategy for ServiceAccount {
 
 /// References to Secrets hold a name and nothing else.
 fn keep_names(object: &mut Object) {
-    for secret in objects_mut(object, "secrets") {
+    for secret in items_mut(object, "secrets") {
         secret.retain(|field, _| field == "name");
     }
 }

@@ -7,8 +7,8 @@ use super::pod::warnings::deprecated_node_label;
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
-use crate::registry::types::access::default_absent;
 use crate::registry::types::cursor::Cursor;
+use crate::registry::types::edit::default_value;
 use crate::registry::types::{labels, names};
 
 const PARAMETERS_MAX: usize = 512;
@@ -20,8 +20,8 @@ pub(crate) struct StorageClass;
 
 impl Strategy for StorageClass {
     fn default(&self, object: &mut Object) {
-        default_absent(object, "reclaimPolicy", "Delete");
-        default_absent(object, "volumeBindingMode", "Immediate");
+        default_value(object, "reclaimPolicy", "Delete");
+        default_value(object, "volumeBindingMode", "Immediate");
     }
 
     fn validate(&self, object: &Object, errors: &mut FieldErrors) {

@@ -9,9 +9,9 @@ use super::storage_class::{validate_parameters, validate_provisioner};
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
-use crate::registry::types::access::object_mut;
 use crate::registry::types::check::between;
 use crate::registry::types::cursor::Cursor;
+use crate::registry::types::edit::object_mut;
 use crate::registry::types::names;
 
 /// Keeps a class that volumes or claims still use; the admission plugin `StorageObjectInUseProtection` adds it.

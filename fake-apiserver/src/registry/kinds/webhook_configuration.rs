@@ -10,8 +10,8 @@ use super::admission_rules::{default_rules, validate_conditions, validate_rule};
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
-use crate::registry::types::access::{default_absent, object_mut, objects_mut};
 use crate::registry::types::cursor::Cursor;
+use crate::registry::types::edit::{default_value, items_mut, object_mut};
 use crate::registry::types::webhook_client::validate_client;
 use crate::registry::types::{labels, names};
 
@@ -26,18 +26,18 @@ pub(crate) struct WebhookConfiguration {
 
 impl Strategy for WebhookConfiguration {
     fn default(&self, object: &mut Object) {
-        for webhook in objects_mut(object, "webhooks") {
-            default_absent(webhook, "failurePolicy", "Fail");
-            default_absent(webhook, "matchPolicy", "Equivalent");
-            default_absent(webhook, "namespaceSelector", json!({}));
-            default_absent(webhook, "objectSelector", json!({}));
-            default_absent(webhook, "timeoutSeconds", 10);
+        for webhook in items_mut(object, "webhooks") {
+            default_value(webhook, "failurePolicy", "Fail");
+            default_value(webhook, "matchPolicy", "Equivalent");
+            default_value(webhook, "namespaceSelector", json!({}));
+            default_value(webhook, "objectSelector", json!({}));
+            default_value(webhook, "timeoutSeconds", 10);
             if self.is_mutating {
-                default_absent(webhook, "reinvocationPolicy", "Never");
+                default_value(webhook, "reinvocationPolicy", "Never");
             }
             default_rules(webhook, "rules");
             if let Some(service) = object_mut(webhook, "clientConfig.service") {
-                default_absent(service, "port", 443);
+                default_value(service, "port", 443);
             }
         }
     }

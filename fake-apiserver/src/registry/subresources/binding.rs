@@ -12,8 +12,8 @@ use crate::api::status::Status;
 use crate::registry::Registry;
 use crate::registry::kinds::metadata;
 use crate::registry::scheme::body::Decoded;
-use crate::registry::types::access::ensure_object;
 use crate::registry::types::cursor::Cursor;
+use crate::registry::types::edit::ensure_object;
 use crate::registry::update::Change;
 use crate::registry::write::{Warnings, WriteRequest, Written};
 

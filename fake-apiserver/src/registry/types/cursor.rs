@@ -4,6 +4,7 @@
 //! when an error needs it, so that reading a valid object allocates nothing.
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
@@ -102,6 +103,11 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// Returns `true` if this map has an entry at a key, though it be null.
+    pub(crate) fn has_entry(&self, key: &str) -> bool {
+        self.map("").is_some_and(|map| map.contains_key(key))
+    }
+
     /// The items of a list field, each at its index. An empty `way` means the items of this value.
     pub(crate) fn items(&'a self, way: &'a str) -> impl ExactSizeIterator<Item = Cursor<'a>> {
         let items = self.list(way).iter().enumerate();
@@ -186,6 +192,17 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// The object at a dotted way, empty where there is none.
+    pub(crate) fn map_or_empty(&self, way: &str) -> &'a JsonMap {
+        static EMPTY: LazyLock<JsonMap> = LazyLock::new(Map::new);
+        self.map(way).unwrap_or(&EMPTY)
+    }
+
+    /// The objects in the list at a dotted way.
+    pub(crate) fn maps(&self, way: &str) -> impl Iterator<Item = &'a JsonMap> + use<'a> {
+        self.list(way).iter().filter_map(Value::as_object)
+    }
+
     /// Returns `true` if the field is present and not null.
     pub(crate) fn is_set(&self, way: &str) -> bool {
         self.map(way).is_some() || self.get(way).is_some()
@@ -204,7 +221,11 @@ impl<'a> Cursor<'a> {
 
     /// Returns `true` if both have the same value at a dotted path; absent and null are the same.
     pub(crate) fn same(&self, other: &Cursor<'_>, way: &str) -> bool {
-        self.get(way) == other.get(way)
+        match (self.node, other.node, way) {
+            // A whole object has no value to compare.
+            (Node::Map(_), _, "") | (_, Node::Map(_), "") => self.map("") == other.map(""),
+            _ => self.get(way) == other.get(way),
+        }
     }
 
     /// Returns `true` if both objects have the same fields and entries, except those named.
@@ -342,6 +363,7 @@ mod tests {
             .remove("paused");
         let (one, two) = (Cursor::root(&object), Cursor::root(&other));
         assert!(one.same(&two, "spec.paused"));
-        assert!(!one.same(&two, "spec"));
+        assert!(!one.same(&two, "spec") && !one.same(&two, ""));
+        assert!(one.at("spec").same_but(&two.at("spec"), &[]) && one.same(&one.in_other(None), "missing"));
     }
 }

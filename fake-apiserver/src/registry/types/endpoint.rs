@@ -1,9 +1,8 @@
 //! `Endpoint`: the place of a webhook, as admission and CRDs configure it.
 
 use base64::Engine as _;
-use serde_json::{Map, Value};
 
-use super::access::{at, number, text};
+use super::cursor::Cursor;
 
 /// The place that a `clientConfig` names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,14 +17,14 @@ pub(crate) struct Endpoint {
 
 impl Endpoint {
     /// Reads the `clientConfig` of a webhook or of a CRD's conversion.
-    pub(crate) fn parse(webhook: &Map<String, Value>) -> Self {
-        let ca_bundle = text(webhook, "clientConfig.caBundle");
-        let ca_bundle = base64::engine::general_purpose::STANDARD.decode(ca_bundle);
+    pub(crate) fn parse(webhook: &Cursor<'_>) -> Self {
+        let client = webhook.at("clientConfig");
+        let ca_bundle = base64::engine::general_purpose::STANDARD.decode(client.text("caBundle"));
         let ca_bundle = ca_bundle.unwrap_or_default();
-        if let Some(service) = at(webhook, "clientConfig.service").and_then(Value::as_object) {
-            let (name, namespace) = (text(service, "name"), text(service, "namespace"));
-            let port = number(service, "port").unwrap_or(443);
-            let path = text(service, "path");
+        if let Some(service) = client.present("service") {
+            let (name, namespace) = (service.text("name"), service.text("namespace"));
+            let port = service.integer("port").unwrap_or(443);
+            let path = service.text("path");
             let slash = if path.starts_with('/') { "" } else { "/" };
             return Self {
                 url: format!("https://{name}.{namespace}.svc:{port}{slash}{path}"),
@@ -34,7 +33,7 @@ impl Endpoint {
             };
         }
         Self {
-            url: text(webhook, "clientConfig.url").to_owned(),
+            url: client.text("url").to_owned(),
             is_service: false,
             ca_bundle,
         }

@@ -16,5 +16,3 @@ pub(crate) mod webhook_client;
 pub(crate) mod labels;
 pub(crate) mod check;
 pub(crate) mod conditions;
-pub(crate) mod view;
-pub(crate) mod access;

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::resource::Resource;
 use crate::api::object::Object;
 use crate::api::selector::{LabelOperator, LabelSelector};
-use crate::registry::types::view::{flag, items, object_or_empty, text};
+use crate::registry::types::cursor::Cursor;
 use crate::storage::{Key, Range};
 
 /// The objects of the resources that matter, as they are now. Their `managedFields` are left out.
@@ -33,8 +33,16 @@ struct Table {
 /// The controller that owns an object: kind, name and uid.
 pub(crate) fn controller_of(object: &Object) -> Option<(&str, &str, &str)> {
     let metadata = object.metadata()?;
-    let owner = items(metadata, "ownerReferences").find(|(_, it)| flag(it, "controller") == Some(true));
-    owner.map(|(_, it)| (text(it, "kind"), text(it, "name"), text(it, "uid")))
+    let owner = Cursor::root(metadata)
+        .maps("ownerReferences")
+        .find(|it| Cursor::root(it).flag("controller") == Some(true));
+    owner.map(|it| {
+        (
+            Cursor::root(it).text("kind"),
+            Cursor::root(it).text("name"),
+            Cursor::root(it).text("uid"),
+        )
+    })
 }
 
 impl Cluster {
@@ -125,7 +133,7 @@ impl Cluster {
 
 /// Returns `true` if a selector selects an object by its labels.
 pub(crate) fn selects(selector: &LabelSelector, object: &Object) -> bool {
-    let labels = object_or_empty(object.metadata().unwrap_or(&object.0), "labels");
+    let labels = Cursor::root(object.metadata().unwrap_or(&object.0)).map_or_empty("labels");
     selector.matches(|key| labels.get(key).and_then(Value::as_str))
 }
 

@@ -7,7 +7,7 @@ use super::sees::selector_of;
 use super::{Task, scheduler};
 use crate::api::object::Object;
 use crate::api::selector::LabelSelector;
-use crate::registry::types::view::{object, text};
+use crate::registry::types::cursor::Cursor;
 use crate::storage::Key;
 use crate::workers::Worker;
 
@@ -188,7 +188,7 @@ fn of_orphan(change: &Changed<'_>, sets: &[(Worker, Resource)], cluster: &Cluste
 
 /// The selector of a Service or a ReplicationController, which is a map; an empty one selects nothing.
 pub(super) fn service_selector(service: &Object) -> Option<LabelSelector> {
-    let labels = object(spec(service), "selector").filter(|it| !it.is_empty())?;
+    let labels = Cursor::root(service).map("spec.selector").filter(|it| !it.is_empty())?;
     LabelSelector::from_object(&serde_json::json!({"matchLabels": labels}))
         .ok()
         .flatten()
@@ -197,7 +197,7 @@ pub(super) fn service_selector(service: &Object) -> Option<LabelSelector> {
 fn of_claim(change: &Changed<'_>, cluster: &Cluster, task: &mut AddTask<'_>) {
     task(Worker::Volumes, Resource::PersistentVolumeClaim, change.key.clone());
     for object in [change.old, change.new].into_iter().flatten() {
-        let volume = text(spec(object), "volumeName");
+        let volume = Cursor::root(object).text("spec.volumeName");
         if !volume.is_empty() {
             task(Worker::Volumes, Resource::PersistentVolume, Key::new("", volume));
         }
@@ -205,7 +205,7 @@ fn of_claim(change: &Changed<'_>, cluster: &Cluster, task: &mut AddTask<'_>) {
     let namespace = change.key.namespace();
     for pod in cluster
         .within(Resource::Pod, namespace)
-        .filter(|it| text(spec(it), "nodeName").is_empty())
+        .filter(|it| Cursor::root(it).text("spec.nodeName").is_empty())
     {
         if scheduler::claims(pod).iter().any(|it| it == change.key.name()) {
             task(Worker::Kubelet, Resource::Pod, Key::new(namespace, pod.name()));
@@ -230,16 +230,16 @@ fn of_volume(change: &Changed<'_>, cluster: &Cluster, task: &mut AddTask<'_>) {
             .and_then(|it| it.get("claimRef"))
             .and_then(|it| it.as_object())
         {
-            let key = Key::new(text(claim, "namespace"), text(claim, "name"));
+            let key = Key::new(Cursor::root(claim).text("namespace"), Cursor::root(claim).text("name"));
             task(Worker::Volumes, Resource::PersistentVolumeClaim, key);
         }
     }
     let is_free = change
         .new
-        .is_some_and(|it| text(super::pods::status(it), "phase") == "Available");
+        .is_some_and(|it| Cursor::root(it).text("status.phase") == "Available");
     if is_free {
         for claim in cluster.all(Resource::PersistentVolumeClaim) {
-            if text(spec(claim), "volumeName").is_empty() {
+            if Cursor::root(claim).text("spec.volumeName").is_empty() {
                 let key = Key::new(claim.namespace(), claim.name());
                 task(Worker::Volumes, Resource::PersistentVolumeClaim, key);
             }
@@ -251,7 +251,7 @@ fn of_volume(change: &Changed<'_>, cluster: &Cluster, task: &mut AddTask<'_>) {
 fn of_node(cluster: &Cluster, task: &mut AddTask<'_>) {
     for pod in cluster
         .all(Resource::Pod)
-        .filter(|it| text(spec(it), "nodeName").is_empty())
+        .filter(|it| Cursor::root(it).text("spec.nodeName").is_empty())
     {
         task(Worker::Kubelet, Resource::Pod, Key::new(pod.namespace(), pod.name()));
     }

@@ -13,7 +13,7 @@ use super::sees::{Sees, find_condition};
 use crate::api::object::Object;
 use crate::api::options::PropagationPolicy;
 use crate::entropy;
-use crate::registry::types::view::{JsonMap, flag, integer, items, object_or_empty, text};
+use crate::registry::types::cursor::{Cursor, JsonMap};
 
 const COMPONENT: &str = "cronjob-controller";
 const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
@@ -32,7 +32,7 @@ pub(crate) fn sync(cron: &Object, sees: &Sees<'_>) -> Plan {
     put_active(&active, &mut next);
     if !cron.is_terminating() {
         clean_up(cron, &jobs, &mut plan);
-        if flag(spec(cron), "suspend") != Some(true) {
+        if Cursor::root(cron).flag("spec.suspend") != Some(true) {
             schedule(cron, &active, &mut next, sees, &mut plan);
         }
     }
@@ -44,20 +44,22 @@ pub(crate) fn sync(cron: &Object, sees: &Sees<'_>) -> Plan {
 fn outcome(job: &Object) -> Option<&'static str> {
     ["Complete", "Failed"]
         .into_iter()
-        .find(|kind| find_condition(status(job), kind).is_some_and(|it| text(it, "status") == "True"))
+        .find(|kind| find_condition(status(job), kind).is_some_and(|it| Cursor::root(it).text("status") == "True"))
 }
 
 /// Tells of Jobs that ended since the last look.
 fn note_finished(cron: &Object, jobs: &[&Arc<Object>], next: &mut JsonMap, plan: &mut Plan) {
     for job in jobs {
         let Some(outcome) = outcome(job) else { continue };
-        let was_active = items(status(cron), "active").any(|(_, it)| text(it, "uid") == job.uid());
+        let was_active = Cursor::root(cron)
+            .maps("status.active")
+            .any(|it| Cursor::root(it).text("uid") == job.uid());
         if was_active {
             let message = format!("Saw completed job: {}, condition: {outcome}", job.name());
             plan.note((Resource::CronJob, cron), COMPONENT, "SawCompletedJob", message);
         }
-        let at = text(status(job), "completionTime");
-        if outcome == "Complete" && at > text(next, "lastSuccessfulTime") {
+        let at = Cursor::root(job).text("status.completionTime");
+        if outcome == "Complete" && at > Cursor::root(next).text("lastSuccessfulTime") {
             next.insert("lastSuccessfulTime".into(), at.into());
         }
     }
@@ -99,12 +101,17 @@ fn clean_up(cron: &Object, jobs: &[&Arc<Object>], plan: &mut Plan) {
         ("Complete", "successfulJobsHistoryLimit", 3),
         ("Failed", "failedJobsHistoryLimit", 1),
     ] {
-        let limit = usize::try_from(integer(spec(cron), field).unwrap_or(default)).unwrap_or(0);
+        let limit = usize::try_from(Cursor::root(spec(cron)).integer(field).unwrap_or(default)).unwrap_or(0);
         let mut ended: Vec<_> = jobs
             .iter()
             .filter(|it| outcome(it) == Some(kind) && !it.is_terminating())
             .collect();
-        ended.sort_by_key(|it| (text(status(it), "startTime").to_owned(), it.name().to_owned()));
+        ended.sort_by_key(|it| {
+            (
+                Cursor::root(it).text("status.startTime").to_owned(),
+                it.name().to_owned(),
+            )
+        });
         let surplus = ended.len().saturating_sub(limit);
         for job in ended.into_iter().take(surplus) {
             delete(cron, job, plan);
@@ -131,15 +138,15 @@ fn delete(cron: &Object, job: &Object, plan: &mut Plan) {
 fn schedule(cron: &Object, active: &[&Arc<Object>], next: &mut JsonMap, sees: &Sees<'_>, plan: &mut Plan) {
     let about = (Resource::CronJob, cron);
     let zone = spec(cron).get("timeZone").and_then(Value::as_str);
-    let Some(schedule) = Schedule::parse(text(spec(cron), "schedule"), zone) else {
-        let message = format!("unparseable schedule: {:?}", text(spec(cron), "schedule"));
+    let Some(schedule) = Schedule::parse(Cursor::root(cron).text("spec.schedule"), zone) else {
+        let message = format!("unparseable schedule: {:?}", Cursor::root(cron).text("spec.schedule"));
         return plan.warn(about, COMPONENT, "UnparseableSchedule", message);
     };
     if let Some(at) = schedule.next(sees.now) {
         plan.look_again(at);
     }
-    let last = time(text(status(cron), "lastScheduleTime"));
-    let deadline = integer(spec(cron), "startingDeadlineSeconds");
+    let last = time(Cursor::root(cron).text("status.lastScheduleTime"));
+    let deadline = Cursor::root(cron).integer("spec.startingDeadlineSeconds");
     let mut earliest = last.unwrap_or(created(cron));
     if let Some(seconds) = deadline {
         earliest = earliest.max(plus(sees.now, -seconds));
@@ -156,7 +163,7 @@ fn schedule(cron: &Object, active: &[&Arc<Object>], next: &mut JsonMap, sees: &S
         next.insert("lastScheduleTime".into(), entropy::seconds(due).into());
         return;
     }
-    match text(spec(cron), "concurrencyPolicy") {
+    match Cursor::root(cron).text("spec.concurrencyPolicy") {
         "Forbid" if !active.is_empty() => {
             let message = "Not starting job because prior execution is running and concurrency policy is Forbid";
             return plan.note(about, COMPONENT, "JobAlreadyActive", message.to_owned());
@@ -216,11 +223,11 @@ fn latest_missed(
 }
 
 fn create(cron: &Object, name: &str, due: Timestamp, plan: &mut Plan) {
-    let template = object_or_empty(spec(cron), "jobTemplate");
-    let meta = object_or_empty(template, "metadata");
+    let template = Cursor::root(cron).map_or_empty("spec.jobTemplate");
+    let meta = Cursor::root(template).map_or_empty("metadata");
     let mut metadata = json!({
         "name": name, "namespace": cron.namespace(),
-        "labels": object_or_empty(meta, "labels"), "annotations": object_or_empty(meta, "annotations"),
+        "labels": Cursor::root(meta).map_or_empty("labels"), "annotations": Cursor::root(meta).map_or_empty("annotations"),
         "ownerReferences": [controller_reference(Resource::CronJob, cron)],
     });
     metadata["annotations"][SCHEDULED] = entropy::seconds(due).into();
@@ -230,7 +237,7 @@ fn create(cron: &Object, name: &str, due: Timestamp, plan: &mut Plan) {
         success: ("SuccessfulCreate", "Created job {}".to_owned()),
         failure: ("FailedCreate", "Error creating job: {}".to_owned()),
     };
-    let job = json!({"metadata": metadata, "spec": object_or_empty(template, "spec")});
+    let job = json!({"metadata": metadata, "spec": Cursor::root(template).map_or_empty("spec")});
     plan.create_and_tell(Resource::Job, job, Some(told));
 }
 

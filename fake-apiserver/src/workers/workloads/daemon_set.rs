@@ -16,7 +16,7 @@ use super::revisions;
 use super::scheduler::{fits_affinity, tolerates};
 use super::sees::{Sees, selector_of};
 use crate::api::object::Object;
-use crate::registry::types::view::{JsonMap, integer, items, object_or_empty, text};
+use crate::registry::types::cursor::{Cursor, JsonMap};
 
 const COMPONENT: &str = "daemonset-controller";
 
@@ -74,20 +74,22 @@ pub(crate) fn sync(set: &Object, sees: &Sees<'_>) -> Plan {
 
 /// The node a Pod is on, or is meant for.
 fn node_of(pod: &Object) -> String {
-    let node = text(spec(pod), "nodeName");
+    let node = Cursor::root(pod).text("spec.nodeName");
     if !node.is_empty() {
         return node.to_owned();
     }
-    let affinity = object_or_empty(object_or_empty(spec(pod), "affinity"), "nodeAffinity");
-    let required = object_or_empty(affinity, "requiredDuringSchedulingIgnoredDuringExecution");
-    let fields = items(required, "nodeSelectorTerms").flat_map(|(_, term)| items(term, "matchFields"));
-    let mut names = fields.filter_map(|(_, field)| field.get("values")?.get(0)?.as_str());
+    let affinity = Cursor::root(pod).map_or_empty("spec.affinity.nodeAffinity");
+    let required = Cursor::root(affinity).map_or_empty("requiredDuringSchedulingIgnoredDuringExecution");
+    let fields = Cursor::root(required)
+        .maps("nodeSelectorTerms")
+        .flat_map(|term| Cursor::root(term).maps("matchFields"));
+    let mut names = fields.filter_map(|field| field.get("values")?.get(0)?.as_str());
     names.next().unwrap_or_default().to_owned()
 }
 
 /// The template with what daemons bear, and the labels of their revision.
 fn daemon_template(set: &Object, hash: &str) -> JsonMap {
-    let mut template = Value::Object(object_or_empty(spec(set), "template").clone());
+    let mut template = Value::Object(Cursor::root(set).map_or_empty("spec.template").clone());
     template["metadata"]["labels"][revisions::HASH_LABEL] = hash.into();
     let generation = annotation(set, "deprecated.daemonset.template.generation").unwrap_or("1");
     template["metadata"]["labels"]["pod-template-generation"] = generation.into();
@@ -109,7 +111,7 @@ fn fits(pod: &Object, node: &Object) -> bool {
         .into_iter()
         .flatten()
         .all(|taint| !keeps_out(taint) || tolerates(pod, taint));
-    let named = text(spec(pod), "nodeName");
+    let named = Cursor::root(pod).text("spec.nodeName");
     bears && fits_affinity(pod, node) && (named.is_empty() || named == node.name())
 }
 
@@ -173,15 +175,15 @@ fn pin(pod: &mut Value, node: &str) {
 
 /// Replaces Pods of older revisions, as many at once as may be missing.
 fn roll(set: &Object, hash: &str, wanted: &[&Arc<Object>], by_node: &ByNode<'_>, sees: &Sees<'_>, plan: &mut Plan) {
-    let strategy = object_or_empty(spec(set), "updateStrategy");
-    if text(strategy, "type") == "OnDelete" {
+    let strategy = Cursor::root(set).map_or_empty("spec.updateStrategy");
+    if Cursor::root(strategy).text("type") == "OnDelete" {
         return;
     }
-    let rolling = object_or_empty(strategy, "rollingUpdate");
+    let rolling = Cursor::root(strategy).map_or_empty("rollingUpdate");
     let total = i64::try_from(wanted.len()).unwrap_or(i64::MAX);
     // With a surge none may be missing; a surge itself is not simulated, and one at a time is replaced.
     let most = scaled(rolling.get("maxUnavailable"), total, true).max(1);
-    let minimum = integer(spec(set), "minReadySeconds").unwrap_or(0);
+    let minimum = Cursor::root(set).integer("spec.minReadySeconds").unwrap_or(0);
     let mut missing = 0;
     let mut old = Vec::new();
     for node in wanted {
@@ -222,7 +224,7 @@ fn write_status(
     sees: &Sees<'_>,
     plan: &mut Plan,
 ) {
-    let minimum = integer(spec(set), "minReadySeconds").unwrap_or(0);
+    let minimum = Cursor::root(set).integer("spec.minReadySeconds").unwrap_or(0);
     let mut counts = [0_usize; 4];
     for node in wanted {
         let Some(pods) = by_node.get(node.name()) else { continue };

@@ -11,7 +11,7 @@ use super::pods::{generation, is_finished, is_ready, plus, scaled, spec, status,
 use super::resource::Resource;
 use super::sees::{Sees, conditions, new_condition, put_condition, selector_of};
 use crate::api::object::Object;
-use crate::registry::types::view::{JsonMap, integer, is_set, object_or_empty};
+use crate::registry::types::cursor::{Cursor, JsonMap};
 
 /// Time limit for an evicted Pod to go; after that the eviction counts as failed.
 const DELETION_TIMEOUT: i64 = 120;
@@ -67,7 +67,7 @@ pub(crate) fn sync(budget: &Object, sees: &Sees<'_>) -> Plan {
 fn wanted(budget: &Object, pods: &[&Object], sees: &Sees<'_>) -> (i64, i64) {
     let count = i64::try_from(pods.len()).unwrap_or(i64::MAX);
     let rules = spec(budget);
-    if is_set(rules, "maxUnavailable") {
+    if Cursor::root(rules).is_set("maxUnavailable") {
         let expected = expected(pods, sees);
         let most = scaled(rules.get("maxUnavailable"), expected, true);
         return (expected, (expected - most).max(0));
@@ -102,7 +102,12 @@ fn size_of(kind: &str, namespace: &str, name: &str, uid: &str, sees: &Sees<'_>) 
         .cluster
         .find(resource, namespace, name)
         .filter(|it| it.uid() == uid)?;
-    let size = |set: &Object| (set.uid().to_owned(), integer(spec(set), "replicas").unwrap_or(1));
+    let size = |set: &Object| {
+        (
+            set.uid().to_owned(),
+            Cursor::root(set).integer("spec.replicas").unwrap_or(1),
+        )
+    };
     match (resource, controller_of(set)) {
         (Resource::ReplicaSet, Some(("Deployment", owner, owner_uid))) => {
             let deployment = sees.cluster.find(Resource::Deployment, namespace, owner);
@@ -119,7 +124,7 @@ fn size_of(kind: &str, namespace: &str, name: &str, uid: &str, sees: &Sees<'_>) 
 
 /// The evictions that have not been seen to end, by the name of the Pod.
 fn still_disrupted(budget: &Object, pods: &[&Object], sees: &Sees<'_>, plan: &mut Plan) -> BTreeMap<String, Value> {
-    let known = object_or_empty(status(budget), "disruptedPods");
+    let known = Cursor::root(budget).map_or_empty("status.disruptedPods");
     let mut left = BTreeMap::new();
     for pod in pods.iter().filter(|it| !it.is_terminating()) {
         let Some(at) = known.get(pod.name()) else { continue };

@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 
 use super::concerns::service_selector;
 use super::plan::{Plan, controller_reference};
-use super::pods::{is_finished, is_ready, label, spec, status};
+use super::pods::{is_finished, is_ready, label, spec};
 use super::resource::Resource;
 use super::sees::Sees;
 use crate::api::object::Object;
 use crate::api::selector::LabelSelector;
-use crate::registry::types::view::{JsonMap, flag, integer, items, list, text};
+use crate::registry::types::cursor::{Cursor, JsonMap};
 use crate::storage::Key;
 
 /// Endpoints in one slice.
@@ -34,13 +34,13 @@ pub(crate) fn sync(service: &Object, sees: &Sees<'_>) -> Plan {
     let Some(selector) = service_selector(service) else {
         return plan;
     };
-    if service.is_terminating() || text(spec(service), "type") == "ExternalName" {
+    if service.is_terminating() || Cursor::root(service).text("spec.type") == "ExternalName" {
         return plan;
     }
     let pods = sees.cluster.selected(Resource::Pod, service.namespace(), &selector);
     let pods: Vec<_> = pods
         .into_iter()
-        .filter(|it| !is_finished(it) && !text(status(it), "podIP").is_empty())
+        .filter(|it| !is_finished(it) && !Cursor::root(it).text("status.podIP").is_empty())
         .collect();
     write_slices(service, &pods, sees, &mut plan);
     write_endpoints(service, &pods, sees, &mut plan);
@@ -59,11 +59,11 @@ pub(crate) fn gone(service: &Key, sees: &Sees<'_>) -> Plan {
 }
 
 fn is_headless(service: &Object) -> bool {
-    text(spec(service), "clusterIP") == "None"
+    Cursor::root(service).text("spec.clusterIP") == "None"
 }
 
 fn publishes_unready(service: &Object) -> bool {
-    flag(spec(service), "publishNotReadyAddresses") == Some(true)
+    Cursor::root(service).flag("spec.publishNotReadyAddresses") == Some(true)
 }
 
 /// The labels of a Service, for what is made of it.
@@ -78,17 +78,17 @@ fn labels_of(service: &Object) -> JsonMap {
 
 /// The ports of a Service on one Pod; a port the Pod does not name is left out.
 fn ports(service: &Object, pod: &Object) -> Vec<Value> {
-    let ports = items(spec(service), "ports").filter_map(|(_, port)| {
+    let ports = Cursor::root(service).maps("spec.ports").filter_map(|port| {
         let number = match port.get("targetPort") {
             Some(Value::Number(number)) => number.as_i64().filter(|it| *it > 0),
-            Some(Value::String(name)) => named_port(pod, name, text(port, "protocol")),
+            Some(Value::String(name)) => named_port(pod, name, Cursor::root(port).text("protocol")),
             _ => None,
         };
         let number = match port.get("targetPort") {
             Some(Value::String(_)) => number?,
-            _ => number.or(integer(port, "port"))?,
+            _ => number.or(Cursor::root(port).integer("port"))?,
         };
-        let mut value = json!({"name": text(port, "name"), "port": number, "protocol": text(port, "protocol")});
+        let mut value = json!({"name": Cursor::root(port).text("name"), "port": number, "protocol": Cursor::root(port).text("protocol")});
         if let Some(protocol) = port.get("appProtocol") {
             value["appProtocol"] = protocol.clone();
         }
@@ -100,10 +100,10 @@ fn ports(service: &Object, pod: &Object) -> Vec<Value> {
 fn named_port(pod: &Object, name: &str, protocol: &str) -> Option<i64> {
     let lists = ["containers", "initContainers"].into_iter();
     let mut ports = lists
-        .flat_map(|list| items(spec(pod), list))
-        .flat_map(|(_, it)| items(it, "ports"));
-    let found = ports.find(|(_, it)| text(it, "name") == name && text(it, "protocol") == protocol);
-    found.and_then(|(_, it)| integer(it, "containerPort"))
+        .flat_map(|list| Cursor::root(spec(pod)).maps(list))
+        .flat_map(|it| Cursor::root(it).maps("ports"));
+    let found = ports.find(|it| Cursor::root(it).text("name") == name && Cursor::root(it).text("protocol") == protocol);
+    found.and_then(|it| Cursor::root(it).integer("containerPort"))
 }
 
 fn reference(pod: &Object) -> Value {
@@ -114,17 +114,20 @@ fn endpoint(service: &Object, pod: &Object, sees: &Sees<'_>) -> Value {
     let (serving, terminating) = (is_ready(pod), pod.is_terminating());
     let ready = (serving && !terminating) || publishes_unready(service);
     let mut endpoint = json!({
-        "addresses": [text(status(pod), "podIP")],
+        "addresses": [Cursor::root(pod).text("status.podIP")],
         "conditions": {"ready": ready, "serving": serving, "terminating": terminating},
-        "nodeName": text(spec(pod), "nodeName"), "targetRef": reference(pod),
+        "nodeName": Cursor::root(pod).text("spec.nodeName"), "targetRef": reference(pod),
     });
-    let node = sees.cluster.find(Resource::Node, "", text(spec(pod), "nodeName"));
+    let node = sees
+        .cluster
+        .find(Resource::Node, "", Cursor::root(pod).text("spec.nodeName"));
     if let Some(zone) = node.and_then(|node| label(node, "topology.kubernetes.io/zone")) {
         endpoint["zone"] = zone.into();
     }
-    let named = text(spec(pod), "subdomain") == service.name() && !text(spec(pod), "hostname").is_empty();
+    let named = Cursor::root(pod).text("spec.subdomain") == service.name()
+        && !Cursor::root(pod).text("spec.hostname").is_empty();
     if named && is_headless(service) {
-        endpoint["hostname"] = text(spec(pod), "hostname").into();
+        endpoint["hostname"] = Cursor::root(pod).text("spec.hostname").into();
     }
     endpoint
 }
@@ -156,8 +159,9 @@ fn write_slices(service: &Object, pods: &[&Arc<Object>], sees: &Sees<'_>, plan: 
     labels.insert(SERVICE_NAME.into(), service.name().into());
     labels.insert(SLICE_MANAGED_BY.into(), SLICE_MANAGER.into());
     for (ports, endpoints) in groups.into_values() {
-        let same =
-            |slice: &&Arc<Object>| list(slice, "ports") == ports || slice.get("ports").is_none_or(Value::is_null);
+        let same = |slice: &&Arc<Object>| {
+            Cursor::root(slice).list("ports") == ports || slice.get("ports").is_none_or(Value::is_null)
+        };
         let (own, others): (Vec<_>, Vec<_>) = slices.into_iter().partition(same);
         slices = others;
         fill_slices(service, &own, (&labels, &ports), endpoints, sees, plan);
@@ -179,7 +183,8 @@ fn fill_slices(
     let uid_of = |it: &Value| it["targetRef"]["uid"].as_str().unwrap_or_default().to_owned();
     let mut kept: Vec<Vec<Value>> = Vec::new();
     for slice in slices {
-        let stay = list(slice, "endpoints")
+        let stay = Cursor::root(slice)
+            .list("endpoints")
             .iter()
             .filter_map(|it| endpoints.remove(&uid_of(it)));
         kept.push(stay.collect());
@@ -202,7 +207,10 @@ fn fill_slices(
             .labels()
             .map(|(key, value)| (key.to_owned(), value.into()))
             .collect();
-        if list(slice, "endpoints") != stay || (list(slice, "ports") != ports && !stay.is_empty()) || known != *labels {
+        if Cursor::root(slice).list("endpoints") != stay
+            || (Cursor::root(slice).list("ports") != ports && !stay.is_empty())
+            || known != *labels
+        {
             let mut patch =
                 json!({"metadata": {"annotations": {TRIGGER: sees.stamp()}}, "endpoints": stay, "ports": ports});
             let gone = known
@@ -257,10 +265,10 @@ fn subsets_of(service: &Object, pods: &[&Arc<Object>]) -> Vec<Value> {
             port.remove("name");
         }
         let mut address = json!({
-            "ip": text(status(pod), "podIP"), "nodeName": text(spec(pod), "nodeName"), "targetRef": reference(pod),
+            "ip": Cursor::root(pod).text("status.podIP"), "nodeName": Cursor::root(pod).text("spec.nodeName"), "targetRef": reference(pod),
         });
-        if text(spec(pod), "subdomain") == service.name() && is_headless(service) {
-            address["hostname"] = text(spec(pod), "hostname").into();
+        if Cursor::root(pod).text("spec.subdomain") == service.name() && is_headless(service) {
+            address["hostname"] = Cursor::root(pod).text("spec.hostname").into();
         }
         let subset = subsets.entry(Value::from(ports.clone()).to_string());
         let subset = subset.or_insert_with(|| Subset {
@@ -304,7 +312,7 @@ fn write_endpoints(service: &Object, pods: &[&Arc<Object>], sees: &Sees<'_>, pla
                 .labels()
                 .map(|(key, value)| (key.to_owned(), value.into()))
                 .collect();
-            if list(current, "subsets") != subsets || known != labels {
+            if Cursor::root(current).list("subsets") != subsets || known != labels {
                 let subsets = if subsets.is_empty() {
                     Value::Null
                 } else {

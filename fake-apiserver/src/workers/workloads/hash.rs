@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::registry::types::view::JsonMap;
+use crate::registry::types::cursor::JsonMap;
 
 /// The letters of names that cannot spell a word.
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";

@@ -12,7 +12,7 @@ use super::concerns::{self, Changed};
 use super::execute::Executor;
 use super::kubelet::{Kubelet, Memory};
 use super::plan::{Plan, Write};
-use super::pods::{is_finished, spec, status};
+use super::pods::is_finished;
 use super::recorder::Recorder;
 use super::resource::Resource;
 use super::sees::Sees;
@@ -21,7 +21,7 @@ use super::{
     service_account, stateful_set, volumes,
 };
 use crate::api::object::Object;
-use crate::registry::types::view::{items, text};
+use crate::registry::types::cursor::Cursor;
 use crate::storage::Key;
 use crate::workers::controller::Identity;
 use crate::workers::{Api, Context, Controller, Failure, Follows, Observed, WorkQueue, Worker};
@@ -104,15 +104,15 @@ impl Workloads {
             Worker::Volumes => volumes::sync(task.resource, &object, &sees),
             Worker::ServiceAccount => service_account::sync(&object, &sees),
             Worker::Kubelet if task.resource == Resource::Node => kubelet::node::sync(&object, &sees),
-            Worker::Kubelet if text(spec(&object), "nodeName").is_empty() => {
+            Worker::Kubelet if Cursor::root(&object).text("spec.nodeName").is_empty() => {
                 scheduler::sync(&object, &self.load, &sees)
             }
             Worker::Kubelet => {
                 let script = self.kubelet.script_of(&object);
                 let memory = self.memories.entry(object.uid().to_owned()).or_default();
                 if memory.host.is_empty() {
-                    memory.host = host_address(&self.cluster, text(spec(&object), "nodeName"));
-                    memory.address = match text(status(&object), "podIP") {
+                    memory.host = host_address(&self.cluster, Cursor::root(&object).text("spec.nodeName"));
+                    memory.address = match Cursor::root(&object).text("status.podIP") {
                         "" => {
                             self.addresses += 1;
                             address(self.addresses)
@@ -160,7 +160,7 @@ impl Workloads {
     /// Keeps count of Pods by node, and of the addresses given out.
     fn count_pod(&mut self, old: Option<&Object>, new: Option<&Object>) {
         let place = |pod: &Object| {
-            Some(text(spec(pod), "nodeName").to_owned()).filter(|it| !it.is_empty() && !is_finished(pod))
+            Some(Cursor::root(pod).text("spec.nodeName").to_owned()).filter(|it| !it.is_empty() && !is_finished(pod))
         };
         let (was, is) = (old.and_then(place), new.and_then(place));
         if was != is {
@@ -175,7 +175,7 @@ impl Workloads {
             (Some(old), None) => drop(self.memories.remove(old.uid())),
             (None, Some(new)) => {
                 // After a relist no address is given out twice.
-                let known = number_of(text(status(new), "podIP"));
+                let known = number_of(Cursor::root(new).text("status.podIP"));
                 self.addresses = self.addresses.max(known.unwrap_or(0));
             }
             (Some(_), Some(_)) | (None, None) => {}
@@ -251,7 +251,7 @@ impl Controller for Workloads {
         let object = self.cluster.get(task.resource, &task.key).cloned();
         let node = object.as_deref().map(|it| match task.resource {
             Resource::Node => it.name(),
-            _ => text(spec(it), "nodeName"),
+            _ => Cursor::root(it).text("spec.nodeName"),
         });
         let node = node.filter(|it| !it.is_empty());
         let identity = self.identity(&task, node);
@@ -317,10 +317,10 @@ impl Workloads {
 fn host_address(cluster: &Cluster, node: &str) -> String {
     let node = cluster.find(Resource::Node, "", node);
     let address = node.and_then(|node| {
-        let mut addresses = items(status(node), "addresses").map(|(_, it)| it);
+        let mut addresses = Cursor::root(node).maps("status.addresses");
         addresses
-            .find(|it| text(it, "type") == "InternalIP")
-            .map(|it| text(it, "address").to_owned())
+            .find(|it| Cursor::root(it).text("type") == "InternalIP")
+            .map(|it| Cursor::root(it).text("address").to_owned())
     });
     address.unwrap_or_else(|| HOST.to_owned())
 }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::resource::{Resource, Target};
 use crate::api::object::Object;
 use crate::api::options::PropagationPolicy;
-use crate::registry::types::view::{JsonMap, object_or_empty};
+use crate::registry::types::cursor::{Cursor, JsonMap};
 
 /// One write.
 #[derive(Clone, Debug, PartialEq)]
@@ -140,7 +140,7 @@ impl Plan {
 
     /// Writes a status if it differs from the one there is.
     pub(crate) fn status(&mut self, resource: Resource, object: &Object, status: JsonMap) {
-        if same_object(object_or_empty(object, "status"), &status) {
+        if same_object(Cursor::root(object).map_or_empty("status"), &status) {
             return;
         }
         let at = Target::of(resource, object);

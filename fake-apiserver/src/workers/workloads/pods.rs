@@ -9,37 +9,37 @@ use serde_json::{Value, json};
 use super::plan::controller_reference;
 use super::resource::Resource;
 use crate::api::object::Object;
-use crate::registry::types::view::{JsonMap, integer, items, object_or_empty, text};
+use crate::registry::types::cursor::{Cursor, JsonMap};
 
 /// Reads `spec`.
 pub(crate) fn spec(object: &Object) -> &JsonMap {
-    object_or_empty(object, "spec")
+    Cursor::root(object).map_or_empty("spec")
 }
 
 /// Reads `status`.
 pub(crate) fn status(object: &Object) -> &JsonMap {
-    object_or_empty(object, "status")
+    Cursor::root(object).map_or_empty("status")
 }
 
 /// Reads `metadata.annotations`.
 pub(crate) fn annotation<'a>(object: &'a Object, name: &str) -> Option<&'a str> {
     object
         .metadata()
-        .and_then(|meta| object_or_empty(meta, "annotations").get(name)?.as_str())
+        .and_then(|meta| Cursor::root(meta).map_or_empty("annotations").get(name)?.as_str())
 }
 
 /// Reads `metadata.labels`.
 pub(crate) fn label<'a>(object: &'a Object, name: &str) -> Option<&'a str> {
     object
         .metadata()
-        .and_then(|meta| object_or_empty(meta, "labels").get(name)?.as_str())
+        .and_then(|meta| Cursor::root(meta).map_or_empty("labels").get(name)?.as_str())
 }
 
 /// `metadata.generation`
 pub(crate) fn generation(object: &Object) -> i64 {
     object
         .metadata()
-        .and_then(|meta| integer(meta, "generation"))
+        .and_then(|meta| Cursor::root(meta).integer("generation"))
         .unwrap_or(0)
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn plus(at: Timestamp, seconds: i64) -> Timestamp {
 
 /// `status.phase`
 pub(crate) fn phase(pod: &Object) -> &str {
-    text(status(pod), "phase")
+    Cursor::root(pod).text("status.phase")
 }
 
 /// Returns `true` if a Pod has ended.
@@ -76,14 +76,14 @@ pub(crate) fn is_active(pod: &Object) -> bool {
 
 /// A condition of a status.
 pub(crate) fn condition<'a>(object: &'a Object, kind: &str) -> Option<&'a JsonMap> {
-    items(status(object), "conditions")
-        .map(|(_, it)| it)
-        .find(|it| text(it, "type") == kind)
+    Cursor::root(object)
+        .maps("status.conditions")
+        .find(|it| Cursor::root(it).text("type") == kind)
 }
 
 /// Returns `true` if a condition is `True`.
 pub(crate) fn is_true(object: &Object, kind: &str) -> bool {
-    condition(object, kind).is_some_and(|it| text(it, "status") == "True")
+    condition(object, kind).is_some_and(|it| Cursor::root(it).text("status") == "True")
 }
 
 /// Returns `true` if a Pod is ready.
@@ -93,8 +93,8 @@ pub(crate) fn is_ready(pod: &Object) -> bool {
 
 /// Returns the time at which a ready Pod has been ready for `seconds`.
 pub(crate) fn available_at(pod: &Object, seconds: i64) -> Option<Timestamp> {
-    let ready = condition(pod, "Ready").filter(|it| text(it, "status") == "True")?;
-    let since = time(text(ready, "lastTransitionTime"));
+    let ready = condition(pod, "Ready").filter(|it| Cursor::root(it).text("status") == "True")?;
+    let since = time(Cursor::root(ready).text("lastTransitionTime"));
     match (seconds, since) {
         (..=0, _) => Some(Timestamp::MIN),
         (_, since) => since.map(|since| plus(since, seconds)),
@@ -108,7 +108,7 @@ pub(crate) fn is_available(pod: &Object, seconds: i64, now: Timestamp) -> bool {
 
 /// A new Pod of a template, owned by its controller.
 pub(crate) fn from_template(resource: Resource, owner: &Object, template: &JsonMap) -> Value {
-    let meta = object_or_empty(template, "metadata");
+    let meta = Cursor::root(template).map_or_empty("metadata");
     let mut metadata = json!({
         "generateName": format!("{}-", owner.name()),
         "namespace": owner.namespace(),
@@ -119,12 +119,16 @@ pub(crate) fn from_template(resource: Resource, owner: &Object, template: &JsonM
             metadata[field] = value.clone();
         }
     }
-    json!({"metadata": metadata, "spec": object_or_empty(template, "spec")})
+    json!({"metadata": metadata, "spec": Cursor::root(template).map_or_empty("spec")})
 }
 
 /// Returns the restarts of the most restarted container of a Pod.
 fn restarts(pod: &Object) -> i64 {
-    let of = |list| items(status(pod), list).filter_map(|(_, it)| integer(it, "restartCount"));
+    let of = |list| {
+        Cursor::root(status(pod))
+            .maps(list)
+            .filter_map(|it| Cursor::root(it).integer("restartCount"))
+    };
     of("containerStatuses").max().unwrap_or(0)
 }
 
@@ -137,7 +141,7 @@ fn deletion_cost(pod: &Object) -> i64 {
 /// Orders two Pods by which is deleted first when a set is scaled down: without a node; pending, unknown, running; not
 /// ready; a lower deletion cost; more siblings on its node; ready for a shorter time; restarted more often; younger.
 pub(crate) fn goes_before(one: &Object, other: &Object, siblings: impl Fn(&Object) -> usize) -> Ordering {
-    let has_node = |pod: &Object| !text(spec(pod), "nodeName").is_empty();
+    let has_node = |pod: &Object| !Cursor::root(pod).text("spec.nodeName").is_empty();
     let progress = |pod: &Object| match phase(pod) {
         "Pending" => 0,
         "Unknown" => 1,
@@ -149,8 +153,8 @@ pub(crate) fn goes_before(one: &Object, other: &Object, siblings: impl Fn(&Objec
         u64::try_from(age).unwrap_or(0).checked_ilog2().map_or(-1, i64::from)
     };
     let ready_since = |pod: &Object| {
-        let condition = condition(pod, "Ready").filter(|it| text(it, "status") == "True");
-        condition.and_then(|it| time(text(it, "lastTransitionTime")))
+        let condition = condition(pod, "Ready").filter(|it| Cursor::root(it).text("status") == "True");
+        condition.and_then(|it| time(Cursor::root(it).text("lastTransitionTime")))
     };
     let youth = |one: Option<Timestamp>, other: Option<Timestamp>| {
         let newest = one.max(other).unwrap_or(Timestamp::UNIX_EPOCH);
@@ -185,7 +189,7 @@ pub(crate) fn first_to_go<'a>(
 ) -> Vec<&'a Arc<Object>> {
     let mut sorted = pods.to_vec();
     if count < sorted.len() {
-        sorted.sort_by(|one, other| goes_before(one, other, |pod| siblings(text(spec(pod), "nodeName"))));
+        sorted.sort_by(|one, other| goes_before(one, other, |pod| siblings(Cursor::root(pod).text("spec.nodeName"))));
     }
     sorted.truncate(count);
     sorted

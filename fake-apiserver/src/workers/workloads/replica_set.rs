@@ -13,7 +13,7 @@ use super::resource::Resource;
 use super::sees::{Sees, conditions, drop_condition, new_condition, put_condition, selector_of};
 use crate::api::object::Object;
 use crate::api::selector::LabelSelector;
-use crate::registry::types::view::{JsonMap, integer, object_or_empty, text};
+use crate::registry::types::cursor::{Cursor, JsonMap};
 
 /// Pods that one look at a set creates or deletes at most; the rest comes with the next.
 const BURST: usize = 500;
@@ -33,7 +33,7 @@ pub(crate) fn sync(resource: Resource, set: &Object, sees: &Sees<'_>) -> Plan {
     if !set.is_terminating() {
         scale(resource, set, &active, sees, &mut plan);
     }
-    let minimum = integer(spec(set), "minReadySeconds").unwrap_or(0);
+    let minimum = Cursor::root(set).integer("spec.minReadySeconds").unwrap_or(0);
     let next = next_status(resource, set, &active, terminating, sees);
     plan.status(resource, set, next);
     let waiting = active.iter().filter(|it| !is_available(it, minimum, sees.now));
@@ -46,7 +46,7 @@ pub(crate) fn sync(resource: Resource, set: &Object, sees: &Sees<'_>) -> Plan {
 /// The selector; that of a ReplicationController is a map of labels.
 fn selector(resource: Resource, set: &Object) -> Option<LabelSelector> {
     if resource == Resource::ReplicationController {
-        let labels = object_or_empty(spec(set), "selector");
+        let labels = Cursor::root(set).map_or_empty("spec.selector");
         return LabelSelector::from_object(&json!({"matchLabels": labels}))
             .ok()
             .flatten();
@@ -83,8 +83,8 @@ pub(crate) fn told_of_deletion(resource: Resource, owner: &Object, component: &'
 
 /// Creates what is missing, deletes what is too much.
 fn scale(resource: Resource, set: &Object, active: &[&Arc<Object>], sees: &Sees<'_>, plan: &mut Plan) {
-    let wanted = usize::try_from(integer(spec(set), "replicas").unwrap_or(1)).unwrap_or(0);
-    let template = object_or_empty(spec(set), "template");
+    let wanted = usize::try_from(Cursor::root(set).integer("spec.replicas").unwrap_or(1)).unwrap_or(0);
+    let template = Cursor::root(set).map_or_empty("spec.template");
     for _ in 0..wanted.saturating_sub(active.len()).min(BURST) {
         let told = told_of_creation(resource, set, component(resource));
         plan.create_and_tell(Resource::Pod, from_template(resource, set, template), Some(told));
@@ -114,7 +114,9 @@ fn siblings(set: &Object, sees: &Sees<'_>) -> HashMap<String, usize> {
     };
     for uid in sets {
         for pod in sees.cluster.owned_by(Resource::Pod, uid).filter(|it| is_active(it)) {
-            *count.entry(text(spec(pod), "nodeName").to_owned()).or_default() += 1;
+            *count
+                .entry(Cursor::root(pod).text("spec.nodeName").to_owned())
+                .or_default() += 1;
         }
     }
     count
@@ -127,11 +129,8 @@ fn next_status(
     terminating: usize,
     sees: &Sees<'_>,
 ) -> JsonMap {
-    let minimum = integer(spec(set), "minReadySeconds").unwrap_or(0);
-    let labels = object_or_empty(
-        object_or_empty(object_or_empty(spec(set), "template"), "metadata"),
-        "labels",
-    );
+    let minimum = Cursor::root(set).integer("spec.minReadySeconds").unwrap_or(0);
+    let labels = Cursor::root(set).map_or_empty("spec.template.metadata.labels");
     let has_all = |pod: &Object| labels.iter().all(|(key, value)| label(pod, key) == value.as_str());
     let count = |test: &dyn Fn(&Object) -> bool| active.iter().filter(|it| test(it)).count();
     let mut next = status(set).clone();
@@ -154,7 +153,7 @@ fn next_status(
     let mut list = conditions(&next);
     match sees.failure {
         Some(why) => {
-            let wanted = integer(spec(set), "replicas").unwrap_or(1);
+            let wanted = Cursor::root(set).integer("spec.replicas").unwrap_or(1);
             let has = i64::try_from(active.len()).unwrap_or(i64::MAX);
             let reason = if has < wanted { "FailedCreate" } else { "FailedDelete" };
             put_condition(

@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 
 use super::hash::{safe_text, template_hash};
 use super::plan::{Plan, controller_reference};
-use super::pods::{label, spec};
+use super::pods::label;
 use super::resource::Resource;
 use super::sees::Sees;
 use crate::api::object::Object;
-use crate::registry::types::view::{JsonMap, integer, object_or_empty};
+use crate::registry::types::cursor::{Cursor, JsonMap};
 
 /// The label by which a Pod names its revision.
 pub(crate) const HASH_LABEL: &str = "controller-revision-hash";
@@ -34,7 +34,7 @@ fn data(template: &JsonMap) -> Value {
 pub(crate) fn of<'a>(resource: Resource, set: &Object, sees: &Sees<'a>, plan: &mut Plan) -> Revisions<'a> {
     let mut all: Vec<_> = sees.cluster.owned_by(Resource::ControllerRevision, set.uid()).collect();
     all.sort_by_key(|it| (number(it), it.name().to_owned()));
-    let template = object_or_empty(spec(set), "template");
+    let template = Cursor::root(set).map_or_empty("spec.template");
     let wanted = data(template);
     let found = all.iter().copied().rfind(|it| it.get("data") == Some(&wanted));
     let next = all.last().map_or(1, |it| number(it) + 1);
@@ -68,7 +68,7 @@ fn create(resource: Resource, set: &Object, template: &JsonMap, number: i64, see
     let Some((name, hash)) = names.take(1000).find(|(name, _)| is_free(name)) else {
         return;
     };
-    let mut labels = object_or_empty(object_or_empty(template, "metadata"), "labels").clone();
+    let mut labels = Cursor::root(template).map_or_empty("metadata.labels").clone();
     labels.insert(HASH_LABEL.into(), hash_of(resource, &name, &hash).into());
     plan.create(
         Resource::ControllerRevision,
@@ -93,7 +93,7 @@ fn hash_of(resource: Resource, name: &str, hash: &str) -> String {
 
 /// `revision`
 pub(crate) fn number(revision: &Object) -> i64 {
-    integer(revision, "revision").unwrap_or(0)
+    Cursor::root(revision).integer("revision").unwrap_or(0)
 }
 
 /// Returns the label value of a revision's Pods.
@@ -103,15 +103,15 @@ pub(crate) fn label_of(revision: &Object) -> &str {
 
 /// The template of a revision.
 pub(crate) fn template(revision: &Object) -> JsonMap {
-    let data = object_or_empty(object_or_empty(revision, "data"), "spec");
-    let mut template = object_or_empty(data, "template").clone();
+    let data = Cursor::root(revision).map_or_empty("data.spec");
+    let mut template = Cursor::root(data).map_or_empty("template").clone();
     template.remove("$patch");
     template
 }
 
 /// Deletes the oldest revisions that no Pod bears and that are not in `live`, but for as many as the history keeps.
 pub(crate) fn clean_up(set: &Object, revisions: &Revisions<'_>, live: &[&str], plan: &mut Plan) {
-    let limit = integer(spec(set), "revisionHistoryLimit").unwrap_or(10);
+    let limit = Cursor::root(set).integer("spec.revisionHistoryLimit").unwrap_or(10);
     let unused = revisions.all.iter().filter(|it| !live.contains(&label_of(it)));
     let unused: Vec<_> = unused
         .filter(|it| revisions.update.is_none_or(|update| update.uid() != it.uid()))

@@ -11,7 +11,7 @@ use super::pods::{annotation, condition, is_finished, spec};
 use super::resource::{Resource, Target};
 use super::sees::{Sees, conditions};
 use crate::api::object::Object;
-use crate::registry::types::view::{JsonMap, flag, integer, items, list, object, object_or_empty, text};
+use crate::registry::types::cursor::{Cursor, JsonMap};
 
 /// The node where the test made none. No object of this name is made.
 pub(crate) const DEFAULT_NODE: &str = "node-0";
@@ -25,9 +25,10 @@ const COMPONENT: &str = "default-scheduler";
 pub(crate) fn sync(pod: &Object, load: &BTreeMap<String, usize>, sees: &Sees<'_>) -> Plan {
     let mut plan = Plan::default();
     let pod_spec = spec(pod);
-    let is_ours = matches!(text(pod_spec, "schedulerName"), "" | "default-scheduler");
-    let is_gated = !list(pod_spec, "schedulingGates").is_empty();
-    if !text(pod_spec, "nodeName").is_empty() || pod.is_terminating() || is_finished(pod) || !is_ours || is_gated {
+    let is_ours = matches!(Cursor::root(pod_spec).text("schedulerName"), "" | "default-scheduler");
+    let is_gated = !Cursor::root(pod_spec).is_empty("schedulingGates");
+    if !Cursor::root(pod_spec).is_empty("nodeName") || pod.is_terminating() || is_finished(pod) || !is_ours || is_gated
+    {
         return plan;
     }
     let node = match choose_node(pod, load, sees) {
@@ -83,7 +84,7 @@ fn choose_node(pod: &Object, load: &BTreeMap<String, usize>, sees: &Sees<'_>) ->
 
 /// Returns the reason for which a node does not fit a Pod.
 fn refusal(pod: &Object, node: &Object) -> Option<String> {
-    let cordoned = flag(spec(node), "unschedulable") == Some(true);
+    let cordoned = Cursor::root(node).flag("spec.unschedulable") == Some(true);
     let tolerates_cordon = tolerates(
         pod,
         &json!({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}),
@@ -94,7 +95,7 @@ fn refusal(pod: &Object, node: &Object) -> Option<String> {
     if !fits_affinity(pod, node) {
         return Some("node(s) didn't match Pod's node affinity/selector".to_owned());
     }
-    for taint in list(spec(node), "taints") {
+    for taint in Cursor::root(node).list("spec.taints") {
         let field = |name: &str| taint.get(name).and_then(Value::as_str).unwrap_or_default();
         let keeps_out = matches!(field("effect"), "NoSchedule" | "NoExecute");
         if keeps_out && !tolerates(pod, taint) {
@@ -114,13 +115,13 @@ fn refusal(pod: &Object, node: &Object) -> Option<String> {
 /// Returns `true` if a Pod tolerates a taint.
 pub(crate) fn tolerates(pod: &Object, taint: &Value) -> bool {
     let of_taint = |name: &str| taint.get(name).and_then(Value::as_str).unwrap_or_default();
-    items(spec(pod), "tolerations").any(|(_, it)| {
-        let (key, effect) = (text(it, "key"), text(it, "effect"));
+    Cursor::root(pod).maps("spec.tolerations").any(|it| {
+        let (key, effect) = (Cursor::root(it).text("key"), Cursor::root(it).text("effect"));
         let key_fits = key.is_empty() || key == of_taint("key");
         let effect_fits = effect.is_empty() || effect == of_taint("effect");
-        let value_fits = match text(it, "operator") {
+        let value_fits = match Cursor::root(it).text("operator") {
             "Exists" => true,
-            _ => !key.is_empty() && text(it, "value") == of_taint("value"),
+            _ => !key.is_empty() && Cursor::root(it).text("value") == of_taint("value"),
         };
         key_fits && effect_fits && value_fits
     })
@@ -129,26 +130,31 @@ pub(crate) fn tolerates(pod: &Object, taint: &Value) -> bool {
 /// Returns `true` if a node matches `nodeSelector` and the required node affinity of a Pod.
 pub(crate) fn fits_affinity(pod: &Object, node: &Object) -> bool {
     let empty = JsonMap::new();
-    let labels = node.metadata().map_or(&empty, |meta| object_or_empty(meta, "labels"));
-    let selector = object_or_empty(spec(pod), "nodeSelector");
+    let labels = node
+        .metadata()
+        .map_or(&empty, |meta| Cursor::root(meta).map_or_empty("labels"));
+    let selector = Cursor::root(pod).map_or_empty("spec.nodeSelector");
     if !selector.iter().all(|(key, value)| labels.get(key) == Some(value)) {
         return false;
     }
-    let affinity = object_or_empty(object_or_empty(spec(pod), "affinity"), "nodeAffinity");
-    let Some(required) = object(affinity, "requiredDuringSchedulingIgnoredDuringExecution") else {
+    let affinity = Cursor::root(pod).map_or_empty("spec.affinity.nodeAffinity");
+    let Some(required) = Cursor::root(affinity).map("requiredDuringSchedulingIgnoredDuringExecution") else {
         return true;
     };
-    items(required, "nodeSelectorTerms").any(|(_, term)| {
-        let by_label = items(term, "matchExpressions")
-            .all(|(_, it)| expression_holds(it, labels.get(text(it, "key")).and_then(Value::as_str)));
-        let by_field = items(term, "matchFields").all(|(_, it)| expression_holds(it, Some(node.name())));
-        let is_empty = list(term, "matchExpressions").is_empty() && list(term, "matchFields").is_empty();
+    Cursor::root(required).maps("nodeSelectorTerms").any(|term| {
+        let by_label = Cursor::root(term)
+            .maps("matchExpressions")
+            .all(|it| expression_holds(it, labels.get(Cursor::root(it).text("key")).and_then(Value::as_str)));
+        let by_field = Cursor::root(term)
+            .maps("matchFields")
+            .all(|it| expression_holds(it, Some(node.name())));
+        let is_empty = Cursor::root(term).is_empty("matchExpressions") && Cursor::root(term).is_empty("matchFields");
         by_label && by_field && !is_empty
     })
 }
 
 fn expression_holds(expression: &JsonMap, value: Option<&str>) -> bool {
-    let values = list(expression, "values");
+    let values = Cursor::root(expression).list("values");
     let is_in = value.is_some_and(|value| values.iter().any(|it| it.as_str() == Some(value)));
     let compare = || {
         let limit = values
@@ -157,7 +163,7 @@ fn expression_holds(expression: &JsonMap, value: Option<&str>) -> bool {
             .and_then(|it| it.parse::<i64>().ok());
         value.and_then(|it| it.parse::<i64>().ok()).zip(limit)
     };
-    match text(expression, "operator") {
+    match Cursor::root(expression).text("operator") {
         "In" => is_in,
         "NotIn" => !is_in,
         "Exists" => value.is_some(),
@@ -181,7 +187,7 @@ fn claims_are_bound(pod: &Object, node: &str, sees: &Sees<'_>, plan: &mut Plan) 
         if claim.is_terminating() {
             return Err(format!("persistentvolumeclaim \"{name}\" is being deleted"));
         }
-        if text(super::pods::status(claim), "phase") == "Bound" {
+        if Cursor::root(claim).text("status.phase") == "Bound" {
             continue;
         }
         bound = false;
@@ -199,10 +205,16 @@ fn claims_are_bound(pod: &Object, node: &str, sees: &Sees<'_>, plan: &mut Plan) 
 
 /// The names of the claims a Pod uses.
 pub(crate) fn claims(pod: &Object) -> Vec<String> {
-    let volumes = items(spec(pod), "volumes").map(|(_, it)| it);
+    let volumes = Cursor::root(pod).maps("spec.volumes");
     let claim = |volume: &JsonMap| {
-        let claimed = object(volume, "persistentVolumeClaim").map(|it| text(it, "claimName").to_owned());
-        let own = || object(volume, "ephemeral").map(|_| format!("{}-{}", pod.name(), text(volume, "name")));
+        let claimed = Cursor::root(volume)
+            .map("persistentVolumeClaim")
+            .map(|it| Cursor::root(it).text("claimName").to_owned());
+        let own = || {
+            Cursor::root(volume)
+                .map("ephemeral")
+                .map(|_| format!("{}-{}", pod.name(), Cursor::root(volume).text("name")))
+        };
         claimed.or_else(own)
     };
     volumes.filter_map(claim).collect()
@@ -211,17 +223,19 @@ pub(crate) fn claims(pod: &Object) -> Vec<String> {
 /// Says in the Pod's status why it has no node.
 fn refuse(pod: &Object, why: &str, sees: &Sees<'_>, plan: &mut Plan) {
     let current = condition(pod, "PodScheduled");
-    if current.is_some_and(|it| text(it, "message") == why && text(it, "reason") == "Unschedulable") {
+    if current
+        .is_some_and(|it| Cursor::root(it).text("message") == why && Cursor::root(it).text("reason") == "Unschedulable")
+    {
         return;
     }
     let since = current
-        .filter(|it| text(it, "status") == "False")
-        .map(|it| text(it, "lastTransitionTime").to_owned());
+        .filter(|it| Cursor::root(it).text("status") == "False")
+        .map(|it| Cursor::root(it).text("lastTransitionTime").to_owned());
     let mut scheduled = json!({
         "type": "PodScheduled", "status": "False", "lastProbeTime": null, "reason": "Unschedulable", "message": why,
         "lastTransitionTime": since.unwrap_or_else(|| sees.stamp()),
     });
-    if let Some(generation) = pod.metadata().and_then(|meta| integer(meta, "generation")) {
+    if let Some(generation) = pod.metadata().and_then(|meta| Cursor::root(meta).integer("generation")) {
         scheduled["observedGeneration"] = generation.into();
     }
     let mut list = conditions(super::pods::status(pod));

@@ -11,7 +11,7 @@ use super::resource::Resource;
 use crate::api::object::Object;
 use crate::api::selector::LabelSelector;
 use crate::entropy;
-use crate::registry::types::view::{JsonMap, items, list, text};
+use crate::registry::types::cursor::{Cursor, JsonMap};
 
 /// Inputs of a controller's decision, beside the object it looks at.
 #[derive(Clone, Copy, Debug)]
@@ -80,7 +80,7 @@ impl<'a> Sees<'a> {
 fn references(object: &Object) -> Vec<Value> {
     object
         .metadata()
-        .map_or(Vec::new(), |meta| list(meta, "ownerReferences").to_vec())
+        .map_or(Vec::new(), |meta| Cursor::root(meta).list("ownerReferences").to_vec())
 }
 
 /// The owners of an object but one; null where none is left, which a merge patch takes away.
@@ -111,7 +111,7 @@ pub(crate) fn new_condition(kind: &str, status: &str, reason: &str, message: &st
 /// Puts a condition into a list: in its place where the status changes; not at all where status and reason stay.
 /// The time of transition stays with the status.
 pub(crate) fn put_condition(conditions: &mut Vec<Value>, mut condition: JsonMap) {
-    let kind = text(&condition, "type").to_owned();
+    let kind = Cursor::root(&condition).text("type").to_owned();
     let place = conditions
         .iter()
         .position(|it| it.get("type").and_then(Value::as_str) == Some(&kind));
@@ -138,12 +138,12 @@ pub(crate) fn drop_condition(conditions: &mut Vec<Value>, kind: &str) {
 
 /// The conditions of a status.
 pub(crate) fn conditions(status: &JsonMap) -> Vec<Value> {
-    list(status, "conditions").to_vec()
+    Cursor::root(status).list("conditions").to_vec()
 }
 
 /// A condition of a list.
 pub(crate) fn find_condition<'a>(status: &'a JsonMap, kind: &str) -> Option<&'a JsonMap> {
-    items(status, "conditions")
-        .map(|(_, it)| it)
-        .find(|it| text(it, "type") == kind)
+    Cursor::root(status)
+        .maps("conditions")
+        .find(|it| Cursor::root(it).text("type") == kind)
 }

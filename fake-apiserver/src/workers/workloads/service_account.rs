@@ -4,11 +4,10 @@
 use serde_json::json;
 
 use super::plan::Plan;
-use super::pods::status;
 use super::resource::Resource;
 use super::sees::Sees;
 use crate::api::object::Object;
-use crate::registry::types::view::{object_or_empty, text};
+use crate::registry::types::cursor::Cursor;
 
 const ROOT_CA: &str = "kube-root-ca.crt";
 
@@ -16,7 +15,7 @@ const ROOT_CA: &str = "kube-root-ca.crt";
 /// anything here.
 pub(crate) fn sync(namespace: &Object, sees: &Sees<'_>) -> Plan {
     let mut plan = Plan::default();
-    if namespace.is_terminating() || text(status(namespace), "phase") == "Terminating" {
+    if namespace.is_terminating() || Cursor::root(namespace).text("status.phase") == "Terminating" {
         return plan;
     }
     let name = namespace.name();
@@ -37,7 +36,7 @@ pub(crate) fn sync(namespace: &Object, sees: &Sees<'_>) -> Plan {
             });
             plan.create(Resource::ConfigMap, json!({"metadata": metadata, "data": data}));
         }
-        Some(map) if Some(object_or_empty(map, "data")) != data.as_object() => {
+        Some(map) if Some(Cursor::root(map).map_or_empty("data")) != data.as_object() => {
             plan.merge(Resource::ConfigMap, map, json!({"data": data}));
         }
         Some(_) => {}

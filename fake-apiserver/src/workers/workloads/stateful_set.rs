@@ -13,7 +13,7 @@ use super::resource::Resource;
 use super::revisions::{self, Revisions};
 use super::sees::{Sees, selector_of};
 use crate::api::object::Object;
-use crate::registry::types::view::{JsonMap, integer, items, object, object_or_empty, text};
+use crate::registry::types::cursor::{Cursor, JsonMap};
 
 const COMPONENT: &str = "statefulset-controller";
 const NAME_LABEL: &str = "statefulset.kubernetes.io/pod-name";
@@ -47,7 +47,7 @@ pub(crate) fn sync(set: &Object, sees: &Sees<'_>) -> Plan {
         .iter()
         .filter_map(|pod| Some((ordinal(set, pod)?, *pod)))
         .collect();
-    let known = text(status(set), "currentRevision");
+    let known = Cursor::root(set).text("status.currentRevision");
     let current = revisions.all.iter().find(|it| it.name() == known).unwrap_or(&update);
     let it = Set {
         set,
@@ -56,8 +56,8 @@ pub(crate) fn sync(set: &Object, sees: &Sees<'_>) -> Plan {
         current: current.name().to_owned(),
         current_template: revisions::template(current),
         update,
-        first: integer(object_or_empty(spec(set), "ordinals"), "start").unwrap_or(0),
-        replicas: integer(spec(set), "replicas").unwrap_or(1),
+        first: Cursor::root(set).integer("spec.ordinals.start").unwrap_or(0),
+        replicas: Cursor::root(set).integer("spec.replicas").unwrap_or(1),
     };
     if !set.is_terminating() {
         it.work(&mut plan);
@@ -74,20 +74,22 @@ fn ordinal(set: &Object, pod: &Object) -> Option<i64> {
 
 impl Set<'_> {
     fn is_parallel(&self) -> bool {
-        text(spec(self.set), "podManagementPolicy") == "Parallel"
+        Cursor::root(self.set).text("spec.podManagementPolicy") == "Parallel"
     }
 
     fn strategy(&self) -> &JsonMap {
-        object_or_empty(spec(self.set), "updateStrategy")
+        Cursor::root(self.set).map_or_empty("spec.updateStrategy")
     }
 
     /// Pods below this ordinal keep the revision they have.
     fn partition(&self) -> i64 {
-        integer(object_or_empty(self.strategy(), "rollingUpdate"), "partition").unwrap_or(0)
+        Cursor::root(self.strategy())
+            .integer("rollingUpdate.partition")
+            .unwrap_or(0)
     }
 
     fn minimum(&self) -> i64 {
-        integer(spec(self.set), "minReadySeconds").unwrap_or(0)
+        Cursor::root(self.set).integer("spec.minReadySeconds").unwrap_or(0)
     }
 
     fn is_available(&self, pod: &Object) -> bool {
@@ -150,10 +152,10 @@ impl Set<'_> {
 
     /// Replaces Pods of older revisions, the highest ordinal first, as many at once as may be missing.
     fn update_pods(&self, plan: &mut Plan) {
-        if text(self.strategy(), "type") == "OnDelete" {
+        if Cursor::root(self.strategy()).text("type") == "OnDelete" {
             return;
         }
-        let rolling = object_or_empty(self.strategy(), "rollingUpdate");
+        let rolling = Cursor::root(self.strategy()).map_or_empty("rollingUpdate");
         let most = match rolling.get("maxUnavailable") {
             None | Some(Value::Null) => 1,
             value => scaled(value, self.replicas, true).max(1),
@@ -184,7 +186,7 @@ impl Set<'_> {
 
     /// The revision of a Pod that is made now: the old one below the partition.
     fn revision_for(&self, ordinal: i64) -> (String, JsonMap) {
-        let is_rolling = text(self.strategy(), "type") != "OnDelete";
+        let is_rolling = Cursor::root(self.strategy()).text("type") != "OnDelete";
         if is_rolling && ordinal < self.first + self.partition() {
             return (self.current.clone(), self.current_template.clone());
         }
@@ -209,8 +211,8 @@ impl Set<'_> {
         }
         let mut volumes: Vec<Value> = Vec::new();
         let mut own = Vec::new();
-        for (_, claim) in self.claim_templates() {
-            let volume = text(object_or_empty(claim, "metadata"), "name");
+        for claim in self.claim_templates() {
+            let volume = Cursor::root(claim).text("metadata.name");
             own.push(volume);
             let claim_name = self.claim_name(volume, ordinal);
             volumes.push(json!({"name": volume, "persistentVolumeClaim": {"claimName": claim_name}}));
@@ -227,8 +229,8 @@ impl Set<'_> {
         plan.create_and_tell(Resource::Pod, pod, Some(self.told("create", "Pod", &name)));
     }
 
-    fn claim_templates(&self) -> impl Iterator<Item = (usize, &JsonMap)> {
-        items(spec(self.set), "volumeClaimTemplates")
+    fn claim_templates(&self) -> impl Iterator<Item = &JsonMap> {
+        Cursor::root(self.set).maps("spec.volumeClaimTemplates")
     }
 
     fn claim_name(&self, volume: &str, ordinal: i64) -> String {
@@ -237,10 +239,10 @@ impl Set<'_> {
 
     /// Plans the claims and their owner references: the set or its Pod where the claims are deleted with them.
     fn create_claims(&self, ordinal: i64, plan: &mut Plan) {
-        let labels = object(object_or_empty(spec(self.set), "selector"), "matchLabels");
-        for (_, template) in self.claim_templates() {
-            let meta = object_or_empty(template, "metadata");
-            let name = self.claim_name(text(meta, "name"), ordinal);
+        let labels = Cursor::root(self.set).map("spec.selector.matchLabels");
+        for template in self.claim_templates() {
+            let meta = Cursor::root(template).map_or_empty("metadata");
+            let name = self.claim_name(Cursor::root(meta).text("name"), ordinal);
             if self
                 .sees
                 .cluster
@@ -249,7 +251,7 @@ impl Set<'_> {
             {
                 continue;
             }
-            let mut all = object_or_empty(meta, "labels").clone();
+            let mut all = Cursor::root(meta).map_or_empty("labels").clone();
             all.extend(
                 labels
                     .into_iter()
@@ -258,13 +260,13 @@ impl Set<'_> {
             );
             let mut claim = json!({
                 "metadata": {"name": name, "namespace": self.set.namespace(), "labels": all},
-                "spec": object_or_empty(template, "spec"),
+                "spec": Cursor::root(template).map_or_empty("spec"),
             });
             if let Some(annotations) = meta.get("annotations") {
                 claim["metadata"]["annotations"] = annotations.clone();
             }
-            let policy = object_or_empty(spec(self.set), "persistentVolumeClaimRetentionPolicy");
-            if text(policy, "whenDeleted") == "Delete" {
+            let policy = Cursor::root(self.set).map_or_empty("spec.persistentVolumeClaimRetentionPolicy");
+            if Cursor::root(policy).text("whenDeleted") == "Delete" {
                 let mut owner = controller_reference(Resource::StatefulSet, self.set);
                 owner["blockOwnerDeletion"] = false.into();
                 claim["metadata"]["ownerReferences"] = json!([owner]);
@@ -279,7 +281,7 @@ impl Set<'_> {
 
     /// Makes the claims anew that a Pod lost.
     fn keep_claims(&self, pod: &Object, ordinal: i64, plan: &mut Plan) {
-        if !pod.is_terminating() && text(spec(pod), "nodeName").is_empty() {
+        if !pod.is_terminating() && Cursor::root(pod).text("spec.nodeName").is_empty() {
             self.create_claims(ordinal, plan);
         }
     }
@@ -332,7 +334,7 @@ impl Set<'_> {
         let mut current_count = of(&current);
         let wanted = usize::try_from(self.replicas).unwrap_or(0);
         let has_all = updated == wanted && self.pods.len() == wanted && ready == wanted;
-        let is_rolling = text(self.strategy(), "type") != "OnDelete";
+        let is_rolling = Cursor::root(self.strategy()).text("type") != "OnDelete";
         if is_rolling && has_all && current != self.update.name() {
             current = self.update.name().to_owned();
             current_count = updated;

@@ -11,9 +11,9 @@ use super::resource::{Resource, Target};
 use super::scheduler::{SELECTED_NODE, claims};
 use super::sees::{Sees, selector_of};
 use crate::api::object::Object;
+use crate::registry::types::cursor::{Cursor, JsonMap};
 use crate::registry::types::names;
 use crate::registry::types::quantity::Quantity;
-use crate::registry::types::view::{JsonMap, is_set, list, object, object_or_empty, text};
 
 const COMPONENT: &str = "persistentvolume-controller";
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
@@ -38,7 +38,7 @@ pub(crate) fn sync(resource: Resource, object: &Object, sees: &Sees<'_>) -> Plan
 
 /// The class of a claim or a volume; empty where it has none.
 fn class_of(object: &Object) -> &str {
-    text(spec(object), "storageClassName")
+    Cursor::root(object).text("spec.storageClassName")
 }
 
 fn class<'a>(claim: &Object, sees: &Sees<'a>) -> Option<&'a Arc<Object>> {
@@ -47,7 +47,7 @@ fn class<'a>(claim: &Object, sees: &Sees<'a>) -> Option<&'a Arc<Object>> {
 
 /// Returns `true` if a claim is to be bound once a Pod that uses it has a node.
 pub(crate) fn waits_for_consumer(claim: &Object, sees: &Sees<'_>) -> bool {
-    class(claim, sees).is_some_and(|class| text(class, "volumeBindingMode") == "WaitForFirstConsumer")
+    class(claim, sees).is_some_and(|class| Cursor::root(class).text("volumeBindingMode") == "WaitForFirstConsumer")
 }
 
 /// Takes a finalizer off an object.
@@ -72,13 +72,13 @@ fn sync_claim(claim: &Object, sees: &Sees<'_>, plan: &mut Plan) {
         }
         return;
     }
-    let volume = text(spec(claim), "volumeName");
+    let volume = Cursor::root(claim).text("spec.volumeName");
     if volume.is_empty() {
         return bind(claim, sees, plan);
     }
     let Some(volume) = sees.cluster.find(Resource::PersistentVolume, "", volume) else {
         let was_bound = annotation(claim, BIND_COMPLETED).is_some();
-        if was_bound && text(status(claim), "phase") != "Lost" {
+        if was_bound && Cursor::root(claim).text("status.phase") != "Lost" {
             let mut next = status(claim).clone();
             next.insert("phase".into(), "Lost".into());
             plan.status(resource, claim, next);
@@ -87,7 +87,7 @@ fn sync_claim(claim: &Object, sees: &Sees<'_>, plan: &mut Plan) {
         }
         return;
     };
-    let reference = object_or_empty(spec(volume), "claimRef");
+    let reference = Cursor::root(volume).map_or_empty("spec.claimRef");
     if !is_for(reference, claim) {
         if reference.is_empty() {
             refer(volume, claim, plan);
@@ -110,9 +110,9 @@ fn sync_claim(claim: &Object, sees: &Sees<'_>, plan: &mut Plan) {
 
 /// Returns `true` if a volume is reserved for a claim.
 fn is_for(reference: &JsonMap, claim: &Object) -> bool {
-    let uid = text(reference, "uid");
-    text(reference, "name") == claim.name()
-        && text(reference, "namespace") == claim.namespace()
+    let uid = Cursor::root(reference).text("uid");
+    Cursor::root(reference).text("name") == claim.name()
+        && Cursor::root(reference).text("namespace") == claim.namespace()
         && (uid.is_empty() || uid == claim.uid())
 }
 
@@ -133,22 +133,22 @@ fn reference_to(claim: &Object) -> Value {
 /// Finds or makes a volume for a claim that names none.
 fn bind(claim: &Object, sees: &Sees<'_>, plan: &mut Plan) {
     let resource = Resource::PersistentVolumeClaim;
-    if !is_set(spec(claim), "storageClassName")
+    if !Cursor::root(claim).is_set("spec.storageClassName")
         && let Some(name) = default_class(sees)
     {
         return plan.merge(resource, claim, json!({"spec": {"storageClassName": name}}));
     }
     let waits = waits_for_consumer(claim, sees) && annotation(claim, SELECTED_NODE).is_none();
     let fitting = fitting_volume(claim, sees);
-    if let Some(volume) = fitting.filter(|it| !waits || is_for(object_or_empty(spec(it), "claimRef"), claim)) {
-        if text(object_or_empty(spec(volume), "claimRef"), "uid") != claim.uid() {
+    if let Some(volume) = fitting.filter(|it| !waits || is_for(Cursor::root(it).map_or_empty("spec.claimRef"), claim)) {
+        if Cursor::root(volume).text("spec.claimRef.uid") != claim.uid() {
             refer(volume, claim, plan);
         }
         let annotations = json!({BIND_COMPLETED: "yes", BOUND_BY: "yes"});
         let patch = json!({"metadata": {"annotations": annotations}, "spec": {"volumeName": volume.name()}});
         return plan.merge(resource, claim, patch);
     }
-    if text(status(claim), "phase") != "Pending" {
+    if Cursor::root(claim).text("status.phase") != "Pending" {
         let mut next = status(claim).clone();
         next.insert("phase".into(), "Pending".into());
         plan.status(resource, claim, next);
@@ -167,7 +167,7 @@ fn bind(claim: &Object, sees: &Sees<'_>, plan: &mut Plan) {
             let message = format!("storageclass.storage.k8s.io \"{name}\" not found");
             plan.warn(about, COMPONENT, "ProvisioningFailed", message);
         }
-        (_, Some(class)) if text(class, "provisioner") == NO_PROVISIONER => {
+        (_, Some(class)) if Cursor::root(class).text("provisioner") == NO_PROVISIONER => {
             let message = format!("no volume plugin matched name: {NO_PROVISIONER}");
             plan.warn(about, COMPONENT, "ProvisioningFailed", message);
         }
@@ -185,8 +185,8 @@ fn default_class(sees: &Sees<'_>) -> Option<String> {
 }
 
 fn requested(claim: &Object) -> Option<Quantity> {
-    let requests = object_or_empty(object_or_empty(spec(claim), "resources"), "requests");
-    Quantity::parse(text(requests, "storage")).ok()
+    let requests = Cursor::root(claim).map_or_empty("spec.resources.requests");
+    Quantity::parse(Cursor::root(requests).text("storage")).ok()
 }
 
 /// The volume reserved for a claim, else the smallest free one that fits.
@@ -196,25 +196,29 @@ fn fitting_volume<'a>(claim: &Object, sees: &Sees<'a>) -> Option<&'a Arc<Object>
             .all(Resource::PersistentVolume)
             .filter(|it| !it.is_terminating())
     };
-    let reserved = volumes().find(|it| object(spec(it), "claimRef").is_some_and(|reference| is_for(reference, claim)));
+    let reserved = volumes().find(|it| {
+        Cursor::root(it)
+            .map("spec.claimRef")
+            .is_some_and(|reference| is_for(reference, claim))
+    });
     if reserved.is_some() {
         return reserved;
     }
     let wanted = requested(claim)?.value();
     let size = |volume: &Object| {
-        Quantity::parse(text(object_or_empty(spec(volume), "capacity"), "storage"))
+        Quantity::parse(Cursor::root(volume).text("spec.capacity.storage"))
             .ok()
             .map(|it| it.value())
     };
-    let modes = list(spec(claim), "accessModes");
-    let mode = |object: &Object| match text(spec(object), "volumeMode") {
+    let modes = Cursor::root(claim).list("spec.accessModes");
+    let mode = |object: &Object| match Cursor::root(object).text("spec.volumeMode") {
         "" => "Filesystem".to_owned(),
         mode => mode.to_owned(),
     };
     let selector = selector_of(spec(claim), "selector");
     let fits = |volume: &&Arc<Object>| {
-        let has = list(spec(volume), "accessModes");
-        object(spec(volume), "claimRef").is_none()
+        let has = Cursor::root(volume).list("spec.accessModes");
+        Cursor::root(volume).map("spec.claimRef").is_none()
             && class_of(volume) == class_of(claim)
             && mode(volume) == mode(claim)
             && modes.iter().all(|it| has.contains(it))
@@ -226,13 +230,13 @@ fn fitting_volume<'a>(claim: &Object, sees: &Sees<'a>) -> Option<&'a Arc<Object>
 
 /// Makes a volume as a provisioner would.
 fn provision(claim: &Object, class: &Object, sees: &Sees<'_>, plan: &mut Plan) {
-    let provisioner = text(class, "provisioner");
+    let provisioner = Cursor::root(class).text("provisioner");
     let name = format!("pvc-{}", claim.uid());
     if sees.cluster.find(Resource::PersistentVolume, "", &name).is_some() {
         return;
     }
-    let requests = object_or_empty(object_or_empty(spec(claim), "resources"), "requests");
-    let reclaim = match text(class, "reclaimPolicy") {
+    let requests = Cursor::root(claim).map_or_empty("spec.resources.requests");
+    let reclaim = match Cursor::root(class).text("reclaimPolicy") {
         "" => "Delete",
         policy => policy,
     };
@@ -241,7 +245,7 @@ fn provision(claim: &Object, class: &Object, sees: &Sees<'_>, plan: &mut Plan) {
             "name": name, "annotations": {PROVISIONED_BY: provisioner}, "finalizers": [VOLUME_FINALIZER],
         },
         "spec": {
-            "capacity": {"storage": text(requests, "storage")}, "accessModes": list(spec(claim), "accessModes"),
+            "capacity": {"storage": Cursor::root(requests).text("storage")}, "accessModes": Cursor::root(claim).list("spec.accessModes"),
             "claimRef": reference_to(claim), "persistentVolumeReclaimPolicy": reclaim,
             "storageClassName": class.name(), "volumeMode": spec(claim).get("volumeMode").cloned().unwrap_or("Filesystem".into()),
         },
@@ -268,36 +272,36 @@ fn provision(claim: &Object, class: &Object, sees: &Sees<'_>, plan: &mut Plan) {
 
 fn sync_volume(volume: &Object, sees: &Sees<'_>, plan: &mut Plan) {
     let resource = Resource::PersistentVolume;
-    let reference = object_or_empty(spec(volume), "claimRef");
+    let reference = Cursor::root(volume).map_or_empty("spec.claimRef");
     let claim = sees.cluster.find(
         Resource::PersistentVolumeClaim,
-        text(reference, "namespace"),
-        text(reference, "name"),
+        Cursor::root(reference).text("namespace"),
+        Cursor::root(reference).text("name"),
     );
     let claim = claim.filter(|it| is_for(reference, it));
     if volume.is_terminating() {
-        if claim.is_none_or(|it| text(spec(it), "volumeName") != volume.name()) {
+        if claim.is_none_or(|it| Cursor::root(it).text("spec.volumeName") != volume.name()) {
             release(resource, volume, VOLUME_FINALIZER, plan);
         }
         return;
     }
-    let is_reserved = !text(reference, "uid").is_empty();
+    let is_reserved = !Cursor::root(reference).is_empty("uid");
     let phase = match (claim, is_reserved) {
         _ if reference.is_empty() => "Available",
-        (Some(claim), _) if text(spec(claim), "volumeName") == volume.name() => "Bound",
+        (Some(claim), _) if Cursor::root(claim).text("spec.volumeName") == volume.name() => "Bound",
         (None, true) => "Released",
         // A volume made for a claim is not available to others.
         (Some(_), true) => "Pending",
         (Some(_) | None, false) => "Available",
     };
-    let had = text(status(volume), "phase");
+    let had = Cursor::root(volume).text("status.phase");
     if had != phase {
         let mut next = status(volume).clone();
         next.insert("phase".into(), phase.into());
         next.insert("lastPhaseTransitionTime".into(), sees.stamp().into());
         plan.status(resource, volume, next);
     }
-    if phase == "Released" && text(spec(volume), "persistentVolumeReclaimPolicy") == "Delete" {
+    if phase == "Released" && Cursor::root(volume).text("spec.persistentVolumeReclaimPolicy") == "Delete" {
         plan.writes.push(Write::Delete {
             at: Target::of(resource, volume),
             grace: None,

@@ -5,18 +5,15 @@ use serde_json::{Map, Value};
 
 use crate::api::object::Object;
 use crate::registry::Registry;
-use crate::registry::types::access::{at, ensure_object, list, text};
+use crate::registry::types::cursor::Cursor;
+use crate::registry::types::edit::ensure_object;
 use crate::registry::types::quantity::Quantity;
 
 /// Gives a new Pod the overhead and the scheduling of its RuntimeClass. The error is the rest of `pods "p" is
 /// forbidden: …`.
 pub(super) fn set_overhead(registry: &Registry, pod: &mut Object) -> Result<(), String> {
-    let name = text(pod, "spec.runtimeClassName").to_owned();
-    let has_overhead = |pod: &Object| {
-        at(pod, "spec.overhead")
-            .and_then(Value::as_object)
-            .is_some_and(|it| !it.is_empty())
-    };
+    let name = Cursor::root(pod).text("spec.runtimeClassName").to_owned();
+    let has_overhead = |pod: &Object| !Cursor::root(pod).is_empty("spec.overhead");
     if name.is_empty() {
         if has_overhead(pod) {
             return Err(
@@ -28,8 +25,8 @@ pub(super) fn set_overhead(registry: &Registry, pod: &mut Object) -> Result<(), 
     let classes = registry.stored_objects("node.k8s.io", "runtimeclasses");
     let class = classes.iter().find(|it| it.name() == name);
     let class = class.ok_or_else(|| format!("pod rejected: RuntimeClass \"{name}\" not found"))?;
-    match at(class, "overhead.podFixed") {
-        Some(fixed) if has_overhead(pod) && at(pod, "spec.overhead") != Some(fixed) => {
+    match Cursor::root(class).get("overhead.podFixed") {
+        Some(fixed) if has_overhead(pod) && Cursor::root(pod).get("spec.overhead") != Some(fixed) => {
             return Err("pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead".to_owned());
         }
         Some(fixed) => {
@@ -46,7 +43,7 @@ pub(super) fn set_overhead(registry: &Registry, pod: &mut Object) -> Result<(), 
 }
 
 fn schedule(class: &Object, pod: &mut Object) -> Result<(), String> {
-    let wanted = at(class, "scheduling.nodeSelector").and_then(Value::as_object);
+    let wanted = Cursor::root(class).map("scheduling.nodeSelector");
     if let Some(wanted) = wanted.filter(|it| !it.is_empty()) {
         let selector = ensure_object(ensure_object(pod, "spec"), "nodeSelector");
         for (key, value) in wanted {
@@ -61,9 +58,9 @@ fn schedule(class: &Object, pod: &mut Object) -> Result<(), String> {
             selector.insert(key.clone(), value.clone());
         }
     }
-    let tolerations = list(class, "scheduling.tolerations");
+    let tolerations = Cursor::root(class).list("scheduling.tolerations");
     if !tolerations.is_empty() {
-        let own = list(pod, "spec.tolerations");
+        let own = Cursor::root(pod).list("spec.tolerations");
         let missing = tolerations.iter().filter(|it| !own.contains(it));
         let all: Vec<Value> = own.iter().chain(missing).cloned().collect();
         ensure_object(pod, "spec").insert("tolerations".into(), all.into());
@@ -74,7 +71,7 @@ fn schedule(class: &Object, pod: &mut Object) -> Result<(), String> {
 /// The default class: the newest of those marked, of equally old ones the first by name.
 fn default_class(classes: &[Object], marks: &[&str]) -> Option<String> {
     let is_default = |class: &&Object| {
-        let annotations = at(class, "metadata.annotations").and_then(Value::as_object);
+        let annotations = Cursor::root(class).map("metadata.annotations");
         let has = |map: &Map<String, Value>| marks.iter().any(|mark| map.get(*mark).is_some_and(|it| it == "true"));
         annotations.is_some_and(has)
     };
@@ -91,8 +88,8 @@ const BETA: &str = "volume.beta.kubernetes.io/storage-class";
 
 /// Gives a claim that names no class the default one.
 pub(super) fn set_storage_class(registry: &Registry, claim: &mut Object) {
-    let has_annotation = at(claim, "metadata.annotations").is_some_and(|it| it.get(BETA).is_some());
-    if at(claim, "spec.storageClassName").is_some() || has_annotation {
+    let has_annotation = Cursor::root(claim).at("metadata.annotations").entry(BETA).is_set("");
+    if Cursor::root(claim).is_set("spec.storageClassName") || has_annotation {
         return;
     }
     let classes = registry.stored_objects("storage.k8s.io", "storageclasses");
@@ -109,15 +106,15 @@ pub(super) fn set_storage_class(registry: &Registry, claim: &mut Object) {
 /// rest of `persistentvolumeclaims "c" is forbidden: …`.
 pub(super) fn check_resize(registry: &Registry, claim: &Object, old: &Object) -> Result<(), String> {
     let size = |claim: &Object| {
-        let asked = at(claim, "spec.resources.requests").and_then(|it| it.get("storage")?.as_str());
-        asked.and_then(|it| Quantity::parse(it).ok())
+        let asked = Cursor::root(claim).text("spec.resources.requests.storage");
+        Quantity::parse(asked).ok()
     };
     if size(claim) <= size(old) {
         return Ok(());
     }
     let class = class_of(claim);
     let classes = registry.stored_objects("storage.k8s.io", "storageclasses");
-    let allows = |it: &Object| it.name() == class && at(it, "allowVolumeExpansion") == Some(&Value::Bool(true));
+    let allows = |it: &Object| it.name() == class && Cursor::root(it).flag("allowVolumeExpansion") == Some(true);
     if class.is_empty() || class_of(old) != class || !classes.iter().any(allows) {
         let why = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must \
                    support resize";
@@ -128,15 +125,17 @@ pub(super) fn check_resize(registry: &Registry, claim: &Object, old: &Object) ->
 
 /// The class of a claim; empty if it has none.
 fn class_of(claim: &Object) -> &str {
-    let annotation = at(claim, "metadata.annotations").and_then(|it| it.get(BETA)?.as_str());
-    annotation.unwrap_or_else(|| text(claim, "spec.storageClassName"))
+    let annotation = Cursor::root(claim)
+        .map("metadata.annotations")
+        .and_then(|it| it.get(BETA)?.as_str());
+    annotation.unwrap_or_else(|| Cursor::root(claim).text("spec.storageClassName"))
 }
 
 /// Gives an Ingress that names no class the default one.
 pub(super) fn set_ingress_class(registry: &Registry, ingress: &mut Object) {
     const OLD: &str = "kubernetes.io/ingress.class";
-    let has_annotation = at(ingress, "metadata.annotations").is_some_and(|it| it.get(OLD).is_some());
-    if at(ingress, "spec.ingressClassName").is_some() || has_annotation {
+    let has_annotation = Cursor::root(ingress).at("metadata.annotations").entry(OLD).is_set("");
+    if Cursor::root(ingress).is_set("spec.ingressClassName") || has_annotation {
         return;
     }
     let classes = registry.stored_objects("networking.k8s.io", "ingressclasses");

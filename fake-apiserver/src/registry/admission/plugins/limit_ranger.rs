@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 use crate::api::object::Object;
 use crate::registry::Registry;
 use crate::registry::kinds::pod::pod_resources::requested;
-use crate::registry::types::access::{at, ensure_object, list, objects, objects_mut, text};
 use crate::registry::types::cursor::Cursor;
+use crate::registry::types::edit::{ensure_object, items_mut};
 use crate::registry::types::quantity::Quantity;
 use crate::storage::Range;
 
@@ -31,9 +31,10 @@ fn limits(registry: &Registry, object: &Object) -> Vec<Object> {
 pub(super) fn set_defaults(registry: &Registry, pod: &mut Object) {
     for range in limits(registry, pod) {
         let mut defaults: BTreeMap<&str, BTreeMap<&str, &Value>> = BTreeMap::new();
-        for (_, limit) in objects(&range, "spec.limits").filter(|(_, it)| text(it, "type") == "Container") {
+        let range = Cursor::root(&range);
+        for limit in range.items("spec.limits").filter(|it| it.text("type") == "Container") {
             for (field, target) in [("default", "limits"), ("defaultRequest", "requests")] {
-                let values = at(limit, field).and_then(Value::as_object).into_iter().flatten();
+                let values = limit.map(field).into_iter().flatten();
                 let target = defaults.entry(target).or_default();
                 target.extend(values.map(|(resource, value)| (resource.as_str(), value)));
             }
@@ -43,8 +44,8 @@ pub(super) fn set_defaults(registry: &Registry, pod: &mut Object) {
             ("spec.containers", "container"),
             ("spec.initContainers", "init container"),
         ] {
-            for container in objects_mut(pod, path) {
-                let name = text(container, "name").to_owned();
+            for container in items_mut(pod, path) {
+                let name = Cursor::root(container).text("name").to_owned();
                 for (field, word) in [("requests", "request"), ("limits", "limit")] {
                     let set = fill(container, field, defaults.get(field));
                     if !set.is_empty() {
@@ -83,13 +84,11 @@ struct Asked {
 }
 
 impl Asked {
-    fn of(resources: Option<&Value>) -> Self {
-        let amounts = |field: &str| {
-            let map = resources
-                .and_then(|it| it.get(field)?.as_object())
-                .into_iter()
-                .flatten();
-            map.filter_map(|(name, it)| Some((name.clone(), Quantity::parse(it.as_str()?).ok()?)))
+    fn of(resources: &Cursor<'_>) -> Self {
+        let amounts = |field| {
+            let amounts = resources.entries(field);
+            amounts
+                .filter_map(|(name, it)| Some((name.to_owned(), Quantity::parse(it.as_text()).ok()?)))
                 .collect()
         };
         Self {
@@ -99,18 +98,16 @@ impl Asked {
     }
 
     /// Of a whole pod, for the resources that `limit` is about.
-    fn of_pod(pod: &Object, limit: &Map<String, Value>) -> Self {
-        let empty = Map::new();
-        let spec = at(pod, "spec").and_then(Value::as_object).unwrap_or(&empty);
-        let own = Self::of(spec.get("resources"));
+    fn of_pod(spec: &Cursor<'_>, limit: &Cursor<'_>) -> Self {
+        let own = Self::of(&spec.at("resources"));
         let names = ["min", "max", "maxLimitRequestRatio"].into_iter();
-        let names = names.filter_map(|field| at(limit, field)?.as_object()).flatten();
+        let names = names.filter_map(|field| limit.map(field)).flatten();
         let mut asked = Self {
             requests: BTreeMap::new(),
             limits: BTreeMap::new(),
         };
         for (name, _) in names {
-            let sum = |which: &str| requested(&Cursor::root(spec), which, name).map(|(amount, _)| amount);
+            let sum = |which: &str| requested(spec, which, name).map(|(amount, _)| amount);
             if let Some(amount) = own.requests.get(name).copied().or_else(|| sum("requests")) {
                 asked.requests.insert(name.clone(), amount);
             }
@@ -125,20 +122,23 @@ impl Asked {
 /// Checks an object against the namespace's LimitRanges.
 pub(super) fn check(registry: &Registry, resource: &str, object: &Object) -> Result<(), String> {
     let mut errors: Vec<String> = Vec::new();
+    let asking = Cursor::root(object);
+    let spec = asking.at("spec");
     for range in limits(registry, object) {
-        for (_, limit) in objects(&range, "spec.limits") {
-            match (resource, text(limit, "type")) {
+        for limit in Cursor::root(&range).items("spec.limits") {
+            match (resource, limit.text("type")) {
                 ("pods", "Container") => {
-                    for path in ["spec.containers", "spec.initContainers"] {
-                        for container in list(object, path) {
-                            check_all("Container", limit, &Asked::of(container.get("resources")), &mut errors);
-                        }
+                    for container in ["containers", "initContainers"]
+                        .iter()
+                        .flat_map(|list| spec.items(list))
+                    {
+                        let asked = Asked::of(&container.at("resources"));
+                        check_all("Container", &limit, &asked, &mut errors);
                     }
                 }
-                ("pods", "Pod") => check_all("Pod", limit, &Asked::of_pod(object, limit), &mut errors),
+                ("pods", "Pod") => check_all("Pod", &limit, &Asked::of_pod(&spec, &limit), &mut errors),
                 ("persistentvolumeclaims", "PersistentVolumeClaim") => {
-                    let asked = Asked::of(at(object, "spec.resources"));
-                    check_claim(limit, &asked, &mut errors);
+                    check_claim(&limit, &Asked::of(&spec.at("resources")), &mut errors);
                 }
                 _ => {}
             }
@@ -162,12 +162,12 @@ pub(super) fn check(registry: &Registry, resource: &str, object: &Object) -> Res
 }
 
 /// The bounds of one field of a limit.
-fn bounds<'a>(limit: &'a Map<String, Value>, field: &str) -> impl Iterator<Item = (&'a String, Quantity)> {
-    let map = at(limit, field).and_then(Value::as_object).into_iter().flatten();
+fn bounds<'a>(limit: &Cursor<'a>, field: &str) -> impl Iterator<Item = (&'a String, Quantity)> + use<'a> {
+    let map = limit.map(field).into_iter().flatten();
     map.filter_map(|(name, it)| Some((name, Quantity::parse(it.as_str()?).ok()?)))
 }
 
-fn check_all(kind: &str, limit: &Map<String, Value>, asked: &Asked, errors: &mut Vec<String>) {
+fn check_all(kind: &str, limit: &Cursor<'_>, asked: &Asked, errors: &mut Vec<String>) {
     for (name, bound) in bounds(limit, "min") {
         let usage = format!("minimum {name} usage per {kind} is {bound}");
         match (asked.requests.get(name), asked.limits.get(name)) {
@@ -203,7 +203,7 @@ fn check_all(kind: &str, limit: &Map<String, Value>, asked: &Asked, errors: &mut
 }
 
 /// A claim has requests alone.
-fn check_claim(limit: &Map<String, Value>, asked: &Asked, errors: &mut Vec<String>) {
+fn check_claim(limit: &Cursor<'_>, asked: &Asked, errors: &mut Vec<String>) {
     let kind = "PersistentVolumeClaim";
     for (name, bound) in bounds(limit, "min") {
         let usage = format!("minimum {name} usage per {kind} is {bound}");

@@ -1,8 +1,6 @@
 //! `PodSecurity`: the levels that the labels of a namespace demand of its Pods. Versions of a level are not
 //! distinguished: every version is judged as the latest.
 
-use serde_json::{Map, Value};
-
 use super::pod_security_checks::{Level, violations};
 use crate::api::admission::Operation;
 use crate::api::field::{FieldErrors, FieldPath};
@@ -10,7 +8,7 @@ use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::registry::Registry;
 use crate::registry::admission::attributes::Attributes;
-use crate::registry::types::access::at;
+use crate::registry::types::cursor::Cursor;
 use crate::storage::Key;
 
 const LABEL: &str = "pod-security.kubernetes.io/";
@@ -62,18 +60,18 @@ pub(super) fn check(registry: &Registry, attributes: &Attributes<'_>, object: &O
                 && attributes
                     .old
                     .as_ref()
-                    .is_none_or(|old| at(old, path) != at(object, path))
+                    .is_none_or(|old| !Cursor::root(old).same(&Cursor::root(object), path))
         }
         _ => false,
     };
     let namespace = registry.store.get("namespaces", &Key::new("", &attributes.namespace));
-    let (true, Some(namespace), Some(spec)) = (is_checked, namespace, at(object, path).and_then(Value::as_object))
-    else {
+    let object = Cursor::root(object);
+    let (true, Some(namespace), Some(spec)) = (is_checked, namespace, object.present(path)) else {
         return Ok(());
     };
     let label = |key: &str| namespace.label(key).unwrap_or_default().to_owned();
     let said = |level: Level| -> Option<String> {
-        let found: Vec<String> = violations(spec, level).iter().map(ToString::to_string).collect();
+        let found: Vec<String> = violations(&spec, level).iter().map(ToString::to_string).collect();
         (!found.is_empty()).then(|| found.join(", "))
     };
     let (enforced, shown) = level(label, "enforce");
@@ -121,9 +119,10 @@ fn check_namespace(registry: &Registry, attributes: &Attributes<'_>, object: &Ob
     }
     let mut found = Vec::new();
     for pod in registry.objects_in("", "pods", object.name()) {
-        let empty = Map::new();
-        let spec = at(&pod, "spec").and_then(Value::as_object).unwrap_or(&empty);
-        let reasons: Vec<&str> = violations(spec, now).iter().map(|it| it.reason).collect();
+        let reasons: Vec<&str> = violations(&Cursor::root(&pod).at("spec"), now)
+            .iter()
+            .map(|it| it.reason)
+            .collect();
         if !reasons.is_empty() {
             found.push((reasons.join(", "), pod.name().to_owned()));
         }

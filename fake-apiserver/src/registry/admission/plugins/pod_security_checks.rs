@@ -1,8 +1,8 @@
 //! The checks of the Pod Security Standards, in the order in which violations are named.
 
-use serde_json::{Map, Value};
+use serde_json::Map;
 
-use crate::registry::types::access::{at, list, number, objects, text};
+use crate::registry::types::cursor::Cursor;
 
 /// Level that a namespace allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,8 +41,6 @@ impl std::fmt::Display for Violation {
         write!(f, "{} ({})", self.reason, self.detail)
     }
 }
-
-type Spec = Map<String, Value>;
 
 /// The capabilities a container may add at the level `baseline`.
 const DEFAULT_CAPABILITIES: [&str; 13] = [
@@ -86,7 +84,7 @@ const RESTRICTED_VOLUMES: [&str; 8] = [
 ];
 
 /// Returns the violations of a level by a pod of this spec.
-pub(super) fn violations(spec: &Spec, level: Level) -> Vec<Violation> {
+pub(super) fn violations(spec: &Cursor<'_>, level: Level) -> Vec<Violation> {
     let mut found = Vec::new();
     let mut add = |reason: &'static str, details: Vec<String>, separator: &str| {
         if !details.is_empty() {
@@ -113,8 +111,8 @@ pub(super) fn violations(spec: &Spec, level: Level) -> Vec<Violation> {
         .map(|field| format!("{field}=true"));
     add("host namespaces", shared.collect(), ", ");
     if !is_restricted {
-        let volumes = objects(spec, "volumes").filter(|(_, it)| at(it, "hostPath").is_some());
-        let names: Vec<&str> = volumes.map(|(_, it)| text(it, "name")).collect();
+        let volumes = spec.items("volumes").filter(|it| it.get("hostPath").is_some());
+        let names: Vec<&str> = volumes.map(|it| it.text("name")).collect();
         add("hostPath volumes", named("volume", &names).into_iter().collect(), ", ");
     }
     add("hostPort", host_ports(spec).into_iter().collect(), ", ");
@@ -125,7 +123,7 @@ pub(super) fn violations(spec: &Spec, level: Level) -> Vec<Violation> {
         ", ",
     );
     let unmasked = names_of(spec, |it| {
-        !matches!(text(it, "securityContext.procMount"), "" | "Default")
+        !matches!(it.text("securityContext.procMount"), "" | "Default")
     });
     add(
         "procMount",
@@ -135,7 +133,7 @@ pub(super) fn violations(spec: &Spec, level: Level) -> Vec<Violation> {
     if !is_restricted {
         add("seccompProfile", unconfined(spec), "; ");
     }
-    let sysctls = objects(spec, "securityContext.sysctls").map(|(_, it)| text(it, "name"));
+    let sysctls = spec.items("securityContext.sysctls").map(|it| it.text("name"));
     let forbidden = sysctls.filter(|name| !SAFE_SYSCTLS.contains(name)).map(str::to_owned);
     add("forbidden sysctls", forbidden.collect(), ", ");
     if is_restricted {
@@ -154,21 +152,20 @@ pub(super) fn violations(spec: &Spec, level: Level) -> Vec<Violation> {
     found
 }
 
-fn is(map: &Spec, path: &str, wanted: bool) -> bool {
-    at(map, path) == Some(&Value::Bool(wanted))
+fn is(map: &Cursor<'_>, path: &str, wanted: bool) -> bool {
+    map.flag(path) == Some(wanted)
 }
 
-fn containers(spec: &Spec) -> impl Iterator<Item = &Spec> {
+fn containers<'a>(spec: &'a Cursor<'a>) -> impl Iterator<Item = Cursor<'a>> {
     ["initContainers", "containers", "ephemeralContainers"]
         .into_iter()
-        .flat_map(|field| objects(spec, field))
-        .map(|(_, it)| it)
+        .flat_map(|field| spec.items(field))
 }
 
-fn names_of(spec: &Spec, wanted: impl Fn(&Spec) -> bool) -> Vec<&str> {
+fn names_of<'a>(spec: &'a Cursor<'a>, wanted: impl Fn(&Cursor<'_>) -> bool) -> Vec<&'a str> {
     containers(spec)
         .filter(|it| wanted(it))
-        .map(|it| text(it, "name"))
+        .map(|it| it.text("name"))
         .collect()
 }
 
@@ -190,17 +187,15 @@ fn must_not(names: &[&str], what: &str) -> Vec<String> {
     must(names, &format!("not {what}"))
 }
 
-fn added<'a>(container: &'a Spec, allowed: &[&str]) -> Vec<&'a str> {
-    let added = list(container, "securityContext.capabilities.add")
-        .iter()
-        .filter_map(Value::as_str);
+fn added<'a>(container: &Cursor<'a>, allowed: &[&str]) -> Vec<&'a str> {
+    let added = container.texts("securityContext.capabilities.add");
     added.filter(|it| !allowed.contains(it)).collect()
 }
 
-fn added_capabilities(spec: &Spec, allowed: &[&str]) -> Vec<String> {
+fn added_capabilities(spec: &Cursor<'_>, allowed: &[&str]) -> Vec<String> {
     let names = names_of(spec, |it| !added(it, allowed).is_empty());
     let mut capabilities: Vec<String> = containers(spec)
-        .flat_map(|it| added(it, allowed))
+        .flat_map(|it| added(&it, allowed))
         .map(|it| format!("\"{it}\""))
         .collect();
     capabilities.sort_unstable();
@@ -214,24 +209,22 @@ fn added_capabilities(spec: &Spec, allowed: &[&str]) -> Vec<String> {
     )
 }
 
-fn restricted_capabilities(spec: &Spec) -> Vec<String> {
+fn restricted_capabilities(spec: &Cursor<'_>) -> Vec<String> {
     let keeps = names_of(spec, |it| {
-        !list(it, "securityContext.capabilities.drop")
-            .iter()
-            .any(|it| it == "ALL")
+        !it.texts("securityContext.capabilities.drop").any(|it| it == "ALL")
     });
     let mut all = must(&keeps, "set securityContext.capabilities.drop=[\"ALL\"]");
     all.extend(added_capabilities(spec, &["NET_BIND_SERVICE"]));
     all
 }
 
-fn host_ports(spec: &Spec) -> Option<String> {
-    let ports = |it: &Spec| -> Vec<i64> {
-        let ports = objects(it, "ports").filter_map(|(_, port)| number(port, "hostPort"));
+fn host_ports(spec: &Cursor<'_>) -> Option<String> {
+    let ports = |it: &Cursor<'_>| -> Vec<i64> {
+        let ports = it.items("ports").filter_map(|port| port.integer("hostPort"));
         ports.filter(|port| *port != 0).collect()
     };
     let names = names_of(spec, |it| !ports(it).is_empty());
-    let mut all: Vec<i64> = containers(spec).flat_map(ports).collect();
+    let mut all: Vec<i64> = containers(spec).flat_map(|it| ports(&it)).collect();
     all.sort_unstable();
     all.dedup();
     let shown: Vec<String> = all.iter().map(ToString::to_string).collect();
@@ -240,13 +233,14 @@ fn host_ports(spec: &Spec) -> Option<String> {
     named("container", &names).map(|it| format!("{it} {verb} hostPort{plural} {}", shown.join(", ")))
 }
 
-fn restricted_volumes(spec: &Spec) -> Vec<String> {
-    let kind = |volume: &Spec| volume.keys().find(|key| *key != "name").cloned().unwrap_or_default();
-    let bad: Vec<&Spec> = objects(spec, "volumes")
-        .map(|(_, it)| it)
-        .filter(|it| !RESTRICTED_VOLUMES.contains(&kind(it).as_str()))
-        .collect();
-    let names: Vec<&str> = bad.iter().map(|it| text(it, "name")).collect();
+fn restricted_volumes(spec: &Cursor<'_>) -> Vec<String> {
+    let kind = |volume: &Cursor<'_>| {
+        let mut fields = volume.map("").into_iter().flat_map(Map::keys);
+        fields.find(|key| *key != "name").cloned().unwrap_or_default()
+    };
+    let is_bad = |volume: &Cursor<'_>| !RESTRICTED_VOLUMES.contains(&kind(volume).as_str());
+    let bad: Vec<Cursor<'_>> = spec.items("volumes").filter(is_bad).collect();
+    let names: Vec<&str> = bad.iter().map(|it| it.text("name")).collect();
     let mut kinds: Vec<String> = bad.iter().map(|it| format!("\"{}\"", kind(it))).collect();
     kinds.sort_unstable();
     kinds.dedup();
@@ -257,7 +251,7 @@ fn restricted_volumes(spec: &Spec) -> Vec<String> {
     text.into_iter().collect()
 }
 
-fn run_as_non_root(spec: &Spec) -> Vec<String> {
+fn run_as_non_root(spec: &Cursor<'_>) -> Vec<String> {
     let path = "securityContext.runAsNonRoot";
     let mut all = Vec::new();
     if is(spec, path, false) {
@@ -266,40 +260,40 @@ fn run_as_non_root(spec: &Spec) -> Vec<String> {
     let explicit = names_of(spec, |it| is(it, path, false));
     all.extend(must_not(&explicit, &format!("set {path}=false")));
     if all.is_empty() && !is(spec, path, true) {
-        let unset = names_of(spec, |it| at(it, path).is_none());
+        let unset = names_of(spec, |it| it.get(path).is_none());
         let named = named("container", &unset).map(|it| format!("pod or {it} must set {path}=true"));
         all.extend(named);
     }
     all
 }
 
-fn run_as_user(spec: &Spec) -> Vec<String> {
+fn run_as_user(spec: &Cursor<'_>) -> Vec<String> {
     let path = "securityContext.runAsUser";
-    let mut all: Vec<String> = (number(spec, path) == Some(0))
+    let mut all: Vec<String> = (spec.integer(path) == Some(0))
         .then(|| "pod must not set runAsUser=0".to_owned())
         .into_iter()
         .collect();
-    let roots = names_of(spec, |it| number(it, path) == Some(0));
+    let roots = names_of(spec, |it| it.integer(path) == Some(0));
     all.extend(must_not(&roots, "set runAsUser=0"));
     all
 }
 
 const SECCOMP: &str = "securityContext.seccompProfile.type";
 
-fn unconfined(spec: &Spec) -> Vec<String> {
+fn unconfined(spec: &Cursor<'_>) -> Vec<String> {
     let what = format!("set {SECCOMP} to \"Unconfined\"");
-    let mut all: Vec<String> = (text(spec, SECCOMP) == "Unconfined")
+    let mut all: Vec<String> = (spec.text(SECCOMP) == "Unconfined")
         .then(|| format!("pod must not {what}"))
         .into_iter()
         .collect();
-    all.extend(must_not(&names_of(spec, |it| text(it, SECCOMP) == "Unconfined"), &what));
+    all.extend(must_not(&names_of(spec, |it| it.text(SECCOMP) == "Unconfined"), &what));
     all
 }
 
-fn restricted_seccomp(spec: &Spec) -> Vec<String> {
+fn restricted_seccomp(spec: &Cursor<'_>) -> Vec<String> {
     let mut all = unconfined(spec);
-    if text(spec, SECCOMP).is_empty() {
-        let unset = names_of(spec, |it| text(it, SECCOMP).is_empty());
+    if spec.text(SECCOMP).is_empty() {
+        let unset = names_of(spec, |it| it.text(SECCOMP).is_empty());
         let named = named("container", &unset);
         all.extend(named.map(|it| format!("pod or {it} must set {SECCOMP} to \"RuntimeDefault\" or \"Localhost\"")));
     }

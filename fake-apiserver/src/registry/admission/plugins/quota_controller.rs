@@ -13,7 +13,7 @@ use crate::api::object::Object;
 use crate::registry::Registry;
 use crate::registry::scheme::codec;
 use crate::registry::scheme::{Row, Scheme};
-use crate::registry::types::access::at;
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::quantity::Quantity;
 use crate::storage::{Change, Compacted, Key, Range, Revision, Stored};
 
@@ -172,7 +172,7 @@ impl Counted {
     /// A quota of which nothing is used.
     fn read(row: &Row, stored: &Stored) -> Self {
         let mut quota = codec::decode(row, stored);
-        let hard = amounts(at(&quota, "spec.hard"));
+        let hard = amounts(&Cursor::root(&quota).at("spec.hard"));
         let used = hard.keys().map(|name| (name.clone(), Quantity::from_int(0)));
         Self {
             key: stored.key.clone(),

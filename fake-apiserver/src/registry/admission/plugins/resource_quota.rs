@@ -15,7 +15,8 @@ use crate::registry::Registry;
 use crate::registry::admission::attributes::Attributes;
 use crate::registry::scheme::Row;
 use crate::registry::scheme::body::Decoded;
-use crate::registry::types::access::{at, ensure_object};
+use crate::registry::types::cursor::Cursor;
+use crate::registry::types::edit::ensure_object;
 use crate::registry::types::quantity::Quantity;
 use crate::registry::update::Change;
 use crate::registry::write::{Warnings, WriteRequest};
@@ -82,8 +83,8 @@ pub(super) async fn charge(registry: &Registry, attributes: &Attributes<'_>) -> 
 impl Charge<'_> {
     /// `status.used` after this write; `None` where the quota is not touched by it.
     fn next_used(&self, quota: &Object) -> Result<Option<Amounts>, Status> {
-        let hard = amounts(at(quota, "status.hard"));
-        let used = amounts(at(quota, "status.used"));
+        let hard = amounts(&Cursor::root(quota).at("status.hard"));
+        let used = amounts(&Cursor::root(quota).at("status.used"));
         let about: Vec<&String> = hard
             .keys()
             .filter(|name| is_about(name, self.group, self.resource))

@@ -1,10 +1,11 @@
 //! `ServiceAccount`: the account a new Pod runs as, its token and its pull secrets (rule R6). On request.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::api::object::Object;
 use crate::registry::Registry;
-use crate::registry::types::access::{at, ensure_object, list, objects, objects_mut, text};
+use crate::registry::types::cursor::Cursor;
+use crate::registry::types::edit::{ensure_object, items_mut};
 
 /// The account of a Pod that names none.
 const DEFAULT: &str = "default";
@@ -17,10 +18,10 @@ const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// Completes a new Pod. The error is the rest of `pods "p" is forbidden: …`.
 pub(super) fn admit(registry: &Registry, pod: &mut Object) -> Result<(), String> {
-    if at(pod, "metadata.annotations").is_some_and(|it| it.get(MIRROR).is_some()) {
+    if Cursor::root(pod).at("metadata.annotations").entry(MIRROR).is_set("") {
         return check_mirror(pod);
     }
-    let mut name = text(pod, "spec.serviceAccountName").to_owned();
+    let mut name = Cursor::root(pod).text("spec.serviceAccountName").to_owned();
     if name.is_empty() {
         DEFAULT.clone_into(&mut name);
         let spec = ensure_object(pod, "spec");
@@ -32,15 +33,15 @@ pub(super) fn admit(registry: &Registry, pod: &mut Object) -> Result<(), String>
     let account = accounts.iter().find(|it| it.name() == name).ok_or_else(|| {
         format!("error looking up service account {namespace}/{name}: serviceaccount \"{name}\" not found")
     })?;
-    let flag = |object: &Object, path: &str| at(object, path).and_then(Value::as_bool);
-    let mounts = flag(pod, "spec.automountServiceAccountToken")
-        .or_else(|| flag(account, "automountServiceAccountToken"))
+    let mounts = Cursor::root(pod)
+        .flag("spec.automountServiceAccountToken")
+        .or_else(|| Cursor::root(account).flag("automountServiceAccountToken"))
         .unwrap_or(true);
     if mounts {
         mount_token(registry, pod);
     }
-    let secrets = list(account, "imagePullSecrets");
-    if list(pod, "spec.imagePullSecrets").is_empty() && !secrets.is_empty() {
+    let secrets = Cursor::root(account).list("imagePullSecrets");
+    if Cursor::root(pod).is_empty("spec.imagePullSecrets") && !secrets.is_empty() {
         let secrets = secrets.to_vec();
         ensure_object(pod, "spec").insert("imagePullSecrets".into(), secrets.into());
     }
@@ -49,14 +50,12 @@ pub(super) fn admit(registry: &Registry, pod: &mut Object) -> Result<(), String>
 
 /// A mirror pod may not use what the API would have to give it.
 fn check_mirror(pod: &Object) -> Result<(), String> {
-    if !text(pod, "spec.serviceAccountName").is_empty() {
+    if !Cursor::root(pod).is_empty("spec.serviceAccountName") {
         return Err("a mirror pod may not reference service accounts".to_owned());
     }
-    let volumes = list(pod, "spec.volumes").iter();
-    let mut sources = volumes
-        .filter_map(|volume| volume.pointer("/projected/sources")?.as_array())
-        .flatten();
-    if sources.any(|it| it.get("serviceAccountToken").is_some()) {
+    let is_token = |source: Cursor<'_>| source.is_set("serviceAccountToken");
+    let mut volumes = Cursor::root(pod).maps("spec.volumes");
+    if volumes.any(|volume| Cursor::root(volume).items("projected.sources").any(is_token)) {
         return Err("a mirror pod may not use ServiceAccountToken volume projections".to_owned());
     }
     Ok(())
@@ -65,7 +64,8 @@ fn check_mirror(pod: &Object) -> Result<(), String> {
 /// Mounts a token into every container that has nothing at the place; the volume of an earlier one is used again.
 fn mount_token(registry: &Registry, pod: &mut Object) {
     const PREFIX: &str = "kube-api-access-";
-    let present = objects(pod, "spec.volumes").map(|(_, it)| text(it, "name"));
+    let read = Cursor::root(pod);
+    let present = read.maps("spec.volumes").map(|it| Cursor::root(it).text("name"));
     let present = present
         .filter(|name| name.starts_with(PREFIX))
         .map(str::to_owned)
@@ -74,8 +74,10 @@ fn mount_token(registry: &Registry, pod: &mut Object) {
     let name = present.unwrap_or_else(|| format!("{PREFIX}{}", registry.entropy.name_suffix()));
     let mut is_mounted = false;
     for path in ["spec.initContainers", "spec.containers"] {
-        for container in objects_mut(pod, path) {
-            let has_one = objects(container, "volumeMounts").any(|(_, it)| text(it, "mountPath") == MOUNT_PATH);
+        for container in items_mut(pod, path) {
+            let has_one = Cursor::root(container)
+                .items("volumeMounts")
+                .any(|it| it.text("mountPath") == MOUNT_PATH);
             if has_one {
                 continue;
             }

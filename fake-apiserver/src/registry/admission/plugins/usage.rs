@@ -2,11 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value};
-
 use crate::api::object::Object;
 use crate::registry::kinds::pod::pod_resources::{quality_of_service, requested};
-use crate::registry::types::access::{at, list, objects, text};
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::quantity::Quantity;
 
@@ -14,9 +11,10 @@ use crate::registry::types::quantity::Quantity;
 pub(super) type Amounts = BTreeMap<String, Quantity>;
 
 /// Reads `hard` or `used`.
-pub(super) fn amounts(map: Option<&Value>) -> Amounts {
-    let map = map.and_then(Value::as_object).into_iter().flatten();
-    map.filter_map(|(name, it)| Some((name.clone(), Quantity::parse(it.as_str()?).ok()?)))
+pub(super) fn amounts(map: &Cursor<'_>) -> Amounts {
+    let amounts = map.entries("");
+    amounts
+        .filter_map(|(name, it)| Some((name.to_owned(), Quantity::parse(it.as_text()).ok()?)))
         .collect()
 }
 
@@ -74,9 +72,9 @@ pub(super) fn usage<'a>(
     resource: &str,
     object: &Object,
 ) -> Amounts {
-    let empty = Map::new();
-    let spec = at(object, "spec").and_then(Value::as_object).unwrap_or(&empty);
-    let ended = resource == "pods" && matches!(text(object, "status.phase"), "Failed" | "Succeeded");
+    let object = Cursor::root(object);
+    let spec = &object.at("spec");
+    let ended = resource == "pods" && matches!(object.text("status.phase"), "Failed" | "Succeeded");
     let mut used = Amounts::new();
     for name in names.into_iter().filter(|name| is_about(name, group, resource)) {
         let amount = if name.starts_with("count/") {
@@ -96,7 +94,7 @@ pub(super) fn usage<'a>(
     used
 }
 
-fn of_pod(name: &str, spec: &Map<String, Value>) -> Option<Quantity> {
+fn of_pod(name: &str, spec: &Cursor<'_>) -> Option<Quantity> {
     if name == "pods" {
         return Some(Quantity::from_int(1));
     }
@@ -105,27 +103,28 @@ fn of_pod(name: &str, spec: &Map<String, Value>) -> Option<Quantity> {
         Some(("limits", resource)) => ("limits", resource),
         _ => ("requests", name),
     };
-    let own = spec
-        .get("resources")
-        .and_then(|it| it.get(which)?.get(resource)?.as_str());
+    let own = spec.at("resources");
+    let own = own.map(which).and_then(|it| it.get(resource)?.as_str());
     let own = own.and_then(|it| Quantity::parse(it).ok());
-    let amount = own.or_else(|| requested(&Cursor::root(spec), which, resource).map(|(amount, _)| amount));
-    let overhead = at(spec, "overhead").and_then(|it| it.get(resource)?.as_str());
+    let amount = own.or_else(|| requested(spec, which, resource).map(|(amount, _)| amount));
+    let overhead = spec.map("overhead").and_then(|it| it.get(resource)?.as_str());
     match (amount, overhead.and_then(|it| Quantity::parse(it).ok())) {
         (Some(amount), Some(overhead)) => Some(amount.add(&overhead)),
         (amount, overhead) => amount.or(overhead),
     }
 }
 
-fn of_service(name: &str, spec: &Map<String, Value>) -> Option<Quantity> {
-    let ports = i64::try_from(list(spec, "ports").len()).unwrap_or(i64::MAX);
-    let kind = text(spec, "type");
+fn of_service(name: &str, spec: &Cursor<'_>) -> Option<Quantity> {
+    let ports = i64::try_from(spec.list("ports").len()).unwrap_or(i64::MAX);
+    let kind = spec.text("type");
     let count = match (name, kind) {
         ("services", _) | ("services.loadbalancers", "LoadBalancer") => 1,
         ("services.nodeports", "NodePort") => ports,
         ("services.nodeports", "LoadBalancer") => {
-            let allocates = at(spec, "allocateLoadBalancerNodePorts") != Some(&Value::Bool(false));
-            let set = objects(spec, "ports").filter(|(_, it)| at(it, "nodePort").is_some_and(|it| it != 0));
+            let allocates = spec.flag("allocateLoadBalancerNodePorts") != Some(false);
+            let set = spec
+                .items("ports")
+                .filter(|it| it.integer("nodePort").is_some_and(|it| it != 0));
             if allocates {
                 ports
             } else {
@@ -137,41 +136,39 @@ fn of_service(name: &str, spec: &Map<String, Value>) -> Option<Quantity> {
     (count > 0).then(|| Quantity::from_int(count))
 }
 
-fn of_claim(name: &str, spec: &Map<String, Value>) -> Option<Quantity> {
+fn of_claim(name: &str, spec: &Cursor<'_>) -> Option<Quantity> {
     let name = match name.split_once(".storageclass.storage.k8s.io/") {
-        Some((class, rest)) if class == text(spec, "storageClassName") => rest,
+        Some((class, rest)) if class == spec.text("storageClassName") => rest,
         Some(_) => return None,
         None => name,
     };
     match name {
         "persistentvolumeclaims" => Some(Quantity::from_int(1)),
-        _ => {
-            let asked = at(spec, "resources.requests").and_then(|it| it.get("storage")?.as_str());
-            asked.and_then(|it| Quantity::parse(it).ok())
-        }
+        _ => Quantity::parse(spec.text("resources.requests.storage")).ok(),
     }
 }
 
 /// Returns `true` if a quota's scopes include an object. A quota with scopes is about Pods, of volumes' classes about
 /// claims.
 pub(super) fn in_scope(quota: &Object, resource: &str, object: &Object) -> bool {
-    let scopes = list(quota, "spec.scopes").iter().filter_map(Value::as_str);
+    let quota = Cursor::root(quota);
+    let scopes = quota.texts("spec.scopes");
     let mut all = scopes.map(|scope| (scope, "Exists", Vec::new())).collect::<Vec<_>>();
-    for (_, expression) in objects(quota, "spec.scopeSelector.matchExpressions") {
-        let values = list(expression, "values").iter().filter_map(Value::as_str).collect();
-        all.push((text(expression, "scopeName"), text(expression, "operator"), values));
+    for expression in quota.items("spec.scopeSelector.matchExpressions") {
+        let values = expression.texts("values").collect();
+        all.push((expression.text("scopeName"), expression.text("operator"), values));
     }
-    let empty = Map::new();
-    let spec = at(object, "spec").and_then(Value::as_object).unwrap_or(&empty);
+    let object = Cursor::root(object);
+    let spec = &object.at("spec");
     all.iter().all(|(scope, operator, values)| match (*scope, resource) {
-        ("Terminating", "pods") => at(spec, "activeDeadlineSeconds").is_some(),
-        ("NotTerminating", "pods") => at(spec, "activeDeadlineSeconds").is_none(),
-        ("BestEffort", "pods") => quality_of_service(&Cursor::root(spec)) == "BestEffort",
-        ("NotBestEffort", "pods") => quality_of_service(&Cursor::root(spec)) != "BestEffort",
-        ("PriorityClass", "pods") => selects(text(spec, "priorityClassName"), operator, values),
+        ("Terminating", "pods") => spec.get("activeDeadlineSeconds").is_some(),
+        ("NotTerminating", "pods") => spec.get("activeDeadlineSeconds").is_none(),
+        ("BestEffort", "pods") => quality_of_service(spec) == "BestEffort",
+        ("NotBestEffort", "pods") => quality_of_service(spec) != "BestEffort",
+        ("PriorityClass", "pods") => selects(spec.text("priorityClassName"), operator, values),
         ("CrossNamespacePodAffinity", "pods") => crosses_namespaces(spec),
         ("VolumeAttributesClass", "persistentvolumeclaims") => {
-            selects(text(spec, "volumeAttributesClassName"), operator, values)
+            selects(spec.text("volumeAttributesClassName"), operator, values)
         }
         _ => false,
     })
@@ -186,23 +183,19 @@ fn selects(value: &str, operator: &str, values: &[&str]) -> bool {
     }
 }
 
-fn crosses_namespaces(spec: &Map<String, Value>) -> bool {
-    let crosses =
-        |term: &Map<String, Value>| !list(term, "namespaces").is_empty() || at(term, "namespaceSelector").is_some();
+fn crosses_namespaces(spec: &Cursor<'_>) -> bool {
+    let crosses = |term: &Cursor<'_>| !term.list("namespaces").is_empty() || term.get("namespaceSelector").is_some();
     ["podAffinity", "podAntiAffinity"].iter().any(|kind| {
         let required = format!("affinity.{kind}.requiredDuringSchedulingIgnoredDuringExecution");
         let preferred = format!("affinity.{kind}.preferredDuringSchedulingIgnoredDuringExecution");
-        let weighted = |it: &Map<String, Value>| {
-            at(it, "podAffinityTerm")
-                .and_then(Value::as_object)
-                .is_some_and(crosses)
-        };
-        objects(spec, &required).any(|(_, it)| crosses(it)) || objects(spec, &preferred).any(|(_, it)| weighted(it))
+        let weighted = |it: &Cursor<'_>| crosses(&it.at("podAffinityTerm"));
+        spec.items(&required).any(|it| crosses(&it)) || spec.items(&preferred).any(|it| weighted(&it))
     })
 }
 
 /// Returns the compute resources that a quota demands and a container leaves unset.
 pub(super) fn missing<'a>(names: impl IntoIterator<Item = &'a String>, pod: &Object) -> Option<String> {
+    let pod = Cursor::root(pod);
     let mut lacking: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for name in names {
         let (which, resource) = match name.split_once('.') {
@@ -213,17 +206,17 @@ pub(super) fn missing<'a>(names: impl IntoIterator<Item = &'a String>, pod: &Obj
         if !matches!(resource, "cpu" | "memory" | "ephemeral-storage") {
             continue;
         }
-        let says = |resources: Option<&Value>| {
-            resources.is_some_and(|it| it.get(which).is_some_and(|it| it.get(resource).is_some()))
+        let says = |owner: &Cursor<'_>| {
+            let resources = owner.at("resources");
+            resources.map(which).is_some_and(|it| it.contains_key(resource))
         };
-        if says(at(pod, "spec.resources")) {
+        let spec = pod.at("spec");
+        if says(&spec) {
             continue;
         }
-        for path in ["spec.containers", "spec.initContainers"] {
-            for (_, container) in objects(pod, path) {
-                if !says(container.get("resources")) {
-                    lacking.entry(name).or_default().push(text(container, "name"));
-                }
+        for container in pod.items("spec.containers").chain(pod.items("spec.initContainers")) {
+            if !says(&container) {
+                lacking.entry(name).or_default().push(container.text("name"));
             }
         }
     }

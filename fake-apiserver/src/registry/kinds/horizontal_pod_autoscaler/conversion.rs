@@ -4,7 +4,8 @@ use serde_json::{Map, Value, json};
 
 use super::{V1, V2, cpu_metric};
 use crate::api::object::Object;
-use crate::registry::types::access::{at, ensure_object, list, objects, text};
+use crate::registry::types::cursor::Cursor;
+use crate::registry::types::edit::ensure_object;
 
 pub(super) const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
@@ -108,13 +109,14 @@ const POLICY_FIELDS: [(&str, &str); 3] = [("Type", "type"), ("Value", "value"), 
 pub(super) fn to_v1(object: &mut Object) {
     let mut annotations: Vec<(&str, String)> = Vec::new();
     let is_cpu = |metric: &Map<String, Value>| {
-        text(metric, "resource.name") == "cpu" && at(metric, "resource.target.averageUtilization").is_some()
+        Cursor::root(metric).text("resource.name") == "cpu"
+            && Cursor::root(metric).is_set("resource.target.averageUtilization")
     };
-    let metrics = objects(object, "spec.metrics").map(|(_, metric)| metric);
+    let metrics = Cursor::root(object).maps("spec.metrics");
     let (cpu, others): (Vec<_>, Vec<_>) = metrics.partition(|metric| is_cpu(metric));
     let percentage = cpu
         .first()
-        .and_then(|metric| at(metric, "resource.target.averageUtilization"))
+        .and_then(|metric| Cursor::root(metric).get("resource.target.averageUtilization"))
         .cloned();
     if !others.is_empty() {
         let printed = others
@@ -122,14 +124,14 @@ pub(super) fn to_v1(object: &mut Object) {
             .map(|metric| print_metric(metric, |source| source.spec));
         annotations.push((METRICS, print_list(printed)));
     }
-    if let Some(behavior) = at(object, "spec.behavior").and_then(Value::as_object) {
+    if let Some(behavior) = Cursor::root(object).map("spec.behavior") {
         annotations.push((BEHAVIOR, print_behavior(behavior)));
     }
-    let current: Vec<_> = objects(object, "status.currentMetrics").map(|(_, it)| it).collect();
+    let current: Vec<_> = Cursor::root(object).maps("status.currentMetrics").collect();
     let current_cpu = current
         .iter()
-        .filter(|metric| text(metric, "resource.name") == "cpu")
-        .find_map(|metric| at(metric, "resource.current.averageUtilization"))
+        .filter(|metric| Cursor::root(metric).text("resource.name") == "cpu")
+        .find_map(|metric| Cursor::root(metric).get("resource.current.averageUtilization"))
         .cloned();
     if !current.is_empty() {
         let printed = current
@@ -137,11 +139,11 @@ pub(super) fn to_v1(object: &mut Object) {
             .map(|metric| print_metric(metric, |source| source.status));
         annotations.push((CURRENT_METRICS, print_list(printed)));
     }
-    let conditions = list(object, "status.conditions");
+    let conditions = Cursor::root(object).list("status.conditions");
     if !conditions.is_empty() {
         let fields = ["type", "status", "lastTransitionTime", "reason", "message"];
-        let printed = objects(object, "status.conditions").map(|(_, condition)| {
-            print_fields(fields.map(|field| (field, at(condition, field).map(Value::to_string))))
+        let printed = Cursor::root(object).maps("status.conditions").map(|condition| {
+            print_fields(fields.map(|field| (field, Cursor::root(condition).get(field).map(Value::to_string))))
         });
         annotations.push((CONDITIONS, print_list(printed)));
     }
@@ -223,13 +225,13 @@ fn take_annotation(object: &mut Object, key: &str) -> Option<Value> {
 type Names = &'static [(&'static str, &'static str)];
 
 fn print_metric(metric: &Map<String, Value>, names: fn(&Source) -> Names) -> String {
-    let mut fields = vec![("type", at(metric, "type").map(Value::to_string))];
+    let mut fields = vec![("type", Cursor::root(metric).get("type").map(Value::to_string))];
     for source in &SOURCES {
-        if let Some(value) = at(metric, source.field).and_then(Value::as_object) {
+        if let Some(value) = Cursor::root(metric).map(source.field) {
             // Of these sources the amount is always written.
             let shows_none = |name| name == "currentAverageValue" && source.field.to_lowercase().ends_with("resource");
             let value = names(source).iter().map(|(name, path)| {
-                let printed = at(value, path).map(|value| print_value(name, value));
+                let printed = Cursor::root(value).get(path).map(|value| print_value(name, value));
                 (*name, printed.or_else(|| shows_none(*name).then(|| "\"0\"".to_owned())))
             });
             fields.push((source.field, Some(print_fields(value))));
@@ -241,9 +243,9 @@ fn print_metric(metric: &Map<String, Value>, names: fn(&Source) -> Names) -> Str
 /// A value, with the fields of a reference in the order of its type.
 fn print_value(name: &str, value: &Value) -> String {
     match value.as_object() {
-        Some(reference) if name == "target" => {
-            print_fields(["kind", "name", "apiVersion"].map(|it| (it, at(reference, it).map(Value::to_string))))
-        }
+        Some(reference) if name == "target" => print_fields(
+            ["kind", "name", "apiVersion"].map(|it| (it, Cursor::root(reference).get(it).map(Value::to_string))),
+        ),
         _ => value.to_string(),
     }
 }
@@ -258,14 +260,14 @@ fn read_metrics(metrics: Option<Value>, names: fn(&Source) -> Names) -> Vec<Valu
 
 fn read_metric(metric: &Map<String, Value>, names: fn(&Source) -> Names) -> Value {
     let mut read = Map::new();
-    read.insert("type".into(), text(metric, "type").into());
+    read.insert("type".into(), Cursor::root(metric).text("type").into());
     for source in &SOURCES {
-        let Some(value) = at(metric, source.field).and_then(Value::as_object) else {
+        let Some(value) = Cursor::root(metric).map(source.field) else {
             continue;
         };
         let mut fields = Map::new();
         for (name, path) in names(source) {
-            let Some(value) = at(value, name) else {
+            let Some(value) = Cursor::root(value).get(name) else {
                 continue;
             };
             match path.split_once('.') {
@@ -297,7 +299,7 @@ fn read_metric(metric: &Map<String, Value>, names: fn(&Source) -> Names) -> Valu
 fn print_behavior(behavior: &Map<String, Value>) -> String {
     let rules = [("ScaleUp", "scaleUp"), ("ScaleDown", "scaleDown")];
     print_fields(rules.map(|(name, field)| {
-        let rule = at(behavior, field).and_then(Value::as_object);
+        let rule = Cursor::root(behavior).map(field);
         let printed = rule.map_or_else(|| "null".to_owned(), print_rule);
         (name, Some(printed))
     }))
@@ -306,11 +308,15 @@ fn print_behavior(behavior: &Map<String, Value>) -> String {
 fn print_rule(rule: &Map<String, Value>) -> String {
     print_fields(RULE_FIELDS.map(|(name, field)| {
         let printed = if field == "policies" {
-            print_list(objects(rule, field).map(|(_, policy)| {
-                print_fields(POLICY_FIELDS.map(|(name, field)| (name, at(policy, field).map(Value::to_string))))
+            print_list(Cursor::root(rule).maps(field).map(|policy| {
+                print_fields(
+                    POLICY_FIELDS.map(|(name, field)| (name, Cursor::root(policy).get(field).map(Value::to_string))),
+                )
             }))
         } else {
-            at(rule, field).map_or_else(|| "null".to_owned(), Value::to_string)
+            Cursor::root(rule)
+                .get(field)
+                .map_or_else(|| "null".to_owned(), Value::to_string)
         };
         (name, Some(printed))
     }))
@@ -319,7 +325,7 @@ fn print_rule(rule: &Map<String, Value>) -> String {
 fn read_behavior(behavior: &Map<String, Value>) -> Value {
     let mut read = Map::new();
     for (name, field) in [("ScaleUp", "scaleUp"), ("ScaleDown", "scaleDown")] {
-        let Some(rule) = at(behavior, name).and_then(Value::as_object) else {
+        let Some(rule) = Cursor::root(behavior).map(name) else {
             continue;
         };
         let mut fields = renamed(rule, &RULE_FIELDS);
@@ -338,7 +344,7 @@ fn read_behavior(behavior: &Map<String, Value>) -> Value {
 fn renamed(map: &Map<String, Value>, names: &[(&str, &str)]) -> Map<String, Value> {
     let fields = names
         .iter()
-        .filter_map(|(from, to)| Some(((*to).to_owned(), at(map, from)?.clone())));
+        .filter_map(|(from, to)| Some(((*to).to_owned(), Cursor::root(map).get(from)?.clone())));
     fields.collect()
 }
 

@@ -8,7 +8,8 @@ use serde_json::{Map, Value, json};
 use super::strategy::{Context, Strategy};
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
-use crate::registry::types::access::{default_absent, ensure_object, is_empty, object_mut, restore};
+use crate::registry::types::cursor::Cursor;
+use crate::registry::types::edit::{copy_field, default_value, ensure_object, object_mut};
 
 const V1: &str = "autoscaling/v1";
 const V2: &str = "autoscaling/v2";
@@ -26,7 +27,7 @@ impl Strategy for HorizontalPodAutoscaler {
         let annotations = object.metadata().and_then(|it| it.get("annotations"));
         let has_metrics = annotations.is_some_and(|it| it.get(conversion::METRICS).is_some());
         let spec = ensure_object(object, "spec");
-        default_absent(spec, "minReplicas", 1);
+        default_value(spec, "minReplicas", 1);
         if !is_v1 {
             default_v2(spec);
         } else if !spec.contains_key(TARGET) && !has_metrics {
@@ -60,7 +61,7 @@ impl Strategy for HorizontalPodAutoscaler {
 
     fn prepare_for_update(&self, object: &mut Object, old: &Object, context: &Context<'_>) {
         if context.subresource == "status" {
-            restore(object, old, "spec");
+            copy_field(old, object, "spec");
         }
     }
 
@@ -74,15 +75,15 @@ impl Strategy for HorizontalPodAutoscaler {
 }
 
 fn default_v2(spec: &mut Map<String, Value>) {
-    if is_empty(spec, "metrics") {
+    if Cursor::root(spec).is_empty("metrics") {
         spec.insert("metrics".into(), json!([cpu_metric(json!(80))]));
     }
     let Some(behavior) = object_mut(spec, "behavior") else {
         return;
     };
     let up = ensure_object(behavior, "scaleUp");
-    default_absent(up, "stabilizationWindowSeconds", 0);
-    default_absent(up, "selectPolicy", "Max");
+    default_value(up, "stabilizationWindowSeconds", 0);
+    default_value(up, "selectPolicy", "Max");
     if is_unset(up, "policies") {
         let policies = json!([
             {"type": "Pods", "value": 4, "periodSeconds": 15},
@@ -91,7 +92,7 @@ fn default_v2(spec: &mut Map<String, Value>) {
         up.insert("policies".into(), policies);
     }
     let down = ensure_object(behavior, "scaleDown");
-    default_absent(down, "selectPolicy", "Max");
+    default_value(down, "selectPolicy", "Max");
     if is_unset(down, "policies") {
         let policies = json!([{"type": "Percent", "value": 100, "periodSeconds": 15}]);
         down.insert("policies".into(), policies);

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::cluster_ips::validate_cluster_ips;
 use super::ranges::{Taken, choose, node_ports, ranges};
@@ -12,10 +12,9 @@ use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::object::Object;
 use crate::api::status::Status;
 use crate::registry::kinds::strategy::Context;
-use crate::registry::types::access::{at, ensure_object, is_empty, list, number, objects, objects_mut, text};
+use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::registry::types::edit::{ensure_object, items_mut};
 use crate::registry::types::net;
-
-type Spec = Map<String, Value>;
 
 const SINGLE_STACK: &str = "SingleStack";
 
@@ -27,15 +26,16 @@ pub(super) fn allocate(
     errors: &mut FieldErrors,
     context: &Context<'_>,
 ) -> Result<(), Status> {
-    let no_spec = Map::new();
     let name = object.name().to_owned();
-    let old_spec = old.map(|old| at(old, "spec").and_then(Value::as_object).unwrap_or(&no_spec));
+    let old = old.map(|old| Cursor::root(old));
+    let old_spec = old.as_ref().map(|old| old.at("spec"));
+    let old_spec = old_spec.as_ref();
     let spec = ensure_object(object, "spec");
     if let Some(old) = old_spec {
         keep_allocated(spec, old);
     }
     normalize_cluster_ips(spec, old_spec);
-    if !is_unchanged_dual_stack(spec, old_spec) {
+    if !is_unchanged_dual_stack(&Cursor::root(spec), old_spec) {
         init_families(spec, old_spec, errors);
         if errors.is_empty() {
             allocate_cluster_ip(spec, old_spec, &name, errors, context)?;
@@ -50,27 +50,29 @@ pub(super) fn allocate(
         drop_unneeded(spec, old);
     }
     // `defaultOnReadInternalTrafficPolicy`: it is never shown, though stored.
-    if text(spec, "type") == "ExternalName" && matches!(text(spec, "internalTrafficPolicy"), "Cluster" | "Local") {
+    if Cursor::root(spec).text("type") == "ExternalName"
+        && matches!(Cursor::root(spec).text("internalTrafficPolicy"), "Cluster" | "Local")
+    {
         spec.remove("internalTrafficPolicy");
     }
     Ok(())
 }
 
 /// `normalizeClusterIPs`: clients that know only `clusterIP` get `clusterIPs` filled in or cleared on their behalf.
-fn normalize_cluster_ips(spec: &mut Spec, old: Option<&Spec>) {
-    let ip = text(spec, "clusterIP").to_owned();
+fn normalize_cluster_ips(spec: &mut JsonMap, old: Option<&Cursor<'_>>) {
+    let ip = Cursor::root(spec).text("clusterIP").to_owned();
     let Some(old) = old else {
-        if !ip.is_empty() && is_empty(spec, "clusterIPs") {
+        if !ip.is_empty() && Cursor::root(spec).is_empty("clusterIPs") {
             spec.insert("clusterIPs".into(), json!([ip]));
         }
         return;
     };
-    let old_ip = text(old, "clusterIP");
+    let old_ip = old.text("clusterIP");
     if ip == old_ip {
-        if is_empty(spec, "clusterIPs") && !is_empty(old, "clusterIPs") {
-            spec.insert("clusterIPs".into(), list(old, "clusterIPs").into());
+        if Cursor::root(spec).is_empty("clusterIPs") && !old.is_empty("clusterIPs") {
+            spec.insert("clusterIPs".into(), old.list("clusterIPs").into());
         }
-    } else if list(spec, "clusterIPs") == list(old, "clusterIPs") {
+    } else if Cursor::root(spec).list("clusterIPs") == old.list("clusterIPs") {
         if ip.is_empty() {
             spec.remove("clusterIPs");
         } else {
@@ -80,80 +82,85 @@ fn normalize_cluster_ips(spec: &mut Spec, old: Option<&Spec>) {
 }
 
 /// `patchAllocatedValues`: puts allocated values back that the client left out.
-fn keep_allocated(spec: &mut Spec, old: &Spec) {
-    if needs_cluster_ip(old) && needs_cluster_ip(spec) {
-        if is_empty(spec, "clusterIP") && !is_empty(old, "clusterIP") {
-            spec.insert("clusterIP".into(), text(old, "clusterIP").into());
+fn keep_allocated(spec: &mut JsonMap, old: &Cursor<'_>) {
+    if needs_cluster_ip(old) && needs_cluster_ip(&Cursor::root(spec)) {
+        if Cursor::root(spec).is_empty("clusterIP") && !old.is_empty("clusterIP") {
+            spec.insert("clusterIP".into(), old.text("clusterIP").into());
         }
-        if is_empty(spec, "clusterIPs") && !is_empty(old, "clusterIPs") {
-            spec.insert("clusterIPs".into(), list(old, "clusterIPs").into());
+        if Cursor::root(spec).is_empty("clusterIPs") && !old.is_empty("clusterIPs") {
+            spec.insert("clusterIPs".into(), old.list("clusterIPs").into());
         }
     }
-    if has_node_ports(old) && has_node_ports(spec) {
-        let stays: BTreeSet<i64> = node_ports(spec).collect();
+    if has_node_ports(old) && has_node_ports(&Cursor::root(spec)) {
+        let stays: BTreeSet<i64> = node_ports(&Cursor::root(spec)).collect();
         let used: BTreeSet<i64> = node_ports(old).filter(|port| stays.contains(port)).collect();
-        for port in objects_mut(spec, "ports") {
-            if number(port, "nodePort").unwrap_or(0) != 0 {
+        for port in items_mut(spec, "ports") {
+            if Cursor::root(port).integer("nodePort").unwrap_or(0) != 0 {
                 continue;
             }
-            let same_name = objects(old, "ports").filter(|(_, it)| text(it, "name") == text(port, "name"));
-            let former = same_name.last().and_then(|(_, it)| number(it, "nodePort")).unwrap_or(0);
+            let same_name = old
+                .items("ports")
+                .filter(|it| it.text("name") == Cursor::root(port).text("name"));
+            let former = same_name.last().and_then(|it| it.integer("nodePort")).unwrap_or(0);
             if former != 0 && !used.contains(&former) {
                 port.insert("nodePort".into(), former.into());
             }
         }
     }
-    if needs_health_check(old) && needs_health_check(spec) && number(spec, "healthCheckNodePort").unwrap_or(0) == 0 {
-        let former = number(old, "healthCheckNodePort").unwrap_or(0);
+    if needs_health_check(old)
+        && needs_health_check(&Cursor::root(spec))
+        && Cursor::root(spec).integer("healthCheckNodePort").unwrap_or(0) == 0
+    {
+        let former = old.integer("healthCheckNodePort").unwrap_or(0);
         spec.insert("healthCheckNodePort".into(), former.into());
     }
 }
 
 /// `dropTypeDependentFields`: drops what the new type does not need, where the client did not change it too.
-fn drop_unneeded(spec: &mut Spec, old: &Spec) {
-    let drop_same = |spec: &mut Spec, fields: &[&str]| {
-        if fields.iter().all(|field| at(spec, field) == at(old, field)) {
+fn drop_unneeded(spec: &mut JsonMap, old: &Cursor<'_>) {
+    let drop_same = |spec: &mut JsonMap, fields: &[&str]| {
+        if same(&Cursor::root(spec), old, fields) {
             for field in fields {
                 spec.remove(*field);
             }
         }
     };
-    if needs_cluster_ip(old) && !needs_cluster_ip(spec) {
+    if needs_cluster_ip(old) && !needs_cluster_ip(&Cursor::root(spec)) {
         drop_same(spec, &["clusterIP", "clusterIPs"]);
         drop_same(spec, &["ipFamilies"]);
         drop_same(spec, &["ipFamilyPolicy"]);
     }
-    if has_node_ports(old) && !has_node_ports(spec) {
+    if has_node_ports(old) && !has_node_ports(&Cursor::root(spec)) {
         let former: BTreeSet<i64> = node_ports(old).collect();
-        if node_ports(spec).all(|port| former.contains(&port)) {
-            for port in objects_mut(spec, "ports") {
+        if node_ports(&Cursor::root(spec)).all(|port| former.contains(&port)) {
+            for port in items_mut(spec, "ports") {
                 port.remove("nodePort");
             }
         }
     }
-    if needs_health_check(old) && !needs_health_check(spec) {
+    if needs_health_check(old) && !needs_health_check(&Cursor::root(spec)) {
         drop_same(spec, &["healthCheckNodePort"]);
     }
-    if text(old, "type") == "LoadBalancer" && text(spec, "type") != "LoadBalancer" {
+    if old.text("type") == "LoadBalancer" && Cursor::root(spec).text("type") != "LoadBalancer" {
         drop_same(spec, &["allocateLoadBalancerNodePorts"]);
         drop_same(spec, &["loadBalancerClass"]);
     }
-    if is_externally_accessible(old) && !is_externally_accessible(spec) {
+    if is_externally_accessible(old) && !is_externally_accessible(&Cursor::root(spec)) {
         drop_same(spec, &["externalTrafficPolicy"]);
     }
 }
 
-fn policy_of(spec: &Spec) -> Option<&str> {
-    at(spec, "ipFamilyPolicy").and_then(Value::as_str)
+fn policy_of<'a>(spec: &Cursor<'a>) -> Option<&'a str> {
+    spec.get("ipFamilyPolicy").and_then(Value::as_str)
 }
 
-fn same(spec: &Spec, old: &Spec, fields: &[&str]) -> bool {
-    fields.iter().all(|field| at(spec, field) == at(old, field))
+fn same(spec: &Cursor<'_>, old: &Cursor<'_>, fields: &[&str]) -> bool {
+    fields.iter().all(|field| spec.same(old, field))
 }
 
 /// `isMatchingPreferDualStackClusterIPFields`
-fn is_unchanged_dual_stack(spec: &Spec, old: Option<&Spec>) -> bool {
-    let prefers = |it: &Spec| policy_of(it).is_none_or(|policy| policy == "PreferDualStack");
+fn is_unchanged_dual_stack(spec: &Cursor<'_>, old: Option<&Cursor<'_>>) -> bool {
+    let prefers = |it: &Cursor<'_>| policy_of(it).is_none_or(|policy| policy == "PreferDualStack");
     old.is_some_and(|old| {
         policy_of(spec).is_some()
             && needs_cluster_ip(spec)
@@ -164,13 +171,13 @@ fn is_unchanged_dual_stack(spec: &Spec, old: Option<&Spec>) -> bool {
 }
 
 /// `initIPFamilyFields`, for a cluster that has IPv4 alone.
-fn init_families(spec: &mut Spec, old: Option<&Spec>, errors: &mut FieldErrors) {
-    if text(spec, "type") == "ExternalName" {
+fn init_families(spec: &mut JsonMap, old: Option<&Cursor<'_>>, errors: &mut FieldErrors) {
+    if Cursor::root(spec).text("type") == "ExternalName" {
         return;
     }
     // The endpoints of a headless Service without a selector are not managed, so it may have both families.
-    let is_open = text(spec, "clusterIP") == "None" && is_empty(spec, "selector");
-    if policy_of(spec).is_none() {
+    let is_open = Cursor::root(spec).text("clusterIP") == "None" && Cursor::root(spec).is_empty("selector");
+    if policy_of(&Cursor::root(spec)).is_none() {
         let policy = match old.and_then(policy_of) {
             Some(policy) => policy,
             None if is_open => "RequireDualStack",
@@ -178,14 +185,15 @@ fn init_families(spec: &mut Spec, old: Option<&Spec>, errors: &mut FieldErrors) 
         };
         spec.insert("ipFamilyPolicy".into(), policy.into());
     }
-    validate_cluster_ips(spec, old, errors);
+    let path = FieldPath::new("spec");
+    validate_cluster_ips(&Cursor::map_at(spec, &path), old, errors);
     if !errors.is_empty() {
         return;
     }
-    let policy = policy_of(spec).unwrap_or_default().to_owned();
+    let policy = policy_of(&Cursor::root(spec)).unwrap_or_default().to_owned();
     check_policy(spec, old, &policy, errors);
-    let mut families: Vec<Value> = list(spec, "ipFamilies").to_vec();
-    for (index, ip) in list(spec, "clusterIPs").iter().enumerate() {
+    let mut families: Vec<Value> = Cursor::root(spec).list("ipFamilies").to_vec();
+    for (index, ip) in Cursor::root(spec).list("clusterIPs").iter().enumerate() {
         if ip == "None" {
             break;
         }
@@ -196,7 +204,7 @@ fn init_families(spec: &mut Spec, old: Option<&Spec>, errors: &mut FieldErrors) 
         if is_v6 {
             let path = FieldPath::new("spec.clusterIPs").index(index);
             let text = "IPv6 is not configured on this cluster";
-            errors.invalid(path, list(spec, "clusterIPs"), text);
+            errors.invalid(path, Cursor::root(spec).list("clusterIPs"), text);
         } else {
             families.push("IPv4".into());
         }
@@ -230,7 +238,7 @@ fn init_families(spec: &mut Spec, old: Option<&Spec>, errors: &mut FieldErrors) 
 }
 
 /// Checks that the policy suits the addresses and the families, and drops the second ones where it became single-stack.
-fn check_policy(spec: &mut Spec, old: Option<&Spec>, policy: &str, errors: &mut FieldErrors) {
+fn check_policy(spec: &mut JsonMap, old: Option<&Cursor<'_>>, policy: &str, errors: &mut FieldErrors) {
     const FIELDS: [(&str, &str, &str); 2] = [
         ("clusterIPs", "cluster IP", "cluster IPs"),
         ("ipFamilies", "IP family", "IP families"),
@@ -238,13 +246,13 @@ fn check_policy(spec: &mut Spec, old: Option<&Spec>, policy: &str, errors: &mut 
     let path = || FieldPath::new("spec.ipFamilyPolicy");
     if let Some(old) = old {
         for (field, one, _) in FIELDS {
-            let items = list(spec, field);
+            let items = Cursor::root(spec).list(field);
             if policy == SINGLE_STACK {
-                if same(spec, old, &[field]) && items.len() > 1 {
+                if same(&Cursor::root(spec), old, &[field]) && items.len() > 1 {
                     let first = items[..1].to_vec();
                     spec.insert(field.into(), first.into());
                 }
-            } else if !items.is_empty() && items.len() < list(old, field).len() {
+            } else if !items.is_empty() && items.len() < old.list(field).len() {
                 let text = format!("must be 'SingleStack' to release the secondary {one}");
                 errors.invalid(path(), policy, text);
             }
@@ -252,7 +260,7 @@ fn check_policy(spec: &mut Spec, old: Option<&Spec>, policy: &str, errors: &mut 
     }
     if policy == SINGLE_STACK {
         for (field, _, many) in FIELDS {
-            if list(spec, field).len() == 2 {
+            if Cursor::root(spec).list(field).len() == 2 {
                 let text =
                     format!("must be 'RequireDualStack' or 'PreferDualStack' when multiple {many} are specified");
                 errors.invalid(path(), policy, text);
@@ -262,20 +270,26 @@ fn check_policy(spec: &mut Spec, old: Option<&Spec>, policy: &str, errors: &mut 
 }
 
 fn allocate_cluster_ip(
-    spec: &mut Spec,
-    old: Option<&Spec>,
+    spec: &mut JsonMap,
+    old: Option<&Cursor<'_>>,
     name: &str,
     errors: &mut FieldErrors,
     context: &Context<'_>,
 ) -> Result<(), Status> {
-    if text(spec, "type") == "ExternalName" || list(spec, "clusterIPs").first().is_some_and(|it| it == "None") {
+    if Cursor::root(spec).text("type") == "ExternalName"
+        || Cursor::root(spec)
+            .list("clusterIPs")
+            .first()
+            .is_some_and(|it| it == "None")
+    {
         return Ok(());
     }
     // A Service that has an address keeps it; that it may not change is for validation to say.
-    if old.is_some_and(|old| text(old, "type") != "ExternalName") {
+    if old.is_some_and(|old| old.text("type") != "ExternalName") {
         return Ok(());
     }
-    let ip = list(spec, "clusterIPs")
+    let ip = Cursor::root(spec)
+        .list("clusterIPs")
         .first()
         .and_then(Value::as_str)
         .unwrap_or_default()
@@ -290,13 +304,17 @@ fn allocate_cluster_ip(
     }
     if let Some(why) = wrong_ip(&ip, old, context) {
         let text = format!("failed to allocate IP {ip}: {why}");
-        errors.invalid(FieldPath::new("spec.clusterIPs"), list(spec, "clusterIPs"), text);
+        errors.invalid(
+            FieldPath::new("spec.clusterIPs"),
+            Cursor::root(spec).list("clusterIPs"),
+            text,
+        );
     }
     Ok(())
 }
 
 /// `AllocateNext`; a dry run shows the address of the network.
-fn free_ip(old: Option<&Spec>, context: &Context<'_>) -> Option<String> {
+fn free_ip(old: Option<&Cursor<'_>>, context: &Context<'_>) -> Option<String> {
     let ranges = ranges(context);
     if context.dry_run {
         return ranges.first().map(|range| range.network().to_string());
@@ -310,7 +328,7 @@ fn free_ip(old: Option<&Spec>, context: &Context<'_>) -> Option<String> {
 }
 
 /// `Allocate` of an address that the client asks for; a dry run asks one range and takes no note of other Services.
-fn wrong_ip(ip: &str, old: Option<&Spec>, context: &Context<'_>) -> Option<String> {
+fn wrong_ip(ip: &str, old: Option<&Cursor<'_>>, context: &Context<'_>) -> Option<String> {
     let address = net::parse_sloppy(ip)?;
     let ranges = ranges(context);
     let range = match context.dry_run {

@@ -3,23 +3,18 @@
 
 use std::net::IpAddr;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::is_headless;
 use crate::api::field::FieldErrors;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::net;
 
-type Spec = Map<String, Value>;
-
 const POLICIES: [&str; 3] = ["PreferDualStack", "RequireDualStack", "SingleStack"];
 const CHANGED: &str = "may not change once set";
 
 /// Checks `clusterIP`, `clusterIPs`, `ipFamilies` and `ipFamilyPolicy` against each other.
-pub(super) fn validate_cluster_ips(spec: &Spec, old: Option<&Spec>, errors: &mut FieldErrors) {
-    let path = crate::api::field::FieldPath::new("spec");
-    let headless = is_headless(spec);
-    let spec = Cursor::map_at(spec, &path);
+pub(super) fn validate_cluster_ips(spec: &Cursor<'_>, old: Option<&Cursor<'_>>, errors: &mut FieldErrors) {
     if spec.text("type") == "ExternalName" {
         return;
     }
@@ -44,8 +39,7 @@ pub(super) fn validate_cluster_ips(spec: &Spec, old: Option<&Spec>, errors: &mut
         }
     }
     spec.at("ipFamilyPolicy").check_one_of(&POLICIES, errors);
-    let kept = old.and_then(|old| old.get("clusterIPs")).and_then(Value::as_array);
-    let kept = kept.map_or(&[][..], Vec::as_slice);
+    let kept = old.map(|old| old.list("clusterIPs")).unwrap_or_default();
     if !are_addresses(&ips, kept, errors) {
         return;
     }
@@ -55,7 +49,7 @@ pub(super) fn validate_cluster_ips(spec: &Spec, old: Option<&Spec>, errors: &mut
         let text = "may specify no more than one IP for each IP family";
         errors.invalid(ips, ips.to_value(), text);
     }
-    if headless {
+    if is_headless(spec) {
         return;
     }
     for (index, ((ip, parsed), family)) in ips.items("").zip(&parsed).zip(families).enumerate() {
@@ -90,20 +84,18 @@ fn are_addresses(ips: &Cursor<'_>, kept: &[Value], errors: &mut FieldErrors) -> 
 }
 
 /// `validateUpgradeDowngradeClusterIPs` and `validateUpgradeDowngradeIPFamilies`
-pub(super) fn validate_change(spec: &Spec, old: &Spec, errors: &mut FieldErrors) {
+pub(super) fn validate_change(spec: &Cursor<'_>, old: &Cursor<'_>, errors: &mut FieldErrors) {
     let (headless, was_headless) = (is_headless(spec), is_headless(old));
-    let path = crate::api::field::FieldPath::new("spec");
-    let (spec, old) = (Cursor::map_at(spec, &path), Cursor::map_at(old, &path));
-    if [&spec, &old].iter().any(|it| it.text("type") == "ExternalName") || (headless && was_headless) {
+    if [spec, old].iter().any(|it| it.text("type") == "ExternalName") || (headless && was_headless) {
         return;
     }
     let (ips, former) = (spec.at("clusterIPs"), old.list("clusterIPs"));
     change(&ips, former, &ips, "primary clusterIP can not be unset", errors);
-    released(&spec, ips.list(""), former, "clusterIP", errors);
+    released(spec, ips.list(""), former, "clusterIP", errors);
     if headless == was_headless {
         let (families, former) = (spec.at("ipFamilies"), old.list("ipFamilies"));
         change(&families, former, &ips, "primary ipFamily can not be unset", errors);
-        released(&spec, families.list(""), former, "ipFamily", errors);
+        released(spec, families.list(""), former, "ipFamily", errors);
     }
 }
 

@@ -10,17 +10,15 @@ mod warnings;
 pub(crate) use ranges::ClusterRange;
 pub(crate) use validation::validate_protocol;
 
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
 use super::plain;
 use super::strategy::{Context, FieldLabels, Strategy};
 use crate::api::field::FieldErrors;
 use crate::api::object::Object;
 use crate::api::status::Status;
-use crate::registry::types::access::{
-    at, default_absent, default_to, ensure_object, list, object_mut, objects_mut, restore, text,
-};
-use crate::registry::types::cursor::Cursor;
+use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::registry::types::edit::{copy_field, default_text, default_value, ensure_object, items_mut, object_mut};
 use crate::registry::types::{names, net};
 
 /// Seconds a client stays with its backend.
@@ -33,10 +31,10 @@ pub(crate) struct Service;
 impl Strategy for Service {
     fn default(&self, object: &mut Object) {
         default_spec(ensure_object(object, "spec"));
-        let is_load_balancer = service_type(object) == "LoadBalancer";
-        for ingress in objects_mut(object, "status.loadBalancer.ingress") {
-            if is_load_balancer && !text(ingress, "ip").is_empty() {
-                default_absent(ingress, "ipMode", "VIP");
+        let is_load_balancer = Cursor::root(object).text("spec.type") == "LoadBalancer";
+        for ingress in items_mut(object, "status.loadBalancer.ingress") {
+            if is_load_balancer && !Cursor::root(ingress).is_empty("ip") {
+                default_value(ingress, "ipMode", "VIP");
             }
         }
     }
@@ -68,11 +66,11 @@ impl Strategy for Service {
 
     fn prepare_for_update(&self, object: &mut Object, old: &Object, context: &Context<'_>) {
         if context.subresource == "status" {
-            restore(object, old, "spec");
-        } else if service_type(object) != "LoadBalancer"
+            copy_field(old, object, "spec");
+        } else if Cursor::root(object).text("spec.type") != "LoadBalancer"
             && let Some(status) = object_mut(object, "status")
         {
-            status.insert("loadBalancer".into(), serde_json::json!({}));
+            status.insert("loadBalancer".into(), json!({}));
         }
     }
 
@@ -101,26 +99,26 @@ impl Strategy for Service {
     }
 
     fn field_values(&self, object: &Object) -> Vec<(&'static str, String)> {
-        let value = |label: &'static str| (label, text(object, label).to_owned());
+        let value = |label: &'static str| (label, Cursor::root(object).text(label).to_owned());
         vec![value("spec.clusterIP"), value("spec.type")]
     }
 }
 
-fn default_spec(spec: &mut Map<String, Value>) {
-    default_to(spec, "sessionAffinity", "None");
-    match text(spec, "sessionAffinity") {
+fn default_spec(spec: &mut JsonMap) {
+    default_text(spec, "sessionAffinity", "None");
+    match Cursor::root(spec).text("sessionAffinity") {
         "None" => {
             spec.remove("sessionAffinityConfig");
         }
-        "ClientIP" if at(spec, "sessionAffinityConfig.clientIP.timeoutSeconds").is_none() => {
+        "ClientIP" if !Cursor::root(spec).is_set("sessionAffinityConfig.clientIP.timeoutSeconds") => {
             let config = json!({"clientIP": {"timeoutSeconds": AFFINITY_SECONDS}});
             spec.insert("sessionAffinityConfig".into(), config);
         }
         _ => {}
     }
-    default_to(spec, "type", "ClusterIP");
-    for port in objects_mut(spec, "ports") {
-        default_to(port, "protocol", "TCP");
+    default_text(spec, "type", "ClusterIP");
+    for port in items_mut(spec, "ports") {
+        default_text(port, "protocol", "TCP");
         if port
             .get("targetPort")
             .is_none_or(|it| it == 0 || it == "" || it.is_null())
@@ -129,55 +127,53 @@ fn default_spec(spec: &mut Map<String, Value>) {
             port.insert("targetPort".into(), number);
         }
     }
-    if is_externally_accessible(spec) {
-        default_to(spec, "externalTrafficPolicy", "Cluster");
+    let read = Cursor::root(spec);
+    let is_accessible = is_externally_accessible(&read);
+    let service_type = read.text("type").to_owned();
+    if is_accessible {
+        default_text(spec, "externalTrafficPolicy", "Cluster");
     }
-    if matches!(text(spec, "type"), "NodePort" | "LoadBalancer" | "ClusterIP") {
-        default_absent(spec, "internalTrafficPolicy", "Cluster");
+    if matches!(service_type.as_str(), "NodePort" | "LoadBalancer" | "ClusterIP") {
+        default_value(spec, "internalTrafficPolicy", "Cluster");
     }
-    if text(spec, "type") == "LoadBalancer" {
-        default_absent(spec, "allocateLoadBalancerNodePorts", true);
+    if service_type == "LoadBalancer" {
+        default_value(spec, "allocateLoadBalancerNodePorts", true);
     }
-}
-
-fn service_type(object: &Object) -> &str {
-    text(object, "spec.type")
 }
 
 /// Returns `true` if traffic from outside reaches the Service, so that it has a policy for it.
-fn is_externally_accessible(spec: &Map<String, Value>) -> bool {
-    match text(spec, "type") {
+fn is_externally_accessible(spec: &Cursor<'_>) -> bool {
+    match spec.text("type") {
         "LoadBalancer" | "NodePort" => true,
-        "ClusterIP" => !list(spec, "externalIPs").is_empty(),
+        "ClusterIP" => !spec.is_empty("externalIPs"),
         _ => false,
     }
 }
 
-fn needs_cluster_ip(spec: &Map<String, Value>) -> bool {
-    text(spec, "type") != "ExternalName"
+fn needs_cluster_ip(spec: &Cursor<'_>) -> bool {
+    spec.text("type") != "ExternalName"
 }
 
 /// Returns `true` if the Service may have node ports.
-fn has_node_ports(spec: &Map<String, Value>) -> bool {
-    matches!(text(spec, "type"), "NodePort" | "LoadBalancer")
+fn has_node_ports(spec: &Cursor<'_>) -> bool {
+    matches!(spec.text("type"), "NodePort" | "LoadBalancer")
 }
 
 /// Returns `true` if ports without a node port get one.
-fn allocates_node_ports(spec: &Map<String, Value>) -> bool {
-    match text(spec, "type") {
+fn allocates_node_ports(spec: &Cursor<'_>) -> bool {
+    match spec.text("type") {
         "NodePort" => true,
-        "LoadBalancer" => at(spec, "allocateLoadBalancerNodePorts") != Some(&Value::Bool(false)),
+        "LoadBalancer" => spec.flag("allocateLoadBalancerNodePorts") != Some(false),
         _ => false,
     }
 }
 
-fn needs_health_check(spec: &Map<String, Value>) -> bool {
-    text(spec, "type") == "LoadBalancer" && text(spec, "externalTrafficPolicy") == "Local"
+fn needs_health_check(spec: &Cursor<'_>) -> bool {
+    spec.text("type") == "LoadBalancer" && spec.text("externalTrafficPolicy") == "Local"
 }
 
-fn is_headless(spec: &Map<String, Value>) -> bool {
-    let ips = list(spec, "clusterIPs");
-    ips.len() == 1 && ips[0] == "None"
+fn is_headless(spec: &Cursor<'_>) -> bool {
+    spec.texts("clusterIPs").eq(["None"])
 }
 
 #[cfg(test)]

@@ -1,15 +1,12 @@
 //! Node ports of a Service, as `alloc.go` in `pkg/registry/core/service/storage` allocates them.
 
-use serde_json::{Map, Value};
-
 use super::ranges::{NODE_PORTS, Taken, choose_node_port, node_ports};
 use super::{allocates_node_ports, has_node_ports, needs_health_check};
 use crate::api::field::{FieldErrors, FieldPath};
 use crate::api::status::Status;
 use crate::registry::kinds::strategy::Context;
-use crate::registry::types::access::{number, objects, objects_mut, text};
-
-type Spec = Map<String, Value>;
+use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::registry::types::edit::items_mut;
 
 const ALLOCATED: &str = "provided port is already allocated";
 
@@ -51,13 +48,15 @@ impl Operation<'_> {
 
 /// Allocates the node ports and the port of health checks; the error is one that is no field's.
 pub(super) fn allocate(
-    spec: &mut Spec,
-    old: Option<&Spec>,
+    spec: &mut JsonMap,
+    old: Option<&Cursor<'_>>,
     errors: &mut FieldErrors,
     context: &Context<'_>,
 ) -> Result<(), Status> {
-    let needs_check = needs_health_check(spec) && !old.is_some_and(needs_health_check);
-    if !has_node_ports(spec) && !needs_check {
+    let read = Cursor::root(spec);
+    let has_ports = has_node_ports(&read);
+    let needs_check = needs_health_check(&read) && !old.is_some_and(needs_health_check);
+    if !has_ports && !needs_check {
         return Ok(());
     }
     let mut taken = Taken::read(old, context);
@@ -69,7 +68,7 @@ pub(super) fn allocate(
         taken,
         own: Vec::new(),
     };
-    if has_node_ports(spec) {
+    if has_ports {
         let refused = match old {
             None => create(spec, &mut operation)?,
             Some(_) => update(spec, &former, &mut operation)?,
@@ -94,13 +93,14 @@ fn full(why: String) -> Status {
 }
 
 /// `initNodePorts`: ports of one number share a node port, whatever their protocols.
-fn create(spec: &mut Spec, operation: &mut Operation<'_>) -> Result<Refused, Status> {
-    let allocates = allocates_node_ports(spec);
-    let wanted: Vec<(i64, i64)> = objects(spec, "ports")
-        .map(|(_, it)| (number(it, "port").unwrap_or(0), number(it, "nodePort").unwrap_or(0)))
+fn create(spec: &mut JsonMap, operation: &mut Operation<'_>) -> Result<Refused, Status> {
+    let allocates = allocates_node_ports(&Cursor::root(spec));
+    let wanted: Vec<(i64, i64)> = Cursor::root(spec)
+        .items("ports")
+        .map(|it| (it.integer("port").unwrap_or(0), it.integer("nodePort").unwrap_or(0)))
         .collect();
     let mut shared: Vec<(i64, i64)> = Vec::new();
-    for (index, port) in objects_mut(spec, "ports").enumerate() {
+    for (index, port) in items_mut(spec, "ports").enumerate() {
         let (number, own) = wanted.get(index).copied().unwrap_or_default();
         if own == 0 && !allocates {
             continue;
@@ -131,11 +131,11 @@ fn create(spec: &mut Spec, operation: &mut Operation<'_>) -> Result<Refused, Sta
 }
 
 /// `updateNodePorts`
-fn update(spec: &mut Spec, former: &[i64], operation: &mut Operation<'_>) -> Result<Refused, Status> {
-    let allocates = allocates_node_ports(spec);
+fn update(spec: &mut JsonMap, former: &[i64], operation: &mut Operation<'_>) -> Result<Refused, Status> {
+    let allocates = allocates_node_ports(&Cursor::root(spec));
     let mut seen: Vec<(String, i64)> = Vec::new();
-    for (index, port) in objects_mut(spec, "ports").enumerate() {
-        let mut node = number(port, "nodePort").unwrap_or(0);
+    for (index, port) in items_mut(spec, "ports").enumerate() {
+        let mut node = Cursor::root(port).integer("nodePort").unwrap_or(0);
         if node == 0 && !allocates {
             continue;
         }
@@ -148,7 +148,7 @@ fn update(spec: &mut Spec, former: &[i64], operation: &mut Operation<'_>) -> Res
         {
             return Ok(Some((index, node, why)));
         }
-        let pair = (text(port, "protocol").to_owned(), node);
+        let pair = (Cursor::root(port).text("protocol").to_owned(), node);
         if seen.contains(&pair) {
             let (protocol, node) = pair;
             return Err(Status::new(
@@ -163,8 +163,8 @@ fn update(spec: &mut Spec, former: &[i64], operation: &mut Operation<'_>) -> Res
 }
 
 /// `allocHealthCheckNodePort`
-fn health_check(spec: &mut Spec, operation: &mut Operation<'_>) -> Result<(), Status> {
-    let wanted = number(spec, "healthCheckNodePort").unwrap_or(0);
+fn health_check(spec: &mut JsonMap, operation: &mut Operation<'_>) -> Result<(), Status> {
+    let wanted = Cursor::root(spec).integer("healthCheckNodePort").unwrap_or(0);
     if wanted == 0 {
         let next = operation.allocate_next();
         let port =

@@ -3,11 +3,9 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 
-use serde_json::{Map, Value};
-
 use crate::api::object::Object;
 use crate::registry::kinds::strategy::Context;
-use crate::registry::types::access::{at, list, number, objects};
+use crate::registry::types::cursor::Cursor;
 use crate::registry::types::net::masked;
 
 /// A range cluster IPs come from.
@@ -93,12 +91,10 @@ impl ClusterRange {
 pub(super) fn ranges(context: &Context<'_>) -> Vec<ClusterRange> {
     let stored = (context.stored)("networking.k8s.io", "servicecidrs");
     let going = |cidr: &&Object| cidr.meta_str("deletionTimestamp").is_empty();
-    let texts = stored.iter().filter(going).flat_map(|cidr| {
-        let cidrs = at(cidr, "spec")
-            .and_then(|spec| spec.get("cidrs"))
-            .and_then(Value::as_array);
-        cidrs.into_iter().flatten().filter_map(Value::as_str)
-    });
+    let texts = stored
+        .iter()
+        .filter(going)
+        .flat_map(|cidr| Cursor::root(cidr).texts("spec.cidrs"));
     let ranges: Vec<ClusterRange> = texts.filter_map(|text| text.parse().ok()).collect();
     if ranges.is_empty() {
         vec![ClusterRange::default()]
@@ -143,32 +139,30 @@ pub(super) struct Taken {
 
 impl Taken {
     /// Reads those of all Services but the one that has the spec `old`, whose allocations are its own to keep.
-    pub(super) fn read(old: Option<&Map<String, Value>>, context: &Context<'_>) -> Self {
+    pub(super) fn read(old: Option<&Cursor<'_>>, context: &Context<'_>) -> Self {
         let mut taken = Self {
             ips: BTreeSet::new(),
             ports: BTreeSet::new(),
         };
         for service in (context.stored)("", "services") {
-            let Some(spec) = at(&service, "spec").and_then(Value::as_object) else {
-                continue;
-            };
-            if old == Some(spec) {
+            let service = Cursor::root(&service);
+            let spec = service.at("spec");
+            if old.is_some_and(|old| spec.same(old, "")) {
                 continue;
             }
-            let ips = list(spec, "clusterIPs").iter().filter_map(Value::as_str);
+            let ips = spec.texts("clusterIPs");
             taken.ips.extend(ips.filter_map(|ip| ip.parse::<IpAddr>().ok()));
-            taken.ports.extend(node_ports(spec));
-            taken
-                .ports
-                .extend(number(spec, "healthCheckNodePort").filter(|&it| it != 0));
+            taken.ports.extend(node_ports(&spec));
+            let check = spec.integer("healthCheckNodePort");
+            taken.ports.extend(check.filter(|&it| it != 0));
         }
         taken
     }
 }
 
 /// The node ports of a Service.
-pub(super) fn node_ports(spec: &Map<String, Value>) -> impl Iterator<Item = i64> {
-    objects(spec, "ports")
-        .filter_map(|(_, port)| number(port, "nodePort"))
+pub(super) fn node_ports(spec: &Cursor<'_>) -> impl Iterator<Item = i64> {
+    spec.items("ports")
+        .filter_map(|port| port.integer("nodePort"))
         .filter(|&port| port != 0)
 }

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use rstest::rstest;
+use serde_json::Value;
 
 use super::*;
 use crate::entropy::Entropy;
@@ -50,7 +51,7 @@ fn masked(mut it: Object) -> Value {
             spec.insert(field.into(), json!("masked"));
         }
     }
-    for port in objects_mut(spec, "ports") {
+    for port in items_mut(spec, "ports") {
         if port.contains_key("nodePort") {
             port.insert("nodePort".into(), json!("masked"));
         }

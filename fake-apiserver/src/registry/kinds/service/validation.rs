@@ -1,17 +1,14 @@
 //! Validation of a Service (`validateService`, `ValidateServiceUpdate` and `ValidateServiceStatusUpdate` in
 //! `pkg/apis/core/validation`).
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::cluster_ips::{validate_change, validate_cluster_ips};
 use super::{is_externally_accessible, is_headless, needs_health_check};
 use crate::api::field::{FieldError, FieldErrorKind, FieldErrors, FieldPath, quote};
 use crate::api::object::Object;
-use crate::registry::types::access::at;
 use crate::registry::types::cursor::Cursor;
 use crate::registry::types::{labels, names, net};
-
-type Spec = Map<String, Value>;
 
 const HINTS: &str = "service.kubernetes.io/topology-aware-hints";
 const MODE: &str = "service.kubernetes.io/topology-mode";
@@ -19,23 +16,16 @@ const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ran
 const LOAD_BALANCER_ONLY: &str = "may only be used when `type` is 'LoadBalancer'";
 const TRAFFIC_POLICIES: [&str; 2] = ["Cluster", "Local"];
 
-fn spec_of(object: &Object) -> Option<&Spec> {
-    at(object, "spec").and_then(Value::as_object)
-}
-
 /// `validateService`
 pub(super) fn validate(object: &Object, old: Option<&Object>, errors: &mut FieldErrors) {
-    let empty = Map::new();
-    let map = spec_of(object).unwrap_or(&empty);
-    let old_spec = old.map(|old| spec_of(old).unwrap_or(&empty));
-    let root = Cursor::root(object);
-    let spec = root.at("spec");
+    let (root, old) = (Cursor::root(object), old.map(|old| Cursor::root(old)));
+    let (spec, old_spec) = (root.at("spec"), old.as_ref().map(|old| old.at("spec")));
     validate_topology(&root, errors);
     let service_type = spec.text("type");
-    if spec.is_empty("ports") && !is_headless(map) && service_type != "ExternalName" {
+    if spec.is_empty("ports") && !is_headless(&spec) && service_type != "ExternalName" {
         errors.required(spec.at("ports"), "");
     }
-    validate_by_type(&spec, is_headless(map), errors);
+    validate_by_type(&spec, is_headless(&spec), errors);
     let mut seen: Vec<&str> = Vec::new();
     let needs_name = spec.list("ports").len() > 1;
     for port in spec.items("ports") {
@@ -43,21 +33,17 @@ pub(super) fn validate(object: &Object, old: Option<&Object>, errors: &mut Field
     }
     labels::validate_labels(&spec.at("selector"), errors);
     validate_affinity(&spec, errors);
-    validate_cluster_ips(map, old_spec, errors);
-    let kept = old_spec
-        .map(|old| Cursor::root(old).list("externalIPs"))
-        .unwrap_or_default();
+    validate_cluster_ips(&spec, old_spec.as_ref(), errors);
+    let kept = old_spec.as_ref().map(|old| old.list("externalIPs")).unwrap_or_default();
     for ip in spec.items("externalIPs") {
         if ip.check_legacy_ip(kept, errors) {
             net::validate_endpoint_ip(&ip, errors);
         }
     }
-    if spec.at("type").check_required(errors) {
-        let types = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
-        spec.at("type").check_one_of(&types, errors);
-    }
+    let types = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
+    spec.at("type").check_required_one_of(&types, errors);
     validate_port_uniqueness(&spec, errors);
-    validate_source_ranges(&root, old.map(|old| Cursor::root(old)), errors);
+    validate_source_ranges(&root, old.as_ref(), errors);
     let allocates = spec.at("allocateLoadBalancerNodePorts");
     match (service_type == "LoadBalancer", allocates.is_set("")) {
         (false, true) => errors.forbidden(allocates, LOAD_BALANCER_ONLY),
@@ -65,7 +51,7 @@ pub(super) fn validate(object: &Object, old: Option<&Object>, errors: &mut Field
         (true, true) | (false, false) => {}
     }
     validate_load_balancer_class(&spec, errors);
-    validate_traffic(map, &spec, errors);
+    validate_traffic(&spec, errors);
 }
 
 fn validate_topology(service: &Cursor<'_>, errors: &mut FieldErrors) {
@@ -96,14 +82,9 @@ fn validate_by_type(spec: &Cursor<'_>, headless: bool, errors: &mut FieldErrors)
             }
             let path = spec.at("externalName");
             let name = path.as_text().strip_suffix('.').unwrap_or(path.as_text());
-            if name.is_empty() {
-                errors.required(path, "");
-            }
-            for text in names::dns1123_subdomain(name, false)
-                .into_iter()
-                .filter(|_| !name.is_empty())
-            {
-                errors.invalid(path, name, text);
+            match name.is_empty() {
+                true => errors.required(path, ""),
+                false => path.refuse(name, names::dns1123_subdomain(name, false), errors),
             }
         }
         _ => {}
@@ -135,16 +116,12 @@ fn validate_port<'a>(port: &Cursor<'a>, needs_name: bool, seen: &mut Vec<&'a str
 
 /// Checks the protocol of a port.
 pub(crate) fn validate_protocol(protocol: &Cursor<'_>, errors: &mut FieldErrors) {
-    if protocol.check_required(errors) {
-        protocol.check_one_of(&["SCTP", "TCP", "UDP"], errors);
-    }
+    protocol.check_required_one_of(&["SCTP", "TCP", "UDP"], errors);
 }
 
 fn validate_affinity(spec: &Cursor<'_>, errors: &mut FieldErrors) {
     let affinity = spec.at("sessionAffinity");
-    if affinity.check_required(errors) {
-        affinity.check_one_of(&["ClientIP", "None"], errors);
-    }
+    affinity.check_required_one_of(&["ClientIP", "None"], errors);
     let config = spec.at("sessionAffinityConfig");
     match affinity.as_text() {
         "None" if config.is_set("") => {
@@ -208,7 +185,7 @@ fn validate_port_uniqueness(spec: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-fn validate_source_ranges(service: &Cursor<'_>, old: Option<Cursor<'_>>, errors: &mut FieldErrors) {
+fn validate_source_ranges(service: &Cursor<'_>, old: Option<&Cursor<'_>>, errors: &mut FieldErrors) {
     let is_load_balancer = service.text("spec.type") == "LoadBalancer";
     let annotation = |service: &Cursor<'_>| {
         let value = service.map("metadata.annotations")?.get(SOURCE_RANGES)?.as_str()?;
@@ -236,7 +213,7 @@ fn validate_source_ranges(service: &Cursor<'_>, old: Option<Cursor<'_>>, errors:
         if !is_load_balancer {
             errors.forbidden(path.clone(), LOAD_BALANCER_ONLY);
         }
-        let is_kept = old.as_ref().and_then(annotation).as_ref() == Some(&ranges);
+        let is_kept = old.and_then(annotation).as_ref() == Some(&ranges);
         for range in ranges.split(',').filter(|_| !is_kept && !ranges.trim().is_empty()) {
             let range = json!(range.trim());
             Cursor::value_at(Some(&range), &path).check_legacy_cidr(&[], errors);
@@ -256,19 +233,17 @@ fn validate_load_balancer_class(spec: &Cursor<'_>, errors: &mut FieldErrors) {
     }
 }
 
-fn validate_traffic(map: &Spec, spec: &Cursor<'_>, errors: &mut FieldErrors) {
+fn validate_traffic(spec: &Cursor<'_>, errors: &mut FieldErrors) {
     let policy = spec.at("externalTrafficPolicy");
-    if is_externally_accessible(map) {
-        if policy.check_required(errors) {
-            policy.check_one_of(&TRAFFIC_POLICIES, errors);
-        }
+    if is_externally_accessible(spec) {
+        policy.check_required_one_of(&TRAFFIC_POLICIES, errors);
     } else if !policy.as_text().is_empty() {
         let text = "may only be set for externally-accessible services";
         errors.invalid(policy, policy.as_text(), text);
     }
     let port = spec.at("healthCheckNodePort");
     let number = port.integer("").unwrap_or(0);
-    match (needs_health_check(map), number) {
+    match (needs_health_check(spec), number) {
         (true, 0) => errors.required(port, ""),
         (true, _) => port.check_port_number(errors),
         (false, 0) => {}
@@ -289,19 +264,17 @@ fn validate_traffic(map: &Spec, spec: &Cursor<'_>, errors: &mut FieldErrors) {
 
 /// `ValidateServiceUpdate`
 pub(super) fn validate_update(object: &Object, old: &Object, errors: &mut FieldErrors) {
-    let empty = Map::new();
-    let (map, old_map) = (spec_of(object).unwrap_or(&empty), spec_of(old).unwrap_or(&empty));
-    validate_change(map, old_map, errors);
     let (root, old_root) = (Cursor::root(object), Cursor::root(old));
     let (spec, old_spec) = (root.at("spec"), old_root.at("spec"));
+    validate_change(&spec, &old_spec, errors);
     let class = spec.at("loadBalancerClass");
     let both_balance = [&spec, &old_spec].iter().all(|it| it.text("type") == "LoadBalancer");
     if both_balance && !spec.same(&old_spec, "loadBalancerClass") {
         errors.invalid(class, class.to_value(), "may not change once set");
     }
     validate_load_balancer_class(&spec, errors);
-    if needs_health_check(old_map)
-        && needs_health_check(map)
+    if needs_health_check(&old_spec)
+        && needs_health_check(&spec)
         && old_spec.integer("healthCheckNodePort") != spec.integer("healthCheckNodePort")
     {
         errors.forbidden(spec.at("healthCheckNodePort"), "field is immutable");

@@ -6,7 +6,8 @@ use serde_json::{Map, Value, json};
 
 use super::{DESIRED, HASH_LABEL, MAXIMUM, REVISION, REVISION_HISTORY, Rollout, annotations, replicas};
 use crate::api::object::Object;
-use crate::registry::types::view::{JsonMap, copy_field, integer, object_or_empty, same};
+use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::registry::types::edit::copy_field;
 use crate::workers::workloads::hash::{safe_text, template_hash};
 use crate::workers::workloads::plan::{Plan, controller_reference};
 use crate::workers::workloads::pods::{annotation, generation, spec, status};
@@ -28,12 +29,12 @@ const HISTORY_CHARS: usize = 2000;
 /// Returns `true` if two templates are the same but for the label that tells them apart.
 pub(super) fn same_template(one: &JsonMap, other: &JsonMap) -> bool {
     let labels = |template: &JsonMap| {
-        let mut labels = object_or_empty(object_or_empty(template, "metadata"), "labels").clone();
+        let mut labels = Cursor::root(template).map_or_empty("metadata.labels").clone();
         labels.remove(HASH_LABEL);
         labels
     };
-    let rest = |template: &JsonMap| object_or_empty(object_or_empty(template, "metadata"), "annotations").clone();
-    same(one, other, "spec") && labels(one) == labels(other) && rest(one) == rest(other)
+    let rest = |template: &JsonMap| Cursor::root(template).map_or_empty("metadata.annotations").clone();
+    Cursor::root(one).same(&Cursor::root(other), "spec") && labels(one) == labels(other) && rest(one) == rest(other)
 }
 
 /// The number of a set's revision.
@@ -61,8 +62,10 @@ impl<'a> Rollout<'a> {
     fn update_new(&self, new: &Object, wanted: i64, plan: &mut Plan) -> bool {
         let had = annotations(new);
         let next = self.set_annotations(had.clone(), wanted);
-        let minimum = integer(spec(self.deployment), "minReadySeconds").unwrap_or(0);
-        let ready_differs = integer(spec(new), "minReadySeconds").unwrap_or(0) != minimum;
+        let minimum = Cursor::root(self.deployment)
+            .integer("spec.minReadySeconds")
+            .unwrap_or(0);
+        let ready_differs = Cursor::root(new).integer("spec.minReadySeconds").unwrap_or(0) != minimum;
         if next != had || ready_differs {
             let patch =
                 json!({"metadata": {"annotations": difference(&had, &next)}, "spec": {"minReadySeconds": minimum}});
@@ -123,8 +126,8 @@ impl<'a> Rollout<'a> {
 
     fn create_new(&self, wanted: i64, plan: &mut Plan) {
         let deployment = self.deployment;
-        let mut template = object_or_empty(spec(deployment), "template").clone();
-        let collisions = integer(status(deployment), "collisionCount");
+        let mut template = Cursor::root(deployment).map_or_empty("spec.template").clone();
+        let collisions = Cursor::root(deployment).integer("status.collisionCount");
         let hash = safe_text(template_hash(&template, collisions));
         let name = format!("{}-{hash}", deployment.name());
         if self
@@ -138,12 +141,12 @@ impl<'a> Rollout<'a> {
             next.insert("collisionCount".into(), (collisions.unwrap_or(0) + 1).into());
             return plan.status(Resource::Deployment, deployment, next);
         }
-        let labels = with_hash(object_or_empty(object_or_empty(&template, "metadata"), "labels"), &hash);
-        let mut metadata = object_or_empty(&template, "metadata").clone();
+        let labels = with_hash(Cursor::root(&template).map_or_empty("metadata.labels"), &hash);
+        let mut metadata = Cursor::root(&template).map_or_empty("metadata").clone();
         metadata.insert("labels".into(), labels.clone().into());
         template.insert("metadata".into(), metadata.into());
-        let mut selector = object_or_empty(spec(deployment), "selector").clone();
-        let matched = with_hash(object_or_empty(&selector, "matchLabels"), &hash);
+        let mut selector = Cursor::root(deployment).map_or_empty("spec.selector").clone();
+        let matched = with_hash(Cursor::root(&selector).map_or_empty("matchLabels"), &hash);
         selector.insert("matchLabels".into(), matched.into());
         let count = self.size_of_new(0);
         let mut notes = self.set_annotations(Map::new(), wanted);
@@ -172,15 +175,15 @@ impl<'a> Rollout<'a> {
 
     /// Deletes the oldest of the sets that are scaled down, but keeps as many as the history is to have.
     pub(super) fn clean_up(&self, plan: &mut Plan) {
-        let Some(limit) = integer(spec(self.deployment), "revisionHistoryLimit") else {
+        let Some(limit) = Cursor::root(self.deployment).integer("spec.revisionHistoryLimit") else {
             return;
         };
         let mut old: Vec<&Arc<Object>> = self.old().into_iter().filter(|it| !it.is_terminating()).collect();
         old.sort_by_key(|it| revision(it));
         let surplus = old.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
         for set in old.into_iter().take(surplus) {
-            let observed = integer(status(set), "observedGeneration").unwrap_or(0);
-            let is_empty = integer(status(set), "replicas").unwrap_or(0) == 0 && replicas(set) == 0;
+            let observed = Cursor::root(set).integer("status.observedGeneration").unwrap_or(0);
+            let is_empty = Cursor::root(set).integer("status.replicas").unwrap_or(0) == 0 && replicas(set) == 0;
             if is_empty && generation(set) <= observed {
                 plan.delete(Resource::ReplicaSet, set);
             }

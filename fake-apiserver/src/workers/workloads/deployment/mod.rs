@@ -13,7 +13,7 @@ use super::pods::{self, created, scaled, spec};
 use super::resource::Resource;
 use super::sees::{Sees, selector_of};
 use crate::api::object::Object;
-use crate::registry::types::view::{JsonMap, flag, integer, object_or_empty, text};
+use crate::registry::types::cursor::{Cursor, JsonMap};
 
 /// The label that tells the Pods of one template from those of another.
 pub(crate) const HASH_LABEL: &str = "pod-template-hash";
@@ -46,11 +46,11 @@ pub(crate) fn sync(deployment: &Object, sees: &Sees<'_>) -> Plan {
             .cmp(&created(other))
             .then_with(|| one.name().cmp(other.name()))
     });
-    let template = object_or_empty(spec(deployment), "template");
+    let template = Cursor::root(deployment).map_or_empty("spec.template");
     let new = sets
         .iter()
         .copied()
-        .find(|set| history::same_template(object_or_empty(spec(set), "template"), template));
+        .find(|set| history::same_template(Cursor::root(set).map_or_empty("spec.template"), template));
     let rollout = Rollout {
         deployment,
         sets,
@@ -64,7 +64,7 @@ pub(crate) fn sync(deployment: &Object, sees: &Sees<'_>) -> Plan {
     if rollout.note_pause(&mut plan) {
         return plan;
     }
-    let is_paused = flag(spec(deployment), "paused") == Some(true);
+    let is_paused = Cursor::root(deployment).flag("spec.paused") == Some(true);
     if is_paused || rollout.was_scaled() {
         if rollout.keep_history(false, &mut plan) {
             return plan;
@@ -76,7 +76,7 @@ pub(crate) fn sync(deployment: &Object, sees: &Sees<'_>) -> Plan {
         rollout.write_plain_status(&mut plan);
         return plan;
     }
-    match text(object_or_empty(spec(deployment), "strategy"), "type") {
+    match Cursor::root(deployment).text("spec.strategy.type") {
         "Recreate" => rollout.recreate(&mut plan),
         _ => rollout.roll(&mut plan),
     }
@@ -85,12 +85,12 @@ pub(crate) fn sync(deployment: &Object, sees: &Sees<'_>) -> Plan {
 
 /// `spec.replicas` of a Deployment or a ReplicaSet.
 fn replicas(object: &Object) -> i64 {
-    integer(spec(object), "replicas").unwrap_or(1)
+    Cursor::root(object).integer("spec.replicas").unwrap_or(1)
 }
 
 /// A number of the status of a ReplicaSet.
 fn counted(set: &Object, field: &str) -> i64 {
-    integer(pods::status(set), field).unwrap_or(0)
+    Cursor::root(pods::status(set)).integer(field).unwrap_or(0)
 }
 
 impl<'a> Rollout<'a> {
@@ -100,7 +100,7 @@ impl<'a> Rollout<'a> {
     }
 
     fn is_rolling(&self) -> bool {
-        text(object_or_empty(spec(self.deployment), "strategy"), "type") != "Recreate"
+        Cursor::root(self.deployment).text("spec.strategy.type") != "Recreate"
     }
 
     /// Returns the most Pods above the desired number.
@@ -124,7 +124,7 @@ impl<'a> Rollout<'a> {
     }
 
     fn rolling(&self) -> &'a JsonMap {
-        object_or_empty(object_or_empty(spec(self.deployment), "strategy"), "rollingUpdate")
+        Cursor::root(self.deployment).map_or_empty("spec.strategy.rollingUpdate")
     }
 
     /// Scales a set, and says so.

@@ -6,9 +6,9 @@ use serde_json::Value;
 
 use super::{Rollout, counted, replicas};
 use crate::api::object::Object;
-use crate::registry::types::view::{JsonMap, flag, integer, text};
+use crate::registry::types::cursor::{Cursor, JsonMap};
 use crate::workers::workloads::plan::Plan;
-use crate::workers::workloads::pods::{generation, plus, spec, status, time};
+use crate::workers::workloads::pods::{generation, plus, status, time};
 use crate::workers::workloads::resource::Resource;
 use crate::workers::workloads::sees::{conditions, drop_condition, find_condition, new_condition, put_condition};
 
@@ -32,7 +32,7 @@ pub(super) struct Counts {
 
 impl Counts {
     fn of(deployment: &Object) -> Self {
-        let number = |field| integer(status(deployment), field).unwrap_or(0);
+        let number = |field| Cursor::root(status(deployment)).integer(field).unwrap_or(0);
         Self {
             replicas: number("replicas"),
             updated: number("updatedReplicas"),
@@ -70,7 +70,9 @@ impl Rollout<'_> {
     }
 
     fn deadline(&self) -> Option<i64> {
-        integer(spec(self.deployment), "progressDeadlineSeconds").filter(|it| *it < NO_DEADLINE)
+        Cursor::root(self.deployment)
+            .integer("spec.progressDeadlineSeconds")
+            .filter(|it| *it < NO_DEADLINE)
     }
 
     fn progressing(&self) -> Option<&JsonMap> {
@@ -109,11 +111,11 @@ impl Rollout<'_> {
 
     /// Says that the roll-out was paused or resumed; whether there was something to say.
     pub(super) fn note_pause(&self, plan: &mut Plan) -> bool {
-        let reason = self.progressing().map_or("", |it| text(it, "reason"));
+        let reason = self.progressing().map_or("", |it| Cursor::root(it).text("reason"));
         if self.deadline().is_none() || reason == TOO_LATE {
             return false;
         }
-        let is_paused = flag(spec(self.deployment), "paused") == Some(true);
+        let is_paused = Cursor::root(self.deployment).flag("spec.paused") == Some(true);
         let (reason, message) = match (is_paused, reason == "DeploymentPaused") {
             (true, false) => ("DeploymentPaused", "Deployment is paused"),
             (false, true) => ("DeploymentResumed", "Deployment is resumed"),
@@ -169,7 +171,9 @@ impl Rollout<'_> {
     pub(super) fn write_rollout_status(&self, plan: &mut Plan) {
         let counts = self.next_counts();
         let (mut next, mut list) = self.base_status(&counts);
-        let was_done = self.progressing().is_some_and(|it| text(it, "reason") == DONE);
+        let was_done = self
+            .progressing()
+            .is_some_and(|it| Cursor::root(it).text("reason") == DONE);
         match self.deadline() {
             None => drop_condition(&mut list, "Progressing"),
             Some(_) if counts.replicas == counts.updated && was_done => {}
@@ -182,7 +186,7 @@ impl Rollout<'_> {
             .or_else(|| self.old().into_iter().find_map(failing));
         match failure {
             Some(failure) => {
-                let [reason, message] = ["reason", "message"].map(|field| text(&failure, field));
+                let [reason, message] = ["reason", "message"].map(|field| Cursor::root(&failure).text(field));
                 put_condition(&mut list, self.condition("ReplicaFailure", "True", reason, message));
             }
             None => drop_condition(&mut list, "ReplicaFailure"),
@@ -204,9 +208,12 @@ impl Rollout<'_> {
             let message = format!("{subject} is progressing.");
             let mut condition = self.condition("Progressing", "True", "ReplicaSetUpdated", &message);
             if let Some(current) = self.progressing()
-                && text(current, "status") == "True"
+                && Cursor::root(current).text("status") == "True"
             {
-                condition.insert("lastTransitionTime".into(), text(current, "lastTransitionTime").into());
+                condition.insert(
+                    "lastTransitionTime".into(),
+                    Cursor::root(current).text("lastTransitionTime").into(),
+                );
             }
             // Each progress updates the time from which the deadline counts.
             drop_condition(list, "Progressing");
@@ -221,10 +228,11 @@ impl Rollout<'_> {
         let Some(condition) = self.progressing() else {
             return false;
         };
-        match text(condition, "reason") {
+        match Cursor::root(condition).text("reason") {
             DONE => false,
             TOO_LATE => true,
-            _ => time(text(condition, "lastUpdateTime")).is_some_and(|since| plus(since, deadline) < self.sees.now),
+            _ => time(Cursor::root(condition).text("lastUpdateTime"))
+                .is_some_and(|since| plus(since, deadline) < self.sees.now),
         }
     }
 
@@ -233,10 +241,10 @@ impl Rollout<'_> {
         let (Some(deadline), Some(condition)) = (self.deadline(), find_condition(next, "Progressing")) else {
             return;
         };
-        if self.is_complete(counts) || matches!(text(condition, "reason"), DONE | TOO_LATE) {
+        if self.is_complete(counts) || matches!(Cursor::root(condition).text("reason"), DONE | TOO_LATE) {
             return;
         }
-        if let Some(since) = time(text(condition, "lastUpdateTime")) {
+        if let Some(since) = time(Cursor::root(condition).text("lastUpdateTime")) {
             plan.look_again(plus(since, deadline.saturating_add(1)));
         }
     }

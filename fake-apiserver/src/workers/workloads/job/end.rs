@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::track::Counted;
 use super::{COMPONENT, Run, indexes};
 use crate::api::object::Object;
-use crate::registry::types::view::{JsonMap, integer, items, list, object_or_empty, text};
+use crate::registry::types::cursor::{Cursor, JsonMap};
 use crate::workers::workloads::plan::Plan;
 use crate::workers::workloads::pods::{status, time};
 use crate::workers::workloads::resource::Resource;
@@ -23,16 +23,17 @@ pub(super) fn finished_at(job: &Object) -> Option<Timestamp> {
     let ends = ["Complete", "Failed"]
         .into_iter()
         .filter_map(|kind| find_condition(status(job), kind));
-    let mut ends = ends.filter(|it| text(it, "status") == "True");
-    ends.next().and_then(|it| time(text(it, "lastTransitionTime")))
+    let mut ends = ends.filter(|it| Cursor::root(it).text("status") == "True");
+    ends.next()
+        .and_then(|it| time(Cursor::root(it).text("lastTransitionTime")))
 }
 
 impl Run<'_> {
     /// Returns the ending if the Job ends now, or is about to since the last sync.
     pub(super) fn ending(&self, next: &JsonMap, counted: &Counted<'_>) -> Option<Ending> {
         for (kind, is_success) in [("FailureTarget", false), ("SuccessCriteriaMet", true)] {
-            if let Some(known) = find_condition(next, kind).filter(|it| text(it, "status") == "True") {
-                let [reason, message] = ["reason", "message"].map(|field| text(known, field).to_owned());
+            if let Some(known) = find_condition(next, kind).filter(|it| Cursor::root(it).text("status") == "True") {
+                let [reason, message] = ["reason", "message"].map(|field| Cursor::root(known).text(field).to_owned());
                 return Some(Ending {
                     is_success,
                     reason,
@@ -54,7 +55,7 @@ impl Run<'_> {
         if let Some(why) = &counted.failed_by_rule {
             return failed("PodFailurePolicy", why);
         }
-        let limit = integer(self.spec(), "backoffLimit").unwrap_or(6);
+        let limit = Cursor::root(self.spec()).integer("backoffLimit").unwrap_or(6);
         if counted.failed > limit || self.restarts_too_often(limit) {
             return failed("BackoffLimitExceeded", "Job has reached the specified backoff limit");
         }
@@ -63,7 +64,10 @@ impl Run<'_> {
             return failed("DeadlineExceeded", "Job was active longer than specified deadline");
         }
         let failures = i64::try_from(counted.failed_indexes.len()).unwrap_or(i64::MAX);
-        if integer(self.spec(), "maxFailedIndexes").is_some_and(|most| failures > most) {
+        if Cursor::root(self.spec())
+            .integer("maxFailedIndexes")
+            .is_some_and(|most| failures > most)
+        {
             let why = "Job has exceeded the specified maximal number of failed indexes";
             return failed("MaxFailedIndexesExceeded", why);
         }
@@ -76,16 +80,16 @@ impl Run<'_> {
 
     /// Returns `true` if containers that are restarted in their Pods have failed too often together.
     fn restarts_too_often(&self, limit: i64) -> bool {
-        let pod_spec = object_or_empty(object_or_empty(self.spec(), "template"), "spec");
-        if text(pod_spec, "restartPolicy") != "OnFailure" {
+        let pod_spec = Cursor::root(self.spec()).map_or_empty("template.spec");
+        if Cursor::root(pod_spec).text("restartPolicy") != "OnFailure" {
             return false;
         }
         let active = self.active();
         let lists = ["containerStatuses", "initContainerStatuses"];
         let statuses = active
             .iter()
-            .flat_map(|pod| lists.into_iter().flat_map(|list| items(status(pod), list)));
-        let restarts: i64 = statuses.filter_map(|(_, it)| integer(it, "restartCount")).sum();
+            .flat_map(|pod| lists.into_iter().flat_map(|list| Cursor::root(status(pod)).maps(list)));
+        let restarts: i64 = statuses.filter_map(|it| Cursor::root(it).integer("restartCount")).sum();
         if limit == 0 { restarts > 0 } else { restarts >= limit }
     }
 
@@ -115,20 +119,22 @@ impl Run<'_> {
 
     /// The first rule of the success policy that holds.
     fn matched_rule(&self, counted: &Counted<'_>) -> Option<usize> {
-        let policy = object_or_empty(self.spec(), "successPolicy");
-        let mut rules = items(policy, "rules");
+        let policy = Cursor::root(self.spec()).map_or_empty("successPolicy");
+        let mut rules = Cursor::root(policy).maps("rules");
         let holds = |rule: &JsonMap| {
-            let named = indexes::parse(text(rule, "succeededIndexes"));
+            let named = indexes::parse(Cursor::root(rule).text("succeededIndexes"));
             let count = match named.is_empty() {
                 true => counted.completed.len(),
                 false => named.intersection(&counted.completed).count(),
             };
-            let least = integer(rule, "succeededCount").and_then(|it| usize::try_from(it).ok());
+            let least = Cursor::root(rule)
+                .integer("succeededCount")
+                .and_then(|it| usize::try_from(it).ok());
             let least = least.or((!named.is_empty()).then_some(named.len()));
             least.is_some_and(|least| count >= least)
         };
-        let found = rules.find(|(_, rule)| holds(rule)).map(|(index, _)| index);
-        found.filter(|_| !list(policy, "rules").is_empty())
+        let found = rules.position(holds);
+        found.filter(|_| !Cursor::root(policy).is_empty("rules"))
     }
 
     /// Says that the Job is about to end, and that it has ended once no Pod is left.

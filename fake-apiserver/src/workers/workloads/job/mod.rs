@@ -17,7 +17,7 @@ use super::resource::{Resource, Target};
 use super::sees::{Sees, selector_of};
 use crate::api::object::Object;
 use crate::api::options::PropagationPolicy;
-use crate::registry::types::view::{JsonMap, flag, integer, text};
+use crate::registry::types::cursor::{Cursor, JsonMap};
 use crate::storage::Key;
 
 const COMPONENT: &str = "job-controller";
@@ -59,7 +59,10 @@ pub(crate) fn sync(job: &Object, sees: &Sees<'_>) -> Plan {
 
 /// Deletes a Job a time after it finished.
 fn expire(job: &Object, finished: Timestamp, sees: &Sees<'_>, plan: &mut Plan) {
-    let Some(seconds) = integer(spec(job), "ttlSecondsAfterFinished").filter(|_| !job.is_terminating()) else {
+    let Some(seconds) = Cursor::root(job)
+        .integer("spec.ttlSecondsAfterFinished")
+        .filter(|_| !job.is_terminating())
+    else {
         return;
     };
     let due = plus(finished, seconds);
@@ -113,15 +116,15 @@ impl<'a> Run<'a> {
     }
 
     fn is_suspended(&self) -> bool {
-        flag(self.spec(), "suspend") == Some(true)
+        Cursor::root(self.spec()).flag("suspend") == Some(true)
     }
 
     fn is_indexed(&self) -> bool {
-        text(self.spec(), "completionMode") == "Indexed"
+        Cursor::root(self.spec()).text("completionMode") == "Indexed"
     }
 
     fn completions(&self) -> Option<i64> {
-        integer(self.spec(), "completions")
+        Cursor::root(self.spec()).integer("completions")
     }
 
     /// The Pods that work.
@@ -142,7 +145,7 @@ impl<'a> Run<'a> {
         if phase(pod) == "Failed" {
             return true;
         }
-        let replaced_only_failed = text(self.spec(), "podReplacementPolicy") == "Failed";
+        let replaced_only_failed = Cursor::root(self.spec()).text("podReplacementPolicy") == "Failed";
         pod.is_terminating() && phase(pod) != "Succeeded" && !replaced_only_failed
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::track::{Counted, ended_at, index_of};
 use super::{COMPONENT, INDEX, INDEX_FAILURES, Run, TRACKED, indexes};
 use crate::api::object::Object;
-use crate::registry::types::view::{integer, object_or_empty, text};
+use crate::registry::types::cursor::Cursor;
 use crate::workers::workloads::plan::Plan;
 use crate::workers::workloads::pods::{first_to_go, from_template, phase, plus};
 use crate::workers::workloads::replica_set::told_of_creation;
@@ -26,7 +26,7 @@ const BACK_OFF_MOST: i64 = 600;
 impl<'a> Run<'a> {
     /// Creates Pods or takes some away, so that the right number works.
     pub(super) fn manage(&self, counted: &Counted<'_>, active: &[&Arc<Object>], plan: &mut Plan) {
-        let parallelism = integer(self.spec(), "parallelism").unwrap_or(1);
+        let parallelism = Cursor::root(self.spec()).integer("parallelism").unwrap_or(1);
         let has = i64::try_from(active.len()).unwrap_or(i64::MAX);
         let wanted = match self.completions() {
             None if counted.succeeded > 0 => has,
@@ -41,7 +41,7 @@ impl<'a> Run<'a> {
             return;
         }
         // Where only failed Pods are replaced, those on their way out still take their place.
-        let waits_for_end = text(self.spec(), "podReplacementPolicy") == "Failed";
+        let waits_for_end = Cursor::root(self.spec()).text("podReplacementPolicy") == "Failed";
         let stopping = if waits_for_end {
             i64::try_from(self.terminating()).unwrap_or(0)
         } else {
@@ -70,7 +70,7 @@ impl<'a> Run<'a> {
 
     /// Returns the end of the wait after the last failures: the failures since the last success count.
     fn back_off_ends(&self, counted: &Counted<'_>) -> Option<Timestamp> {
-        if integer(self.spec(), "backoffLimitPerIndex").is_some() || counted.failed == 0 {
+        if Cursor::root(self.spec()).integer("backoffLimitPerIndex").is_some() || counted.failed == 0 {
             return None;
         }
         let ended = |what: &str| {
@@ -101,7 +101,7 @@ impl<'a> Run<'a> {
     }
 
     fn create(&self, index: Option<i64>, plan: &mut Plan) {
-        let template = object_or_empty(self.spec(), "template");
+        let template = Cursor::root(self.spec()).map_or_empty("template");
         let mut pod = from_template(Resource::Job, self.job, template);
         let mut finalizers = pod["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
         finalizers.push(TRACKED.into());
@@ -119,7 +119,7 @@ impl<'a> Run<'a> {
         pod["metadata"]["annotations"][INDEX] = index.to_string().into();
         pod["metadata"]["labels"][INDEX] = index.to_string().into();
         pod["metadata"]["generateName"] = format!("{job}-{index}-").into();
-        if integer(self.spec(), "backoffLimitPerIndex").is_some() {
+        if Cursor::root(self.spec()).integer("backoffLimitPerIndex").is_some() {
             let failed = self
                 .pods
                 .iter()

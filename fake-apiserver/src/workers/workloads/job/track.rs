@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{INDEX, Run, TRACKED, indexes};
 use crate::api::object::Object;
-use crate::registry::types::view::{JsonMap, integer, items, list, object_or_empty, text, texts};
+use crate::registry::types::cursor::{Cursor, JsonMap};
 use crate::workers::workloads::plan::Plan;
 use crate::workers::workloads::pods::{annotation, is_finished, phase, status};
 use crate::workers::workloads::resource::Resource;
@@ -48,10 +48,10 @@ impl<'a> Run<'a> {
     /// Brings the counts of a status up to date with the Pods.
     pub(super) fn count(&self, next: &mut JsonMap) -> Counted<'a> {
         let mut it = Counted {
-            succeeded: integer(next, "succeeded").unwrap_or(0),
-            failed: integer(next, "failed").unwrap_or(0),
-            completed: indexes::parse(text(next, "completedIndexes")),
-            failed_indexes: indexes::parse(text(next, "failedIndexes")),
+            succeeded: Cursor::root(next).integer("succeeded").unwrap_or(0),
+            failed: Cursor::root(next).integer("failed").unwrap_or(0),
+            completed: indexes::parse(Cursor::root(next).text("completedIndexes")),
+            failed_indexes: indexes::parse(Cursor::root(next).text("failedIndexes")),
             ..Counted::default()
         };
         let tracked = |pod: &Object| pod.finalizers().any(|it| it == TRACKED);
@@ -61,8 +61,8 @@ impl<'a> Run<'a> {
             .filter(|pod| tracked(pod))
             .map(|pod| pod.uid())
             .collect();
-        let uncounted = object_or_empty(next, "uncountedTerminatedPods").clone();
-        let noted = |field: &str| -> Vec<String> { texts(&uncounted, field).map(|(_, uid)| uid.to_owned()).collect() };
+        let uncounted = Cursor::root(next).map_or_empty("uncountedTerminatedPods").clone();
+        let noted = |field: &str| -> Vec<String> { Cursor::root(&uncounted).texts(field).map(str::to_owned).collect() };
         let (mut good, mut bad) = (noted("succeeded"), noted("failed"));
         // Those that have been let go are counted for good.
         for (list, count) in [(&mut good, &mut it.succeeded), (&mut bad, &mut it.failed)] {
@@ -106,7 +106,8 @@ impl<'a> Run<'a> {
             Verdict::FailJob(why) => it.failed_by_rule = Some(why),
             Verdict::FailIndex => it.failed_indexes.extend(index_of(pod)),
             Verdict::Count => {
-                if let (Some(limit), Some(index)) = (integer(self.spec(), "backoffLimitPerIndex"), index_of(pod))
+                if let (Some(limit), Some(index)) =
+                    (Cursor::root(self.spec()).integer("backoffLimitPerIndex"), index_of(pod))
                     && indexes::failures(pod) >= limit
                 {
                     it.failed_indexes.insert(index);
@@ -138,7 +139,7 @@ impl<'a> Run<'a> {
             if !text.is_empty() {
                 next.insert("completedIndexes".into(), text.into());
             }
-            if integer(self.spec(), "backoffLimitPerIndex").is_some() {
+            if Cursor::root(self.spec()).integer("backoffLimitPerIndex").is_some() {
                 next.insert("failedIndexes".into(), indexes::print(&it.failed_indexes).into());
             }
         }
@@ -146,10 +147,10 @@ impl<'a> Run<'a> {
 
     /// The first rule of the failure policy that applies decides.
     fn verdict(&self, pod: &Object) -> Verdict {
-        let policy = object_or_empty(self.spec(), "podFailurePolicy");
-        for (index, rule) in items(policy, "rules") {
+        let policy = Cursor::root(self.spec()).map_or_empty("podFailurePolicy");
+        for (index, rule) in Cursor::root(policy).maps("rules").enumerate() {
             let Some(why) = applies(rule, pod) else { continue };
-            return match text(rule, "action") {
+            return match Cursor::root(rule).text("action") {
                 "Ignore" => Verdict::Ignore,
                 "FailIndex" => Verdict::FailIndex,
                 "FailJob" => Verdict::FailJob(format!("{why} matching FailJob rule at index {index}")),
@@ -164,34 +165,37 @@ impl<'a> Run<'a> {
 fn applies(rule: &JsonMap, pod: &Object) -> Option<String> {
     let named = format!("pod {}/{}", pod.namespace(), pod.name());
     if let Some(codes) = rule.get("onExitCodes").and_then(Value::as_object) {
-        let wanted = text(codes, "containerName");
-        let values: Vec<i64> = list(codes, "values").iter().filter_map(Value::as_i64).collect();
+        let wanted = Cursor::root(codes).text("containerName");
+        let values: Vec<i64> = Cursor::root(codes)
+            .list("values")
+            .iter()
+            .filter_map(Value::as_i64)
+            .collect();
         let statuses = ["containerStatuses", "initContainerStatuses"];
         for container in statuses
             .into_iter()
-            .flat_map(|list| items(status(pod), list))
-            .map(|(_, it)| it)
+            .flat_map(|list| Cursor::root(status(pod)).maps(list))
         {
-            let end = object_or_empty(object_or_empty(container, "state"), "terminated");
-            let Some(code) = integer(end, "exitCode").filter(|code| *code != 0) else {
+            let end = Cursor::root(container).map_or_empty("state.terminated");
+            let Some(code) = Cursor::root(end).integer("exitCode").filter(|code| *code != 0) else {
                 continue;
             };
-            let name = text(container, "name");
-            let is_listed = values.contains(&code) == (text(codes, "operator") == "In");
+            let name = Cursor::root(container).text("name");
+            let is_listed = values.contains(&code) == (Cursor::root(codes).text("operator") == "In");
             if is_listed && (wanted.is_empty() || wanted == name) {
                 return Some(format!("Container {name} for {named} failed with exit code {code}"));
             }
         }
     }
-    for (_, pattern) in items(rule, "onPodConditions") {
-        let kind = text(pattern, "type");
-        let word = if text(pattern, "status").is_empty() {
+    for pattern in Cursor::root(rule).maps("onPodConditions") {
+        let kind = Cursor::root(pattern).text("type");
+        let word = if Cursor::root(pattern).is_empty("status") {
             "True"
         } else {
-            text(pattern, "status")
+            Cursor::root(pattern).text("status")
         };
         let condition = crate::workers::workloads::pods::condition(pod, kind);
-        if condition.is_some_and(|it| text(it, "status") == word) {
+        if condition.is_some_and(|it| Cursor::root(it).text("status") == word) {
             let capital = named.replacen('p', "P", 1);
             return Some(format!("{capital} has condition {kind}"));
         }
@@ -207,10 +211,8 @@ pub(super) fn index_of(pod: &Object) -> Option<i64> {
 /// Returns the time at which a Pod ended.
 pub(super) fn ended_at(pod: &Object) -> Option<jiff::Timestamp> {
     let end = |container: &JsonMap| {
-        let end = object_or_empty(object_or_empty(container, "state"), "terminated");
-        crate::workers::workloads::pods::time(text(end, "finishedAt"))
+        let end = Cursor::root(container).map_or_empty("state.terminated");
+        crate::workers::workloads::pods::time(Cursor::root(end).text("finishedAt"))
     };
-    items(status(pod), "containerStatuses")
-        .filter_map(|(_, it)| end(it))
-        .max()
+    Cursor::root(pod).maps("status.containerStatuses").filter_map(end).max()
 }

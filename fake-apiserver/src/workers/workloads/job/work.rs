@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{COMPONENT, Run, track};
 use crate::api::object::Object;
-use crate::registry::types::view::{JsonMap, integer, text};
+use crate::registry::types::cursor::{Cursor, JsonMap};
 use crate::workers::workloads::plan::Plan;
 use crate::workers::workloads::pods::{self, plus, status, time};
 use crate::workers::workloads::resource::Resource;
@@ -78,13 +78,13 @@ impl Run<'_> {
     }
 
     pub(super) fn deadline(&self) -> Option<Timestamp> {
-        let limit = integer(self.spec(), "activeDeadlineSeconds")?;
-        Some(plus(time(text(status(self.job), "startTime"))?, limit))
+        let limit = Cursor::root(self.spec()).integer("activeDeadlineSeconds")?;
+        Some(plus(time(Cursor::root(self.job).text("status.startTime"))?, limit))
     }
 
     /// Begins the Job, stops it for a while, or takes it up again.
     pub(super) fn start_or_suspend(&self, next: &mut JsonMap, plan: &mut Plan) {
-        let suspended = find_condition(next, "Suspended").map(|it| text(it, "status") == "True");
+        let suspended = find_condition(next, "Suspended").map(|it| Cursor::root(it).text("status") == "True");
         let about = (Resource::Job, self.job);
         match (self.is_suspended(), suspended) {
             (true, Some(true)) => {}

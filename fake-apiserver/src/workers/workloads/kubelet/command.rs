@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::registry::types::view::JsonMap;
+use crate::registry::types::cursor::JsonMap;
 
 /// Runtime of a command that ends at once, so that it is seen to run.
 pub(super) const AT_ONCE: Duration = Duration::from_secs(1);

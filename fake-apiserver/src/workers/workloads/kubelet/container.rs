@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use super::command::{AT_ONCE, known_end};
 use super::script::Runs;
 use super::{Look, later};
-use crate::registry::types::view::{JsonMap, integer, object, object_or_empty, text};
+use crate::registry::types::cursor::{Cursor, JsonMap};
 use crate::workers::workloads::hash::long_hex;
-use crate::workers::workloads::pods::{self, spec};
+use crate::workers::workloads::pods;
 
 /// The first wait of a container that fails again; each further failure doubles it.
 const BACK_OFF_FIRST: u64 = 10;
@@ -40,10 +40,13 @@ pub(super) enum Stage {
 
 /// Returns the stage of a container by its status; one that will be restarted is waiting.
 pub(super) fn stage(status: &JsonMap) -> Stage {
-    let state = object_or_empty(status, "state");
-    match (object(state, "running"), object(state, "terminated")) {
+    let state = Cursor::root(status).map_or_empty("state");
+    match (
+        Cursor::root(state).map("running"),
+        Cursor::root(state).map("terminated"),
+    ) {
         (Some(_), _) => Stage::Running,
-        (_, Some(end)) => Stage::Ended(integer(end, "exitCode").unwrap_or(0)),
+        (_, Some(end)) => Stage::Ended(Cursor::root(end).integer("exitCode").unwrap_or(0)),
         (None, None) => Stage::Waiting,
     }
 }
@@ -54,8 +57,8 @@ impl Look<'_> {
         if container.list == "ephemeralContainers" {
             return false;
         }
-        let own = text(container.spec, "restartPolicy");
-        let policy = match (own, text(spec(self.pod), "restartPolicy")) {
+        let own = Cursor::root(container.spec).text("restartPolicy");
+        let policy = match (own, Cursor::root(self.pod).text("spec.restartPolicy")) {
             ("", "Always") if container.list == "initContainers" => "OnFailure",
             ("", policy) => policy,
             (own, _) => own,
@@ -70,7 +73,7 @@ impl Look<'_> {
     /// Returns the runtime of a container of the Pod, `None` for ever, and its exit code.
     pub(super) fn end_of(&self, container: &JsonMap) -> (Option<Duration>, i32) {
         let code = self.script.exit_code;
-        match (self.script.runs, text(spec(self.pod), "restartPolicy")) {
+        match (self.script.runs, Cursor::root(self.pod).text("spec.restartPolicy")) {
             (Runs::For(time), _) => (Some(time), code.unwrap_or(0)),
             (Runs::Forever, _) | (Runs::ByRestartPolicy, "Always" | "") => (None, code.unwrap_or(0)),
             (Runs::ByRestartPolicy, _) => match (known_end(container), code) {
@@ -84,7 +87,7 @@ impl Look<'_> {
     /// A container that has not been started.
     pub(super) fn fresh(&self, container: &Container<'_>) -> JsonMap {
         to_map(json!({
-            "name": text(container.spec, "name"), "image": text(container.spec, "image"), "imageID": "",
+            "name": Cursor::root(container.spec).text("name"), "image": Cursor::root(container.spec).text("image"), "imageID": "",
             "lastState": {}, "ready": false, "restartCount": 0, "started": false,
             "state": {"waiting": {"reason": container.waits_for}},
         }))
@@ -92,19 +95,24 @@ impl Look<'_> {
 
     /// The next status of a container. `may_start` is when its turn came, if it did.
     pub(super) fn step(&mut self, container: &Container<'_>, old: &JsonMap, may_start: Option<Timestamp>) -> JsonMap {
-        let name = text(container.spec, "name").to_owned();
-        let state = object_or_empty(old, "state");
-        if let Some(running) = object(state, "running") {
-            return self.step_running(container, &name, old, pods::time(text(running, "startedAt")));
+        let name = Cursor::root(container.spec).text("name").to_owned();
+        let state = Cursor::root(old).map_or_empty("state");
+        if let Some(running) = Cursor::root(state).map("running") {
+            return self.step_running(
+                container,
+                &name,
+                old,
+                pods::time(Cursor::root(running).text("startedAt")),
+            );
         }
-        if let Some(end) = object(state, "terminated") {
+        if let Some(end) = Cursor::root(state).map("terminated") {
             return self.step_ended(container, &name, old, end);
         }
         let Some(turn) = may_start else { return old.clone() };
-        let waiting = object_or_empty(state, "waiting");
-        if text(waiting, "reason") == "CrashLoopBackOff" {
-            let ended = object_or_empty(object_or_empty(old, "lastState"), "terminated");
-            let since = self.since(&name, pods::time(text(ended, "finishedAt")));
+        let waiting = Cursor::root(state).map_or_empty("waiting");
+        if Cursor::root(waiting).text("reason") == "CrashLoopBackOff" {
+            let ended = Cursor::root(old).map_or_empty("lastState.terminated");
+            let since = self.since(&name, pods::time(Cursor::root(ended).text("finishedAt")));
             if !self.has_passed(since, back_off(old)) {
                 return old.clone();
             }
@@ -121,8 +129,8 @@ impl Look<'_> {
     }
 
     fn fail_pull(&mut self, container: &Container<'_>, name: &str, old: &JsonMap) -> JsonMap {
-        let image = text(container.spec, "image").to_owned();
-        let reason = text(object_or_empty(object_or_empty(old, "state"), "waiting"), "reason");
+        let image = Cursor::root(container.spec).text("image").to_owned();
+        let reason = Cursor::root(old).text("state.waiting.reason");
         let trouble =
             format!("failed to pull and unpack image \"{image}\": failed to resolve reference \"{image}\": not found");
         let (reason, message) = match reason {
@@ -171,13 +179,13 @@ impl Look<'_> {
     /// Starts a container.
     fn run(&mut self, container: &Container<'_>, name: &str, old: &JsonMap) -> JsonMap {
         let mut next = old.clone();
-        let has_run = object(object_or_empty(old, "lastState"), "terminated").is_some()
-            || object(object_or_empty(old, "state"), "terminated").is_some();
-        let restarts = integer(old, "restartCount").unwrap_or(0) + i64::from(has_run);
-        if let Some(end) = object_or_empty(old, "state").get("terminated") {
+        let has_run = Cursor::root(old).map("lastState.terminated").is_some()
+            || Cursor::root(old).map("state.terminated").is_some();
+        let restarts = Cursor::root(old).integer("restartCount").unwrap_or(0) + i64::from(has_run);
+        if let Some(end) = Cursor::root(old).map_or_empty("state").get("terminated") {
             next.insert("lastState".into(), json!({"terminated": end}));
         }
-        let image = text(container.spec, "image");
+        let image = Cursor::root(container.spec).text("image");
         let id = long_hex(&[self.pod.uid(), name, &restarts.to_string()]);
         next.insert("restartCount".into(), restarts.into());
         next.insert("containerID".into(), format!("containerd://{id}").into());
@@ -214,7 +222,7 @@ impl Look<'_> {
     }
 
     fn is_ready_by(&mut self, container: &Container<'_>, since: Timestamp) -> bool {
-        if container.list == "initContainers" && text(container.spec, "restartPolicy") != "Always" {
+        if container.list == "initContainers" && Cursor::root(container.spec).text("restartPolicy") != "Always" {
             return false;
         }
         self.script
@@ -234,9 +242,14 @@ impl Look<'_> {
         if let Some(time) = container.runs_for
             && self.has_passed(since, time)
         {
-            let started = text(object_or_empty(object_or_empty(old, "state"), "running"), "startedAt");
+            let started = Cursor::root(old).text("state.running.startedAt");
             self.mark(name);
-            let end = ended(container.exit_code, started, &self.stamp, text(old, "containerID"));
+            let end = ended(
+                container.exit_code,
+                started,
+                &self.stamp,
+                Cursor::root(old).text("containerID"),
+            );
             next.insert("state".into(), json!({"terminated": end}));
             next.insert(
                 "ready".into(),
@@ -254,7 +267,7 @@ impl Look<'_> {
     }
 
     fn step_ended(&mut self, container: &Container<'_>, name: &str, old: &JsonMap, end: &JsonMap) -> JsonMap {
-        let code = integer(end, "exitCode").unwrap_or(0);
+        let code = Cursor::root(end).integer("exitCode").unwrap_or(0);
         if !self.restarts(container, code) {
             return old.clone();
         }
@@ -276,7 +289,7 @@ impl Look<'_> {
             "state".into(),
             json!({"waiting": {"reason": "CrashLoopBackOff", "message": message}}),
         );
-        let since = self.since(name, pods::time(super::text(end, "finishedAt")));
+        let since = self.since(name, pods::time(end["finishedAt"].as_str().unwrap_or_default()));
         self.look_again(later(since, wait));
         next
     }
@@ -284,7 +297,7 @@ impl Look<'_> {
 
 /// Returns the wait of a container that has ended: the first time none.
 fn back_off(status: &JsonMap) -> Duration {
-    let restarts = u32::try_from(integer(status, "restartCount").unwrap_or(0)).unwrap_or(0);
+    let restarts = u32::try_from(Cursor::root(status).integer("restartCount").unwrap_or(0)).unwrap_or(0);
     match restarts.checked_sub(1) {
         None => Duration::ZERO,
         Some(times) => {

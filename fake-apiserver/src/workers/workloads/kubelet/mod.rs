@@ -17,11 +17,11 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use super::plan::{Note, Plan, Regarding, Write};
-use super::pods::{self, is_finished, spec};
+use super::pods::{self, is_finished};
 use super::resource::Resource;
 use super::sees::Sees;
 use crate::api::object::Object;
-use crate::registry::types::view::{JsonMap, integer, text};
+use crate::registry::types::cursor::{Cursor, JsonMap};
 
 /// Times of a Pod's events, finer than its status records.
 #[derive(Clone, Debug, Default)]
@@ -51,7 +51,7 @@ struct Look<'a> {
 /// Plans the next step of a Pod that has a node.
 pub(crate) fn sync(pod: &Object, script: &PodScript, memory: &mut Memory, sees: &Sees<'_>) -> Plan {
     let mut plan = Plan::default();
-    if text(spec(pod), "nodeName").is_empty() {
+    if Cursor::root(pod).text("spec.nodeName").is_empty() {
         return plan;
     }
     let mut look = Look {
@@ -114,7 +114,7 @@ impl Look<'_> {
         self.notes.push(Write::Note(Note {
             about,
             component: "kubelet",
-            host: text(spec(self.pod), "nodeName").to_owned(),
+            host: Cursor::root(self.pod).text("spec.nodeName").to_owned(),
             is_warning,
             reason,
             message,
@@ -130,10 +130,10 @@ fn later(since: Timestamp, time: std::time::Duration) -> Timestamp {
 /// `spec.terminationGracePeriodSeconds` as it was asked for in the deletion.
 fn grace(pod: &Object) -> Option<i64> {
     pod.metadata()
-        .and_then(|meta| integer(meta, "deletionGracePeriodSeconds"))
+        .and_then(|meta| Cursor::root(meta).integer("deletionGracePeriodSeconds"))
 }
 
 /// Returns the start time of a Pod.
 fn started(status: &JsonMap) -> Option<Timestamp> {
-    pods::time(text(status, "startTime"))
+    pods::time(Cursor::root(status).text("startTime"))
 }

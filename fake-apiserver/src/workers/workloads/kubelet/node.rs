@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 
 use super::super::plan::Plan;
-use super::super::pods::{spec, status};
+use super::super::pods::status;
 use super::super::resource::Resource;
 use super::super::sees::{Sees, find_condition};
 use crate::api::object::Object;
-use crate::registry::types::view::{is_set, list, text};
+use crate::registry::types::cursor::{Cursor, JsonMap};
 
 /// Taint that a new Node has until it is ready.
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
@@ -19,12 +19,12 @@ pub(crate) fn sync(node: &Object, sees: &Sees<'_>) -> Plan {
     if node.is_terminating() {
         return plan;
     }
-    if list(status(node), "conditions").is_empty() {
+    if Cursor::root(node).list("status.conditions").is_empty() {
         plan.status(Resource::Node, node, ready_status(node, &sees.stamp()));
         return plan;
     }
-    let is_ready = find_condition(status(node), "Ready").is_some_and(|it| text(it, "status") == "True");
-    let taints = list(spec(node), "taints");
+    let is_ready = find_condition(status(node), "Ready").is_some_and(|it| Cursor::root(it).text("status") == "True");
+    let taints = Cursor::root(node).list("spec.taints");
     let holds = |taint: &&Value| taint.get("key").and_then(Value::as_str) == Some(NOT_READY);
     if is_ready && taints.iter().any(|it| holds(&it)) {
         let left: Vec<&Value> = taints.iter().filter(|it| !holds(it)).collect();
@@ -35,7 +35,7 @@ pub(crate) fn sync(node: &Object, sees: &Sees<'_>) -> Plan {
 }
 
 /// The status of a Node that is ready; what a test wrote of it stays.
-fn ready_status(node: &Object, now: &str) -> crate::registry::types::view::JsonMap {
+fn ready_status(node: &Object, now: &str) -> JsonMap {
     let mut next = status(node).clone();
     let condition = |kind: &str, status: &str, reason: &str, message: &str| {
         json!({
@@ -67,11 +67,11 @@ fn ready_status(node: &Object, now: &str) -> crate::registry::types::view::JsonM
     next.insert("conditions".into(), conditions);
     let room = json!({"cpu": "8", "memory": "16Gi", "pods": "110"});
     for field in ["capacity", "allocatable"] {
-        if !is_set(&next, field) {
+        if !Cursor::root(&next).is_set(field) {
             next.insert(field.into(), room.clone());
         }
     }
-    if list(&next, "addresses").is_empty() {
+    if Cursor::root(&next).is_empty("addresses") {
         let addresses = json!([{"type": "Hostname", "address": node.name()}]);
         next.insert("addresses".into(), addresses);
     }

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use super::command::known_end;
 use super::container::{Container, Stage, stage};
 use super::{Look, later, started};
-use crate::registry::types::view::{JsonMap, flag, integer, items, object, object_or_empty, text};
-use crate::workers::workloads::pods::{generation, plus, spec, status};
+use crate::registry::types::cursor::{Cursor, JsonMap};
+use crate::workers::workloads::pods::{generation, plus, status};
 use crate::workers::workloads::sees::{conditions, find_condition};
 
 /// The conditions a kubelet writes, in the order in which it does.
@@ -40,7 +40,7 @@ impl Look<'_> {
         }
         let standing = self.containers(due);
         if due <= self.now && !self.script.pull_fails {
-            let uses_host = flag(spec(self.pod), "hostNetwork") == Some(true);
+            let uses_host = Cursor::root(self.pod).flag("spec.hostNetwork") == Some(true);
             let address = if uses_host {
                 &self.memory.host
             } else {
@@ -58,14 +58,17 @@ impl Look<'_> {
 
     /// Moves the containers on; the first may start at `due`.
     fn containers(&mut self, due: Timestamp) -> Standing {
-        let pod = self.pod;
-        let old = status(pod);
-        let known = |list: &str, name: &str| items(old, list).map(|(_, it)| it).find(|it| text(it, "name") == name);
-        let has_init = items(spec(pod), "initContainers").next().is_some();
+        let pod = Cursor::root(self.pod);
+        let old = Cursor::root(status(self.pod));
+        let known = |list: &str, container: &JsonMap| {
+            let name = Cursor::root(container).text("name");
+            old.maps(list).find(|it| Cursor::root(it).text("name") == name)
+        };
+        let has_init = !pod.is_empty("spec.initContainers");
         let mut turn = Some(due);
         let mut init = Vec::new();
-        for (_, container_spec) in items(spec(pod), "initContainers") {
-            let is_sidecar = text(container_spec, "restartPolicy") == "Always";
+        for container_spec in pod.maps("spec.initContainers") {
+            let is_sidecar = Cursor::root(container_spec).text("restartPolicy") == "Always";
             let container = Container {
                 list: "initContainers",
                 spec: container_spec,
@@ -74,7 +77,7 @@ impl Look<'_> {
                 exit_code: self.script.init_exit_code,
             };
             let fresh = self.fresh(&container);
-            let before = known("initContainerStatuses", text(container_spec, "name")).unwrap_or(&fresh);
+            let before = known("initContainerStatuses", container_spec).unwrap_or(&fresh);
             let after = self.step(&container, before, turn);
             let is_done = match stage(&after) {
                 Stage::Running => is_sidecar,
@@ -85,7 +88,7 @@ impl Look<'_> {
             init.push(after);
         }
         let mut main = Vec::new();
-        for (_, container_spec) in items(spec(pod), "containers") {
+        for container_spec in pod.maps("spec.containers") {
             let (runs_for, exit_code) = self.end_of(container_spec);
             let container = Container {
                 list: "containers",
@@ -99,12 +102,12 @@ impl Look<'_> {
                 exit_code,
             };
             let fresh = self.fresh(&container);
-            let before = known("containerStatuses", text(container_spec, "name")).unwrap_or(&fresh);
+            let before = known("containerStatuses", container_spec).unwrap_or(&fresh);
             main.push(self.step(&container, before, turn));
         }
         // They are added to a Pod that runs, end once, and change nothing of its phase.
         let mut ephemeral = Vec::new();
-        for (_, container_spec) in items(spec(pod), "ephemeralContainers") {
+        for container_spec in pod.maps("spec.ephemeralContainers") {
             let end = known_end(container_spec);
             let container = Container {
                 list: "ephemeralContainers",
@@ -114,7 +117,7 @@ impl Look<'_> {
                 exit_code: end.map_or(0, |(_, code)| code),
             };
             let fresh = self.fresh(&container);
-            let before = known("ephemeralContainerStatuses", text(container_spec, "name")).unwrap_or(&fresh);
+            let before = known("ephemeralContainerStatuses", container_spec).unwrap_or(&fresh);
             let mut after = self.step(&container, before, turn);
             after.insert("ready".into(), false.into());
             ephemeral.push(after);
@@ -129,7 +132,7 @@ impl Look<'_> {
 
     /// Returns `true` if the Pod has run for longer than it may.
     fn is_over(&mut self, next: &JsonMap) -> bool {
-        let limit = integer(spec(self.pod), "activeDeadlineSeconds");
+        let limit = Cursor::root(self.pod).integer("spec.activeDeadlineSeconds");
         let (Some(limit), Some(begun)) = (limit, started(next)) else {
             return false;
         };
@@ -142,10 +145,11 @@ impl Look<'_> {
 
     fn exceeded(&mut self, mut next: JsonMap) -> JsonMap {
         let old = status(self.pod);
-        let main = items(old, "containerStatuses")
-            .map(|(_, it)| super::stop::stopped(it, 137, &self.stamp))
+        let main = Cursor::root(old)
+            .maps("containerStatuses")
+            .map(|it| super::stop::stopped(it, 137, &self.stamp))
             .collect();
-        let kept = |list: &str| items(old, list).map(|(_, it)| it.clone()).collect();
+        let kept = |list: &str| Cursor::root(old).maps(list).cloned().collect();
         let (init, ephemeral) = (kept("initContainerStatuses"), kept("ephemeralContainerStatuses"));
         self.fill(
             &mut next,
@@ -184,7 +188,7 @@ impl Look<'_> {
     }
 
     fn phase(&self, standing: &Standing) -> &'static str {
-        let policy = text(spec(self.pod), "restartPolicy");
+        let policy = Cursor::root(self.pod).text("spec.restartPolicy");
         if !standing.is_initialized {
             let failed = standing
                 .init
@@ -196,7 +200,7 @@ impl Look<'_> {
                 "Pending"
             };
         }
-        let has_run = |it: &JsonMap| object(object_or_empty(it, "lastState"), "terminated").is_some();
+        let has_run = |it: &JsonMap| Cursor::root(it).map("lastState.terminated").is_some();
         let stages: Vec<Stage> = standing.main.iter().map(stage).collect();
         let never_ran = standing
             .main
@@ -222,8 +226,8 @@ impl Look<'_> {
         let unready: Vec<&str> = standing
             .main
             .iter()
-            .filter(|it| flag(it, "ready") != Some(true))
-            .map(|it| text(it, "name"))
+            .filter(|it| Cursor::root(it).flag("ready") != Some(true))
+            .map(|it| Cursor::root(it).text("name"))
             .collect();
         let of_containers = match phase {
             "Succeeded" => ended("PodCompleted"),
@@ -239,10 +243,12 @@ impl Look<'_> {
             .iter()
             .filter(|it| match stage(it) {
                 Stage::Ended(code) => code != 0,
-                Stage::Running => flag(it, "started") != Some(true) || flag(it, "ready") != Some(true),
+                Stage::Running => {
+                    Cursor::root(it).flag("started") != Some(true) || Cursor::root(it).flag("ready") != Some(true)
+                }
                 Stage::Waiting => true,
             })
-            .map(|it| text(it, "name"))
+            .map(|it| Cursor::root(it).text("name"))
             .collect();
         let of_init = match phase {
             "Succeeded" => ended("PodCompleted").filter(|_| false),
@@ -281,8 +287,8 @@ impl Look<'_> {
         let status = if is_true { "True" } else { "False" };
         let old = find_condition(before, kind);
         let since = old
-            .filter(|it| text(it, "status") == status)
-            .map(|it| text(it, "lastTransitionTime").to_owned());
+            .filter(|it| Cursor::root(it).text("status") == status)
+            .map(|it| Cursor::root(it).text("lastTransitionTime").to_owned());
         let mut condition = json!({
             "type": kind, "status": status, "lastProbeTime": null,
             "lastTransitionTime": since.unwrap_or_else(|| self.stamp.clone()),
@@ -313,15 +319,17 @@ impl Look<'_> {
 
     /// The first readiness gate that is not open.
     fn closed_gate(&self) -> Option<(&'static str, String)> {
-        let gates = items(spec(self.pod), "readinessGates").map(|(_, it)| text(it, "conditionType"));
+        let gates = Cursor::root(self.pod)
+            .maps("spec.readinessGates")
+            .map(|it| Cursor::root(it).text("conditionType"));
         let mut trouble = Vec::new();
         for gate in gates {
             match find_condition(status(self.pod), gate) {
                 None => trouble.push(format!(
                     "corresponding condition of pod readiness gate \"{gate}\" does not exist."
                 )),
-                Some(it) if text(it, "status") != "True" => {
-                    let says = text(it, "status");
+                Some(it) if Cursor::root(it).text("status") != "True" => {
+                    let says = Cursor::root(it).text("status");
                     trouble.push(format!(
                         "the status of pod readiness gate \"{gate}\" is not \"True\", but {says}"
                     ));

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::container::ended;
 use super::{Look, grace, later};
-use crate::registry::types::view::{JsonMap, items, object, object_or_empty, text};
+use crate::registry::types::cursor::{Cursor, JsonMap};
 use crate::workers::workloads::plan::{Plan, Write};
 use crate::workers::workloads::pods::{is_finished, status};
 use crate::workers::workloads::resource::{Resource, Target};
@@ -24,8 +24,8 @@ impl Look<'_> {
             // What holds it now is a finalizer.
             return plan;
         }
-        let is_running = |it: &JsonMap| object(object_or_empty(it, "state"), "running").is_some();
-        let runs = items(status(pod), "containerStatuses").any(|(_, it)| is_running(it));
+        let is_running = |it: &JsonMap| Cursor::root(it).map("state.running").is_some();
+        let runs = Cursor::root(pod).maps("status.containerStatuses").any(is_running);
         let now = self.now;
         let since = *self.memory.stopping.get_or_insert(now);
         let limit = Duration::from_secs(u64::try_from(grace.unwrap_or(0)).unwrap_or(0));
@@ -53,12 +53,14 @@ impl Look<'_> {
         let mut next = status(self.pod).clone();
         let mut all_fine = true;
         for list in ["containerStatuses", "initContainerStatuses"] {
-            let stopped: Vec<JsonMap> = items(&next, list)
-                .map(|(_, it)| stopped(it, code, &self.stamp))
+            let stopped: Vec<JsonMap> = Cursor::root(&next)
+                .maps(list)
+                .map(|it| stopped(it, code, &self.stamp))
                 .collect();
             if list == "containerStatuses" {
                 let end = |it: &JsonMap| {
-                    object_or_empty(object_or_empty(it, "state"), "terminated")
+                    Cursor::root(it)
+                        .map_or_empty("state.terminated")
                         .get("exitCode")
                         .cloned()
                 };
@@ -75,11 +77,11 @@ impl Look<'_> {
         let reason = if all_fine { "PodCompleted" } else { "PodFailed" };
         let mut list = crate::workers::workloads::sees::conditions(&next);
         for condition in list.iter_mut().filter_map(|it| it.as_object_mut()) {
-            let kind = text(condition, "type").to_owned();
+            let kind = Cursor::root(condition).text("type").to_owned();
             if !matches!(&*kind, "Ready" | "ContainersReady" | "PodReadyToStartContainers") {
                 continue;
             }
-            if text(condition, "status") != "False" {
+            if Cursor::root(condition).text("status") != "False" {
                 condition.insert("lastTransitionTime".into(), self.stamp.clone().into());
             }
             condition.insert("status".into(), "False".into());
@@ -96,16 +98,16 @@ impl Look<'_> {
 /// A container that was stopped; one that never ran counts as killed.
 pub(super) fn stopped(container: &JsonMap, code: i32, now: &str) -> JsonMap {
     let mut next = container.clone();
-    let state = object_or_empty(container, "state");
+    let state = Cursor::root(container).map_or_empty("state");
     next.insert("ready".into(), false.into());
     next.insert("started".into(), false.into());
-    if object(state, "terminated").is_some() {
+    if Cursor::root(state).map("terminated").is_some() {
         return next;
     }
-    let running = object(state, "running");
+    let running = Cursor::root(state).map("running");
     let code = if running.is_some() { code } else { KILLED };
-    let started = running.map_or("", |it| text(it, "startedAt"));
-    let end = ended(code, started, now, text(container, "containerID"));
+    let started = running.map_or("", |it| Cursor::root(it).text("startedAt"));
+    let end = ended(code, started, now, Cursor::root(container).text("containerID"));
     next.insert("state".into(), json!({"terminated": end}));
     next
 }
