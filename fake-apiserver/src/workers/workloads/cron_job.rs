@@ -227,7 +227,8 @@ fn create(cron: &Object, name: &str, due: Timestamp, plan: &mut Plan) {
     let meta = Cursor::root(template).map_or_empty("metadata");
     let mut metadata = json!({
         "name": name, "namespace": cron.namespace(),
-        "labels": Cursor::root(meta).map_or_empty("labels"), "annotations": Cursor::root(meta).map_or_empty("annotations"),
+        "labels": Cursor::root(meta).map_or_empty("labels"),
+        "annotations": Cursor::root(meta).map_or_empty("annotations"),
         "ownerReferences": [controller_reference(Resource::CronJob, cron)],
     });
     metadata["annotations"][SCHEDULED] = entropy::seconds(due).into();
