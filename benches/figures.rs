@@ -2,7 +2,7 @@
 //!
 //! `--json FILE` writes them as JSON, too. `--instructions` counts the instructions of the most important paths instead,
 //! for which there must be valgrind; `--compare FILE` counts them and fails if a path takes more than 5 % above those in
-//! the file.
+//! the file. `benches/instructions.json` has those of the last commit that changed them on purpose.
 
 #![expect(clippy::print_stdout, reason = "it prints a table")]
 
@@ -48,12 +48,21 @@ fn count_instructions(json: Option<&str>, compared: Option<&str>) -> Result<bool
         println!("{path}\t{count}");
         now.insert(path.to_owned(), count);
     }
-    write_json(json, &json!({"instructions": now}))?;
+    let tools = instructions::tools();
+    write_json(json, &json!({"instructions": now, "countedWith": tools}))?;
     let Some(file) = compared else {
         return Ok(true);
     };
     let text = std::fs::read(file).map_err(|err| format!("{file}: {err}"))?;
     let before: Value = serde_json::from_slice(&text).map_err(|err| format!("{file}: {err}"))?;
+    let others = &before["countedWith"];
+    if *others != json!(tools) {
+        println!(
+            "not compared: {file} was counted with {others}, these with {}",
+            json!(tools)
+        );
+        return Ok(true);
+    }
     let counts = before["instructions"].as_object().into_iter().flatten();
     let before = counts
         .filter_map(|(path, count)| Some((path.clone(), count.as_u64()?)))

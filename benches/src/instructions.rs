@@ -1,5 +1,5 @@
 //! Instructions of the most important paths, counted by valgrind: the same on a busy machine, and nearly the same on
-//! another one, so that a change can be held against them.
+//! another one with the same compiler and C library, so that a change can be compared with them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -36,6 +36,18 @@ fn collected(program: &Path, path: &str, times: u64) -> Option<u64> {
     let told = String::from_utf8_lossy(&output.stderr);
     let (_, number) = told.lines().find_map(|line| line.split_once("Collected : "))?;
     number.trim().parse().ok()
+}
+
+/// Versions of the compiler, the C library and valgrind, on which the counts depend.
+pub fn tools() -> Vec<String> {
+    let version = |program: &str| {
+        let output = Command::new(program).arg("--version").output().ok()?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        text.lines().next().map(str::to_owned)
+    };
+    let programs = ["rustc", "ldd", "valgrind"];
+    let unknown = |program: &str| format!("{program} of an unknown version");
+    programs.map(|it| version(it).unwrap_or_else(|| unknown(it))).to_vec()
 }
 
 /// A path that takes more than it did.
