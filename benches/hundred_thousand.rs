@@ -69,6 +69,8 @@ fn main() {
     };
     let (pods, seconds) = (count("PODS", 100_000), count("SECONDS", 60));
     let runtime = runtime();
+    // Clients are made outside of its futures.
+    let _entered = runtime.enter();
     println!(
         "{pods} Pods of {} bytes, {seconds} s of {RATE} events",
         pod_text(0, 1).len()

@@ -1,0 +1,25 @@
+//! The programs that count memory at the allocator, one after the other: informers beside kube-runtime, and 100,000
+//! Pods end to end. Without `--bench` with few objects, to see that they run.
+
+use std::process::{Command, ExitCode};
+
+use benches::measure::is_measured;
+
+/// Sizes of a run that shows no figures.
+const FEW: [(&str, &str); 3] = [("PODS", "50"), ("CHANGES", "50"), ("SECONDS", "1")];
+
+fn main() -> ExitCode {
+    let programs = [
+        env!("CARGO_BIN_EXE_informer_memory"),
+        env!("CARGO_BIN_EXE_hundred_thousand"),
+    ];
+    let sizes: &[_] = if is_measured() { &[] } else { &FEW };
+    let has_run = |program: &str| {
+        let status = Command::new(program).envs(sizes.iter().copied()).status();
+        status.is_ok_and(|it| it.success())
+    };
+    match programs.into_iter().all(has_run) {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}
