@@ -373,7 +373,7 @@ fn transport(args: &Args) -> Result<ServeOptions, String> {
     front_proxy::apply(&args.front_proxy, options)
 }
 
-/// The ConfigMap that tells aggregated servers whose certificates to believe.
+/// The ConfigMap with the authorities that aggregated servers trust.
 fn authentication(args: &Args) -> Result<Value, String> {
     let mut data = front_proxy::published(&args.front_proxy)?;
     if let Some(file) = &args.client_ca_file {

@@ -54,7 +54,7 @@ impl Compaction {
         marks.floor
     }
 
-    /// Begins anew, after the state was replaced.
+    /// Restarts the intervals after the state was replaced.
     pub(super) fn restart(&self) {
         *self.marks.lock().unwrap_or_else(PoisonError::into_inner) = Marks::default();
     }

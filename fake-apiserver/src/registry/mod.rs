@@ -143,7 +143,7 @@ impl Registry {
         Arc::clone(&self.scheme.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Serves some built-in resources no more.
+    /// Stops serving some built-in resources.
     pub(crate) fn enable(&self, enablement: Enablement) {
         self.change_scheme(|scheme| scheme.enablement = enablement);
     }

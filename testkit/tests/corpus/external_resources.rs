@@ -5,13 +5,13 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
-use kube::api::{ListParams, Patch, PatchParams};
+use kube::api::ListParams;
 use kube::{Client, ResourceExt};
 use serde_json::json;
 use testkit::TestCluster;
 use testkit::explore::{External, ExternalError};
 
-use crate::support::{Reconciled, api, custom, ensure, operator, pod_of};
+use crate::support::{Reconciled, annotate, annotation, api, custom, ensure, operator, pod_of};
 
 const ID: &str = "example.com/id";
 
@@ -19,18 +19,9 @@ fn failed(err: ExternalError) -> kube::Error {
     kube::Error::Service(Box::new(err))
 }
 
-async fn write_down(parent: &ConfigMap, client: &Client, id: &str) -> Reconciled {
-    let patch = Patch::Merge(json!({"metadata": {"annotations": {ID: id}}}));
-    let parents = api::<ConfigMap>(client);
-    parents
-        .patch(&parent.name_any(), &PatchParams::default(), &patch)
-        .await
-        .map(drop)
-}
-
 /// Makes a network; with the fix it is tagged with the uid of its object, and found by it.
 async fn network(parent: Arc<ConfigMap>, client: Client, cloud: External, is_fixed: bool) -> Reconciled {
-    if parent.annotations().contains_key(ID) {
+    if annotation(&parent, ID).is_some() {
         return Ok(());
     }
     let tag = json!({"tag": parent.uid()});
@@ -42,7 +33,7 @@ async fn network(parent: Arc<ConfigMap>, client: Client, cloud: External, is_fix
         Some((id, _)) => id,
         None => cloud.add(tag).await.map_err(failed)?,
     };
-    write_down(&parent, &client, &id).await
+    annotate(&parent, &client, ID, &id).await
 }
 
 pub(crate) async fn interrupted(cluster: &TestCluster, is_fixed: bool) {
@@ -57,12 +48,11 @@ pub(crate) async fn interrupted(cluster: &TestCluster, is_fixed: bool) {
     cluster.settle().await;
 }
 
-/// Makes an instance for a machine, and a Pod that says how far it is. With the fix, the machine is read anew before an
-/// instance is made, and the instance has its name.
+/// Makes a Pod and an instance for a machine. With the fix the instance has the machine's name, so there is one only.
 async fn machine(parent: Arc<ConfigMap>, client: Client, cloud: External, is_fixed: bool) -> Reconciled {
     let name = parent.name_any();
     ensure(&api::<Pod>(&client), &pod_of(&parent, json!({"name": name.as_str()}))).await?;
-    if parent.annotations().contains_key(ID) {
+    if annotation(&parent, ID).is_some() {
         return Ok(());
     }
     let id = match is_fixed {
@@ -76,17 +66,13 @@ async fn machine(parent: Arc<ConfigMap>, client: Client, cloud: External, is_fix
             None => cloud.add(json!({})).await.map_err(failed)?,
         },
     };
-    write_down(&parent, &client, &id).await
+    annotate(&parent, &client, ID, &id).await
 }
 
 /// Returns an instance that no machine refers to.
 async fn orphan(client: &Client, cloud: &External) -> Result<Option<String>, kube::Error> {
     let machines = api::<ConfigMap>(client).list(&ListParams::default()).await?;
-    let is_referred = |id: &str| {
-        machines
-            .iter()
-            .any(|it| it.annotations().get(ID).is_some_and(|it| it == id))
-    };
+    let is_referred = |id: &str| machines.iter().any(|it| annotation(it, ID) == Some(id));
     let instances = cloud.list().await.map_err(failed)?;
     Ok(instances.into_iter().map(|(id, _)| id).find(|id| !is_referred(id)))
 }

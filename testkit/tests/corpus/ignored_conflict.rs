@@ -33,7 +33,7 @@ async fn reconcile(parent: Arc<ConfigMap>, client: Client, is_fixed: bool) -> Re
     }
 }
 
-/// Reconciles where `data` changed: it stands for the specification, whose changes alone the operator looks at.
+/// Reconciles where `data` changed, which stands for the specification: the operator filters out other changes.
 async fn service_operator(client: Client, is_fixed: bool) {
     let (cache, writer) = reflector::store();
     let mut seen = HashMap::new();

@@ -5,34 +5,24 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::PostParams;
 use kube::{Client, ResourceExt};
-use serde_json::json;
 use testkit::TestCluster;
 
-use crate::support::{Reconciled, api, custom, operator, volume};
+use crate::support::{Reconciled, annotate, annotation, api, custom, ensure, operator, volume};
 
 async fn mark(parent: &ConfigMap, client: &Client, state: &str) -> Reconciled {
-    let patch = Patch::Merge(json!({"metadata": {"annotations": {"state": state}}}));
-    let parents = api::<ConfigMap>(client);
-    parents
-        .patch(&parent.name_any(), &PatchParams::default(), &patch)
-        .await
-        .map(drop)
-}
-
-fn state(parent: &ConfigMap) -> Option<&str> {
-    parent.annotations().get("state").map(String::as_str)
+    annotate(parent, client, "state", state).await
 }
 
 async fn handle(session: Arc<ConfigMap>, client: Client, is_fixed: bool) -> Reconciled {
-    match state(&session) {
+    match annotation(&session, "state") {
         Some("HANDLED") => return Ok(()),
         Some("HANDLING") if !is_fixed => return Ok(()),
         Some("HANDLING") => {}
         _ => mark(&session, &client, "HANDLING").await?,
     }
-    crate::support::ensure(&api::<Secret>(&client), &volume(&session.name_any())).await?;
+    ensure(&api::<Secret>(&client), &volume(&session.name_any())).await?;
     mark(&session, &client, "HANDLED").await
 }
 
@@ -46,7 +36,7 @@ pub(crate) async fn interrupted(cluster: &TestCluster, is_fixed: bool) {
 }
 
 async fn deploy(function: Arc<ConfigMap>, client: Client, is_fixed: bool) -> Reconciled {
-    if state(&function).is_some() {
+    if annotation(&function, "state").is_some() {
         return Ok(());
     }
     let config = volume(&function.name_any());

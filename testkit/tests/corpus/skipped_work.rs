@@ -6,26 +6,16 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube::api::{ListParams, Patch, PatchParams};
+use kube::api::ListParams;
 use kube::runtime::controller::{Action, Controller};
 use kube::runtime::watcher;
 use kube::{Client, ResourceExt};
-use serde_json::json;
 use testkit::TestCluster;
 
-use crate::support::{Reconciled, api, custom, ensure, volume};
+use crate::support::{annotate, annotation, api, custom, ensure, volume};
 
 fn phase(operation: &ConfigMap) -> Option<&str> {
-    operation.annotations().get("phase").map(String::as_str)
-}
-
-async fn set_phase(operation: &ConfigMap, client: &Client, phase: &str) -> Reconciled {
-    let patch = Patch::Merge(json!({"metadata": {"annotations": {"phase": phase}}}));
-    let operations = api::<ConfigMap>(client);
-    operations
-        .patch(&operation.name_any(), &PatchParams::default(), &patch)
-        .await
-        .map(drop)
+    annotation(operation, "phase")
 }
 
 async fn update(operation: Arc<ConfigMap>, client: Client, is_fixed: bool) -> Result<Action, kube::Error> {
@@ -42,9 +32,9 @@ async fn update(operation: Arc<ConfigMap>, client: Client, is_fixed: bool) -> Re
             true => Action::requeue(Duration::from_secs(5)),
         });
     }
-    set_phase(&operation, &client, "Updating").await?;
+    annotate(&operation, &client, "phase", "Updating").await?;
     ensure(&api::<Secret>(&client), &volume(&operation.name_any())).await?;
-    set_phase(&operation, &client, "Completed").await?;
+    annotate(&operation, &client, "phase", "Completed").await?;
     Ok(Action::await_change())
 }
 

@@ -1,5 +1,5 @@
-//! hadron-project/hadron#71: a replica that does not lead drops what it sees, and does not look at it again when it
-//! begins to lead. What happened while nobody led is never done.
+//! hadron-project/hadron#71: a replica that does not lead drops the events that it receives, and does not list again
+//! when it begins to lead. Work that came up while nobody led is never done.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use crate::support::{Reconciled, api, custom, ensure, events, volume};
 
-/// Takes the Lease, which nobody else wants.
+/// Takes the Lease, for which there is no other candidate.
 async fn lead(client: Client, leads: watch::Sender<bool>) {
     let leases = api::<Lease>(&client);
     loop {

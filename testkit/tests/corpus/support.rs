@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Secret};
-use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::runtime::controller::{Action, Controller};
 use kube::runtime::watcher;
 use kube::{Api, Client, Resource, ResourceExt};
@@ -68,6 +68,21 @@ pub(crate) fn replicas(parent: &ConfigMap) -> usize {
 
 fn typed<K: DeserializeOwned>(value: Value) -> K {
     serde_json::from_value(value).expect("it is of this type")
+}
+
+/// Sets an annotation of a custom resource.
+pub(crate) async fn annotate(parent: &ConfigMap, client: &Client, name: &str, value: &str) -> Reconciled {
+    let patch = Patch::Merge(json!({"metadata": {"annotations": {name: value}}}));
+    let parents = api::<ConfigMap>(client);
+    parents
+        .patch(&parent.name_any(), &PatchParams::default(), &patch)
+        .await
+        .map(drop)
+}
+
+/// Returns an annotation of a custom resource.
+pub(crate) fn annotation<'a>(parent: &'a ConfigMap, name: &str) -> Option<&'a str> {
+    parent.annotations().get(name).map(String::as_str)
 }
 
 /// A Pod of this custom resource.

@@ -97,7 +97,7 @@ impl Labels {
     }
 }
 
-/// The value of `dryRun`, of which there is one.
+/// Returns the label for `dryRun`.
 fn dry_run(query: &Query) -> &'static str {
     match query.get("dryRun") {
         None => "",

@@ -1,5 +1,5 @@
-//! `Metrics`: requests, watches and objects counted under the names of kube-apiserver, for `/metrics`. It knows no
-//! clock: times are told to it.
+//! `Metrics`: requests, watches and objects counted under the names of kube-apiserver, for `/metrics`. It reads no
+//! clock: callers pass the times.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -12,16 +12,11 @@ use testkit::TestCluster;
 use testkit::explore::External;
 
 use super::{Scenario, exploration, is_silent};
-use crate::support::{Reconciled, api, custom, ensure, names, operator, pod_of, spec, volume};
+use crate::support::{Reconciled, annotate, api, custom, ensure, names, operator, pod_of, spec, volume};
 
 /// Says in an annotation that the custom resource is done.
 async fn say_done(parent: &ConfigMap, client: &Client) -> Reconciled {
-    let done = Patch::Merge(json!({"metadata": {"annotations": {"done": spec(parent, "size")}}}));
-    let parents = api::<ConfigMap>(client);
-    parents
-        .patch(&parent.name_any(), &PatchParams::default(), &done)
-        .await
-        .map(drop)
+    annotate(parent, client, "done", spec(parent, "size")).await
 }
 
 fn failed(why: impl std::error::Error + Send + Sync + 'static) -> kube::Error {
@@ -77,9 +72,7 @@ async fn lose_the_id(parent: Arc<ConfigMap>, client: Client, cloud: External, is
         Some((id, _)) => id,
         None => cloud.add(json!({"tag": name})).await.map_err(failed)?,
     };
-    let id = Patch::Merge(json!({"metadata": {"annotations": {"id": id}}}));
-    let parents = api::<ConfigMap>(&client);
-    parents.patch(&name, &PatchParams::default(), &id).await.map(drop)
+    annotate(&parent, &client, "id", &id).await
 }
 
 fn cloud_ids(cluster: &TestCluster, is_fixed: bool) {
