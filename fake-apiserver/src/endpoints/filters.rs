@@ -151,7 +151,10 @@ impl Call {
             Method::GET if self.query.flag("watch").unwrap_or(false) || path.contains("/watch/") => {
                 ResourcePath::parse(path).is_some_and(|it| it.legacy_watch || it.name.is_empty() || is_connection(it))
             }
-            _ => CONNECTIONS.iter().any(|it| path.contains(it)) && ResourcePath::parse(path).is_some_and(is_connection),
+            _ => {
+                let has_segment = path.split('/').any(|it| CONNECTIONS.contains(&it));
+                has_segment && ResourcePath::parse(path).is_some_and(is_connection)
+            }
         }
     }
 
