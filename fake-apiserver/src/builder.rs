@@ -218,8 +218,8 @@ impl ApiServerBuilder {
     }
 
     /// Turns built-in APIs off, and some of them on again, by the pairs of kube-apiserver's `--runtime-config`:
-    /// `apps/v1=false`, `batch/v1/cronjobs=false`, `api/all=false`. The core group stays. Fails with the pair that
-    /// cannot be: alpha and beta APIs are not served.
+    /// `apps/v1=false`, `batch/v1/cronjobs=false`, `api/all=false`. The core group stays. Fails with the first
+    /// pair that cannot be served, such as those of alpha and beta APIs.
     ///
     /// ```
     /// use fake_apiserver::ApiServer;

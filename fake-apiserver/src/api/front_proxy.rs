@@ -16,15 +16,15 @@
 pub struct FrontProxy {
     /// Authorities of the proxies' certificates, in PEM.
     pub client_ca: Vec<u8>,
-    /// Common names of the proxies; if there are none, every name counts.
+    /// Common names that proxies may have; empty allows every name.
     pub allowed_names: Vec<String>,
-    /// Headers with the name of the user; the first that is there counts.
+    /// Headers with the name of the user; the first one present is used.
     pub username_headers: Vec<String>,
-    /// Headers with the uid of the user; the first that is there counts.
+    /// Headers with the uid of the user; the first one present is used.
     pub uid_headers: Vec<String>,
-    /// Headers with the groups of the user; all of them count.
+    /// Headers with the groups of the user; all of them are used.
     pub group_headers: Vec<String>,
-    /// Prefixes of headers with further facts of the user; the rest of the header is the name of the fact.
+    /// Prefixes of headers with extra fields of the user; the rest of the header's name is the field's key.
     pub extra_headers_prefix: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Ends of requests: answered, counted and recorded; of a watch or a connection when it is over, not before.
+//! Ends of requests, which are then counted and recorded. A watch or a connection ends when its body does.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -174,7 +174,7 @@ impl Drop for Ending {
     }
 }
 
-/// A body, and what ends with it.
+/// A body that ends the request when it is dropped.
 struct Followed {
     body: Body,
     _ending: Ending,

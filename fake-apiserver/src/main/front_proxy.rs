@@ -14,15 +14,15 @@ pub(crate) struct FrontProxyArgs {
     #[arg(long, value_name = "FILE")]
     requestheader_client_ca_file: Option<PathBuf>,
 
-    /// Common names of these certificates [default: any]
+    /// Common names that these certificates may have [default: any]
     #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = CA)]
     requestheader_allowed_names: Vec<String>,
 
-    /// Headers with the user's name; the first that is there counts
+    /// Headers with the user's name; the first one present is used
     #[arg(long, value_name = "HEADERS", value_delimiter = ',', requires = CA)]
     requestheader_username_headers: Vec<String>,
 
-    /// Headers with the user's uid; the first that is there counts
+    /// Headers with the user's uid; the first one present is used
     #[arg(long, value_name = "HEADERS", value_delimiter = ',', requires = CA)]
     requestheader_uid_headers: Vec<String>,
 
@@ -30,12 +30,12 @@ pub(crate) struct FrontProxyArgs {
     #[arg(long, value_name = "HEADERS", value_delimiter = ',', requires = CA)]
     requestheader_group_headers: Vec<String>,
 
-    /// Prefixes of headers with further facts of the user
+    /// Prefixes of headers with the user's extra fields
     #[arg(long, value_name = "PREFIXES", value_delimiter = ',', requires = CA)]
     requestheader_extra_headers_prefix: Vec<String>,
 }
 
-/// The option without which the others say nothing.
+/// The option that the others require.
 const CA: &str = "requestheader_client_ca_file";
 
 /// Applies the options.
@@ -44,7 +44,7 @@ pub(crate) fn apply(args: &FrontProxyArgs, options: ServeOptions) -> Result<Serv
     Ok(options.front_proxy(proxy))
 }
 
-/// The data that `extension-apiserver-authentication` shows of it, after `clusterauthenticationtrust`.
+/// Returns the data published in `extension-apiserver-authentication`, after `clusterauthenticationtrust`.
 pub(crate) fn published(args: &FrontProxyArgs) -> Result<Map<String, Value>, String> {
     let Some(proxy) = proxy(args)? else {
         return Ok(Map::new());
@@ -68,7 +68,7 @@ pub(crate) fn published(args: &FrontProxyArgs) -> Result<Map<String, Value>, Str
     Ok(data)
 }
 
-/// The proxies that are believed, if there are some.
+/// Returns the trusted proxies, if any are configured.
 fn proxy(args: &FrontProxyArgs) -> Result<Option<FrontProxy>, String> {
     let Some(file) = &args.requestheader_client_ca_file else {
         return Ok(None);

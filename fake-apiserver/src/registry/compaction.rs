@@ -1,7 +1,7 @@
 //! Compaction by time, as kube-apiserver asks it of etcd: after `compactor` of k8s.io/apiserver/pkg/storage/etcd3.
 //!
-//! At each interval everything before the interval before is forgotten: exact lists and continue tokens from there are
-//! 410. Watches begin in the watch cache, which forgets by size alone.
+//! At each interval, revisions from before the previous interval are forgotten: exact lists and continue tokens of
+//! those are answered 410. Watches are served from the watch cache, which is bounded by size alone.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::Registry;
 use super::scheme::Row;
 use crate::storage::{Compacted, Revision, Snapshot};
 
-/// Past intervals, counted when someone reads or writes: an idle server has no timer.
+/// Past intervals, counted at each read and write, so that an idle server needs no timer.
 #[derive(Debug)]
 pub(super) struct Compaction {
     /// `None`: nothing is forgotten by time.
@@ -23,7 +23,7 @@ pub(super) struct Compaction {
 struct Marks {
     /// The number of the newest interval that was looked at, and the revision at its start.
     newest: Option<(u64, Revision)>,
-    /// Revisions below are forgotten.
+    /// Revisions below this one are forgotten.
     floor: Revision,
 }
 

@@ -1,4 +1,4 @@
-//! Checks of `resource.k8s.io`: request policies, and what drivers tell of the devices of a claim.
+//! Checks of `resource.k8s.io`: request policies, and the device statuses that drivers write into claims.
 
 use fake_apiserver::ApiServer;
 use rstest::rstest;
@@ -42,6 +42,24 @@ async fn request_policies_are_checked(#[case] policy: Value, #[case] expected: &
     assert_eq!(causes(&answer), expected, "{}", answer.1);
 }
 
+/// Creates a claim of one device and writes its status.
+async fn put_status(server: &ApiServer, status: &Value) -> (u16, Value) {
+    let claims = format!("{GROUP}/namespaces/default/resourceclaims");
+    let (_, made) = post(
+        server,
+        &claims,
+        &json!({"metadata": {"name": "c"}, "spec": {"devices": {"requests": [
+        {"name": "r", "exactly": {"deviceClassName": "k"}}]}}}),
+    )
+    .await;
+    put(
+        server,
+        &format!("{claims}/c/status"),
+        &with(&made, &json!({"status": status})),
+    )
+    .await
+}
+
 #[rstest]
 #[case(json!({"shareID": "x"}), &["shareID: Invalid value: \"x\": error validating uid: invalid UUID length: 1"])]
 #[case(json!({"shareID": "11111111-1111-1111-1111-11111111111A"}), &["shareID: Invalid value: \
@@ -58,28 +76,15 @@ async fn request_policies_are_checked(#[case] policy: Value, #[case] expected: &
     "lastTransitionTime": "2020-01-01T00:00:00Z"}]}),
     &["conditions[0].status: Unsupported value: \"x\": supported values: \"False\", \"True\", \"Unknown\""])]
 #[tokio::test]
-async fn told_devices_are_checked(#[case] told: Value, #[case] expected: &[&str]) {
+async fn device_statuses_are_validated(#[case] device_status: Value, #[case] expected: &[&str]) {
     let server = ApiServer::start();
-    let claims = format!("{GROUP}/namespaces/default/resourceclaims");
-    let (_, made) = post(
-        &server,
-        &claims,
-        &json!({"metadata": {"name": "c"}, "spec": {"devices": {"requests": [
-        {"name": "r", "exactly": {"deviceClassName": "k"}}]}}}),
-    )
-    .await;
     let device = json!({"driver": "a.b", "pool": "p", "device": "d"});
     let mut result = with(&device, &json!({"request": "r"}));
-    if let Some(share) = told.get("shareID") {
+    if let Some(share) = device_status.get("shareID") {
         result["shareID"] = share.clone();
     }
-    let status = json!({"devices": [with(&device, &told)], "allocation": {"devices": {"results": [result]}}});
-    let answer = put(
-        &server,
-        &format!("{claims}/c/status"),
-        &with(&made, &json!({"status": status})),
-    )
-    .await;
+    let status = json!({"devices": [with(&device, &device_status)], "allocation": {"devices": {"results": [result]}}});
+    let answer = put_status(&server, &status).await;
     let texts = causes(&answer);
     let of_device = |it: &String| it.strip_prefix("status.devices[0].").map(str::to_owned);
     let found: Vec<String> = texts.iter().filter_map(of_device).collect();
@@ -90,22 +95,9 @@ async fn told_devices_are_checked(#[case] told: Value, #[case] expected: &[&str]
 #[tokio::test]
 async fn conditions_of_a_binding_come_in_pairs() {
     let server = ApiServer::start();
-    let claims = format!("{GROUP}/namespaces/default/resourceclaims");
-    let (_, made) = post(
-        &server,
-        &claims,
-        &json!({"metadata": {"name": "c"}, "spec": {"devices": {"requests": [
-        {"name": "r", "exactly": {"deviceClassName": "k"}}]}}}),
-    )
-    .await;
     let result = json!({"request": "r", "driver": "a.b", "pool": "p", "device": "d", "bindingConditions": ["a"]});
     let status = json!({"allocation": {"devices": {"results": [result]}}});
-    let answer = put(
-        &server,
-        &format!("{claims}/c/status"),
-        &with(&made, &json!({"status": status})),
-    )
-    .await;
+    let answer = put_status(&server, &status).await;
     let expected = "status.allocation.devices.results[0].bindingFailureConditions: Invalid value: null: \
                     bindingFailureConditions are required to use bindingConditions";
     assert_eq!(causes(&answer), [expected], "{}", answer.1);

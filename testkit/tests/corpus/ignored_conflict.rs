@@ -1,5 +1,5 @@
-//! Azure/azure-service-operator#2719: a conflict is taken for "the newer object will come", and nothing is tried again.
-//! Where the other write changed only what the controller's predicate filters out, no event comes.
+//! Azure/azure-service-operator#2719: a conflict is ignored, since the newer object is expected to trigger a reconcile.
+//! No event comes if the other write changed only fields that the controller's predicate filters out.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Audit: each request as events of `audit.k8s.io/v1`, as far as a policy asks for them. It writes nowhere: lines are
-//! handed to a sink.
+//! Audit: each request as events of `audit.k8s.io/v1`, as far as a policy asks for them. Lines go to a sink that the
+//! caller provides.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Checks of what drivers tell about the devices of a claim (`validateDeviceStatus` in `pkg/apis/resource/validation`).
+//! Validation of the device statuses that drivers write into claims (`validateDeviceStatus` in
+//! `pkg/apis/resource/validation`).
 
 use serde_json::Value;
 

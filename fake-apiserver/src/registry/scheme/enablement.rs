@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::registry::types::schema::resources::BUILTINS;
 
-/// Groups of kube-apiserver none of whose versions is served by default.
+/// Groups of kube-apiserver of which no version is served by default.
 const OTHER_GROUPS: [&str; 2] = ["internal.apiserver.k8s.io", "storagemigration.k8s.io"];
 
 /// The built-in resources that are not served: group, version and plural.
@@ -58,7 +58,7 @@ impl Enablement {
         match (key, is_on) {
             ("api/ga", true) | ("api/beta" | "api/alpha", false) => {}
             ("api/all" | "api/ga", false) => {
-                // What the server itself is made of stays.
+                // The core group stays, since the server itself needs it.
                 let rows = BUILTINS.iter().filter(|row| !row.group.is_empty());
                 self.off = rows.map(|row| (&*row.group, &*row.version, &*row.resource)).collect();
             }
